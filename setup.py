@@ -1,0 +1,61 @@
+"""Package metadata and dependencies of tff_hdp."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+# TensorFlow 2.14's own `and-cuda` extra pins a TensorRT that is no longer on
+# the index. These are the rest of its wheels; training does not need TensorRT.
+GPU = [
+    "nvidia-cublas-cu11==11.11.3.6",
+    "nvidia-cuda-cupti-cu11==11.8.87",
+    "nvidia-cuda-nvcc-cu11==11.8.89",
+    "nvidia-cuda-runtime-cu11==11.8.89",
+    "nvidia-cudnn-cu11==8.7.0.84",
+    "nvidia-cufft-cu11==10.9.0.58",
+    "nvidia-curand-cu11==10.3.0.86",
+    "nvidia-cusolver-cu11==11.4.1.48",
+    "nvidia-cusparse-cu11==11.7.5.86",
+    "nvidia-nccl-cu11==2.16.5",
+]
+NOTEBOOKS = ["ipykernel>=6.29", "ipywidgets>=8.1", "jupyterlab>=4.2"]
+DEV = [
+    "hypothesis>=6.100",
+    "import-linter>=2.0",
+    "ipykernel>=6.29",
+    "nbclient>=0.10",
+    "nbformat>=5.10",
+    "pytest>=8.2",
+    "pytest-timeout>=2.3",
+    "ruff>=0.6",
+]
+
+setup(
+    name="tff_hdp",
+    version="0.1.0",
+    description="Hierarchical differential privacy in TensorFlow Federated.",
+    long_description=Path(__file__).with_name("README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11,<3.12",
+    packages=find_packages(include=["tff_hdp", "tff_hdp.*", "tasks", "tasks.*"]),
+    install_requires=[
+        "absl-py>=1.4,<2",
+        "cryptography>=42",
+        "dp-accounting==0.4.3",
+        "matplotlib>=3.8",
+        "networkx>=3.2",
+        "numpy>=1.25,<1.26",
+        "pandas>=2.1",
+        "Pillow>=10",
+        "scikit-learn>=1.4",
+        "scipy>=1.9.3,<1.10",
+        "tensorboard>=2.14,<2.15",
+        "tensorflow==2.14.1",
+        "tensorflow-datasets>=4.9,<4.10",
+        "tensorflow-federated==0.87.0",
+        "tensorflow-privacy==0.9.0",
+        "tqdm>=4.66",
+    ],
+    extras_require={"gpu": GPU, "notebooks": NOTEBOOKS, "dev": DEV},
+)
