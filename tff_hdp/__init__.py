@@ -1,0 +1,3 @@
+"""Hierarchical differential privacy in TensorFlow Federated."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,158 @@
+"""The paper's configurations of who adds noise: none and C1..C7 (Table I).
+
+Every function takes `zone_sizes` (n_i), `sampling`, the one `noise_multiplier`
+that each noising party uses, and any further field of `NoisePlan`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.sampling import Sampling
+
+
+def none(*, zone_sizes: Sequence[int], sampling: Sampling, **options: Any) -> NoisePlan:
+    """No noise, and by default the realised mean: plain FedAvg over zones."""
+    options.setdefault("estimator", "realised")
+    return NoisePlan(zone_sizes=tuple(zone_sizes), sampling=sampling, **options)
+
+
+def c1(
+    *, zone_sizes: Sequence[int], noise_multiplier: float, **options: Any
+) -> NoisePlan:
+    """C1, pure LDP: every client noises its own update."""
+    return NoisePlan(
+        zone_sizes=tuple(zone_sizes),
+        client_noise=noise_multiplier,
+        noising_clients=tuple(zone_sizes),
+        **options,
+    )
+
+
+def c2(
+    *, zone_sizes: Sequence[int], noise_multiplier: float, **options: Any
+) -> NoisePlan:
+    """C2, pure HDP: every super-node noises its zone's aggregate."""
+    return NoisePlan(
+        zone_sizes=tuple(zone_sizes),
+        zone_noise=(noise_multiplier,) * len(zone_sizes),
+        **options,
+    )
+
+
+def c3(
+    *, zone_sizes: Sequence[int], noise_multiplier: float, beta: float, **options: Any
+) -> NoisePlan:
+    """C3: clients noise in the first beta*s zones, super-nodes in the rest."""
+    s = len(zone_sizes)
+    ldp = _share_of_zones("beta", beta, s)
+    return NoisePlan(
+        zone_sizes=tuple(zone_sizes),
+        client_noise=noise_multiplier,
+        noising_clients=(*zone_sizes[:ldp], *([0] * (s - ldp))),
+        zone_noise=(0.0,) * ldp + (noise_multiplier,) * (s - ldp),
+        **options,
+    )
+
+
+def c4(
+    *, zone_sizes: Sequence[int], noise_multiplier: float, **options: Any
+) -> NoisePlan:
+    """C4, pure CDP: only the server adds noise."""
+    return NoisePlan(
+        zone_sizes=tuple(zone_sizes), server_noise=noise_multiplier, **options
+    )
+
+
+def c5(
+    *, zone_sizes: Sequence[int], noise_multiplier: float, alpha: float, **options: Any
+) -> NoisePlan:
+    """C5: a share alpha of all clients, spread over the zones, and the server."""
+    return NoisePlan(
+        zone_sizes=tuple(zone_sizes),
+        client_noise=noise_multiplier,
+        noising_clients=_share_of_clients(alpha, tuple(zone_sizes)),
+        server_noise=noise_multiplier,
+        **options,
+    )
+
+
+def c6(
+    *, zone_sizes: Sequence[int], noise_multiplier: float, beta: float, **options: Any
+) -> NoisePlan:
+    """C6: the first beta*s super-nodes and the server add noise."""
+    s = len(zone_sizes)
+    hdp = _share_of_zones("beta", beta, s)
+    return NoisePlan(
+        zone_sizes=tuple(zone_sizes),
+        zone_noise=(noise_multiplier,) * hdp + (0.0,) * (s - hdp),
+        server_noise=noise_multiplier,
+        **options,
+    )
+
+
+def c7(
+    *,
+    zone_sizes: Sequence[int],
+    noise_multiplier: float,
+    alpha: float,
+    beta: float,
+    **options: Any,
+) -> NoisePlan:
+    """C7: clients in beta*s zones, super-nodes in the next alpha*s, the server."""
+    s = len(zone_sizes)
+    ldp = _share_of_zones("beta", beta, s)
+    hdp = _share_of_zones("alpha", alpha, s)
+    if ldp + hdp > s:
+        raise ValueError(
+            f"alpha is {alpha} and beta is {beta}; their sum must not exceed 1"
+        )
+    z = noise_multiplier
+    return NoisePlan(
+        zone_sizes=tuple(zone_sizes),
+        client_noise=z,
+        noising_clients=(*zone_sizes[:ldp], *([0] * (s - ldp))),
+        zone_noise=(0.0,) * ldp + (z,) * hdp + (0.0,) * (s - ldp - hdp),
+        server_noise=z,
+        **options,
+    )
+
+
+CONFIGURATIONS: dict[str, Callable[..., NoisePlan]] = {
+    "none": none,
+    "ldp": c1,
+    "hdp": c2,
+    "cdp": c4,
+    "c1": c1,
+    "c2": c2,
+    "c3": c3,
+    "c4": c4,
+    "c5": c5,
+    "c6": c6,
+    "c7": c7,
+}
+
+
+def _share_of_zones(name: str, share: float, s: int) -> int:
+    if not (math.isfinite(share) and 0.0 <= share <= 1.0):
+        raise ValueError(f"{name} is {share}; allowed is [0, 1]")
+    count = round(share * s)
+    if not math.isclose(count, share * s, abs_tol=1e-6):
+        raise ValueError(
+            f"{name} is {share}: of {s} zones that is {share * s:g}, not a whole number"
+        )
+    return count
+
+
+def _share_of_clients(alpha: float, zone_sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Rounds alpha * n to whole clients, spread over zones by largest remainder."""
+    if not (math.isfinite(alpha) and 0.0 <= alpha <= 1.0):
+        raise ValueError(f"alpha is {alpha}; allowed is [0, 1]")
+    exact = [alpha * n for n in zone_sizes]
+    counts = [math.floor(x + 1e-9) for x in exact]
+    missing = round(alpha * sum(zone_sizes)) - sum(counts)
+    order = sorted(range(len(exact)), key=lambda i: counts[i] - exact[i])
+    for i in order[:missing]:
+        counts[i] += 1
+    return tuple(counts)
