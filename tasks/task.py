@@ -1,0 +1,84 @@
+"""What a training task is: clients' examples, a test set and a model."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientData:
+    """The examples of all clients, stored together and sliced per client.
+
+    Attributes:
+      client_ids: Distinct client ids.
+      features: [N, ...] uint8 as stored (the model normalises), grouped by
+        client in the order of `client_ids`; may be a memory map.
+      labels: [N] int32, the class of each row.
+      offsets: [n + 1] int64; client i owns rows offsets[i]:offsets[i + 1].
+    """
+
+    client_ids: tuple[str, ...]
+    features: np.ndarray
+    labels: np.ndarray
+    offsets: np.ndarray
+
+    def __post_init__(self) -> None:
+        if len(self.offsets) != len(self.client_ids) + 1:
+            raise ValueError(
+                f"offsets has {len(self.offsets)} entries for "
+                f"{len(self.client_ids)} client_ids"
+            )
+        if self.offsets[0] != 0 or self.offsets[-1] != len(self.features):
+            raise ValueError(
+                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}; "
+                f"features has {len(self.features)} rows"
+            )
+        if len(self.labels) != len(self.features):
+            raise ValueError(
+                f"labels has {len(self.labels)} rows, features {len(self.features)}"
+            )
+        if np.any(np.diff(self.offsets) < 1):
+            empty = int(np.argmax(np.diff(self.offsets) < 1))
+            raise ValueError(f"client {self.client_ids[empty]!r} has no examples")
+
+    def examples(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Views of the features and labels of client number `index`."""
+        rows = slice(self.offsets[index], self.offsets[index + 1])
+        return self.features[rows], self.labels[rows]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """[n] int64, how many examples each client has."""
+        return np.diff(self.offsets)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A data set split over clients, and a model for it.
+
+    Attributes:
+      name: The task's name, as `--task` takes it.
+      train: The clients' examples.
+      test_features: [M, ...] uint8.
+      test_labels: [M] int32.
+      num_classes: How many classes the labels range over.
+      build_model: Returns a new, uncompiled Keras model from raw uint8-valued
+        features to logits [batch, num_classes].
+      model_name: The model's name, as `--model` takes it.
+      description: Source, split, partition, and the model layer by layer with
+        its parameter count, in words, for the report.
+    """
+
+    name: str
+    train: ClientData
+    test_features: np.ndarray
+    test_labels: np.ndarray
+    num_classes: int
+    build_model: "Callable[[], tf.keras.Model]"
+    model_name: str
+    description: str
