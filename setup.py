@@ -48,6 +48,7 @@ setup(
         "numpy>=1.25,<1.26",
         "pandas>=2.1",
         "Pillow>=10",
+        "pyarrow>=14,<19",  # newer ones want NumPy 2; tensorflow-datasets takes any
         "scikit-learn>=1.4",
         "scipy>=1.9.3,<1.10",
         "tensorboard>=2.14,<2.15",
