@@ -1,0 +1,183 @@
+"""What happens to a record at each level: screen, clip, weight, noise, scale.
+
+The clip and the noise of a level are a tensorflow-privacy `DPQuery`, so any
+query of that library can stand at any level. Queries nest like an onion: a
+record is preprocessed by the server's query first and the client's last, and a
+sum is noised by the client's first and the server's last.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_privacy as tfp
+
+from tff_hdp.privacy.plan import NoisePlan
+
+Structure = Any  # nested structure of tensors
+
+# The constants of TFF's and Andrew et al.'s adaptive clipping.
+COUNT_STDDEV_SHARE = 0.05
+CLIP_LEARNING_RATE = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class LevelQueries:
+    """The `DPQuery` of every level; None or empty where a level only sums.
+
+    Attributes:
+      client: Run by a noising client on its own weighted record.
+      zones: One query per zone; all of one class, so that one preprocessing
+        with the zone's own parameters serves every client.
+      upper: For each level between zones and server, one query per node. These
+        only noise; they do not preprocess.
+      server: Run on the sum over all zones.
+    """
+
+    client: tfp.DPQuery | None = None
+    zones: Sequence[tfp.DPQuery] = ()
+    upper: Sequence[Sequence[tfp.DPQuery]] = ()
+    server: tfp.DPQuery | None = None
+
+
+def queries_from_plan(plan: NoisePlan, record: Structure) -> LevelQueries:
+    """The queries that clip and noise as `plan` says.
+
+    Every level that adds noise clips too, so each client is clipped at least
+    once; clipping again changes nothing.
+
+    Args:
+      plan: Who adds which noise.
+      record: A client update, as a structure of `tf.TensorSpec`; per-layer
+        clipping needs to know its tensors.
+
+    Returns:
+      A `LevelQueries`; all None and empty for a plan without noise.
+
+    Raises:
+      ValueError: If `plan.clipping.layer_norms` does not fit the record.
+    """
+    if not plan.is_noisy:
+        return LevelQueries()
+    if plan.clipping.kind == "adaptive":
+        return LevelQueries(server=_adaptive_query(plan))
+
+    def query(noise_multiplier: float) -> tfp.DPQuery:
+        stddev = noise_multiplier * plan.clipping.norm
+        if plan.clipping.kind == "flat":
+            return tfp.GaussianSumQuery(plan.clipping.norm, stddev)
+        per_tensor = [
+            tfp.GaussianSumQuery(c, stddev) for c in layer_norms(plan, record)
+        ]
+        return tfp.NestedSumQuery(tf.nest.pack_sequence_as(record, per_tensor))
+
+    client_noises = plan.client_noise > 0 and any(plan.noising_clients)
+    return LevelQueries(
+        client=query(plan.client_noise) if client_noises else None,
+        zones=[query(z) for z in plan.zone_noise] if any(plan.zone_noise) else (),
+        upper=[[query(z) for z in level.noise] for level in plan.upper_levels],
+        server=query(plan.server_noise) if plan.server_noise > 0 else None,
+    )
+
+
+def layer_norms(plan: NoisePlan, record: Structure) -> list[float]:
+    """C_l for every tensor of `record`, in `tf.nest` order."""
+    count = len(tf.nest.flatten(record))
+    given = plan.clipping.layer_norms
+    if given is None:
+        return [plan.clipping.norm / math.sqrt(count)] * count
+    if len(given) != count:
+        raise ValueError(
+            f"layer_norms has {len(given)} entries; the update has {count} tensors"
+        )
+    return list(given)
+
+
+def screen(update: Structure) -> tuple[Structure, tf.Tensor]:
+    """Zeroes an update that holds a NaN or an infinity.
+
+    Args:
+      update: Structure of float tensors.
+
+    Returns:
+      The update or zeros of its shape, and whether it was rejected (bool []).
+    """
+    finite = tf.reduce_all(
+        [tf.reduce_all(tf.math.is_finite(t)) for t in tf.nest.flatten(update)]
+    )
+    kept = tf.nest.map_structure(
+        lambda t: tf.where(finite, t, tf.zeros_like(t)), update
+    )
+    return kept, tf.logical_not(finite)
+
+
+def scale(values: Structure, factor: tf.Tensor | float) -> Structure:
+    """Multiplies every tensor by `factor`, cast to the tensor's dtype.
+
+    Raises:
+      TypeError: If a tensor is not floating; an integer sum cannot be rescaled.
+    """
+
+    def scaled(t: tf.Tensor) -> tf.Tensor:
+        if not t.dtype.is_floating:
+            raise TypeError(
+                f"a record holds a {t.dtype.name} tensor; floats are needed"
+            )
+        return t * tf.cast(factor, t.dtype)
+
+    return tf.nest.map_structure(scaled, values)
+
+
+def noise_own_record(
+    query: tfp.DPQuery, state: Structure, record: Structure, carries: tf.Tensor
+) -> Structure:
+    """A client runs `query` on its own record, if it carries noise (bool [])."""
+    return tf.cond(
+        carries,
+        lambda: query.get_noised_result(record, state)[0],
+        lambda: record,
+    )
+
+
+def noise_sum(
+    query: tfp.DPQuery, state: Structure, value: Structure, unit: tf.Tensor | float
+) -> tuple[Structure, Structure, Any]:
+    """Noises `value`, whose sensitivity is `unit` times the clip norm.
+
+    Args:
+      query: The level's query, whose noise is meant for sensitivity S.
+      state: The query's global state.
+      value: Structure of tensors.
+      unit: Sensitivity of `value` in units of S.
+
+    Returns:
+      The noised value, the query's new state and its `DpEvent`.
+    """
+    in_units_of_clip = scale(value, 1.0 / unit)
+    noised, state, event = query.get_noised_result(in_units_of_clip, state)
+    return scale(noised, unit), state, event
+
+
+def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
+    """Splits z between update and clipped count (Andrew et al. 2021, Theorem 1)."""
+    expected_clients = float(
+        sum(q * n for q, n in zip(plan.participation, plan.zone_sizes, strict=True))
+    )
+    count_stddev = COUNT_STDDEV_SHARE * expected_clients
+    z = plan.server_noise
+    if z >= 2 * count_stddev:
+        raise ValueError(
+            f"server_noise is {z}; adaptive clipping with {expected_clients:g} "
+            f"expected clients allows less than {2 * count_stddev:g}"
+        )
+    return tfp.QuantileAdaptiveClipSumQuery(
+        initial_l2_norm_clip=plan.clipping.norm,
+        noise_multiplier=(z**-2 - (2 * count_stddev) ** -2) ** -0.5,
+        target_unclipped_quantile=plan.clipping.target_quantile,
+        learning_rate=CLIP_LEARNING_RATE,
+        clipped_count_stddev=count_stddev,
+        expected_num_records=expected_clients,
+        geometric_update=True,
+    )

@@ -1,0 +1,168 @@
+"""TFF's own C++ worker, owned from birth to death.
+
+TFF starts its worker with the parent's output pipes and ends it only from a
+Python destructor, so a killed parent leaves it running. Here the kernel ends
+the worker when its parent dies, and its output goes to a file or nowhere.
+"""
+
+import atexit
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+
+import grpc
+import tensorflow_federated as tff
+
+# Runs in a fresh interpreter so that nothing executes between fork and exec of
+# the threaded parent. The death signal survives exec.
+_LAUNCHER = """
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+    sys.exit(os.strerror(ctypes.get_errno()))
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("parent died before the worker started")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+_MAX_MESSAGE_BYTES = 2 * 1000**3
+_CHANNEL_OPTIONS = [
+    ("grpc.max_message_length", _MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+]
+
+
+class NativeWorker:
+    """One `worker_binary` process that cannot outlive this process.
+
+    Start it from a thread that lives as long as the worker should: the kernel
+    counts the death of the starting thread as the death of the parent.
+
+    Args:
+      max_concurrent_computation_calls: At most so many calls of one computation
+        run at a time; -1 for no limit.
+      log_file: Receives the worker's output; None discards it.
+      start_timeout: Seconds to wait until the worker answers.
+
+    Raises:
+      RuntimeError: If the worker exits or does not answer in time.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_concurrent_computation_calls: int = -1,
+        log_file: str | os.PathLike[str] | None = None,
+        start_timeout: float = 60.0,
+    ) -> None:
+        self._calls = max_concurrent_computation_calls
+        self._log_file = log_file
+        self._start_timeout = start_timeout
+        self._start()
+        atexit.register(self.close)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the worker."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the worker process is alive."""
+        return self._process.poll() is None
+
+    def executor(self, cardinalities: dict[object, int]) -> tff.framework.RemoteExecutor:
+        """An executor on the worker for the given number of clients.
+
+        A worker that died since the last call is started anew, so the call that
+        met its death fails and the next one works.
+        """
+        if not self.is_running:
+            self._start()
+        cardinalities.setdefault(tff.CLIENTS, 0)
+        executor = tff.framework.RemoteExecutor(self._stub)
+        executor.set_cardinalities(cardinalities)
+        return executor
+
+    def close(self) -> None:
+        """Ends the worker. Safe to call twice."""
+        if self.is_running:
+            self._process.kill()
+            self._process.wait()
+        self._channel.close()
+        atexit.unregister(self.close)
+
+    def _start(self) -> None:
+        port = _free_port()
+        binary = pathlib.Path(tff.__file__).parent / "data" / "worker_binary"
+        worker_args = [
+            str(binary),
+            f"--port={port}",
+            f"--max_concurrent_computation_calls={self._calls}",
+        ]
+        log = open(self._log_file or os.devnull, "ab")  # noqa: SIM115
+        with log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-S", "-E", "-c", _LAUNCHER, str(os.getpid())),
+                    *worker_args,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._channel = grpc.insecure_channel(f"localhost:{port}", _CHANNEL_OPTIONS)
+        self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
+        deadline = time.monotonic() + self._start_timeout
+        while not self._stub.is_ready:
+            if not self.is_running:
+                raise RuntimeError(
+                    f"TFF worker exited with status {self._process.returncode} "
+                    f"at start; its output is in {self._log_file}"
+                )
+            if time.monotonic() > deadline:
+                self.close()
+                raise RuntimeError(
+                    f"TFF worker did not answer within {self._start_timeout} s"
+                )
+            time.sleep(0.05)
+
+
+def set_native_context(
+    *,
+    max_concurrent_computation_calls: int = -1,
+    log_file: str | os.PathLike[str] | None = None,
+) -> NativeWorker:
+    """Makes a worker of our own the default TFF execution context.
+
+    Args:
+      max_concurrent_computation_calls: See `NativeWorker`.
+      log_file: See `NativeWorker`.
+
+    Returns:
+      The worker; `close()` it when done. It dies with this process anyway.
+    """
+    from tensorflow_federated.python.core.backends.native import compiler
+
+    worker = NativeWorker(
+        max_concurrent_computation_calls=max_concurrent_computation_calls,
+        log_file=log_file,
+    )
+    factory = tff.framework.ResourceManagingExecutorFactory(worker.executor)
+    context = tff.framework.SyncExecutionContext(
+        executor_fn=factory,
+        compiler_fn=compiler.desugar_and_transform_to_native,
+        transform_args=tff.tensorflow.transform_args,
+        transform_result=tff.tensorflow.transform_result,
+    )
+    tff.framework.set_default_context(context)
+    return worker
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
