@@ -20,10 +20,11 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
     """Means within zones, mixed into one, with noise at any level.
 
     The process this creates takes a client's update as value, and as weight the
-    structure `WEIGHT_TYPE`: its example weight w in [0, 1], its zone, and whether
-    it noises its own update. It screens each update (NaN or infinity: zeroed and
-    counted), preprocesses it with the levels' queries, weights it, sums within
-    zones, and releases sum_i p_i X_i with each level's noise (see `NoisePlan`).
+    structure `WEIGHT_TYPE`: its example weight w in (0, 1], its zone, and whether
+    it noises its own update. It screens each update (a NaN, an infinity or a
+    weight out of range: zeroed and counted), preprocesses it with the levels'
+    queries, weights it, sums within zones, and releases sum_i p_i X_i with each
+    level's noise (see `NoisePlan`).
 
     Without noise and with the `realised` estimator this is the weighted mean of
     all clients, whatever the zones. An empty cohort still gets its noise.
@@ -174,7 +175,10 @@ def _client_record(
     """Screens, clips, weights and noises one update; runs on the client."""
     record, rejected = levels.screen(value)
     tensor_norms = tf.stack([tf.norm(t) for t in tf.nest.flatten(record)])
-    w = tf.where(rejected, 0.0, tf.clip_by_value(weight["weight"], 0.0, 1.0))
+    # Also refuses NaN. A weight beyond 1 would exceed the accounted sensitivity.
+    in_range = tf.logical_and(weight["weight"] > 0.0, weight["weight"] <= 1.0)
+    rejected = tf.logical_or(rejected, tf.logical_not(in_range))
+    w = tf.where(rejected, 0.0, weight["weight"])
     if queries.server is not None:
         record = queries.server.preprocess_record(state["server"], record)
     if queries.zones:

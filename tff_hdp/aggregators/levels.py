@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 import tensorflow_privacy as tfp
+from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
 from tff_hdp.privacy.plan import NoisePlan
 
@@ -71,7 +72,7 @@ def queries_from_plan(plan: NoisePlan, record: Structure) -> LevelQueries:
         per_tensor = [
             tfp.GaussianSumQuery(c, stddev) for c in layer_norms(plan, record)
         ]
-        return tfp.NestedSumQuery(tf.nest.pack_sequence_as(record, per_tensor))
+        return NestedSumQuery(tf.nest.pack_sequence_as(record, per_tensor))
 
     client_noises = plan.client_noise > 0 and any(plan.noising_clients)
     return LevelQueries(

@@ -1,0 +1,81 @@
+"""The worker computes, and dies with its parent however the parent dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tff_hdp import runtime
+
+PARENT = """
+import os, signal, sys, threading, time
+from tff_hdp.runtime.native import set_native_context
+worker = set_native_context()
+print(worker.pid, flush=True)
+end = sys.argv[1]
+if end == "exception":
+    raise RuntimeError("as asked")
+if end == "exit":
+    os._exit(3)
+if end == "return":
+    sys.exit(0)
+time.sleep(60)
+"""
+
+
+@tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+def total(values):
+    return tff.federated_sum(values)
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("clients", [0, 1, 7])
+def test_runs_federated_computations(native_context, clients):
+    assert total(list(range(clients))) == sum(range(clients))
+
+
+@pytest.mark.parametrize("end", ["return", "exception", "exit", "SIGTERM", "SIGKILL"])
+def test_no_worker_outlives_its_parent(end):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, end],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    worker = int(parent.stdout.readline())
+    if end.startswith("SIG"):
+        assert is_alive(worker)
+        os.kill(parent.pid, getattr(signal, end))
+    # Reading to the end would hang if the worker held the pipe.
+    assert parent.stdout.read() == ""
+    parent.wait(timeout=30)
+    deadline = time.monotonic() + 10
+    while is_alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(worker)
+
+
+def test_a_worker_that_died_is_started_anew(native_context):
+    assert total([1, 2]) == 3
+    before = native_context.pid
+    os.kill(before, signal.SIGKILL)
+    native_context._process.wait()
+    assert total([1, 2, 3]) == 6
+    assert native_context.pid != before
+
+
+def test_unknown_runtime_is_refused():
+    with pytest.raises(ValueError, match="runtime is 'abacus'; allowed are"):
+        runtime.set_context("abacus")

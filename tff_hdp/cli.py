@@ -1,0 +1,58 @@
+"""What the command-line programs share: how they start and how they fail."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+
+from absl import flags
+
+
+def run(main: Callable[[list[str]], int]) -> int:
+    """Runs an absl program; bad input is one line on stderr and exit code 2.
+
+    Args:
+      main: Takes the arguments left after the flags, returns an exit code.
+
+    Returns:
+      `main`'s code; 2 for a bad flag or missing data; 130 after Ctrl-C.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    flags.DEFINE_boolean("help", False, "Show this help.")
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        arguments = flags.FLAGS(sys.argv)
+    except flags.Error as error:
+        return _fail(str(error))
+    if flags.FLAGS.help:
+        print(sys.modules["__main__"].__doc__)
+        print(flags.FLAGS.main_module_help())
+        return 0
+    try:
+        return main(arguments)
+    except KeyboardInterrupt:
+        print("interrupted; the same command resumes", file=sys.stderr)
+        return 130
+    except (ValueError, FileNotFoundError) as error:
+        if type(error) in _user_errors():
+            return _fail(str(error))
+        raise
+
+
+def refuse_arguments(argv: list[str]) -> None:
+    """Raises ConfigError if words were left that are no flags."""
+    from tff_hdp.simulation.config import ConfigError
+
+    if len(argv) > 1:
+        raise ConfigError(f"argument is {argv[1]}; allowed: flags only, see --help")
+
+
+def _user_errors() -> set[type[Exception]]:
+    from tff_hdp.simulation.config import ConfigError
+
+    return {ConfigError, FileNotFoundError}
+
+
+def _fail(message: str) -> int:
+    print("error: " + " ".join(message.split()), file=sys.stderr)
+    return 2

@@ -1,0 +1,1 @@
+"""One file per system; each builds a `tff.learning.templates.LearningProcess`."""

@@ -1,0 +1,136 @@
+"""Local training, by any TFF client work, with the client's zone beside it."""
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.aggregators import WEIGHT_TYPE
+
+PROFILE_SPEC = collections.OrderedDict(
+    weight=tf.TensorSpec([], tf.float32),
+    zone=tf.TensorSpec([], tf.int32),
+    carries_noise=tf.TensorSpec([], tf.bool),
+)
+
+
+def client_profile(*, weight: float, zone: int, carries_noise: bool) -> tf.data.Dataset:
+    """What the aggregator must know of a client, as a data set of one element.
+
+    Args:
+      weight: w in (0, 1].
+      zone: Index of the client's zone.
+      carries_noise: Whether the client noises its own update.
+    """
+    return tf.data.Dataset.from_tensors(
+        collections.OrderedDict(
+            weight=tf.constant(weight, tf.float32),
+            zone=tf.constant(zone, tf.int32),
+            carries_noise=tf.constant(carries_noise),
+        )
+    )
+
+
+def client_batches(
+    features: tf.Tensor,
+    labels: tf.Tensor,
+    *,
+    epochs: int,
+    batch_size: int,
+    seed: int,
+) -> tf.data.Dataset:
+    """One client's local training data for a round: shuffled anew every epoch.
+
+    Args:
+      features: [n_k, ...] of one client.
+      labels: [n_k].
+      epochs: Passes over the data.
+      batch_size: Examples a batch; the last one of an epoch may be smaller.
+      seed: Decides the order.
+    """
+    return (
+        tf.data.Dataset.from_tensor_slices((features, labels))
+        .shuffle(len(labels), seed=seed, reshuffle_each_iteration=True)
+        .batch(batch_size)
+        .repeat(epochs)
+    )
+
+
+def model_fn_from_keras(
+    build_model: Callable[[], tf.keras.Model], input_spec: tuple[tf.TensorSpec, ...]
+) -> Callable[[], tff.learning.models.VariableModel]:
+    """A TFF model function for a Keras classifier that outputs logits.
+
+    Args:
+      build_model: Returns a new, uncompiled Keras model.
+      input_spec: Specs of a batch (features, labels).
+    """
+
+    def model_fn() -> tff.learning.models.VariableModel:
+        return tff.learning.models.from_keras_model(
+            build_model(),
+            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            input_spec=input_spec,
+            metrics=[tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+        )
+
+    return model_fn
+
+
+def build_zoned_client_work(
+    inner: tff.learning.templates.ClientWorkProcess,
+) -> tff.learning.templates.ClientWorkProcess:
+    """Runs `inner` on a client's examples and passes the client's profile on.
+
+    Client data becomes the structure (examples, profile) of sequences; the
+    update weight becomes the aggregator's `WEIGHT_TYPE`. Where `inner` gives an
+    update no weight (TFF does so after zeroing a non-finite one), the profile's
+    weight becomes 0, and the aggregator counts the client as rejected.
+
+    Args:
+      inner: Any client work whose weighting is uniform.
+
+    Returns:
+      A `ClientWorkProcess` with the state and measurements of `inner`.
+    """
+    state_type, weights_type, examples_type = inner.next.type_signature.parameter
+    data_type = tff.FederatedType(
+        collections.OrderedDict(
+            examples=examples_type.member,
+            profile=tff.SequenceType(WEIGHT_TYPE),
+        ),
+        tff.CLIENTS,
+    )
+    inner_weight_type = inner.next.type_signature.result.result.member.update_weight
+
+    @tff.tensorflow.computation(inner_weight_type, tff.SequenceType(WEIGHT_TYPE))
+    def aggregation_weight(inner_weight: Any, profile: Any) -> Any:
+        blank = tf.nest.map_structure(
+            lambda s: tf.zeros(s.shape, s.dtype), PROFILE_SPEC
+        )
+        known = profile.reduce(blank, lambda _, element: element)
+        kept = tf.cast(inner_weight, tf.float32) > 0.0
+        known["weight"] = tf.where(kept, known["weight"], 0.0)
+        return known
+
+    @tff.federated_computation(state_type, weights_type, data_type)
+    def next_fn(state: Any, weights: Any, data: Any) -> Any:
+        output = inner.next(state, weights, data.examples)
+        weight = tff.federated_map(
+            aggregation_weight, (output.result.update_weight, data.profile)
+        )
+        result = tff.federated_zip(
+            tff.learning.templates.ClientResult(output.result.update, weight)
+        )
+        return tff.templates.MeasuredProcessOutput(
+            output.state, result, output.measurements
+        )
+
+    return tff.learning.templates.ClientWorkProcess(
+        inner.initialize,
+        next_fn,
+        get_hparams_fn=inner.get_hparams,
+        set_hparams_fn=inner.set_hparams,
+    )

@@ -1,0 +1,1 @@
+"""Cohorts, the training loop, the run folder and its reports."""

@@ -1,0 +1,203 @@
+"""One training run from config to run folder."""
+
+import dataclasses
+import logging
+import math
+import pathlib
+import secrets
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import tasks
+from tff_hdp import runtime
+from tff_hdp.learning.client_work import model_fn_from_keras
+from tff_hdp.learning.hdp import build_hdp
+from tff_hdp.learning.optimizers import build_optimizer
+from tff_hdp.privacy import Clipping, Ledger, NoisePlan
+from tff_hdp.simulation import report
+from tff_hdp.simulation.cohorts import CohortSampler, fresh_entropy
+from tff_hdp.simulation.config import TrainConfig
+from tff_hdp.simulation.federation import Federation, build_federation
+from tff_hdp.simulation.run_folder import RunFolder, write_json
+from tff_hdp.simulation.training import round_data, train
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResult:
+    """What came of a run.
+
+    Attributes:
+      config: What was asked.
+      path: The run folder.
+      ledger: Every round's plan.
+      accounts: `AccountRow`s, one per observer and kind of client.
+      accuracy: Test accuracy after the last round.
+    """
+
+    config: TrainConfig
+    path: pathlib.Path
+    ledger: Ledger
+    accounts: list[Any]
+    accuracy: float
+
+
+def run(config: TrainConfig) -> RunResult:
+    """Trains as `config` says and leaves metrics, ledger and figure behind.
+
+    Args:
+      config: Every setting.
+
+    Raises:
+      ConfigError: If a flag does not fit the task or the folder.
+      FileNotFoundError: If the task's data is missing; says what to get.
+    """
+    folder = RunFolder(config)
+    log_to(folder.path / "run.log")
+    runtime.set_context(config.runtime, log_file=folder.path / "run.log")
+    if "partition_seed" not in folder.resolved:
+        drawn = secrets.randbits(32) if config.seed is None else config.seed
+        folder.resolve(partition_seed=drawn)
+    seed = folder.resolved["partition_seed"]
+    task = tasks.load(
+        config.task,
+        model=config.model,
+        data_dir=config.data_dir,
+        num_clients=config.num_clients,
+        partition=config.partition,
+        dirichlet_alpha=config.dirichlet_alpha,
+        seed=seed,
+    )
+    clipping = _clipping(config, task, folder)
+    federation = build_federation(
+        config,
+        task,
+        partition_seed=seed,
+        clipping=clipping,
+        noise_multiplier=folder.resolved.get(
+            "noise_multiplier", config.noise_multiplier
+        ),
+    )
+    folder.resolve(noise_multiplier=_multiplier(federation.plan), task=task.description)
+    process = build_process(config, federation)
+    _, ledger = train(
+        config=config, federation=federation, process=process, folder=folder
+    )
+    return _finish(config, federation, folder, ledger)
+
+
+def build_process(
+    config: TrainConfig, federation: Federation
+) -> tff.learning.templates.LearningProcess:
+    """The HDP process for a federation."""
+    features = federation.task.test_features
+    spec = (
+        tf.TensorSpec([None, *features.shape[1:]], features.dtype),
+        tf.TensorSpec([None], tf.int32),
+    )
+    # One step on the whole data at rate 1 makes the update the gradient.
+    rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
+    return build_hdp(
+        model_fn=model_fn_from_keras(federation.task.build_model, spec),
+        plan=federation.plan,
+        client_optimizer=build_optimizer(config.client_optimizer, rate),
+        server_optimizer=build_optimizer(
+            config.server_optimizer, config.server_learning_rate
+        ),
+    )
+
+
+def log_to(path: pathlib.Path) -> None:
+    """Sends the program's log to a file as well."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.getLogger().addHandler(handler)
+
+
+def _clipping(config: TrainConfig, task: tasks.Task, folder: RunFolder) -> Clipping:
+    """S as given, or as measured by a pilot that the folder remembers."""
+    if config.privacy == "none":
+        return Clipping(source="no clipping")
+    if config.clip_norm != "auto":
+        return Clipping(norm=float(config.clip_norm), kind=config.clipping)
+    if "pilot_norms" not in folder.resolved:
+        folder.resolve(pilot_norms=_pilot_norms(config, task, folder))
+    measured = folder.resolved["pilot_norms"]
+    source = (
+        f"mean update norm of {config.pilot_rounds} rounds without noise or clipping; "
+        "this estimate is itself not private"
+    )
+    if config.clipping != "per_layer":
+        return Clipping(norm=measured["update"], kind=config.clipping, source=source)
+    norms = tuple(measured["tensors"])
+    return Clipping(
+        norm=math.hypot(*norms), kind="per_layer", layer_norms=norms, source=source
+    )
+
+
+def _pilot_norms(
+    config: TrainConfig, task: tasks.Task, folder: RunFolder
+) -> dict[str, Any]:
+    """Mean norms of client updates, whole and per tensor, without privacy."""
+    logging.info(
+        "pilot of %d rounds without noise for --clip_norm=auto", config.pilot_rounds
+    )
+    pilot = dataclasses.replace(
+        config,
+        privacy="none",
+        alpha=None,
+        beta=None,
+        clipping="flat",
+        noise_multiplier=None,
+        target_epsilon=None,
+        estimator=None,
+    )
+    federation = build_federation(
+        pilot,
+        task,
+        partition_seed=folder.resolved["partition_seed"],
+        clipping=Clipping(),
+        noise_multiplier=None,
+    )
+    process = build_process(pilot, federation)
+    entropy = fresh_entropy() if config.seed is None else config.seed
+    sampler = CohortSampler(
+        plan=federation.plan, zoning=federation.zoning, entropy=entropy
+    )
+    state = process.initialize()
+    whole, tensors = [], []
+    for number in range(1, config.pilot_rounds + 1):
+        output = process.next(state, round_data(pilot, federation, sampler, number))
+        state = output.state
+        whole.append(float(output.metrics["aggregator"]["update_norm"]))
+        tensors.append(np.asarray(output.metrics["aggregator"]["tensor_norms"]))
+    return {"update": float(np.mean(whole)), "tensors": np.mean(tensors, 0).tolist()}
+
+
+def _multiplier(plan: NoisePlan) -> float | None:
+    """The one z of a Table I configuration."""
+    used = (plan.client_noise, *plan.zone_noise, plan.server_noise)
+    return max(used) if plan.is_noisy else None
+
+
+def _finish(
+    config: TrainConfig, federation: Federation, folder: RunFolder, ledger: Ledger
+) -> RunResult:
+    accounts = ledger.account(config.delta) if ledger.rounds else []
+    metrics = report.read_metrics(folder.path)
+    write_json(
+        folder.path / "privacy.json",
+        report.privacy_report(
+            config=config, plan=federation.plan, ledger=ledger, accounts=accounts
+        ),
+    )
+    report.accuracy_figure({config.privacy: metrics}, folder.path / "figures")
+    return RunResult(
+        config=config,
+        path=folder.path,
+        ledger=ledger,
+        accounts=accounts,
+        accuracy=float(metrics["accuracy"].iloc[-1]),
+    )

@@ -1,0 +1,199 @@
+"""The run folder: what a run was asked, where it stands, what came of it.
+
+    <out>/config.json      every flag, what was resolved from them, versions
+    <out>/metrics.csv      one row a round
+    <out>/privacy.json     the ledger and the account per observer
+    <out>/checkpoints/     the last rounds' state, cohort secret and ledger
+    <out>/tensorboard/     the metrics again
+    <out>/figures/
+    <out>/run.log
+
+Every write is atomic: a file or checkpoint is whole or not there.
+"""
+
+import asyncio
+import collections
+import dataclasses
+import importlib.metadata
+import json
+import logging
+import os
+import pathlib
+import subprocess
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.simulation.config import ConfigError, TrainConfig
+
+_PACKAGES = (
+    *("tff_hdp", "tensorflow", "tensorflow-federated", "tensorflow-privacy"),
+    *("dp-accounting", "numpy"),
+)
+# Extending a run or moving it is no new run.
+_MAY_CHANGE = {"rounds", "out", "runtime", "data_dir"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """Where a run stands after a round.
+
+    Attributes:
+      round_number: The last completed round; 0 before the first.
+      state: The learning process's state.
+      entropy: The cohort sampler's secret.
+      ledger: `Ledger.state_dict()`.
+    """
+
+    round_number: int
+    state: Any
+    entropy: int
+    ledger: dict[str, Any]
+
+
+class RunFolder:
+    """Reads and writes one run folder.
+
+    Args:
+      config: The run's settings. If the folder holds a run already, it must have
+        been started with the same ones, save for `rounds`, `runtime` and paths.
+
+    Raises:
+      ConfigError: If the folder holds a run with other settings.
+    """
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.path = pathlib.Path(config.out)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._record: dict[str, Any] = {}
+        if self._config_path.exists():
+            self._record = json.loads(self._config_path.read_text())
+            self._check_same(config)
+        self._record |= {
+            "flags": config.to_dict(),
+            "versions": {p: _version(p) for p in _PACKAGES},
+            "git_commit": _git_commit(),
+        }
+        self._record.setdefault("resolved", {})
+        write_json(self._config_path, self._record)
+        self._states = tff.program.FileProgramStateManager(
+            str(self.path / "checkpoints"), keep_total=3, keep_first=False
+        )
+        self._csv = tff.program.CSVFileReleaseManager(
+            str(self.path / "metrics.csv"),
+            save_mode=tff.program.CSVSaveMode.WRITE,
+            key_fieldname="round",
+        )
+        self._board = tff.program.TensorBoardReleaseManager(
+            str(self.path / "tensorboard")
+        )
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """What was drawn, measured or calibrated at the start of the run."""
+        return self._record["resolved"]
+
+    def resolve(self, **values: Any) -> None:
+        """Adds to `resolved`, on disk too."""
+        self._record["resolved"] |= values
+        write_json(self._config_path, self._record)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Writes a checkpoint and forgets all but the last three."""
+        value = collections.OrderedDict(
+            state=tf.nest.flatten(checkpoint.state),
+            entropy=str(checkpoint.entropy),
+            ledger=json.dumps(checkpoint.ledger),
+        )
+        asyncio.run(self._states.save(value, checkpoint.round_number))
+
+    def load_latest(self, like: Any) -> Checkpoint | None:
+        """The newest checkpoint that can be read, or None.
+
+        Args:
+          like: A state of the structure to restore.
+        """
+        versions = asyncio.run(self._states.get_versions()) or []
+        for version in reversed(versions):
+            try:
+                return self._load(version, like)
+            except Exception as error:  # whatever TensorFlow makes of broken files
+                logging.warning(
+                    "checkpoint of round %d in %s cannot be read (%s); "
+                    "falling back to the one before",
+                    version,
+                    self.path,
+                    error,
+                )
+                self._set_aside(version)
+        return None
+
+    def release_metrics(self, round_number: int, metrics: dict[str, float]) -> None:
+        """Writes a round's row; rows of later rounds, now undone, are dropped."""
+        asyncio.run(self._csv.release(metrics, round_number))
+        asyncio.run(self._board.release(metrics, round_number))
+
+    def _load(self, version: int, like: Any) -> Checkpoint:
+        value = asyncio.run(self._states.load(version, None))
+        leaves = value["state"]
+        expected = tf.nest.flatten(like)
+        if len(leaves) != len(expected):
+            raise ValueError(f"{len(leaves)} tensors, expected {len(expected)}")
+        leaves = [
+            np.asarray(leaf).astype(np.asarray(e).dtype)
+            for leaf, e in zip(leaves, expected, strict=True)
+        ]
+        return Checkpoint(
+            round_number=version,
+            state=tf.nest.pack_sequence_as(like, leaves),
+            entropy=int(value["entropy"]),
+            ledger=json.loads(value["ledger"]),
+        )
+
+    def _set_aside(self, version: int) -> None:
+        folder = self.path / "checkpoints"
+        name = f"program_state_{version}"
+        (folder / name).rename(folder / f"corrupt_{name}_{os.getpid()}")
+
+    @property
+    def _config_path(self) -> pathlib.Path:
+        return self.path / "config.json"
+
+    def _check_same(self, config: TrainConfig) -> None:
+        for name, value in config.to_dict().items():
+            before = self._record["flags"].get(name)
+            if name not in _MAY_CHANGE and value != before:
+                raise ConfigError(
+                    f"--{name} is {value}; allowed: {before}, with which the run in "
+                    f"--out={config.out} was started"
+                )
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+    """Writes JSON so that readers see the old file or the new, never half."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    temporary.replace(path)
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _git_commit() -> str:
+    try:
+        result = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=pathlib.Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return result.stdout.strip()
