@@ -1,0 +1,56 @@
+"""The argument of an invocation, taken apart along its type."""
+
+from typing import Any
+
+import tensorflow_federated as tff
+
+from tff_hdp.runtime.in_process import values
+
+# The parts of an argument by their place in its nested structure.
+Argument = dict[tuple[int, ...], Any]
+
+
+def take_apart(value: Any, type_: tff.Type | None) -> tuple[Argument, int | None]:
+    """Divides an argument into parts that are each at one place.
+
+    Args:
+        value: what the caller passed.
+        type_: the type of the computation's parameter, None if it has none.
+
+    Returns:
+        The parts, a list of the clients' values for each one placed at clients; and the
+        number of clients, None if no part tells.
+
+    Raises:
+        TypeError: if the structure, or a clients' value, is not as `type_` says.
+        ValueError: if two parts have different numbers of clients.
+    """
+    parts: Argument = {}
+    counts: dict[tuple[int, ...], int] = {}
+
+    def visit(value: Any, type_: tff.Type, path: tuple[int, ...]) -> None:
+        if isinstance(type_, tff.StructType):
+            for i, pair in enumerate(values.matched(value, type_)):
+                visit(*pair, (*path, i))
+            return
+        if (
+            isinstance(type_, tff.FederatedType)
+            and type_.placement is tff.CLIENTS
+            and not type_.all_equal
+        ):
+            if not isinstance(value, list | tuple):
+                raise TypeError(
+                    f"expected a list with each client's value for the type {type_}, "
+                    f"found a {type(value).__name__}"
+                )
+            counts[path] = len(value)
+        parts[path] = value
+
+    if type_ is not None:
+        visit(value, type_, ())
+    if len(set(counts.values())) > 1:
+        raise ValueError(
+            "the parts of the argument disagree on the number of clients: found "
+            + ", ".join(map(str, counts.values()))
+        )
+    return parts, next(iter(counts.values()), None)

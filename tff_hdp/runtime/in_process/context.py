@@ -1,0 +1,175 @@
+"""TFF execution contexts that run computations inside this Python process."""
+
+import asyncio
+import collections
+import inspect
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.runtime.in_process import arguments
+from tff_hdp.runtime.in_process.execute import Executable, Workers
+
+# TFF's own contexts keep as many compiled computations.
+_MAX_EXECUTABLES = 128
+
+
+class InProcessContext(tff.framework.SyncContext):
+    """Runs any TFF computation with the TensorFlow of this process.
+
+    Equal computations are compiled once; the least recently used are forgotten. Safe to
+    call from several threads. No other process, port or file is involved.
+    """
+
+    def __init__(
+        self,
+        *,
+        devices: Sequence[str] | None = None,
+        clients_at_once: int | None = None,
+        default_num_clients: int = 0,
+    ) -> None:
+        """Creates the context.
+
+        Args:
+            devices: names of the logical devices to use, such as "GPU:0"; None for all
+                GPUs TensorFlow sees, or the CPU without any.
+            clients_at_once: how many clients' work to run at a time; None for one a
+                device on GPUs, one a core on CPUs.
+            default_num_clients: the number of clients of a computation whose argument
+                does not tell.
+
+        Raises:
+            ValueError: if a device does not exist or a number is out of range.
+        """
+        devices = _resolve(devices)
+        if clients_at_once is None:
+            clients_at_once = len(devices)
+            if all("CPU" in device for device in devices):
+                clients_at_once = max(len(devices), len(os.sched_getaffinity(0)))
+        if clients_at_once < 1:
+            raise ValueError(f"clients_at_once must be positive, is {clients_at_once}")
+        if default_num_clients < 0:
+            raise ValueError(
+                f"default_num_clients must not be negative, is {default_num_clients}"
+            )
+        self._workers = Workers(devices, clients_at_once)
+        self._default_num_clients = default_num_clients
+        self._executables: collections.OrderedDict[bytes, Executable] = (
+            collections.OrderedDict()
+        )
+        self._by_identity: dict[int, tuple[weakref.ref, Executable]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of the devices in use."""
+        return self._workers.devices
+
+    def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
+        """Runs `comp` on `arg`, as TFF asks of an execution context.
+
+        Args:
+            comp: the computation.
+            arg: its argument, None if it has no parameter.
+
+        Returns:
+            The result in the Python containers that the computation's type names.
+
+        Raises:
+            TypeError: if `arg` is not of the parameter's type.
+            ValueError: if parts of `arg` disagree on the number of clients.
+            UnsupportedComputationError: if `comp` cannot run in process.
+        """
+        signature = comp.type_signature
+        parts, clients = arguments.take_apart(arg, signature.parameter)
+        if clients is None:
+            clients = self._default_num_clients
+        with tf.init_scope():
+            executable = self._executable(comp)
+            result = executable.run(parts, clients, self._workers)
+        return tff.types.type_to_py_container(result, signature.result)
+
+    def _executable(self, comp: tff.framework.ConcreteComputation) -> Executable:
+        # Serialising a model's graph takes milliseconds: look for the object first.
+        with self._lock:
+            reference, executable = self._by_identity.get(id(comp), (None, None))
+            if reference is not None and reference() is comp:
+                return executable
+            key = tff.framework.serialize_computation(comp).SerializeToString(
+                deterministic=True
+            )
+            executable = self._executables.pop(key, None) or Executable(comp)
+            self._executables[key] = executable
+            self._by_identity[id(comp)] = weakref.ref(comp), executable
+            if len(self._executables) > _MAX_EXECUTABLES:
+                _, forgotten = self._executables.popitem(last=False)
+                self._by_identity = {
+                    identity: (reference, known)
+                    for identity, (reference, known) in self._by_identity.items()
+                    if known is not forgotten
+                }
+            return executable
+
+
+class AsyncInProcessContext(tff.framework.AsyncContext):
+    """An `InProcessContext` whose invocations are awaited, as `tff.program` needs."""
+
+    def __init__(self, context: InProcessContext) -> None:
+        """Wraps `context`."""
+        self._context = context
+
+    async def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
+        """Runs `comp` on `arg` without blocking the event loop."""
+        if inspect.isawaitable(arg):
+            arg = await arg
+        return await asyncio.to_thread(self._context.invoke, comp, arg)
+
+
+def create_in_process_context(**options: Any) -> InProcessContext:
+    """Creates a context; the options are those of `InProcessContext`."""
+    return InProcessContext(**options)
+
+
+def create_async_in_process_context(**options: Any) -> AsyncInProcessContext:
+    """Creates a context to await; the options are those of `InProcessContext`."""
+    return AsyncInProcessContext(InProcessContext(**options))
+
+
+def set_in_process_context(**options: Any) -> InProcessContext:
+    """Makes a new context the default of this thread, as TFF's setters do.
+
+    Args:
+        **options: those of `InProcessContext`.
+
+    Returns:
+        The context.
+    """
+    context = InProcessContext(**options)
+    tff.framework.set_default_context(context)
+    return context
+
+
+def _resolve(devices: Sequence[str] | None) -> tuple[str, ...]:
+    """Returns full names of the devices asked for."""
+    existing = [device.name for device in tf.config.list_logical_devices()]
+    if devices is None:
+        return tuple(name for name in existing if "GPU" in name) or tuple(
+            name for name in existing if name.endswith("CPU:0")
+        )
+    if not devices:
+        raise ValueError("devices must name at least one device, is empty")
+    wanted = [
+        "/device:" + name.removeprefix("/").removeprefix("device:").upper()
+        for name in devices
+    ]
+    for given, name in zip(devices, wanted, strict=True):
+        if name not in existing:
+            raise ValueError(
+                f"devices names {given!r}; TensorFlow has {', '.join(existing)}"
+            )
+    return tuple(wanted)

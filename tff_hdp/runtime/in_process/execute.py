@@ -1,0 +1,175 @@
+"""Running the stages of a program on the devices of this process."""
+
+import collections
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
+from typing import Any, TypeVar
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.runtime.in_process import arguments, stages, values
+from tff_hdp.runtime.in_process.program import Input, Node, Program, Tree
+
+T = TypeVar("T")
+Tensors = list[tf.Tensor]
+
+
+class Workers:
+    """Threads that do the clients' work, spread over devices.
+
+    Attributes:
+        devices: names of the devices, client i using number i modulo their count; the
+            server's work runs on the first.
+    """
+
+    def __init__(self, devices: Sequence[str], threads: int) -> None:
+        self.devices = tuple(devices)
+        self._threads = threads
+        self._pool = futures.ThreadPoolExecutor(threads, "tff_hdp_client")
+
+    def in_order(self, work: Callable[[int], T], count: int) -> Iterator[T]:
+        """Yields `work(i)` for i = 0..count-1, computing somewhat ahead.
+
+        At most two results a thread are waiting at any time, so memory does not grow
+        with `count`.
+        """
+        if self._threads == 1 or count == 1:
+            yield from map(work, range(count))
+            return
+        pending: collections.deque[futures.Future[T]] = collections.deque()
+        try:
+            for i in range(count):
+                if len(pending) == 2 * self._threads:
+                    yield pending.popleft().result()
+                pending.append(self._pool.submit(work, i))
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+            futures.wait(pending)
+
+    def copy_to_devices(self, tensors: list[Tensors]) -> dict[str, list[Tensors]]:
+        """Returns the tensors on each device, copied once. Datasets stay on the CPU."""
+        if len(self.devices) == 1:
+            return {self.devices[0]: tensors}
+        copies = {}
+        for device in self.devices:
+            with tf.device(device):
+                copies[device] = [
+                    [t if t.dtype == tf.variant else tf.identity(t) for t in group]
+                    for group in tensors
+                ]
+        return copies
+
+
+class Executable:
+    """A computation ready to run, from any thread, any number of times."""
+
+    def __init__(self, computation: tff.framework.ConcreteComputation) -> None:
+        """Compiles `computation`.
+
+        Raises:
+            UnsupportedComputationError: if it cannot run in process.
+        """
+        self._program = Program(computation)
+        self._stages = stages.plan(self._program)
+
+    def run(self, argument: arguments.Argument, clients: int, workers: Workers) -> Any:
+        """Runs the computation once.
+
+        Args:
+            argument: what the caller passed.
+            clients: the number of clients.
+            workers: what runs the clients' work.
+
+        Returns:
+            The result, structures as `tff.structure.Struct`.
+        """
+        run = _Run(argument, clients, workers)
+        for stage in self._stages:
+            run.advance(stage)
+        return run.export(self._program.result, self._program.result_type)
+
+
+class _Run:
+    """The values known so far in one run."""
+
+    def __init__(
+        self, argument: arguments.Argument, clients: int, workers: Workers
+    ) -> None:
+        self._argument = argument
+        self._clients = clients
+        self._workers = workers
+        self._server: dict[Node, Tensors] = {}
+        self._kept: dict[Node, list[Tensors]] = {}
+
+    def advance(self, stage: stages.Stage) -> None:
+        """Runs one stage."""
+        with tf.device(self._workers.devices[0]):
+            self._server |= stage.server(map(self._at_server, stage.server.inputs))
+        if not stage.has_client_work:
+            return
+        kept = {node: [] for node in stage.kept}
+        totals = {node: self._server[node.zero] for node in stage.aggregates}
+        for client, known in enumerate(self._client_values(stage.clients)):
+            for node, column in kept.items():
+                column.append(known[node])
+            with tf.device(self._workers.devices[0]):
+                totals = stage.accumulate(
+                    totals.get(node) or self._at_client(node, client, known)
+                    for node in stage.accumulate.inputs
+                )
+        self._kept |= kept
+        self._server |= totals
+
+    def _client_values(
+        self, function: stages.Function
+    ) -> Iterator[dict[Node, Tensors]]:
+        workers = self._workers
+        shared = [node for node in function.inputs if not node.per_client]
+        copies = workers.copy_to_devices([self._at_server(node) for node in shared])
+
+        def work(client: int) -> dict[Node, Tensors]:
+            device = workers.devices[client % len(workers.devices)]
+            known = dict(zip(shared, copies[device], strict=True))
+            with tf.device(device):
+                return function(
+                    known[node] if node in known else self._at_client(node, client, {})
+                    for node in function.inputs
+                )
+
+        return workers.in_order(work, self._clients)
+
+    def _at_server(self, node: Node) -> Tensors:
+        if node not in self._server:
+            value = values.ingest(self._argument[node.path], node.type)
+            self._server[node] = values.flatten(value, node.type)
+        return self._server[node]
+
+    def _at_client(
+        self, node: Node, client: int, known: Mapping[Node, Tensors]
+    ) -> Tensors:
+        if node in known:
+            return known[node]
+        if not node.per_client:
+            return self._at_server(node)
+        if isinstance(node, Input):
+            value = values.ingest(self._argument[node.path][client], node.type)
+            return values.flatten(value, node.type)
+        return self._kept[node][client]
+
+    def export(self, tree: Tree, type_: tff.Type) -> Any:
+        """Returns the result for the caller."""
+        if isinstance(tree, tuple):
+            names = tff.structure.name_list_with_nones(type_)
+            parts = [self.export(*pair) for pair in zip(tree, type_, strict=True)]
+            return tff.structure.Struct(zip(names, parts, strict=True))
+
+        def build(tensors: Tensors) -> Any:
+            return values.export(values.unflatten(tensors, tree.type), tree.type)
+
+        if not tree.per_client:
+            return build(self._at_server(tree))
+        return [build(self._at_client(tree, i, {})) for i in range(self._clients)]

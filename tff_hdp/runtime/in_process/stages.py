@@ -1,0 +1,222 @@
+"""The order in which a program runs, and the TensorFlow functions it runs as.
+
+A program alternates between the server and the clients: a stage is everything the
+server computes before it next needs an aggregate, then everything each client computes
+towards it, then the sums. Each of the three is traced as one TensorFlow function, so a
+round costs few calls however many steps the computation was written in.
+"""
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tff_hdp.runtime.in_process import program as programs
+from tff_hdp.runtime.in_process import values
+from tff_hdp.runtime.in_process.interpret import Interpreter
+from tff_hdp.runtime.in_process.program import Aggregate, Input, Node
+
+Known = Mapping[Node, Any]
+
+
+class Function:
+    """A part of a program, traced as one TensorFlow function.
+
+    Attributes:
+        inputs: the nodes whose tensors it takes, one after the other.
+        outputs: the nodes whose tensors it computes.
+    """
+
+    def __init__(
+        self,
+        inputs: Iterable[Node],
+        outputs: Iterable[Node],
+        compute: Callable[[Known], Known],
+    ) -> None:
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        specs = [values.tensor_specs(node.type) for node in self.inputs]
+        self._sizes = [len(values.tensor_specs(node.type)) for node in self.outputs]
+
+        def body(*tensors: tf.Tensor) -> list[tf.Tensor]:
+            remaining = iter(tensors)
+            known = {
+                node: values.unflatten(remaining, node.type) for node in self.inputs
+            }
+            known = compute(known)
+            return [
+                tensor
+                for node in self.outputs
+                for tensor in values.flatten(known[node], node.type)
+            ]
+
+        self._run = None
+        if any(self._sizes):
+            flat_specs = list(itertools.chain.from_iterable(specs))
+            # A function of TensorFlow 1: only what the outputs need is run.
+            self._run = tf.compat.v1.wrap_function(body, flat_specs)
+
+    def __call__(
+        self, inputs: Iterable[list[tf.Tensor]]
+    ) -> dict[Node, list[tf.Tensor]]:
+        """Returns the tensors of each output, given those of each input."""
+        tensors = []
+        if self._run is not None:
+            tensors = self._run(*itertools.chain.from_iterable(inputs))
+        remaining = iter(tensors)
+        return {
+            node: list(itertools.islice(remaining, size))
+            for node, size in zip(self.outputs, self._sizes, strict=True)
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """The way to the next aggregates.
+
+    Attributes:
+        server: what the server computes first.
+        clients: what each client computes then.
+        aggregates: what is accumulated over the clients.
+        accumulate: adds one client's values; the aggregates are inputs and outputs.
+        kept: the clients' nodes that later stages or the result need.
+    """
+
+    server: Function
+    clients: Function
+    aggregates: tuple[Aggregate, ...]
+    accumulate: Function
+    kept: tuple[Node, ...]
+
+    @property
+    def has_client_work(self) -> bool:
+        """Whether anything is computed at, or accumulated over, the clients."""
+        return bool(self.aggregates or self.kept)
+
+
+def plan(program: programs.Program) -> list[Stage]:
+    """Divides a program into stages and traces their functions."""
+    results = frozenset(programs.nodes_of(program.result))
+    nodes = _reachable(program.nodes, results)
+    consumers = collections.defaultdict(list)
+    for node in nodes:
+        for operand in programs.operands_of(node):
+            consumers[operand].append(node)
+    when = _schedule(nodes, consumers, results)
+    interpreter = Interpreter()
+
+    def computed(number: int, per_client: bool) -> list[Node]:
+        return [
+            node
+            for node in nodes
+            if when[node] == number
+            and node.per_client is per_client
+            and not isinstance(node, Input | Aggregate)
+        ]
+
+    def stage(number: int) -> Stage:
+        at_server, at_clients = computed(number, False), computed(number, True)
+        aggregates = [
+            node
+            for node in nodes
+            if isinstance(node, Aggregate) and when[node] == number
+        ]
+        here = {*at_server, *at_clients}
+        kept = [
+            node
+            for node in at_clients
+            if node in results or any(when[c] > number for c in consumers[node])
+        ]
+        accumulated = [node.value for node in aggregates if node.value in at_clients]
+        told = [
+            node
+            for node in at_server
+            if node in results
+            or not here.issuperset(consumers[node])
+            or any(consumer.per_client for consumer in consumers[node])
+        ]
+        return Stage(
+            _trace(at_server, told, interpreter),
+            _trace(at_clients, dict.fromkeys(kept + accumulated), interpreter),
+            tuple(aggregates),
+            _trace_accumulation(aggregates, interpreter),
+            tuple(kept),
+        )
+
+    return [stage(number) for number in range(max(when.values(), default=0) + 1)]
+
+
+def _reachable(nodes: Sequence[Node], results: Iterable[Node]) -> list[Node]:
+    reached = set(results)
+    for node in reversed(nodes):
+        if node in reached:
+            reached.update(programs.operands_of(node))
+    return [node for node in nodes if node in reached]
+
+
+def _schedule(
+    nodes: Sequence[Node],
+    consumers: Mapping[Node, Sequence[Node]],
+    results: frozenset[Node],
+) -> dict[Node, int]:
+    """Returns the number of the stage in which each node is computed."""
+    when: dict[Node, int] = {}
+    for node in nodes:
+        when[node] = max(
+            # An aggregate is known one stage after its clients' work.
+            (
+                when[operand] + isinstance(operand, Aggregate)
+                for operand in programs.operands_of(node)
+            ),
+            default=0,
+        )
+    last = max(when.values(), default=0)
+    # A client's value waits for its first use: what only a later stage needs is
+    # neither computed nor held before.
+    for node in reversed(nodes):
+        if node.per_client and not isinstance(node, Input):
+            uses = [when[consumer] for consumer in consumers[node]]
+            when[node] = min(uses + [last] * (node in results))
+    return when
+
+
+def _trace(
+    members: Sequence[Node], outputs: Iterable[Node], interpreter: Interpreter
+) -> Function:
+    inputs = dict.fromkeys(
+        operand
+        for node in members
+        for operand in programs.operands_of(node)
+        if operand not in members
+    )
+
+    def compute(known: Known) -> Known:
+        known = dict(known)
+        for node in members:
+            operand = programs.evaluate(node.operand, known, interpreter)
+            known[node] = node.meaning(operand)
+        return known
+
+    return Function(inputs, outputs, compute)
+
+
+def _trace_accumulation(
+    aggregates: Sequence[Aggregate], interpreter: Interpreter
+) -> Function:
+    operands = dict.fromkeys(
+        operand
+        for node in aggregates
+        for operand in (node.value, *programs.nodes_of(node.accumulate))
+    )
+
+    def compute(known: Known) -> Known:
+        return {
+            node: programs.evaluate(node.accumulate, known, interpreter)(
+                (known[node], known[node.value])
+            )
+            for node in aggregates
+        }
+
+    return Function((*aggregates, *operands), aggregates, compute)

@@ -1,0 +1,230 @@
+"""Values of TFF types as TensorFlow tensors, and the way in from and out to Python.
+
+A value of a tensor type is a tensor, of a sequence type the variant tensor of a
+dataset, of a structure type a tuple of values. Which type a value has is always known
+from the computation, so values carry no names.
+"""
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+
+def flatten(value: Any, type_: tff.Type | None) -> list[tf.Tensor]:
+    """Returns the tensors of a value, depth first."""
+    if type_ is None:
+        return []
+    if isinstance(type_, tff.StructType):
+        return [
+            tensor
+            for part, part_type in zip(value, type_, strict=True)
+            for tensor in flatten(part, part_type)
+        ]
+    return [value]
+
+
+def unflatten(tensors: Iterable[tf.Tensor], type_: tff.Type) -> Any:
+    """Takes the tensors of a value of type `type_` and returns it, undoing flatten."""
+    tensors = iter(tensors)
+    if isinstance(type_, tff.StructType):
+        return tuple(unflatten(tensors, part) for part in type_)
+    return next(tensors)
+
+
+def tensor_specs(type_: tff.Type) -> list[tf.TensorSpec]:
+    """Returns the dtype and shape of each tensor of a value of type `type_`."""
+    if isinstance(type_, tff.StructType):
+        return [spec for part in type_ for spec in tensor_specs(part)]
+    if isinstance(type_, tff.SequenceType):
+        return [tf.TensorSpec([], tf.variant)]
+    if isinstance(type_, tff.TensorType):
+        return [tf.TensorSpec(type_.shape, type_.dtype)]
+    raise TypeError(f"a value of type {type_} is not made of tensors")
+
+
+def to_element(value: Any, type_: tff.Type) -> Any:
+    """Returns a value as tf.data and TFF spell it: a dict if named, else a tuple."""
+    if not isinstance(type_, tff.StructType):
+        return value
+    names = tff.structure.name_list(type_)
+    parts = [to_element(*pair) for pair in zip(value, type_, strict=True)]
+    if not names:
+        return tuple(parts)
+    if len(names) < len(parts):
+        raise TypeError(
+            f"tf.data elements have all fields named or none, found the type {type_}"
+        )
+    return collections.OrderedDict(zip(names, parts, strict=True))
+
+
+def from_element(element: Any, type_: tff.Type) -> Any:
+    """Returns an element of a dataset as a value, the inverse of to_element."""
+    if not isinstance(type_, tff.StructType):
+        return element
+    if isinstance(element, Mapping):
+        element = [element[name] for name in tff.structure.name_list(type_)]
+    return tuple(from_element(*pair) for pair in zip(element, type_, strict=True))
+
+
+def element_spec(type_: tff.Type) -> Any:
+    """Returns the `tf.data` element specification of elements of type `type_`."""
+    return to_element(unflatten(tensor_specs(type_), type_), type_)
+
+
+def to_dataset(variant: tf.Tensor, element: tff.Type) -> tf.data.Dataset:
+    """Returns the dataset behind the value of a sequence of `element`."""
+    return tf.data.experimental.from_variant(variant, element_spec(element))
+
+
+def ingest(value: Any, type_: tff.Type) -> Any:
+    """Turns what a caller passed for a parameter into a value of eager tensors.
+
+    Args:
+        value: a scalar, array, tensor, variable, dataset, list of a dataset's
+            elements, or a Python structure of them.
+        type_: the type of the parameter, without placements.
+
+    Raises:
+        TypeError: if `value` is not of type `type_`.
+    """
+    if isinstance(type_, tff.StructType):
+        return tuple(
+            ingest(part, part_type) for part, part_type in matched(value, type_)
+        )
+    if isinstance(type_, tff.SequenceType):
+        return _ingest_sequence(value, type_)
+    if isinstance(type_, tff.TensorType):
+        return _ingest_tensor(value, type_)
+    raise TypeError(f"an argument of type {type_} cannot be passed from Python")
+
+
+def export(value: Any, type_: tff.Type) -> Any:
+    """Turns a value into NumPy, datasets and TFF structures.
+
+    Args:
+        value: a value of eager tensors.
+        type_: its type, without placements.
+
+    Returns:
+        A NumPy scalar or array (bytes for a string), a `tf.data.Dataset`, or a
+        `tff.structure.Struct` of them.
+    """
+    if isinstance(type_, tff.StructType):
+        names = tff.structure.name_list_with_nones(type_)
+        parts = (export(*pair) for pair in zip(value, type_, strict=True))
+        return tff.structure.Struct(zip(names, parts, strict=True))
+    if isinstance(type_, tff.SequenceType):
+        return to_dataset(value, type_.element)
+    return value.numpy()
+
+
+def matched(value: Any, type_: tff.StructType) -> Iterator[tuple[Any, tff.Type]]:
+    """Pairs the parts of a Python container with the fields of a structure type."""
+    try:
+        parts = tff.structure.from_container(value)
+    except TypeError:
+        raise TypeError(
+            f"expected a structure of type {type_}, found a {type(value).__name__}"
+        ) from None
+    if len(parts) != len(type_):
+        raise TypeError(
+            f"expected a structure of {len(type_)} elements of type {type_}, found "
+            f"{len(parts)} elements in {value!r}"
+        )
+    elements = map(tff.structure.iter_elements, (parts, type_))
+    for (found, part), (expected, part_type) in zip(*elements, strict=True):
+        if found not in (None, expected):
+            raise TypeError(
+                f"expected a structure of type {type_} with an element {expected!r}, "
+                f"found {found!r} in its place"
+            )
+        yield part, part_type
+
+
+def _ingest_tensor(value: Any, type_: tff.TensorType) -> tf.Tensor:
+    if isinstance(value, tf.Variable):
+        value = value.read_value()
+    if isinstance(value, tf.Tensor):
+        found = tff.TensorType(
+            np.str_ if value.dtype == tf.string else value.dtype.as_numpy_dtype,
+            value.shape.as_list(),
+        )
+        if type_.is_assignable_from(found):
+            return value
+        value = value.numpy()
+    array = np.asarray(value)
+    wanted = type_.dtype.type
+    if wanted is np.str_:
+        compatible = array.dtype.kind in "SUO" or array.size == 0
+    else:
+        # A Python number has no width of its own: its value decides.
+        source = array.dtype
+        if not isinstance(value, np.ndarray | np.generic) and array.size:
+            source = np.result_type(
+                np.min_scalar_type(array.min()), np.min_scalar_type(array.max())
+            )
+        compatible = array.size == 0 or (
+            _kind(source) == _kind(wanted) and np.can_cast(source, wanted)
+        )
+    if not compatible:
+        raise TypeError(
+            f"expected a value of type {type_}, found one of dtype {array.dtype}: "
+            f"{_shortened(value)}"
+        )
+    if not tf.TensorShape(type_.shape).is_compatible_with(array.shape):
+        raise TypeError(
+            f"expected a value of type {type_}, found one of shape {array.shape}: "
+            f"{_shortened(value)}"
+        )
+    return tf.constant(array, dtype=tf.as_dtype(type_.dtype))
+
+
+def _kind(dtype: Any) -> str:
+    kind = np.dtype(dtype).kind
+    return "i" if kind == "u" else kind
+
+
+def _shortened(value: Any, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def _ingest_sequence(value: Any, type_: tff.SequenceType) -> tf.Tensor:
+    with tf.device("/device:CPU:0"):
+        if isinstance(value, list):
+            value = _dataset_of(value, type_.element)
+        if not isinstance(value, tf.data.Dataset):
+            raise TypeError(
+                f"expected a tf.data.Dataset or a list for the type {type_}, found a "
+                f"{type(value).__name__}"
+            )
+        found = tff.SequenceType(tff.types.tensorflow_to_type(value.element_spec))
+        if not type_.is_assignable_from(found):
+            raise TypeError(f"expected a dataset of type {type_}, found one of {found}")
+        return tf.data.experimental.to_variant(value)
+
+
+def _dataset_of(elements: list[Any], type_: tff.Type) -> tf.data.Dataset:
+    """Returns a dataset of explicit elements, whose shapes may differ."""
+    specs = tensor_specs(type_)
+    rows = [flatten(ingest(element, type_), type_) for element in elements]
+    columns = [[row[i] for row in rows] for i in range(len(specs))]
+    try:
+        slices = tuple(
+            tf.stack(column) if column else tf.zeros([0, *_known(spec)], spec.dtype)
+            for column, spec in zip(columns, specs, strict=True)
+        )
+        dataset = tf.data.Dataset.from_tensor_slices(slices)
+    except tf.errors.InvalidArgumentError:
+        dataset = tf.data.Dataset.from_tensors(tuple(rows[0]))
+        for row in rows[1:]:
+            dataset = dataset.concatenate(tf.data.Dataset.from_tensors(tuple(row)))
+    return dataset.map(lambda *row: to_element(unflatten(row, type_), type_))
+
+
+def _known(spec: tf.TensorSpec) -> list[int]:
+    return [size or 0 for size in spec.shape]
