@@ -1,5 +1,22 @@
 """Zones: who talks to whom."""
 
+from tff_hdp.topology.builders import (
+    dominant_labels,
+    tree_zones,
+    zones_by_capability,
+    zones_by_key,
+    zones_by_overlay,
+)
+from tff_hdp.topology.files import load_zones
 from tff_hdp.topology.zoning import Zoning, equal_zones
 
-__all__ = ["Zoning", "equal_zones"]
+__all__ = [
+    "Zoning",
+    "dominant_labels",
+    "equal_zones",
+    "load_zones",
+    "tree_zones",
+    "zones_by_capability",
+    "zones_by_key",
+    "zones_by_overlay",
+]

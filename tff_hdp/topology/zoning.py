@@ -20,6 +20,7 @@ class Zoning:
       parents: For each further level, the parent index of every node of the
         level beneath; `parents[0][i]` is the region of zone i. Empty for the
         paper's single intermediate level.
+      zone_names: One name per zone, for reports; empty if zones are unnamed.
 
     Raises:
       ValueError: If an id repeats, a zone is empty or an index is out of range.
@@ -28,6 +29,7 @@ class Zoning:
     client_ids: tuple[str, ...]
     zone_of: tuple[int, ...]
     parents: tuple[tuple[int, ...], ...] = ()
+    zone_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "client_ids", tuple(self.client_ids))
@@ -55,6 +57,12 @@ class Zoning:
                     f"parents[{level}] has {len(parent)} entries for {below} nodes"
                 )
             below = _check_covers(f"parents[{level}]", parent)
+        object.__setattr__(self, "zone_names", tuple(map(str, self.zone_names)))
+        if self.zone_names and len(self.zone_names) != self.num_zones:
+            raise ValueError(
+                f"zone_names has {len(self.zone_names)} entries for "
+                f"{self.num_zones} zones"
+            )
 
     @property
     def num_clients(self) -> int:
@@ -70,6 +78,50 @@ class Zoning:
     def zone_sizes(self) -> tuple[int, ...]:
         """n_i, the number of clients of each zone."""
         return tuple(np.bincount(self.zone_of, minlength=self.num_zones).tolist())
+
+    @property
+    def num_levels(self) -> int:
+        """l, the number of levels between clients and server; the paper's is 1."""
+        return 1 + len(self.parents)
+
+    @property
+    def level_sizes(self) -> tuple[int, ...]:
+        """Nodes per level, innermost first: n clients, s zones, regions, ..."""
+        return (
+            self.num_clients,
+            self.num_zones,
+            *(max(parent) + 1 for parent in self.parents),
+        )
+
+    def fan_ins(self, level: int) -> tuple[int, ...]:
+        """How many nodes of the level beneath report to each node of `level`.
+
+        Level 1 gives the zone sizes n_i; level `num_levels + 1` is the server.
+
+        Raises:
+          ValueError: If `level` is not in 1..num_levels + 1.
+        """
+        self._check_level(level, self.num_levels + 1)
+        if level == self.num_levels + 1:
+            return (self.level_sizes[-1],)
+        links = (self.zone_of, *self.parents)[level - 1]
+        return tuple(np.bincount(links).tolist())
+
+    def ancestors(self, level: int) -> tuple[int, ...]:
+        """For each client (order of `client_ids`) its node at `level`.
+
+        Raises:
+          ValueError: If `level` is not in 1..num_levels.
+        """
+        self._check_level(level, self.num_levels)
+        nodes = np.asarray(self.zone_of)
+        for parent in self.parents[: level - 1]:
+            nodes = np.asarray(parent)[nodes]
+        return tuple(nodes.tolist())
+
+    def _check_level(self, level: int, highest: int) -> None:
+        if not 1 <= level <= highest:
+            raise ValueError(f"level is {level}; allowed is 1..{highest}")
 
     def clients_in(self, zone: int) -> tuple[str, ...]:
         """The ids of one zone's clients, in the order of `client_ids`."""

@@ -1,0 +1,119 @@
+import networkx as nx
+import numpy as np
+import pytest
+
+from tff_hdp.topology import (
+    dominant_labels,
+    zones_by_capability,
+    zones_by_key,
+    zones_by_overlay,
+)
+
+IDS = tuple(f"c{i}" for i in range(6))
+
+
+def test_zones_by_geography():
+    keys = dict(
+        zip(IDS, ["rome", "paris", "rome", "oslo", "paris", "rome"], strict=True)
+    )
+    zoning = zones_by_key(IDS, keys=keys)
+    assert zoning.zone_names == ("oslo", "paris", "rome")
+    assert zoning.zone_of == (2, 1, 2, 0, 1, 2)
+    assert zoning.zone_sizes == (1, 2, 3)
+
+
+def test_zones_by_dominant_label():
+    labels = {"a": [3, 3, 1], "b": np.array([0, 7, 7]), "c": [2, 1], "d": [3]}
+    keys = dominant_labels(labels)
+    assert keys == {"a": 3, "b": 7, "c": 1, "d": 3}
+    assert zones_by_key(tuple(labels), keys=keys).zone_of == (1, 2, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [({"a": []}, r"labels\['a'\] is empty"), ({"a": [1, -2]}, "holds -2")],
+)
+def test_bad_labels_are_refused(labels, message):
+    with pytest.raises(ValueError, match=message):
+        dominant_labels(labels)
+
+
+def test_zones_by_capability_are_ordered_bands():
+    rng = np.random.default_rng(3)
+    ids = [f"c{i}" for i in range(23)]
+    capability = {
+        c: float(x) for c, x in zip(ids, rng.exponential(size=23), strict=True)
+    }
+    zoning = zones_by_capability(ids, capability=capability, num_zones=4)
+    assert sorted(zoning.zone_sizes) == [5, 6, 6, 6]
+    for zone in range(3):
+        best = max(capability[c] for c in zoning.clients_in(zone))
+        assert best <= min(capability[c] for c in zoning.clients_in(zone + 1))
+
+
+def test_zones_by_overlay_find_planted_communities():
+    # Three cliques of six joined in a ring by single links.
+    graph = nx.connected_caveman_graph(3, 6)
+    ids = tuple(f"c{node}" for node in graph)
+    graph = nx.relabel_nodes(graph, {node: f"c{node}" for node in graph})
+    for num_zones in (None, 3):
+        zoning = zones_by_overlay(ids, overlay=graph, num_zones=num_zones)
+        found = {frozenset(zoning.clients_in(z)) for z in range(zoning.num_zones)}
+        planted = {frozenset(ids[6 * i : 6 * i + 6]) for i in range(3)}
+        assert found == planted
+
+
+@pytest.mark.parametrize("num_zones", [1, 2, 5, 18])
+def test_overlay_gives_the_number_of_zones_asked_for(num_zones):
+    graph = nx.relabel_nodes(nx.connected_caveman_graph(3, 6), str)
+    zoning = zones_by_overlay(tuple(graph), overlay=graph, num_zones=num_zones)
+    assert zoning.num_zones == num_zones
+
+
+def test_overlay_without_links_leaves_everyone_alone():
+    graph = nx.empty_graph(4)
+    graph = nx.relabel_nodes(graph, str)
+    assert zones_by_overlay(tuple(graph), overlay=graph).zone_sizes == (1, 1, 1, 1)
+
+
+def test_overlay_in_pieces_cannot_make_fewer_zones():
+    graph = nx.Graph([("a", "b"), ("c", "d")])
+    with pytest.raises(ValueError, match="num_zones is 1, but the overlay has 2"):
+        zones_by_overlay(("a", "b", "c", "d"), overlay=graph, num_zones=1)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: zones_by_key(("a", "b"), keys={"a": 1}), "keys lacks client 'b'"),
+        (
+            lambda: zones_by_key(("a",), keys={"a": 1, "x": 2}),
+            "keys names 'x', which is not a client",
+        ),
+        (
+            lambda: zones_by_key(("a", "a"), keys={"a": 1}),
+            "client_ids holds 'a' twice",
+        ),
+        (
+            lambda: zones_by_capability(("a",), capability={}, num_zones=1),
+            "capability lacks client 'a'",
+        ),
+        (
+            lambda: zones_by_capability(
+                ("a",), capability={"a": float("nan")}, num_zones=1
+            ),
+            r"capability\['a'\] is nan",
+        ),
+        (
+            lambda: zones_by_capability(("a",), capability={"a": 1.0}, num_zones=2),
+            "num_zones is 2; allowed is 1..1",
+        ),
+        (
+            lambda: zones_by_overlay(("a",), overlay=nx.Graph([("a", "b")])),
+            "overlay names 'b'",
+        ),
+    ],
+)
+def test_bad_input_is_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()

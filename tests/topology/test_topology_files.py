@@ -1,0 +1,77 @@
+import json
+
+import pytest
+
+from tff_hdp.topology import load_zones
+
+
+def test_csv_with_regions(tmp_path):
+    path = tmp_path / "zones.csv"
+    path.write_text(
+        "client,zone,region\na,paris,europe\nb,lima,america\n\nc,rome,europe\n"
+        "d,paris,europe\n"
+    )
+    zoning = load_zones(path)
+    assert zoning.client_ids == ("a", "b", "c", "d")
+    assert zoning.zone_names == ("paris", "lima", "rome")
+    assert zoning.zone_of == (0, 1, 2, 0)
+    assert zoning.parents == ((0, 1, 0),)
+
+
+def test_json_and_csv_of_one_tree_agree(tmp_path):
+    tree = {
+        "west": {"europe": {"paris": ["a", "d"], "rome": ["c"]}},
+        "east": {"asia": {"delhi": ["b"]}},
+    }
+    as_json, as_csv = tmp_path / "z.json", tmp_path / "z.csv"
+    as_json.write_text(json.dumps(tree))
+    as_csv.write_text(
+        "client,zone,region,half\na,paris,europe,west\nb,delhi,asia,east\n"
+        "c,rome,europe,west\nd,paris,europe,west\n"
+    )
+    ids = ("d", "c", "b", "a")
+    first = load_zones(as_json, client_ids=ids)
+    assert first == load_zones(as_csv, client_ids=ids)
+    assert first.client_ids == ids
+    assert first.level_sizes == (4, 3, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("z.csv", "client,zone\na,x\na,y\n", "'a' is in zone 'x' and again in zone"),
+        ("z.csv", "client,zone\nb,x\n", "client 'a' is in no zone"),
+        ("z.csv", "client,zone\na,x\nb,y\n", "'b' is mapped to a zone but is not"),
+        ("z.csv", "client,zone\na\n", "line 2 is .* needs 2 non-empty cells"),
+        ("z.csv", "client,zone\na, \n", "line 2 is"),
+        ("z.csv", "id,zone\na,x\n", "must begin client,zone"),
+        ("z.csv", "", "must begin client,zone"),
+        ("z.csv", "client,zone\n", "no client is mapped"),
+        (
+            "z.csv",
+            "client,zone,region\na,x,r\nb,x,q\n",
+            "'x' lies in 'r' and again in 'q'",
+        ),
+        ("z.json", '{"x": ["a"], "y": ["a"]}', "'a' is in zone 'x' and again in"),
+        ("z.json", '{"x": ["a"], "y": []}', "group 'y' is empty"),
+        ("z.json", '{"x": ["a"], "x": ["b"]}', "group 'x' is given twice"),
+        ("z.json", '{"x": ["a"], "r": {"y": ["b"]}}', "'b' lies 2 levels deep, 'a' 1"),
+        ("z.json", '{"x": ["a", 3]}', "zone 'x' holds 3"),
+        ("z.json", '{"x": 3}', "group 'x' holds 3"),
+        ("z.json", '["a"]', "outermost value must be a non-empty object"),
+        ("z.json", "{", "not JSON"),
+        ("z.txt", "", "allowed are .csv and .json"),
+    ],
+)
+def test_bad_files_are_refused_naming_the_offender(tmp_path, name, text, message):
+    path = tmp_path / name
+    path.write_text(text)
+    ids = ("a", "b") if "region" in text else ("a",)
+    with pytest.raises(ValueError, match=message) as error:
+        load_zones(path, client_ids=ids)
+    assert name in str(error.value)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load_zones(tmp_path / "none.csv")

@@ -1,0 +1,156 @@
+"""Zonings written down by hand: an explicit mapping in a CSV or JSON file.
+
+CSV: a header, then one row per client: its id, its zone, and for deeper trees
+one further column per level, innermost first:
+
+    client,zone,region
+    phone-17,paris,europe
+
+JSON: nested objects from the outermost level in, ending in lists of clients:
+
+    {"europe": {"paris": ["phone-17"], "rome": ["phone-4"]}}
+"""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tff_hdp.topology.zoning import Zoning
+
+
+def load_zones(path: str | Path, *, client_ids: Sequence[str] | None = None) -> Zoning:
+    """Reads a zoning of any depth from a `.csv` or `.json` file.
+
+    Args:
+      path: The file, laid out as this module's docstring says.
+      client_ids: The clients that must be mapped, in this order; None takes
+        the file's own clients and order.
+
+    Returns:
+      A `Zoning`; every level's nodes stand in the order of first mention.
+
+    Raises:
+      FileNotFoundError: If there is no such file.
+      ValueError: If the file cannot be read as described, puts a client in two
+        zones, a zone in two regions, leaves a zone empty, or its clients are
+        not `client_ids`. The message names the file and the offender.
+    """
+    path = Path(path)
+    readers = {".csv": _rows_of_csv, ".json": _rows_of_json}
+    if path.suffix not in readers:
+        raise ValueError(f"path is {str(path)!r}; allowed are .csv and .json files")
+    try:
+        return _zoning(list(readers[path.suffix](path)), client_ids)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _rows_of_csv(path: Path) -> Iterator[tuple[str, ...]]:
+    with path.open(newline="") as file:
+        rows = csv.reader(file)
+        header = [name.strip() for name in next(rows, [])]
+        if header[:2] != ["client", "zone"]:
+            raise ValueError(f"header is {header}; it must begin client,zone")
+        for row in rows:
+            if row:
+                yield _full_row(row, len(header), f"line {rows.line_num}")
+
+
+def _full_row(row: Sequence[str], width: int, where: str) -> tuple[str, ...]:
+    cells = tuple(cell.strip() for cell in row)
+    if len(cells) != width or not all(cells):
+        raise ValueError(f"{where} is {list(row)}; it needs {width} non-empty cells")
+    return cells
+
+
+def _rows_of_json(path: Path) -> Iterator[tuple[str, ...]]:
+    try:
+        tree = json.loads(path.read_text(), object_pairs_hook=_unique_names)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not isinstance(tree, dict) or not tree:
+        raise ValueError("the outermost value must be a non-empty object")
+    yield from _leaves(tree, ())
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"group {name!r} is given twice")
+    return dict(pairs)
+
+
+def _leaves(node: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if not isinstance(node, dict | list):
+        raise ValueError(f"group {above[0]!r} holds {node!r}; give an object or a list")
+    if not node:
+        raise ValueError(f"group {above[0]!r} is empty")
+    if isinstance(node, dict):
+        for name, child in node.items():
+            yield from _leaves(child, (name, *above))
+        return
+    for client in node:
+        if not isinstance(client, str):
+            raise ValueError(f"zone {above[0]!r} holds {client!r}; give client ids")
+        yield (client, *above)
+
+
+def _zoning(rows: list[tuple[str, ...]], client_ids: Sequence[str] | None) -> Zoning:
+    if not rows:
+        raise ValueError("no client is mapped")
+    depth = len(rows[0])
+    groups_of: dict[str, tuple[str, ...]] = {}
+    for client, *groups in rows:
+        if len(groups) != depth - 1:
+            raise ValueError(
+                f"client {client!r} lies {len(groups)} levels deep, "
+                f"{rows[0][0]!r} {depth - 1}"
+            )
+        if client in groups_of:
+            raise ValueError(
+                f"client {client!r} is in zone {groups_of[client][0]!r} "
+                f"and again in zone {groups[0]!r}"
+            )
+        groups_of[client] = tuple(groups)
+    order = tuple(groups_of) if client_ids is None else tuple(client_ids)
+    for client in order:
+        if client not in groups_of:
+            raise ValueError(f"client {client!r} is in no zone")
+    unknown = next((client for client in groups_of if client not in set(order)), None)
+    if unknown is not None:
+        raise ValueError(f"{unknown!r} is mapped to a zone but is not a client")
+
+    levels = [[groups_of[c][level] for c in order] for level in range(depth - 1)]
+    zone_names, zone_of = _number(levels[0])
+    below, parents = zone_of, []
+    for level in range(1, depth - 1):
+        names, nodes = _number(levels[level])
+        parents.append(_links(below, nodes, levels[level - 1], names))
+        below = nodes
+    return Zoning(order, zone_of, tuple(parents), zone_names)
+
+
+def _number(names: list[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Numbers names by first mention: the distinct names, and each one's number."""
+    index: dict[str, int] = {}
+    numbers = tuple(index.setdefault(name, len(index)) for name in names)
+    return tuple(index), numbers
+
+
+def _links(
+    below: tuple[int, ...],
+    above: tuple[int, ...],
+    names_below: list[str],
+    names_above: tuple[str, ...],
+) -> tuple[int, ...]:
+    parent: dict[int, int] = {}
+    for child, node, name in zip(below, above, names_below, strict=True):
+        if parent.setdefault(child, node) != node:
+            raise ValueError(
+                f"{name!r} lies in {names_above[parent[child]]!r} "
+                f"and again in {names_above[node]!r}"
+            )
+    return tuple(parent[child] for child in range(len(parent)))
