@@ -1,0 +1,90 @@
+"""Training tasks: a data set split over clients, and a model for it.
+
+Importing this package imports neither TensorFlow nor any data set.
+"""
+
+from tasks import cifar, digits, emnist, fashion_mnist, mnist
+from tasks.dataset import Dataset
+from tasks.loading import DATA_DIR_VARIABLE, DataNotFoundError, load_task
+from tasks.task import ClientData, Task
+
+TASKS: dict[str, Dataset] = {
+    dataset.name: dataset
+    for dataset in (
+        digits.DIGITS,
+        mnist.MNIST,
+        emnist.EMNIST,
+        cifar.CIFAR10,
+        cifar.CIFAR100,
+        fashion_mnist.FASHION_MNIST,
+    )
+}
+MODELS: dict[str, tuple[str, ...]] = {
+    name: tuple(dataset.models) for name, dataset in TASKS.items()
+}
+PARTITIONS: dict[str, tuple[str, ...]] = {
+    name: dataset.partitions for name, dataset in TASKS.items()
+}
+
+
+def load(
+    name: str,
+    *,
+    model: str | None = None,
+    data_dir: str | None = None,
+    num_clients: int | None = None,
+    partition: str | None = None,
+    dirichlet_alpha: float | None = None,
+    seed: int = 0,
+) -> Task:
+    """Reads a data set, splits it over clients and pairs it with a model.
+
+    The training/test split of a set is fixed; `seed` only decides which
+    training example goes to which client. The result does not depend on where
+    a set was read from, nor on the order of its examples there.
+
+    Args:
+      name: One of `TASKS`.
+      model: One of `MODELS[name]`; the first if None.
+      data_dir: Folder with the data set's files; the environment variable
+        TFF_HDP_DATA if None. `digits` needs none.
+      num_clients: How many clients; None is the task's own number. With
+        partition "writer", that many writers drawn at random, and the
+        examples of the others are left out.
+      partition: One of `PARTITIONS[name]`; the first if None.
+      dirichlet_alpha: Concentration of partition "dirichlet", which needs it;
+        smaller is more skewed.
+      seed: Seed of the partition.
+
+    Returns:
+      The task.
+
+    Raises:
+      ValueError: If an argument is not allowed; names it and the value found.
+      DataNotFoundError: If the data set is not there and cannot be fetched;
+        says what to get, where to put it and what to use instead.
+    """
+    if name not in TASKS:
+        raise ValueError(f"task is {name!r}; allowed are {', '.join(TASKS)}")
+    return load_task(
+        TASKS[name],
+        model=model,
+        data_dir=data_dir,
+        num_clients=num_clients,
+        partition=partition,
+        dirichlet_alpha=dirichlet_alpha,
+        seed=seed,
+    )
+
+
+__all__ = [
+    "DATA_DIR_VARIABLE",
+    "MODELS",
+    "PARTITIONS",
+    "TASKS",
+    "ClientData",
+    "DataNotFoundError",
+    "Dataset",
+    "Task",
+    "load",
+]

@@ -1,0 +1,133 @@
+"""What a data set declares about itself, and the examples it reads."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tasks.models import Architecture
+
+# The split is part of the task, not of a run: every seed sees one test set.
+SPLIT_SEED = 0
+TEST_SHARE = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """A data set as read, before it is split over clients.
+
+    Attributes:
+      features: [N, height, width, channels] uint8, for training.
+      labels: [N] int32, for training.
+      test_features: [M, height, width, channels] uint8.
+      test_labels: [M] int32.
+      source: Where the examples came from, in words.
+      split: How training and test examples were separated, in words.
+      writers: [N] str, who wrote each training example; None if unknown.
+    """
+
+    features: np.ndarray
+    labels: np.ndarray
+    test_features: np.ndarray
+    test_labels: np.ndarray
+    source: str
+    split: str
+    writers: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("labels", "test_labels"):
+            object.__setattr__(self, field, getattr(self, field).astype(np.int32))
+        for field in ("features", "test_features"):
+            found = getattr(self, field)
+            if found.dtype != np.uint8 or found.ndim != 4:
+                raise ValueError(
+                    f"{field} is {found.dtype} of shape {found.shape}; "
+                    "allowed is uint8 of shape [N, height, width, channels]"
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """A data set, the ways to split it over clients, and its models.
+
+    Attributes:
+      name: As `--task` takes it.
+      num_classes: How many classes.
+      input_shape: Height, width and channels of an example.
+      max_value: The largest value a feature can take.
+      models: Architectures by name; the first is the default.
+      partitions: Allowed partitions, the first the default; of "iid",
+        "dirichlet" and "writer".
+      num_clients: The default for partitions other than "writer".
+      read: Reads the set from a folder (None for a bundled set).
+      files: What must be in the folder, where to get it and what to use
+        instead; None if the set is bundled with a dependency.
+    """
+
+    name: str
+    num_classes: int
+    input_shape: tuple[int, int, int]
+    max_value: int
+    models: Mapping[str, Architecture]
+    partitions: tuple[str, ...]
+    num_clients: int
+    read: Callable[[Path | None], Examples]
+    files: str | None = None
+
+
+def canonical_order(
+    features: np.ndarray, labels: np.ndarray, writers: np.ndarray | None = None
+) -> np.ndarray:
+    """An order of the examples that depends on their content alone.
+
+    Sorting by a digest of the pixels makes every later random choice the same
+    whichever copy of a data set was read, and mixes the classes.
+
+    Args:
+      features: [N, ...] uint8.
+      labels: [N] integers; break ties between identical features.
+      writers: [N] str; break ties between identical features and labels.
+
+    Returns:
+      [N] int64, a permutation of the rows.
+    """
+    digests = np.fromiter(
+        (
+            int.from_bytes(hashlib.blake2b(row, digest_size=8).digest(), "big")
+            for row in np.ascontiguousarray(features)
+        ),
+        np.uint64,
+        len(features),
+    )
+    keys = (labels, digests) if writers is None else (writers, labels, digests)
+    return np.lexsort(keys)
+
+
+def pooled_split(features: np.ndarray, labels: np.ndarray, source: str) -> Examples:
+    """Splits a whole data set 80:20, the same way every time.
+
+    Args:
+      features: [N, height, width, channels] uint8.
+      labels: [N] integers.
+      source: Where the examples came from, in words.
+
+    Returns:
+      The examples, 80 % of them for training.
+    """
+    order = canonical_order(features, labels)
+    order = order[np.random.default_rng(SPLIT_SEED).permutation(len(order))]
+    num_test = round(TEST_SHARE * len(order))
+    test, train = order[:num_test], order[num_test:]
+    return Examples(
+        features=features[train],
+        labels=labels[train],
+        test_features=features[test],
+        test_labels=labels[test],
+        source=source,
+        split=(
+            f"all {len(order):,} examples pooled and split 80:20 at random, "
+            "the same way for every seed"
+        ),
+    )

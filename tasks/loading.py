@@ -1,0 +1,155 @@
+"""Turns a data set into a task: read it, split it over clients, add a model."""
+
+import functools
+import os
+from pathlib import Path
+
+import numpy as np
+
+from tasks import partition as partitions
+from tasks.dataset import Dataset, Examples, canonical_order
+from tasks.originals import UnavailableError
+from tasks.task import ClientData, Task
+
+DATA_DIR_VARIABLE = "TFF_HDP_DATA"
+
+
+class DataNotFoundError(FileNotFoundError):
+    """A data set's files are missing; the message says how to get them."""
+
+
+def load_task(
+    dataset: Dataset,
+    *,
+    model: str | None,
+    data_dir: str | None,
+    num_clients: int | None,
+    partition: str | None,
+    dirichlet_alpha: float | None,
+    seed: int,
+) -> Task:
+    """See `tasks.load`, which looks the data set up by name."""
+    model = _choice("model", model, tuple(dataset.models), dataset.name)
+    partition = _choice("partition", partition, dataset.partitions, dataset.name)
+    if partition == "dirichlet" and dirichlet_alpha is None:
+        raise ValueError(
+            "dirichlet_alpha is None; partition='dirichlet' needs a number > 0"
+        )
+    if partition != "dirichlet" and dirichlet_alpha is not None:
+        raise ValueError(
+            f"dirichlet_alpha is {dirichlet_alpha} with partition={partition!r}; "
+            "allowed only with partition='dirichlet'"
+        )
+    examples = _read(dataset, data_dir)
+    train, partition_text = _split_over_clients(
+        examples,
+        partition=partition,
+        num_clients=num_clients,
+        default_num_clients=dataset.num_clients,
+        dirichlet_alpha=dirichlet_alpha,
+        seed=seed,
+    )
+    architecture = dataset.models[model]
+    shape = {"input_shape": dataset.input_shape, "num_classes": dataset.num_classes}
+    layers = ", ".join(
+        f"{layer} ({parameters:,})"
+        for layer, parameters in architecture.layers(**shape)
+    )
+    return Task(
+        name=dataset.name,
+        train=train,
+        test_features=examples.test_features,
+        test_labels=examples.test_labels,
+        num_classes=dataset.num_classes,
+        build_model=functools.partial(
+            architecture.build, **shape, max_value=dataset.max_value
+        ),
+        model_name=model,
+        description="\n".join(
+            [
+                f"Source: {examples.source}.",
+                f"Split: {examples.split}; {len(examples.labels):,} training and "
+                f"{len(examples.test_labels):,} test examples.",
+                f"Partition: {partition_text}; {len(train.client_ids):,} clients of "
+                f"{train.sizes.min()} to {train.sizes.max()} examples "
+                f"(median {np.median(train.sizes):g}).",
+                f"Model: {model}: values divided by {dataset.max_value}, {layers}; "
+                f"{architecture.num_parameters(**shape):,} parameters; ReLU after "
+                "all but the last layer, 2x2 max pooling after each convolution.",
+            ]
+        ),
+    )
+
+
+def _choice(
+    argument: str, value: str | None, allowed: tuple[str, ...], name: str
+) -> str:
+    if value is None:
+        return allowed[0]
+    if value not in allowed:
+        raise ValueError(
+            f"{argument} is {value!r}; allowed for task {name!r} are "
+            f"{', '.join(allowed)}"
+        )
+    return value
+
+
+def _read(dataset: Dataset, data_dir: str | None) -> Examples:
+    if dataset.files is None:
+        return dataset.read(None)
+    given = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    if not given:
+        raise DataNotFoundError(
+            f"task {dataset.name!r} needs a folder with its data: set --data_dir or "
+            f"the environment variable {DATA_DIR_VARIABLE}. {dataset.files}"
+        )
+    folder = Path(given).expanduser()
+    if not folder.is_dir():
+        raise DataNotFoundError(
+            f"data_dir is {given!r}, which is not a folder. {dataset.files}"
+        )
+    try:
+        return dataset.read(folder)
+    except UnavailableError as error:
+        raise DataNotFoundError(
+            f"task {dataset.name!r} has no data in {given!r}: {error}. {dataset.files}"
+        ) from error
+
+
+def _split_over_clients(
+    examples: Examples,
+    *,
+    partition: str,
+    num_clients: int | None,
+    default_num_clients: int,
+    dirichlet_alpha: float | None,
+    seed: int,
+) -> tuple[ClientData, str]:
+    """Returns the clients' examples and the partition in words."""
+    order = canonical_order(examples.features, examples.labels, examples.writers)
+    labels = examples.labels[order]
+    rng = np.random.default_rng(seed)
+    if partition == "writer":
+        ids, parts = partitions.by_writer(examples.writers[order], num_clients, rng)
+        text = "one client per writer"
+        if num_clients is not None:
+            text += f", {num_clients} writers drawn with seed {seed}"
+    else:
+        count = default_num_clients if num_clients is None else num_clients
+        if partition == "dirichlet":
+            parts = partitions.dirichlet(labels, count, dirichlet_alpha, rng)
+            text = f"Dirichlet by label, alpha {dirichlet_alpha:g}, seed {seed}"
+        else:
+            parts = partitions.iid(len(labels), count, rng)
+            text = f"iid, seed {seed}"
+        digits = len(str(count - 1))
+        ids = tuple(f"client_{i:0{digits}d}" for i in range(count))
+    rows = np.concatenate(parts)
+    sizes = [len(part) for part in parts]
+    train = ClientData(
+        client_ids=ids,
+        features=examples.features[order[rows]],
+        labels=labels[rows],
+        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+    )
+    return train, text

@@ -1,0 +1,49 @@
+"""MNIST with the NIST writer of each digit: one client per writer."""
+
+from pathlib import Path
+
+import numpy as np
+
+from tasks import originals, packs
+from tasks.dataset import Dataset, Examples
+from tasks.models import CNN_LARGE, CNN_SMALL, DNN
+
+PACK = "mnist_qmnist_writers.npz"
+_IMAGES, _LABELS = map(" and ".join, zip(*originals.MNIST_FILES.values(), strict=True))
+
+
+def _read(data_dir: Path) -> Examples:
+    if (data_dir / PACK).exists():
+        arrays = packs.read_plain(data_dir / PACK)
+        origin = PACK
+    else:
+        arrays = originals.read_mnist_with_writers(data_dir)
+        origin = "the original files"
+    writers = arrays["writer_train"].astype(str)
+    return Examples(
+        features=arrays["x_train"][..., np.newaxis],
+        labels=arrays["y_train"],
+        test_features=arrays["x_test"][..., np.newaxis],
+        test_labels=arrays["y_test"],
+        source=f"MNIST with QMNIST's NIST writer ids, from {origin}",
+        split="MNIST's own; no writer is in both parts",
+        writers=np.char.add("writer_", np.char.zfill(writers, 4)),
+    )
+
+
+MNIST = Dataset(
+    name="mnist",
+    num_classes=10,
+    input_shape=(28, 28, 1),
+    max_value=255,
+    models={"dnn": DNN, "cnn_small": CNN_SMALL, "cnn_large": CNN_LARGE},
+    partitions=("writer", "iid", "dirichlet"),
+    num_clients=500,
+    read=_read,
+    files=(
+        f"Put there either {PACK}, or four original files, which with a network are "
+        f"fetched: {_IMAGES} of MNIST (storage.googleapis.com/cvdf-datasets/mnist) "
+        f"and {_LABELS} of QMNIST (github.com/facebookresearch/qmnist). "
+        "--task=digits needs no files."
+    ),
+)

@@ -1,0 +1,125 @@
+"""Ways to split examples over clients.
+
+Each returns, per client, the rows that are its own. No row belongs to two
+clients, and no client is without rows.
+"""
+
+import numpy as np
+
+
+def iid(
+    num_examples: int, num_clients: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Splits rows uniformly at random into parts of (almost) one size.
+
+    Args:
+      num_examples: How many rows there are.
+      num_clients: How many parts; their sizes differ by at most one.
+      rng: Source of randomness.
+
+    Returns:
+      For each client, the int64 indices of its rows.
+
+    Raises:
+      ValueError: If a client would be empty.
+    """
+    _check_num_clients(num_clients, num_examples, "examples")
+    return np.array_split(rng.permutation(num_examples), num_clients)
+
+
+def dirichlet(
+    labels: np.ndarray, num_clients: int, alpha: float, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Splits rows so that each client has its own mixture of classes.
+
+    Client sizes are (almost) equal. Each client draws class proportions from
+    Dirichlet(alpha * p), p the class frequencies of the whole set, and its rows
+    from what is left of the classes in those proportions (Hsu et al. 2019,
+    "Measuring the effects of non-identical data distribution for federated
+    visual classification"). Classes run out, so the clients served last are
+    nearer to p; the order in which clients are served is random.
+
+    Args:
+      labels: [N] integers, the class of each row.
+      num_clients: How many parts; their sizes differ by at most one.
+      alpha: Concentration > 0: small gives each client few classes, large
+        approaches iid.
+      rng: Source of randomness.
+
+    Returns:
+      For each client, the int64 indices of its rows.
+
+    Raises:
+      ValueError: If a client would be empty or alpha is not positive.
+    """
+    _check_num_clients(num_clients, len(labels), "examples")
+    if not (np.isfinite(alpha) and alpha > 0):
+        raise ValueError(f"dirichlet_alpha is {alpha}; allowed is a number > 0")
+    _, classes = np.unique(labels, return_inverse=True)
+    left = np.bincount(classes)
+    prior = left / left.sum()
+    shuffled = rng.permutation(len(labels))
+    stacks = [shuffled[classes[shuffled] == c] for c in range(len(left))]
+    small, extra = divmod(len(labels), num_clients)
+    parts: list[np.ndarray] = [np.empty(0, np.int64)] * num_clients
+    for client in rng.permutation(num_clients):
+        mixture = rng.dirichlet(alpha * prior)
+        taken = _draw(mixture, left, small + (client < extra), rng)
+        left = left - taken
+        parts[client] = np.concatenate(
+            [
+                stack[remaining : remaining + count]
+                for stack, remaining, count in zip(stacks, left, taken, strict=True)
+            ]
+        )
+    return parts
+
+
+def _draw(
+    mixture: np.ndarray, left: np.ndarray, size: int, rng: np.random.Generator
+) -> np.ndarray:
+    """How many of `size` draws fall on each class, never more than are left."""
+    taken = np.zeros_like(left)
+    while (missing := size - taken.sum()) > 0:
+        weights = mixture * (left > taken)
+        if weights.sum() <= 0:
+            weights = (left - taken).astype(float)
+        drawn = rng.multinomial(missing, weights / weights.sum())
+        taken = np.minimum(taken + drawn, left)
+    return taken
+
+
+def by_writer(
+    writers: np.ndarray, num_clients: int | None, rng: np.random.Generator
+) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    """Makes each writer a client.
+
+    Args:
+      writers: [N] str, the writer of each row.
+      num_clients: How many writers to draw at random; all of them if None. The
+        rows of writers not drawn belong to nobody.
+      rng: Source of randomness.
+
+    Returns:
+      The chosen writers in sorted order, and for each the int64 indices of its
+      rows.
+
+    Raises:
+      ValueError: If there are fewer writers than clients.
+    """
+    names, owners = np.unique(writers, return_inverse=True)
+    by_owner = np.argsort(owners, kind="stable")
+    parts = np.split(by_owner, np.cumsum(np.bincount(owners))[:-1])
+    chosen = np.arange(len(names))
+    if num_clients is not None:
+        _check_num_clients(num_clients, len(names), "writers")
+        chosen = np.sort(rng.choice(len(names), num_clients, replace=False))
+    return tuple(str(names[i]) for i in chosen), [parts[i] for i in chosen]
+
+
+def _check_num_clients(num_clients: int, most: int, unit: str) -> None:
+    if int(num_clients) != num_clients or not 1 <= num_clients <= most:
+        raise ValueError(
+            f"num_clients is {num_clients}; allowed is a whole number from 1 to "
+            f"the {most} {unit}"
+        )
