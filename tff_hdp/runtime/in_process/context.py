@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -17,6 +17,11 @@ from tff_hdp.runtime.in_process.execute import Executable, Workers
 
 # TFF's own contexts keep as many compiled computations.
 _MAX_EXECUTABLES = 128
+
+
+class _Known(NamedTuple):
+    computation: weakref.ref
+    executable: Executable
 
 
 class InProcessContext(tff.framework.SyncContext):
@@ -62,7 +67,7 @@ class InProcessContext(tff.framework.SyncContext):
         self._executables: collections.OrderedDict[bytes, Executable] = (
             collections.OrderedDict()
         )
-        self._by_identity: dict[int, tuple[weakref.ref, Executable]] = {}
+        self._by_identity: dict[int, _Known] = {}
         self._lock = threading.Lock()
 
     @property
@@ -96,24 +101,29 @@ class InProcessContext(tff.framework.SyncContext):
 
     def _executable(self, comp: tff.framework.ConcreteComputation) -> Executable:
         # Serialising a model's graph takes milliseconds: look for the object first.
+        identity = id(comp)
+        known = self._by_identity.get(identity)
+        if known is not None and known.computation() is comp:
+            return known.executable
+        key = tff.framework.serialize_computation(comp).SerializeToString(
+            deterministic=True
+        )
         with self._lock:
-            reference, executable = self._by_identity.get(id(comp), (None, None))
-            if reference is not None and reference() is comp:
-                return executable
-            key = tff.framework.serialize_computation(comp).SerializeToString(
-                deterministic=True
-            )
             executable = self._executables.pop(key, None) or Executable(comp)
             self._executables[key] = executable
-            self._by_identity[id(comp)] = weakref.ref(comp), executable
             if len(self._executables) > _MAX_EXECUTABLES:
                 _, forgotten = self._executables.popitem(last=False)
-                self._by_identity = {
-                    identity: (reference, known)
-                    for identity, (reference, known) in self._by_identity.items()
-                    if known is not forgotten
-                }
-            return executable
+                for other, entry in tuple(self._by_identity.items()):
+                    if entry.executable is forgotten:
+                        self._by_identity.pop(other, None)
+
+        def forget(reference: weakref.ref) -> None:
+            entry = self._by_identity.get(identity)
+            if entry is not None and entry.computation is reference:
+                del self._by_identity[identity]
+
+        self._by_identity[identity] = _Known(weakref.ref(comp, forget), executable)
+        return executable
 
 
 class AsyncInProcessContext(tff.framework.AsyncContext):

@@ -118,7 +118,9 @@ class _Run:
                 column.append(known[node])
             with tf.device(self._workers.devices[0]):
                 totals = stage.accumulate(
-                    totals.get(node) or self._at_client(node, client, known)
+                    totals[node]
+                    if node in totals
+                    else self._at_client(node, client, known)
                     for node in stage.accumulate.inputs
                 )
         self._kept |= kept

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.runtime.in_process import loops
+
 GraphDef = tf.compat.v1.GraphDef
 NodeDef = tf.compat.v1.NodeDef
 
@@ -75,6 +77,7 @@ class ImportedGraph:
                 f"{tensorflow.graph_def.type_url!r}"
             )
         _make_function_names_unique(graph)
+        loops.rewrite_reductions(graph)
         for node in itertools.chain(
             graph.node, *(function.node_def for function in graph.library.function)
         ):
