@@ -394,5 +394,6 @@ def test_a_users_tree_query_at_the_server():
 def test_queries_must_cover_the_zones():
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     queries = LevelQueries(zones=[tfp.NoPrivacySumQuery()])
+    factory = HierarchicalMeanFactory(plan, queries=queries)
     with pytest.raises(ValueError, match="1 entries for 3 zones"):
-        HierarchicalMeanFactory(plan, queries=queries)
+        factory.create(VALUE_TYPE, WEIGHT_TYPE)

@@ -12,7 +12,6 @@ Every write is atomic: a file or checkpoint is whole or not there.
 """
 
 import asyncio
-import collections
 import dataclasses
 import importlib.metadata
 import json
@@ -102,24 +101,32 @@ class RunFolder:
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Writes a checkpoint and forgets all but the last three."""
-        value = collections.OrderedDict(
-            state=tf.nest.flatten(checkpoint.state),
-            entropy=str(checkpoint.entropy),
-            ledger=json.dumps(checkpoint.ledger),
-        )
+        value = {
+            "state": tf.nest.flatten(checkpoint.state),
+            "entropy": str(checkpoint.entropy),
+            "ledger": json.dumps(checkpoint.ledger),
+        }
         asyncio.run(self._states.save(value, checkpoint.round_number))
 
     def load_latest(self, like: Any) -> Checkpoint | None:
-        """The newest checkpoint that can be read, or None.
+        """The newest checkpoint that can be read; None for a new run.
+
+        Broken checkpoints newer than that one are renamed out of the way.
 
         Args:
           like: A state of the structure to restore.
+
+        Raises:
+          RuntimeError: If there are checkpoints but none can be read. Starting
+            over would lose the ledger of what was already released.
         """
         versions = asyncio.run(self._states.get_versions()) or []
+        broken = []
         for version in reversed(versions):
             try:
-                return self._load(version, like)
+                found = self._load(version, like)
             except Exception as error:  # whatever TensorFlow makes of broken files
+                broken.append(version)
                 logging.warning(
                     "checkpoint of round %d in %s cannot be read (%s); "
                     "falling back to the one before",
@@ -127,7 +134,15 @@ class RunFolder:
                     self.path,
                     error,
                 )
-                self._set_aside(version)
+                continue
+            for newer in broken:
+                self._set_aside(newer)
+            return found
+        if broken:
+            raise RuntimeError(
+                f"none of the checkpoints {broken} in {self.path} can be read; the "
+                "ledger in privacy.json and config.json is all that is left of the run"
+            )
         return None
 
     def release_metrics(self, round_number: int, metrics: dict[str, float]) -> None:
@@ -136,14 +151,12 @@ class RunFolder:
         asyncio.run(self._board.release(metrics, round_number))
 
     def _load(self, version: int, like: Any) -> Checkpoint:
-        value = asyncio.run(self._states.load(version, None))
-        leaves = value["state"]
         expected = tf.nest.flatten(like)
-        if len(leaves) != len(expected):
-            raise ValueError(f"{len(leaves)} tensors, expected {len(expected)}")
+        structure = {"state": [0] * len(expected), "entropy": "", "ledger": ""}
+        value = asyncio.run(self._states.load(version, structure))
         leaves = [
             np.asarray(leaf).astype(np.asarray(e).dtype)
-            for leaf, e in zip(leaves, expected, strict=True)
+            for leaf, e in zip(value["state"], expected, strict=True)
         ]
         return Checkpoint(
             round_number=version,

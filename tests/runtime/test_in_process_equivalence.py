@@ -1,0 +1,410 @@
+"""The same computation gives the same value on TFF's C++ worker and in process."""
+
+import collections
+import typing
+
+import attrs
+import numpy as np
+import pytest
+
+tff = pytest.importorskip("tensorflow_federated")
+tf = pytest.importorskip("tensorflow")
+
+from tensorflow_federated.python.core.backends.native import (  # noqa: E402
+    compiler as native_compiler,
+)
+
+from tff_hdp.runtime import in_process  # noqa: E402
+from tff_hdp.runtime.native import NativeWorker  # noqa: E402
+
+CLIENT_INTS = tff.FederatedType(np.int32, tff.CLIENTS)
+CLIENT_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
+SERVER_INT = tff.FederatedType(np.int32, tff.SERVER)
+FLOATS = np.float32([1.5, -2.0, 4.0])
+
+
+@pytest.fixture(scope="module")
+def native():
+    """TFF's worker; secure sums become plain ones, as in `tff.backends.test`."""
+    worker = NativeWorker()
+
+    def compile_(computation):
+        plain = tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
+        return native_compiler.desugar_and_transform_to_native(plain)
+
+    yield tff.framework.SyncExecutionContext(
+        tff.framework.ResourceManagingExecutorFactory(worker.executor),
+        compile_,
+        transform_args=tff.tensorflow.transform_args,
+        transform_result=tff.tensorflow.transform_result,
+    )
+    worker.close()
+
+
+@pytest.fixture(scope="module")
+def in_process_context():
+    return in_process.create_in_process_context()
+
+
+def assert_same(actual, expected, path="result"):
+    """Same Python containers, dtypes and shapes; values to float32 tolerance."""
+    if isinstance(expected, tf.data.Dataset):
+        assert isinstance(actual, tf.data.Dataset), path
+        assert actual.element_spec == expected.element_spec, path
+        assert_same(
+            list(actual.as_numpy_iterator()), list(expected.as_numpy_iterator()), path
+        )
+        return
+    assert type(actual) is type(expected), f"{path}: {type(actual)}"
+    if attrs.has(type(expected)):
+        actual, expected = (attrs.asdict(x, recurse=False) for x in (actual, expected))
+    if isinstance(expected, collections.abc.Mapping):
+        assert list(actual) == list(expected), path
+        for key in expected:
+            assert_same(actual[key], expected[key], f"{path}[{key!r}]")
+    elif isinstance(expected, list | tuple):
+        assert len(actual) == len(expected), path
+        for i, pair in enumerate(zip(actual, expected, strict=True)):
+            assert_same(*pair, f"{path}[{i}]")
+    elif isinstance(expected, np.ndarray | np.generic):
+        assert actual.dtype == expected.dtype, path
+        assert actual.shape == expected.shape, path
+        if expected.dtype.kind in "fc":
+            np.testing.assert_allclose(
+                actual, expected, rtol=2e-5, atol=1e-6, err_msg=path
+            )
+        else:
+            np.testing.assert_array_equal(actual, expected, err_msg=path)
+    else:
+        assert actual == expected, path
+
+
+def run_both(computation, arguments, *contexts):
+    results = []
+    for context in contexts:
+        with tff.framework.get_context_stack().install(context):
+            results.append(computation(*arguments))
+    return results
+
+
+class Pair(typing.NamedTuple):
+    second: typing.Any
+    first: typing.Any
+
+
+@attrs.define
+class Record:
+    second: typing.Any
+    first: typing.Any
+
+
+CASES = {}
+
+
+def case(*arguments):
+    def register(make):
+        CASES[make.__name__] = make, arguments
+        return make
+
+    return register
+
+
+@tff.tensorflow.computation(np.int32, np.int32)
+def add(x, y):
+    return x + y
+
+
+@tff.tensorflow.computation(np.int32)
+def increment(x):
+    return x + 1
+
+
+@case(np.float32(2.0), [1, 2], True, "text")
+def scalars_arrays_and_strings():
+    @tff.tensorflow.computation(np.float32, (np.int64, [2]), np.bool_, np.str_)
+    def compute(x, y, flag, text):
+        texts = tf.stack([text, "b\0c"])
+        half = tf.cast(x, tf.float16), tf.cast(x, tf.bfloat16), tf.complex(x, x)
+        return x * 2, y + 1, flag, text, texts, half, tf.zeros([0, 3])
+
+    return compute
+
+
+@case(3, 4)
+def python_containers():
+    @tff.tensorflow.computation(np.int32, np.int32)
+    def compute(x, y):
+        return collections.OrderedDict(
+            z=Pair(x, y), a=Record(y, x), m=[x, [y]], d={"b": x, "a": y}, e=(), o=(x,)
+        )
+
+    return compute
+
+
+@case([5, 6], Pair(1, 2), collections.OrderedDict(b=np.int32(3), a=4))
+def structured_arguments():
+    pair = tff.StructWithPythonType([("second", np.int32), ("first", np.int32)], Pair)
+    named = collections.OrderedDict(b=np.int32, a=np.int32)
+
+    @tff.tensorflow.computation([np.int32, np.int32], pair, named)
+    def compute(x, y, z):
+        return x[0] - x[1] + 10 * y.second + 100 * y.first, z, y, x
+
+    return compute
+
+
+@case()
+def no_argument():
+    return tff.tensorflow.computation(lambda: (tf.constant([1, 2]), 7, "s"))
+
+
+@case([1, 2, 3], 10)
+def map_broadcast_sum():
+    @tff.federated_computation(CLIENT_INTS, SERVER_INT)
+    def compute(x, y):
+        z = tff.federated_map(add, (x, tff.federated_broadcast(y)))
+        return tff.federated_sum(z), z, y, tff.federated_broadcast(y)
+
+    return compute
+
+
+@case([1, 2, 3])
+def minimum_and_maximum():
+    @tff.federated_computation(CLIENT_INTS)
+    def compute(x):
+        return Pair(tff.federated_min(x), tff.federated_max(x))
+
+    return compute
+
+
+@case(list(FLOATS), [1.0, 2.0, 0.5])
+def means():
+    @tff.federated_computation(CLIENT_FLOATS, CLIENT_FLOATS)
+    def compute(x, w):
+        return collections.OrderedDict(
+            weighted=tff.federated_mean(x, w), plain=tff.federated_mean(x)
+        )
+
+    return compute
+
+
+@case([collections.OrderedDict(b=1, a=2.0), collections.OrderedDict(b=3, a=4.0)])
+def sum_and_zip_of_structures():
+    member = collections.OrderedDict(b=np.int32, a=np.float32)
+
+    @tff.federated_computation(tff.FederatedType(member, tff.CLIENTS))
+    def compute(x):
+        total = tff.federated_sum(x)
+        both = tff.federated_zip([total, tff.federated_value(1, tff.SERVER)])
+        return both, tff.federated_zip(collections.OrderedDict(z=x, a=x))
+
+    return compute
+
+
+@case([1, 2, 3, 4])
+def aggregate_with_a_zero_that_counts():
+    zero = tff.tensorflow.computation(lambda: (np.int32(100), np.int32(0)))
+    state = (np.int32, np.int32)
+
+    @tff.tensorflow.computation(state, np.int32)
+    def accumulate(s, x):
+        return 2 * s[0] + x, s[1] + 1
+
+    @tff.tensorflow.computation(state, state)
+    def merge(a, b):
+        return a[0] + b[0], a[1] + b[1]
+
+    @tff.tensorflow.computation(state)
+    def report(s):
+        return Pair(s[0], s[1])
+
+    @tff.federated_computation(CLIENT_INTS)
+    def compute(x):
+        return tff.federated_aggregate(x, zero(), accumulate, merge, report)
+
+    return compute
+
+
+@case([1, 2, 3])
+def aggregates_that_need_aggregates():
+    @tff.federated_computation(CLIENT_INTS)
+    def compute(x):
+        doubled = tff.federated_map(add, (x, x))
+        first = tff.federated_sum(doubled)
+        shifted = tff.federated_map(add, (doubled, tff.federated_broadcast(first)))
+        second = tff.federated_max(shifted)
+        third = tff.federated_map(add, (shifted, tff.federated_broadcast(second)))
+        return tff.federated_sum(third), doubled, third
+
+    return compute
+
+
+@case([4, 5], 6)
+def values_at_both_places():
+    @tff.federated_computation(CLIENT_INTS, np.int32)
+    def compute(x, y):
+        everywhere = tff.federated_value(y, tff.CLIENTS)
+        constant = tff.federated_eval(increment_three, tff.CLIENTS)
+        return (
+            tff.federated_map(add, (x, everywhere)),
+            tff.federated_map(add, (constant, everywhere)),
+            tff.federated_sum(everywhere),
+            tff.federated_value([1, 2.0], tff.SERVER),
+            tff.federated_eval(increment_three, tff.SERVER),
+            increment(increment(y)),
+        )
+
+    increment_three = tff.tensorflow.computation(lambda: np.int32(3) + 1)
+    return compute
+
+
+@case([1, 2], 5)
+def lambdas_that_capture():
+    @tff.federated_computation(CLIENT_INTS, np.int32)
+    def compute(x, y):
+        shift = increment(y)
+
+        @tff.federated_computation(np.int32)
+        def shifted(v):
+            return add(increment(v), v), v
+
+        z = tff.federated_map(shifted, x)
+        return z, tff.federated_map(add, (x, tff.federated_value(shift, tff.CLIENTS)))
+
+    return compute
+
+
+@case([[0, 2], [1], []], ["a", "b", "c"])
+def select():
+    keys = tff.FederatedType(tff.TensorType(np.int32, [None]), tff.CLIENTS)
+    words = tff.FederatedType(tff.TensorType(np.str_, [3]), tff.SERVER)
+
+    @tff.tensorflow.computation(tff.TensorType(np.str_, [3]), np.int32)
+    def pick(words, key):
+        return collections.OrderedDict(word=tf.gather(words, key), key=key)
+
+    joined = tff.tensorflow.computation(
+        lambda ds: ds.reduce("", lambda s, x: s + x["word"]),
+        tff.SequenceType(collections.OrderedDict(word=np.str_, key=np.int32)),
+    )
+
+    @tff.federated_computation(keys, words)
+    def compute(keys, words):
+        top = tff.federated_value(2, tff.SERVER)
+        parts = tff.federated_select(keys, top, words, pick)
+        secret = tff.federated_secure_select(keys, top, words, pick)
+        return tff.federated_map(joined, parts), tff.federated_map(joined, secret)
+
+    return compute
+
+
+@case([1, 2, 3])
+def secure_sums():
+    @tff.federated_computation(CLIENT_INTS)
+    def compute(x):
+        pair = tff.federated_zip(collections.OrderedDict(a=x, b=x))
+        return (
+            tff.federated_secure_sum(x, 10),
+            tff.federated_secure_sum_bitwidth(x, 4),
+            tff.federated_secure_sum(pair, 10),
+        )
+
+    return compute
+
+
+SEQUENCE = tff.SequenceType(collections.OrderedDict(b=np.int32, a=np.float32))
+
+
+def examples(n):
+    return tf.data.Dataset.from_tensor_slices(
+        collections.OrderedDict(
+            b=np.arange(n, dtype=np.int32), a=np.arange(n, dtype=np.float32) / 2
+        )
+    )
+
+
+@case(examples(4), [collections.OrderedDict(b=1, a=2.0)])
+def sequences_in_and_out():
+    @tff.tensorflow.computation(SEQUENCE, SEQUENCE)
+    def compute(x, y):
+        return x.concatenate(y).map(lambda e: Pair(e["b"], e["a"] + 1.0)), y
+
+    return compute
+
+
+@case([examples(3), examples(0)], [3, 4, 5])
+def sequence_intrinsics():
+    scale = tff.tensorflow.computation(
+        lambda e: (e["b"] * 2, e["a"] * 3.0), SEQUENCE.element
+    )
+    first = tff.tensorflow.computation(lambda e: e[0], (np.int32, np.float32))
+
+    @tff.federated_computation(SEQUENCE)
+    def local(sequence):
+        scaled = tff.sequence_map(scale, sequence)
+        firsts = tff.sequence_map(first, scaled)
+        return tff.sequence_sum(firsts), tff.sequence_reduce(firsts, 100, add)
+
+    @tff.federated_computation(
+        tff.FederatedType(SEQUENCE, tff.CLIENTS), tff.SequenceType(np.int32)
+    )
+    def compute(x, y):
+        return tff.federated_map(local, x), tff.sequence_sum(y)
+
+    return compute
+
+
+@case(["a", "c"], [1, 2])
+def variables_and_tables_start_anew():
+    @tff.tensorflow.computation(np.str_, np.int64)
+    def local(word, amount):
+        table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                ["a", "b"], tf.constant([1, 2], "int64")
+            ),
+            default_value=-1,
+        )
+        seen = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0)
+        before = seen.lookup(word)
+        counter = tf.Variable(table.lookup(word))
+        with tf.control_dependencies([before]):
+            inserted = seen.insert(word, amount)
+        with tf.control_dependencies([inserted]):
+            return counter.assign_add(amount), before, seen.lookup(word), seen.size()
+
+    @tff.federated_computation(
+        tff.FederatedType(np.str_, tff.CLIENTS),
+        tff.FederatedType(np.int64, tff.CLIENTS),
+    )
+    def compute(words, amounts):
+        return tff.federated_map(local, (words, amounts))
+
+    return compute
+
+
+@case([np.float32([[1, 2]]), np.float32([[3, 4], [5, 6]])])
+def ragged_client_shapes():
+    member = tff.TensorType(np.float32, [None, 2])
+
+    @tff.federated_computation(tff.FederatedType(member, tff.CLIENTS))
+    def compute(x):
+        return x, tff.federated_sum(tff.federated_map(column_sums, x))
+
+    column_sums = tff.tensorflow.computation(lambda v: tf.reduce_sum(v, 0), member)
+    return compute
+
+
+@case([])
+def no_clients():
+    @tff.federated_computation(CLIENT_INTS)
+    def compute(x):
+        return tff.federated_sum(tff.federated_map(increment, x))
+
+    return compute
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_result(name, native, in_process_context):
+    make, arguments = CASES[name]
+    actual, expected = run_both(make(), arguments, in_process_context, native)
+    assert_same(actual, expected)

@@ -1,0 +1,64 @@
+"""Cohorts have the distribution that is accounted, and resume exactly."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tff_hdp.privacy import FixedSizeSampling, PoissonSampling, configurations
+from tff_hdp.simulation.cohorts import CohortSampler, fresh_entropy
+from tff_hdp.topology import Zoning
+
+ZONING = Zoning(tuple("abcdefghij"), (0, 1, 0, 1, 0, 1, 0, 1, 1, 1))
+
+
+def sampler(sampling, entropy=7):
+    plan = configurations.none(zone_sizes=ZONING.zone_sizes, sampling=sampling)
+    return CohortSampler(plan=plan, zoning=ZONING, entropy=entropy)
+
+
+def test_poisson_takes_each_client_independently_with_its_zones_q():
+    draws = np.zeros([4000, 10])
+    cohorts = sampler(PoissonSampling((0.3, 0.6)))
+    for number in range(len(draws)):
+        draws[number, cohorts.draw(number)] += 1
+    assert draws.max() == 1
+    expected = np.where(np.asarray(ZONING.zone_of) == 0, 0.3, 0.6)
+    # Five standard errors of a share over 4000 draws are below 0.04.
+    np.testing.assert_allclose(draws.mean(0), expected, atol=0.04)
+    correlation = np.corrcoef(draws.T)[np.triu_indices(10, 1)]
+    assert np.abs(correlation).max() < 0.08
+    sizes = np.bincount(draws[:, expected == 0.6].sum(1).astype(int), minlength=7)
+    binomial = stats.binom.pmf(np.arange(7), 6, 0.6) * len(draws)
+    assert stats.chisquare(sizes, binomial).pvalue > 1e-4
+
+
+def test_fixed_size_takes_exactly_k_of_each_zone_uniformly():
+    cohorts = sampler(FixedSizeSampling((1, 4)))
+    counts = np.zeros(10)
+    for number in range(3000):
+        cohort = cohorts.draw(number)
+        zones = np.asarray(ZONING.zone_of)[cohort]
+        assert np.bincount(zones).tolist() == [1, 4]
+        assert len(set(cohort)) == 5
+        counts[cohort] += 1
+    expected = 3000 * np.where(np.asarray(ZONING.zone_of) == 0, 1 / 4, 4 / 6)
+    np.testing.assert_allclose(counts, expected, rtol=0.15)
+
+
+def test_a_round_can_be_drawn_again_alone():
+    first, again = (sampler(PoissonSampling((0.5, 0.5))) for _ in range(2))
+    cohorts = [first.draw(number) for number in range(6)]
+    np.testing.assert_array_equal(again.draw(4), cohorts[4])
+    assert len({tuple(c) for c in cohorts}) > 1
+    other = sampler(PoissonSampling((0.5, 0.5)), entropy=8)
+    assert any(tuple(other.draw(i)) != tuple(cohorts[i]) for i in range(6))
+
+
+def test_fresh_entropy_is_fresh():
+    assert fresh_entropy() != fresh_entropy()
+
+
+def test_plan_and_zoning_must_agree():
+    plan = configurations.none(zone_sizes=(5, 5), sampling=PoissonSampling((0.5, 0.5)))
+    with pytest.raises(ValueError, match=r"zone_sizes is \(5, 5\); .*\(4, 6\)"):
+        CohortSampler(plan=plan, zoning=ZONING, entropy=1)

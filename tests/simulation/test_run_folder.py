@@ -1,0 +1,111 @@
+"""Checkpoints come back whole, or the one before does."""
+
+import collections
+import json
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tff_hdp.simulation.config import ConfigError, TrainConfig
+from tff_hdp.simulation.run_folder import Checkpoint, RunFolder, write_json
+
+State = collections.namedtuple("State", ["weights", "count"])
+
+
+def config(path, **changes):
+    return TrainConfig(**{"noise_multiplier": 1.0, "out": str(path)} | changes)
+
+
+def checkpoint(number):
+    state = collections.OrderedDict(
+        model=State(
+            [np.full([2, 3], number, np.float32), np.ones([4], np.float64)], number
+        ),
+        empty=(),
+    )
+    return Checkpoint(number, state, 2**127 + 5, {"rounds": number, "nested": [1.5]})
+
+
+def test_a_checkpoint_comes_back_exactly(tmp_path):
+    folder = RunFolder(config(tmp_path))
+    for number in range(6):
+        folder.save(checkpoint(number))
+    found = RunFolder(config(tmp_path)).load_latest(like=checkpoint(0).state)
+    assert found.round_number == 5
+    assert found.entropy == 2**127 + 5
+    assert found.ledger == {"rounds": 5, "nested": [1.5]}
+    assert isinstance(found.state["model"], State)
+    assert found.state["model"].weights[0].dtype == np.float32
+    np.testing.assert_array_equal(found.state["model"].weights[0], np.full([2, 3], 5.0))
+    kept = sorted(p.name for p in (tmp_path / "checkpoints").iterdir())
+    assert kept == [f"program_state_{i}" for i in (3, 4, 5)]
+
+
+@pytest.mark.parametrize("damage", ["truncate", "delete", "empty_folder"])
+def test_a_broken_newest_checkpoint_falls_back(tmp_path, caplog, damage):
+    folder = RunFolder(config(tmp_path))
+    for number in range(3):
+        folder.save(checkpoint(number))
+    newest = tmp_path / "checkpoints" / "program_state_2"
+    for file in [p for p in newest.rglob("*") if p.is_file()]:
+        if damage == "truncate":
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        else:
+            file.unlink()
+    again = RunFolder(config(tmp_path))
+    with caplog.at_level(logging.WARNING):
+        found = again.load_latest(like=checkpoint(0).state)
+    assert found.round_number == 1
+    assert "checkpoint of round 2" in caplog.text
+    again.save(checkpoint(2))
+    assert again.load_latest(like=checkpoint(0).state).round_number == 2
+
+
+def test_a_run_whose_checkpoints_are_all_broken_is_not_started_over(tmp_path):
+    folder = RunFolder(config(tmp_path))
+    folder.save(checkpoint(0))
+    (tmp_path / "checkpoints" / "program_state_0" / "saved_model.pb").unlink()
+    with pytest.raises(RuntimeError, match=r"none of the checkpoints \[0\]"):
+        RunFolder(config(tmp_path)).load_latest(like=checkpoint(0).state)
+
+
+def test_nothing_to_load(tmp_path):
+    assert RunFolder(config(tmp_path)).load_latest(like=checkpoint(0).state) is None
+
+
+def test_a_folder_belongs_to_its_settings(tmp_path):
+    RunFolder(config(tmp_path))
+    RunFolder(config(tmp_path, rounds=300))
+    with pytest.raises(ConfigError, match=r"--noise_multiplier is 2.0; allowed: 1.0"):
+        RunFolder(config(tmp_path, noise_multiplier=2.0))
+
+
+def test_config_json_says_what_ran(tmp_path):
+    folder = RunFolder(config(tmp_path, zones=3))
+    folder.resolve(noise_multiplier=0.75)
+    record = json.loads((tmp_path / "config.json").read_text())
+    assert record["flags"]["zones"] == 3
+    assert record["resolved"] == {"noise_multiplier": 0.75}
+    assert record["versions"]["tensorflow-federated"] == "0.87.0"
+    assert RunFolder(config(tmp_path, zones=3)).resolved == {"noise_multiplier": 0.75}
+
+
+def test_rows_of_undone_rounds_are_dropped(tmp_path):
+    folder = RunFolder(config(tmp_path))
+    for number in (1, 2, 3):
+        folder.release_metrics(number, {"accuracy": number / 10})
+    RunFolder(config(tmp_path)).release_metrics(2, {"accuracy": 0.9})
+    frame = pd.read_csv(tmp_path / "metrics.csv")
+    assert frame["round"].tolist() == [1, 2]
+    assert frame["accuracy"].tolist() == [0.1, 0.9]
+
+
+def test_json_is_replaced_in_one_step(tmp_path):
+    path = tmp_path / "value.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(path, {"a": float("nan")})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["value.json"]

@@ -1,0 +1,213 @@
+import dataclasses
+import hashlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+import tasks
+from tasks import loading
+from tasks.dataset import Examples, canonical_order, pooled_split
+
+
+def test_importing_tasks_imports_no_tensorflow():
+    code = (
+        "import sys, tasks; "
+        "sys.exit(any(m.partition('.')[0] in {'tensorflow', 'tensorflow_federated', "
+        "'tensorflow_datasets', 'sklearn', 'PIL'} for m in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_registry():
+    assert set(tasks.TASKS) == {
+        *("digits", "mnist", "emnist", "cifar10", "cifar100", "fashion_mnist")
+    }
+    for name, dataset in tasks.TASKS.items():
+        assert dataset.name == name
+        assert tasks.MODELS[name] == tuple(dataset.models)
+
+
+def as_multiset(features, labels):
+    """Examples without their order."""
+    return sorted((x.tobytes(), int(y)) for x, y in zip(features, labels, strict=True))
+
+
+def test_digits_are_scikit_learns_split_80_to_20():
+    task = tasks.load("digits")
+    bundled = load_digits()
+    assert len(task.train.labels) == 1438
+    assert len(task.test_labels) == 359
+    assert task.train.features.shape[1:] == (8, 8, 1)
+    assert as_multiset(
+        np.concatenate([task.train.features, task.test_features]),
+        np.concatenate([task.train.labels, task.test_labels]),
+    ) == as_multiset(bundled.images.astype(np.uint8), bundled.target)
+    assert len(task.train.client_ids) == 200
+    assert set(task.train.sizes) == {7, 8}
+    assert task.train.labels.dtype == task.test_labels.dtype == np.int32
+    assert task.train.features.dtype == np.uint8
+
+
+def test_the_seed_decides_the_partition_and_not_the_split():
+    one, same, other = (tasks.load("digits", seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.train.features, same.train.features)
+    assert np.any(one.train.features != other.train.features)
+    np.testing.assert_array_equal(one.test_features, other.test_features)
+    assert as_multiset(one.train.features, one.train.labels) == as_multiset(
+        other.train.features, other.train.labels
+    )
+
+
+@pytest.mark.parametrize("num_clients", [1, 37, 1438])
+@pytest.mark.parametrize("alpha", [None, 0.1])
+def test_every_training_example_goes_to_one_client(num_clients, alpha):
+    task = tasks.load(
+        "digits",
+        num_clients=num_clients,
+        partition="iid" if alpha is None else "dirichlet",
+        dirichlet_alpha=alpha,
+    )
+    train = task.train
+    assert len(set(train.client_ids)) == num_clients
+    dealt = [train.examples(i) for i in range(num_clients)]
+    assert sum(len(labels) for _, labels in dealt) == 1438
+    whole = tasks.load("digits").train
+    assert as_multiset(
+        np.concatenate([x for x, _ in dealt]), np.concatenate([y for _, y in dealt])
+    ) == as_multiset(whole.features, whole.labels)
+
+
+def small_examples(seed, order_seed):
+    """40 examples of 5 writers, many alike, in an order of its own."""
+    rng = np.random.default_rng(seed)
+    features = rng.integers(0, 2, (40, 1, 2, 1)).astype(np.uint8)
+    labels = rng.integers(0, 3, 40)
+    writers = np.array(list("abcde"))[rng.integers(0, 5, 40)]
+    order = np.random.default_rng(order_seed).permutation(40)
+    return features[order], labels[order], writers[order]
+
+
+@settings(deadline=None)
+@given(
+    st.integers(0, 99),
+    st.integers(0, 99),
+    st.sampled_from(["iid", "dirichlet", "writer"]),
+)
+def test_the_order_of_a_copy_does_not_matter(seed, order_seed, partition):
+    def load(order):
+        features, labels, writers = small_examples(seed, order)
+
+        def read(_):
+            return Examples(features, labels, features, labels, "here", "none", writers)
+
+        base = tasks.TASKS["digits"]
+        return loading.load_task(
+            dataclasses.replace(
+                base, read=read, num_clients=4, partitions=(partition,)
+            ),
+            model=None,
+            data_dir=None,
+            num_clients=None,
+            partition=None,
+            dirichlet_alpha=1.0 if partition == "dirichlet" else None,
+            seed=seed,
+        ).train
+
+    one, other = load(0), load(order_seed)
+    assert one.client_ids == other.client_ids
+    for field in ("features", "labels", "offsets"):
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+
+
+@given(st.integers(0, 999), st.integers(0, 999))
+def test_the_pooled_split_depends_on_content_alone(seed, order_seed):
+    splits = [
+        pooled_split(*small_examples(seed, order)[:2], "here")
+        for order in (0, order_seed)
+    ]
+    np.testing.assert_array_equal(splits[0].test_features, splits[1].test_features)
+    np.testing.assert_array_equal(splits[0].test_labels, splits[1].test_labels)
+    assert len(splits[0].test_labels) == 8
+
+
+def test_canonical_order_sorts_by_digest():
+    features = np.arange(50, dtype=np.uint8).reshape(50, 1, 1, 1)
+    order = canonical_order(features, np.zeros(50, int))
+    digests = [hashlib.blake2b(bytes([i]), digest_size=8).digest() for i in order]
+    assert digests == sorted(digests)
+
+
+def test_description_states_what_the_task_is():
+    text = tasks.load("digits", partition="dirichlet", dirichlet_alpha=0.3).description
+    for part in (
+        "load_digits",
+        "80:20",
+        "1,438 training and 359 test examples",
+        "Dirichlet by label, alpha 0.3, seed 0",
+        "200 clients of 7 to 8 examples",
+        "Dense 32 (2,080), Dense 10 (330); 2,410 parameters",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "svhn"}, "task is 'svhn'; allowed are digits, mnist"),
+        ({"model": "cnn"}, "model is 'cnn'; allowed for task 'digits' are dnn"),
+        ({"partition": "writer"}, "partition is 'writer'; allowed for task 'digits'"),
+        ({"partition": "dirichlet"}, "dirichlet_alpha is None"),
+        ({"dirichlet_alpha": 1.0}, "dirichlet_alpha is 1.0 with partition='iid'"),
+        ({"num_clients": 1439}, "num_clients is 1439; .* from 1 to the 1438 examples"),
+        ({"num_clients": 0}, "num_clients is 0;"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        tasks.load(**{"name": "digits", **arguments})
+
+
+@pytest.mark.parametrize("name", [n for n in tasks.TASKS if n != "digits"])
+def test_without_a_folder_the_error_says_what_to_do(name, monkeypatch):
+    monkeypatch.delenv(tasks.DATA_DIR_VARIABLE, raising=False)
+    with pytest.raises(tasks.DataNotFoundError) as caught:
+        tasks.load(name)
+    message = str(caught.value)
+    for part in (name, "--data_dir", "TFF_HDP_DATA", "--task=digits"):
+        assert part in message
+    assert "\n" not in message
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv(tasks.DATA_DIR_VARIABLE, str(tmp_path / "nowhere"))
+    with pytest.raises(
+        tasks.DataNotFoundError, match="nowhere', which is not a folder"
+    ):
+        tasks.load("cifar10")
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("mnist", "train-images-idx3-ubyte.gz is not there"),
+        ("emnist", "emnist_all.sqlite is not there"),
+        ("cifar10", "cifar10/3.0.2/ is not there"),
+        ("cifar100", "cifar100/3.0.2/ is not there"),
+        ("fashion_mnist", "fashion_mnist/3.0.1/ is not there"),
+    ],
+)
+def test_an_empty_folder_without_network_fails_at_once(
+    name, missing, tmp_path, no_network
+):
+    with pytest.raises(tasks.DataNotFoundError) as caught:
+        tasks.load(name, data_dir=str(tmp_path))
+    message = str(caught.value)
+    for part in (missing, "no network", str(tmp_path), "--task=digits"):
+        assert part in message
+    assert "\n" not in message
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))

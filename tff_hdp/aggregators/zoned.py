@@ -1,0 +1,281 @@
+"""The arithmetic of the zoned mean, from one update to the release.
+
+`HierarchicalMeanFactory` runs it with a TFF client per client; batched client
+work runs the same functions with a TFF client per zone.
+"""
+
+import collections
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tff_hdp.aggregators import levels
+from tff_hdp.privacy.plan import NoisePlan
+
+
+class ZonedMean:
+    """Plan, queries and the shape of an update, and what follows from them.
+
+    A *contribution* is what reaches a zone's sum from one client, or from several
+    added up: the noised `record`, the example `weight`, and un-noised counts and
+    norms for the operator.
+
+    Args:
+      plan: Who adds which noise, denominators and mixing weights.
+      record: An update, as a structure of float `tf.TensorSpec`.
+      queries: Replaces the queries that the plan implies.
+
+    Raises:
+      ValueError: If `queries.zones` does not cover the plan's zones.
+    """
+
+    def __init__(
+        self,
+        plan: NoisePlan,
+        record: Any,
+        *,
+        queries: levels.LevelQueries | None = None,
+    ) -> None:
+        if queries and queries.zones and len(queries.zones) != plan.num_zones:
+            raise ValueError(
+                f"queries.zones has {len(queries.zones)} entries for "
+                f"{plan.num_zones} zones"
+            )
+        self._plan = plan
+        self._record = record
+        self._queries = queries or levels.queries_from_plan(plan, record)
+
+    def initial_state(self) -> Any:
+        """The queries' states before the first round."""
+        queries = self._queries
+        state = collections.OrderedDict()
+        if queries.client is not None:
+            state["client"] = queries.client.initial_global_state()
+        if queries.zones:
+            state["zones"] = [q.initial_global_state() for q in queries.zones]
+        if queries.upper:
+            state["upper"] = [
+                [q.initial_global_state() for q in nodes] for nodes in queries.upper
+            ]
+        if queries.server is not None:
+            state["server"] = queries.server.initial_global_state()
+        # A TFF computation must return something.
+        state["round"] = tf.constant(0)
+        return state
+
+    def client_state(self, state: Any) -> Any:
+        """What clients need of the state to preprocess and noise their records."""
+        queries = self._queries
+        sent = collections.OrderedDict(round=state["round"])
+        if queries.client is not None:
+            sent["client"] = state["client"]
+        if queries.zones:
+            params = [
+                q.derive_sample_params(s)
+                for q, s in zip(queries.zones, state["zones"], strict=True)
+            ]
+            sent["zones"] = tf.nest.map_structure(lambda *t: tf.stack(t), *params)
+        if queries.server is not None:
+            sent["server"] = queries.server.derive_sample_params(state["server"])
+        return sent
+
+    def contribution(self, sent: Any, update: Any, profile: Any) -> Any:
+        """Screens, clips, weights and noises one client's update.
+
+        Args:
+          sent: What `client_state` returned.
+          update: Structure of tensors.
+          profile: `weight` (float32 []), `zone` (int32 []), `carries_noise` (bool []).
+        """
+        queries = self._queries
+        record, rejected = levels.screen(update)
+        norms = tf.stack([tf.norm(t) for t in tf.nest.flatten(record)])
+        norms = tf.cast(norms, tf.float32)
+        # Also refuses NaN. A weight beyond 1 would exceed the accounted sensitivity.
+        in_range = tf.logical_and(profile["weight"] > 0.0, profile["weight"] <= 1.0)
+        rejected = tf.logical_or(rejected, tf.logical_not(in_range))
+        weight = tf.where(rejected, 0.0, profile["weight"])
+        if queries.server is not None:
+            record = queries.server.preprocess_record(sent["server"], record)
+        if queries.zones:
+            params = tf.nest.map_structure(lambda t: t[profile["zone"]], sent["zones"])
+            record = queries.zones[0].preprocess_record(params, record)
+        if queries.client is not None:
+            own = queries.client.derive_sample_params(sent["client"])
+            record = queries.client.preprocess_record(own, record)
+        record = levels.scale(record, weight)
+        if queries.client is not None:
+            record = levels.noise_own_record(
+                queries.client, sent["client"], record, profile["carries_noise"]
+            )
+        return collections.OrderedDict(
+            record=record,
+            weight=weight,
+            clients=tf.constant(1),
+            rejected=tf.cast(rejected, tf.int32),
+            tensor_norms=norms,
+            norm=tf.norm(norms),
+        )
+
+    def zero(self, contribution: Any) -> Any:
+        """The empty total for contributions of the given structure of specs."""
+        s = self._plan.num_zones
+        zero = tf.nest.map_structure(lambda t: tf.zeros(t.shape, t.dtype), contribution)
+        for name in ("record", "weight", "clients"):
+            zero[name] = tf.nest.map_structure(
+                lambda t: tf.zeros([s, *t.shape], t.dtype), contribution[name]
+            )
+        return zero
+
+    def add(self, total: Any, contribution: Any, zone: tf.Tensor) -> Any:
+        """Adds a contribution of clients of one zone (int32 []) to a total."""
+
+        def scatter(t: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
+            return tf.tensor_scatter_nd_add(t, [[zone]], [update])
+
+        added = tf.nest.map_structure(
+            tf.add,
+            {k: total[k] for k in ("rejected", "tensor_norms", "norm")},
+            {k: contribution[k] for k in ("rejected", "tensor_norms", "norm")},
+        )
+        return collections.OrderedDict(
+            record=tf.nest.map_structure(
+                scatter, total["record"], contribution["record"]
+            ),
+            weight=scatter(total["weight"], contribution["weight"]),
+            clients=scatter(total["clients"], contribution["clients"]),
+            **added,
+        )
+
+    def release(self, state: Any, total: Any) -> tuple[Any, Any, Any]:
+        """Zone outputs, noise at every level from the zones up, and the mean.
+
+        Args:
+          state: The queries' states.
+          total: All contributions of the round.
+
+        Returns:
+          The released structure, the queries' new states, and the measurements.
+        """
+        plan, queries = self._plan, self._queries
+        s = plan.num_zones
+        new_state = collections.OrderedDict(state)
+        new_state["round"] = state["round"] + 1
+        events = collections.OrderedDict()
+        if queries.client is not None:
+            blank = tf.nest.map_structure(
+                lambda t: tf.zeros(t.shape[1:]), total["record"]
+            )
+            event = queries.client.get_noised_result(blank, state["client"])[2]
+            events["client"] = event.to_named_tuple()
+
+        factors, released_units = _zone_factors(plan, total["weight"])
+        outputs = []  # p_i X_i for every zone
+        zone_states, zone_events = [], []
+        for i in range(s):
+            # In units in which one client's contribution is bounded by S.
+            value = tf.nest.map_structure(lambda t, i=i: t[i], total["record"])
+            value = levels.scale(value, factors[i])
+            if queries.zones:
+                value, zone_state, event = queries.zones[i].get_noised_result(
+                    value, state["zones"][i]
+                )
+                zone_states.append(zone_state)
+                zone_events.append(event.to_named_tuple())
+            outputs.append(levels.scale(value, released_units[i]))
+        if queries.zones:
+            new_state["zones"] = zone_states
+            events["zones"] = zone_events
+
+        units = (
+            plan.released_sensitivities if plan.estimator != "realised" else (1.0,) * s
+        )
+        units = [u / plan.clipping.norm for u in units]
+        outputs, units, upper_states, upper_events = _noise_upper_levels(
+            plan, queries, state, outputs, units
+        )
+        if queries.upper:
+            new_state["upper"] = upper_states
+            events["upper"] = upper_events
+
+        result = _sum(outputs)
+        if queries.server is not None:
+            result, new_state["server"], event = levels.noise_sum(
+                queries.server, state["server"], result, max(units)
+            )
+            events["server"] = event.to_named_tuple()
+
+        count = tf.cast(tf.reduce_sum(total["clients"]), tf.float32)
+        measurements = collections.OrderedDict(
+            clients=total["clients"],
+            rejected=total["rejected"],
+            update_norm=tf.math.divide_no_nan(total["norm"], count),
+            tensor_norms=tf.math.divide_no_nan(total["tensor_norms"], count),
+            clip_norm=_clip_norm(plan, queries, state),
+        )
+        if events:
+            measurements["events"] = events
+        return result, new_state, measurements
+
+
+def _zone_factors(
+    plan: NoisePlan, weight: tf.Tensor
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Per zone: sum -> value of sensitivity S, and that value -> p_i X_i."""
+    s = plan.num_zones
+    if plan.estimator == "realised":
+        if plan.mixing == "weighted":
+            whole = tf.math.divide_no_nan(1.0, tf.reduce_sum(weight))
+            return [1.0] * s, [whole] * s
+        inverse = tf.math.divide_no_nan(tf.ones([s]), weight)
+        return [inverse[i] for i in range(s)], plan.mixing_weights
+    released = [u / plan.clipping.norm for u in plan.released_sensitivities]
+    if plan.estimator == "fixed":
+        return [1.0] * s, released
+    floors = tf.constant(plan.denominators, tf.float32)
+    ratio = 0.5 * floors / tf.maximum(floors, weight)
+    return [ratio[i] for i in range(s)], released
+
+
+def _noise_upper_levels(
+    plan: NoisePlan,
+    queries: levels.LevelQueries,
+    state: Any,
+    outputs: list[Any],
+    units: list[float],
+) -> tuple[list[Any], list[float], list[Any], list[Any]]:
+    """Sums the nodes of each further level and adds each node's noise."""
+    states, events = [], []
+    for depth, nodes in enumerate(queries.upper):
+        parents = plan.upper_levels[depth].parents
+        children = [
+            [i for i, parent in enumerate(parents) if parent == node]
+            for node in range(len(nodes))
+        ]
+        units = [max(units[i] for i in group) for group in children]
+        noised = [
+            levels.noise_sum(query, st, _sum([outputs[i] for i in group]), unit)
+            for query, st, group, unit in zip(
+                nodes, state["upper"][depth], children, units, strict=True
+            )
+        ]
+        outputs = [value for value, _, _ in noised]
+        states.append([st for _, st, _ in noised])
+        events.append([event.to_named_tuple() for _, _, event in noised])
+    return outputs, units, states, events
+
+
+def _clip_norm(plan: NoisePlan, queries: levels.LevelQueries, state: Any) -> tf.Tensor:
+    """S of this round: moving where clipping adapts, infinite without a clip."""
+    if queries == levels.LevelQueries():
+        return tf.constant(float("inf"))
+    if queries.server is not None:
+        metrics = queries.server.derive_metrics(state["server"])
+        if "clip" in metrics:
+            return metrics["clip"]
+    return tf.constant(plan.clipping.norm, tf.float32)
+
+
+def _sum(values: list[Any]) -> Any:
+    return tf.nest.map_structure(lambda *t: tf.add_n(t), *values)
