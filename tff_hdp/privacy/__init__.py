@@ -1,6 +1,7 @@
 """Noise plans and what they are worth. Imports no TensorFlow."""
 
 from tff_hdp.privacy import configurations
+from tff_hdp.privacy.accountant import AccountRow, account, worst
 from tff_hdp.privacy.clipping import Clipping
 from tff_hdp.privacy.plan import Level, NoisePlan
 from tff_hdp.privacy.sampling import (
@@ -11,6 +12,7 @@ from tff_hdp.privacy.sampling import (
 )
 
 __all__ = [
+    "AccountRow",
     "Clipping",
     "FixedSizeSampling",
     "FullParticipation",
@@ -18,5 +20,7 @@ __all__ = [
     "NoisePlan",
     "PoissonSampling",
     "Sampling",
+    "account",
     "configurations",
+    "worst",
 ]

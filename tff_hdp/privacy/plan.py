@@ -79,6 +79,10 @@ class NoisePlan:
         observer; their noise protects nobody from it.
       colluding_clients: How many noising clients do likewise.
       dropout_rate: Probability that a sampled client never delivers.
+      top_up: Whether each super-node tops its zone's client noise up to that of
+        all its noising clients, so that the total does not show who came.
+      elected_super_nodes: Whether super-nodes are clients elected by their
+        peers; one of another zone then receives the released model too.
 
     Raises:
       ValueError: If any field is out of range, naming it and its value.
@@ -102,6 +106,8 @@ class NoisePlan:
     colluding_super_nodes: int = 0
     colluding_clients: int = 0
     dropout_rate: float = 0.0
+    top_up: bool = False
+    elected_super_nodes: bool = False
 
     def __post_init__(self) -> None:
         s = self._check_zones()

@@ -1,0 +1,408 @@
+"""Epsilon of every kind of client against every observer of a noise plan."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from dp_accounting.rdp import compute_epsilon
+
+from tff_hdp.privacy.checks import check_delta, check_rounds
+from tff_hdp.privacy.mechanisms import (
+    LARGE_ORDERS,
+    ORDERS,
+    FixedSizeGaussian,
+    Mechanism,
+    SampledGaussian,
+)
+from tff_hdp.privacy.paper import paper_epsilon
+from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.views import (
+    CLIENT_KINDS,
+    ClientKind,
+    Observer,
+    View,
+    client_kind,
+    observers,
+    view,
+)
+
+Method = Literal["rdp", "pld", "paper"]
+METHODS: tuple[Method, ...] = ("rdp", "pld", "paper")
+
+_FINEST_GRID = 1e-4
+_MOST_POINTS = 2e6
+_SMALLEST_PLD_DELTA = 1e-10
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AccountRow:
+    """What one kind of client's participation is worth against one observer.
+
+    Attributes:
+      observer: `super_node` (the client's own), `aggregator` or `released_model`.
+      client_kind: `ldp` (noises its own update), `hdp` (relies on a super-node)
+        or `trusting` (relies on the server).
+      zone: The zone the row is for; None where all zones of the kind agree.
+      noise_multiplier: Effective noise standard deviation over sensitivity at
+        the expected number of participants; None where nothing is guaranteed.
+      epsilon_rdp: By Renyi DP; None without a guarantee or if not asked for.
+      epsilon_pld: By privacy loss distributions; None likewise.
+      epsilon_paper: The HDP paper's formula on the accountant of its time; for
+        comparison only.
+      delta: The delta of all three.
+      neighbours: The neighbour relation of the two sound epsilons.
+      sampling: How the client comes to take part, in words.
+      assumptions: What the row rests on; where an epsilon is None, why.
+      level: The observer's level: 1 for zones' super-nodes, then upper levels,
+        then the server, then those who get the model.
+    """
+
+    observer: Observer
+    client_kind: ClientKind
+    zone: int | None
+    noise_multiplier: float | None
+    epsilon_rdp: float | None
+    epsilon_pld: float | None
+    epsilon_paper: float | None
+    delta: float
+    neighbours: str
+    sampling: str
+    assumptions: str
+    level: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as JSON types."""
+        return dataclasses.asdict(self)
+
+
+def account(
+    plan: NoisePlan,
+    rounds: int,
+    delta: float,
+    methods: Sequence[Method] = METHODS,
+) -> list[AccountRow]:
+    """Accounts `rounds` rounds of `plan` for every observer and kind of client.
+
+    Args:
+      plan: The noise plan.
+      rounds: T >= 0.
+      delta: In (0, 1).
+      methods: Which epsilons to compute; the others are None.
+
+    Returns:
+      Rows by observer from the client upwards, then kind, then zone.
+
+    Raises:
+      ValueError: If an argument is out of range, or `plan.neighbours` cannot be
+        had with its sampling or its noise.
+    """
+    return account_history([(plan, check_rounds("rounds", rounds))], delta, methods)
+
+
+def account_history(
+    history: Sequence[tuple[NoisePlan, int]],
+    delta: float,
+    methods: Sequence[Method] = METHODS,
+) -> list[AccountRow]:
+    """Accounts runs of rounds under different plans over the same zones.
+
+    A client's kind is the one it has under the last plan.
+
+    Args:
+      history: Plans with how many rounds each was run.
+      delta: In (0, 1).
+      methods: Which epsilons to compute.
+
+    Returns:
+      Rows as `account` gives them.
+
+    Raises:
+      ValueError: As `account`; or if the plans' zones or levels differ.
+    """
+    check_delta("delta", delta)
+    for method in methods:
+        if method not in METHODS:
+            raise ValueError(
+                f"methods holds {method!r}; allowed are {', '.join(METHODS)}"
+            )
+    plans = [plan for plan, _ in history]
+    check_same_zones(plans)
+    rows = []
+    last = plans[-1]
+    for observer, level in observers(last):
+        cells: dict[ClientKind, list[tuple[int, AccountRow]]] = {}
+        for zone, index in _cells(plans):
+            kind = client_kind(last, zone, index < last.noising_clients[zone])
+            row = _row(history, observer, level, kind, zone, index, delta, methods)
+            cells.setdefault(kind, []).append((zone, row))
+        for kind in CLIENT_KINDS:
+            rows += _joined(cells.get(kind, []))
+    return rows
+
+
+def worst(
+    rows: Sequence[AccountRow],
+    observer: Observer,
+    kind: ClientKind | None = None,
+    method: Literal["rdp", "pld"] = "rdp",
+) -> AccountRow:
+    """The row with the largest epsilon; one without a guarantee is larger still.
+
+    Args:
+      rows: What `account` returned.
+      observer: Whose rows.
+      kind: Of which clients; None for all.
+      method: Which epsilon to compare.
+
+    Returns:
+      One of the rows.
+
+    Raises:
+      ValueError: If no row matches.
+    """
+    found = [
+        r
+        for r in rows
+        if r.observer == observer and (kind is None or r.client_kind == kind)
+    ]
+    if not found:
+        raise ValueError(f"the plan has no {kind or ''} client seen by {observer!r}")
+
+    def size(row: AccountRow) -> float:
+        epsilon = getattr(row, f"epsilon_{method}")
+        return math.inf if epsilon is None else epsilon
+
+    return max(found, key=size)
+
+
+def check_same_zones(plans: Sequence[NoisePlan]) -> None:
+    """Raises ValueError unless the plans have the same zones and levels."""
+    for plan in plans:
+        if plan.zone_sizes != plans[0].zone_sizes:
+            raise ValueError(
+                f"plan.zone_sizes is {plan.zone_sizes}, but earlier rounds had "
+                f"{plans[0].zone_sizes}"
+            )
+        if len(plan.upper_levels) != len(plans[0].upper_levels):
+            raise ValueError(
+                f"plan.upper_levels has {len(plan.upper_levels)} levels, but earlier "
+                f"rounds had {len(plans[0].upper_levels)}"
+            )
+
+
+def _cells(plans: Sequence[NoisePlan]) -> list[tuple[int, int]]:
+    """(zone, index) of one client for every kind of history that clients have."""
+    cells = []
+    for zone, n in enumerate(plans[0].zone_sizes):
+        starts = {0, *(p.noising_clients[zone] for p in plans)} - {n}
+        cells += [(zone, index) for index in sorted(starts)]
+    return cells
+
+
+def _joined(cells: Sequence[tuple[int, AccountRow]]) -> list[AccountRow]:
+    """One row where all zones agree, else the worst row of every zone."""
+    rows: dict[int, AccountRow] = {}
+    for zone, row in cells:
+        if zone in rows:
+            row = max(rows[zone], row, key=_strength)
+        rows[zone] = row
+    distinct = set(rows.values())
+    if len(distinct) == 1:
+        return list(distinct)
+    return [dataclasses.replace(row, zone=zone) for zone, row in sorted(rows.items())]
+
+
+def _strength(row: AccountRow) -> float:
+    values = [e for e in (row.epsilon_rdp, row.epsilon_pld) if e is not None]
+    return max(values) if values else math.inf
+
+
+def _row(
+    history: Sequence[tuple[NoisePlan, int]],
+    observer: Observer,
+    level: int,
+    kind: ClientKind,
+    zone: int,
+    index: int,
+    delta: float,
+    methods: Sequence[Method],
+) -> AccountRow:
+    views = [
+        (view(p, observer, level, zone, index < p.noising_clients[zone]), count)
+        for p, count in history
+    ]
+    last = views[-1][0]
+    row = AccountRow(
+        observer=observer,
+        client_kind=kind,
+        zone=None,
+        noise_multiplier=last.noise_multiplier,
+        epsilon_rdp=None,
+        epsilon_pld=None,
+        epsilon_paper=(
+            _paper(history, observer, kind, zone, delta)
+            if "paper" in methods
+            else None
+        ),
+        delta=delta,
+        neighbours=_common_neighbours(views),
+        sampling=_together([v.sampling for v, _ in views]),
+        assumptions=_together(["; ".join(v.assumptions) for v, _ in views]),
+        level=level,
+    )
+    seen = [(v, count) for v, count in views if count > 0 and not v.sees_nothing]
+    unguarded = [v for v, _ in seen if v.mechanism is None]
+    if unguarded:
+        return dataclasses.replace(row, noise_multiplier=None)
+    if row.neighbours == "mixed":
+        return dataclasses.replace(
+            row,
+            assumptions="no guarantee: rounds under replace_one do not compose with "
+            "rounds under another neighbour relation",
+        )
+    rounds: dict[Mechanism, int] = {}
+    for v, count in seen:
+        rounds[v.mechanism] = rounds.get(v.mechanism, 0) + count
+    notes = [row.assumptions] if row.assumptions else []
+    rdp = pld = None
+    if "rdp" in methods:
+        rdp, why = epsilon_by_rdp(rounds, delta)
+        notes += why
+    if "pld" in methods:
+        pld, why = epsilon_by_pld(rounds, delta)
+        notes += [w for w in why if w not in notes]
+    return dataclasses.replace(
+        row, epsilon_rdp=rdp, epsilon_pld=pld, assumptions="; ".join(notes)
+    )
+
+
+def _paper(
+    history: Sequence[tuple[NoisePlan, int]],
+    observer: Observer,
+    kind: ClientKind,
+    zone: int,
+    delta: float,
+) -> float | None:
+    """The paper's formula; it has none for rounds under different plans."""
+    if len({plan for plan, _ in history}) > 1:
+        return None
+    rounds = sum(count for _, count in history)
+    return paper_epsilon(history[-1][0], rounds, observer, kind, zone, delta)
+
+
+def _common_neighbours(views: Sequence[tuple[View, int]]) -> str:
+    relations = {v.neighbours for v, _ in views if v.mechanism is not None}
+    if not relations:
+        return views[-1][0].neighbours
+    if len(relations) == 1:
+        return relations.pop()
+    # With a fixed denominator a removed client and a zeroed one give the same
+    # sum, so the account under add-or-remove holds under zero-out too.
+    return "mixed" if "replace_one" in relations else "zero_out"
+
+
+def _together(words: Sequence[str]) -> str:
+    return " | then: ".join(dict.fromkeys(w for w in words if w))
+
+
+# Composition ------------------------------------------------------------------
+
+
+def epsilon_by_rdp(
+    rounds: dict[Mechanism, int], delta: float
+) -> tuple[float | None, list[str]]:
+    """Composes in Renyi DP, with dp_accounting's conversion to epsilon.
+
+    Args:
+      rounds: Mechanisms with how often each was run.
+      delta: In (0, 1).
+
+    Returns:
+      Epsilon, or None; and what the number rests on or why there is none.
+    """
+    sound, spent = _without_bare_rounds(rounds)
+    if spent >= delta:
+        return None, [_bare_words(spent)]
+    notes = [f"{spent:.3g} of delta pays for rounds without noise"] if spent else []
+    left = delta - spent
+    epsilon, order = _convert(sound, ORDERS, left)
+    if order == ORDERS[-1]:
+        epsilon = min(epsilon, _convert(sound, LARGE_ORDERS, left)[0])
+    if not math.isfinite(epsilon):
+        return None, [*notes, "no finite epsilon by RDP"]
+    return epsilon, notes
+
+
+def _convert(
+    rounds: dict[Mechanism, int], orders: tuple[float, ...], delta: float
+) -> tuple[float, float]:
+    total = np.zeros(len(orders))
+    for mechanism, count in rounds.items():
+        total += count * mechanism.rdp(orders)
+    epsilon, order = compute_epsilon(orders, total, delta)
+    return float(epsilon), order
+
+
+def _without_bare_rounds(
+    rounds: dict[Mechanism, int],
+) -> tuple[dict[Mechanism, int], float]:
+    """Conditions on there being noise; returns the probability that there is not."""
+    sound: dict[Mechanism, int] = {}
+    spent = 0.0
+    for mechanism, count in rounds.items():
+        if isinstance(mechanism, SampledGaussian):
+            mechanism, bare = mechanism.given_noise()
+            spent += count * bare
+        sound[mechanism] = sound.get(mechanism, 0) + count
+    return sound, spent
+
+
+def _bare_words(spent: float) -> str:
+    return (
+        "no guarantee: with a probability of up to "
+        f"{min(spent, 1.0):.3g} some round has no noising participant"
+    )
+
+
+def epsilon_by_pld(
+    rounds: dict[Mechanism, int], delta: float
+) -> tuple[float | None, list[str]]:
+    """Composes privacy loss distributions, rounded pessimistically.
+
+    Args:
+      rounds: Mechanisms with how often each was run.
+      delta: In (0, 1).
+
+    Returns:
+      Epsilon, or None; and what the number rests on or why there is none.
+    """
+    if not rounds:
+        return 0.0, []
+    if any(isinstance(m, FixedSizeGaussian) for m in rounds):
+        return None, ["no PLD is known for sampling without replacement"]
+    if delta < _SMALLEST_PLD_DELTA:
+        return None, [f"PLD is not resolved below delta {_SMALLEST_PLD_DELTA}"]
+    _, spent = _without_bare_rounds(rounds)
+    if spent >= delta:
+        return None, [_bare_words(spent)]
+    grid = _grid(rounds)
+    composed = None
+    for mechanism, count in rounds.items():
+        pld = mechanism.pld(count, grid)
+        composed = pld if composed is None else composed.compose(pld)
+    epsilon = float(composed.get_epsilon_for_delta(delta))
+    notes = [] if grid == _FINEST_GRID else [f"PLD grid coarsened to {grid:g}"]
+    if not math.isfinite(epsilon):
+        return None, [*notes, "no finite epsilon by PLD"]
+    return epsilon, notes
+
+
+def _grid(rounds: dict[Mechanism, int]) -> float:
+    """The finest grid, a power of two times 1e-4, with at most 2e6 points."""
+    span = max(m.loss_span for m in rounds)
+    sound, _ = _without_bare_rounds(rounds)
+    span = max(span, _convert(sound, ORDERS, 1e-15)[0])
+    steps = math.ceil(math.log2(max(1.0, 2 * span / (_MOST_POINTS * _FINEST_GRID))))
+    return _FINEST_GRID * 2**steps

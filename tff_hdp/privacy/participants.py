@@ -1,0 +1,159 @@
+"""How much noise variance is there when the participants carry the noise."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from scipy import special, stats
+
+_TAIL = -60.0  # natural log of a probability that is rounded pessimistically
+_EXACT_SUPPORT = 20_000
+_BIN = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Spectrum:
+    """Distribution of the noise variance seen by an observer in one round.
+
+    Attributes:
+      variances: Increasing, in units of the squared sensitivity.
+      log_probabilities: Natural logs; their exponentials sum to 1.
+    """
+
+    variances: tuple[float, ...]
+    log_probabilities: tuple[float, ...]
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether there is only one possible variance."""
+        return len(self.variances) == 1
+
+    @property
+    def mean(self) -> float:
+        """Expected variance."""
+        return float(np.dot(self.variances, np.exp(self.log_probabilities)))
+
+    @property
+    def certain_multiplier(self) -> float:
+        """The noise multiplier of the least variance possible."""
+        return math.sqrt(self.variances[0])
+
+    def compact(self) -> "Spectrum":
+        """Rounds tails below e^-60 down in variance, which only raises epsilon."""
+        v = np.asarray(self.variances)
+        log_p = np.asarray(self.log_probabilities)
+        low = int(np.searchsorted(np.logaddexp.accumulate(log_p), _TAIL))
+        upper = np.logaddexp.accumulate(log_p[::-1])[::-1]
+        high = max(int(np.searchsorted(-upper, -_TAIL)), low + 1)
+        log_p = np.append(log_p[low : high - 1], upper[high - 1])
+        v = v[low:high]
+        if low > 0:
+            head = special.logsumexp(self.log_probabilities[:low])
+            v = np.insert(v, 0, self.variances[0])
+            log_p = np.insert(log_p, 0, head)
+        return Spectrum(tuple(v.tolist()), tuple(log_p.tolist()))
+
+    def scaled(self, factor: float) -> "Spectrum":
+        """The same distribution with every variance times `factor`."""
+        return Spectrum(
+            tuple(v * factor for v in self.variances), self.log_probabilities
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """Noising clients of one zone, other than the one whose privacy is asked.
+
+    Attributes:
+      weight: Variance that each participant adds.
+      log_pmf: log_pmf[c] is the natural log of P(c of them take part).
+      binomial: (trials, probability) where the count is binomial, so that equal
+        pools can be merged exactly; else None.
+    """
+
+    weight: float
+    log_pmf: tuple[float, ...]
+    binomial: tuple[int, float] | None = None
+
+
+def binomial_pool(weight: float, trials: int, probability: float) -> Pool:
+    """A pool of which each client takes part independently."""
+    counts = np.arange(trials + 1)
+    log_pmf = stats.binom.logpmf(counts, trials, probability)
+    return Pool(weight, tuple(log_pmf.tolist()), (trials, probability))
+
+
+def hypergeometric_pool(
+    weight: float, *, others: int, noising: int, drawn: int, arrival: float
+) -> Pool:
+    """A pool in a zone of which exactly so many clients are drawn.
+
+    Args:
+      weight: Variance that each participant adds.
+      others: Clients that can be drawn.
+      noising: How many of them carry noise that counts.
+      drawn: How many are drawn, uniformly without replacement.
+      arrival: Probability that a drawn client delivers.
+
+    Returns:
+      The pool, with drop-outs thinning the draw.
+    """
+    counts = np.arange(min(noising, drawn) + 1)
+    drawn_pmf = stats.hypergeom.pmf(counts, others, noising, drawn)
+    if arrival < 1.0:
+        thinned = [stats.binom.pmf(counts, c, arrival) for c in counts]
+        drawn_pmf = drawn_pmf @ np.array(thinned)
+    with np.errstate(divide="ignore"):
+        return Pool(weight, tuple(np.log(drawn_pmf).tolist()))
+
+
+def noise_spectrum(base: float, pools: Iterable[Pool]) -> Spectrum:
+    """Distribution of `base` plus what the pools' participants add.
+
+    Exact for pools that merge into one binomial and for small supports.
+    Otherwise variances are rounded down to bins of relative width 1e-3, which
+    can only raise epsilon.
+    """
+    v, log_p = np.array([base]), np.zeros(1)
+    for pool in _merge([p for p in pools if p.weight > 0]):
+        step = pool.weight * np.arange(len(pool.log_pmf))
+        v = (v[:, None] + step).ravel()
+        log_p = (log_p[:, None] + np.asarray(pool.log_pmf)).ravel()
+        keep = np.isfinite(log_p)
+        v, log_p = _bin_down(v[keep], log_p[keep])
+    return Spectrum(tuple(v.tolist()), tuple(log_p.tolist()))
+
+
+def _merge(pools: Sequence[Pool]) -> list[Pool]:
+    """Adds up binomial pools of equal weight and probability."""
+
+    def key(pool: Pool) -> tuple[float, float]:
+        return (pool.weight, -1.0 if pool.binomial is None else pool.binomial[1])
+
+    merged = []
+    for (weight, probability), group in itertools.groupby(sorted(pools, key=key), key):
+        members = list(group)
+        if probability < 0.0:
+            merged += members
+        else:
+            trials = sum(p.binomial[0] for p in members)
+            merged.append(binomial_pool(weight, trials, probability))
+    return merged
+
+
+def _bin_down(v: np.ndarray, log_p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Joins equal variances; beyond a size, also those in one relative bin."""
+    order = np.argsort(v, kind="stable")
+    v, log_p = v[order], log_p[order]
+    if len(v) > _EXACT_SUPPORT:
+        positive = v > 0
+        bins = np.zeros(len(v), dtype=np.int64)
+        scale = np.log(v[positive] / v[positive][0]) / math.log1p(_BIN)
+        bins[positive] = 1 + scale.astype(np.int64)
+    else:
+        # Sums of the same terms in another order differ by rounding only.
+        bins = np.concatenate([[0], np.cumsum(np.diff(v) > 1e-12 * v[1:])])
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(bins) > 0]))
+    return v[starts], np.logaddexp.reduceat(log_p, starts)

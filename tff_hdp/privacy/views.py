@@ -1,0 +1,242 @@
+"""What each observer sees of each kind of client in one round of a plan.
+
+Levels count from the clients: 0 is the clients, 1 the zones' super-nodes, then
+any upper levels, and last the server. A node of level l sees the outputs of its
+children at level l-1; those who get the model see the server's output. So one
+rule gives every view: the noise in a node's output that its observer cannot
+subtract (PAPERS: "Who sees what" after the HDP paper's errata).
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+from tff_hdp.privacy.mechanisms import FixedSizeGaussian, Mechanism, SampledGaussian
+from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_output
+from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.sampling import FixedSizeSampling
+
+Observer = Literal["super_node", "aggregator", "released_model"]
+ClientKind = Literal["ldp", "hdp", "trusting"]
+OBSERVERS: tuple[Observer, ...] = ("super_node", "aggregator", "released_model")
+CLIENT_KINDS: tuple[ClientKind, ...] = ("ldp", "hdp", "trusting")
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """One round of a plan, as one observer sees one client.
+
+    Attributes:
+      mechanism: The round's mechanism; None where nothing is guaranteed or
+        nothing is seen (`sees_nothing`).
+      noise_multiplier: Effective noise multiplier at the expected number of
+        participants; None where nothing is guaranteed.
+      neighbours: The neighbour relation that the mechanism is accounted under.
+      sampling: How the client comes to take part, in words.
+      assumptions: What the account rests on, or why there is none; in words.
+      sees_nothing: Whether the client cannot influence what the observer sees.
+    """
+
+    mechanism: Mechanism | None
+    noise_multiplier: float | None
+    neighbours: str
+    sampling: str
+    assumptions: tuple[str, ...]
+    sees_nothing: bool = False
+
+
+def client_kind(plan: NoisePlan, zone: int, noising: bool) -> ClientKind:
+    """Whom the client relies on: itself (`ldp`), super-nodes, or the server."""
+    if noising and plan.client_noise > 0:
+        return "ldp"
+    node = zone
+    noise = [plan.zone_noise[zone]]
+    for level in plan.upper_levels:
+        node = level.parents[node]
+        noise.append(level.noise[node])
+    return "hdp" if any(noise) else "trusting"
+
+
+def observers(plan: NoisePlan) -> Iterator[tuple[Observer, int]]:
+    """Every observer of the plan with its level (released model: above all)."""
+    for level in range(1, len(plan.upper_levels) + 2):
+        yield "super_node", level
+    server = len(plan.upper_levels) + 2
+    yield "aggregator", server
+    yield "released_model", server + 1
+
+
+def view(
+    plan: NoisePlan, observer: Observer, level: int, zone: int, noising: bool
+) -> View:
+    """One round of `plan` as an observer sees a client.
+
+    Args:
+      plan: The noise plan.
+      observer: Who looks.
+      level: The observer's level, as `observers` yields it.
+      zone: The client's zone.
+      noising: Whether the client is one of its zone's noising clients.
+
+    Returns:
+      The view.
+
+    Raises:
+      ValueError: If `plan.neighbours` cannot be had with the plan's sampling or
+        with noise that participants carry.
+    """
+    noising = noising and plan.client_noise > 0
+    _check_neighbours(plan)
+    notes: list[str] = []
+    if plan.colluding_super_nodes == plan.num_zones and level > 1:
+        notes.append("the client's own super-node colludes: its view is the observer's")
+        level = 1
+    if level == 1:
+        noise = noise_before_super_node(plan, zone, noising, notes)
+        hidden = False
+    else:
+        if plan.mixing_weights[zone] == 0 and level > 2:
+            return View(
+                mechanism=None,
+                noise_multiplier=None,
+                neighbours=plan.neighbours or "zero_out",
+                sampling=_sampling_words(plan, zone, hidden=False),
+                assumptions=("the zone's mixing weight is 0: nothing of it is seen",),
+                sees_nothing=True,
+            )
+        released = observer == "released_model"
+        noise = noise_in_output(plan, level - 1, zone, noising, released, notes)
+        hidden = released or plan.cohort_hidden
+    if noise is None or noise.nominal == 0:
+        reason = notes[-1] if notes else _why_none(plan, level, zone)
+        return View(
+            mechanism=None,
+            noise_multiplier=None,
+            neighbours=plan.neighbours or "zero_out",
+            sampling=_sampling_words(plan, zone, hidden=hidden),
+            assumptions=("no guarantee: " + reason,),
+        )
+    return _sampled_view(plan, zone, noise, hidden, notes)
+
+
+# How the client comes to take part -------------------------------------------
+
+
+def _check_neighbours(plan: NoisePlan) -> None:
+    carried = plan.client_noise > 0 and any(plan.noising_clients)
+    if plan.estimator == "bounded" and carried:
+        if plan.neighbours not in (None, "zero_out"):
+            raise ValueError(
+                f"neighbours is {plan.neighbours!r} but estimator is 'bounded' and "
+                "participants carry noise, which its random denominator scales; use "
+                "zero_out"
+            )
+        if plan.top_up:
+            raise ValueError(
+                "top_up is True but estimator is 'bounded', whose random denominator "
+                "scales the noise; use the fixed estimator"
+            )
+    if plan.neighbours != "add_or_remove":
+        return
+    if isinstance(plan.sampling, FixedSizeSampling):
+        raise ValueError(
+            "neighbours is 'add_or_remove' but cohorts have a fixed size, so one "
+            "client less changes everybody's chance; use replace_one or zero_out"
+        )
+    if carried and not plan.top_up:
+        raise ValueError(
+            "neighbours is 'add_or_remove' but participants carry noise "
+            f"(client_noise is {plan.client_noise}): without the client its noise "
+            "is gone too; use zero_out, replace_one or top_up"
+        )
+
+
+def _sampled_view(
+    plan: NoisePlan, zone: int, noise: Noise, hidden: bool, notes: list[str]
+) -> View:
+    q = plan.participation[zone]
+    fixed_size = isinstance(plan.sampling, FixedSizeSampling) and q < 1.0
+    bounded = plan.estimator == "bounded"
+    if hidden and q < 1.0 and noise.varies and (noise.own or fixed_size):
+        notes.append("participants carry noise, so participation is taken as revealed")
+        hidden = False
+    neighbours = plan.neighbours
+    if neighbours is None:
+        if bounded and plan.client_noise > 0 and any(plan.noising_clients):
+            neighbours = "zero_out"
+        elif fixed_size:
+            neighbours = "replace_one"
+        elif hidden and not noise.own:
+            neighbours = "add_or_remove"
+        else:
+            neighbours = "zero_out"
+    if neighbours == "add_or_remove" and not hidden and q < 1.0:
+        return View(
+            mechanism=None,
+            noise_multiplier=None,
+            neighbours=neighbours,
+            sampling=_sampling_words(plan, zone, hidden=False),
+            assumptions=(
+                "no guarantee: the observer learns who takes part, and so that the "
+                "client is there; zero_out neighbours have one",
+            ),
+        )
+    spectrum, factor = noise.spectrum, 1.0
+    if neighbours == "replace_one":
+        spectrum, factor = spectrum.scaled(0.25), 0.5
+        notes.append("replacing a client moves the sum by up to 2S")
+    if neighbours == "zero_out" and bounded:
+        hidden = False  # the denominator keeps the client's weight if it took part
+    mechanism: Mechanism
+    if fixed_size and hidden and neighbours == "replace_one":
+        # Colluding clients know whether they came; worst for the rest is that
+        # none of them did.
+        n, k = plan.zone_sizes[zone], plan.sampling.sizes[zone]
+        n -= min(plan.colluding_clients, n - k)
+        mechanism = FixedSizeGaussian(n, k, math.sqrt(spectrum.variances[0]))
+    else:
+        # Poisson amplification is proved for one sum with or without the client;
+        # elsewhere participation is given to the observer, which bounds it.
+        hidden = hidden and neighbours != "replace_one" and not fixed_size
+        mechanism = SampledGaussian(q, spectrum, hidden or q == 1.0)
+    if q < 1.0:
+        notes.append(
+            "the observer does not learn who takes part"
+            if hidden
+            else "the observer may learn who takes part"
+        )
+    if noise.varies and not spectrum.is_certain:
+        notes.append("accounts the random number of noising participants, not its mean")
+    if plan.dropout_rate > 0:
+        notes.append("clients drop out independently of each other and of the data")
+    return View(
+        mechanism=mechanism,
+        noise_multiplier=factor * math.sqrt(noise.nominal),
+        neighbours=neighbours,
+        sampling=_sampling_words(plan, zone, hidden=hidden),
+        assumptions=tuple(notes),
+    )
+
+
+def _sampling_words(plan: NoisePlan, zone: int, *, hidden: bool) -> str:
+    q = plan.participation[zone]
+    if q == 1.0:
+        return "every client every round"
+    if isinstance(plan.sampling, FixedSizeSampling):
+        words = f"{plan.sampling.sizes[zone]} of {plan.zone_sizes[zone]} clients"
+    else:
+        words = f"Poisson, q = {q:.6g}"
+    return f"{words}, participation {'hidden' if hidden else 'revealed'}"
+
+
+
+
+def _why_none(plan: NoisePlan, level: int, zone: int) -> str:
+    if level == 1 and plan.secure_aggregation:
+        return "the super-node sees its zone's sum without noise"
+    if level == 1:
+        return "the super-node sees the client's own update without noise"
+    if level <= len(plan.upper_levels) + 2:
+        return "no noise is added before this observer"
+    return "nobody adds noise"
