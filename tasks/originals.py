@@ -44,7 +44,7 @@ _MNIST_MD5 = {
     "train images": "6bbc9ace898e44ae57da46a324031adb",
     "train labels": "a25bea736e30d166cdddb491f175f624",
     "test images": "2646ac647ad5339dbf082846283269ea",
-    "test labels": "27ae3e4e09519cfbb04c629615203637",
+    "test labels": "27ae3e4e09519cfbb04c329615203637",
 }
 
 
