@@ -1,6 +1,7 @@
 """Epsilon of every kind of client against every observer of a noise plan."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -31,7 +32,7 @@ from tff_hdp.privacy.views import (
 Method = Literal["rdp", "pld", "paper"]
 METHODS: tuple[Method, ...] = ("rdp", "pld", "paper")
 
-_FINEST_GRID = 1e-4
+_STEPS_PER_EPSILON = 2e4
 _MOST_POINTS = 2e6
 _SMALLEST_PLD_DELTA = 1e-10
 
@@ -268,10 +269,10 @@ def _row(
     notes = [row.assumptions] if row.assumptions else []
     rdp = pld = None
     if "rdp" in methods:
-        rdp, why = epsilon_by_rdp(rounds, delta)
+        rdp, why = epsilon_by_rdp(frozenset(rounds.items()), delta)
         notes += why
     if "pld" in methods:
-        pld, why = epsilon_by_pld(rounds, delta)
+        pld, why = epsilon_by_pld(frozenset(rounds.items()), delta)
         notes += [w for w in why if w not in notes]
     return dataclasses.replace(
         row, epsilon_rdp=rdp, epsilon_pld=pld, assumptions="; ".join(notes)
@@ -310,13 +311,16 @@ def _together(words: Sequence[str]) -> str:
 # Composition ------------------------------------------------------------------
 
 
-def epsilon_by_rdp(
-    rounds: dict[Mechanism, int], delta: float
-) -> tuple[float | None, list[str]]:
+Rounds = frozenset[tuple[Mechanism, int]]
+Epsilon = tuple[float | None, tuple[str, ...]]
+
+
+@functools.lru_cache(maxsize=4096)
+def epsilon_by_rdp(rounds: Rounds, delta: float) -> Epsilon:
     """Composes in Renyi DP, with dp_accounting's conversion to epsilon.
 
     Args:
-      rounds: Mechanisms with how often each was run.
+      rounds: Mechanisms with how often each was run, each mechanism once.
       delta: In (0, 1).
 
     Returns:
@@ -324,39 +328,37 @@ def epsilon_by_rdp(
     """
     sound, spent = _without_bare_rounds(rounds)
     if spent >= delta:
-        return None, [_bare_words(spent)]
-    notes = [f"{spent:.3g} of delta pays for rounds without noise"] if spent else []
+        return None, (_bare_words(spent),)
+    notes = (f"{spent:.3g} of delta pays for rounds without noise",) if spent else ()
     left = delta - spent
     epsilon, order = _convert(sound, ORDERS, left)
     if order == ORDERS[-1]:
         epsilon = min(epsilon, _convert(sound, LARGE_ORDERS, left)[0])
     if not math.isfinite(epsilon):
-        return None, [*notes, "no finite epsilon by RDP"]
+        return None, (*notes, "no finite epsilon by RDP")
     return epsilon, notes
 
 
 def _convert(
-    rounds: dict[Mechanism, int], orders: tuple[float, ...], delta: float
+    rounds: Rounds, orders: tuple[float, ...], delta: float
 ) -> tuple[float, float]:
     total = np.zeros(len(orders))
-    for mechanism, count in rounds.items():
+    for mechanism, count in rounds:
         total += count * mechanism.rdp(orders)
     epsilon, order = compute_epsilon(orders, total, delta)
     return float(epsilon), order
 
 
-def _without_bare_rounds(
-    rounds: dict[Mechanism, int],
-) -> tuple[dict[Mechanism, int], float]:
+def _without_bare_rounds(rounds: Rounds) -> tuple[Rounds, float]:
     """Conditions on there being noise; returns the probability that there is not."""
     sound: dict[Mechanism, int] = {}
     spent = 0.0
-    for mechanism, count in rounds.items():
+    for mechanism, count in rounds:
         if isinstance(mechanism, SampledGaussian):
             mechanism, bare = mechanism.given_noise()
             spent += count * bare
         sound[mechanism] = sound.get(mechanism, 0) + count
-    return sound, spent
+    return frozenset(sound.items()), spent
 
 
 def _bare_words(spent: float) -> str:
@@ -366,43 +368,48 @@ def _bare_words(spent: float) -> str:
     )
 
 
-def epsilon_by_pld(
-    rounds: dict[Mechanism, int], delta: float
-) -> tuple[float | None, list[str]]:
+@functools.lru_cache(maxsize=4096)
+def epsilon_by_pld(rounds: Rounds, delta: float) -> Epsilon:
     """Composes privacy loss distributions, rounded pessimistically.
 
     Args:
-      rounds: Mechanisms with how often each was run.
+      rounds: Mechanisms with how often each was run, each mechanism once.
       delta: In (0, 1).
 
     Returns:
       Epsilon, or None; and what the number rests on or why there is none.
     """
     if not rounds:
-        return 0.0, []
-    if any(isinstance(m, FixedSizeGaussian) for m in rounds):
-        return None, ["no PLD is known for sampling without replacement"]
+        return 0.0, ()
+    if any(isinstance(m, FixedSizeGaussian) for m, _ in rounds):
+        return None, ("no PLD is known for sampling without replacement",)
     if delta < _SMALLEST_PLD_DELTA:
-        return None, [f"PLD is not resolved below delta {_SMALLEST_PLD_DELTA}"]
+        return None, (f"PLD is not resolved below delta {_SMALLEST_PLD_DELTA}",)
     _, spent = _without_bare_rounds(rounds)
     if spent >= delta:
-        return None, [_bare_words(spent)]
-    grid = _grid(rounds)
+        return None, (_bare_words(spent),)
+    grid = _grid(rounds, delta)
     composed = None
-    for mechanism, count in rounds.items():
+    for mechanism, count in rounds:
         pld = mechanism.pld(count, grid)
         composed = pld if composed is None else composed.compose(pld)
     epsilon = float(composed.get_epsilon_for_delta(delta))
-    notes = [] if grid == _FINEST_GRID else [f"PLD grid coarsened to {grid:g}"]
+    notes = (f"PLD on a grid of {grid:g}, rounded up",)
     if not math.isfinite(epsilon):
-        return None, [*notes, "no finite epsilon by PLD"]
+        return None, (*notes, "no finite epsilon by PLD")
     return epsilon, notes
 
 
-def _grid(rounds: dict[Mechanism, int]) -> float:
-    """The finest grid, a power of two times 1e-4, with at most 2e6 points."""
-    span = max(m.loss_span for m in rounds)
-    sound, _ = _without_bare_rounds(rounds)
+def _grid(rounds: Rounds, delta: float) -> float:
+    """A grid of 1e-4 times a power of two: relative error 1e-5, bounded size.
+
+    The rounding error falls with the square of the grid over epsilon; it is
+    pessimistic on any grid.
+    """
+    sound, spent = _without_bare_rounds(rounds)
+    epsilon = _convert(sound, ORDERS, delta - spent)[0]
+    span = max(m.loss_span for m, _ in rounds)
     span = max(span, _convert(sound, ORDERS, 1e-15)[0])
-    steps = math.ceil(math.log2(max(1.0, 2 * span / (_MOST_POINTS * _FINEST_GRID))))
-    return _FINEST_GRID * 2**steps
+    fine = min(max(epsilon, 1e-3), 1e9) / _STEPS_PER_EPSILON
+    coarse = 2 * span / _MOST_POINTS
+    return 1e-4 * 2.0 ** math.ceil(math.log2(max(fine, coarse) / 1e-4))

@@ -14,16 +14,17 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
 from scipy import special
 
+from tff_hdp.privacy.moments import log_mean_exp, log_moments
 from tff_hdp.privacy.participants import Spectrum
 
 _DEFAULT = tuple(RdpAccountant().orders.tolist())
-_BETWEEN = (72, 80, 96, 112, 160, 192, 224, 320, 384, 448, 640, 768, 896)
-# dp_accounting's default orders, with some below 1.1 for very large epsilons and
-# some in its gaps above 63.
-ORDERS = tuple(sorted({1.011, 1.015, 1.02, 1.03, 1.05, 1.07, *_DEFAULT, *_BETWEEN}))
+_LOW = (1.011, 1.015, 1.02, 1.03, 1.05, 1.07, *(1.15 + 0.1 * k for k in range(8)))
+_HIGH = (72, 80, 96, 112, 160, 192, 224, 320, 384, 448, 640, 768, 896)
+# dp_accounting's default orders, with more for very large epsilons and in the
+# gaps above 63.
+ORDERS = tuple(sorted({*_LOW, *_DEFAULT, *_HIGH}))
 # Used where the best of ORDERS is the largest, that is for tiny epsilons.
 LARGE_ORDERS = tuple(float(round(2 ** (k / 2))) for k in range(21, 35))
-_SERIES_ERROR = 1e-13  # dp_accounting stops its fractional series at e^-30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,22 +171,11 @@ def _revealed_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
     This holds whether or not participation is revealed: hiding it is
     post-processing.
     """
-    a = np.asarray(orders)[:, None]
+    a = np.asarray(orders)
     with np.errstate(divide="ignore"):
-        exponent = a * (a - 1) / (2 * np.asarray(m.spectrum.variances))
+        exponent = (a * (a - 1))[:, None] / (2 * np.asarray(m.spectrum.variances))
     log_p = np.asarray(m.spectrum.log_probabilities)
-    return _log_mean_exp(exponent, log_p, m.q) / (a[:, 0] - 1)
-
-
-def _log_mean_exp(exponent: np.ndarray, log_p: np.ndarray, q: float) -> np.ndarray:
-    """ln(1 - q + q sum_k p_k exp(x_k)) = ln(1 + q sum_k p_k expm1(x_k)), x >= 0."""
-    with np.errstate(divide="ignore"):
-        # ln expm1(x), stable at both ends.
-        log_expm1 = np.where(
-            exponent > 30, exponent, np.log(np.expm1(np.minimum(exponent, 30.0)))
-        )
-    log_sum = special.logsumexp(log_expm1 + log_p, axis=-1) + math.log(q)
-    return np.logaddexp(0.0, log_sum)
+    return log_mean_exp(exponent, log_p, m.q) / (a - 1)
 
 
 def _hidden_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray | None:
@@ -197,47 +187,12 @@ def _hidden_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray | N
     # Below this noise participation shows in the output anyway.
     if m.spectrum.variances[0] < 1e-4:
         return None
-    a = np.asarray(orders)
-    if m.spectrum.is_certain:
-        return _poisson_rdp(m.q, m.multiplier, orders)
     spectrum = m.spectrum.compact()
-    log_moments = np.stack(
-        [(a - 1) * _poisson_rdp(m.q, math.sqrt(v), orders) for v in spectrum.variances],
-        axis=-1,
+    moments = np.stack(
+        [log_moments(m.q, math.sqrt(v), orders) for v in spectrum.variances], axis=-1
     )
     log_p = np.asarray(spectrum.log_probabilities)
-    return _log_mean_exp(log_moments, log_p, 1.0) / (a - 1)
-
-
-@functools.lru_cache(maxsize=4096)
-def _poisson_rdp(q: float, z: float, orders: tuple[float, ...]) -> np.ndarray:
-    """Poisson-sampled Gaussian: dp_accounting up to order 1024, the sum beyond."""
-    a = np.asarray(orders)
-    small = tuple(x for x in orders if x <= 1024)
-    event = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z))
-    low = np.maximum(RdpAccountant(small).compose(event).rdp, 0.0) if small else []
-    rdp = np.concatenate([low, [_integer_order_rdp(q, z, int(x)) for x in a[a > 1024]]])
-    fractional = a != np.floor(a)
-    rdp[fractional] += _SERIES_ERROR / (a[fractional] - 1)
-    return rdp
-
-
-def _integer_order_rdp(q: float, z: float, order: int) -> float:
-    """ln(1 + sum_i C(a,i) q^i (1-q)^(a-i) expm1(i(i-1) / 2z^2)) / (a-1).
-
-    The binomial expansion of Mironov, Talwar and Zhang (2019), with 1 taken out
-    so that tiny divergences keep their digits.
-    """
-    if order * math.log(q) + order * (order - 1) / (2 * z * z) > 700:
-        return math.inf
-    i = np.arange(2, order + 1)
-    x = i * (i - 1) / (2 * z * z)
-    log_expm1 = np.where(x > 30, x, np.log(np.expm1(np.minimum(x, 30.0))))
-    log_choose = special.gammaln(order + 1) - (
-        special.gammaln(i + 1) + special.gammaln(order - i + 1)
-    )
-    log_terms = log_choose + i * math.log(q) + (order - i) * math.log1p(-q) + log_expm1
-    return float(np.logaddexp(0.0, special.logsumexp(log_terms))) / (order - 1)
+    return log_mean_exp(moments, log_p, 1.0) / (np.asarray(orders) - 1)
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
