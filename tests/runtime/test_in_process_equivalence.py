@@ -79,7 +79,7 @@ def assert_same(actual, expected, path="result"):
         assert actual == expected, path
 
 
-def run_both(computation, arguments, *contexts):
+def run_on(computation, arguments, *contexts):
     results = []
     for context in contexts:
         with tff.framework.get_context_stack().install(context):
@@ -241,6 +241,8 @@ def aggregates_that_need_aggregates():
 
 @case([4, 5], 6)
 def values_at_both_places():
+    increment_three = tff.tensorflow.computation(lambda: tf.constant(4))
+
     @tff.federated_computation(CLIENT_INTS, np.int32)
     def compute(x, y):
         everywhere = tff.federated_value(y, tff.CLIENTS)
@@ -254,7 +256,6 @@ def values_at_both_places():
             increment(increment(y)),
         )
 
-    increment_three = tff.tensorflow.computation(lambda: np.int32(3) + 1)
     return compute
 
 
@@ -274,18 +275,18 @@ def lambdas_that_capture():
     return compute
 
 
-@case([[0, 2], [1], []], ["a", "b", "c"])
+@case([[0, 2], [1, 1], [2, 0]], ["a", "b", "c"])
 def select():
-    keys = tff.FederatedType(tff.TensorType(np.int32, [None]), tff.CLIENTS)
+    keys = tff.FederatedType(tff.TensorType(np.int32, [2]), tff.CLIENTS)
     words = tff.FederatedType(tff.TensorType(np.str_, [3]), tff.SERVER)
 
     @tff.tensorflow.computation(tff.TensorType(np.str_, [3]), np.int32)
     def pick(words, key):
-        return collections.OrderedDict(word=tf.gather(words, key), key=key)
+        return collections.OrderedDict(key=key, word=tf.gather(words, key))
 
     joined = tff.tensorflow.computation(
         lambda ds: ds.reduce("", lambda s, x: s + x["word"]),
-        tff.SequenceType(collections.OrderedDict(word=np.str_, key=np.int32)),
+        tff.SequenceType(collections.OrderedDict(key=np.int32, word=np.str_)),
     )
 
     @tff.federated_computation(keys, words)
@@ -327,29 +328,29 @@ def examples(n):
 def sequences_in_and_out():
     @tff.tensorflow.computation(SEQUENCE, SEQUENCE)
     def compute(x, y):
-        return x.concatenate(y).map(lambda e: Pair(e["b"], e["a"] + 1.0)), y
+        return x.concatenate(y).map(lambda e: (e["b"], e["a"] + 1.0)), y
 
     return compute
 
 
-@case([examples(3), examples(0)], [3, 4, 5])
-def sequence_intrinsics():
-    scale = tff.tensorflow.computation(
-        lambda e: (e["b"] * 2, e["a"] * 3.0), SEQUENCE.element
-    )
-    first = tff.tensorflow.computation(lambda e: e[0], (np.int32, np.float32))
+@case([3, 4, 5])
+def sequence_reduce():
+    @tff.federated_computation(tff.SequenceType(np.int32))
+    def compute(x):
+        return tff.sequence_reduce(x, 100, add)
 
-    @tff.federated_computation(SEQUENCE)
-    def local(sequence):
-        scaled = tff.sequence_map(scale, sequence)
-        firsts = tff.sequence_map(first, scaled)
-        return tff.sequence_sum(firsts), tff.sequence_reduce(firsts, 100, add)
+    return compute
 
-    @tff.federated_computation(
-        tff.FederatedType(SEQUENCE, tff.CLIENTS), tff.SequenceType(np.int32)
+
+@case([examples(6).shuffle(6, seed=1), examples(3)])
+def seeded_shuffles_start_over():
+    in_order = tff.tensorflow.computation(
+        lambda ds: ds.reduce(np.int32(0), lambda s, e: 10 * s + e["b"]), SEQUENCE
     )
-    def compute(x, y):
-        return tff.federated_map(local, x), tff.sequence_sum(y)
+
+    @tff.federated_computation(tff.FederatedType(SEQUENCE, tff.CLIENTS))
+    def compute(x):
+        return tff.federated_map(in_order, x)
 
     return compute
 
@@ -366,11 +367,12 @@ def variables_and_tables_start_anew():
         )
         seen = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0)
         before = seen.lookup(word)
-        counter = tf.Variable(table.lookup(word))
+        counter = tf.Variable(10 * amount)
         with tf.control_dependencies([before]):
             inserted = seen.insert(word, amount)
         with tf.control_dependencies([inserted]):
-            return counter.assign_add(amount), before, seen.lookup(word), seen.size()
+            count = counter.assign_add(table.lookup(word))
+            return count, before, seen.lookup(word), seen.size()
 
     @tff.federated_computation(
         tff.FederatedType(np.str_, tff.CLIENTS),
@@ -385,12 +387,12 @@ def variables_and_tables_start_anew():
 @case([np.float32([[1, 2]]), np.float32([[3, 4], [5, 6]])])
 def ragged_client_shapes():
     member = tff.TensorType(np.float32, [None, 2])
+    column_sums = tff.tensorflow.computation(lambda v: tf.reduce_sum(v, 0), member)
 
     @tff.federated_computation(tff.FederatedType(member, tff.CLIENTS))
     def compute(x):
         return x, tff.federated_sum(tff.federated_map(column_sums, x))
 
-    column_sums = tff.tensorflow.computation(lambda v: tf.reduce_sum(v, 0), member)
     return compute
 
 
@@ -406,5 +408,7 @@ def no_clients():
 @pytest.mark.parametrize("name", CASES)
 def test_same_result(name, native, in_process_context):
     make, arguments = CASES[name]
-    actual, expected = run_both(make(), arguments, in_process_context, native)
+    contexts = in_process_context, native, in_process_context
+    actual, expected, repeated = run_on(make(), arguments, *contexts)
     assert_same(actual, expected)
+    assert_same(repeated, expected)

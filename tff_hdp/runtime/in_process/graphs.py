@@ -104,8 +104,10 @@ class ImportedGraph:
         Returns:
             One tensor for each of `outputs`.
         """
+        graph = tf.compat.v1.get_default_graph()
         feeds = {
-            name: argument
+            # Inside a dataset's map, an outer tensor must first be captured.
+            name: argument if argument.graph is graph else tf.identity(argument)
             for name, argument in zip(self.inputs, arguments, strict=True)
             if _node_name(name) in self._nodes
         }

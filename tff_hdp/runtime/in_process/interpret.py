@@ -14,6 +14,9 @@ from tff_hdp.runtime.in_process import graphs, values
 
 Function = Callable[[Any], Any]
 
+# What is traced already is a graph: AutoGraph has no Python of the user's to convert.
+_as_is = tf.autograph.experimental.do_not_convert
+
 
 class Interpreter:
     """Evaluates building blocks with TensorFlow, importing each graph once."""
@@ -98,7 +101,9 @@ def select(
     """
     with tf.device("/device:CPU:0"):
         dataset = tf.data.Dataset.from_tensor_slices(keys).map(
-            lambda key: values.to_element(function((server_value, key)), element)
+            _as_is(
+                lambda key: values.to_element(function((server_value, key)), element)
+            )
         )
         return tf.data.experimental.to_variant(dataset)
 
@@ -114,7 +119,7 @@ def _sequence_map(argument: Any, signature: tff.FunctionType) -> tf.Tensor:
         return values.to_element(result, target)
 
     with tf.device("/device:CPU:0"):
-        dataset = values.to_dataset(sequence, source).map(apply)
+        dataset = values.to_dataset(sequence, source).map(_as_is(apply))
         return tf.data.experimental.to_variant(dataset)
 
 
@@ -149,7 +154,7 @@ def _reduce(
         return tuple(values.flatten(function(pair), result))
 
     dataset = values.to_dataset(sequence, element)
-    tensors = dataset.reduce(tuple(values.flatten(zero, result)), step)
+    tensors = dataset.reduce(tuple(values.flatten(zero, result)), _as_is(step))
     return values.unflatten(tensors, result)
 
 
