@@ -1,22 +1,13 @@
 """Epsilon of every kind of client against every observer of a noise plan."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
-from dp_accounting.rdp import compute_epsilon
-
 from tff_hdp.privacy.checks import check_delta, check_rounds
-from tff_hdp.privacy.mechanisms import (
-    LARGE_ORDERS,
-    ORDERS,
-    FixedSizeGaussian,
-    Mechanism,
-    SampledGaussian,
-)
+from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp
+from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.paper import paper_epsilon
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.views import (
@@ -31,10 +22,6 @@ from tff_hdp.privacy.views import (
 
 Method = Literal["rdp", "pld", "paper"]
 METHODS: tuple[Method, ...] = ("rdp", "pld", "paper")
-
-_STEPS_PER_EPSILON = 2e4
-_MOST_POINTS = 2e6
-_SMALLEST_PLD_DELTA = 1e-10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -243,9 +230,7 @@ def _row(
         epsilon_rdp=None,
         epsilon_pld=None,
         epsilon_paper=(
-            _paper(history, observer, kind, zone, delta)
-            if "paper" in methods
-            else None
+            _paper(history, observer, kind, zone, delta) if "paper" in methods else None
         ),
         delta=delta,
         neighbours=_common_neighbours(views),
@@ -306,110 +291,3 @@ def _common_neighbours(views: Sequence[tuple[View, int]]) -> str:
 
 def _together(words: Sequence[str]) -> str:
     return " | then: ".join(dict.fromkeys(w for w in words if w))
-
-
-# Composition ------------------------------------------------------------------
-
-
-Rounds = frozenset[tuple[Mechanism, int]]
-Epsilon = tuple[float | None, tuple[str, ...]]
-
-
-@functools.lru_cache(maxsize=4096)
-def epsilon_by_rdp(rounds: Rounds, delta: float) -> Epsilon:
-    """Composes in Renyi DP, with dp_accounting's conversion to epsilon.
-
-    Args:
-      rounds: Mechanisms with how often each was run, each mechanism once.
-      delta: In (0, 1).
-
-    Returns:
-      Epsilon, or None; and what the number rests on or why there is none.
-    """
-    sound, spent = _without_bare_rounds(rounds)
-    if spent >= delta:
-        return None, (_bare_words(spent),)
-    notes = (f"{spent:.3g} of delta pays for rounds without noise",) if spent else ()
-    left = delta - spent
-    epsilon, order = _convert(sound, ORDERS, left)
-    if order == ORDERS[-1]:
-        epsilon = min(epsilon, _convert(sound, LARGE_ORDERS, left)[0])
-    if not math.isfinite(epsilon):
-        return None, (*notes, "no finite epsilon by RDP")
-    return epsilon, notes
-
-
-def _convert(
-    rounds: Rounds, orders: tuple[float, ...], delta: float
-) -> tuple[float, float]:
-    total = np.zeros(len(orders))
-    for mechanism, count in rounds:
-        total += count * mechanism.rdp(orders)
-    epsilon, order = compute_epsilon(orders, total, delta)
-    return float(epsilon), order
-
-
-def _without_bare_rounds(rounds: Rounds) -> tuple[Rounds, float]:
-    """Conditions on there being noise; returns the probability that there is not."""
-    sound: dict[Mechanism, int] = {}
-    spent = 0.0
-    for mechanism, count in rounds:
-        if isinstance(mechanism, SampledGaussian):
-            mechanism, bare = mechanism.given_noise()
-            spent += count * bare
-        sound[mechanism] = sound.get(mechanism, 0) + count
-    return frozenset(sound.items()), spent
-
-
-def _bare_words(spent: float) -> str:
-    return (
-        "no guarantee: with a probability of up to "
-        f"{min(spent, 1.0):.3g} some round has no noising participant"
-    )
-
-
-@functools.lru_cache(maxsize=4096)
-def epsilon_by_pld(rounds: Rounds, delta: float) -> Epsilon:
-    """Composes privacy loss distributions, rounded pessimistically.
-
-    Args:
-      rounds: Mechanisms with how often each was run, each mechanism once.
-      delta: In (0, 1).
-
-    Returns:
-      Epsilon, or None; and what the number rests on or why there is none.
-    """
-    if not rounds:
-        return 0.0, ()
-    if any(isinstance(m, FixedSizeGaussian) for m, _ in rounds):
-        return None, ("no PLD is known for sampling without replacement",)
-    if delta < _SMALLEST_PLD_DELTA:
-        return None, (f"PLD is not resolved below delta {_SMALLEST_PLD_DELTA}",)
-    _, spent = _without_bare_rounds(rounds)
-    if spent >= delta:
-        return None, (_bare_words(spent),)
-    grid = _grid(rounds, delta)
-    composed = None
-    for mechanism, count in rounds:
-        pld = mechanism.pld(count, grid)
-        composed = pld if composed is None else composed.compose(pld)
-    epsilon = float(composed.get_epsilon_for_delta(delta))
-    notes = (f"PLD on a grid of {grid:g}, rounded up",)
-    if not math.isfinite(epsilon):
-        return None, (*notes, "no finite epsilon by PLD")
-    return epsilon, notes
-
-
-def _grid(rounds: Rounds, delta: float) -> float:
-    """A grid of 1e-4 times a power of two: relative error 1e-5, bounded size.
-
-    The rounding error falls with the square of the grid over epsilon; it is
-    pessimistic on any grid.
-    """
-    sound, spent = _without_bare_rounds(rounds)
-    epsilon = _convert(sound, ORDERS, delta - spent)[0]
-    span = max(m.loss_span for m, _ in rounds)
-    span = max(span, _convert(sound, ORDERS, 1e-15)[0])
-    fine = min(max(epsilon, 1e-3), 1e9) / _STEPS_PER_EPSILON
-    coarse = 2 * span / _MOST_POINTS
-    return 1e-4 * 2.0 ** math.ceil(math.log2(max(fine, coarse) / 1e-4))

@@ -29,7 +29,7 @@ def log_mean_exp(exponent: np.ndarray, log_p: np.ndarray, q: float) -> np.ndarra
 
 
 def log_moments(q: float, z: float, orders: tuple[float, ...]) -> np.ndarray:
-    """ln E_{x~N(0,z^2)}[(1 - q + q exp((2x-1) / 2z^2))^a] at each order a.
+    """Log moments, ln E_{x~N(0,z^2)}[(1 - q + q exp((2x-1) / 2z^2))^a].
 
     Divided by a - 1 it is the Renyi divergence of the mechanism in its worse
     direction (Mironov, Talwar and Zhang 2019).

@@ -5,6 +5,7 @@ distance that this client can move the output.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 from tff_hdp.privacy.participants import (
@@ -219,9 +220,10 @@ def _pools_left(
         return (relative[j], noising, plan.participation[j])
 
     others.sort(key=size)
-    pairs = zip(others, others[1:], strict=False)
     ordered = all(
-        a <= b for i, j in pairs for a, b in zip(size(i), size(j), strict=False)
+        a <= b
+        for i, j in itertools.pairwise(others)
+        for a, b in zip(size(i), size(j), strict=False)
     )
     if not ordered:
         notes.append(

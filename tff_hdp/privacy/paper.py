@@ -18,8 +18,13 @@ from tff_hdp.privacy.checks import check_delta, check_positive, check_rounds
 from tff_hdp.privacy.plan import NoisePlan
 
 # The orders of tensorflow-privacy's example accountants in 2020-2021.
-ORDERS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 4.5) + tuple(
-    float(a) for a in (*range(5, 64), 128, 256, 512)
+ORDERS = tuple(
+    float(a)
+    for a in (
+        *(1.25, 1.5, 1.75, 2, 2.25, 2.5, 3, 3.5, 4, 4.5),
+        *range(5, 64),
+        *(128, 256, 512),
+    )
 )
 
 

@@ -230,8 +230,6 @@ def _sampling_words(plan: NoisePlan, zone: int, *, hidden: bool) -> str:
     return f"{words}, participation {'hidden' if hidden else 'revealed'}"
 
 
-
-
 def _why_none(plan: NoisePlan, level: int, zone: int) -> str:
     if level == 1 and plan.secure_aggregation:
         return "the super-node sees its zone's sum without noise"
