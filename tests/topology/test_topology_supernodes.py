@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+import scipy.stats
+
+from tff_hdp.topology import Zoning
+from tff_hdp.topology.ballots import BeyondThresholdError, ElectionError
+from tff_hdp.topology.supernodes import SuperNodes
+
+ZONING = Zoning(tuple("abcdefg"), (0, 0, 0, 0, 1, 1, 1))
+
+
+def simulated(seed=0, **options):
+    return SuperNodes(ZONING, draw=np.random.default_rng(seed), **options)
+
+
+def test_a_super_node_stays_while_online_and_is_replaced_when_gone():
+    nodes = SuperNodes(ZONING)
+    first = nodes.seat(0, 0, "abcd")
+    assert first.elected
+    assert first.transcript.verify() == first.super_node
+    assert first.costs["messages"] == 5 * 4 + 4 * 4
+    kept = nodes.seat(0, 1, {first.super_node, "a"})
+    assert (kept.super_node, kept.elected, kept.costs) == (first.super_node, False, {})
+    rest = set("abcd") - {first.super_node}
+    second = nodes.seat(0, 2, rest)
+    assert second.elected
+    assert second.super_node in rest
+    assert second.transcript.setup.session == "zone 0, round 2, attempt 0"
+    # Coming back does not restore the first to power.
+    assert nodes.seat(0, 3, "abcd").super_node == second.super_node
+    assert nodes.elections == 2
+
+
+def test_a_failed_super_node_is_replaced_within_the_round():
+    nodes = SuperNodes(ZONING)
+    failed = nodes.seat(1, 4, "efg").super_node
+    nodes.dismiss(1)
+    online = set("efg") - {failed}
+    term = nodes.seat(1, 4, online, attempt=1)
+    assert term.elected
+    assert term.super_node in online
+    assert term.transcript.setup.session == "zone 1, round 4, attempt 1"
+
+
+def test_a_refused_election_leaves_the_zone_without_super_node():
+    nodes = SuperNodes(ZONING)
+    with pytest.raises(BeyondThresholdError, match="zone 0, round 0"):
+        nodes.seat(0, 0, "abcd", stops={"a": "deal", "b": "reveal"})
+    with pytest.raises(ElectionError, match="zone 0 has no super-node"):
+        nodes.saw_aggregate(0)
+    assert nodes.elections == 0
+    assert nodes.seat(0, 1, "abcd").elected
+
+
+@pytest.mark.parametrize("policy", ["persistent", "rotate"])
+def test_exposure_counts_every_aggregate_once(policy):
+    nodes = simulated(policy=policy)
+    for round_number in range(300):
+        for zone, members in enumerate(("abcd", "efg")):
+            nodes.seat(zone, round_number, members)
+            nodes.saw_aggregate(zone)
+    seen = nodes.exposure
+    assert sum(seen.values()) == 600
+    histogram = nodes.exposure_histogram()
+    assert sum(histogram.values()) == 7
+    assert sum(count * clients for count, clients in histogram.items()) == 600
+    if policy == "persistent":
+        assert nodes.elections == 2
+        assert histogram == {0: 5, 300: 2}
+    else:
+        assert nodes.elections == 600
+        for members in ("abcd", "efg"):
+            counts = [seen[c] for c in members]
+            assert sum(counts) == 300
+            assert scipy.stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_eligibility_holds_over_a_whole_run():
+    capability = {c: float(i) for i, c in enumerate("abcdefg")}
+    nodes = simulated(capability=capability, min_capability=2.0, policy="rotate")
+    leaders = {nodes.seat(0, r, "abcd").super_node for r in range(60)}
+    assert leaders == {"c", "d"}
+    with pytest.raises(ElectionError, match="no online client"):
+        nodes.seat(0, 60, "ab")
+
+
+@pytest.mark.parametrize(
+    ("online", "message"),
+    [("abz", "online holds 'z', who is not of zone 0"), ("", "no client online")],
+)
+def test_bad_rounds_are_refused(online, message):
+    with pytest.raises(ValueError, match=message):
+        simulated().seat(0, 0, online)
+
+
+def test_unknown_policy_is_refused():
+    with pytest.raises(ValueError, match="policy is 'forever'"):
+        SuperNodes(ZONING, policy="forever")

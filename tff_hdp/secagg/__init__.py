@@ -1,0 +1,1 @@
+"""Secure aggregation: the sum of the updates and nothing else."""

@@ -1,0 +1,174 @@
+"""The ristretto255 group (RFC 9496) in Python integers.
+
+A group of prime order with 32-byte canonical encodings; elements are tuples
+(X, Y, Z, T) of extended coordinates on edwards25519. Python's arithmetic takes
+time that depends on its operands: good for measuring and checking protocols,
+not hardened against someone who times it.
+"""
+
+from collections.abc import Iterable, Sequence
+
+Point = tuple[int, int, int, int]
+
+P = 2**255 - 19
+ORDER = 2**252 + 27742317777372353535851937790883648493
+_D = -121665 * pow(121666, -1, P) % P
+_2D = 2 * _D % P
+_SQRT_M1 = pow(2, (P - 1) // 4, P)
+
+IDENTITY: Point = (0, 1, 1, 0)
+
+
+class DecodingError(ValueError):
+    """Bytes that encode no group element."""
+
+
+def add(a: Point, b: Point) -> Point:
+    """The sum a + b (Hisil et al. 2008, complete for this curve)."""
+    x1, y1, z1, t1 = a
+    x2, y2, z2, t2 = b
+    p = (y1 - x1) * (y2 - x2) % P
+    q = (y1 + x1) * (y2 + x2) % P
+    r = t1 * t2 % P * _2D % P
+    s = 2 * z1 * z2 % P
+    e, f, g, h = q - p, s - r, s + r, q + p
+    return e * f % P, g * h % P, f * g % P, e * h % P
+
+
+def double(a: Point) -> Point:
+    """The sum a + a."""
+    x, y, z, _ = a
+    xx, yy = x * x % P, y * y % P
+    h = xx + yy
+    e = h - (x + y) ** 2 % P
+    g = xx - yy
+    f = 2 * z * z % P + g
+    return e * f % P, g * h % P, f * g % P, e * h % P
+
+
+def negate(a: Point) -> Point:
+    """The inverse, -a."""
+    x, y, z, t = a
+    return -x % P, y, z, -t % P
+
+
+def total(points: Iterable[Point]) -> Point:
+    """The sum of points."""
+    result = IDENTITY
+    for point in points:
+        result = add(result, point)
+    return result
+
+
+def multiply(scalar: int, point: Point) -> Point:
+    """The multiple scalar * point, by 4-bit windows."""
+    table = [IDENTITY, point]
+    for _ in range(14):
+        table.append(add(table[-1], point))
+    scalar %= ORDER
+    result = IDENTITY
+    for shift in range(scalar.bit_length() // 4 * 4, -1, -4):
+        result = double(double(double(double(result))))
+        digit = scalar >> shift & 15
+        if digit:
+            result = add(result, table[digit])
+    return result
+
+
+def multiply_sum(scalars: Sequence[int], points: Sequence[Point]) -> Point:
+    """The sum of scalar * point, by Pippenger's buckets.
+
+    Raises:
+      ValueError: If there are not as many scalars as points.
+    """
+    pairs = [(k % ORDER, q) for k, q in zip(scalars, points, strict=True)]
+    bits = max((k.bit_length() for k, _ in pairs), default=0)
+    width = min(range(1, 16), key=lambda w: -(-bits // w) * (len(pairs) + 2 ** (w + 1)))
+    mask = 2**width - 1
+    result = IDENTITY
+    for shift in range(bits // width * width, -1, -width):
+        for _ in range(width):
+            result = double(result)
+        buckets: dict[int, Point] = {}
+        for scalar, point in pairs:
+            digit = scalar >> shift & mask
+            if digit:
+                held = buckets.get(digit)
+                buckets[digit] = point if held is None else add(held, point)
+        running = window = IDENTITY
+        for digit in range(max(buckets, default=0), 0, -1):
+            if digit in buckets:
+                running = add(running, buckets[digit])
+            window = add(window, running)
+        result = add(result, window)
+    return result
+
+
+def equal(a: Point, b: Point) -> bool:
+    """Whether two representations are of one group element (RFC 9496, 4.3.3)."""
+    x1, y1, _, _ = a
+    x2, y2, _, _ = b
+    return (x1 * y2 - y1 * x2) % P == 0 or (y1 * y2 - x1 * x2) % P == 0
+
+
+def encode(point: Point) -> bytes:
+    """The element's 32 canonical bytes (RFC 9496, 4.3.2)."""
+    x, y, z, t = point
+    u1 = (z + y) * (z - y) % P
+    u2 = x * y % P
+    _, inverse = _sqrt_ratio(1, u1 * u2 * u2)
+    den1, den2 = inverse * u1 % P, inverse * u2 % P
+    z_inverse = den1 * den2 % P * t % P
+    if t * z_inverse % P & 1:
+        x, y = y * _SQRT_M1 % P, x * _SQRT_M1 % P
+        den_inverse = den1 * _INVSQRT_A_MINUS_D % P
+    else:
+        den_inverse = den2
+    if x * z_inverse % P & 1:
+        y = -y
+    return _absolute(den_inverse * (z - y)).to_bytes(32, "little")
+
+
+def decode(data: bytes) -> Point:
+    """The element that `encode` turned into `data` (RFC 9496, 4.3.1).
+
+    Raises:
+      DecodingError: If `data` is not 32 bytes or no canonical encoding.
+    """
+    s = int.from_bytes(data, "little")
+    if len(data) != 32 or s >= P or s & 1:
+        raise DecodingError(f"{data.hex()} is no canonical ristretto255 element")
+    u1, u2 = (1 - s * s) % P, (1 + s * s) % P
+    v = (-_D * u1 * u1 - u2 * u2) % P
+    was_square, inverse = _sqrt_ratio(1, v * u2 * u2)
+    x = _absolute(2 * s * inverse * u2)
+    y = u1 * inverse % P * inverse % P * u2 % P * v % P
+    t = x * y % P
+    if not was_square or t & 1 or y == 0:
+        raise DecodingError(f"{data.hex()} is no canonical ristretto255 element")
+    return x, y, 1, t
+
+
+def _absolute(x: int) -> int:
+    x %= P
+    return P - x if x & 1 else x
+
+
+def _sqrt_ratio(u: int, v: int) -> tuple[bool, int]:
+    """Whether u/v is a square, and |sqrt(u/v)| or |sqrt(i u/v)| (4.2)."""
+    u, v = u % P, v % P
+    v3 = v * v % P * v % P
+    r = u * v3 % P * pow(u * v3 % P * v3 % P * v % P, (P - 5) // 8, P) % P
+    check = v * r % P * r % P
+    correct, flipped = check == u, check == P - u
+    if flipped or check == -u * _SQRT_M1 % P:
+        r = r * _SQRT_M1 % P
+    return correct or flipped, _absolute(r)
+
+
+_INVSQRT_A_MINUS_D = _sqrt_ratio(1, -1 - _D)[1]
+
+# The generator is that of edwards25519: y = 4/5, x even.
+_Y = 4 * pow(5, -1, P) % P
+_X = _absolute(_sqrt_ratio(_Y * _Y - 1, _D * _Y * _Y + 1)[1])
+GENERATOR: Point = (_X, _Y, 1, _X * _Y % P)

@@ -1,0 +1,166 @@
+"""Who is super-node, round after round, and what each came to see."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+import numpy as np
+
+from tff_hdp.secagg.meter import Meter
+from tff_hdp.topology.ballots import ElectionError, Identity, Setup, setup_election
+from tff_hdp.topology.election import RELAY, Phase, run_election
+from tff_hdp.topology.transcripts import Transcript
+from tff_hdp.topology.zoning import Zoning
+
+Policy = Literal["persistent", "rotate"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """One zone's super-node in one round.
+
+    Attributes:
+      super_node: Its client id.
+      elected: Whether it was elected this round.
+      costs: `Meter.summary()` of that election; empty if there was none.
+      transcript: Its transcript; None without an election, or if the draw was
+        simulated.
+    """
+
+    super_node: str
+    elected: bool
+    costs: Mapping[str, float]
+    transcript: Transcript | None
+
+
+class SuperNodes:
+    """The super-nodes of all zones.
+
+    `persistent`: in power while online, replaced when it leaves (the HDP
+    paper's section IV-A). `rotate`: a new election every round.
+
+    Attributes:
+      exposure: For every client how many zone aggregates it has seen.
+      elections: How many elections were held.
+    """
+
+    def __init__(
+        self,
+        zoning: Zoning,
+        *,
+        policy: Policy = "persistent",
+        fault_model: Literal["crash", "byzantine"] = "byzantine",
+        capability: Mapping[str, float] | None = None,
+        min_capability: float | None = None,
+        draw: np.random.Generator | None = None,
+    ) -> None:
+        """Starts with no zone led.
+
+        Args:
+          zoning: The zones.
+          policy: When a super-node is replaced.
+          fault_model: Which faults elections withstand, at their most.
+          capability: Each client's score, if eligibility asks for one.
+          min_capability: Least score of an eligible client.
+          draw: If given, winners are drawn with it and no protocol is run: the
+            same law at no cost, for long simulations.
+
+        Raises:
+          ValueError: If `policy` is unknown.
+        """
+        if policy not in ("persistent", "rotate"):
+            raise ValueError(f"policy is {policy!r}; allowed are persistent, rotate")
+        self.zoning = zoning
+        self.policy = policy
+        self.exposure = dict.fromkeys(zoning.client_ids, 0)
+        self.elections = 0
+        self._options = {
+            "fault_model": fault_model,
+            "capability": capability,
+            "min_capability": min_capability,
+        }
+        self._draw = draw
+        self._identities: dict[str, Identity] = {}
+        self._incumbent: dict[int, str] = {}
+
+    def seat(
+        self,
+        zone: int,
+        round_number: int,
+        online: Collection[str],
+        *,
+        stops: Mapping[str, Phase] | None = None,
+        attempt: int = 0,
+    ) -> Term:
+        """Who leads a zone this round, after an election if one is due.
+
+        Args:
+          zone: The zone.
+          round_number: The round; with zone and attempt it names the election.
+          online: The zone's clients that are online.
+          stops: Clients that go silent during an election, and when.
+          attempt: Counts repeated elections within one round, as after a
+            super-node's failure.
+
+        Raises:
+          ElectionError: If the election is refused. The zone then has no
+            super-node, and is as if it had just left.
+          ValueError: If a client online is not of the zone.
+        """
+        members = self.zoning.clients_in(zone)
+        stranger = next((c for c in online if c not in set(members)), None)
+        if stranger is not None:
+            raise ValueError(f"online holds {stranger!r}, who is not of zone {zone}")
+        online = set(online)
+        incumbent = self._incumbent.pop(zone, None)
+        if self.policy == "persistent" and incumbent in online:
+            self._incumbent[zone] = incumbent
+            return Term(incumbent, False, {}, None)
+        present = [client for client in members if client in online]
+        if not present:
+            raise ElectionError(f"zone {zone} has no client online")
+        setup = setup_election(
+            session=f"zone {zone}, round {round_number}, attempt {attempt}",
+            voters=[self._identity(client).public for client in present],
+            **self._options,
+        )
+        term = self._elect(setup, stops)
+        self._incumbent[zone] = term.super_node
+        self.elections += 1
+        return term
+
+    def dismiss(self, zone: int) -> None:
+        """The zone's super-node failed: the next `seat` elects another.
+
+        Exclude it from `online` there, if it is gone for good.
+        """
+        self._incumbent.pop(zone, None)
+
+    def saw_aggregate(self, zone: int) -> None:
+        """Counts one zone aggregate as seen by the zone's super-node.
+
+        Raises:
+          ElectionError: If the zone has none.
+        """
+        if zone not in self._incumbent:
+            raise ElectionError(f"zone {zone} has no super-node")
+        self.exposure[self._incumbent[zone]] += 1
+
+    def exposure_histogram(self) -> dict[int, int]:
+        """For every number of aggregates seen, how many clients saw so many."""
+        return dict(sorted(Counter(self.exposure.values()).items()))
+
+    def _elect(self, setup: Setup, stops: Mapping[str, Phase] | None) -> Term:
+        if self._draw is not None:
+            winner = setup.candidates[self._draw.integers(len(setup.candidates))]
+            return Term(winner, True, {}, None)
+        identities = {v.client_id: self._identity(v.client_id) for v in setup.voters}
+        meter = Meter(RELAY)
+        winner, transcript = run_election(setup, identities, stops=stops, meter=meter)
+        return Term(winner, True, meter.summary(), transcript)
+
+    def _identity(self, client_id: str) -> Identity:
+        if client_id not in self._identities:
+            self._identities[client_id] = Identity(client_id)
+        return self._identities[client_id]
