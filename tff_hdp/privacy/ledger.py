@@ -60,7 +60,7 @@ class Ledger:
             rounds before. Nothing is recorded then.
         """
         count = check_rounds("count", count)
-        if events:
+        if events is not None:
             _check_events(plan, events)
         check_same_zones([*(p for p, _ in self._history), plan])
         if count == 0:
