@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -75,6 +76,11 @@ class Dataset:
     num_clients: int
     read: Callable[[Path | None], Examples]
     files: str | None = None
+
+    @property
+    def model_shape(self) -> dict[str, Any]:
+        """What an architecture must know of the data."""
+        return {"input_shape": self.input_shape, "num_classes": self.num_classes}
 
 
 def canonical_order(

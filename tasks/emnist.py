@@ -1,7 +1,6 @@
 """TFF's federated EMNIST digits: one client per writer."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,21 +8,18 @@ from tasks import originals
 from tasks.dataset import Dataset, Examples
 from tasks.models import CNN_LARGE, CNN_SMALL, DNN
 
-if TYPE_CHECKING:
-    import tensorflow_federated as tff
-
 
 def _read(data_dir: Path) -> Examples:
-    train, test = originals.load_emnist(data_dir)
-    features, labels, writers = _arrays(train)
-    test_features, test_labels, _ = _arrays(test)
+    arrays = originals.read_emnist(data_dir)
+    grey, labels, writers = arrays["train"]
+    test_grey, test_labels, _ = arrays["test"]
     return Examples(
-        features=features,
+        features=255 - grey[..., np.newaxis],
         labels=labels,
-        test_features=test_features,
+        test_features=255 - test_grey[..., np.newaxis],
         test_labels=test_labels,
         source=(
-            "TFF's federated EMNIST digits (LEAF), grey values inverted so that ink "
+            "TFF's federated EMNIST digits (LEAF), grey levels inverted so that ink "
             f"is 255 as in MNIST, from {originals.EMNIST_FILE}"
         ),
         split=(
@@ -32,40 +28,6 @@ def _read(data_dir: Path) -> Examples:
         ),
         writers=writers,
     )
-
-
-def _arrays(
-    data: "tff.simulation.datasets.ClientData",
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Reads all clients' examples.
-
-    One graph reads all clients: a data set per client takes twice as long.
-
-    Args:
-      data: Clients with `pixels` [28, 28] float32 in [0, 1] and `label` int32.
-
-    Returns:
-      [N, 28, 28, 1] uint8 pixels, inverted; [N] int32 labels; [N] str writers.
-    """
-    import tensorflow as tf
-
-    def of_client(writer: tf.Tensor) -> tf.data.Dataset:
-        return data.serializable_dataset_fn(writer).map(
-            lambda example: (
-                tf.cast(tf.round(255.0 * (1.0 - example["pixels"])), tf.uint8),
-                example["label"],
-                writer,
-            )
-        )
-
-    batches = list(
-        tf.data.Dataset.from_tensor_slices(data.client_ids)
-        .flat_map(of_client)
-        .batch(10_000)
-        .as_numpy_iterator()
-    )
-    features, labels, writers = map(np.concatenate, zip(*batches, strict=True))
-    return features[..., np.newaxis], labels, writers.astype(str)
 
 
 EMNIST = Dataset(

@@ -50,7 +50,7 @@ def load_task(
         seed=seed,
     )
     architecture = dataset.models[model]
-    shape = {"input_shape": dataset.input_shape, "num_classes": dataset.num_classes}
+    shape = dataset.model_shape
     layers = ", ".join(
         f"{layer} ({parameters:,})"
         for layer, parameters in architecture.layers(**shape)

@@ -82,6 +82,36 @@ def test_emnist_file_is_read_writer_by_writer(tmp_path, no_network):
     assert iid.train.sizes.tolist() == [2] * 6
 
 
+def test_emnist_arrays_are_what_tff_reads(tmp_path, no_network):
+    import tensorflow_federated as tff
+
+    write_emnist(tmp_path / "emnist_all.sqlite", np.random.default_rng(2))
+    arrays = originals.read_emnist(tmp_path)
+    clients = tff.simulation.datasets.emnist.load_data(cache_dir=str(tmp_path))
+    for (pixels, labels, writers), data in zip(arrays.values(), clients, strict=True):
+        for writer in CLIENTS:
+            examples = list(
+                data.create_tf_dataset_for_client(writer).as_numpy_iterator()
+            )
+            of_writer = writers == writer
+            np.testing.assert_array_equal(
+                pixels[of_writer],
+                np.rint([255 * example["pixels"] for example in examples]),
+            )
+            np.testing.assert_array_equal(
+                labels[of_writer], [example["label"] for example in examples]
+            )
+
+
+def test_an_emnist_file_that_lost_a_writer_is_refused(tmp_path, no_network):
+    path = tmp_path / "emnist_all.sqlite"
+    write_emnist(path, np.random.default_rng(3))
+    with sqlite3.connect(path) as database:
+        database.execute("DELETE FROM examples WHERE client_id = 'f0001_41'")
+    with pytest.raises(ValueError, match="lists other writers"):
+        tasks.load("emnist", data_dir=str(tmp_path))
+
+
 @pytest.fixture
 def emnist_server(tmp_path, monkeypatch):
     """Serves the compressed file in place of the network; counts the downloads."""

@@ -1,0 +1,41 @@
+import re
+from pathlib import Path
+
+import pytest
+
+import tasks
+from tasks import describe
+
+DOC = Path(__file__).parents[2] / "docs" / "data.md"
+
+
+def documented_rows():
+    """The rows of the first table of docs/data.md, by task."""
+    table = re.search(r"(^\|.*\n)+", DOC.read_text(), re.MULTILINE).group()
+    return {row.split()[1]: row for row in table.splitlines()[2:]}
+
+
+def test_missing_sets_are_listed_with_their_models(tmp_path, no_network):
+    rows = describe.table(str(tmp_path)).splitlines()[2:]
+    assert len(rows) == len(tasks.TASKS)
+    for name, row in zip(tasks.TASKS, rows, strict=True):
+        assert row.startswith(f"| {name} |")
+        assert ("not found" in row) == (name != "digits")
+        for model in tasks.MODELS[name]:
+            assert model in row
+
+
+def test_digits_row_is_documented():
+    assert (
+        f"| {' | '.join(describe.row('digits', None))} |" == documented_rows()["digits"]
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in tasks.TASKS if name != "digits"])
+def test_documented_rows_are_what_the_command_prints(name, data_dir, no_network):
+    cells = describe.row(name, str(data_dir))
+    documented = documented_rows()[name]
+    if "not found" in cells:
+        assert documented.endswith(f"| {cells[-1]} |")
+        pytest.skip(f"{name} is not in {data_dir}")
+    assert documented == f"| {' | '.join(cells)} |"
