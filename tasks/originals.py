@@ -73,7 +73,7 @@ def read_tfds(
         _check_reachable(TFDS_ORIGINS[name], missing=f"{name}/{builder.version}/")
         try:
             builder.download_and_prepare()
-        except OSError as error:
+        except Exception as error:  # Its download errors have no common base.
             raise UnavailableError(f"preparing {name} failed: {error}") from error
     arrays = []
     for split in ("train", "test"):
@@ -154,21 +154,28 @@ def read_emnist(
       UnavailableError: If the file is missing and cannot be downloaded.
       ValueError: If the file's examples are not those of its writers.
     """
+    if (data_dir / EMNIST_FILE).exists():
+        return _read_emnist(data_dir)
+    _check_reachable(EMNIST_ORIGIN, missing=EMNIST_FILE)
+    # TFF would take a half-written file for a whole one the next time, so it
+    # downloads beside, and what it got moves in once it has been read whole.
+    try:
+        with tempfile.TemporaryDirectory(dir=data_dir) as partial:
+            arrays = _read_emnist(Path(partial))
+            os.replace(Path(partial, EMNIST_FILE), data_dir / EMNIST_FILE)
+    except (OSError, sqlite3.Error, ValueError) as error:
+        raise UnavailableError(f"fetching {EMNIST_FILE} failed: {error}") from error
+    return arrays
+
+
+def _read_emnist(
+    folder: Path,
+) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     import tensorflow_federated as tff
 
-    load_data = tff.simulation.datasets.emnist.load_data
-    path = data_dir / EMNIST_FILE
-    if not path.exists():
-        _check_reachable(EMNIST_ORIGIN, missing=EMNIST_FILE)
-        try:
-            # TFF would take a half-written file for a whole one the next time.
-            with tempfile.TemporaryDirectory(dir=data_dir) as partial:
-                load_data(only_digits=True, cache_dir=partial)
-                os.replace(Path(partial, EMNIST_FILE), path)
-        except OSError as error:
-            raise UnavailableError(f"fetching {EMNIST_FILE} failed: {error}") from error
+    clients = tff.simulation.datasets.emnist.load_data(cache_dir=str(folder))
+    path = folder / EMNIST_FILE
     arrays = {}
-    clients = load_data(only_digits=True, cache_dir=str(data_dir))
     for split, of_split in zip(("train", "test"), clients, strict=True):
         arrays[split] = _read_emnist_split(path, f"digits_only_{split}")
         if sorted(set(arrays[split][2])) != of_split.client_ids:

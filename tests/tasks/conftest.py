@@ -12,7 +12,7 @@ def data_dir():
     beside = Path(__file__).parents[3] / "shared" / "data"
     folder = Path(os.environ.get("TFF_HDP_DATA", beside))
     if not folder.is_dir():
-        pytest.skip(f"no data packs: TFF_HDP_DATA is unset and {beside} is missing")
+        pytest.skip(f"no data packs: {folder} is not a folder (set TFF_HDP_DATA)")
     return folder
 
 

@@ -1,5 +1,6 @@
 import gzip
 import io
+import lzma
 import sqlite3
 import struct
 import urllib.error
@@ -115,8 +116,6 @@ def test_an_emnist_file_that_lost_a_writer_is_refused(tmp_path, no_network):
 @pytest.fixture
 def emnist_server(tmp_path, monkeypatch):
     """Serves the compressed file in place of the network; counts the downloads."""
-    import lzma
-
     source = tmp_path / "served.sqlite"
     write_emnist(source, np.random.default_rng(1))
     served = {"content": lzma.compress(source.read_bytes()), "downloads": 0}
@@ -155,6 +154,28 @@ def test_an_interrupted_emnist_download_leaves_nothing(tmp_path, emnist_server):
     with pytest.raises(tasks.DataNotFoundError, match="cut off"):
         tasks.load("emnist", data_dir=str(folder))
     assert list(folder.iterdir()) == []
+
+
+def test_a_truncated_emnist_download_leaves_nothing(tmp_path, emnist_server):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    emnist_server["content"] = emnist_server["content"][:8000]
+    with pytest.raises(tasks.DataNotFoundError, match=r"fetching emnist_all.sqlite"):
+        tasks.load("emnist", data_dir=str(folder))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_failing_tfds_download_is_reported(tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: io.BytesIO())
+
+    def fail(self, **kwargs):
+        raise tfds.download.DownloadError("HTTP code: 404")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
+    with pytest.raises(tasks.DataNotFoundError, match="cifar10 failed: HTTP code: 404"):
+        tasks.load("cifar10", data_dir=str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100", "fashion_mnist"])
