@@ -16,6 +16,7 @@ from tff_hdp.privacy.mechanisms import (
 
 _STEPS_PER_EPSILON = 2e4
 _MOST_POINTS = 2e6
+_COARSEST_GRID = 1.0
 _SMALLEST_PLD_DELTA = 1e-10
 
 Rounds = frozenset[tuple[Mechanism, int]]
@@ -96,6 +97,8 @@ def epsilon_by_pld(rounds: Rounds, delta: float) -> Epsilon:
     if spent >= delta:
         return None, (_bare_words(spent),)
     grid = _grid(rounds, delta)
+    if grid > _COARSEST_GRID:
+        return None, (f"noise too small for PLD: it would need a grid of {grid:g}",)
     composed = None
     for mechanism, count in rounds:
         pld = mechanism.pld(count, grid)

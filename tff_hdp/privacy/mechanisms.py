@@ -12,8 +12,8 @@ import dp_accounting
 import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
-from scipy import special
 
+from tff_hdp.privacy import gaussian
 from tff_hdp.privacy.moments import log_mean_exp, log_moments
 from tff_hdp.privacy.participants import Spectrum
 
@@ -57,10 +57,10 @@ class SampledGaussian:
         """The round as a dp_accounting event, or None where it has none."""
         if self.multiplier is None or (self.q < 1.0 and not self.hidden):
             return None
-        gaussian = dp_accounting.GaussianDpEvent(self.multiplier)
+        event = dp_accounting.GaussianDpEvent(self.multiplier)
         if self.q == 1.0:
-            return gaussian
-        return dp_accounting.PoissonSampledDpEvent(self.q, gaussian)
+            return event
+        return dp_accounting.PoissonSampledDpEvent(self.q, event)
 
     @property
     def loss_span(self) -> float:
@@ -203,17 +203,6 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 # Privacy loss distributions of mixtures --------------------------------------
 
 
-def gaussian_delta(epsilon: np.ndarray, z: float) -> np.ndarray:
-    """Exact delta(epsilon) of the Gaussian mechanism (Balle and Wang 2018)."""
-    if z == 0:
-        return np.ones_like(epsilon)
-    epsilon = np.asarray(epsilon, dtype=np.float64)
-    a, b = 0.5 / z - epsilon * z, -0.5 / z - epsilon * z
-    # e^eps Phi(b) in logs: for eps > 0 it is below Phi(a), so never overflows.
-    second = np.exp(np.minimum(epsilon + special.log_ndtr(b), 0.0))
-    return np.maximum(special.ndtr(a) - second, 0.0)
-
-
 def _mixture_pld(
     m: SampledGaussian, discretisation: float
 ) -> privacy_loss_distribution.PrivacyLossDistribution:
@@ -249,7 +238,7 @@ def _connect_dots(
 def _mean_gaussian_delta(epsilon: np.ndarray, spectrum: Spectrum) -> np.ndarray:
     total = np.zeros_like(epsilon)
     for v, log_p in zip(spectrum.variances, spectrum.log_probabilities, strict=True):
-        total += math.exp(log_p) * gaussian_delta(epsilon, math.sqrt(v))
+        total += math.exp(log_p) * gaussian.delta(epsilon, math.sqrt(v))
     return total
 
 
@@ -270,7 +259,7 @@ def _hidden_deltas(
         scale, offset = q, -np.expm1(epsilon)
     else:  # N(0) against (1-q) N(0) + q N(1)
         scale = 1 - (1 - q) * np.exp(epsilon)
-        ratio = np.where(scale > 0, q * np.exp(epsilon) / np.maximum(scale, 1e-300), 1)
+        ratio = q * np.exp(epsilon) / np.where(scale > 0, scale, 1.0)
         offset = np.zeros_like(epsilon)
     inside = (ratio > 0) & (np.asarray(scale) > 0)
     shifted = np.log(np.where(inside, ratio, 1.0))
