@@ -6,85 +6,13 @@ import typing
 import attrs
 import numpy as np
 import pytest
-
-tff = pytest.importorskip("tensorflow_federated")
-tf = pytest.importorskip("tensorflow")
-
-from tensorflow_federated.python.core.backends.native import (  # noqa: E402
-    compiler as native_compiler,
-)
-
-from tff_hdp.runtime import in_process  # noqa: E402
-from tff_hdp.runtime.native import NativeWorker  # noqa: E402
+import tensorflow as tf
+import tensorflow_federated as tff
 
 CLIENT_INTS = tff.FederatedType(np.int32, tff.CLIENTS)
 CLIENT_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
 SERVER_INT = tff.FederatedType(np.int32, tff.SERVER)
 FLOATS = np.float32([1.5, -2.0, 4.0])
-
-
-@pytest.fixture(scope="module")
-def native():
-    """TFF's worker; secure sums become plain ones, as in `tff.backends.test`."""
-    worker = NativeWorker()
-
-    def compile_(computation):
-        plain = tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
-        return native_compiler.desugar_and_transform_to_native(plain)
-
-    yield tff.framework.SyncExecutionContext(
-        tff.framework.ResourceManagingExecutorFactory(worker.executor),
-        compile_,
-        transform_args=tff.tensorflow.transform_args,
-        transform_result=tff.tensorflow.transform_result,
-    )
-    worker.close()
-
-
-@pytest.fixture(scope="module")
-def in_process_context():
-    return in_process.create_in_process_context()
-
-
-def assert_same(actual, expected, path="result"):
-    """Same Python containers, dtypes and shapes; values to float32 tolerance."""
-    if isinstance(expected, tf.data.Dataset):
-        assert isinstance(actual, tf.data.Dataset), path
-        assert actual.element_spec == expected.element_spec, path
-        assert_same(
-            list(actual.as_numpy_iterator()), list(expected.as_numpy_iterator()), path
-        )
-        return
-    assert type(actual) is type(expected), f"{path}: {type(actual)}"
-    if attrs.has(type(expected)):
-        actual, expected = (attrs.asdict(x, recurse=False) for x in (actual, expected))
-    if isinstance(expected, collections.abc.Mapping):
-        assert list(actual) == list(expected), path
-        for key in expected:
-            assert_same(actual[key], expected[key], f"{path}[{key!r}]")
-    elif isinstance(expected, list | tuple):
-        assert len(actual) == len(expected), path
-        for i, pair in enumerate(zip(actual, expected, strict=True)):
-            assert_same(*pair, f"{path}[{i}]")
-    elif isinstance(expected, np.ndarray | np.generic):
-        assert actual.dtype == expected.dtype, path
-        assert actual.shape == expected.shape, path
-        if expected.dtype.kind in "fc":
-            np.testing.assert_allclose(
-                actual, expected, rtol=2e-5, atol=1e-6, err_msg=path
-            )
-        else:
-            np.testing.assert_array_equal(actual, expected, err_msg=path)
-    else:
-        assert actual == expected, path
-
-
-def run_on(computation, arguments, *contexts):
-    results = []
-    for context in contexts:
-        with tff.framework.get_context_stack().install(context):
-            results.append(computation(*arguments))
-    return results
 
 
 class Pair(typing.NamedTuple):
@@ -406,9 +334,10 @@ def no_clients():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_same_result(name, native, in_process_context):
+def test_same_result(name, native_plain_context, in_process_context, run_on, same):
     make, arguments = CASES[name]
-    contexts = in_process_context, native, in_process_context
-    actual, expected, repeated = run_on(make(), arguments, *contexts)
-    assert_same(actual, expected)
-    assert_same(repeated, expected)
+    computation = make()
+    expected = run_on(native_plain_context, computation, *arguments)
+    # Twice: nothing of a call may be left for the next.
+    for _ in range(2):
+        same(run_on(in_process_context, computation, *arguments), expected)

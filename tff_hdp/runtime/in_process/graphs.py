@@ -38,87 +38,105 @@ class UnsupportedComputationError(NotImplementedError):
     """A computation holds something that cannot run inside this process."""
 
 
-class ImportedGraph:
-    """A TensorFlow computation that can be inlined in any function being traced.
-
-    Every execution of an inlined copy behaves like one run in a new session: its
-    variables and tables are created, initialised, used, and released.
+class SessionGraph:
+    """A TensorFlow computation as TFF serialises it, to be run by a session.
 
     Attributes:
+        graph: the graph.
         inputs: names of the tensors to feed, in the order of the flattened parameter.
-        outputs: names of the tensors to fetch, in the order of the flattened result.
+        fetches: names of the tensors to fetch, in the order of the flattened result.
+        initialise: the name of the op to run first, empty if there is none.
+        token: the name of the tensor that identifies the session, empty if none.
     """
 
     def __init__(self, computation: tff.framework.CompiledComputation) -> None:
-        """Prepares the graph of `computation` for inlining.
+        """Unpacks `computation`.
 
         Args:
             computation: a building block that holds serialised TensorFlow.
 
         Raises:
-            UnsupportedComputationError: if it holds another backend's code, or a
-                resource that outlives a session run by name (a queue, a reader).
+            UnsupportedComputationError: if it holds another backend's code.
         """
-        proto = computation.proto
-        kind = proto.WhichOneof("computation")
+        kind = computation.proto.WhichOneof("computation")
         if kind != "tensorflow":
             raise UnsupportedComputationError(
                 f"the in-process runtime runs TensorFlow computations, found {kind!r}"
             )
-        tensorflow = proto.tensorflow
-        self.inputs = list(_tensor_names(tensorflow.parameter))
-        self._fetches = list(_tensor_names(tensorflow.result))
-        self._session_token = tensorflow.session_token_tensor_name
-
-        graph = GraphDef()
-        if not tensorflow.graph_def.Unpack(graph):
+        proto = computation.proto.tensorflow
+        self.graph = GraphDef()
+        if not proto.graph_def.Unpack(self.graph):
             raise ValueError(
                 "the computation's graph is not a GraphDef, found "
-                f"{tensorflow.graph_def.type_url!r}"
+                f"{proto.graph_def.type_url!r}"
             )
+        self.inputs = list(_tensor_names(proto.parameter))
+        self.fetches = list(_tensor_names(proto.result))
+        self.initialise = proto.initialize_op
+        self.token = proto.session_token_tensor_name
+
+    @property
+    def keeps_named_state(self) -> bool:
+        """Whether it uses resources that exist only by name: queues, readers."""
+        return any(
+            "shared_name" in node.attr
+            and node.op != "VarHandleOp"
+            and node.op not in _ANONYMOUS_FORMS
+            for node in _all_nodes(self.graph)
+        )
+
+
+class InlinedGraph:
+    """A TensorFlow computation that can be inlined in any function being traced.
+
+    Every execution of an inlined copy behaves like one run in a new session: its
+    variables and tables are created, initialised, used, and released.
+    """
+
+    def __init__(self, source: SessionGraph) -> None:
+        """Rewrites `source`, which must keep no named state."""
+        self._inputs, self._token = source.inputs, source.token
+        graph = source.graph
         _make_function_names_unique(graph)
         loops.rewrite_reductions(graph)
-        for node in itertools.chain(
-            graph.node, *(function.node_def for function in graph.library.function)
-        ):
+        for node in _all_nodes(graph):
             _make_anonymous(node)
-        if tensorflow.initialize_op:
-            graph, self.outputs = _run_after_initialisation(
+        if source.initialise:
+            self._graph, self._outputs = _run_after_initialisation(
                 graph,
-                initialise=_node_name(tensorflow.initialize_op),
-                fed={_node_name(name) for name in self.inputs},
-                fetches=self._fetches,
+                initialise=_node_name(source.initialise),
+                fed={_node_name(name) for name in source.inputs},
+                fetches=source.fetches,
             )
         else:
-            self.outputs = self._fetches
-            graph = _ancestors(graph, map(_node_name, self.outputs))
-        self._graph = graph
-        self._nodes = frozenset(node.name for node in graph.node)
+            self._graph = _ancestors(graph, map(_node_name, source.fetches))
+            self._outputs = source.fetches
+        self._nodes = frozenset(node.name for node in self._graph.node)
 
     def inline(self, arguments: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Adds a copy of the graph to the function being traced.
 
         Args:
-            arguments: one tensor for each of `inputs`; a sequence is its variant.
+            arguments: the tensors of the argument; a sequence is its variant.
 
         Returns:
-            One tensor for each of `outputs`.
+            The tensors of the result.
         """
         graph = tf.compat.v1.get_default_graph()
         feeds = {
             # Inside a dataset's map, an outer tensor must first be captured.
             name: argument if argument.graph is graph else tf.identity(argument)
-            for name, argument in zip(self.inputs, arguments, strict=True)
+            for name, argument in zip(self._inputs, arguments, strict=True)
             if _node_name(name) in self._nodes
         }
-        if _node_name(self._session_token) in self._nodes:
-            feeds[self._session_token] = tf.constant(b"in_process")
+        if _node_name(self._token) in self._nodes:
+            feeds[self._token] = tf.constant(b"in_process")
         # A control edge from a feed must follow it to the tensor fed.
         controls = {f"^{_node_name(k)}": f"^{v.op.name}" for k, v in feeds.items()}
         return tf.graph_util.import_graph_def(
             self._graph,
             input_map={**feeds, **controls},
-            return_elements=self.outputs,
+            return_elements=self._outputs,
             name=f"computation_{next(_unique_id)}",
         )
 
@@ -134,17 +152,21 @@ def _tensor_names(binding: object) -> Iterator[str]:
             yield from _tensor_names(element)
 
 
+def _all_nodes(graph: GraphDef) -> Iterator[NodeDef]:
+    yield from graph.node
+    for function in graph.library.function:
+        yield from function.node_def
+
+
 def _node_name(edge: str) -> str:
     return edge.removeprefix("^").partition(":")[0]
 
 
 def _attributes(graph: GraphDef) -> Iterator[tf.compat.v1.AttrValue]:
-    for node in graph.node:
-        yield from node.attr.values()
     for function in graph.library.function:
         yield from function.attr.values()
-        for node in function.node_def:
-            yield from node.attr.values()
+    for node in _all_nodes(graph):
+        yield from node.attr.values()
 
 
 def _make_function_names_unique(graph: GraphDef) -> None:
@@ -170,9 +192,7 @@ def _make_function_names_unique(graph: GraphDef) -> None:
             text = attribute.s.decode("utf-8", "replace")
             if text in renamed:
                 attribute.s = renamed[text].encode()
-    for node in itertools.chain(
-        graph.node, *(function.node_def for function in library.function)
-    ):
+    for node in _all_nodes(graph):
         node.op = renamed.get(node.op, node.op)
 
 
@@ -184,11 +204,6 @@ def _make_anonymous(node: NodeDef) -> None:
         node.op = _ANONYMOUS_FORMS[node.op]
         for name in _NAMING_ATTRS:
             node.attr.pop(name, None)
-    elif "shared_name" in node.attr and "container" in node.attr:
-        raise UnsupportedComputationError(
-            f"node {node.name!r} is a {node.op}, which keeps state by name between "
-            "calls; use tf.Variable, tf.lookup tables or tf.data instead"
-        )
 
 
 def _ancestors(graph: GraphDef, names: Iterable[str]) -> GraphDef:
@@ -212,42 +227,51 @@ def _run_after_initialisation(
 
     TFF's runtime runs the initialiser and then the fetches, each run evaluating all
     that it reaches. One graph holds both here: a copy of what the initialiser reaches
-    and a copy of what the fetches reach, which share only the handles of variables
-    and tables, with every source of the second waiting for the initialiser.
+    and a copy of what the fetches reach, which share only variables and tables. The
+    second copy gets their handles once the initialiser has run. (A control edge to
+    its first operations would not do: it is lost when a call that also waits for
+    other arguments is inlined.)
     """
     first = _ancestors(graph, [initialise])
     second = _ancestors(graph, map(_node_name, fetches))
-    handles = [
-        node.name
-        for node in itertools.chain(first.node, second.node)
-        if node.op in _HANDLE_OPS or node.op == "Placeholder" or node.name in fed
-    ]
-    shared = {node.name for node in _ancestors(graph, handles).node}
+    nodes = {node.name: node for node in (*first.node, *second.node)}
+    handles = [name for name, node in nodes.items() if node.op in _HANDLE_OPS]
+    placeholders = [name for name, node in nodes.items() if node.op == "Placeholder"]
+    shared = {
+        node.name for node in _ancestors(graph, {*handles, *placeholders, *fed}).node
+    }
 
-    def copy(node: NodeDef, prefix: str) -> NodeDef:
+    merged = GraphDef(versions=graph.versions, library=graph.library)
+    merged.node.extend(node for node in graph.node if node.name in shared)
+    merged.node.extend(_copies(first, "init", shared))
+    for name in handles:
+        ready = merged.node.add(name=f"main/{name}", op="Identity")
+        ready.input.extend([name, f"^init/{initialise}"])
+        ready.attr["T"].type = tf.resource.as_datatype_enum
+    merged.node.extend(_copies(second, "main", shared, renamed=handles))
+    return merged, [
+        name if _node_name(name) in shared else f"main/{name}" for name in fetches
+    ]
+
+
+def _copies(
+    graph: GraphDef, prefix: str, shared: set[str], renamed: Iterable[str] = ()
+) -> Iterator[NodeDef]:
+    """Yields copies under a prefix of the nodes that are not shared."""
+    kept = shared.difference(renamed)
+    for node in graph.node:
+        if node.name in shared:
+            continue
         copied = NodeDef()
         copied.CopyFrom(node)
         copied.name = f"{prefix}/{node.name}"
         for i, edge in enumerate(node.input):
-            if _node_name(edge) not in shared:
+            if _node_name(edge) not in kept:
                 control = "^" if edge.startswith("^") else ""
                 copied.input[i] = f"{control}{prefix}/{edge.removeprefix('^')}"
-        places = copied.attr["_class"].list if "_class" in copied.attr else None
-        for i, place in enumerate(places.s if places else ()):
+        places = copied.attr["_class"].list.s if "_class" in copied.attr else ()
+        for i, place in enumerate(places):
             target = place.decode().removeprefix("loc:@")
             if target not in shared:
-                places.s[i] = f"loc:@{prefix}/{target}".encode()
-        return copied
-
-    merged = GraphDef(versions=graph.versions, library=graph.library)
-    merged.node.extend(node for node in graph.node if node.name in shared)
-    merged.node.extend(copy(n, "init") for n in first.node if n.name not in shared)
-    for node in second.node:
-        if node.name not in shared:
-            copied = copy(node, "main")
-            if all(_node_name(edge) in shared for edge in node.input):
-                copied.input.append(f"^init/{initialise}")
-            merged.node.append(copied)
-    return merged, [
-        name if _node_name(name) in shared else f"main/{name}" for name in fetches
-    ]
+                places[i] = f"loc:@{prefix}/{target}".encode()
+        yield copied

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.runtime.in_process import graphs, values
+from tff_hdp.runtime.in_process import graphs, sessions, values
 
 Function = Callable[[Any], Any]
 
@@ -22,7 +22,7 @@ class Interpreter:
     """Evaluates building blocks with TensorFlow, importing each graph once."""
 
     def __init__(self) -> None:
-        self._graphs: dict[bytes, graphs.ImportedGraph] = {}
+        self._graphs: dict[bytes, graphs.InlinedGraph | sessions.SessionCall] = {}
 
     def evaluate(
         self,
@@ -75,7 +75,7 @@ class Interpreter:
     def _import(self, block: tff.framework.CompiledComputation) -> Function:
         key = block.proto.SerializeToString(deterministic=True)
         if key not in self._graphs:
-            self._graphs[key] = graphs.ImportedGraph(block)
+            self._graphs[key] = _runnable(block)
         graph, signature = self._graphs[key], block.type_signature
 
         def call(argument: Any) -> Any:
@@ -83,6 +83,17 @@ class Interpreter:
             return values.unflatten(graph.inline(tensors), signature.result)
 
         return call
+
+
+def _runnable(
+    block: tff.framework.CompiledComputation,
+) -> graphs.InlinedGraph | sessions.SessionCall:
+    source = graphs.SessionGraph(block)
+    if not source.keeps_named_state:
+        return graphs.InlinedGraph(source)
+    parameter, result = block.type_signature.parameter, block.type_signature.result
+    arguments = [] if parameter is None else values.tensor_specs(parameter)
+    return sessions.SessionCall(source, arguments, values.tensor_specs(result))
 
 
 def select(

@@ -143,11 +143,15 @@ def _loop(
         [
             _node("iterator", "AnonymousIteratorV3", [], _CPU, **elements),
             _node("start", "MakeIterator", ["dataset", "iterator:handle:0"], _CPU),
+            # As data, the order survives whatever is done to control edges.
+            _node(
+                "ready", "Identity", ["iterator:handle:0", "^start"], _CPU, T=_RESOURCE
+            ),
             _node("true", "Const", [], dtype=_BOOL, value=tf.make_tensor_proto(True)),
             _node(
                 "loop",
                 "While",
-                ["true:output:0", "iterator:handle:0", *carried, "^start"],
+                ["true:output:0", "ready:output:0", *carried],
                 T=list(loop_variables.values()),
                 cond=go_on,
                 body=body,

@@ -1,0 +1,253 @@
+"""TFF's own algorithms, aggregators and analytics give the same rounds in process."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+algorithms = tff.learning.algorithms
+SGD = tff.learning.optimizers.build_sgdm
+FEATURES, CLASSES = 4, 3
+SPEC = collections.OrderedDict(
+    x=tf.TensorSpec([None, FEATURES], tf.float32), y=tf.TensorSpec([None], tf.int32)
+)
+
+
+def examples(client):
+    """13 to 25 examples of a client, in ragged batches, three epochs."""
+    generator = np.random.default_rng(client)
+    x = generator.normal(size=(13 + 4 * client, FEATURES)).astype(np.float32)
+    y = np.argmax(x[:, :CLASSES], axis=1).astype(np.int32)
+    columns = collections.OrderedDict(x=x, y=y)
+    return tf.data.Dataset.from_tensor_slices(columns).repeat(3).batch(8)
+
+
+def layers():
+    return [
+        tf.keras.layers.InputLayer((FEATURES,)),
+        tf.keras.layers.Dense(5, "relu", kernel_initializer="ones"),
+        tf.keras.layers.Dense(CLASSES, kernel_initializer="zeros"),
+    ]
+
+
+def loss():
+    return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def metrics():
+    return [
+        tf.keras.metrics.SparseCategoricalAccuracy(),
+        tf.keras.metrics.SparseTopKCategoricalAccuracy(2),
+    ]
+
+
+def model():
+    return tff.learning.models.from_keras_model(
+        tf.keras.Sequential(layers()),
+        loss=loss(),
+        input_spec=SPEC,
+        metrics=metrics(),
+    )
+
+
+def normalised_model():
+    """Has non-trainable variables that training changes."""
+    keras_model = tf.keras.Sequential(
+        [*layers()[:2], tf.keras.layers.BatchNormalization(), layers()[2]]
+    )
+    return tff.learning.models.from_keras_model(
+        keras_model, loss=loss(), input_spec=SPEC, metrics=metrics()
+    )
+
+
+def functional_model():
+    return tff.learning.models.functional_model_from_keras(
+        tf.keras.Sequential(layers()),
+        loss(),
+        SPEC,
+        metrics_constructor=lambda: collections.OrderedDict(
+            accuracy=tf.keras.metrics.SparseCategoricalAccuracy()
+        ),
+    )
+
+
+def reconstruction_model():
+    inputs = tf.keras.Input((FEATURES,))
+    shared = tf.keras.layers.Dense(5, "relu", kernel_initializer="ones")
+    local = tf.keras.layers.Dense(CLASSES, kernel_initializer="zeros")
+    keras_model = tf.keras.Model(inputs, local(shared(inputs)))
+    return tff.learning.models.ReconstructionModel.from_keras_model_and_layers(
+        keras_model, global_layers=[shared], local_layers=[local], input_spec=SPEC
+    )
+
+
+def fed_avg(**options):
+    return algorithms.build_weighted_fed_avg(model, SGD(0.1), **options)
+
+
+def unweighted_fed_avg(aggregator, of=model):
+    return algorithms.build_unweighted_fed_avg(
+        of, SGD(0.1), model_aggregator=aggregator
+    )
+
+
+QUICK = {
+    "fed_avg": fed_avg,
+    "fed_prox": lambda: algorithms.build_weighted_fed_prox(model, 0.5, SGD(0.1)),
+    "fed_sgd": lambda: algorithms.build_fed_sgd(model),
+    "fed_recon": lambda: algorithms.build_fed_recon(
+        reconstruction_model, loss_fn=loss, metrics_fn=metrics
+    ),
+    "clipping": lambda: unweighted_fed_avg(
+        tff.aggregators.clipping_factory(
+            tff.aggregators.PrivateQuantileEstimationProcess.no_noise(0.1, 0.5, 0.5),
+            tff.aggregators.UnweightedMeanFactory(),
+        )
+    ),
+    "secure": lambda: unweighted_fed_avg(
+        tff.learning.secure_aggregator(weighted=False)
+    ),
+}
+SLOW = {
+    "adam": lambda: fed_avg(
+        server_optimizer_fn=tff.learning.optimizers.build_adam(0.01)
+    ),
+    "iterator_loop": lambda: fed_avg(
+        loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR
+    ),
+    "batch_norm": lambda: algorithms.build_weighted_fed_avg(normalised_model, SGD(0.1)),
+    "momentum": lambda: algorithms.build_weighted_fed_avg(model, SGD(0.1, 0.9)),
+    "functional": lambda: algorithms.build_weighted_fed_avg(
+        functional_model(), SGD(0.1)
+    ),
+    "schedule": lambda: algorithms.build_weighted_fed_avg_with_optimizer_schedule(
+        model, lambda round_number: 0.1 / (1.0 + tf.cast(round_number, tf.float32)), SGD
+    ),
+    "mime_lite": lambda: algorithms.build_weighted_mime_lite(model, SGD(0.1, 0.9)),
+    "robust": lambda: unweighted_fed_avg(
+        tff.learning.robust_aggregator(weighted=False)
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+)
+def test_same_rounds(name, native_plain_context, in_process_context, run_on, same):
+    process = (QUICK | SLOW)[name]()
+    cohorts = [[examples(0), examples(1)], [examples(i) for i in range(4)]]
+    states = {}
+    for context in (native_plain_context, in_process_context):
+        states[context] = run_on(context, process.initialize)
+    same(states[in_process_context], states[native_plain_context])
+    for cohort in cohorts:
+        outputs = {
+            context: run_on(context, process.next, state, cohort)
+            for context, state in states.items()
+        }
+        same(
+            outputs[in_process_context],
+            outputs[native_plain_context],
+            rtol=2e-4,
+            atol=1e-5,
+        )
+        states = {context: output.state for context, output in outputs.items()}
+
+
+def test_same_evaluation(native_plain_context, in_process_context, run_on, same):
+    process = algorithms.build_fed_eval(model)
+    state = run_on(in_process_context, process.initialize)
+    cohort = [examples(i) for i in range(3)]
+    actual, expected = (
+        run_on(context, process.next, state, cohort)
+        for context in (in_process_context, native_plain_context)
+    )
+    same(actual, expected)
+
+
+@pytest.mark.slow
+def test_same_clusters(native_plain_context, in_process_context, run_on, same):
+    process = algorithms.build_fed_kmeans(2, (FEATURES,), random_seed=(1, 2))
+    cohort = [examples(i).unbatch().map(lambda e: e["x"]) for i in range(3)]
+    outputs = []
+    for context in (in_process_context, native_plain_context):
+        state = run_on(context, process.initialize)
+        outputs.append(run_on(context, process.next, state, cohort))
+    same(*outputs)
+
+
+@pytest.mark.slow
+def test_same_personalization(native_plain_context, in_process_context, run_on, same):
+    def evaluate(model, dataset):
+        total = dataset.batch(8).reduce(
+            0.0,
+            lambda s, b: (
+                s
+                + tf.cast(tf.shape(b["y"])[0], tf.float32)
+                * model.forward_pass(b, training=False).loss
+            ),
+        )
+        return collections.OrderedDict(total_loss=total)
+
+    def build_personalize():
+        def personalize(model, train, test, context=None):
+            del train, context
+            return evaluate(model, test)
+
+        return personalize
+
+    compute = algorithms.build_personalization_eval_computation(
+        model, collections.OrderedDict(none=build_personalize), evaluate
+    )
+    weights = run_on(in_process_context, algorithms.build_fed_eval(model).initialize)
+    cohort = [
+        collections.OrderedDict(
+            train_data=examples(i).unbatch(), test_data=examples(i + 1).unbatch()
+        )
+        for i in range(3)
+    ]
+    actual, expected = (
+        run_on(context, compute, weights.global_model_weights, cohort)
+        for context in (in_process_context, native_plain_context)
+    )
+    # The sampling of metrics shuffles the clients.
+    for result in (actual, expected):
+        for part in result.values():
+            for key in part:
+                part[key] = np.sort(part[key])
+    same(actual, expected)
+
+
+def words(*texts):
+    return tf.data.Dataset.from_tensor_slices(list(texts)).batch(1)
+
+
+@pytest.mark.slow
+def test_same_heavy_hitters(native_plain_context, in_process_context, run_on):
+    compute = tff.analytics.heavy_hitters.iblt.build_iblt_computation(
+        capacity=20, string_max_bytes=8, multi_contribution=True
+    )
+    cohort = [words("sun", "moon"), words("sun"), words("moon", "sun", "star")]
+    for context in (in_process_context, native_plain_context):
+        found = run_on(context, compute, cohort)
+        # Decoding draws from a random queue: the order is not defined.
+        pairs = zip(found.heavy_hitters, found.heavy_hitters_counts, strict=True)
+        assert dict(pairs) == {b"sun": 3, b"moon": 2, b"star": 1}
+        assert found.clients == 3
+
+
+@pytest.mark.slow
+def test_same_histogram(native_plain_context, in_process_context, run_on, same):
+    process = tff.analytics.build_hierarchical_histogram_process(
+        0.0, 8.0, 4, clip_mechanism="distinct", enable_secure_sum=False
+    )
+    cohort = [
+        tf.data.Dataset.from_tensor_slices(np.float32(v)) for v in ([1, 3], [3, 5, 7])
+    ]
+    outputs = []
+    for context in (in_process_context, native_plain_context):
+        state = run_on(context, process.initialize)
+        outputs.append(run_on(context, process.next, state, cohort))
+    same(*outputs)
