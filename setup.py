@@ -43,6 +43,7 @@ setup(
         "absl-py>=1.4,<2",
         "cryptography>=42",
         "dp-accounting==0.4.3",
+        "importlib-resources>=6",  # tensorflow-datasets needs it, but does not say so
         "matplotlib>=3.8",
         "networkx>=3.2",
         "numpy>=1.25,<1.26",
@@ -55,6 +56,7 @@ setup(
         "tensorflow==2.14.1",
         "tensorflow-datasets>=4.9,<4.10",
         "tensorflow-federated==0.87.0",
+        "tensorflow-metadata<1.16",  # newer ones want a newer protobuf
         "tensorflow-privacy==0.9.0",
         "tqdm>=4.66",
     ],
