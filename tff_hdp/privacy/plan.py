@@ -72,6 +72,7 @@ class NoisePlan:
       minimum_weights: Wmin_i for `bounded`; None means W_i.
       mixing: `weighted` (p_i proportional to D_i), `equal` (1/s), or p itself.
       cohort_hidden: Whether the aggregator does not learn who took part.
+      participation_revealed: Whether every observer learns who took part.
       secure_aggregation: Whether a super-node sees only its zone's sum.
       neighbours: `add_or_remove`, `zero_out` or `replace_one`; None lets the
         account take the relation that fits the sampling and the noise.
@@ -101,6 +102,7 @@ class NoisePlan:
     minimum_weights: tuple[float, ...] | None = None
     mixing: Literal["weighted", "equal"] | tuple[float, ...] = "weighted"
     cohort_hidden: bool = True
+    participation_revealed: bool = False
     secure_aggregation: bool = False
     neighbours: Literal["add_or_remove", "zero_out", "replace_one"] | None = None
     colluding_super_nodes: int = 0

@@ -108,6 +108,7 @@ def view(
         released = observer == "released_model"
         noise = noise_in_output(plan, level - 1, zone, noising, released, notes)
         hidden = released or plan.cohort_hidden
+        hidden = hidden and not plan.participation_revealed
     if noise is None or noise.nominal == 0:
         reason = notes[-1] if notes else _why_none(plan, level, zone)
         return View(
