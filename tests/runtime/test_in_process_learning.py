@@ -249,5 +249,6 @@ def test_same_histogram(native_plain_context, in_process_context, run_on, same):
     outputs = []
     for context in (in_process_context, native_plain_context):
         state = run_on(context, process.initialize)
-        outputs.append(run_on(context, process.next, state, cohort))
+        server, _ = run_on(context, process.next, state, cohort)
+        outputs.append(server.aggregated_hierarchical_histogram)
     same(*outputs)

@@ -157,19 +157,7 @@ def _ingest_tensor(value: Any, type_: tff.TensorType) -> tf.Tensor:
             return value
         value = value.numpy()
     array = np.asarray(value)
-    wanted = type_.dtype.type
-    if wanted is np.str_:
-        compatible = array.dtype.kind in "SUO" or array.size == 0
-    else:
-        # A Python number has no width of its own: its value decides.
-        source = array.dtype
-        if not isinstance(value, np.ndarray | np.generic) and array.size:
-            source = np.result_type(
-                np.min_scalar_type(array.min()), np.min_scalar_type(array.max())
-            )
-        compatible = array.size == 0 or (
-            _kind(source) == _kind(wanted) and np.can_cast(source, wanted)
-        )
+    compatible = array.size == 0 or _is_castable(array, value, type_.dtype.type)
     if not compatible:
         raise TypeError(
             f"expected a value of type {type_}, found one of dtype {array.dtype}: "
@@ -183,9 +171,20 @@ def _ingest_tensor(value: Any, type_: tff.TensorType) -> tf.Tensor:
     return tf.constant(array, dtype=tf.as_dtype(type_.dtype))
 
 
-def _kind(dtype: Any) -> str:
-    kind = np.dtype(dtype).kind
-    return "i" if kind == "u" else kind
+def _is_castable(array: np.ndarray, value: Any, wanted: type[np.generic]) -> bool:
+    """Whether TFF would pass `array`, made from `value`, without loss."""
+    if wanted is np.str_:
+        return array.dtype.kind in "SUO"
+    kinds = {"u": "i"}
+    kind, wanted_kind = array.dtype.kind, np.dtype(wanted).kind
+    if kinds.get(kind, kind) != kinds.get(wanted_kind, wanted_kind):
+        return False
+    dtype = array.dtype
+    if not isinstance(value, np.ndarray | np.generic):
+        # Python's numbers have no width of their own: their size decides.
+        extremes = array.min(), array.max()
+        dtype = np.result_type(*map(np.min_scalar_type, extremes))
+    return np.can_cast(dtype, wanted)
 
 
 def _shortened(value: Any, limit: int = 80) -> str:
