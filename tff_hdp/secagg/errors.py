@@ -1,0 +1,40 @@
+"""What can go wrong in secure aggregation, each by its name.
+
+Whoever raises one of these is in the state it was in before the call.
+"""
+
+
+class SecureAggregationError(ValueError):
+    """A round that cannot go on, or a message that is refused."""
+
+
+class BelowThresholdError(SecureAggregationError):
+    """Too few clients are left; nothing is revealed."""
+
+
+class WrongRoundError(SecureAggregationError):
+    """A message of another round."""
+
+
+class WrongPhaseError(SecureAggregationError):
+    """A message or a step before or after its time."""
+
+
+class ReplayError(SecureAggregationError):
+    """A message of a client that has sent its own already."""
+
+
+class UnknownClientError(SecureAggregationError):
+    """A message of, or about, somebody who does not take part."""
+
+
+class BadKeyError(SecureAggregationError):
+    """A public key that is none, or that another client uses too."""
+
+
+class BadShareError(SecureAggregationError):
+    """A share that cannot be opened or is not the one that was dealt."""
+
+
+class BadInputError(SecureAggregationError):
+    """Values of the wrong shape, type or range."""
