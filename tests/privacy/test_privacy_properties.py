@@ -1,0 +1,172 @@
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tff_hdp.privacy import FixedSizeSampling, NoisePlan, PoissonSampling, account
+from tff_hdp.privacy.views import client_kind
+
+DELTA = 1e-5
+multipliers = st.sampled_from([0.0, 0.5, 1.0, 3.0])
+
+
+@st.composite
+def plans(draw, *, colluding=True, equal=False):
+    s = draw(st.integers(1, 4))
+    if equal:
+        sizes = (draw(st.integers(4, 12)),) * s
+    else:
+        sizes = tuple(draw(st.lists(st.integers(4, 12), min_size=s, max_size=s)))
+    q = draw(st.sampled_from([0.1, 0.35, 0.8, 1.0]))
+    noising = tuple(draw(st.sampled_from([0, n // 2, n])) for n in sizes)
+    return NoisePlan(
+        zone_sizes=sizes,
+        sampling=PoissonSampling((q,) * s),
+        client_noise=draw(multipliers),
+        noising_clients=(noising[0],) * s if equal else noising,
+        zone_noise=tuple(draw(st.lists(multipliers, min_size=s, max_size=s))),
+        server_noise=draw(multipliers),
+        mixing=draw(st.sampled_from(["weighted", "equal"])),
+        cohort_hidden=draw(st.booleans()),
+        secure_aggregation=draw(st.booleans()),
+        elected_super_nodes=draw(st.booleans()) if colluding else False,
+        colluding_super_nodes=draw(st.integers(0, s)) if colluding else 0,
+        colluding_clients=draw(st.integers(0, 3)) if colluding else 0,
+        dropout_rate=draw(st.sampled_from([0.0, 0.2])),
+    )
+
+
+def has_client(plan, zone, kind):
+    noising = plan.noising_clients[zone]
+    return (noising > 0 and client_kind(plan, zone, True) == kind) or (
+        noising < plan.zone_sizes[zone] and client_kind(plan, zone, False) == kind
+    )
+
+
+def epsilons(plan, rounds=20):
+    """Epsilon by (observer, level, kind, zone); infinite where nothing holds."""
+    table = {}
+    for row in account(plan, rounds, DELTA, ("rdp",)):
+        epsilon = math.inf if row.epsilon_rdp is None else row.epsilon_rdp
+        zones = range(plan.num_zones) if row.zone is None else (row.zone,)
+        for zone in zones:
+            if not has_client(plan, zone, row.client_kind):
+                continue
+            table[row.observer, row.client_kind, zone] = epsilon
+    return table
+
+
+def at_most(a, b):
+    return all(a[k] <= b[k] * (1 + 1e-9) + 1e-12 for k in a.keys() & b.keys())
+
+
+@settings(max_examples=40, deadline=None)
+@given(plans(), st.sampled_from([1.5, 4.0]))
+def test_epsilon_falls_with_noise(plan, factor):
+    louder = dataclasses.replace(
+        plan,
+        client_noise=plan.client_noise * factor,
+        zone_noise=tuple(z * factor for z in plan.zone_noise),
+        server_noise=plan.server_noise * factor,
+    )
+    assert at_most(epsilons(louder), epsilons(plan))
+
+
+@settings(max_examples=25, deadline=None)
+@given(plans(), st.integers(1, 50), st.integers(1, 50))
+def test_epsilon_rises_with_rounds(plan, rounds, more):
+    assert at_most(epsilons(plan, rounds), epsilons(plan, rounds + more))
+
+
+@settings(max_examples=25, deadline=None)
+@given(plans(), st.floats(0.05, 1.0), st.floats(0.05, 1.0))
+def test_epsilon_rises_with_q_where_participants_carry_no_noise(plan, a, b):
+    low, high = sorted((a, b))
+    quiet = dataclasses.replace(plan, client_noise=0.0)
+    at = [
+        dataclasses.replace(quiet, sampling=PoissonSampling((q,) * plan.num_zones))
+        for q in (low, high)
+    ]
+    assert at_most(epsilons(at[0]), epsilons(at[1]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans())
+def test_release_is_never_worse_protected_than_the_aggregators_view(plan):
+    table = epsilons(dataclasses.replace(plan, elected_super_nodes=False))
+    for (observer, kind, zone), epsilon in table.items():
+        if observer == "released_model":
+            assert epsilon <= table["aggregator", kind, zone] * (1 + 1e-9) + 1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(plans(colluding=False), st.integers(0, 4), st.integers(0, 3))
+def test_collusion_never_helps(plan, super_nodes, clients):
+    colluding = dataclasses.replace(
+        plan,
+        colluding_super_nodes=min(super_nodes, plan.num_zones),
+        colluding_clients=clients,
+        elected_super_nodes=True,
+    )
+    assert at_most(epsilons(plan), epsilons(colluding))
+
+
+@settings(max_examples=30, deadline=None)
+@given(plans(), st.randoms(use_true_random=False))
+def test_permuting_zones_changes_nothing(plan, random):
+    order = list(range(plan.num_zones))
+    random.shuffle(order)
+
+    def permuted(values):
+        return tuple(values[i] for i in order)
+
+    moved = dataclasses.replace(
+        plan,
+        zone_sizes=permuted(plan.zone_sizes),
+        sampling=PoissonSampling(permuted(plan.sampling.probabilities)),
+        noising_clients=permuted(plan.noising_clients),
+        zone_noise=permuted(plan.zone_noise),
+    )
+    before, after = epsilons(plan), epsilons(moved)
+    for (observer, kind, zone), epsilon in after.items():
+        assert epsilon == pytest.approx(before[observer, kind, order[zone]], rel=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 5).map(lambda n: 2 * n),
+    st.sampled_from([0.1, 0.5, 1.0]),
+    st.sampled_from([0.5, 2.0]),
+)
+def test_splitting_a_zone_does_not_change_ldp_against_the_super_node(n, q, z):
+    def against_super_node(sizes):
+        plan = NoisePlan(
+            zone_sizes=sizes,
+            sampling=PoissonSampling((q,) * len(sizes)),
+            client_noise=z,
+            noising_clients=sizes,
+        )
+        return epsilons(plan)["super_node", "ldp", 0]
+
+    assert against_super_node((n,)) == against_super_node((n // 2, n - n // 2))
+
+
+@settings(max_examples=25, deadline=None)
+@given(plans(colluding=False), st.sampled_from(["zero_out", "replace_one"]))
+def test_replacing_is_no_cheaper_than_zeroing(plan, relation):
+    zeroed = dataclasses.replace(plan, neighbours="zero_out")
+    assert at_most(
+        epsilons(zeroed), epsilons(dataclasses.replace(plan, neighbours=relation))
+    )
+
+
+@settings(max_examples=6, deadline=None)
+@given(plans(equal=True))
+def test_fixed_size_plans_get_rows_for_everybody(plan):
+    k = max(1, plan.zone_sizes[0] // 2)
+    fixed = dataclasses.replace(plan, sampling=FixedSizeSampling((k,) * plan.num_zones))
+    rows = account(fixed, 10, DELTA, ("rdp",))
+    for row in rows:
+        assert row.epsilon_rdp is not None or "no guarantee" in row.assumptions
