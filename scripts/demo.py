@@ -44,5 +44,5 @@ def main(argv: list[str]) -> int:
 if __name__ == "__main__":
     train_script.define_flags()
     for name, value in DEMO.items():
-        flags.set_default(flags.FLAGS[name], value)
+        flags.FLAGS.set_default(name, value)
     sys.exit(cli.run(main))

@@ -60,6 +60,7 @@ def define_flags() -> None:
     )
     number("delta", d.delta, "delta of (epsilon, delta).")
     enum("runtime", d.runtime, list(RUNTIMES), "Where TFF computations run.")
+    integer("cohort_chunk", None, "Clients trained at once; 0: each alone.")
     integer("seed", None, "For tests: fixes cohorts and initial model, not noise.")
     string("data_dir", None, "Folder of local data packs; default: $TFF_HDP_DATA.")
     string("out", None, "Run folder; default runs/<task>_<privacy>.")

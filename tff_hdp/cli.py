@@ -17,9 +17,11 @@ def run(main: Callable[[list[str]], int]) -> int:
     Returns:
       `main`'s code; 2 for a bad flag or missing data; 130 after Ctrl-C.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # TensorFlow 2.14 logs missing CUDA libraries as errors on any CPU machine.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     flags.DEFINE_boolean("help", False, "Show this help.")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("tff_hdp").setLevel(logging.INFO)
     try:
         arguments = flags.FLAGS(sys.argv)
     except flags.Error as error:

@@ -1,9 +1,11 @@
 """Local training, by any TFF client work, with the client's zone beside it."""
 
 import collections
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -34,28 +36,42 @@ def client_profile(*, weight: float, zone: int, carries_noise: bool) -> tf.data.
 
 
 def client_batches(
-    features: tf.Tensor,
-    labels: tf.Tensor,
-    *,
-    epochs: int,
-    batch_size: int,
-    seed: int,
+    features: np.ndarray, labels: np.ndarray, order: np.ndarray
 ) -> tf.data.Dataset:
-    """One client's local training data for a round: shuffled anew every epoch.
+    """One client's batches of a round.
 
     Args:
       features: [n_k, ...] of one client.
       labels: [n_k].
-      epochs: Passes over the data.
-      batch_size: Examples a batch; the last one of an epoch may be smaller.
-      seed: Decides the order.
+      order: [steps, batch size] rows; -1 is no example. See `make_order`.
     """
-    return (
-        tf.data.Dataset.from_tensor_slices((features, labels))
-        .shuffle(len(labels), seed=seed, reshuffle_each_iteration=True)
-        .batch(batch_size)
-        .repeat(epochs)
-    )
+
+    def batch(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        rows = tf.boolean_mask(rows, rows >= 0)
+        return tf.gather(features, rows), tf.gather(labels, rows)
+
+    return tf.data.Dataset.from_tensor_slices(order).map(batch)
+
+
+def make_order(
+    size: int, *, epochs: int, batch_size: int, rng: np.random.Generator
+) -> np.ndarray:
+    """The batches of one client's round: shuffled anew every epoch.
+
+    Args:
+      size: n_k, how many examples the client has.
+      epochs: Passes over them.
+      batch_size: Examples a batch; the last one of an epoch may be smaller.
+      rng: Decides the order.
+
+    Returns:
+      [steps, batch_size] int32 rows into the client's examples; -1 is no example.
+    """
+    per_epoch = math.ceil(size / batch_size)
+    order = np.full([epochs, per_epoch * batch_size], -1, np.int32)
+    for epoch in order:
+        epoch[:size] = rng.permutation(size)
+    return order.reshape(epochs * per_epoch, batch_size)
 
 
 def model_fn_from_keras(

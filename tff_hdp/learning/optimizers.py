@@ -2,6 +2,9 @@
 
 import tensorflow_federated as tff
 
+# The optimizers that are SGD, with their momentum.
+SGD_MOMENTUM = {"sgd": 0.0, "sgdm": 0.9}
+
 
 def build_optimizer(
     name: str, learning_rate: float
@@ -18,7 +21,7 @@ def build_optimizer(
     optimizers = tff.learning.optimizers
     builders = {
         "sgd": optimizers.build_sgdm,
-        "sgdm": lambda rate: optimizers.build_sgdm(rate, momentum=0.9),
+        "sgdm": lambda rate: optimizers.build_sgdm(rate, SGD_MOMENTUM["sgdm"]),
         "adam": optimizers.build_adam,
         "yogi": optimizers.build_yogi,
         "adagrad": optimizers.build_adagrad,

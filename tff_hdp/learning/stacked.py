@@ -66,7 +66,7 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
     if isinstance(layer, keras.Rescaling):
         return lambda _, x: tf.cast(x, tf.float32) * layer.scale + layer.offset
     if isinstance(layer, keras.Flatten):
-        return lambda _, x: tf.reshape(x, _leading(x, 2) + [_size(x.shape[2:])])
+        return lambda _, x: tf.reshape(x, [*_leading(x, 2), _size(x.shape[2:])])
     if isinstance(layer, keras.Reshape):
         return lambda _, x: tf.reshape(x, _leading(x, 2) + list(layer.target_shape))
     if isinstance(layer, keras.Dense):

@@ -58,6 +58,9 @@ class TrainConfig:
       target_observer: One of `OBSERVERS`.
       delta: Of (epsilon, delta).
       runtime: One of `RUNTIMES`.
+      cohort_chunk: How many clients of a zone are trained in one computation; 0
+        trains each alone; None chooses by the size of the model, and 0 where
+        model or optimizer cannot be stacked.
       seed: Fixes zones, partition, cohorts and initial weights for tests; noise
         is never seeded. None draws all of it from the operating system.
       data_dir: Where local data packs lie.
@@ -96,7 +99,8 @@ class TrainConfig:
     target_epsilon: float | None = None
     target_observer: str = "released_model"
     delta: float = 1e-5
-    runtime: str = "native"
+    runtime: str = "in_process"
+    cohort_chunk: int | None = None
     seed: int | None = None
     data_dir: str | None = None
     out: str = "runs/train"
@@ -134,6 +138,8 @@ class TrainConfig:
         for name in ("num_clients", "example_cap"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise _error(name, getattr(self, name), "a whole number >= 1")
+        if self.cohort_chunk is not None and self.cohort_chunk < 0:
+            raise _error("cohort_chunk", self.cohort_chunk, "a whole number >= 0")
         for name in (
             "clients_per_round",
             "client_learning_rate",

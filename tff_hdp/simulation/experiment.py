@@ -8,21 +8,20 @@ import secrets
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_federated as tff
 
 import tasks
 from tff_hdp import runtime
-from tff_hdp.learning.client_work import model_fn_from_keras
-from tff_hdp.learning.hdp import build_hdp
-from tff_hdp.learning.optimizers import build_optimizer
 from tff_hdp.privacy import Clipping, Ledger, NoisePlan
 from tff_hdp.simulation import report
 from tff_hdp.simulation.cohorts import CohortSampler, fresh_entropy
 from tff_hdp.simulation.config import TrainConfig
 from tff_hdp.simulation.federation import Federation, build_federation
+from tff_hdp.simulation.round_data import build_round_data
 from tff_hdp.simulation.run_folder import RunFolder, write_json
-from tff_hdp.simulation.training import round_data, train
+from tff_hdp.simulation.system import build_system
+from tff_hdp.simulation.training import train
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,32 +80,11 @@ def run(config: TrainConfig) -> RunResult:
         ),
     )
     folder.resolve(noise_multiplier=_multiplier(federation.plan), task=task.description)
-    process = build_process(config, federation)
+    system = build_system(config, federation)
     _, ledger = train(
-        config=config, federation=federation, process=process, folder=folder
+        config=config, federation=federation, system=system, folder=folder
     )
     return _finish(config, federation, folder, ledger)
-
-
-def build_process(
-    config: TrainConfig, federation: Federation
-) -> tff.learning.templates.LearningProcess:
-    """The HDP process for a federation."""
-    features = federation.task.test_features
-    spec = (
-        tf.TensorSpec([None, *features.shape[1:]], features.dtype),
-        tf.TensorSpec([None], tf.int32),
-    )
-    # One step on the whole data at rate 1 makes the update the gradient.
-    rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
-    return build_hdp(
-        model_fn=model_fn_from_keras(federation.task.build_model, spec),
-        plan=federation.plan,
-        client_optimizer=build_optimizer(config.client_optimizer, rate),
-        server_optimizer=build_optimizer(
-            config.server_optimizer, config.server_learning_rate
-        ),
-    )
 
 
 def log_to(path: pathlib.Path) -> None:
@@ -141,7 +119,7 @@ def _pilot_norms(
     config: TrainConfig, task: tasks.Task, folder: RunFolder
 ) -> dict[str, Any]:
     """Mean norms of client updates, whole and per tensor, without privacy."""
-    logging.info(
+    _LOG.info(
         "pilot of %d rounds without noise for --clip_norm=auto", config.pilot_rounds
     )
     pilot = dataclasses.replace(
@@ -161,15 +139,21 @@ def _pilot_norms(
         clipping=Clipping(),
         noise_multiplier=None,
     )
-    process = build_process(pilot, federation)
+    system = build_system(pilot, federation)
     entropy = fresh_entropy() if config.seed is None else config.seed
     sampler = CohortSampler(
         plan=federation.plan, zoning=federation.zoning, entropy=entropy
     )
-    state = process.initialize()
+    round_data = build_round_data(
+        config=pilot,
+        federation=federation,
+        sampler=sampler,
+        chunk_size=system.chunk_size,
+    )
+    state = system.process.initialize()
     whole, tensors = [], []
     for number in range(1, config.pilot_rounds + 1):
-        output = process.next(state, round_data(pilot, federation, sampler, number))
+        output = system.process.next(state, round_data(number))
         state = output.state
         whole.append(float(output.metrics["aggregator"]["update_norm"]))
         tensors.append(np.asarray(output.metrics["aggregator"]["tensor_norms"]))

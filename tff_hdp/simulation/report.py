@@ -70,16 +70,24 @@ def account_table(accounts: Sequence[AccountRow]) -> pd.DataFrame:
 
 
 def assumptions_text(accounts: Sequence[AccountRow]) -> str:
-    """Delta, neighbours, sampling and assumptions behind a table of accounts."""
-    lines = []
+    """Delta, neighbours, sampling and assumptions behind a table of accounts.
+
+    Rows that differ in nothing but their zone are said once.
+    """
+    zones: dict[str, list[str]] = {}
     for row in accounts:
-        zone = "" if row.zone is None else f" zone {row.zone}"
-        lines.append(
-            f"{row.client_kind} client{zone} against {row.observer}: delta "
+        text = (
+            f"{row.client_kind} client against {row.observer}{{zones}}: delta "
             f"{row.delta:g}, {row.neighbours} neighbours, {row.sampling}. "
             f"{row.assumptions}"
         )
-    return "\n".join(lines)
+        zones.setdefault(text, [])
+        if row.zone is not None:
+            zones[text].append(str(row.zone))
+    return "\n".join(
+        text.format(zones=f" (zones {', '.join(names)})" if names else "")
+        for text, names in zones.items()
+    )
 
 
 def accuracy_figure(

@@ -27,6 +27,8 @@ import tensorflow_federated as tff
 
 from tff_hdp.simulation.config import ConfigError, TrainConfig
 
+_LOG = logging.getLogger(__name__)
+
 _PACKAGES = (
     *("tff_hdp", "tensorflow", "tensorflow-federated", "tensorflow-privacy"),
     *("dp-accounting", "numpy"),
@@ -127,7 +129,7 @@ class RunFolder:
                 found = self._load(version, like)
             except Exception as error:  # whatever TensorFlow makes of broken files
                 broken.append(version)
-                logging.warning(
+                _LOG.warning(
                     "checkpoint of round %d in %s cannot be read (%s); "
                     "falling back to the one before",
                     version,

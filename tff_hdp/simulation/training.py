@@ -12,12 +12,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tqdm
 
-from tff_hdp.learning.client_work import client_batches, client_profile
 from tff_hdp.privacy import Ledger
 from tff_hdp.simulation.cohorts import CohortSampler, fresh_entropy
 from tff_hdp.simulation.config import TrainConfig
 from tff_hdp.simulation.federation import Federation
+from tff_hdp.simulation.round_data import build_round_data
 from tff_hdp.simulation.run_folder import Checkpoint, RunFolder
+from tff_hdp.simulation.system import System
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +40,7 @@ def train(
     *,
     config: TrainConfig,
     federation: Federation,
-    process: tff.learning.templates.LearningProcess,
+    system: System,
     folder: RunFolder,
     after_round: Callable[[int, Any, dict[str, float]], None] | None = None,
 ) -> tuple[Any, Ledger]:
@@ -50,7 +53,7 @@ def train(
     Args:
       config: The run's settings.
       federation: Who takes part.
-      process: A learning process from `tff_hdp.learning`.
+      system: What runs a round.
       folder: Where checkpoints and metrics go.
       after_round: Called with the round's number, the process's state and the
         round's metrics.
@@ -63,9 +66,16 @@ def train(
         written for that round.
     """
     evaluate = build_evaluation(federation)
+    process = system.process
     start = _initial_or_latest(config, federation, process, folder)
     sampler = CohortSampler(
         plan=federation.plan, zoning=federation.zoning, entropy=start.entropy
+    )
+    round_data = build_round_data(
+        config=config,
+        federation=federation,
+        sampler=sampler,
+        chunk_size=system.chunk_size,
     )
     ledger = Ledger()
     ledger.load_state_dict(start.ledger)
@@ -79,8 +89,7 @@ def train(
     ) as progress:
         for number in rounds:
             began = time.monotonic()
-            data = round_data(config, federation, sampler, number)
-            output = process.next(state, data)
+            output = process.next(state, round_data(number))
             state = output.state
             weights = process.get_model_weights(state)
             if not all(np.isfinite(w).all() for w in weights.trainable):
@@ -104,34 +113,6 @@ def train(
             if after_round is not None:
                 after_round(number, state, metrics)
     return state, ledger
-
-
-def round_data(
-    config: TrainConfig, federation: Federation, sampler: CohortSampler, number: int
-) -> list[Any]:
-    """The cohort's data for one round, one structure a client."""
-    shuffles = sampler.generator(number, stream=1)
-    data = []
-    for client in sampler.draw(number):
-        features, labels = federation.task.train.examples(client)
-        full_batch = config.algorithm == "fedsgd"
-        data.append(
-            {
-                "examples": client_batches(
-                    features,
-                    labels,
-                    epochs=config.local_epochs,
-                    batch_size=len(labels) if full_batch else config.batch_size,
-                    seed=int(shuffles.integers(2**31)),
-                ),
-                "profile": client_profile(
-                    weight=federation.weights[client],
-                    zone=federation.zoning.zone_of[client],
-                    carries_noise=bool(federation.carries_noise[client]),
-                ),
-            }
-        )
-    return data
 
 
 def build_evaluation(
@@ -176,7 +157,7 @@ def _initial_or_latest(
     found = folder.load_latest(like=blank)
     if found is not None:
         if found.round_number:
-            logging.info("resuming %s after round %d", folder.path, found.round_number)
+            _LOG.info("resuming %s after round %d", folder.path, found.round_number)
         return found
     if config.seed is not None:
         tf.keras.utils.set_random_seed(config.seed)
