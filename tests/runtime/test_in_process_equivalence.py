@@ -324,6 +324,24 @@ def ragged_client_shapes():
     return compute
 
 
+@case(
+    tff.framework.DataDescriptor(
+        tff.federated_computation(
+            lambda x: tff.federated_map(increment, x), CLIENT_INTS
+        ),
+        [1, 2, 3],
+        CLIENT_INTS,
+        3,
+    )
+)
+def described_data():
+    @tff.federated_computation(CLIENT_INTS)
+    def compute(x):
+        return tff.federated_sum(x), x
+
+    return compute
+
+
 @case([])
 def no_clients():
     @tff.federated_computation(CLIENT_INTS)

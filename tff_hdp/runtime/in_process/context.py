@@ -16,7 +16,7 @@ from tff_hdp.runtime.in_process import arguments
 from tff_hdp.runtime.in_process.execute import Executable, Workers
 
 # TFF's own contexts keep as many compiled computations.
-_MAX_EXECUTABLES = 128
+_MAX_RECENT = 128
 
 
 class _Known(NamedTuple):
@@ -27,8 +27,9 @@ class _Known(NamedTuple):
 class InProcessContext(tff.framework.SyncContext):
     """Runs any TFF computation with the TensorFlow of this process.
 
-    Equal computations are compiled once; the least recently used are forgotten. Safe to
-    call from several threads. No other process, port or file is involved.
+    Equal computations are compiled once. What was compiled is kept as long as the
+    computation lives, and for the last 128 that were compiled. Safe to call from
+    several threads. No other process, port or file is involved.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class InProcessContext(tff.framework.SyncContext):
         devices: Sequence[str] | None = None,
         clients_at_once: int | None = None,
         default_num_clients: int = 0,
+        intra_op_threads: int | None = None,
     ) -> None:
         """Creates the context.
 
@@ -47,10 +49,20 @@ class InProcessContext(tff.framework.SyncContext):
                 device on GPUs, one a core on CPUs.
             default_num_clients: the number of clients of a computation whose argument
                 does not tell.
+            intra_op_threads: how many threads share one operation, in all of this
+                process's TensorFlow; None leaves it as it is. 1 is fastest for small
+                models on CPUs, where the clients already fill the cores.
 
         Raises:
             ValueError: if a device does not exist or a number is out of range.
+            RuntimeError: if `intra_op_threads` comes after TensorFlow's first use.
         """
+        if intra_op_threads is not None:
+            if intra_op_threads < 1:
+                raise ValueError(
+                    f"intra_op_threads must be positive, is {intra_op_threads}"
+                )
+            tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
         devices = _resolve(devices)
         if clients_at_once is None:
             clients_at_once = len(devices)
@@ -64,8 +76,11 @@ class InProcessContext(tff.framework.SyncContext):
             )
         self._workers = Workers(devices, clients_at_once)
         self._default_num_clients = default_num_clients
-        self._executables: collections.OrderedDict[bytes, Executable] = (
-            collections.OrderedDict()
+        self._executables: weakref.WeakValueDictionary[bytes, Executable] = (
+            weakref.WeakValueDictionary()
+        )
+        self._recent: collections.deque[Executable] = collections.deque(
+            maxlen=_MAX_RECENT
         )
         self._by_identity: dict[int, _Known] = {}
         self._lock = threading.Lock()
@@ -91,7 +106,7 @@ class InProcessContext(tff.framework.SyncContext):
             UnsupportedComputationError: if `comp` cannot run in process.
         """
         signature = comp.type_signature
-        parts, clients = arguments.take_apart(arg, signature.parameter)
+        parts, clients = arguments.take_apart(arg, signature.parameter, self.invoke)
         if clients is None:
             clients = self._default_num_clients
         with tf.init_scope():
@@ -109,13 +124,9 @@ class InProcessContext(tff.framework.SyncContext):
             deterministic=True
         )
         with self._lock:
-            executable = self._executables.pop(key, None) or Executable(comp)
+            executable = self._executables.get(key) or Executable(comp)
             self._executables[key] = executable
-            if len(self._executables) > _MAX_EXECUTABLES:
-                _, forgotten = self._executables.popitem(last=False)
-                for other, entry in tuple(self._by_identity.items()):
-                    if entry.executable is forgotten:
-                        self._by_identity.pop(other, None)
+            self._recent.append(executable)
 
         def forget(reference: weakref.ref) -> None:
             entry = self._by_identity.get(identity)
