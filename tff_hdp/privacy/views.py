@@ -209,6 +209,8 @@ def _sampled_view(
         )
     if noise.varies and not spectrum.is_certain:
         notes.append("accounts the random number of noising participants, not its mean")
+    if plan.clipping.kind == "adaptive":
+        notes.append("z is that of update and clipped count together")
     if plan.dropout_rate > 0:
         notes.append("clients drop out independently of each other and of the data")
     return View(

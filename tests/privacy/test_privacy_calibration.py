@@ -1,0 +1,95 @@
+import pytest
+
+from tff_hdp.privacy import (
+    FullParticipation,
+    NoisePlan,
+    PoissonSampling,
+    account,
+    calibrate,
+    configurations,
+    gaussian,
+    worst,
+)
+
+FEDERATION = {"zone_sizes": (50,) * 10, "sampling": PoissonSampling((0.2,) * 10)}
+BUDGET = {"rounds": 200, "delta": 1e-5}
+
+
+def maker(name, **shares):
+    return lambda z: configurations.CONFIGURATIONS[name](
+        noise_multiplier=z, **FEDERATION, **shares
+    )
+
+
+@pytest.mark.parametrize("method", ["rdp", "pld"])
+@pytest.mark.parametrize(
+    ("name", "shares", "observer"),
+    [
+        ("cdp", {}, "released_model"),
+        ("hdp", {}, "aggregator"),
+        ("ldp", {}, "released_model"),
+        ("c3", {"beta": 0.5}, "aggregator"),
+    ],
+)
+def test_meets_the_target_and_no_more(name, shares, observer, method):
+    make = maker(name, **shares)
+    z = calibrate(make, target_epsilon=3.0, observer=observer, method=method, **BUDGET)
+
+    def epsilon(multiplier):
+        rows = account(make(multiplier), 200, 1e-5, (method,))
+        return getattr(worst(rows, observer, method=method), f"epsilon_{method}")
+
+    assert epsilon(z) <= 3.0
+    assert epsilon(z * (1 - 2e-4)) > 3.0
+    assert epsilon(z) == pytest.approx(3.0, rel=5e-4)
+
+
+def test_exact_gaussian():
+    def make(z):
+        return NoisePlan(zone_sizes=(8,), sampling=FullParticipation(), server_noise=z)
+
+    z = calibrate(
+        make,
+        target_epsilon=1.5,
+        observer="released_model",
+        rounds=1,
+        delta=1e-5,
+        method="pld",
+    )
+    assert gaussian.epsilon(z, 1e-5) == pytest.approx(1.5, rel=3e-4)
+
+
+def test_a_kind_of_client_can_be_singled_out():
+    make = maker("c3", beta=0.5)
+    z = {
+        kind: calibrate(
+            make,
+            target_epsilon=3.0,
+            observer="released_model",
+            client_kind=kind,
+            **BUDGET,
+        )
+        for kind in ("ldp", "hdp", None)
+    }
+    assert z["hdp"] < z["ldp"] == z[None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"target_epsilon": 0.0, "observer": "released_model"},
+            "target_epsilon is 0.0",
+        ),
+        ({"target_epsilon": 1.0, "observer": "aggregator"}, "no noise is added before"),
+        ({"target_epsilon": 1e9, "observer": "released_model"}, "met even at z"),
+        ({"target_epsilon": 1.0, "observer": "nobody"}, "'nobody'"),
+        (
+            {"target_epsilon": 1.0, "observer": "released_model", "method": "zcdp"},
+            "method is 'zcdp'",
+        ),
+    ],
+)
+def test_targets_that_cannot_be_met(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        calibrate(maker("cdp"), **arguments, **BUDGET)
