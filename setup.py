@@ -18,11 +18,12 @@ GPU = [
     "nvidia-cusparse-cu11==11.7.5.86",
     "nvidia-nccl-cu11==2.16.5",
 ]
-NOTEBOOKS = ["ipykernel>=6.29", "ipywidgets>=8.1", "jupyterlab>=4.2"]
+# TensorFlow pins typing-extensions 4.5, too old for a newer IPython.
+IPYTHON = ["ipykernel>=6.29", "ipython<8.19"]
+NOTEBOOKS = [*IPYTHON, "ipywidgets>=8.1", "jupyterlab>=4.2"]
 DEV = [
+    *IPYTHON,
     "hypothesis>=6.100",
-    "import-linter>=2.0",
-    "ipykernel>=6.29",
     "nbclient>=0.10",
     "nbformat>=5.10",
     "pytest>=8.2",

@@ -8,6 +8,10 @@ from collections.abc import Callable
 from absl import flags
 
 
+class UsageError(ValueError):
+    """The command line is wrong. The message is one line naming the flag."""
+
+
 def run(main: Callable[[list[str]], int]) -> int:
     """Runs an absl program; bad input is one line on stderr and exit code 2.
 
@@ -28,31 +32,21 @@ def run(main: Callable[[list[str]], int]) -> int:
         return _fail(str(error))
     if flags.FLAGS.help:
         print(sys.modules["__main__"].__doc__)
-        print(flags.FLAGS.main_module_help())
+        print(flags.FLAGS.get_help())
         return 0
     try:
         return main(arguments)
     except KeyboardInterrupt:
         print("interrupted; the same command resumes", file=sys.stderr)
         return 130
-    except (ValueError, FileNotFoundError) as error:
-        if type(error) in _user_errors():
-            return _fail(str(error))
-        raise
+    except (UsageError, FileNotFoundError) as error:
+        return _fail(str(error))
 
 
 def refuse_arguments(argv: list[str]) -> None:
-    """Raises ConfigError if words were left that are no flags."""
-    from tff_hdp.simulation.config import ConfigError
-
+    """Raises UsageError if words were left that are no flags."""
     if len(argv) > 1:
-        raise ConfigError(f"argument is {argv[1]}; allowed: flags only, see --help")
-
-
-def _user_errors() -> set[type[Exception]]:
-    from tff_hdp.simulation.config import ConfigError
-
-    return {ConfigError, FileNotFoundError}
+        raise UsageError(f"argument is {argv[1]}; allowed: flags only, see --help")
 
 
 def _fail(message: str) -> int:

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
+from tff_hdp.cli import UsageError
 from tff_hdp.privacy.configurations import CONFIGURATIONS
 from tff_hdp.runtime import RUNTIMES
 
@@ -17,7 +18,7 @@ OPTIMIZERS = ("sgd", "sgdm", "adam", "yogi", "adagrad")
 OBSERVERS = ("super_node", "aggregator", "released_model")
 
 
-class ConfigError(ValueError):
+class ConfigError(UsageError):
     """A setting is out of range. The message names the flag and its value."""
 
 

@@ -14,7 +14,7 @@ from tff_hdp import runtime
 from tff_hdp.privacy import Clipping, Ledger, NoisePlan
 from tff_hdp.simulation import report
 from tff_hdp.simulation.cohorts import CohortSampler, fresh_entropy
-from tff_hdp.simulation.config import TrainConfig
+from tff_hdp.simulation.config import ConfigError, TrainConfig
 from tff_hdp.simulation.federation import Federation, build_federation
 from tff_hdp.simulation.round_data import build_round_data
 from tff_hdp.simulation.run_folder import RunFolder, write_json
@@ -60,15 +60,7 @@ def run(config: TrainConfig) -> RunResult:
         drawn = secrets.randbits(32) if config.seed is None else config.seed
         folder.resolve(partition_seed=drawn)
     seed = folder.resolved["partition_seed"]
-    task = tasks.load(
-        config.task,
-        model=config.model,
-        data_dir=config.data_dir,
-        num_clients=config.num_clients,
-        partition=config.partition,
-        dirichlet_alpha=config.dirichlet_alpha,
-        seed=seed,
-    )
+    task = _load_task(config, seed)
     clipping = _clipping(config, task, folder)
     federation = build_federation(
         config,
@@ -85,6 +77,21 @@ def run(config: TrainConfig) -> RunResult:
         config=config, federation=federation, system=system, folder=folder
     )
     return _finish(config, federation, folder, ledger)
+
+
+def _load_task(config: TrainConfig, seed: int) -> tasks.Task:
+    try:
+        return tasks.load(
+            config.task,
+            model=config.model,
+            data_dir=config.data_dir,
+            num_clients=config.num_clients,
+            partition=config.partition,
+            dirichlet_alpha=config.dirichlet_alpha,
+            seed=seed,
+        )
+    except ValueError as error:
+        raise ConfigError(f"--task is {config.task}; {error}") from error
 
 
 def log_to(path: pathlib.Path) -> None:
@@ -170,18 +177,18 @@ def _finish(
     config: TrainConfig, federation: Federation, folder: RunFolder, ledger: Ledger
 ) -> RunResult:
     accounts = ledger.account(config.delta) if ledger.rounds else []
-    metrics = report.read_metrics(folder.path)
     write_json(
         folder.path / "privacy.json",
         report.privacy_report(
             config=config, plan=federation.plan, ledger=ledger, accounts=accounts
         ),
     )
-    report.accuracy_figure({config.privacy: metrics}, folder.path / "figures")
+    finished = report.read_run(folder.path)
+    report.comparison_figure([finished], folder.path / "figures" / "accuracy.png")
     return RunResult(
         config=config,
         path=folder.path,
         ledger=ledger,
         accounts=accounts,
-        accuracy=float(metrics["accuracy"].iloc[-1]),
+        accuracy=finished.accuracy,
     )

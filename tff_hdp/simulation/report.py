@@ -1,5 +1,7 @@
 """Tables and figures of finished runs. Imports no TensorFlow."""
 
+import dataclasses
+import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,18 +9,56 @@ from typing import Any
 import pandas as pd
 
 from tff_hdp.privacy import AccountRow, Ledger, NoisePlan
-from tff_hdp.simulation.config import TrainConfig
+from tff_hdp.simulation.config import OBSERVERS, TrainConfig
 
 OPERATOR_METRICS = (
     "clients, empty_zones, rejected, update_norm, train_loss and train_accuracy in "
     "metrics.csv carry no noise: they are for the operator of the simulation, and "
-    "releasing them would void the epsilons above."
+    "releasing them would void the epsilons."
 )
 
 
-def read_metrics(run: pathlib.Path) -> pd.DataFrame:
-    """metrics.csv of a run folder, one row a round."""
-    return pd.read_csv(run / "metrics.csv")
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A finished run, read from its folder.
+
+    Attributes:
+      path: The run folder.
+      flags: Every flag, by name.
+      metrics: metrics.csv, one row a round.
+      accounts: Rows of privacy.json; empty without noise.
+      notes: What else must be known of the epsilons.
+    """
+
+    path: pathlib.Path
+    flags: dict[str, Any]
+    metrics: pd.DataFrame
+    accounts: list[AccountRow]
+    notes: list[str]
+
+    @property
+    def accuracy(self) -> float:
+        """Test accuracy after the last round."""
+        return float(self.metrics["accuracy"].iloc[-1])
+
+
+def read_run(path: pathlib.Path) -> Run:
+    """Reads a run folder.
+
+    Raises:
+      FileNotFoundError: If the folder holds no finished run.
+    """
+    for name in ("config.json", "metrics.csv", "privacy.json"):
+        if not (path / name).exists():
+            raise FileNotFoundError(f"{path} holds no finished run: no {name}")
+    privacy = json.loads((path / "privacy.json").read_text())
+    return Run(
+        path=path,
+        flags=json.loads((path / "config.json").read_text())["flags"],
+        metrics=pd.read_csv(path / "metrics.csv"),
+        accounts=[AccountRow(**row) for row in privacy["accounts"]],
+        notes=privacy["notes"],
+    )
 
 
 def privacy_report(
@@ -69,46 +109,81 @@ def account_table(accounts: Sequence[AccountRow]) -> pd.DataFrame:
     )
 
 
+def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
+    """One row a run: mode, accuracy, the worst-off client's epsilon per observer."""
+    rows = []
+    for run in runs:
+        row: dict[str, object] = {
+            "mode": run.flags["privacy"],
+            "accuracy": f"{run.accuracy:.3f}",
+        }
+        for observer in OBSERVERS:
+            row[f"eps {observer}"] = _number(_worst(run.accounts, observer))
+        row["delta"] = f"{run.flags['delta']:g}" if run.accounts else ""
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def assumptions_text(accounts: Sequence[AccountRow]) -> str:
     """Delta, neighbours, sampling and assumptions behind a table of accounts.
 
     Rows that differ in nothing but their zone are said once.
     """
-    zones: dict[str, list[str]] = {}
+    zones: dict[tuple[str, str], list[str]] = {}
     for row in accounts:
-        text = (
-            f"{row.client_kind} client against {row.observer}{{zones}}: delta "
-            f"{row.delta:g}, {row.neighbours} neighbours, {row.sampling}. "
+        who = f"{row.client_kind} client against {row.observer}"
+        basis = (
+            f"delta {row.delta:g}, {row.neighbours} neighbours, {row.sampling}. "
             f"{row.assumptions}"
         )
-        zones.setdefault(text, [])
+        zones.setdefault((who, basis), [])
         if row.zone is not None:
-            zones[text].append(str(row.zone))
+            zones[who, basis].append(str(row.zone))
     return "\n".join(
-        text.format(zones=f" (zones {', '.join(names)})" if names else "")
-        for text, names in zones.items()
+        f"{who}{f' (zones {chr(44).join(names)})' if names else ''}: {basis}"
+        for (who, basis), names in zones.items()
+    )
+
+
+def comparison_text(runs: Sequence[Run]) -> str:
+    """The table of a comparison and everything its epsilons rest on."""
+    basis = [
+        f"{run.flags['privacy']}: {line}"
+        for run in runs
+        for line in assumptions_text(run.accounts).splitlines()
+    ]
+    notes = list(dict.fromkeys(n for run in runs if run.accounts for n in run.notes))
+    return "\n".join(
+        [
+            comparison_table(runs).to_string(index=False),
+            "",
+            "Epsilon protects one client with all its data, at the delta shown, by the",
+            "tighter of RDP and PLD, for the worst-off client; none: no guarantee.",
+            "What each rests on:",
+            "",
+            *basis,
+            "",
+            *notes,
+        ]
     )
 
 
 def accuracy_figure(
-    metrics: Mapping[str, pd.DataFrame], folder: pathlib.Path, title: str = ""
-) -> pathlib.Path:
+    metrics: Mapping[str, pd.DataFrame], path: pathlib.Path, title: str = ""
+) -> None:
     """Draws test accuracy over rounds, one line a run (HDP, Figure 2).
 
     Args:
-      metrics: Label to the run's `read_metrics`.
-      folder: Where `accuracy.png` goes; made if missing.
+      metrics: Label to a run's metrics.
+      path: The PNG to write; its folder is made if missing.
       title: Above the axes.
-
-    Returns:
-      The figure's path.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    folder.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = pyplot.subplots(figsize=(7, 4.2))
     for label, frame in metrics.items():
         axes.plot(frame["round"], frame["accuracy"], label=label, linewidth=1.8)
@@ -116,10 +191,46 @@ def accuracy_figure(
     axes.set_ylim(0, 1)
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", frameon=False)
-    path = folder / "accuracy.png"
     figure.savefig(path, dpi=120, bbox_inches="tight")
     pyplot.close(figure)
-    return path
+
+
+def comparison_figure(runs: Sequence[Run], path: pathlib.Path) -> None:
+    """`accuracy_figure` of several runs of one task."""
+    flags = runs[-1].flags
+    title = (
+        f"{flags['task']}: {flags['zones']} zones, "
+        f"{flags['clients_per_round']:g} clients a round"
+    )
+    multipliers = {r.flags["noise_multiplier"] for r in runs if r.accounts} - {None}
+    if len(multipliers) == 1:
+        title += f", noise multiplier {multipliers.pop():g}"
+    names = {"none": "no DP"}
+    metrics = {
+        names.get(r.flags["privacy"], r.flags["privacy"].upper()): r.metrics
+        for r in runs
+    }
+    accuracy_figure(metrics, path, title)
+
+
+def write_comparison(runs: Sequence[Run], folder: pathlib.Path) -> None:
+    """Writes table.csv, table.txt and accuracy.png of finished runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    comparison_table(runs).to_csv(folder / "table.csv", index=False)
+    (folder / "table.txt").write_text(comparison_text(runs) + "\n")
+    comparison_figure(runs, folder / "accuracy.png")
+
+
+def _worst(accounts: Sequence[AccountRow], observer: str) -> float | None:
+    """The tightest sound epsilon of the worst-off client; None: no guarantee."""
+    epsilons = []
+    for row in accounts:
+        if row.observer == observer:
+            sound = [e for e in (row.epsilon_rdp, row.epsilon_pld) if e is not None]
+            if not sound:
+                return None
+            epsilons.append(min(sound))
+    return max(epsilons, default=None)
 
 
 def _number(value: float | None) -> str:

@@ -1,0 +1,113 @@
+"""The command line: help, bad flags, a run, a comparison, a report."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+SCRIPTS = ROOT / "scripts"
+
+
+def run(script, *arguments):
+    return subprocess.run(
+        [sys.executable, str(SCRIPTS / script), *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=300,
+    )
+
+
+def test_help_is_quick_and_names_every_flag():
+    began = time.monotonic()
+    result = run("train.py", "--help")
+    # About a second on an idle machine; tests may share theirs.
+    assert time.monotonic() - began < 10
+    assert result.returncode == 0
+    for flag in (
+        *("task", "model", "privacy", "alpha", "beta", "zones", "clients_per_round"),
+        *("sampling", "rounds", "algorithm", "local_epochs", "batch_size"),
+        *("client_optimizer", "client_learning_rate", "server_optimizer"),
+        *("server_learning_rate", "clipping", "clip_norm", "estimator", "weighting"),
+        *("noise_multiplier", "target_epsilon", "target_observer", "delta"),
+        *("runtime", "seed", "data_dir", "out"),
+    ):
+        assert f"--{flag}:" in result.stdout or f"--[no]{flag}:" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--privacy=dp"], ["--privacy", "dp", "hdp"]),
+        (["--task=imagenet"], ["--task", "imagenet", "digits"]),
+        (["--rounds=many"], ["--rounds", "many"]),
+        (["--rounds=0", "--noise_multiplier=1"], ["--rounds", "0", ">= 1"]),
+        (["--noise_multiplier=-1"], ["--noise_multiplier", "-1", "greater than 0"]),
+        (["--noise_multiplier=nan"], ["--noise_multiplier", "nan"]),
+        ([], ["--noise_multiplier", "--target_epsilon"]),
+        (["--noise_multiplier=1", "--clip_norm=wide"], ["--clip_norm", "wide", "auto"]),
+        (["--noise_multiplier=1", "--delta=2"], ["--delta", "2", "(0, 1)"]),
+        (["--zone=3"], ["zone"]),
+        (["digits"], ["digits"]),
+        (["--flagfile=nowhere.flags"], ["nowhere.flags"]),
+    ],
+)
+def test_a_bad_flag_is_one_line_and_exit_code_2(arguments, named):
+    result = run("train.py", *arguments)
+    assert result.returncode == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert all(word in result.stderr for word in named), result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--zones=999"], ["--zones", "999", "1..200"]),
+        (["--model=resnet"], ["--task", "resnet", "dnn"]),
+        (["--task=mnist", "--data_dir=/nowhere"], ["/nowhere", "mnist"]),
+    ],
+)
+def test_what_only_the_task_can_tell(tmp_path, arguments, named):
+    out = f"--out={tmp_path}"
+    result = run("train.py", "--noise_multiplier=1", *arguments, out)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    last = result.stderr.strip().splitlines()[-1]
+    assert all(word in last for word in named), result.stderr
+
+
+def test_demo_compares_the_four_modes_and_report_repeats_it(tmp_path):
+    result = run(
+        *("demo.py", "--rounds=2", "--num_clients=40", "--clients_per_round=10"),
+        *("--zones=2", f"--out={tmp_path}"),
+    )
+    assert result.returncode == 0, result.stderr
+    for word in ("none", "cdp", "hdp", "ldp", "eps aggregator", "delta", "neighbours"):
+        assert word in result.stdout
+    assert (tmp_path / "accuracy.png").stat().st_size > 1000
+    assert str(tmp_path / "accuracy.png") in result.stdout
+    table = (tmp_path / "table.csv").read_text()
+    assert table.splitlines()[0] == (
+        "mode,accuracy,eps super_node,eps aggregator,eps released_model,delta"
+    )
+    modes = [line.split(",")[0] for line in table.splitlines()[1:]]
+    assert modes == ["none", "cdp", "hdp", "ldp"]
+    accounts = json.loads((tmp_path / "cdp" / "privacy.json").read_text())["accounts"]
+    below = [r for r in accounts if r["observer"] != "released_model"]
+    assert all(row["epsilon_rdp"] is None and row["assumptions"] for row in below)
+
+    runs = ",".join(str(tmp_path / mode) for mode in modes)
+    again = run("report.py", f"--runs={runs}", f"--out={tmp_path / 'again'}")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "again" / "table.csv").read_text() == table
+
+
+def test_report_of_no_run_says_so(tmp_path):
+    result = run("report.py", f"--runs={tmp_path}", f"--out={tmp_path / 'out'}")
+    assert result.returncode == 2
+    assert "no config.json" in result.stderr
