@@ -312,6 +312,37 @@ def variables_and_tables_start_anew():
     return compute
 
 
+@case([3, 4])
+def queues_start_anew():
+    @tff.tensorflow.computation(np.int32)
+    def local(x):
+        queue = tf.queue.FIFOQueue(10, [tf.int32], [[]])
+        with tf.control_dependencies([queue.enqueue(x)]):
+            return queue.size(), queue.dequeue() + 1
+
+    @tff.federated_computation(CLIENT_INTS)
+    def compute(x):
+        return tff.federated_map(local, x)
+
+    return compute
+
+
+@case([1, 2], 3)
+def nested_and_repeated_calls():
+    @tff.federated_computation(CLIENT_INTS, SERVER_INT)
+    def once(x, y):
+        z = tff.federated_map(add, (x, tff.federated_broadcast(y)))
+        return collections.OrderedDict(x=z, y=tff.federated_sum(z))
+
+    @tff.federated_computation(CLIENT_INTS, SERVER_INT)
+    def compute(x, y):
+        first = once(x, y)
+        second = once(first["x"], first["y"])
+        return once(second["x"], second["y"]), first
+
+    return compute
+
+
 @case([np.float32([[1, 2]]), np.float32([[3, 4], [5, 6]])])
 def ragged_client_shapes():
     member = tff.TensorType(np.float32, [None, 2])

@@ -123,11 +123,11 @@ def plan(program: programs.Program) -> list[Stage]:
             for node in nodes
             if isinstance(node, Aggregate) and when[node] == number
         ]
-        here = {*at_server, *at_clients}
+        here = frozenset(at_server) | frozenset(at_clients)
         kept = [
             node
             for node in at_clients
-            if node in results or any(when[c] > number for c in consumers[node])
+            if node in results or any(when[use] > number for use in consumers[node])
         ]
         accumulated = [node.value for node in aggregates if node.value in at_clients]
         told = [
@@ -185,11 +185,12 @@ def _schedule(
 def _trace(
     members: Sequence[Node], outputs: Iterable[Node], interpreter: Interpreter
 ) -> Function:
+    inside = frozenset(members)
     inputs = dict.fromkeys(
         operand
         for node in members
         for operand in programs.operands_of(node)
-        if operand not in members
+        if operand not in inside
     )
 
     def compute(known: Known) -> Known:
