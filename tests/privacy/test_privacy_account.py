@@ -389,7 +389,7 @@ def test_rows_are_json():
 
 
 def test_large_table_is_fast():
-    start = time.perf_counter()
+    start = time.process_time()
     for name, shares in {
         "c1": {},
         "c2": {},
@@ -404,22 +404,15 @@ def test_large_table_is_fast():
             "sampling": PoissonSampling((0.2,) * 50),
         }
         account(make(name, z=1.1, federation=federation, **shares), 1000, DELTA, RDP)
-    assert time.perf_counter() - start < 5.0
+    assert time.process_time() - start < 5.0
 
 
 def test_import_needs_no_tensorflow_and_is_quick():
     code = (
-        "import sys, time; t = time.perf_counter(); import tff_hdp.privacy; "
-        "print(time.perf_counter() - t); "
+        "import sys, time; t = time.process_time(); import tff_hdp.privacy; "
+        "print(time.process_time() - t); "
         "assert not any(m.startswith('tensorflow') for m in sys.modules)"
     )
-    # The fastest of three: the machine may be busy with something else.
-    seconds = min(
-        float(
-            subprocess.run(
-                [sys.executable, "-c", code], capture_output=True, check=True
-            ).stdout
-        )
-        for _ in range(3)
-    )
-    assert seconds < 2.0
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert float(done.stdout) < 2.0

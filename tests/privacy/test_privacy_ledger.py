@@ -177,7 +177,7 @@ def test_other_zones_and_other_relations_do_not_compose():
     other = NoisePlan(
         zone_sizes=(100, 100), sampling=FullParticipation(), server_noise=1.0
     )
-    with pytest.raises(ValueError, match="plan.zone_sizes is"):
+    with pytest.raises(ValueError, match=r"plan\.zone_sizes is"):
         ledger.record(other)
     fixed = dataclasses.replace(make("cdp"), sampling=FixedSizeSampling((10,) * 4))
     ledger.record(fixed)

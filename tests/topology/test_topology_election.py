@@ -328,6 +328,8 @@ def tamperings(transcript):
         changed = replace(first, **{field: (items[0][::-1], *items[1:])})
         yield replace(transcript, ballot=replace(ballot, dealings=(changed, *rest)))
     words = certificate.confirmations
+    yield replace(transcript, ballot=replace(ballot, setup=bytes(32)))
+    yield replace(transcript, certificate=replace(certificate, setup=bytes(32)))
     yield replace(transcript, certificate=replace(certificate, confirmations=words[1:]))
     yield replace(transcript, reveals=transcript.reveals[:2])
     first, *rest = transcript.reveals
@@ -345,7 +347,7 @@ def test_a_tampered_transcript_fails_verification():
         with pytest.raises(ElectionError):
             changed.verify()
         count += 1
-    assert count == 15
+    assert count == 17
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"transcript": "AAAA"}', "[]"])

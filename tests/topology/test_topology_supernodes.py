@@ -52,6 +52,38 @@ def test_a_refused_election_leaves_the_zone_without_super_node():
     assert nodes.seat(0, 1, "abcd").elected
 
 
+def test_a_winner_that_went_silent_is_replaced_by_those_still_there():
+    repeated = 0
+    for seed in range(40):
+        nodes = simulated(seed)
+        term = nodes.seat(0, 0, "abcd", stops={"b": "reveal"})
+        assert term.super_node in set("acd")
+        repeated += nodes.elections == 2
+    # b wins the first election one time in four.
+    assert 2 <= repeated <= 22
+
+
+def test_the_costs_of_a_repeated_election_add_up():
+    for round_number in range(60):
+        nodes = SuperNodes(ZONING)
+        term = nodes.seat(0, round_number, "abcd", stops={"b": "reveal"})
+        # With b silent from its reveal on: 4 + 4 + 4 + 3 + 3 and 3 x 3 reveals;
+        # then an election of three.
+        first, second = 18 + 9, 5 * 3 + 3 * 3
+        if nodes.elections == 2:
+            assert term.costs["messages"] == first + second
+            assert term.transcript.setup.session.endswith("attempt 1")
+            return
+        assert term.costs["messages"] == first
+    raise AssertionError("b was not elected in 60 elections of four")
+
+
+def test_a_simulated_draw_refuses_what_the_protocol_refuses():
+    for nodes in (simulated(), SuperNodes(ZONING)):
+        with pytest.raises(BeyondThresholdError, match="2 of 4 voters"):
+            nodes.seat(0, 0, "abcd", stops={"a": "deal", "b": "deal"})
+
+
 @pytest.mark.parametrize("policy", ["persistent", "rotate"])
 def test_exposure_counts_every_aggregate_once(policy):
     nodes = simulated(policy=policy)

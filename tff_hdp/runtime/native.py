@@ -74,7 +74,9 @@ class NativeWorker:
         """Whether the worker process is alive."""
         return self._process.poll() is None
 
-    def executor(self, cardinalities: dict[object, int]) -> tff.framework.RemoteExecutor:
+    def executor(
+        self, cardinalities: dict[object, int]
+    ) -> tff.framework.RemoteExecutor:
         """An executor on the worker for the given number of clients.
 
         A worker that died since the last call is started anew, so the call that

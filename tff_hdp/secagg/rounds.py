@@ -102,14 +102,11 @@ def secure_sum(
     fewest = graph.threshold if min_survivors is None else min_survivors
     sigma = noise.share_std(noise_std, fewest) / encoding.step
     meter = Meter(SUPER_NODE) if meter is None else meter
-    encoded = {}
-    for client, update in updates.items():
-        with meter.time(client, "mask"):
-            encoded[client] = _encode(update, encoding, sigma)
     terms = Round(round_number, size, encoding.bits, graph.threshold)
     total, survivors = run_round(
-        encoded,
+        updates,
         terms,
+        encode=lambda update: _encode(update, encoding, sigma),
         degree=graph.degree,
         drops=drops,
         min_survivors=fewest,
@@ -122,6 +119,7 @@ def run_round(
     inputs: Mapping[str, np.ndarray],
     terms: Round,
     *,
+    encode: Callable[[np.ndarray], np.ndarray] = lambda values: values,
     degree: int | None = None,
     drops: Mapping[str, Phase] | None = None,
     min_survivors: int = 0,
@@ -132,8 +130,10 @@ def run_round(
     """Runs the four rounds of the protocol on ring elements.
 
     Args:
-      inputs: For every client its [size] ring elements.
+      inputs: For every client its [size] ring elements, or what `encode` turns
+        into them.
       terms: What all parties agreed on.
+      encode: Applied by each client to its input before it is masked.
       degree: Neighbours of each client; None for everybody.
       drops: Clients that go silent, with the first phase they miss.
       min_survivors: With fewer updates the round is refused before unmasking.
@@ -190,7 +190,10 @@ def run_round(
     with meter.time(SUPER_NODE, "share"):
         messages = server.end_share()
     got = send(messages, "mask")
-    exchange("mask", {c: lambda c=c: clients[c].mask(got[c], inputs[c]) for c in got})
+    exchange(
+        "mask",
+        {c: lambda c=c: clients[c].mask(got[c], encode(inputs[c])) for c in got},
+    )
     if len(server.survivors) < min_survivors:
         raise BelowThresholdError(
             f"round {terms.number}: {len(server.survivors)} clients sent updates; "

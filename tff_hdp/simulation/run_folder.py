@@ -12,6 +12,7 @@ Every write is atomic: a file or checkpoint is whole or not there.
 """
 
 import asyncio
+import concurrent.futures
 import dataclasses
 import importlib.metadata
 import json
@@ -19,6 +20,7 @@ import logging
 import os
 import pathlib
 import subprocess
+from collections.abc import Coroutine
 from typing import Any
 
 import numpy as np
@@ -108,7 +110,7 @@ class RunFolder:
             "entropy": str(checkpoint.entropy),
             "ledger": json.dumps(checkpoint.ledger),
         }
-        asyncio.run(self._states.save(value, checkpoint.round_number))
+        _wait_for(self._states.save(value, checkpoint.round_number))
 
     def load_latest(self, like: Any) -> Checkpoint | None:
         """The newest checkpoint that can be read; None for a new run.
@@ -122,7 +124,7 @@ class RunFolder:
           RuntimeError: If there are checkpoints but none can be read. Starting
             over would lose the ledger of what was already released.
         """
-        versions = asyncio.run(self._states.get_versions()) or []
+        versions = _wait_for(self._states.get_versions()) or []
         broken = []
         for version in reversed(versions):
             try:
@@ -149,13 +151,13 @@ class RunFolder:
 
     def release_metrics(self, round_number: int, metrics: dict[str, float]) -> None:
         """Writes a round's row; rows of later rounds, now undone, are dropped."""
-        asyncio.run(self._csv.release(metrics, round_number))
-        asyncio.run(self._board.release(metrics, round_number))
+        _wait_for(self._csv.release(metrics, round_number))
+        _wait_for(self._board.release(metrics, round_number))
 
     def _load(self, version: int, like: Any) -> Checkpoint:
         expected = tf.nest.flatten(like)
         structure = {"state": [0] * len(expected), "entropy": "", "ledger": ""}
-        value = asyncio.run(self._states.load(version, structure))
+        value = _wait_for(self._states.load(version, structure))
         leaves = [
             np.asarray(leaf).astype(np.asarray(e).dtype)
             for leaf, e in zip(value["state"], expected, strict=True)
@@ -184,6 +186,12 @@ class RunFolder:
                     f"--{name} is {value}; allowed: {before}, with which the run in "
                     f"--out={config.out} was started"
                 )
+
+
+def _wait_for(task: Coroutine[Any, Any, Any]) -> Any:
+    """Runs a coroutine to its end, also where an event loop runs (notebooks)."""
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, task).result()
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:

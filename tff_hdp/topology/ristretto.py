@@ -76,25 +76,27 @@ def multiply(scalar: int, point: Point) -> Point:
 
 
 def multiply_sum(scalars: Sequence[int], points: Sequence[Point]) -> Point:
-    """The sum of scalar * point, by Pippenger's buckets.
+    """The sum of scalar * point, by Pippenger's buckets with signed digits.
 
     Raises:
       ValueError: If there are not as many scalars as points.
     """
     pairs = [(k % ORDER, q) for k, q in zip(scalars, points, strict=True)]
-    bits = max((k.bit_length() for k, _ in pairs), default=0)
-    width = min(range(1, 16), key=lambda w: -(-bits // w) * (len(pairs) + 2 ** (w + 1)))
-    mask = 2**width - 1
+    bits = max((k.bit_length() for k, _ in pairs), default=0) + 1
+    # A window costs an addition per point and two per bucket.
+    width = min(range(2, 16), key=lambda w: -(-bits // w) * (len(pairs) + 2**w))
+    digits = [_signed_digits(k, width, -(-bits // width)) for k, _ in pairs]
+    prepared = [_prepare(point) for _, point in pairs]
     result = IDENTITY
-    for shift in range(bits // width * width, -1, -width):
+    for column in reversed(list(zip(*digits, strict=True))):
         for _ in range(width):
             result = double(result)
         buckets: dict[int, Point] = {}
-        for scalar, point in pairs:
-            digit = scalar >> shift & mask
-            if digit:
-                held = buckets.get(digit)
-                buckets[digit] = point if held is None else add(held, point)
+        for digit, (plus, minus) in zip(column, prepared, strict=True):
+            if digit > 0:
+                buckets[digit] = _add_prepared(buckets.get(digit, IDENTITY), plus)
+            elif digit:
+                buckets[-digit] = _add_prepared(buckets.get(-digit, IDENTITY), minus)
         running = window = IDENTITY
         for digit in range(max(buckets, default=0), 0, -1):
             if digit in buckets:
@@ -102,6 +104,38 @@ def multiply_sum(scalars: Sequence[int], points: Sequence[Point]) -> Point:
             window = add(window, running)
         result = add(result, window)
     return result
+
+
+def _signed_digits(scalar: int, width: int, count: int) -> list[int]:
+    """Digits in -2^(width-1)..2^(width-1), least significant first."""
+    mask, half = 2**width - 1, 2 ** (width - 1)
+    digits = []
+    for _ in range(count):
+        digit = scalar & mask
+        scalar >>= width
+        if digit > half:
+            digit -= 2**width
+            scalar += 1
+        digits.append(digit)
+    return digits
+
+
+def _prepare(point: Point) -> tuple[Point, Point]:
+    """A point and its inverse, with what `_add_prepared` needs precomputed."""
+    x, y, z, t = point
+    t = t * _2D % P
+    return (y + x, y - x, 2 * z, t), (y - x, y + x, 2 * z, -t)
+
+
+def _add_prepared(a: Point, b: Point) -> Point:
+    x1, y1, z1, t1 = a
+    plus, minus, z2, t2 = b
+    p = (y1 - x1) * minus % P
+    q = (y1 + x1) * plus % P
+    r = t1 * t2 % P
+    s = z1 * z2 % P
+    e, f, g, h = q - p, s - r, s + r, q + p
+    return e * f % P, g * h % P, f * g % P, e * h % P
 
 
 def equal(a: Point, b: Point) -> bool:

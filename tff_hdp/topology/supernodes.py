@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from tff_hdp.secagg.meter import Meter
 from tff_hdp.topology.ballots import ElectionError, Identity, Setup, setup_election
 from tff_hdp.topology.election import RELAY, Phase, run_election
-from tff_hdp.topology.transcripts import Transcript
+from tff_hdp.topology.transcripts import Transcript, check_quorum
 from tff_hdp.topology.zoning import Zoning
 
 Policy = Literal["persistent", "rotate"]
@@ -23,9 +23,10 @@ class Term:
     Attributes:
       super_node: Its client id.
       elected: Whether it was elected this round.
-      costs: `Meter.summary()` of that election; empty if there was none.
-      transcript: Its transcript; None without an election, or if the draw was
-        simulated.
+      costs: `Meter.summary()` of the round's elections, summed; empty if there
+        was none.
+      transcript: The last one's transcript; None without an election, or if the
+        draw was simulated.
     """
 
     super_node: str
@@ -104,7 +105,7 @@ class SuperNodes:
             super-node's failure.
 
         Raises:
-          ElectionError: If the election is refused. The zone then has no
+          ElectionError: If an election is refused. The zone then has no
             super-node, and is as if it had just left.
           ValueError: If a client online is not of the zone.
         """
@@ -120,14 +121,8 @@ class SuperNodes:
         present = [client for client in members if client in online]
         if not present:
             raise ElectionError(f"zone {zone} has no client online")
-        setup = setup_election(
-            session=f"zone {zone}, round {round_number}, attempt {attempt}",
-            voters=[self._identity(client).public for client in present],
-            **self._options,
-        )
-        term = self._elect(setup, stops)
+        term = self._elect(zone, round_number, attempt, present, stops or {})
         self._incumbent[zone] = term.super_node
-        self.elections += 1
         return term
 
     def dismiss(self, zone: int) -> None:
@@ -151,14 +146,40 @@ class SuperNodes:
         """For every number of aggregates seen, how many clients saw so many."""
         return dict(sorted(Counter(self.exposure.values()).items()))
 
-    def _elect(self, setup: Setup, stops: Mapping[str, Phase] | None) -> Term:
+    def _elect(
+        self,
+        zone: int,
+        round_number: int,
+        attempt: int,
+        present: Sequence[str],
+        stops: Mapping[str, Phase],
+    ) -> Term:
+        setup = setup_election(
+            session=f"zone {zone}, round {round_number}, attempt {attempt}",
+            voters=[self._identity(client).public for client in present],
+            **self._options,
+        )
+        winner, costs, transcript = self._hold(setup, stops)
+        self.elections += 1
+        if winner not in stops:
+            return Term(winner, True, costs, transcript)
+        # It went silent before it could serve: those still there elect another.
+        rest = [client for client in present if client not in stops]
+        term = self._elect(zone, round_number, attempt + 1, rest, {})
+        summed = {name: cost + term.costs[name] for name, cost in costs.items()}
+        return dataclasses.replace(term, costs=summed)
+
+    def _hold(
+        self, setup: Setup, stops: Mapping[str, Phase]
+    ) -> tuple[str, dict[str, float], Transcript | None]:
         if self._draw is not None:
-            winner = setup.candidates[self._draw.integers(len(setup.candidates))]
-            return Term(winner, True, {}, None)
+            check_quorum(setup, "stayed", len(setup.voters) - len(stops))
+            number = self._draw.integers(len(setup.candidates))
+            return setup.candidates[number], {}, None
         identities = {v.client_id: self._identity(v.client_id) for v in setup.voters}
         meter = Meter(RELAY)
         winner, transcript = run_election(setup, identities, stops=stops, meter=meter)
-        return Term(winner, True, meter.summary(), transcript)
+        return winner, meter.summary(), transcript
 
     def _identity(self, client_id: str) -> Identity:
         if client_id not in self._identities:

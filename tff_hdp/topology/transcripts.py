@@ -93,6 +93,7 @@ def check_ballot(setup: Setup, ballot: Ballot) -> None:
       BeyondThresholdError: If fewer than k - f dealt.
       ElectionError: If a dealing is another election's, repeated, or unsound.
     """
+    _check_setup("ballot", ballot, setup)
     _check_distinct("dealing", ballot.dealings)
     for dealing in ballot.dealings:
         check_signed(dealing, setup)
@@ -109,6 +110,7 @@ def check_certificate(setup: Setup, ballot: Ballot, certificate: Certificate) ->
       BeyondThresholdError: If fewer than k - f confirmed.
       ElectionError: If a confirmation is repeated, forged, or of another ballot.
     """
+    _check_setup("certificate", certificate, setup)
     _check_distinct("confirmation", certificate.confirmations)
     for confirmation in certificate.confirmations:
         check_confirmation(setup, ballot.digest, confirmation)
@@ -211,6 +213,13 @@ def check_quorum(setup: Setup, verb: str, count: int) -> None:
         raise BeyondThresholdError(
             f"{setup.session!r}: {count} of {len(setup.voters)} voters {verb}; with "
             f"at most {setup.faulty} {setup.fault_model} faults {setup.quorum} must"
+        )
+
+
+def _check_setup(kind: str, message: Ballot | Certificate, setup: Setup) -> None:
+    if message.setup != setup.digest:
+        raise ElectionError(
+            f"{kind} belongs to another election than {setup.session!r}"
         )
 
 
