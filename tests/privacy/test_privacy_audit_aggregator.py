@@ -1,0 +1,109 @@
+"""The audit on the arithmetic that the aggregators run, right and broken.
+
+Every client of two zones is a canary that owns one coordinate of the update; a
+fair coin decides whether its update is there or zero. One release then says how
+well each coin can be guessed.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_privacy as tfp
+
+from tff_hdp.aggregators import LevelQueries
+from tff_hdp.aggregators.zoned import ZonedMean
+from tff_hdp.privacy import (
+    Clipping,
+    FullParticipation,
+    NoisePlan,
+    account,
+    configurations,
+)
+from tff_hdp.privacy.audit import one_run_audit
+
+CANARIES, GUESSES, CLIP, DELTA = 600, 150, 0.5, 1e-5
+SIZES = (CANARIES // 3, CANARIES - CANARIES // 3)
+COMMON = {
+    "zone_sizes": SIZES,
+    "sampling": FullParticipation(),
+    "clipping": Clipping(norm=CLIP),
+    "neighbours": "zero_out",
+}
+
+
+def release(plan, included, length, queries=None):
+    """One release; each canary pushes its coordinate by `length`."""
+    spec = tf.TensorSpec([CANARIES], tf.float32)
+    mean = ZonedMean(plan, spec, queries=queries)
+    state = mean.initial_state()
+    sent = mean.client_state(state)
+    total = None
+    for i, inside in enumerate(included):
+        update = tf.one_hot(i, CANARIES, on_value=length * float(inside))
+        zone = tf.constant(int(i >= SIZES[0]))
+        profile = {
+            "weight": tf.constant(1.0),
+            "zone": zone,
+            "carries_noise": tf.constant(plan.client_noise > 0),
+        }
+        contribution = mean.contribution(sent, update, profile)
+        if total is None:
+            total = mean.zero(
+                tf.nest.map_structure(
+                    lambda t: tf.TensorSpec(t.shape, t.dtype), contribution
+                )
+            )
+        total = mean.add(total, contribution, zone)
+    return mean.release(state, total)[0].numpy()
+
+
+def audit(plan, *, length=CLIP, queries=None, seed=0):
+    rows = account(plan, 1, DELTA, ("pld",))
+    row = next(r for r in rows if r.observer == "released_model")
+    claimed = row.epsilon_pld
+    assert claimed < 3
+    included = np.random.default_rng(seed).random(CANARIES) < 0.5
+    scores = release(plan, included, length, queries)
+    return one_run_audit(
+        scores, included, guesses=GUESSES, claimed=claimed, delta=DELTA
+    )
+
+
+def central(z):
+    return configurations.CONFIGURATIONS["cdp"](noise_multiplier=z, **COMMON)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        central(1.6),
+        configurations.CONFIGURATIONS["hdp"](noise_multiplier=1.2, **COMMON),
+        configurations.CONFIGURATIONS["ldp"](noise_multiplier=0.1, **COMMON),
+        NoisePlan(**COMMON, zone_noise=(1.0, 1.0), server_noise=1.0),
+    ],
+    ids=["cdp", "hdp", "ldp", "mixed"],
+)
+def test_the_right_aggregator_is_not_refuted(plan):
+    result = audit(plan)
+    assert not result.violated, str(result)
+    # The audit is not blind: it finds some leak where there is some.
+    assert result.lower_bound > 0.05
+
+
+@pytest.mark.parametrize(
+    ("length", "query"),
+    [
+        (CLIP, tfp.GaussianSumQuery(CLIP, 0.0)),
+        (CLIP, tfp.GaussianSumQuery(CLIP, 1.6 * CLIP / CANARIES)),
+        (100 * CLIP, tfp.GaussianSumQuery(1e6, 1.6 * CLIP)),
+    ],
+    ids=["noise forgotten", "noise divided by the wrong count", "clip skipped"],
+)
+def test_broken_aggregators_are_caught(length, query):
+    result = audit(central(1.6), length=length, queries=LevelQueries(server=query))
+    assert result.violated
+    assert "REFUTED" in str(result)
+
+
+def test_clipping_holds_a_loud_canary():
+    assert not audit(central(1.6), length=100 * CLIP).violated

@@ -1,0 +1,238 @@
+import csv
+import io
+import json
+import pathlib
+import resource
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "account.py"
+
+
+# Runs command lines one after the other in one process, to import only once.
+DRIVER = """
+import contextlib, io, json, runpy, sys
+from absl import flags
+from tff_hdp import cli
+script = runpy.run_path(sys.argv[1], run_name="account")
+own = set(flags.FLAGS)
+for line in sys.stdin:
+    for name in set(flags.FLAGS) - own:
+        delattr(flags.FLAGS, name)
+    flags.FLAGS.unparse_flags()
+    sys.argv = ["account.py", *json.loads(line)]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        script["define_flags"]()
+        code = cli.run(script["main"])
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def driver():
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(SCRIPT)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    yield process
+    process.stdin.close()
+    process.wait(timeout=60)
+
+
+@pytest.fixture
+def run(driver):
+    def call(*arguments, code=0):
+        driver.stdin.write(json.dumps(arguments) + "\n")
+        driver.stdin.flush()
+        found, out, err = json.loads(driver.stdout.readline())
+        assert found == code, err
+        return out if code == 0 else err
+
+    return call
+
+
+@pytest.fixture
+def rows(run):
+    return lambda *arguments: json.loads(run(*arguments, "--format=json"))
+
+
+def test_json_is_a_list_of_the_rows_documented(rows):
+    table = rows("--privacy=hdp")
+    assert [r["observer"] for r in table] == [
+        "super_node",
+        "aggregator",
+        "released_model",
+    ]
+    for row in table:
+        assert row["client_kind"] == "hdp"
+        assert row["zone"] is None
+        assert isinstance(row["assumptions"], str) and row["assumptions"]
+    assert table[0]["epsilon_rdp"] is None
+    assert table[1]["noise_multiplier"] == 1.0
+    assert table[1]["epsilon_pld"] == pytest.approx(21.540954, rel=1e-4)
+    assert table[2]["epsilon_rdp"] == pytest.approx(4.436601, rel=1e-4)
+    assert table[2]["epsilon_paper"] == pytest.approx(7.84478, rel=1e-5)
+
+
+def test_flags_reach_the_plan(rows):
+    table = rows(
+        "--privacy=c3",
+        "--beta=0.5",
+        "--zone_sizes=10,20,30,40",
+        "--clients_per_round=50",
+        "--mixing=equal",
+        "--secure_aggregation",
+        "--noise_multiplier=2",
+        "--rounds=10",
+        "--delta=1e-4",
+    )
+    assert {r["delta"] for r in table} == {1e-4}
+    own = [r for r in table if r["observer"] == "super_node"]
+    assert any("secure aggregation" in r["assumptions"] for r in own)
+    released = [r for r in table if r["observer"] == "released_model"]
+    assert {r["client_kind"] for r in released} == {"ldp", "hdp"}
+    # Equal mixing of unequal zones: every zone's clients weigh differently.
+    assert len({r["noise_multiplier"] for r in released}) == 4
+    seen = [
+        r for r in table if r["observer"] == "aggregator" and r["client_kind"] == "hdp"
+    ]
+    assert {r["noise_multiplier"] for r in seen} == {2.0}
+    colluding = rows("--privacy=hdp", "--colluding=6", "--rounds=1")
+    assert colluding[-1]["noise_multiplier"] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "words"),
+    [
+        ("poisson", "Poisson, q = 0.2, participation hidden"),
+        ("revealed", "Poisson, q = 0.2, participation revealed"),
+        ("fixed_size", "10 of 50 clients, participation hidden"),
+        ("full", "every client every round"),
+    ],
+)
+def test_sampling(rows, sampling, words):
+    table = rows("--privacy=cdp", f"--sampling={sampling}", "--rounds=2")
+    released = [r for r in table if r["observer"] == "released_model"]
+    assert released[0]["sampling"] == words
+    assert released[0]["epsilon_rdp"] > 0
+
+
+def test_csv_and_table_hold_the_same_numbers(run, rows):
+    table = rows("--privacy=c6", "--beta=0.5")
+    read = list(
+        csv.DictReader(io.StringIO(run("--privacy=c6", "--beta=0.5", "--format=csv")))
+    )
+    assert len(read) == len(table)
+    for one, other in zip(read, table, strict=True):
+        expected = other["epsilon_pld"]
+        found = one["epsilon_pld"]
+        assert found == ("" if expected is None else repr(expected))
+    shown = run("--privacy=c6", "--beta=0.5")
+    assert "6.12018" in shown
+    assert "no guarantee" in shown
+
+
+def test_calibrate_meets_its_target(rows):
+    table = rows("--privacy=ldp", "--calibrate=2", "--observer=aggregator")
+    seen = next(r for r in table if r["observer"] == "aggregator")
+    assert seen["epsilon_rdp"] == pytest.approx(2.0, rel=5e-4)
+    assert seen["epsilon_rdp"] <= 2.0
+
+
+def test_paper_tables(run, rows):
+    third = rows("--paper_table=III")
+    modes = {(r["data_set"], r["mode"], r["rounds"]): r for r in third}
+    assert modes["CIFAR-10/100", "ldp", 200]["epsilon_paper"] == pytest.approx(
+        2.48074, rel=1e-5
+    )
+    assert modes["CIFAR-10/100", "hdp", 200]["printed"] == 7.48
+    first = rows("--paper_table=I", "--rounds=5", "--alpha=0.2")
+    assert {r["configuration"] for r in first} == {f"C{i}" for i in range(1, 8)}
+    c5 = next(r for r in first if r["configuration"] == "C5")
+    assert c5["released_noise_multiplier"] == pytest.approx((0.2 * 100 + 1) ** 0.5)
+    assert "under-states" in run("--paper_table=III")
+
+
+def test_figure(run, tmp_path):
+    path = tmp_path / "epsilon.png"
+    run("--privacy=c7", "--alpha=0.3", "--beta=0.3", "--rounds=8", f"--figure={path}")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--rounds=many"], ["--rounds", "many"]),
+        (["--delta=2"], ["--delta", "2", "(0, 1)"]),
+        (["--privacy=c9"], ["--privacy", "c9", "cdp"]),
+        (["--zones=0"], ["--zones", "0", "1..500"]),
+        (["--noise_multiplier=nan"], ["--noise_multiplier", "nan", "> 0"]),
+        (["--noise_multiplier=-1"], ["--noise_multiplier", "-1", "> 0"]),
+        (["--privacy=c3"], ["--beta", "None", "[0, 1]"]),
+        (["--alpha=0.5"], ["--alpha", "0.5", "c5, c7"]),
+        (["--privacy=c3", "--beta=.33"], ["--beta", "0.33", "whole number"]),
+        (["--colluding=11"], ["--colluding", "11", "0..10"]),
+        (["--zone_sizes=5,x"], ["--zone_sizes", "5,x", "whole numbers"]),
+        (["--zone_sizes=5,0"], ["--zone_sizes", "5,0", ">= 1"]),
+        (["--clients_per_round=900"], ["--clients_per_round", "900", "500"]),
+        (["--calibrate=0"], ["--calibrate", "0"]),
+        (["--dropout_rate=1"], ["--dropout_rate", "1", "[0, 1)"]),
+        (
+            ["--privacy=ldp", "--neighbours=add_or_remove"],
+            ["--neighbours", "add_or_remove", "zero_out"],
+        ),
+        (
+            ["--privacy=cdp", "--calibrate=1", "--observer=aggregator"],
+            ["--calibrate", "1.0", "no noise is added before this observer"],
+        ),
+        (["--figure=/no/such/folder/x.png"], ["--figure", "/no/such/folder/x.png"]),
+        (["extra"], ["extra"]),
+        (["--bogus"], ["bogus"]),
+    ],
+)
+def test_bad_flags_are_one_line_and_code_2(run, arguments, words):
+    message = run(*arguments, code=2)
+    assert len(message.strip().splitlines()) == 1, message
+    for word in words:
+        assert word in message
+
+
+def test_program_fails_without_traceback():
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--delta=7"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --delta is 7.0; allowed: (0, 1)\n"
+
+
+def test_help_is_quick_and_needs_no_tensorflow():
+    start = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, str(SCRIPT), "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Processor time: others may be busy on the machine.
+    assert end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime < 1.5
+    for flag in (
+        "--privacy",
+        "--calibrate",
+        "--paper_table",
+        "--[no]secure_aggregation",
+    ):
+        assert flag in shown
+    code = (
+        "import sys, runpy; sys.argv = ['account.py', '--rounds=2', '--format=json']\n"
+        f"try:\n  runpy.run_path({str(SCRIPT)!r}, run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print([m for m in sys.modules if m.startswith('tensorflow')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.stdout.strip().endswith("[]"), done.stderr
