@@ -104,6 +104,28 @@ def test_the_gap_of_a_sum_bounds_the_true_one(sigma, k):
     assert noise.sum_gap(4.0, k) < 1e-60
 
 
+@pytest.mark.parametrize(("sigma", "k", "shift"), [(0.6, 3, 1), (1.0, 2, 2)])
+def test_concentrated_privacy_bounds_the_true_divergence(sigma, k, shift):
+    # One coordinate: the exact law of the noise, moved by the sensitivity.
+    _, total = pmf(sigma, 40)
+    for _ in range(k - 1):
+        total = np.convolve(total, pmf(sigma, 40)[1])
+    p, q = total[shift:], total[:-shift]
+    inside = (p > 1e-30) & (q > 1e-30)
+    epsilon = noise.concentrated_epsilon(shift, sigma, k, 1)
+    for alpha in (1.5, 2.0, 4.0):
+        moment = (p[inside] ** alpha * q[inside] ** (1 - alpha)).sum()
+        divergence = np.log(moment) / (alpha - 1)
+        assert divergence <= alpha * epsilon**2 / 2
+        # And it is not loose: the continuous Gaussian's is within a tenth.
+        assert divergence >= 0.9 * alpha * (shift / sigma) ** 2 / (2 * k)
+
+
+def test_concentrated_privacy_of_wide_noise_is_the_gaussians():
+    epsilon = noise.concentrated_epsilon(30.0, 10.0, 9, 10**6)
+    assert epsilon == pytest.approx(30.0 / 30.0)
+
+
 def test_shares_add_up_when_the_fewest_are_left():
     share = noise.share_std(3.0, 9)
     assert share == pytest.approx(1.0)

@@ -180,6 +180,10 @@ def test_a_small_or_hopeless_round_masks_with_everybody():
     [
         (lambda: graphs.complete(5, threshold=6), r"allowed is 2\.\.5"),
         (lambda: graphs.complete(1), "threshold is 1; with 1 clients"),
+        (
+            lambda: graphs.neighbours(3, "abcdef", rng=random.Random(0)),
+            "degree is 3; allowed is an even number",
+        ),
         (lambda: graphs.sparse(5, corrupt=1.0), "corrupt is 1.0"),
         (lambda: graphs.sparse(5, dropout=-0.1), "dropout is -0.1"),
         (lambda: graphs.sparse(5, corrupt=0.5, dropout=0.5), "must be < 1"),

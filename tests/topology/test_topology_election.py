@@ -132,7 +132,7 @@ def test_everyone_is_equally_likely_despite_an_adversary(monkeypatch):
 
 @pytest.mark.slow
 def test_everyone_is_equally_likely_in_many_elections(monkeypatch):
-    assert scipy.stats.chisquare(frequencies(4000, monkeypatch)).pvalue > 1e-4
+    assert scipy.stats.chisquare(frequencies(1000, monkeypatch)).pvalue > 1e-4
 
 
 def test_the_draw_is_uniform_over_recovered_secrets():

@@ -111,7 +111,12 @@ def neighbours(
         other clients, joins everybody.
       client_ids: Distinct ids.
       rng: Decides the order around the ring.
+
+    Raises:
+      BadInputError: If `degree` is odd or below 2.
     """
+    if degree is not None and (degree < 2 or degree % 2):
+        raise BadInputError(f"degree is {degree}; allowed is an even number >= 2")
     ring = sorted(client_ids)
     if degree is None or degree >= len(ring) - 1:
         everyone = frozenset(ring)

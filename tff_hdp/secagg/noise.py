@@ -60,6 +60,29 @@ def sum_gap(sigma: float, num_clients: int) -> float:
     return float(10 * np.exp(-2 * np.pi**2 * sigma**2 * j / (j + 1)).sum())
 
 
+def concentrated_epsilon(
+    sensitivity: float, sigma: float, num_clients: int, size: int
+) -> float:
+    """Epsilon such that the noised sum is (1/2) epsilon^2-concentrated DP.
+
+    Kairouz, Liu and Steinke (2021), Theorem 1: the Renyi divergence of order
+    alpha of neighbouring sums is at most alpha epsilon^2 / 2, with
+
+    epsilon = min(sqrt(D^2 / (k sigma^2) + tau d / 2),
+                  D / (sqrt(k) sigma) + tau sqrt(d)).
+
+    Args:
+      sensitivity: D, the L2 norm in integer steps by which one client can move
+        the sum; `FixedPoint.rounded_norm` over the step if it comes or goes.
+      sigma: Each client's share, in integer steps.
+      num_clients: k, the survivors whose shares count.
+      size: d, coordinates.
+    """
+    tau = sum_gap(sigma, num_clients)
+    ratio = sensitivity / (math.sqrt(num_clients) * sigma)
+    return min(math.sqrt(ratio**2 + tau * size / 2), ratio + tau * math.sqrt(size))
+
+
 def discrete_gaussian(
     sigma: float, size: int, *, random: SecureRandom | None = None
 ) -> np.ndarray:
