@@ -25,7 +25,8 @@ def checkpoint(number):
         ),
         empty=(),
     )
-    return Checkpoint(number, state, 2**127 + 5, {"rounds": number, "nested": [1.5]})
+    ledger = {"rounds": number, "nested": [1.5]}
+    return Checkpoint(number, state, 2**127 + 5, ledger, {"accuracy": number / 7})
 
 
 def test_a_checkpoint_comes_back_exactly(tmp_path):
@@ -36,6 +37,7 @@ def test_a_checkpoint_comes_back_exactly(tmp_path):
     assert found.round_number == 5
     assert found.entropy == 2**127 + 5
     assert found.ledger == {"rounds": 5, "nested": [1.5]}
+    assert found.metrics == {"accuracy": 5 / 7}
     assert isinstance(found.state["model"], State)
     assert found.state["model"].weights[0].dtype == np.float32
     np.testing.assert_array_equal(found.state["model"].weights[0], np.full([2, 3], 5.0))

@@ -211,3 +211,12 @@ def test_a_finished_run_can_be_extended(tmp_path):
     result = experiment.run(config(tmp_path, rounds=5))
     assert result.ledger.rounds == 5
     assert pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2, 3, 4, 5]
+
+
+def test_a_row_lost_between_checkpoint_and_metrics_comes_back(tmp_path):
+    experiment.run(config(tmp_path))
+    whole = (tmp_path / "metrics.csv").read_text()
+    kept = "".join(whole.splitlines(keepends=True)[:-1])
+    (tmp_path / "metrics.csv").write_text(kept)
+    experiment.run(config(tmp_path))
+    assert pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2, 3]

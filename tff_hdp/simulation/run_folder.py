@@ -48,12 +48,14 @@ class Checkpoint:
       state: The learning process's state.
       entropy: The cohort sampler's secret.
       ledger: `Ledger.state_dict()`.
+      metrics: The round's row of metrics.csv; empty before the first.
     """
 
     round_number: int
     state: Any
     entropy: int
     ledger: dict[str, Any]
+    metrics: dict[str, float]
 
 
 class RunFolder:
@@ -109,6 +111,7 @@ class RunFolder:
             "state": tf.nest.flatten(checkpoint.state),
             "entropy": str(checkpoint.entropy),
             "ledger": json.dumps(checkpoint.ledger),
+            "metrics": json.dumps(checkpoint.metrics),
         }
         _wait_for(self._states.save(value, checkpoint.round_number))
 
@@ -144,8 +147,8 @@ class RunFolder:
             return found
         if broken:
             raise RuntimeError(
-                f"none of the checkpoints {broken} in {self.path} can be read; the "
-                "ledger in privacy.json and config.json is all that is left of the run"
+                f"none of the checkpoints {broken} in {self.path} can be read; "
+                "restore one, or start over with another --out and account for both"
             )
         return None
 
@@ -156,7 +159,12 @@ class RunFolder:
 
     def _load(self, version: int, like: Any) -> Checkpoint:
         expected = tf.nest.flatten(like)
-        structure = {"state": [0] * len(expected), "entropy": "", "ledger": ""}
+        structure = {
+            "state": [0] * len(expected),
+            "entropy": "",
+            "ledger": "",
+            "metrics": "",
+        }
         value = _wait_for(self._states.load(version, structure))
         leaves = [
             np.asarray(leaf).astype(np.asarray(e).dtype)
@@ -167,6 +175,7 @@ class RunFolder:
             state=tf.nest.pack_sequence_as(like, leaves),
             entropy=int(value["entropy"]),
             ledger=json.loads(value["ledger"]),
+            metrics=json.loads(value["metrics"]),
         )
 
     def _set_aside(self, version: int) -> None:

@@ -42,21 +42,18 @@ def train(
     federation: Federation,
     system: System,
     folder: RunFolder,
-    after_round: Callable[[int, Any, dict[str, float]], None] | None = None,
 ) -> tuple[Any, Ledger]:
     """Runs rounds up to `config.rounds`, from the folder's last checkpoint on.
 
     A round's checkpoint is the point of no return: a run killed before it is
     written repeats the round with the same cohort and fresh noise, and the
-    ledger counts it once, since nothing of the first attempt was released.
+    ledger counts it once, since nothing of the first attempt left the process.
 
     Args:
       config: The run's settings.
       federation: Who takes part.
       system: What runs a round.
       folder: Where checkpoints and metrics go.
-      after_round: Called with the round's number, the process's state and the
-        round's metrics.
 
     Returns:
       The final state of the process and the ledger.
@@ -103,15 +100,15 @@ def train(
             seconds = time.monotonic() - began
             metrics = _metrics(evaluate(weights), measured, output.metrics, seconds)
             metrics["epsilon"] = _shown_epsilon(ledger, config.delta)
+            folder.save(
+                Checkpoint(number, state, start.entropy, ledger.state_dict(), metrics)
+            )
             folder.release_metrics(number, metrics)
-            folder.save(Checkpoint(number, state, start.entropy, ledger.state_dict()))
             progress.update()
             progress.set_postfix(
                 accuracy=f"{metrics['accuracy']:.3f}",
                 epsilon=f"{metrics['epsilon']:.3g}",
             )
-            if after_round is not None:
-                after_round(number, state, metrics)
     return state, ledger
 
 
@@ -158,6 +155,8 @@ def _initial_or_latest(
     if found is not None:
         if found.round_number:
             _LOG.info("resuming %s after round %d", folder.path, found.round_number)
+            # The run may have been killed between its checkpoint and this row.
+            folder.release_metrics(found.round_number, found.metrics)
         return found
     if config.seed is not None:
         tf.keras.utils.set_random_seed(config.seed)
@@ -168,6 +167,7 @@ def _initial_or_latest(
         state=process.set_model_weights(blank, weights),
         entropy=fresh_entropy() if config.seed is None else config.seed,
         ledger=Ledger().state_dict(),
+        metrics={},
     )
     folder.save(first)
     return first
