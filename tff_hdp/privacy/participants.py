@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from scipy import special, stats
 
-_TAIL = -60.0  # natural log of a probability that is rounded pessimistically
 _EXACT_SUPPORT = 20_000
-_BIN = 1e-3
+_BIN = 5e-4
+_LOG_TAIL_OF_BINS = -100.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,13 +40,20 @@ class Spectrum:
         """The noise multiplier of the least variance possible."""
         return math.sqrt(self.variances[0])
 
-    def compact(self) -> "Spectrum":
-        """Rounds tails below e^-60 down in variance, which only raises epsilon."""
+    def compact(self, log_tail: float = -60.0) -> "Spectrum":
+        """Rounds tails down in variance, which only raises epsilon.
+
+        Args:
+          log_tail: Natural log of the probability of either tail.
+
+        Returns:
+          A spectrum with fewer variances.
+        """
         v = np.asarray(self.variances)
         log_p = np.asarray(self.log_probabilities)
-        low = int(np.searchsorted(np.logaddexp.accumulate(log_p), _TAIL))
+        low = int(np.searchsorted(np.logaddexp.accumulate(log_p), log_tail))
         upper = np.logaddexp.accumulate(log_p[::-1])[::-1]
-        high = max(int(np.searchsorted(-upper, -_TAIL)), low + 1)
+        high = max(int(np.searchsorted(-upper, -log_tail)), low + 1)
         log_p = np.append(log_p[low : high - 1], upper[high - 1])
         v = v[low:high]
         if low > 0:
@@ -113,17 +120,17 @@ def noise_spectrum(base: float, pools: Iterable[Pool]) -> Spectrum:
     """Distribution of `base` plus what the pools' participants add.
 
     Exact for pools that merge into one binomial and for small supports.
-    Otherwise variances are rounded down to bins of relative width 1e-3, which
-    can only raise epsilon.
+    Otherwise every pool rounds variances down to bins of relative width 5e-4 and
+    tails below e^-100, which can only raise epsilon.
     """
-    v, log_p = np.array([base]), np.zeros(1)
+    spectrum = Spectrum((base,), (0.0,))
     for pool in _merge([p for p in pools if p.weight > 0]):
         step = pool.weight * np.arange(len(pool.log_pmf))
-        v = (v[:, None] + step).ravel()
-        log_p = (log_p[:, None] + np.asarray(pool.log_pmf)).ravel()
+        v = np.add.outer(spectrum.variances, step).ravel()
+        log_p = np.add.outer(spectrum.log_probabilities, pool.log_pmf).ravel()
         keep = np.isfinite(log_p)
-        v, log_p = _bin_down(v[keep], log_p[keep])
-    return Spectrum(tuple(v.tolist()), tuple(log_p.tolist()))
+        spectrum = _joined(v[keep], log_p[keep])
+    return spectrum
 
 
 def _merge(pools: Sequence[Pool]) -> list[Pool]:
@@ -143,17 +150,28 @@ def _merge(pools: Sequence[Pool]) -> list[Pool]:
     return merged
 
 
-def _bin_down(v: np.ndarray, log_p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _joined(v: np.ndarray, log_p: np.ndarray) -> Spectrum:
     """Joins equal variances; beyond a size, also those in one relative bin."""
+    if len(v) > _EXACT_SUPPORT:
+        return _binned(v, log_p).compact(_LOG_TAIL_OF_BINS)
     order = np.argsort(v, kind="stable")
     v, log_p = v[order], log_p[order]
-    if len(v) > _EXACT_SUPPORT:
-        positive = v > 0
-        bins = np.zeros(len(v), dtype=np.int64)
-        scale = np.log(v[positive] / v[positive][0]) / math.log1p(_BIN)
-        bins[positive] = 1 + scale.astype(np.int64)
-    else:
-        # Sums of the same terms in another order differ by rounding only.
-        bins = np.concatenate([[0], np.cumsum(np.diff(v) > 1e-12 * v[1:])])
-    starts = np.flatnonzero(np.concatenate([[True], np.diff(bins) > 0]))
-    return v[starts], np.logaddexp.reduceat(log_p, starts)
+    # Sums of the same terms in another order differ by rounding only.
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(v) > 1e-12 * v[1:]]))
+    log_p = np.logaddexp.reduceat(log_p, starts)
+    return Spectrum(tuple(v[starts].tolist()), tuple(log_p.tolist()))
+
+
+def _binned(v: np.ndarray, log_p: np.ndarray) -> Spectrum:
+    """Rounds positive variances down to a geometric grid."""
+    positive = v > 0
+    least = v[positive].min()
+    bins = np.zeros(len(v), dtype=np.int64)
+    bins[positive] = 1 + np.log(v[positive] / least) / math.log1p(_BIN)
+    # Probabilities below e^-700 would underflow; they go to the lowest variance.
+    bins[log_p < -700.0] = 0 if not positive.all() else 1
+    mass = np.bincount(bins, weights=np.exp(np.maximum(log_p, -700.0)))
+    values = least * (1 + _BIN) ** (np.arange(len(mass)) - 1)
+    values[0] = 0.0
+    used = mass > 0
+    return Spectrum(tuple(values[used].tolist()), tuple(np.log(mass[used]).tolist()))

@@ -8,6 +8,7 @@ subtract (PAPERS: "Who sees what" after the HDP paper's errata).
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator
 from typing import Literal
@@ -67,6 +68,7 @@ def observers(plan: NoisePlan) -> Iterator[tuple[Observer, int]]:
     yield "released_model", server + 1
 
 
+@functools.lru_cache(maxsize=8192)
 def view(
     plan: NoisePlan, observer: Observer, level: int, zone: int, noising: bool
 ) -> View:
