@@ -1,6 +1,8 @@
 """What the in-process tests share: both contexts, and equality with containers."""
 
 import collections
+import subprocess
+import sys
 
 import attrs
 import numpy as np
@@ -53,6 +55,19 @@ def run_on():
 def same():
     """Asserts equality of containers, dtypes, shapes, and values to a tolerance."""
     return assert_same
+
+
+@pytest.fixture(scope="session")
+def run_python():
+    """Runs a program in a process of its own and returns what it printed."""
+
+    def run(program):
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run
 
 
 def assert_same(actual, expected, path="result", rtol=2e-5, atol=1e-6):

@@ -318,7 +318,9 @@ def queues_start_anew():
     def local(x):
         queue = tf.queue.FIFOQueue(10, [tf.int32], [[]])
         with tf.control_dependencies([queue.enqueue(x)]):
-            return queue.size(), queue.dequeue() + 1
+            size = queue.size()
+        with tf.control_dependencies([size]):
+            return size, queue.dequeue() + 1
 
     @tff.federated_computation(CLIENT_INTS)
     def compute(x):
