@@ -25,6 +25,7 @@ NEIGHBOURS = ("add_or_remove", "zero_out", "replace_one")
 OBSERVERS = ("super_node", "aggregator", "released_model")
 KINDS = ("ldp", "hdp", "trusting")
 FORMATS = ("table", "csv", "json")
+WORDS = ("neighbours", "sampling", "assumptions")
 
 
 def define_flags() -> None:
@@ -62,8 +63,15 @@ def define_flags() -> None:
         "--clients, --clients_per_round, --zones, --noise_multiplier, --rounds, "
         "--alpha and --beta; both at --delta.",
     )
+    enum(
+        "compare",
+        None,
+        ("multiplier", "release"),
+        "Compare ldp, hdp and cdp instead: every party with --noise_multiplier, or "
+        "every released model with it.",
+    )
     enum("format", "table", FORMATS, "How to print.")
-    string("figure", None, "Also draw epsilon over rounds to this file.")
+    string("figure", None, "Also draw it to this file (epsilon over rounds).")
 
 
 def request_from_flags() -> Any:
@@ -72,7 +80,7 @@ def request_from_flags() -> Any:
 
     names = [field.name for field in dataclasses.fields(AccountRequest)]
     values = {name: flags.FLAGS[name].value for name in names}
-    if flags.FLAGS.paper_table is not None:
+    if flags.FLAGS.paper_table is not None or flags.FLAGS.compare is not None:
         # Its shares belong to several configurations at once.
         values |= {"privacy": "hdp", "alpha": None, "beta": None}
     if values["zone_sizes"] is not None:
@@ -109,8 +117,8 @@ def paper_table(request: Any) -> list[dict[str, Any]]:
     )
 
 
-def show(rows: Sequence[dict[str, Any]], notes: Sequence[str]) -> None:
-    """Prints rows in --format, and `notes` below a table."""
+def show(rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> None:
+    """Prints rows in --format; a table leaves words to the lines below it."""
     if flags.FLAGS.format == "json":
         print(json.dumps(rows, indent=2))
         return
@@ -119,44 +127,13 @@ def show(rows: Sequence[dict[str, Any]], notes: Sequence[str]) -> None:
         writer.writeheader()
         writer.writerows(rows)
         return
-    cells = [list(rows[0]), *([_cell(v) for v in row.values()] for row in rows)]
+    shown = [{k: v for k, v in row.items() if k not in WORDS} for row in rows]
+    cells = [list(shown[0]), *([_cell(*item) for item in r.items()] for r in shown)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         pairs = zip(line, widths, strict=True)
         print("  ".join(cell.ljust(width) for cell, width in pairs).rstrip())
-    for note in notes:
-        print(note)
-
-
-def draw(request: Any, path: str) -> None:
-    """Draws epsilon by RDP over the rounds, one line per row of the account."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    steps = sorted({max(1, round(request.rounds * i / 40)) for i in range(1, 41)})
-    curves: dict[str, list[float]] = {}
-    for rounds in steps:
-        at = dataclasses.replace(request, rounds=rounds)
-        for row in at.rows(("rdp",)):
-            zone = "" if row.zone is None else f", zone {row.zone}"
-            label = f"{row.observer.replace('_', ' ')}: {row.client_kind} client{zone}"
-            if row.epsilon_rdp is not None:
-                curves.setdefault(label, []).append(row.epsilon_rdp)
-    figure, axes = pyplot.subplots(figsize=(7, 4.2))
-    for label, epsilons in curves.items():
-        axes.plot(steps[-len(epsilons) :], epsilons, label=label, linewidth=1.8)
-    axes.set(
-        xlabel="round",
-        ylabel=f"epsilon (RDP, delta {request.delta:g})",
-        title=f"{request.privacy}, z = {request.noise_multiplier:.4g}",
-        yscale="log",
-    )
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)
+    print("", *notes, *_reasons(rows), sep="\n")
 
 
 def main(argv: list[str]) -> int:
@@ -179,54 +156,62 @@ def _main() -> None:
     figure = flags.FLAGS.figure
     if figure and not pathlib.Path(figure).resolve().parent.is_dir():
         raise ValueError(f"--figure is {figure}; allowed: a file in a folder there is")
+    if figure and flags.FLAGS.paper_table:
+        raise ValueError(f"--figure is {figure}; allowed: not with --paper_table")
     request = request_from_flags()
-    notes: list[str] = []
-    if flags.FLAGS.paper_table is not None:
+    if flags.FLAGS.paper_table:
         from tff_hdp.privacy.tables import VERDICTS
 
+        verdicts = [f"{formula}: {verdict}." for formula, verdict in VERDICTS.items()]
+        show(paper_table(request), verdicts)
+    elif flags.FLAGS.compare:
+        from tff_hdp.privacy import figures, tables
+
+        rows = tables.comparison(request, flags.FLAGS.compare)
+        show(rows)
         if figure:
-            raise ValueError(f"--figure is {figure}; allowed: not with --paper_table")
-        notes = [f"{formula}: {verdict}." for formula, verdict in VERDICTS.items()]
-        show(paper_table(request), ["", *notes])
-        return
-    if flags.FLAGS.calibrate is not None:
-        request = request.calibrated(
-            flags.FLAGS.calibrate,
-            observer=flags.FLAGS.observer,
-            client_kind=flags.FLAGS.client_kind,
-            method=flags.FLAGS.method,
-        )
-        notes = [f"--noise_multiplier={request.noise_multiplier!r} meets the target"]
-    rows = [row.to_dict() for row in request.rows()]
-    if flags.FLAGS.format == "table":
-        rows, reasons = _without_words(rows)
-        notes += reasons
-    show(rows, ["", *notes])
-    if figure:
-        draw(request, figure)
+            figures.draw_comparison(rows, flags.FLAGS.compare, figure)
+    else:
+        notes = []
+        if flags.FLAGS.calibrate is not None:
+            request = calibrated(request)
+            z = request.noise_multiplier
+            notes = [f"--noise_multiplier={z!r} meets the target"]
+        show([row.to_dict() for row in request.rows()], notes)
+        if figure:
+            from tff_hdp.privacy import figures
+
+            figures.draw_rounds(request, figure)
 
 
-def _without_words(
-    rows: Sequence[dict[str, Any]],
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Splits rows into columns of numbers and a line of words each."""
-    words = ("neighbours", "sampling", "assumptions")
-    numbers = [{k: v for k, v in row.items() if k not in words} for row in rows]
-    for row in numbers:
-        row["zone"] = "all" if row["zone"] is None else row["zone"]
+def calibrated(request: Any) -> Any:
+    """The request with the multiplier that meets --calibrate."""
+    return request.calibrated(
+        flags.FLAGS.calibrate,
+        observer=flags.FLAGS.observer,
+        client_kind=flags.FLAGS.client_kind,
+        method=flags.FLAGS.method,
+    )
+
+
+def _reasons(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What each row of an account rests on, a line each."""
     lines = []
     for row in rows:
+        if "assumptions" not in row:
+            continue
+        mode = f"{row['mode']}: " if "mode" in row else ""
         zone = "" if row["zone"] is None else f" of zone {row['zone']}"
         lines.append(
-            f"{row['client_kind']} client{zone} against {row['observer']}: "
+            f"{mode}{row['client_kind']} client{zone} against {row['observer']}: "
             f"{row['neighbours']} neighbours; {row['sampling']}; {row['assumptions']}."
         )
-    return numbers, lines
+    return lines
 
 
-def _cell(value: Any) -> str:
+def _cell(name: str, value: Any) -> str:
     if value is None:
-        return "none"
+        return "all" if name == "zone" else "none"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

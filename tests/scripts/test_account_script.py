@@ -160,6 +160,28 @@ def test_paper_tables(run, rows):
     assert "under-states" in run("--paper_table=III")
 
 
+def test_comparison_at_equal_release(run, rows, tmp_path):
+    path = tmp_path / "compare.png"
+    table = rows("--compare=release", "--noise_multiplier=3", f"--figure={path}")
+    released = [r for r in table if r["observer"] == "released_model"]
+    assert [r["mode"] for r in released] == ["ldp", "hdp", "cdp"]
+    for r in released:
+        assert r["noise_multiplier"] == pytest.approx(3.0)
+    # The same noise in the model; what differs is who must be trusted.
+    assert released[1]["epsilon_pld"] == pytest.approx(released[2]["epsilon_pld"])
+    unprotected = {
+        (r["mode"], r["observer"]) for r in table if r["epsilon_pld"] is None
+    }
+    assert unprotected == {
+        ("hdp", "super_node"),
+        ("cdp", "super_node"),
+        ("cdp", "aggregator"),
+    }
+    assert path.read_bytes().startswith(b"\x89PNG")
+    same = rows("--compare=multiplier", "--noise_multiplier=1", "--rounds=2")
+    assert {r["party_noise_multiplier"] for r in same} == {1.0}
+
+
 def test_figure(run, tmp_path):
     path = tmp_path / "epsilon.png"
     run("--privacy=c7", "--alpha=0.3", "--beta=0.3", "--rounds=8", f"--figure={path}")

@@ -1,10 +1,12 @@
-"""The HDP paper's Tables I and III: as printed, recomputed, and as sound."""
+"""The HDP paper's Tables I and III, and who is protected from whom by what."""
 
-from typing import Any
+import dataclasses
+from typing import Any, Literal
 
 from tff_hdp.privacy import paper
 from tff_hdp.privacy.accountant import account, worst
 from tff_hdp.privacy.configurations import CONFIGURATIONS
+from tff_hdp.privacy.request import AccountRequest
 from tff_hdp.privacy.sampling import PoissonSampling
 
 FORMULAS = {
@@ -154,4 +156,40 @@ def table_iii(*, zones: int = 10, delta: float = 1e-5) -> list[dict[str, Any]]:
                     "aggregator_epsilon_pld": seen.epsilon_pld,
                 }
             )
+    return rows
+
+
+def comparison(
+    request: AccountRequest, equal: Literal["multiplier", "release"]
+) -> list[dict[str, Any]]:
+    """LDP, HDP and CDP side by side, against every observer.
+
+    Args:
+      request: The federation; its `privacy` and shares are not used.
+      equal: `multiplier` gives every noising party the request's multiplier, as
+        the paper does; `release` takes it as the released model's, so that all
+        three put the same noise into it.
+
+    Returns:
+      A row per mode and observer.
+
+    Raises:
+      ValueError: If an argument is out of range.
+    """
+    if equal not in ("multiplier", "release"):
+        raise ValueError(f"equal is {equal!r}; allowed are multiplier, release")
+    rows = []
+    for mode in ("ldp", "hdp", "cdp"):
+        own = dataclasses.replace(request, privacy=mode, alpha=None, beta=None)
+        if equal == "release":
+            unit = worst(
+                account(own.plan(1.0), own.rounds, own.delta, ()), "released_model"
+            )
+            z = request.noise_multiplier / unit.noise_multiplier
+            own = dataclasses.replace(own, noise_multiplier=z)
+        rows += [
+            {"mode": mode, "party_noise_multiplier": own.noise_multiplier}
+            | row.to_dict()
+            for row in own.rows()
+        ]
     return rows

@@ -1,0 +1,98 @@
+"""Figures of accounts."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from tff_hdp.privacy.request import AccountRequest
+from tff_hdp.privacy.views import OBSERVERS
+
+_TITLES = {
+    "multiplier": "every noising party with z = {:.4g}",
+    "release": "every released model with z = {:.4g}",
+}
+
+
+def draw_rounds(request: AccountRequest, path: str) -> None:
+    """Draws epsilon by RDP over the rounds, one line per row of the account.
+
+    Args:
+      request: What to account.
+      path: The image file to write.
+    """
+    steps = sorted({max(1, round(request.rounds * i / 40)) for i in range(1, 41)})
+    curves: dict[str, list[float]] = {}
+    for rounds in steps:
+        at = dataclasses.replace(request, rounds=rounds)
+        for row in at.rows(("rdp",)):
+            zone = "" if row.zone is None else f", zone {row.zone}"
+            label = f"{row.observer.replace('_', ' ')}: {row.client_kind} client{zone}"
+            if row.epsilon_rdp is not None:
+                curves.setdefault(label, []).append(row.epsilon_rdp)
+    figure, axes = _axes(
+        f"epsilon (RDP, delta {request.delta:g})",
+        f"{request.privacy}, z = {request.noise_multiplier:.4g}",
+    )
+    for label, epsilons in curves.items():
+        axes.plot(steps[-len(epsilons) :], epsilons, label=label, linewidth=1.8)
+    axes.set_xlabel("round")
+    axes.legend(frameon=False, fontsize="small")
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def draw_comparison(rows: Sequence[dict[str, Any]], equal: str, path: str) -> None:
+    """Draws epsilon by PLD for every mode and observer; none as an open bar.
+
+    Args:
+      rows: What `tables.comparison` returned.
+      equal: What it held equal.
+      path: The image file to write.
+    """
+    if equal == "release":
+        z = next(
+            r["noise_multiplier"] for r in rows if r["observer"] == "released_model"
+        )
+    else:
+        z = rows[0]["party_noise_multiplier"]
+    title = _TITLES[equal].format(z)
+    figure, axes = _axes(f"epsilon (PLD, delta {rows[0]['delta']:g})", title)
+    top = 3 * max(row["epsilon_pld"] or 0 for row in rows)
+    modes = list(dict.fromkeys(row["mode"] for row in rows))
+    for m, mode in enumerate(modes):
+        places, heights = [], []
+        for o, observer in enumerate(OBSERVERS):
+            found = [r for r in rows if r["mode"] == mode and r["observer"] == observer]
+            values = [r["epsilon_pld"] for r in found]
+            place = o + 0.27 * (m - 1)
+            if None in values:
+                axes.bar(place, top, 0.25, fill=False, edgecolor=f"C{m}", hatch="//")
+                axes.text(place, top * 1.1, "none", ha="center", fontsize="small")
+                continue
+            places.append(place)
+            heights.append(max(values))
+            axes.text(
+                place,
+                heights[-1] * 1.1,
+                f"{heights[-1]:.3g}",
+                ha="center",
+                fontsize="small",
+            )
+        axes.bar(places, heights, 0.25, color=f"C{m}", label=mode.upper())
+    axes.set_xticks(range(len(OBSERVERS)), [o.replace("_", " ") for o in OBSERVERS])
+    axes.set_ylim(top=top * 2)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def _axes(ylabel: str, title: str) -> tuple[Any, Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot, ticker
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.2))
+    axes.set(ylabel=ylabel, title=title, yscale="log")
+    axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+    axes.grid(alpha=0.3)
+    return figure, axes
