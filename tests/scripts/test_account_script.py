@@ -158,6 +158,8 @@ def test_paper_tables(run, rows):
     c5 = next(r for r in first if r["configuration"] == "C5")
     assert c5["released_noise_multiplier"] == pytest.approx((0.2 * 100 + 1) ** 0.5)
     assert "under-states" in run("--paper_table=III")
+    others = rows("--paper_table=others")
+    assert {r["system"] for r in others} == {"HFL-DP", "GFL", "UDP-Alg", "FL-TOP-DP"}
 
 
 def test_comparison_at_equal_release(run, rows, tmp_path):

@@ -137,8 +137,15 @@ class FixedSizeGaussian:
         )
 
     def rdp(self, orders: tuple[float, ...]) -> np.ndarray:
-        """Renyi divergence of one round (Wang, Balle, Kasiviswanathan 2019)."""
-        return _fixed_size_rdp(self, orders)
+        """Renyi divergence of one round, the less of two bounds.
+
+        One is for sampling without replacement (Wang, Balle, Kasiviswanathan
+        2019), the other gives participation away; it is the less for little
+        noise.
+        """
+        spectrum = Spectrum((self.multiplier**2,), (0.0,))
+        revealed = SampledGaussian(self.k / self.n, spectrum, hidden=False)
+        return np.fmin(_fixed_size_rdp(self, orders), revealed.rdp(orders))
 
 
 Mechanism = SampledGaussian | FixedSizeGaussian

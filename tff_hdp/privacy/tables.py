@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, Literal
 
-from tff_hdp.privacy import paper
+from tff_hdp.privacy import fl_top_dp, gfl, hfl_dp, paper, udp_alg
 from tff_hdp.privacy.accountant import account, worst
 from tff_hdp.privacy.configurations import CONFIGURATIONS
 from tff_hdp.privacy.request import AccountRequest
@@ -156,6 +156,89 @@ def table_iii(*, zones: int = 10, delta: float = 1e-5) -> list[dict[str, Any]]:
                     "aggregator_epsilon_pld": seen.epsilon_pld,
                 }
             )
+    return rows
+
+
+def other_papers(*, delta: float = 1e-5) -> list[dict[str, Any]]:
+    """Epsilons of the four other papers' settings, theirs and sound.
+
+    Args:
+      delta: In (0, 1).
+
+    Returns:
+      A row per setting: the paper's epsilon, the sound one (None where there is
+      no guarantee) and why they differ.
+    """
+    rows = []
+
+    def add(
+        system: str, setting: str, paper: float, sound: float | None, why: str
+    ) -> None:
+        rows.append(
+            {
+                "system": system,
+                "setting": setting,
+                "epsilon_paper": paper,
+                "epsilon_sound": sound,
+                "why": why,
+            }
+        )
+
+    for t in (1, 25):
+        noise = hfl_dp.theorem_1(
+            n=10, N=5, m=1000, C=15, eps1=20, eps2=20, delta=delta, t=(t, 13, t, 1, 12)
+        )
+        worth = {
+            share: hfl_dp.true_epsilon(
+                sigma=noise.sigma_u1,
+                sensitivity=2 * 15 / share,
+                exposures=t,
+                delta=delta,
+            )
+            for share in (1000, 1)
+        }
+        setting = f"uplink, n=10 N=5 m=1000 C=15, {t} exposures"
+        why = (
+            "exact Gaussian mechanism; sigma = c dS/eps holds only below 1 an exposure"
+        )
+        add("HFL-DP", setting + ", one example", 20.0, worth[1000], why)
+        why = "as run: the whole model is clipped to C, so it moves by 2C, not 2C/m"
+        add("HFL-DP", setting + ", one client", 20.0, worth[1], why)
+    laplace = {"mu": 0.1, "B": 1.0, "sigma_g": 0.2}
+    for i in (1, 10):
+        add(
+            "GFL",
+            f"one neighbouring server, M=2, mu=0.1 B=1 sigma_g=0.2, {i} iterations",
+            gfl.epsilon(i=i, **laplace),
+            gfl.epsilon(i=i, dimension=2, **laplace),
+            "Laplace noise per coordinate needs the L1 norm: sqrt(M) more",
+        )
+    add(
+        "GFL",
+        "all servers' models, 10 iterations",
+        gfl.epsilon(i=10, **laplace),
+        None,
+        "the noise cancels in their average",
+    )
+    for q, z, rounds in ((0.1, 5, 1430), (0.2, 10, 1467)):
+        plan = udp_alg.plan(users=100, q=q, sigma=0.05, S=0.1)
+        add(
+            "UDP-Alg",
+            f"CIFAR-10, sigma=0.05 S=0.1 W=100 q={q} (z={z}), {rounds} rounds",
+            paper.accountant_epsilon(q, z, rounds, delta),
+            worst(
+                account(plan, rounds, delta, ("pld",)), "released_model", method="pld"
+            ).epsilon_pld,
+            "PLD; of the hypernetwork, toward everybody but the user itself",
+        )
+    plan = fl_top_dp.plan(clients=6000, per_round=100, sigma=1.54)
+    add(
+        "FL-TOP-DP",
+        "sigma=1.54, 100 of 6000 clients, 200 rounds",
+        paper.accountant_epsilon(1 / 60, 1.54, 200, delta),
+        worst(account(plan, 200, delta, ("rdp",)), "released_model").epsilon_rdp,
+        "cohorts have a fixed size: replace-one neighbours, without replacement",
+    )
     return rows
 
 
