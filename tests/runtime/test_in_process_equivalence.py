@@ -392,3 +392,46 @@ def test_same_result(name, native_plain_context, in_process_context, run_on, sam
     # Twice: nothing of a call may be left for the next.
     for _ in range(2):
         same(run_on(in_process_context, computation, *arguments), expected)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (np.int32, 7),
+        (np.int32, np.int64(7)),
+        (np.int32, np.int16(7)),
+        (np.int32, 2**31),
+        (np.int32, 7.0),
+        (np.int32, True),
+        (np.uint8, 255),
+        (np.uint8, -1),
+        (np.float32, 7),
+        (np.float32, 0.1),
+        (np.float32, 1e300),
+        (np.float32, np.float64(0.5)),
+        (np.float64, np.float32(0.5)),
+        (np.bool_, 1),
+        (np.str_, "a"),
+        (np.str_, b"a"),
+        (np.str_, 1),
+        ((np.int32, [2]), [1, 2]),
+        ((np.int32, [2]), (1, 2)),
+        ((np.int32, [2]), [1, 2.5]),
+        ((np.int32, [2]), [1, 2, 3]),
+        ((np.int32, [None]), np.int32([1, 2, 3])),
+        ((np.int32, [None]), np.int32([[1]])),
+        ((np.str_, [2]), ["a", "b"]),
+    ],
+    ids=repr,
+)
+def test_same_arguments_accepted(
+    type_, value, native_plain_context, in_process_context, run_on, same
+):
+    identity = tff.tensorflow.computation(lambda x: x, tff.types.to_type(type_))
+    try:
+        expected = run_on(native_plain_context, identity, value)
+    except (TypeError, ValueError):
+        with pytest.raises(TypeError):
+            run_on(in_process_context, identity, value)
+    else:
+        same(run_on(in_process_context, identity, value), expected)
