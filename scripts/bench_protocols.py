@@ -50,7 +50,9 @@ def run_cell() -> int:
     """Measures the cell of the flags and prints it."""
     from tff_hdp.secagg.errors import BelowThresholdError
     from tff_hdp.topology import protocol_costs
-    from tff_hdp.topology.ballots import BeyondThresholdError
+    from tff_hdp.topology.electorate import (
+        BeyondThresholdError,
+    )
 
     names = ("protocol", "clients", "zones", "model_size", "dropout", "fault_model")
     try:

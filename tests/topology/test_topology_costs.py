@@ -5,7 +5,9 @@ import pytest
 from tff_hdp.secagg.errors import BelowThresholdError
 from tff_hdp.secagg.graphs import sparse
 from tff_hdp.topology import cost_figures, protocol_costs
-from tff_hdp.topology.ballots import BeyondThresholdError
+from tff_hdp.topology.electorate import (
+    BeyondThresholdError,
+)
 from tff_hdp.topology.protocol_costs import Cell, measure, measure_all
 
 

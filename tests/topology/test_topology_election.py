@@ -8,15 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tff_hdp.secagg.meter import Meter
-from tff_hdp.topology import ballots, election, pvss, transcripts
+from tff_hdp.topology import ballots, election, electorate, pvss, transcripts
 from tff_hdp.topology import ristretto as group
-from tff_hdp.topology.ballots import (
+from tff_hdp.topology.election import Elector, Relay
+from tff_hdp.topology.election_round import RELAY, run_election
+from tff_hdp.topology.electorate import (
     BeyondThresholdError,
     ElectionError,
     Identity,
     setup_election,
 )
-from tff_hdp.topology.election import RELAY, Elector, Relay, run_election
 from tff_hdp.topology.transcripts import Transcript
 
 POOL = {f"c{i}": Identity(f"c{i}") for i in range(7)}
@@ -45,8 +46,8 @@ def certified(setup):
 def test_thresholds_are_the_papers(k):
     crash = [f for f in range(k) if f < (k - 1) / 2]
     byzantine = [f for f in range(k) if f <= (k - 1) / 3]
-    assert ballots.max_faulty(k, "crash") == max(crash, default=0)
-    assert ballots.max_faulty(k, "byzantine") == max(byzantine)
+    assert electorate.max_faulty(k, "crash") == max(crash, default=0)
+    assert electorate.max_faulty(k, "byzantine") == max(byzantine)
 
 
 @pytest.mark.parametrize("fault_model", ["crash", "byzantine"])
@@ -182,7 +183,7 @@ def test_only_the_capable_are_elected():
             "share_key of 'c0' is the identity",
         ),
         (
-            lambda: ballots.Setup("s", (POOL["c0"].public,), ("c9",), 0, "crash"),
+            lambda: electorate.Setup("s", (POOL["c0"].public,), ("c9",), 0, "crash"),
             "candidates names 'c9'",
         ),
         (lambda: Elector(make_setup(2), POOL["c5"]), "'c5' is no voter"),

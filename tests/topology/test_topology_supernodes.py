@@ -3,7 +3,10 @@ import pytest
 import scipy.stats
 
 from tff_hdp.topology import Zoning
-from tff_hdp.topology.ballots import BeyondThresholdError, ElectionError
+from tff_hdp.topology.electorate import (
+    BeyondThresholdError,
+    ElectionError,
+)
 from tff_hdp.topology.supernodes import SuperNodes
 
 ZONING = Zoning(tuple("abcdefg"), (0, 0, 0, 0, 1, 1, 1))

@@ -12,13 +12,12 @@ Three rounds over a relay (the server, or the outgoing super-node):
 Contributions are fixed before any is known, and a client that stops half-way
 takes nothing away, since the others open its contribution. The relay may lose
 messages, which ends in a refusal, but it can neither forge them nor have two
-ballots confirmed. Faults up to f are withstood as `ballots.max_faulty` says.
+ballots confirmed. Faults up to f are withstood as `electorate.max_faulty` says.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeVar
 
-from tff_hdp.secagg.meter import Meter
 from tff_hdp.topology import pvss
 from tff_hdp.topology import ristretto as group
 from tff_hdp.topology.ballots import (
@@ -26,15 +25,17 @@ from tff_hdp.topology.ballots import (
     Certificate,
     Confirmation,
     Dealing,
-    ElectionError,
-    Identity,
     Reveal,
-    Setup,
     check_signed,
     dealing_context,
     dealings_hold,
     reveal_context,
     sign,
+)
+from tff_hdp.topology.electorate import (
+    ElectionError,
+    Identity,
+    Setup,
 )
 from tff_hdp.topology.transcripts import (
     Transcript,
@@ -48,9 +49,7 @@ from tff_hdp.topology.transcripts import (
     winner,
 )
 
-RELAY = "relay"
 _M = TypeVar("_M", Dealing, Reveal)
-Phase = Literal["deal", "confirm", "reveal"]
 
 
 class Elector:
@@ -260,76 +259,3 @@ class Relay:
     def _expect(self, phase: str) -> None:
         if self.phase != phase:
             raise ElectionError(f"phase is {self.phase!r}; this belongs to {phase!r}")
-
-
-def run_election(
-    setup: Setup,
-    identities: Mapping[str, Identity],
-    *,
-    stops: Mapping[str, Phase] | None = None,
-    elector: Callable[[Setup, Identity], Elector] = Elector,
-    meter: Meter | None = None,
-) -> tuple[str, Transcript]:
-    """Holds an election among simulated clients.
-
-    Args:
-      setup: What it is about.
-      identities: The secret keys of every voter, by id.
-      stops: Clients that go silent, with the first phase they miss.
-      elector: Builds one client's part; tests put adversaries here.
-      meter: Counts time and bytes, if given; its hub must be `RELAY`.
-
-    Returns:
-      (winner, transcript). Every client that stayed computed the same winner.
-
-    Raises:
-      BeyondThresholdError: If more clients are faulty than `setup.faulty`.
-      ElectionError: If the clients that stayed do not agree.
-    """
-    meter = Meter(RELAY) if meter is None else meter
-    stops = stops or {}
-    order = ("deal", "confirm", "reveal")
-    relay = Relay(setup)
-    electors = {
-        voter.client_id: elector(setup, identities[voter.client_id])
-        for voter in setup.voters
-    }
-
-    def online(phase: Phase) -> list[str]:
-        return [
-            client
-            for client in electors
-            if client not in stops or order.index(stops[client]) > order.index(phase)
-        ]
-
-    def collect(phase: Phase, act: Callable[[Elector, str], object]) -> None:
-        for client in online(phase):
-            with meter.time(client, phase):
-                message = act(electors[client], client)
-            message = meter.deliver(client, RELAY, message)
-            with meter.time(RELAY, phase):
-                relay.receive(message)
-
-    def broadcast(message: Ballot | Certificate, to: Phase) -> dict[str, object]:
-        return {client: meter.deliver(RELAY, client, message) for client in online(to)}
-
-    collect("deal", lambda party, _: party.deal())
-    with meter.time(RELAY, "deal"):
-        ballot = relay.propose()
-    ballots = broadcast(ballot, "confirm")
-    collect("confirm", lambda party, client: party.confirm(ballots[client]))
-    with meter.time(RELAY, "confirm"):
-        certificate = relay.certify()
-    certificates = broadcast(certificate, "reveal")
-    collect("reveal", lambda party, client: party.reveal(certificates[client]))
-    with meter.time(RELAY, "reveal"):
-        transcript = relay.finish()
-
-    winners = set()
-    for client in online("reveal"):
-        reveals = [meter.deliver(RELAY, client, r) for r in transcript.reveals]
-        with meter.time(client, "conclude"):
-            winners.add(electors[client].conclude(reveals))
-    if len(winners) != 1:
-        raise ElectionError(f"clients disagree on the winner: {sorted(winners)}")
-    return winners.pop(), transcript

@@ -13,8 +13,12 @@ from tff_hdp.secagg.fixed_point import FixedPoint
 from tff_hdp.secagg.meter import Meter
 from tff_hdp.secagg.rounds import PROTOCOLS as SECURE_SUMS
 from tff_hdp.secagg.rounds import SUPER_NODE, masking_graph, secure_sum
-from tff_hdp.topology.ballots import BeyondThresholdError, Identity, setup_election
-from tff_hdp.topology.election import RELAY, run_election
+from tff_hdp.topology.election_round import RELAY, run_election
+from tff_hdp.topology.electorate import (
+    BeyondThresholdError,
+    Identity,
+    setup_election,
+)
 
 PROTOCOLS = ("election", *SECURE_SUMS)
 BITS = 32

@@ -8,8 +8,13 @@ from typing import Literal
 import numpy as np
 
 from tff_hdp.secagg.meter import Meter
-from tff_hdp.topology.ballots import ElectionError, Identity, Setup, setup_election
-from tff_hdp.topology.election import RELAY, Phase, run_election
+from tff_hdp.topology.election_round import RELAY, Phase, run_election
+from tff_hdp.topology.electorate import (
+    ElectionError,
+    Identity,
+    Setup,
+    setup_election,
+)
 from tff_hdp.topology.transcripts import Transcript, check_quorum
 from tff_hdp.topology.zoning import Zoning
 

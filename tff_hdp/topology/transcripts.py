@@ -14,15 +14,17 @@ from tff_hdp.topology import pvss
 from tff_hdp.topology import ristretto as group
 from tff_hdp.topology.ballots import (
     Ballot,
-    BeyondThresholdError,
     Certificate,
     Confirmation,
-    ElectionError,
     Reveal,
-    Setup,
     check_signed,
     dealings_hold,
     reveal_context,
+)
+from tff_hdp.topology.electorate import (
+    BeyondThresholdError,
+    ElectionError,
+    Setup,
 )
 from tff_hdp.topology.ristretto import Point
 
