@@ -81,6 +81,12 @@ def test_the_costs_of_a_repeated_election_add_up():
     raise AssertionError("b was not elected in 60 elections of four")
 
 
+def test_who_is_offline_cannot_also_stop_half_way():
+    gone = {"e": "deal", "f": "deal", "d": "deal"}
+    for nodes in (simulated(), SuperNodes(ZONING)):
+        assert nodes.seat(0, 0, "abc", stops=gone).super_node in set("abc")
+
+
 def test_a_simulated_draw_refuses_what_the_protocol_refuses():
     for nodes in (simulated(), SuperNodes(ZONING)):
         with pytest.raises(BeyondThresholdError, match="2 of 4 voters"):

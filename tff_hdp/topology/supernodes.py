@@ -105,7 +105,8 @@ class SuperNodes:
           zone: The zone.
           round_number: The round; with zone and attempt it names the election.
           online: The zone's clients that are online.
-          stops: Clients that go silent during an election, and when.
+          stops: Clients that go silent during an election, and when; who is not
+            online has no part in it.
           attempt: Counts repeated elections within one round, as after a
             super-node's failure.
 
@@ -126,7 +127,8 @@ class SuperNodes:
         present = [client for client in members if client in online]
         if not present:
             raise ElectionError(f"zone {zone} has no client online")
-        term = self._elect(zone, round_number, attempt, present, stops or {})
+        stops = {c: phase for c, phase in (stops or {}).items() if c in online}
+        term = self._elect(zone, round_number, attempt, present, stops)
         self._incumbent[zone] = term.super_node
         return term
 
