@@ -220,3 +220,20 @@ def test_a_row_lost_between_checkpoint_and_metrics_comes_back(tmp_path):
     (tmp_path / "metrics.csv").write_text(kept)
     experiment.run(config(tmp_path))
     assert pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("runtime", ["in_process", "native"])
+@pytest.mark.parametrize("chunk", [0, None])
+def test_a_seed_never_fixes_the_noise(tmp_path, runtime, chunk):
+    """Same seed, same process: cohorts repeat, the noisy model must not."""
+    frames = []
+    for name in ("first", "second", "third"):
+        settings = config(
+            tmp_path / name, rounds=2, runtime=runtime, cohort_chunk=chunk
+        )
+        experiment.run(settings)
+        frames.append(pd.read_csv(tmp_path / name / "metrics.csv"))
+    for frame in frames[1:]:
+        assert frame["clients"].tolist() == frames[0]["clients"].tolist()
+    losses = [frame["loss"].iloc[0] for frame in frames]
+    assert len(set(losses)) == 3

@@ -158,10 +158,7 @@ def _initial_or_latest(
             # The run may have been killed between its checkpoint and this row.
             folder.release_metrics(found.round_number, found.metrics)
         return found
-    if config.seed is not None:
-        tf.keras.utils.set_random_seed(config.seed)
-    weights = tff.learning.models.ModelWeights.from_model(federation.task.build_model())
-    weights = tf.nest.map_structure(lambda v: v.numpy(), weights)
+    weights = _initial_weights(federation, config.seed)
     first = Checkpoint(
         round_number=0,
         state=process.set_model_weights(blank, weights),
@@ -171,6 +168,18 @@ def _initial_or_latest(
     )
     folder.save(first)
     return first
+
+
+def _initial_weights(
+    federation: Federation, seed: int | None
+) -> tff.learning.models.ModelWeights:
+    if seed is not None:
+        tf.keras.utils.set_random_seed(seed)
+    weights = tff.learning.models.ModelWeights.from_model(federation.task.build_model())
+    if seed is not None:
+        # Graphs traced from here on must not inherit the seed: they draw noise.
+        tf.random.set_seed(None)
+    return tf.nest.map_structure(lambda v: v.numpy(), weights)
 
 
 def _events(measured: Any) -> dict[str, Any]:
