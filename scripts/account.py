@@ -183,7 +183,8 @@ def _main() -> None:
             request = calibrated(request)
             z = request.noise_multiplier
             notes = [f"--noise_multiplier={z!r} meets the target"]
-        show([row.to_dict() for row in request.rows()], notes)
+        rows = request.rows()
+        show([row.to_dict() for row in rows], [*notes, *_worst_zones(rows)])
         if figure:
             from tff_hdp.privacy import figures
 
@@ -198,6 +199,24 @@ def calibrated(request: Any) -> Any:
         client_kind=flags.FLAGS.client_kind,
         method=flags.FLAGS.method,
     )
+
+
+def _worst_zones(rows: Sequence[Any]) -> list[str]:
+    """A line per observer against whom zones differ: the zone worst off."""
+    from tff_hdp.privacy import worst
+
+    lines = []
+    for observer in OBSERVERS:
+        for kind in KINDS:
+            own = [r for r in rows if (r.observer, r.client_kind) == (observer, kind)]
+            if len(own) > 1 and any(r.zone is not None for r in own):
+                row = worst(own, observer)
+                epsilon = _cell("epsilon", row.epsilon_rdp)
+                lines.append(
+                    f"worst {kind} clients against {observer}: zone {row.zone}, "
+                    f"epsilon {epsilon} (RDP)"
+                )
+    return lines
 
 
 def _reasons(rows: Sequence[dict[str, Any]]) -> list[str]:

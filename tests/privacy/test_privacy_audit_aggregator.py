@@ -15,6 +15,7 @@ from tff_hdp.aggregators.zoned import ZonedMean
 from tff_hdp.privacy import (
     Clipping,
     FullParticipation,
+    Level,
     NoisePlan,
     account,
     configurations,
@@ -55,6 +56,47 @@ def release(plan, included, length, queries=None):
             )
         total = mean.add(total, contribution, zone)
     return mean.release(state, total)[0].numpy()
+
+
+def test_the_noise_accounted_is_the_noise_added():
+    """Standard deviation of a release of zeros, at every level at once."""
+    size = 40_000
+    plan = NoisePlan(
+        zone_sizes=(2, 3, 4),
+        sampling=FullParticipation(),
+        clipping=Clipping(norm=CLIP),
+        client_noise=0.7,
+        noising_clients=(2, 0, 1),
+        zone_noise=(0.0, 1.5, 0.5),
+        upper_levels=(Level((0, 0, 1), (0.9, 0.0)),),
+        server_noise=1.1,
+        mixing=(0.2, 0.5, 0.3),
+    )
+    mean = ZonedMean(plan, tf.TensorSpec([size], tf.float32))
+    state = mean.initial_state()
+    sent = mean.client_state(state)
+    total = None
+    for zone, (n, noising) in enumerate(
+        zip(plan.zone_sizes, plan.noising_clients, strict=True)
+    ):
+        for i in range(n):
+            profile = {
+                "weight": tf.constant(1.0),
+                "zone": tf.constant(zone),
+                "carries_noise": tf.constant(i < noising),
+            }
+            contribution = mean.contribution(sent, tf.zeros([size]), profile)
+            if total is None:
+                total = mean.zero(contribution)
+            total = mean.add(total, contribution, tf.constant(zone))
+    found = mean.release(state, total)[0].numpy().std()
+    rows = account(plan, 1, DELTA, ())
+    for row in rows:
+        if row.observer == "released_model":
+            sensitivity = plan.released_sensitivities[row.zone]
+            expected = row.noise_multiplier * sensitivity
+            # Five standard errors of a standard deviation from 40,000 draws.
+            assert found == pytest.approx(expected, rel=0.018)
 
 
 def audit(plan, *, length=CLIP, queries=None, seed=0):

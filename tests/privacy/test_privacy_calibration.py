@@ -28,7 +28,6 @@ def maker(name, **shares):
         ("cdp", {}, "released_model"),
         ("hdp", {}, "aggregator"),
         ("ldp", {}, "released_model"),
-        ("c3", {"beta": 0.5}, "aggregator"),
     ],
 )
 def test_meets_the_target_and_no_more(name, shares, observer, method):
@@ -42,6 +41,14 @@ def test_meets_the_target_and_no_more(name, shares, observer, method):
     assert epsilon(z) <= 3.0
     assert epsilon(z * (1 - 2e-4)) > 3.0
     assert epsilon(z) == pytest.approx(3.0, rel=5e-4)
+
+
+def test_the_worst_kind_of_client_decides():
+    z = calibrate(
+        maker("c3", beta=0.5), target_epsilon=3.0, observer="aggregator", **BUDGET
+    )
+    alone = calibrate(maker("hdp"), target_epsilon=3.0, observer="aggregator", **BUDGET)
+    assert z == pytest.approx(alone, rel=1e-4)
 
 
 def test_exact_gaussian():

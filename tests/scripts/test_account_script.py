@@ -81,7 +81,7 @@ def test_json_is_a_list_of_the_rows_documented(rows):
     assert table[2]["epsilon_paper"] == pytest.approx(7.84478, rel=1e-5)
 
 
-def test_flags_reach_the_plan(rows):
+def test_flags_reach_the_plan(run, rows):
     table = rows(
         "--privacy=c3",
         "--beta=0.5",
@@ -100,6 +100,8 @@ def test_flags_reach_the_plan(rows):
     assert {r["client_kind"] for r in released} == {"ldp", "hdp"}
     # Equal mixing of unequal zones: every zone's clients weigh differently.
     assert len({r["noise_multiplier"] for r in released}) == 4
+    shown = run("--mixing=equal", "--zone_sizes=9,99", "--rounds=2")
+    assert "worst hdp clients against released_model: zone 0" in shown
     seen = [
         r for r in table if r["observer"] == "aggregator" and r["client_kind"] == "hdp"
     ]
