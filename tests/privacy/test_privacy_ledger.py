@@ -153,6 +153,12 @@ def test_events_that_disagree_are_refused(events, words):
     assert ledger.rounds == 0
 
 
+def test_topping_up_cannot_be_read_off_events():
+    plan = make("ldp", top_up=True)
+    with pytest.raises(ValueError, match=r"plan\.top_up is True"):
+        Ledger().record(plan, events={"client": Gaussian(1.0)})
+
+
 def test_zone_event_with_less_noise_names_the_zone():
     events = {"zone": [Gaussian(1.0), Gaussian(0.9), Gaussian(1.0), Gaussian(1.0)]}
     with pytest.raises(ValueError, match=r"'zone\[1\]' emitted .* 0.9, .* has 1"):

@@ -164,6 +164,11 @@ class Ledger:
 
 def _check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
     """Refuses events with less noise than `plan` has at the same place."""
+    if plan.top_up and plan.client_noise > 0:
+        raise ValueError(
+            "plan.top_up is True, but no query emits an event of topping up, so the "
+            "events cannot show that it was done; record without events if it was"
+        )
     noises = any(plan.noising_clients)
     expected: dict[str, Any] = {
         "client": plan.client_noise if noises else 0.0,
