@@ -20,7 +20,7 @@ from absl import flags
 from tff_hdp import cli
 
 PRIVACY = ("ldp", "hdp", "cdp", *(f"c{i}" for i in range(1, 8)))
-SAMPLING = ("poisson", "revealed", "fixed_size", "full")
+SAMPLING = ("poisson", "revealed", "fixed", "full")
 NEIGHBOURS = ("add_or_remove", "zero_out", "replace_one")
 OBSERVERS = ("super_node", "aggregator", "released_model")
 KINDS = ("ldp", "hdp", "trusting")

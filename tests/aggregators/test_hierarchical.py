@@ -205,6 +205,30 @@ def test_non_finite_update_is_left_out_and_counted(poison, config):
     assert output.measurements["clients"].sum() == 3
 
 
+def test_a_rejected_client_stays_in_a_bounded_denominator():
+    """Else the released denominator would tell whose data was rejected."""
+    values = updates(4, seed=7)
+    values[3]["bias"][0] = np.nan
+    plan = configurations.none(
+        zone_sizes=(8,), sampling=PoissonSampling((0.25,)), estimator="bounded"
+    )
+    (output,) = aggregate(plan, values, weights([0] * 4))
+    expected = sum(flat(v) for v in values[:3]) / 4
+    np.testing.assert_allclose(flat(output.result), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_plan_that_tops_up_is_refused():
+    plan = NoisePlan(
+        zone_sizes=(2,),
+        sampling=FullParticipation(),
+        client_noise=1.0,
+        noising_clients=(2,),
+        top_up=True,
+    )
+    with pytest.raises(ValueError, match=r"plan.top_up is True"):
+        HierarchicalMeanFactory(plan).create(VALUE_TYPE, WEIGHT_TYPE)
+
+
 @pytest.mark.parametrize("weight", [0.0, -1.0, 1.5, float("nan")])
 def test_weight_out_of_range_is_left_out_and_counted(weight):
     values = updates(2, seed=8)

@@ -115,7 +115,7 @@ def test_flags_reach_the_plan(run, rows):
     [
         ("poisson", "Poisson, q = 0.2, participation hidden"),
         ("revealed", "Poisson, q = 0.2, participation revealed"),
-        ("fixed_size", "10 of 50 clients, participation hidden"),
+        ("fixed", "10 of 50 clients, participation hidden"),
         ("full", "every client every round"),
     ],
 )

@@ -27,7 +27,8 @@ class ZonedMean:
       queries: Replaces the queries that the plan implies.
 
     Raises:
-      ValueError: If `queries.zones` does not cover the plan's zones.
+      ValueError: If `queries.zones` does not cover the plan's zones, or the plan
+        wants noise topped up, which no super-node does here.
     """
 
     def __init__(
@@ -42,8 +43,11 @@ class ZonedMean:
                 f"queries.zones has {len(queries.zones)} entries for "
                 f"{plan.num_zones} zones"
             )
+        if plan.top_up:
+            raise ValueError(
+                "plan.top_up is True; no super-node here tops up its clients' noise"
+            )
         self._plan = plan
-        self._record = record
         self._queries = queries or levels.queries_from_plan(plan, record)
 
     def initial_state(self) -> Any:
@@ -94,8 +98,8 @@ class ZonedMean:
         norms = tf.cast(norms, tf.float32)
         # Also refuses NaN. A weight beyond 1 would exceed the accounted sensitivity.
         in_range = tf.logical_and(profile["weight"] > 0.0, profile["weight"] <= 1.0)
+        weight = tf.where(in_range, profile["weight"], 0.0)
         rejected = tf.logical_or(rejected, tf.logical_not(in_range))
-        weight = tf.where(rejected, 0.0, profile["weight"])
         if queries.server is not None:
             record = queries.server.preprocess_record(sent["server"], record)
         if queries.zones:
@@ -104,7 +108,10 @@ class ZonedMean:
         if queries.client is not None:
             own = queries.client.derive_sample_params(sent["client"])
             record = queries.client.preprocess_record(own, record)
-        record = levels.scale(record, weight)
+        record = levels.scale(record, tf.where(rejected, 0.0, weight))
+        if self._plan.estimator == "realised":
+            # A noisy plan's denominator may not tell whose data was rejected.
+            weight = tf.where(rejected, 0.0, weight)
         if queries.client is not None:
             record = levels.noise_own_record(
                 queries.client, sent["client"], record, profile["carries_noise"]

@@ -101,9 +101,9 @@ def build_zoned_client_work(
     """Runs `inner` on a client's examples and passes the client's profile on.
 
     Client data becomes the structure (examples, profile) of sequences; the
-    update weight becomes the aggregator's `WEIGHT_TYPE`. Where `inner` gives an
-    update no weight (TFF does so after zeroing a non-finite one), the profile's
-    weight becomes 0, and the aggregator counts the client as rejected.
+    update weight becomes the aggregator's `WEIGHT_TYPE`. TFF's client work hides a
+    non-finite update as zeros of weight 0; here it is NaN again, for the aggregator
+    to screen and count.
 
     Args:
       inner: Any client work whose weighting is uniform.
@@ -119,27 +119,25 @@ def build_zoned_client_work(
         ),
         tff.CLIENTS,
     )
-    inner_weight_type = inner.next.type_signature.result.result.member.update_weight
+    inner_type = inner.next.type_signature.result.result.member
 
-    @tff.tensorflow.computation(inner_weight_type, tff.SequenceType(WEIGHT_TYPE))
-    def aggregation_weight(inner_weight: Any, profile: Any) -> Any:
+    @tff.tensorflow.computation(inner_type, tff.SequenceType(WEIGHT_TYPE))
+    def with_profile(inner_result: Any, profile: Any) -> Any:
         blank = tf.nest.map_structure(
             lambda s: tf.zeros(s.shape, s.dtype), PROFILE_SPEC
         )
+        hidden = tf.cast(inner_result.update_weight, tf.float32) <= 0.0
+        update = tf.nest.map_structure(
+            lambda t: tf.where(hidden, tf.cast(float("nan"), t.dtype), t),
+            inner_result.update,
+        )
         known = profile.reduce(blank, lambda _, element: element)
-        kept = tf.cast(inner_weight, tf.float32) > 0.0
-        known["weight"] = tf.where(kept, known["weight"], 0.0)
-        return known
+        return tff.learning.templates.ClientResult(update, known)
 
     @tff.federated_computation(state_type, weights_type, data_type)
     def next_fn(state: Any, weights: Any, data: Any) -> Any:
         output = inner.next(state, weights, data.examples)
-        weight = tff.federated_map(
-            aggregation_weight, (output.result.update_weight, data.profile)
-        )
-        result = tff.federated_zip(
-            tff.learning.templates.ClientResult(output.result.update, weight)
-        )
+        result = tff.federated_map(with_profile, (output.result, data.profile))
         return tff.templates.MeasuredProcessOutput(
             output.state, result, output.measurements
         )

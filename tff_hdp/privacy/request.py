@@ -15,7 +15,7 @@ from tff_hdp.privacy.sampling import (
 )
 
 PRIVACY = tuple(name for name in CONFIGURATIONS if name != "none")
-SAMPLING = ("poisson", "revealed", "fixed_size", "full")
+SAMPLING = ("poisson", "revealed", "fixed", "full")
 USERS_OF_SHARES = {"alpha": ("c5", "c7"), "beta": ("c3", "c6", "c7")}
 
 
@@ -161,7 +161,7 @@ class AccountRequest:
         n = sum(self.sizes)
         if self.sampling == "full":
             return FullParticipation()
-        if self.sampling == "fixed_size":
+        if self.sampling == "fixed":
             exact = [self.clients_per_round * size / n for size in self.sizes]
             sizes = [max(1, math.floor(x + 1e-9)) for x in exact]
             missing = round(self.clients_per_round) - sum(sizes)
@@ -195,7 +195,7 @@ class AccountRequest:
         n, k = sum(self.sizes), self.clients_per_round
         if self.sampling != "full" and not (_positive(k) and k <= n):
             raise _error("clients_per_round", k, f"(0, {n}] (the clients)")
-        if self.sampling == "fixed_size" and (k != int(k) or k < len(self.sizes)):
+        if self.sampling == "fixed" and (k != int(k) or k < len(self.sizes)):
             raise _error(
                 "clients_per_round",
                 k,

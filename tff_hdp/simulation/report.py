@@ -74,6 +74,10 @@ def privacy_report(
         notes = ["No noise was added: no observer is promised anything."]
     else:
         notes.append(f"Clip norm {plan.clipping.norm:.6g}: {plan.clipping.source}.")
+        notes.append(
+            "Zones draw their cohorts and do not show them to the aggregator. One "
+            "process plays all parties here, so this is assumed, not enforced."
+        )
     if config.seed is not None:
         notes.append(
             f"--seed={config.seed} fixes the cohorts. This is a test option: the "
