@@ -115,8 +115,10 @@ class FixedPoint:
             raise BadInputError(
                 f"values[{index}] is {values[index]}; it must be finite"
             )
-        integers = np.rint(np.clip(values, -self.clip, self.clip) / self.step)
-        return to_ring(integers.astype(np.int64), self.bits)
+        scaled = np.clip(values, -self.clip, self.clip)
+        scaled /= self.step
+        np.rint(scaled, out=scaled)
+        return to_ring(scaled.astype(np.int64), self.bits)
 
     def decode(self, total: np.ndarray) -> np.ndarray:
         """The real sum that an encoded sum stands for, [d] float64."""
@@ -137,8 +139,11 @@ def ring_dtype(bits: int) -> np.dtype:
 
 
 def to_ring(integers: np.ndarray, bits: int) -> np.ndarray:
-    """Signed integers modulo 2^bits."""
-    return (integers & (2**bits - 1)).astype(ring_dtype(bits))
+    """Signed integers (int64) modulo 2^bits."""
+    reduced = integers.astype(ring_dtype(bits))
+    if bits < 8 * reduced.itemsize:
+        reduced &= reduced.dtype.type(2**bits - 1)
+    return reduced
 
 
 def from_ring(values: np.ndarray, bits: int) -> np.ndarray:

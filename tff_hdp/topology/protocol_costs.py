@@ -22,8 +22,8 @@ from tff_hdp.topology.electorate import (
 
 PROTOCOLS = ("election", *SECURE_SUMS)
 BITS = 32
-# Every client of a larger zone checks the square of its size in proofs, so that
-# a whole election of 100 takes an hour of one core.
+# Every client of a zone checks the square of its size in shares, so that all the
+# work of an election grows with the cube: of 300, some hours of one core.
 LARGEST_ELECTION = 30
 
 GRID_CLIENTS = (10, 30, 100, 300)
