@@ -25,7 +25,8 @@ NEIGHBOURS = ("add_or_remove", "zero_out", "replace_one")
 OBSERVERS = ("super_node", "aggregator", "released_model")
 KINDS = ("ldp", "hdp", "trusting")
 FORMATS = ("table", "csv", "json")
-WORDS = ("neighbours", "sampling", "assumptions")
+RESTS_ON = {"released_rests_on": "released model", "aggregator_rests_on": "aggregator"}
+WORDS = ("neighbours", "sampling", "assumptions", *RESTS_ON)
 
 
 def define_flags() -> None:
@@ -165,11 +166,14 @@ def _main() -> None:
     if flags.FLAGS.paper_table:
         from tff_hdp.privacy.tables import VERDICTS
 
-        verdicts = [f"{formula}: {verdict}." for formula, verdict in VERDICTS.items()]
-        show(
-            paper_table(request),
-            [] if flags.FLAGS.paper_table == "others" else verdicts,
-        )
+        notes = [f"{formula}: {verdict}." for formula, verdict in VERDICTS.items()]
+        if flags.FLAGS.paper_table == "others":
+            notes = [
+                f"At delta {request.delta:g}, but for GFL, whose epsilon is pure. "
+                "HFL-DP: one example or client replaced, every exposure seen. GFL: one "
+                "client's samples replaced. UDP-Alg: add_or_remove, Poisson."
+            ]
+        show(paper_table(request), notes)
     elif flags.FLAGS.compare:
         from tff_hdp.privacy import figures, tables
 
@@ -223,6 +227,13 @@ def _reasons(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What each row of an account rests on, a line each."""
     lines = []
     for row in rows:
+        for key, observer in RESTS_ON.items():
+            if key in row:
+                names = ("data_set", "configuration", "mode", "client_kind")
+                who = " ".join(str(row[name]) for name in names if name in row)
+                lines.append(
+                    f"{who} against {observer}: delta {row['delta']:g}; {row[key]}."
+                )
         if "assumptions" not in row:
             continue
         mode = f"{row['mode']}: " if "mode" in row else ""
@@ -231,7 +242,7 @@ def _reasons(rows: Sequence[dict[str, Any]]) -> list[str]:
             f"{mode}{row['client_kind']} client{zone} against {row['observer']}: "
             f"{row['neighbours']} neighbours; {row['sampling']}; {row['assumptions']}."
         )
-    return lines
+    return list(dict.fromkeys(lines))
 
 
 def _cell(name: str, value: Any) -> str:

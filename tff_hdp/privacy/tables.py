@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, Literal
 
 from tff_hdp.privacy import fl_top_dp, gfl, hfl_dp, paper, udp_alg
-from tff_hdp.privacy.accountant import account, worst
+from tff_hdp.privacy.accountant import AccountRow, account, worst
 from tff_hdp.privacy.configurations import CONFIGURATIONS
 from tff_hdp.privacy.request import AccountRequest
 from tff_hdp.privacy.sampling import PoissonSampling
@@ -107,9 +107,16 @@ def table_i(
                     "aggregator_noise_multiplier": seen.noise_multiplier,
                     "aggregator_epsilon_rdp": seen.epsilon_rdp,
                     "aggregator_epsilon_pld": seen.epsilon_pld,
+                    "delta": delta,
+                    "released_rests_on": _basis(released),
+                    "aggregator_rests_on": _basis(seen),
                 }
             )
     return rows
+
+
+def _basis(row: AccountRow) -> str:
+    return f"{row.neighbours} neighbours; {row.sampling}; {row.assumptions}"
 
 
 def table_iii(*, zones: int = 10, delta: float = 1e-5) -> list[dict[str, Any]]:
@@ -154,6 +161,9 @@ def table_iii(*, zones: int = 10, delta: float = 1e-5) -> list[dict[str, Any]]:
                     "released_epsilon_pld": released.epsilon_pld,
                     "aggregator_epsilon_rdp": seen.epsilon_rdp,
                     "aggregator_epsilon_pld": seen.epsilon_pld,
+                    "delta": delta,
+                    "released_rests_on": _basis(released),
+                    "aggregator_rests_on": _basis(seen),
                 }
             )
     return rows
