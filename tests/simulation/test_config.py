@@ -32,7 +32,7 @@ GOOD = {"privacy": "hdp", "noise_multiplier": 1.0}
         ({"zones": 0}, "--zones is 0"),
         ({"client_learning_rate": math.nan}, "--client_learning_rate is nan"),
         ({"sampling": "all"}, "--sampling is all; allowed: poisson, fixed"),
-        ({"runtime": "gpu"}, "--runtime is gpu; allowed: native"),
+        ({"runtime": "gpu"}, "--runtime is gpu; allowed: in_process, native"),
         ({"clipping": "adaptive"}, "--clipping is adaptive; .*--privacy=cdp"),
         ({"algorithm": "fedsgd"}, "--local_epochs is 5; allowed: 1"),
     ],

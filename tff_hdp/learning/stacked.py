@@ -39,11 +39,11 @@ class StackedModel:
         """Logits of every client on its own batch.
 
         Args:
-          weights: Per Keras weight, in its order, [C, ...] float32.
+          weights: Per Keras weight, in its order, [C, ...].
           features: [C, B, ...].
 
         Returns:
-          [C, B, classes] float32.
+          [C, B, classes] of the weights' dtype.
         """
         position, value = 0, features
         for count, layer in self._layers:
@@ -63,8 +63,6 @@ def is_supported(model: tf.keras.Model) -> bool:
 
 def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
     keras = tf.keras.layers
-    if isinstance(layer, keras.Rescaling):
-        return lambda _, x: tf.cast(x, tf.float32) * layer.scale + layer.offset
     if isinstance(layer, keras.Flatten):
         return lambda _, x: tf.reshape(x, [*_leading(x, 2), _size(x.shape[2:])])
     if isinstance(layer, keras.Reshape):
@@ -75,7 +73,7 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
         return _convolution(layer)
     if isinstance(layer, keras.MaxPooling2D):
         return _max_pooling(layer)
-    if isinstance(layer, keras.ReLU | keras.Activation):
+    if isinstance(layer, keras.Rescaling | keras.ReLU | keras.Activation):
         return lambda _, x: layer(x)
     raise ValueError(f"layer {layer.name} is a {type(layer).__name__}")
 
@@ -112,7 +110,7 @@ def _convolution(layer: tf.keras.layers.Conv2D) -> Layer:
         value = tf.map_fn(
             one_client,
             (weights[0], x),
-            fn_output_signature=tf.float32,
+            fn_output_signature=weights[0].dtype,
             parallel_iterations=8,
         )
         if layer.use_bias:

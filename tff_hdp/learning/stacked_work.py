@@ -91,12 +91,13 @@ def train_stack(
     order = chunk["order"]
     clients = tf.shape(order)[0]
     weights = [tf.tile(w[tf.newaxis], [clients] + [1] * w.shape.rank) for w in initial]
+    dtype = weights[0].dtype
     velocity = [tf.zeros_like(w) for w in weights] if momentum else []
     sums = [tf.constant(0.0)] * 3
 
     def step(t: tf.Tensor, weights: Any, velocity: Any, sums: Any) -> Any:
         rows = order[:, t]
-        mask = tf.cast(rows >= 0, tf.float32)
+        mask = tf.cast(rows >= 0, dtype)
         rows = tf.maximum(rows, 0)
         features = tf.gather(chunk["features"], rows, batch_dims=1)
         labels = tf.gather(chunk["labels"], rows, batch_dims=1)
@@ -128,10 +129,10 @@ def train_stack(
         hits = tf.equal(tf.argmax(logits, -1, tf.int32), labels)
         added = (
             tf.reduce_sum(losses * mask),
-            tf.reduce_sum(tf.cast(hits, tf.float32) * mask),
+            tf.reduce_sum(tf.cast(hits, dtype) * mask),
             tf.reduce_sum(mask),
         )
-        sums = [a + b for a, b in zip(sums, added, strict=True)]
+        sums = [a + tf.cast(b, tf.float32) for a, b in zip(sums, added, strict=True)]
         return t + 1, weights, velocity, sums
 
     steps = tf.shape(order)[1]
