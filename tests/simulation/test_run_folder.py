@@ -78,14 +78,27 @@ def test_nothing_to_load(tmp_path):
 
 
 def test_a_folder_belongs_to_its_settings(tmp_path):
-    RunFolder(config(tmp_path))
+    RunFolder(config(tmp_path)).save(checkpoint(0))
     RunFolder(config(tmp_path, rounds=300))
     with pytest.raises(ConfigError, match=r"--noise_multiplier is 2.0; allowed: 1.0"):
         RunFolder(config(tmp_path, noise_multiplier=2.0))
 
 
+def test_a_run_that_never_started_binds_nobody(tmp_path):
+    RunFolder(config(tmp_path)).resolve(noise_multiplier=3.0)
+    assert RunFolder(config(tmp_path, noise_multiplier=2.0)).resolved == {}
+
+
+def test_rounds_beyond_a_target_epsilon_are_refused(tmp_path):
+    target = {"noise_multiplier": None, "target_epsilon": 4.0}
+    RunFolder(config(tmp_path, **target)).save(checkpoint(0))
+    with pytest.raises(ConfigError, match=r"--rounds is 300; allowed: 200"):
+        RunFolder(config(tmp_path, rounds=300, **target))
+
+
 def test_config_json_says_what_ran(tmp_path):
     folder = RunFolder(config(tmp_path, zones=3))
+    folder.save(checkpoint(0))
     folder.resolve(noise_multiplier=0.75)
     record = json.loads((tmp_path / "config.json").read_text())
     assert record["flags"]["zones"] == 3

@@ -1,10 +1,12 @@
 """One training run from config to run folder."""
 
+import contextlib
 import dataclasses
 import logging
 import math
 import pathlib
 import secrets
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,7 +56,11 @@ def run(config: TrainConfig) -> RunResult:
       FileNotFoundError: If the task's data is missing; says what to get.
     """
     folder = RunFolder(config)
-    log_to(folder.path / "run.log")
+    with _logging_to(folder.path / "run.log"):
+        return _run(config, folder)
+
+
+def _run(config: TrainConfig, folder: RunFolder) -> RunResult:
     runtime.set_context(config.runtime, log_file=folder.path / "run.log")
     if "partition_seed" not in folder.resolved:
         drawn = secrets.randbits(32) if config.seed is None else config.seed
@@ -94,11 +100,17 @@ def _load_task(config: TrainConfig, seed: int) -> tasks.Task:
         raise ConfigError(f"--task is {config.task}; {error}") from error
 
 
-def log_to(path: pathlib.Path) -> None:
+@contextlib.contextmanager
+def _logging_to(path: pathlib.Path) -> Iterator[None]:
     """Sends the program's log to a file as well."""
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
 
 
 def _clipping(config: TrainConfig, task: tasks.Task, folder: RunFolder) -> Clipping:

@@ -73,7 +73,7 @@ class RunFolder:
         self.path = pathlib.Path(config.out)
         self.path.mkdir(parents=True, exist_ok=True)
         self._record: dict[str, Any] = {}
-        if self._config_path.exists():
+        if any((self.path / "checkpoints").glob("program_state_*")):
             self._record = json.loads(self._config_path.read_text())
             self._check_same(config)
         self._record |= {
@@ -188,9 +188,11 @@ class RunFolder:
         return self.path / "config.json"
 
     def _check_same(self, config: TrainConfig) -> None:
+        # More rounds would overrun the epsilon that the noise was chosen for.
+        fixed = {"rounds"} if config.target_epsilon is not None else set()
         for name, value in config.to_dict().items():
             before = self._record["flags"].get(name)
-            if name not in _MAY_CHANGE and value != before:
+            if name not in _MAY_CHANGE - fixed and value != before:
                 raise ConfigError(
                     f"--{name} is {value}; allowed: {before}, with which the run in "
                     f"--out={config.out} was started"
