@@ -130,7 +130,7 @@ class Server:
         self.phase = "share"
         return {
             client: PeerKeys(
-                self.terms.number, client, {peer: sent[peer] for peer in peers}
+                self.terms.number, client, {peer: sent[peer] for peer in sorted(peers)}
             )
             for client, peers in self.joined.items()
         }
@@ -151,7 +151,7 @@ class Server:
                 client,
                 {
                     peer: sent[peer].ciphertexts[client]
-                    for peer in self.joined[client] & sent.keys()
+                    for peer in sorted(self.joined[client] & sent.keys())
                 },
             )
             for client in sent
