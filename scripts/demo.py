@@ -3,7 +3,9 @@
     make demo
 
 Trains four models on scikit-learn's bundled digits, prints who is promised
-what, and draws accuracy over rounds. Any flag of scripts/train.py can be given.
+what, and draws accuracy over rounds. Takes the flags of scripts/train.py, but for
+--privacy and what only some of the four modes take (--alpha, --beta, adaptive
+clipping); --target_epsilon chooses another multiplier for every mode.
 """
 
 import pathlib
@@ -13,6 +15,7 @@ import train as train_script
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.simulation import config as settings
 
 DEMO = {
     "task": "digits",
@@ -26,10 +29,31 @@ DEMO = {
 }
 
 
+def comparison_config() -> settings.TrainConfig:
+    """The flags as the settings that the modes share.
+
+    Raises:
+      ConfigError: If a flag is out of range or fits only some of the modes.
+    """
+    if flags.FLAGS["privacy"].present:
+        raise settings.ConfigError(
+            f"--privacy is {flags.FLAGS.privacy}; allowed: not with a comparison, "
+            "which runs none, cdp, hdp and ldp"
+        )
+    if flags.FLAGS.target_epsilon is not None:
+        if flags.FLAGS["noise_multiplier"].present:
+            raise settings.ConfigError(
+                f"--noise_multiplier is {flags.FLAGS.noise_multiplier}; allowed: "
+                "either it or --target_epsilon"
+            )
+        flags.FLAGS.noise_multiplier = None
+    return train_script.config_from_flags()
+
+
 def main(argv: list[str]) -> int:
     """Runs the comparison and prints its table."""
     cli.refuse_arguments(argv)
-    config = train_script.config_from_flags()
+    config = comparison_config()
     from tff_hdp.simulation import compare, report
 
     runs = compare.compare(config)

@@ -11,7 +11,6 @@ import pathlib
 import sys
 
 import demo  # defines the flags
-import train as train_script
 from absl import flags
 
 from tff_hdp import cli
@@ -22,9 +21,12 @@ SEEDS = flags.DEFINE_list("seeds", ["1", "2", "3", "4", "5"], "One comparison ea
 def main(argv: list[str]) -> int:
     """Runs one comparison a seed and prints accuracy by mode."""
     cli.refuse_arguments(argv)
-    if not all(seed.isdigit() for seed in SEEDS.value):
-        raise cli.UsageError(f"--seeds is {','.join(SEEDS.value)}; allowed: 1,2,3")
-    config = train_script.config_from_flags()
+    distinct = len(set(SEEDS.value)) == len(SEEDS.value)
+    if not (distinct and all(seed.isdigit() for seed in SEEDS.value)):
+        raise cli.UsageError(
+            f"--seeds is {','.join(SEEDS.value)}; allowed: different whole numbers"
+        )
+    config = demo.comparison_config()
     import pandas as pd
 
     from tff_hdp.simulation import compare

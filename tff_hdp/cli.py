@@ -19,7 +19,8 @@ def run(main: Callable[[list[str]], int]) -> int:
       main: Takes the arguments left after the flags, returns an exit code.
 
     Returns:
-      `main`'s code; 2 for a bad flag or missing data; 130 after Ctrl-C.
+      `main`'s code; 2 for a bad flag, missing data or a file that cannot be
+      read or written; 130 after Ctrl-C.
     """
     # TensorFlow 2.14 logs missing CUDA libraries as errors on any CPU machine.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -37,9 +38,9 @@ def run(main: Callable[[list[str]], int]) -> int:
     try:
         return main(arguments)
     except KeyboardInterrupt:
-        print("interrupted; the same command resumes", file=sys.stderr)
+        print("interrupted", file=sys.stderr)
         return 130
-    except (UsageError, FileNotFoundError) as error:
+    except (UsageError, OSError) as error:
         return _fail(str(error))
 
 

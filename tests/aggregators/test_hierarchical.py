@@ -183,7 +183,7 @@ def test_layer_norms_must_fit_the_update():
         HierarchicalMeanFactory(plan).create(VALUE_TYPE, WEIGHT_TYPE)
 
 
-@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf, 1e25])
 @pytest.mark.parametrize("config", ["none", "c2"])
 def test_non_finite_update_is_left_out_and_counted(poison, config):
     values = updates(3, seed=7)

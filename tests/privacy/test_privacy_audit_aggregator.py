@@ -1,16 +1,23 @@
-"""The audit on the arithmetic that the aggregators run, right and broken.
+"""The audit on the real aggregator, run by TFF's worker, right and broken.
 
 Every client of two zones is a canary that owns one coordinate of the update; a
 fair coin decides whether its update is there or zero. One release then says how
 well each coin can be guessed.
 """
 
+import collections
+
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
-from tff_hdp.aggregators import LevelQueries
+from tff_hdp.aggregators import (
+    WEIGHT_TYPE,
+    HierarchicalMeanFactory,
+    LevelQueries,
+)
 from tff_hdp.aggregators.zoned import ZonedMean
 from tff_hdp.privacy import (
     Clipping,
@@ -22,6 +29,7 @@ from tff_hdp.privacy import (
 )
 from tff_hdp.privacy.audit import one_run_audit
 
+pytestmark = pytest.mark.usefixtures("native_context")
 CANARIES, GUESSES, CLIP, DELTA = 600, 150, 0.5, 1e-5
 SIZES = (CANARIES // 3, CANARIES - CANARIES // 3)
 COMMON = {
@@ -34,28 +42,18 @@ COMMON = {
 
 def release(plan, included, length, queries=None):
     """One release; each canary pushes its coordinate by `length`."""
-    spec = tf.TensorSpec([CANARIES], tf.float32)
-    mean = ZonedMean(plan, spec, queries=queries)
-    state = mean.initial_state()
-    sent = mean.client_state(state)
-    total = None
-    for i, inside in enumerate(included):
-        update = tf.one_hot(i, CANARIES, on_value=length * float(inside))
-        zone = tf.constant(int(i >= SIZES[0]))
-        profile = {
-            "weight": tf.constant(1.0),
-            "zone": zone,
-            "carries_noise": tf.constant(plan.client_noise > 0),
-        }
-        contribution = mean.contribution(sent, update, profile)
-        if total is None:
-            total = mean.zero(
-                tf.nest.map_structure(
-                    lambda t: tf.TensorSpec(t.shape, t.dtype), contribution
-                )
-            )
-        total = mean.add(total, contribution, zone)
-    return mean.release(state, total)[0].numpy()
+    process = HierarchicalMeanFactory(plan, queries=queries).create(
+        tff.TensorType(np.float32, [CANARIES]), WEIGHT_TYPE
+    )
+    updates = length * np.eye(CANARIES, dtype=np.float32) * np.c_[included]
+    profiles = [
+        collections.OrderedDict(
+            weight=1.0, zone=int(i >= SIZES[0]), carries_noise=plan.client_noise > 0
+        )
+        for i in range(CANARIES)
+    ]
+    output = process.next(process.initialize(), list(updates), profiles)
+    return np.asarray(output.result)
 
 
 def test_the_noise_accounted_is_the_noise_added():

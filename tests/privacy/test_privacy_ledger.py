@@ -234,3 +234,29 @@ def test_unknown_plan_fields_are_refused():
         plan_from_dict({**fields, "extra": 1})
     with pytest.raises(ValueError, match=r"sampling.kind is 'none'"):
         plan_from_dict({**fields, "sampling": {"kind": "none"}})
+
+
+def test_bounded_rounds_under_different_relations_do_not_compose():
+    """Their denominators move under one relation and not under the other."""
+    bounded = configurations.c2(
+        zone_sizes=(50, 50),
+        sampling=PoissonSampling((0.2, 0.2)),
+        noise_multiplier=1.0,
+        estimator="bounded",
+    )
+    ledger = Ledger()
+    ledger.record(bounded, 100)
+    ledger.record(dataclasses.replace(bounded, neighbours="zero_out"), 100)
+    for row in ledger.account(1e-5, methods=("rdp",)):
+        assert row.epsilon_rdp is None
+        if row.observer != "super_node":
+            assert "do not compose" in row.assumptions
+
+
+def test_a_silent_event_is_no_noise():
+    ledger = Ledger()
+    plan = configurations.c4(
+        zone_sizes=(50,), sampling=PoissonSampling((0.2,)), noise_multiplier=1.0
+    )
+    with pytest.raises(ValueError, match="server"):
+        ledger.record(plan, events={"server": dp_accounting.NoOpDpEvent()})

@@ -68,7 +68,7 @@ def test_a_bad_flag_is_one_line_and_exit_code_2(arguments, named):
     ("arguments", "named"),
     [
         (["--zones=999"], ["--zones", "999", "1..200"]),
-        (["--model=resnet"], ["--task", "resnet", "dnn"]),
+        (["--model=resnet"], ["--model", "resnet", "dnn"]),
         (["--task=mnist", "--data_dir=/nowhere"], ["/nowhere", "mnist"]),
     ],
 )
@@ -105,6 +105,31 @@ def test_demo_compares_the_four_modes_and_report_repeats_it(tmp_path):
     again = run("report.py", f"--runs={runs}", f"--out={tmp_path / 'again'}")
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "again" / "table.csv").read_text() == table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--privacy=ldp"], ["--privacy", "ldp", "comparison"]),
+        (
+            ["--noise_multiplier=1", "--target_epsilon=8"],
+            ["--noise_multiplier", "--target_epsilon"],
+        ),
+    ],
+)
+def test_what_a_comparison_does_not_take(arguments, named):
+    result = run("demo.py", *arguments)
+    assert result.returncode == 2
+    assert all(word in result.stderr for word in named), result.stderr
+
+
+def test_out_must_be_a_folder(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    result = run("train.py", "--noise_multiplier=1", f"--out={file}")
+    assert result.returncode == 2
+    assert str(file) in result.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in result.stderr
 
 
 def test_report_of_no_run_says_so(tmp_path):

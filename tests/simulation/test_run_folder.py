@@ -3,6 +3,7 @@
 import collections
 import json
 import logging
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -61,16 +62,39 @@ def test_a_broken_newest_checkpoint_falls_back(tmp_path, caplog, damage):
         found = again.load_latest(like=checkpoint(0).state)
     assert found.round_number == 1
     assert "checkpoint of round 2" in caplog.text
+    assert found.lost_rounds == 1
     again.save(checkpoint(2))
-    assert again.load_latest(like=checkpoint(0).state).round_number == 2
+    newest = again.load_latest(like=checkpoint(0).state)
+    assert (newest.round_number, newest.lost_rounds) == (2, 0)
 
 
 def test_a_run_whose_checkpoints_are_all_broken_is_not_started_over(tmp_path):
     folder = RunFolder(config(tmp_path))
     folder.save(checkpoint(0))
     (tmp_path / "checkpoints" / "program_state_0" / "saved_model.pb").unlink()
-    with pytest.raises(RuntimeError, match=r"none of the checkpoints \[0\]"):
+    with pytest.raises(ConfigError, match=r"--out is .*checkpoints none can be read"):
         RunFolder(config(tmp_path)).load_latest(like=checkpoint(0).state)
+
+
+def test_a_run_whose_checkpoints_are_gone_is_not_started_over(tmp_path):
+    folder = RunFolder(config(tmp_path))
+    folder.save(checkpoint(1))
+    folder.release_metrics(1, {"accuracy": 0.5})
+    shutil.rmtree(tmp_path / "checkpoints")
+    with pytest.raises(ConfigError, match=r"--out is .*checkpoints none can be read"):
+        RunFolder(config(tmp_path)).load_latest(like=checkpoint(0).state)
+
+
+def test_one_run_at_a_time(tmp_path):
+    first, second = RunFolder(config(tmp_path)), RunFolder(config(tmp_path))
+    with (
+        first.locked(),
+        pytest.raises(ConfigError, match=r"--out is .*no other run"),
+        second.locked(),
+    ):
+        pass
+    with second.locked():
+        pass
 
 
 def test_nothing_to_load(tmp_path):

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from tff_hdp.privacy import Ledger
-from tff_hdp.simulation import experiment
+from tff_hdp.simulation import experiment, report
 from tff_hdp.simulation.config import ConfigError, TrainConfig
 
 TRAIN = pathlib.Path(__file__).parents[2] / "scripts" / "train.py"
@@ -148,7 +148,13 @@ def test_every_option_trains_and_is_accounted(tmp_path, changes):
             "--clients_per_round is 201; allowed: at most 200",
         ),
         ({"clients_per_round": 1, "sampling": "fixed"}, "--clients_per_round is 1"),
-        ({"privacy": "c3", "beta": 0.3}, "--privacy is c3; beta is 0.3"),
+        ({"privacy": "c3", "beta": 0.3}, "--beta is 0.3: of 4 zones"),
+        ({"partition": "geography"}, "--partition is 'geography'"),
+        ({"num_clients": 3, "zones": 10}, "--zones is 10; allowed: 1..3"),
+        (
+            {"clip_norm": "auto", "clients_per_round": 0.01, "pilot_rounds": 1},
+            "--clip_norm is auto; the pilot",
+        ),
         ({"cohort_chunk": 4, "client_optimizer": "adam"}, "--cohort_chunk is 4"),
     ],
 )
@@ -213,6 +219,42 @@ def test_a_finished_run_can_be_extended(tmp_path):
     assert pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2, 3, 4, 5]
 
 
+def test_fewer_rounds_than_there_are_is_refused(tmp_path):
+    experiment.run(config(tmp_path))
+    with pytest.raises(ConfigError, match=r"--rounds is 2; allowed: at least 3"):
+        experiment.run(config(tmp_path, rounds=2))
+
+
+def test_a_released_round_whose_checkpoint_broke_counts_twice(tmp_path):
+    experiment.run(config(tmp_path))
+    for file in (tmp_path / "checkpoints" / "program_state_3").rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"")
+    result = experiment.run(config(tmp_path))
+    assert result.ledger.rounds == 4
+    assert pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2, 3]
+    assert experiment.run(config(tmp_path)).ledger.rounds == 4
+
+
+def test_a_report_refuses_a_run_that_privacy_json_does_not_cover(tmp_path):
+    experiment.run(config(tmp_path))
+    frame = pd.read_csv(tmp_path / "metrics.csv")
+    extra = frame.iloc[-1:].assign(round=4)
+    pd.concat([frame, extra]).to_csv(tmp_path / "metrics.csv", index=False)
+    with pytest.raises(FileNotFoundError, match=r"ends at round 4, privacy.json at 3"):
+        report.read_run(tmp_path)
+
+
+def test_privacy_json_follows_every_round(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "_finish", lambda *_: None)
+    experiment.run(config(tmp_path))
+    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    assert privacy["last_round"] == privacy["rounds"] == 3
+    rows = [r for r in privacy["accounts"] if r["observer"] == "released_model"]
+    epsilon = pd.read_csv(tmp_path / "metrics.csv")["epsilon"].iloc[-1]
+    assert rows[0]["epsilon_rdp"] == pytest.approx(epsilon)
+
+
 def test_a_row_lost_between_checkpoint_and_metrics_comes_back(tmp_path):
     experiment.run(config(tmp_path))
     whole = (tmp_path / "metrics.csv").read_text()
@@ -222,8 +264,9 @@ def test_a_row_lost_between_checkpoint_and_metrics_comes_back(tmp_path):
     assert pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("runtime", ["in_process", "native"])
-@pytest.mark.parametrize("chunk", [0, None])
+@pytest.mark.parametrize(
+    ("runtime", "chunk"), [("in_process", 0), ("in_process", None), ("native", None)]
+)
 def test_a_seed_never_fixes_the_noise(tmp_path, runtime, chunk):
     """Same seed, same process: cohorts repeat, the noisy model must not."""
     frames = []

@@ -28,6 +28,9 @@ CLIP_LEARNING_RATE = 0.2
 class LevelQueries:
     """The `DPQuery` of every level; None or empty where a level only sums.
 
+    All queries of a plan must clip to the plan's S: a `DpEvent` tells a noise
+    multiplier, not the clip norm it is relative to.
+
     Attributes:
       client: Run by a noising client on its own weighted record.
       zones: One query per zone; all of one class, so that one preprocessing
@@ -97,7 +100,10 @@ def layer_norms(plan: NoisePlan, record: Structure) -> list[float]:
 
 
 def screen(update: Structure) -> tuple[Structure, tf.Tensor]:
-    """Zeroes an update that holds a NaN or an infinity.
+    """Zeroes an update whose norm is not finite in float32.
+
+    That is one with a NaN, an infinity, or values so large that their squares
+    overflow: clipping would turn those into NaN.
 
     Args:
       update: Structure of float tensors.
@@ -105,9 +111,7 @@ def screen(update: Structure) -> tuple[Structure, tf.Tensor]:
     Returns:
       The update or zeros of its shape, and whether it was rejected (bool []).
     """
-    finite = tf.reduce_all(
-        [tf.reduce_all(tf.math.is_finite(t)) for t in tf.nest.flatten(update)]
-    )
+    finite = tf.math.is_finite(tf.linalg.global_norm(tf.nest.flatten(update)))
     kept = tf.nest.map_structure(
         lambda t: tf.where(finite, t, tf.zeros_like(t)), update
     )
@@ -143,7 +147,7 @@ def noise_own_record(
 
 
 def noise_sum(
-    query: tfp.DPQuery, state: Structure, value: Structure, unit: tf.Tensor | float
+    query: tfp.DPQuery, state: Structure, value: Structure, unit: float
 ) -> tuple[Structure, Structure, Any]:
     """Noises `value`, whose sensitivity is `unit` times the clip norm.
 
@@ -151,12 +155,12 @@ def noise_sum(
       query: The level's query, whose noise is meant for sensitivity S.
       state: The query's global state.
       value: Structure of tensors.
-      unit: Sensitivity of `value` in units of S.
+      unit: Sensitivity of `value` in units of S; 0 for a value nobody moves.
 
     Returns:
       The noised value, the query's new state and its `DpEvent`.
     """
-    in_units_of_clip = scale(value, 1.0 / unit)
+    in_units_of_clip = scale(value, 1.0 / unit if unit else 0.0)
     noised, state, event = query.get_noised_result(in_units_of_clip, state)
     return scale(noised, unit), state, event
 

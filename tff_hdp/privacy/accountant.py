@@ -233,7 +233,9 @@ def _row(
             _paper(history, observer, kind, zone, delta) if "paper" in methods else None
         ),
         delta=delta,
-        neighbours=_common_neighbours(views),
+        neighbours=_common_neighbours(
+            views, any(plan.estimator == "bounded" for plan, _ in history)
+        ),
         sampling=_together([v.sampling for v, _ in views]),
         assumptions=_together(["; ".join(v.assumptions) for v, _ in views]),
         level=level,
@@ -245,8 +247,8 @@ def _row(
     if row.neighbours == "mixed":
         return dataclasses.replace(
             row,
-            assumptions="no guarantee: rounds under replace_one do not compose with "
-            "rounds under another neighbour relation",
+            assumptions="no guarantee: these rounds' neighbour relations differ and "
+            "do not compose",
         )
     rounds: dict[Mechanism, int] = {}
     for v, count in seen:
@@ -278,7 +280,7 @@ def _paper(
     return paper_epsilon(history[-1][0], rounds, observer, kind, zone, delta)
 
 
-def _common_neighbours(views: Sequence[tuple[View, int]]) -> str:
+def _common_neighbours(views: Sequence[tuple[View, int]], bounded: bool) -> str:
     relations = {v.neighbours for v, _ in views if v.mechanism is not None}
     if not relations:
         return views[-1][0].neighbours
@@ -286,7 +288,7 @@ def _common_neighbours(views: Sequence[tuple[View, int]]) -> str:
         return relations.pop()
     # With a fixed denominator a removed client and a zeroed one give the same
     # sum, so the account under add-or-remove holds under zero-out too.
-    return "mixed" if "replace_one" in relations else "zero_out"
+    return "mixed" if bounded or "replace_one" in relations else "zero_out"
 
 
 def _together(words: Sequence[str]) -> str:

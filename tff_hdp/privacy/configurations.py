@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.rounding import largest_remainder
 from tff_hdp.privacy.sampling import Sampling
 
 
@@ -149,10 +150,4 @@ def _share_of_clients(alpha: float, zone_sizes: tuple[int, ...]) -> tuple[int, .
     """Rounds alpha * n to whole clients, spread over zones by largest remainder."""
     if not (math.isfinite(alpha) and 0.0 <= alpha <= 1.0):
         raise ValueError(f"alpha is {alpha}; allowed is [0, 1]")
-    exact = [alpha * n for n in zone_sizes]
-    counts = [math.floor(x + 1e-9) for x in exact]
-    missing = round(alpha * sum(zone_sizes)) - sum(counts)
-    order = sorted(range(len(exact)), key=lambda i: counts[i] - exact[i])
-    for i in order[:missing]:
-        counts[i] += 1
-    return tuple(counts)
+    return largest_remainder([alpha * n for n in zone_sizes])

@@ -7,6 +7,7 @@ from tff_hdp.privacy.accountant import METHODS, AccountRow, account
 from tff_hdp.privacy.calibration import calibrate
 from tff_hdp.privacy.configurations import CONFIGURATIONS
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.rounding import largest_remainder
 from tff_hdp.privacy.sampling import (
     FixedSizeSampling,
     FullParticipation,
@@ -163,12 +164,7 @@ class AccountRequest:
             return FullParticipation()
         if self.sampling == "fixed":
             exact = [self.clients_per_round * size / n for size in self.sizes]
-            sizes = [max(1, math.floor(x + 1e-9)) for x in exact]
-            missing = round(self.clients_per_round) - sum(sizes)
-            order = sorted(range(len(exact)), key=lambda i: sizes[i] - exact[i])
-            for i in order[: max(0, missing)]:
-                sizes[i] += 1
-            return FixedSizeSampling(tuple(sizes))
+            return FixedSizeSampling(tuple(max(1, k) for k in largest_remainder(exact)))
         return PoissonSampling((self.clients_per_round / n,) * len(self.sizes))
 
     def _check_shares(self) -> None:

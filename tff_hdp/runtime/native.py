@@ -61,6 +61,7 @@ class NativeWorker:
         self._calls = max_concurrent_computation_calls
         self._log_file = log_file
         self._start_timeout = start_timeout
+        self._closed = False
         self._start()
         atexit.register(self.close)
 
@@ -82,7 +83,10 @@ class NativeWorker:
         A worker that died since the last call is started anew, so the call that
         met its death fails and the next one works.
         """
+        if self._closed:
+            raise RuntimeError("the worker was closed; set a context again")
         if not self.is_running:
+            self._channel.close()
             self._start()
         cardinalities.setdefault(tff.CLIENTS, 0)
         executor = tff.framework.RemoteExecutor(self._stub)
@@ -91,6 +95,7 @@ class NativeWorker:
 
     def close(self) -> None:
         """Ends the worker. Safe to call twice."""
+        self._closed = True
         if self.is_running:
             self._process.kill()
             self._process.wait()

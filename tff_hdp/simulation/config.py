@@ -150,6 +150,8 @@ class TrainConfig:
         for name in ("target_epsilon", "dirichlet_alpha"):
             if getattr(self, name) is not None:
                 self._check_positive(name)
+        if self.seed is not None and not 0 <= self.seed < 2**32:
+            raise _error("seed", self.seed, f"0..{2**32 - 1}")
         if self.clip_norm != "auto":
             self._check_positive("clip_norm", "a finite number > 0, or auto")
         if not 0.0 < self.delta < 1.0:
@@ -184,12 +186,28 @@ class TrainConfig:
             )
         elif z is not None:
             self._check_positive("noise_multiplier")
+            if not 1e-6 <= z <= 1e6:
+                raise _error("noise_multiplier", z, "1e-6..1e6")
         if self.clipping == "adaptive" and self.privacy not in ("cdp", "c4"):
             raise _error(
                 "clipping", "adaptive", "flat or per_layer unless --privacy=cdp"
             )
         if self.algorithm == "fedsgd" and self.local_epochs != 1:
             raise _error("local_epochs", self.local_epochs, "1 with --algorithm=fedsgd")
+
+
+def flag_error(error: ValueError, fallback: str) -> ConfigError:
+    """A library's ValueError, `argument is value; ...`, in the words of the flags.
+
+    Args:
+      error: What the library raised.
+      fallback: `--flag is value`, for messages about no flag's namesake.
+    """
+    names = {field.name for field in dataclasses.fields(TrainConfig)}
+    text = str(error)
+    return ConfigError(
+        f"--{text}" if text.split(" ")[0] in names else f"{fallback}; {text}"
+    )
 
 
 def _error(name: str, value: object, allowed: str) -> ConfigError:

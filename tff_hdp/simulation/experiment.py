@@ -16,10 +16,10 @@ from tff_hdp import runtime
 from tff_hdp.privacy import Clipping, Ledger, NoisePlan
 from tff_hdp.simulation import report
 from tff_hdp.simulation.cohorts import CohortSampler, fresh_entropy
-from tff_hdp.simulation.config import ConfigError, TrainConfig
+from tff_hdp.simulation.config import ConfigError, TrainConfig, flag_error
 from tff_hdp.simulation.federation import Federation, build_federation
 from tff_hdp.simulation.round_data import build_round_data
-from tff_hdp.simulation.run_folder import RunFolder, write_json
+from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import build_system
 from tff_hdp.simulation.training import train
 
@@ -56,7 +56,7 @@ def run(config: TrainConfig) -> RunResult:
       FileNotFoundError: If the task's data is missing; says what to get.
     """
     folder = RunFolder(config)
-    with _logging_to(folder.path / "run.log"):
+    with folder.locked(), _logging_to(folder.path / "run.log"):
         return _run(config, folder)
 
 
@@ -97,7 +97,7 @@ def _load_task(config: TrainConfig, seed: int) -> tasks.Task:
             seed=seed,
         )
     except ValueError as error:
-        raise ConfigError(f"--task is {config.task}; {error}") from error
+        raise flag_error(error, f"--task is {config.task}") from error
 
 
 @contextlib.contextmanager
@@ -170,13 +170,22 @@ def _pilot_norms(
         chunk_size=system.chunk_size,
     )
     state = system.process.initialize()
-    whole, tensors = [], []
+    clients, whole, tensors = 0.0, 0.0, 0.0
     for number in range(1, config.pilot_rounds + 1):
         output = system.process.next(state, round_data(number))
         state = output.state
-        whole.append(float(output.metrics["aggregator"]["update_norm"]))
-        tensors.append(np.asarray(output.metrics["aggregator"]["tensor_norms"]))
-    return {"update": float(np.mean(whole)), "tensors": np.mean(tensors, 0).tolist()}
+        measured = output.metrics["aggregator"]
+        count = float(np.sum(measured["clients"]))
+        clients += count
+        whole += count * float(measured["update_norm"])
+        tensors += count * np.asarray(measured["tensor_norms"])
+    if not (math.isfinite(whole) and whole > 0.0):
+        raise ConfigError(
+            f"--clip_norm is auto; the pilot of --pilot_rounds={config.pilot_rounds} "
+            f"saw {clients:g} clients with updates of mean norm "
+            f"{whole / max(clients, 1.0):g}; allowed: a positive one, or a number"
+        )
+    return {"update": whole / clients, "tensors": (tensors / clients).tolist()}
 
 
 def _multiplier(plan: NoisePlan) -> float | None:
@@ -188,13 +197,7 @@ def _multiplier(plan: NoisePlan) -> float | None:
 def _finish(
     config: TrainConfig, federation: Federation, folder: RunFolder, ledger: Ledger
 ) -> RunResult:
-    accounts = ledger.account(config.delta) if ledger.rounds else []
-    write_json(
-        folder.path / "privacy.json",
-        report.privacy_report(
-            config=config, plan=federation.plan, ledger=ledger, accounts=accounts
-        ),
-    )
+    accounts = folder.write_privacy(config, federation.plan, ledger, config.rounds)
     finished = report.read_run(folder.path)
     report.comparison_figure([finished], folder.path / "figures" / "accuracy.png")
     return RunResult(

@@ -14,7 +14,8 @@ from tff_hdp.privacy import (
     calibrate,
     configurations,
 )
-from tff_hdp.simulation.config import ConfigError, TrainConfig
+from tff_hdp.privacy.rounding import largest_remainder
+from tff_hdp.simulation.config import ConfigError, TrainConfig, flag_error
 from tff_hdp.topology import Zoning, equal_zones
 
 
@@ -102,7 +103,7 @@ def build_federation(
             )
             plan = make_plan(z)
     except ValueError as error:
-        raise ConfigError(f"--privacy is {config.privacy}; {error}") from error
+        raise flag_error(error, f"--privacy is {config.privacy}") from error
     return Federation(
         task=task,
         zoning=zoning,
@@ -118,7 +119,7 @@ def _sampling(
     share = config.clients_per_round / sum(zone_sizes)
     if config.sampling == "poisson":
         return PoissonSampling((share,) * len(zone_sizes))
-    sizes = tuple(round(share * n) for n in zone_sizes)
+    sizes = largest_remainder([share * n for n in zone_sizes])
     if min(sizes) < 1:
         raise ConfigError(
             f"--clients_per_round is {config.clients_per_round:g}; allowed: enough for "

@@ -52,10 +52,17 @@ def read_run(path: pathlib.Path) -> Run:
         if not (path / name).exists():
             raise FileNotFoundError(f"{path} holds no finished run: no {name}")
     privacy = json.loads((path / "privacy.json").read_text())
+    metrics = pd.read_csv(path / "metrics.csv")
+    last = int(metrics["round"].iloc[-1]) if len(metrics) else 0
+    if privacy["last_round"] != last:
+        raise FileNotFoundError(
+            f"{path} holds no finished run: metrics.csv ends at round {last}, "
+            f"privacy.json at {privacy['last_round']}; run it again to its end"
+        )
     return Run(
         path=path,
         flags=json.loads((path / "config.json").read_text())["flags"],
-        metrics=pd.read_csv(path / "metrics.csv"),
+        metrics=metrics,
         accounts=[AccountRow(**row) for row in privacy["accounts"]],
         notes=privacy["notes"],
     )
@@ -67,8 +74,9 @@ def privacy_report(
     plan: NoisePlan,
     ledger: Ledger,
     accounts: Sequence[AccountRow],
+    last_round: int,
 ) -> dict[str, Any]:
-    """The content of privacy.json."""
+    """The content of privacy.json after `last_round`."""
     notes = [OPERATOR_METRICS]
     if not plan.is_noisy:
         notes = ["No noise was added: no observer is promised anything."]
@@ -86,6 +94,7 @@ def privacy_report(
         )
     return {
         "privacy": config.privacy,
+        "last_round": last_round,
         "rounds": ledger.rounds,
         "delta": config.delta,
         "seed": config.seed,

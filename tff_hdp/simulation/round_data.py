@@ -36,7 +36,8 @@ def build_round_data(
     train = federation.task.train
     zone_of = np.asarray(federation.zoning.zone_of)
     whole = int(train.sizes.max())
-    batch_size = whole if config.algorithm == "fedsgd" else config.batch_size
+    full_batch = config.algorithm == "fedsgd"
+    batch_size = whole if full_batch else min(config.batch_size, whole)
 
     def orders(number: int, cohort: np.ndarray) -> list[np.ndarray]:
         rng = sampler.generator(number, stream=1)

@@ -13,20 +13,25 @@ Every write is atomic: a file or checkpoint is whole or not there.
 
 import asyncio
 import concurrent.futures
+import contextlib
 import dataclasses
+import fcntl
 import importlib.metadata
 import json
 import logging
 import os
 import pathlib
 import subprocess
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.privacy import AccountRow, Ledger, NoisePlan
+from tff_hdp.privacy.accountant import METHODS, Method
+from tff_hdp.simulation import report
 from tff_hdp.simulation.config import ConfigError, TrainConfig
 
 _LOG = logging.getLogger(__name__)
@@ -49,6 +54,8 @@ class Checkpoint:
       entropy: The cohort sampler's secret.
       ledger: `Ledger.state_dict()`.
       metrics: The round's row of metrics.csv; empty before the first.
+      lost_rounds: Rounds after this one that were released but whose checkpoints
+        cannot be read: they will be run again and must be accounted twice.
     """
 
     round_number: int
@@ -56,6 +63,7 @@ class Checkpoint:
     entropy: int
     ledger: dict[str, Any]
     metrics: dict[str, float]
+    lost_rounds: int = 0
 
 
 class RunFolder:
@@ -95,6 +103,24 @@ class RunFolder:
             str(self.path / "tensorboard")
         )
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from running in this folder meanwhile.
+
+        Two runs that resume together would release a round twice and count it once.
+
+        Raises:
+          ConfigError: If another run holds the folder.
+        """
+        with open(self.path / ".lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(
+                    f"--out is {self.path}; allowed: a folder no other run is using"
+                ) from error
+            yield
+
     @property
     def resolved(self) -> dict[str, Any]:
         """What was drawn, measured or calibrated at the start of the run."""
@@ -118,13 +144,14 @@ class RunFolder:
     def load_latest(self, like: Any) -> Checkpoint | None:
         """The newest checkpoint that can be read; None for a new run.
 
-        Broken checkpoints newer than that one are renamed out of the way.
+        Broken checkpoints newer than that one are renamed out of the way, and
+        reported in `lost_rounds`.
 
         Args:
           like: A state of the structure to restore.
 
         Raises:
-          RuntimeError: If there are checkpoints but none can be read. Starting
+          ConfigError: If there was a run but no checkpoint can be read. Starting
             over would lose the ledger of what was already released.
         """
         versions = _wait_for(self._states.get_versions()) or []
@@ -144,11 +171,14 @@ class RunFolder:
                 continue
             for newer in broken:
                 self._set_aside(newer)
-            return found
-        if broken:
-            raise RuntimeError(
-                f"none of the checkpoints {broken} in {self.path} can be read; "
-                "restore one, or start over with another --out and account for both"
+            return dataclasses.replace(
+                found, lost_rounds=self._broken_after(found.round_number)
+            )
+        if broken or self._has_metrics():
+            raise ConfigError(
+                f"--out is {self.path}; allowed: a new folder, or one whose run can be "
+                f"resumed; of this one's checkpoints none can be read, "
+                "and starting over would forget what it released"
             )
         return None
 
@@ -156,6 +186,28 @@ class RunFolder:
         """Writes a round's row; rows of later rounds, now undone, are dropped."""
         _wait_for(self._csv.release(metrics, round_number))
         _wait_for(self._board.release(metrics, round_number))
+
+    def write_privacy(
+        self,
+        config: TrainConfig,
+        plan: NoisePlan,
+        ledger: Ledger,
+        last_round: int,
+        methods: Sequence[Method] = METHODS,
+    ) -> list[AccountRow]:
+        """Writes privacy.json for the rounds so far and returns its rows."""
+        accounts = (
+            ledger.account(config.delta, methods=methods) if ledger.rounds else []
+        )
+        value = report.privacy_report(
+            config=config,
+            plan=plan,
+            ledger=ledger,
+            accounts=accounts,
+            last_round=last_round,
+        )
+        write_json(self.path / "privacy.json", value)
+        return accounts
 
     def _load(self, version: int, like: Any) -> Checkpoint:
         expected = tf.nest.flatten(like)
@@ -177,6 +229,15 @@ class RunFolder:
             ledger=json.loads(value["ledger"]),
             metrics=json.loads(value["metrics"]),
         )
+
+    def _has_metrics(self) -> bool:
+        metrics = self.path / "metrics.csv"
+        return metrics.exists() and len(metrics.read_text().splitlines()) > 1
+
+    def _broken_after(self, round_number: int) -> int:
+        names = (self.path / "checkpoints").glob("corrupt_program_state_*")
+        rounds = {int(path.name.split("_")[3]) for path in names}
+        return sum(number > round_number for number in rounds)
 
     def _set_aside(self, version: int) -> None:
         folder = self.path / "checkpoints"

@@ -14,7 +14,7 @@ import tqdm
 
 from tff_hdp.privacy import Ledger
 from tff_hdp.simulation.cohorts import CohortSampler, fresh_entropy
-from tff_hdp.simulation.config import TrainConfig
+from tff_hdp.simulation.config import ConfigError, TrainConfig
 from tff_hdp.simulation.federation import Federation
 from tff_hdp.simulation.round_data import build_round_data
 from tff_hdp.simulation.run_folder import Checkpoint, RunFolder
@@ -47,7 +47,9 @@ def train(
 
     A round's checkpoint is the point of no return: a run killed before it is
     written repeats the round with the same cohort and fresh noise, and the
-    ledger counts it once, since nothing of the first attempt left the process.
+    ledger counts it once, since nothing of the first attempt left the process. A
+    round whose checkpoint was written and then broken is run again too, and
+    counted twice. privacy.json follows every round, by RDP.
 
     Args:
       config: The run's settings.
@@ -59,6 +61,7 @@ def train(
       The final state of the process and the ledger.
 
     Raises:
+      ConfigError: If the folder's run is past `config.rounds` already.
       FloatingPointError: If the model stops being finite; nothing is then
         written for that round.
     """
@@ -76,7 +79,14 @@ def train(
     )
     ledger = Ledger()
     ledger.load_state_dict(start.ledger)
+    if start.lost_rounds and federation.plan.is_noisy:
+        ledger.record(federation.plan, start.lost_rounds)
     state = start.state
+    if start.round_number > config.rounds:
+        raise ConfigError(
+            f"--rounds is {config.rounds}; allowed: at least {start.round_number}, "
+            f"which the run in --out={folder.path} has"
+        )
     rounds = range(start.round_number + 1, config.rounds + 1)
     with tqdm.tqdm(
         total=config.rounds,
@@ -102,6 +112,9 @@ def train(
             metrics["epsilon"] = _shown_epsilon(ledger, config.delta)
             folder.save(
                 Checkpoint(number, state, start.entropy, ledger.state_dict(), metrics)
+            )
+            folder.write_privacy(
+                config, federation.plan, ledger, number, methods=("rdp",)
             )
             folder.release_metrics(number, metrics)
             progress.update()
@@ -157,6 +170,11 @@ def _initial_or_latest(
             _LOG.info("resuming %s after round %d", folder.path, found.round_number)
             # The run may have been killed between its checkpoint and this row.
             folder.release_metrics(found.round_number, found.metrics)
+        if found.lost_rounds:
+            _LOG.warning(
+                "%d released rounds are lost; they are run again and accounted twice",
+                found.lost_rounds,
+            )
         return found
     weights = _initial_weights(federation, config.seed)
     first = Checkpoint(
