@@ -10,13 +10,23 @@ REPOSITORY = pathlib.Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="session")
-def native_context(tmp_path_factory):
-    """TFF's own worker as the default context, ended with the session."""
-    from tff_hdp.runtime.native import set_native_context
+def native_worker(tmp_path_factory):
+    """One TFF worker for the session, with a context on it."""
+    from tff_hdp.runtime.native import NativeWorker, create_native_context
 
-    worker = set_native_context(log_file=tmp_path_factory.mktemp("worker") / "log")
-    yield worker
+    worker = NativeWorker(log_file=tmp_path_factory.mktemp("worker") / "log")
+    yield worker, create_native_context(worker)
     worker.close()
+
+
+@pytest.fixture
+def native_context(native_worker):
+    """TFF's own worker as the default context, whatever the test before set."""
+    import tensorflow_federated as tff
+
+    worker, context = native_worker
+    tff.framework.set_default_context(context)
+    return worker
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import pytest
 import tensorflow_federated as tff
 
 from tff_hdp import runtime
+from tff_hdp.runtime.native import NativeWorker
 
 PARENT = """
 import os, signal, sys, threading, time
@@ -79,3 +80,18 @@ def test_a_worker_that_died_is_started_anew(native_context):
 def test_unknown_runtime_is_refused():
     with pytest.raises(ValueError, match="runtime is 'abacus'; allowed are"):
         runtime.set_context("abacus")
+
+
+def test_every_cohort_size_survives_the_workers_death(native_context):
+    """TFF keeps an executor per number of clients; all are on the dead worker."""
+    assert [total(list(range(n))) for n in (2, 3)] == [1, 3]
+    os.kill(native_context.pid, signal.SIGKILL)
+    native_context._process.wait()
+    assert [total(list(range(n))) for n in (3, 2)] == [3, 1]
+
+
+def test_a_closed_worker_stays_closed():
+    worker = NativeWorker()
+    worker.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        worker.executor({})

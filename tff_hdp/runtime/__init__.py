@@ -5,8 +5,7 @@ from typing import Any
 
 RUNTIMES = ("in_process", "native")
 
-_current: str | None = None
-_worker: Any = None
+_contexts: dict[str, Any] = {}
 
 
 def set_context(
@@ -14,29 +13,29 @@ def set_context(
 ) -> None:
     """Makes `runtime` the process's default TFF execution context.
 
-    Asking for the runtime that is set already changes nothing.
+    Each runtime's context is made once and kept until the process ends.
 
     Args:
       runtime: One of `RUNTIMES`.
-      log_file: Receives the output of a worker process, if there is one.
+      log_file: Receives the output of a worker process, if one is started.
 
     Raises:
       ValueError: If there is no such runtime.
     """
-    global _current, _worker
     if runtime not in RUNTIMES:
         raise ValueError(f"runtime is {runtime!r}; allowed are {', '.join(RUNTIMES)}")
-    if runtime == _current:
-        return
+    import tensorflow_federated as tff
+
+    if runtime not in _contexts:
+        _contexts[runtime] = _create_context(runtime, log_file)
+    tff.framework.set_default_context(_contexts[runtime])
+
+
+def _create_context(runtime: str, log_file: str | os.PathLike[str] | None) -> Any:
     if runtime == "native":
-        from tff_hdp.runtime.native import set_native_context
+        from tff_hdp.runtime.native import NativeWorker, create_native_context
 
-        _worker = set_native_context(log_file=log_file)
-    else:
-        from tff_hdp.runtime.in_process import set_in_process_context
+        return create_native_context(NativeWorker(log_file=log_file))
+    from tff_hdp.runtime.in_process import create_in_process_context
 
-        set_in_process_context()
-        if _worker is not None:
-            _worker.close()
-            _worker = None
-    _current = runtime
+    return create_in_process_context()

@@ -86,7 +86,8 @@ class NativeWorker:
         if self._closed:
             raise RuntimeError("the worker was closed; set a context again")
         if not self.is_running:
-            self._channel.close()
+            # The old channel stays open: executors on it must fail in the way that
+            # makes TFF try again.
             self._start()
         cardinalities.setdefault(tff.CLIENTS, 0)
         executor = tff.framework.RemoteExecutor(self._stub)
@@ -152,21 +153,25 @@ def set_native_context(
     Returns:
       The worker; `close()` it when done. It dies with this process anyway.
     """
-    from tensorflow_federated.python.core.backends.native import compiler
-
     worker = NativeWorker(
         max_concurrent_computation_calls=max_concurrent_computation_calls,
         log_file=log_file,
     )
+    tff.framework.set_default_context(create_native_context(worker))
+    return worker
+
+
+def create_native_context(worker: NativeWorker) -> tff.framework.SyncExecutionContext:
+    """An execution context on `worker`, not yet anybody's default."""
+    from tensorflow_federated.python.core.backends.native import compiler
+
     factory = tff.framework.ResourceManagingExecutorFactory(worker.executor)
-    context = tff.framework.SyncExecutionContext(
+    return tff.framework.SyncExecutionContext(
         executor_fn=factory,
         compiler_fn=compiler.desugar_and_transform_to_native,
         transform_args=tff.tensorflow.transform_args,
         transform_result=tff.tensorflow.transform_result,
     )
-    tff.framework.set_default_context(context)
-    return worker
 
 
 def _free_port() -> int:
