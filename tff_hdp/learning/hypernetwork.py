@@ -1,0 +1,128 @@
+"""The hypernetwork h(phi, v): one user's weights from the user's descriptor."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+HIDDEN_LAYERS = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hypernetwork:
+    """A fully connected network with one linear head per weight tensor.
+
+    Three hidden ReLU layers turn a descriptor v into features e(v); head l is a
+    linear map from e(v) to the entries of the local model's tensor l (UDP-Alg
+    paper, section 4.2, after Shamsian et al. 2021, "Personalized federated
+    learning using hypernetworks"). It holds no weights: phi is an argument, a list
+    of kernel and bias per hidden layer, then kernel and bias per head.
+
+    Attributes:
+      descriptor_dim: Entries of a descriptor v.
+      width: Units of every hidden layer.
+      targets: Shapes of the local model's weight tensors, in Keras' order.
+
+    Raises:
+      ValueError: If a size is below 1.
+    """
+
+    descriptor_dim: int
+    width: int
+    targets: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        for name in ("descriptor_dim", "width"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}; allowed is a whole number >= 1"
+                )
+        object.__setattr__(self, "targets", tuple(map(tuple, self.targets)))
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of every tensor of phi."""
+        widths = [self.descriptor_dim] + [self.width] * HIDDEN_LAYERS
+        hidden = [
+            shape for a, b in itertools.pairwise(widths) for shape in ((a, b), (b,))
+        ]
+        sizes = [math.prod(target) for target in self.targets]
+        return hidden + [s for size in sizes for s in ((self.width, size), (size,))]
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers phi holds."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    def initial(self, local_weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Draws phi so that every h(phi, v) is a fresh local model's size.
+
+        Hidden kernels are He normal, which keeps the second moment of standard
+        normal descriptors. The heads' biases are the local model's own initial
+        weights, and their kernels are scaled so that e(v) adds as much variance as
+        these tensors have themselves: users start alike and not the same.
+
+        Args:
+          local_weights: A freshly drawn local model, tensors of shapes `targets`.
+
+        Returns:
+          phi, float32, drawn from TensorFlow's global generator.
+        """
+        phi = []
+        for shape in self.shapes[: 2 * HIDDEN_LAYERS]:
+            scale = math.sqrt(2.0 / shape[0]) if len(shape) == 2 else 0.0
+            phi.append(scale * tf.random.normal(shape))
+        for tensor in local_weights:
+            bias = tf.reshape(tf.cast(tensor, tf.float32), [-1])
+            scale = tf.math.reduce_std(bias) / math.sqrt(self.width)
+            phi += [scale * tf.random.normal([self.width, bias.shape[0]]), bias]
+        return phi
+
+    def __call__(
+        self, phi: Sequence[tf.Tensor], descriptor: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """theta = h(phi, v).
+
+        Args:
+          phi: Tensors of shapes `shapes`.
+          descriptor: v, float32 [descriptor_dim].
+
+        Returns:
+          The local model's weights, tensors of shapes `targets`.
+        """
+        pairs = list(zip(phi[0::2], phi[1::2], strict=True))
+        value = descriptor[tf.newaxis]
+        for kernel, bias in pairs[:HIDDEN_LAYERS]:
+            value = tf.nn.relu(tf.matmul(value, kernel) + bias)
+        return [
+            tf.reshape(tf.matmul(value, kernel) + bias, shape)
+            for (kernel, bias), shape in zip(
+                pairs[HIDDEN_LAYERS:], self.targets, strict=True
+            )
+        ]
+
+    def pull_back(
+        self,
+        phi: Sequence[tf.Tensor],
+        descriptor: tf.Tensor,
+        update: Sequence[tf.Tensor],
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """The local update in the coordinates of phi and of v.
+
+        Args:
+          phi: Tensors of shapes `shapes`.
+          descriptor: v, float32 [descriptor_dim].
+          update: Delta theta, tensors of shapes `targets`.
+
+        Returns:
+          (d theta / d phi)^T Delta theta, as a list like phi, and
+          (d theta / d v)^T Delta theta, float32 [descriptor_dim] (UDP-Alg,
+          Algorithm 1, lines 12 and 16).
+        """
+        phi = list(phi)
+        with tf.GradientTape() as tape:
+            tape.watch([phi, descriptor])
+            theta = self(phi, descriptor)
+        return tape.gradient(theta, (phi, descriptor), output_gradients=list(update))
