@@ -11,11 +11,11 @@ clipping); --target_epsilon chooses another multiplier for every mode.
 import pathlib
 import sys
 
-import train as train_script
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.simulation import config as settings
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.simulation.systems.hdp_config import HdpConfig
 
 DEMO = {
     "task": "digits",
@@ -29,25 +29,25 @@ DEMO = {
 }
 
 
-def comparison_config() -> settings.TrainConfig:
+def comparison_config() -> HdpConfig:
     """The flags as the settings that the modes share.
 
     Raises:
       ConfigError: If a flag is out of range or fits only some of the modes.
     """
     if flags.FLAGS["privacy"].present:
-        raise settings.ConfigError(
+        raise ConfigError(
             f"--privacy is {flags.FLAGS.privacy}; allowed: not with a comparison, "
             "which runs none, cdp, hdp and ldp"
         )
     if flags.FLAGS.target_epsilon is not None:
         if flags.FLAGS["noise_multiplier"].present:
-            raise settings.ConfigError(
+            raise ConfigError(
                 f"--noise_multiplier is {flags.FLAGS.noise_multiplier}; allowed: "
                 "either it or --target_epsilon"
             )
         flags.FLAGS.noise_multiplier = None
-    return train_script.config_from_flags()
+    return cli.config_from_flags(HdpConfig)
 
 
 def main(argv: list[str]) -> int:
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-train_script.define_flags()
+cli.define_flags(HdpConfig)
 for name, value in DEMO.items():
     flags.FLAGS.set_default(name, value)
 

@@ -1,9 +1,15 @@
 """What the command-line programs share: how they start and how they fail."""
 
+import dataclasses
+import inspect
 import logging
 import os
+import re
 import sys
+import types
+import typing
 from collections.abc import Callable
+from typing import Any
 
 from absl import flags
 
@@ -44,6 +50,59 @@ def run(main: Callable[[list[str]], int]) -> int:
         return _fail(str(error))
 
 
+def define_flags(
+    config_class: type, flag_values: flags.FlagValues = flags.FLAGS
+) -> None:
+    """Defines one flag for every field of a config dataclass.
+
+    The field's annotation gives the flag's type, the entry under `Attributes:` in
+    the docstring of the class that declares it the help, and `choices` the
+    allowed words.
+
+    Args:
+      config_class: A dataclass with a class attribute `choices`.
+      flag_values: Where to define them.
+    """
+    where = {"flag_values": flag_values}
+    hints = typing.get_type_hints(config_class)
+    described = {}
+    for base in reversed(config_class.__mro__):
+        described |= _attribute_docs(base)
+    for field in dataclasses.fields(config_class):
+        name, default, text = field.name, field.default, described[field.name]
+        kinds = set(typing.get_args(hints[name])) or {hints[name]}
+        if isinstance(hints[name], types.GenericAlias):
+            flags.DEFINE_list(name, list(default), text, **where)
+        elif name in config_class.choices:
+            choices = list(config_class.choices[name])
+            flags.DEFINE_enum(name, default, choices, text, **where)
+        elif str in kinds:
+            value = None if default is None else str(default)
+            flags.DEFINE_string(name, value, text, **where)
+        elif bool in kinds:
+            flags.DEFINE_boolean(name, default, text, **where)
+        elif float in kinds:
+            flags.DEFINE_float(name, default, text, **where)
+        else:
+            flags.DEFINE_integer(name, default, text, **where)
+
+
+def config_from_flags(
+    config_class: type, flag_values: flags.FlagValues = flags.FLAGS
+) -> Any:
+    """The parsed flags of `define_flags` as a config.
+
+    Args:
+      config_class: As given to `define_flags`.
+      flag_values: Likewise.
+
+    Raises:
+      UsageError: If the config refuses a value.
+    """
+    names = [field.name for field in dataclasses.fields(config_class)]
+    return config_class(**{name: flag_values[name].value for name in names})
+
+
 def refuse_arguments(argv: list[str]) -> None:
     """Raises UsageError if words were left that are no flags."""
     if len(argv) > 1:
@@ -53,3 +112,12 @@ def refuse_arguments(argv: list[str]) -> None:
 def _fail(message: str) -> int:
     print("error: " + " ".join(message.split()), file=sys.stderr)
     return 2
+
+
+def _attribute_docs(described: type) -> dict[str, str]:
+    """The entries of a Google-style `Attributes:` section, one line each."""
+    text = inspect.cleandoc(described.__dict__.get("__doc__") or "")
+    section = re.search(r"^Attributes:\n((?:  .*\n?|\n)*)", text, re.MULTILINE)
+    entries = re.split(r"^  (\w+): ", section[1] if section else "", flags=re.M)[1:]
+    pairs = zip(entries[::2], entries[1::2], strict=True)
+    return {name: " ".join(entry.split()) for name, entry in pairs}

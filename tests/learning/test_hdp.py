@@ -16,7 +16,7 @@ from tff_hdp.learning.client_work import (
 from tff_hdp.learning.hdp import build_hdp
 from tff_hdp.learning.optimizers import build_optimizer
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
-from tff_hdp.simulation.config import OPTIMIZERS
+from tff_hdp.simulation.systems.hdp_config import OPTIMIZERS
 
 pytestmark = pytest.mark.usefixtures("native_context")
 SPEC = (tf.TensorSpec([None, 6], tf.float32), tf.TensorSpec([None], tf.int32))

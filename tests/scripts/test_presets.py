@@ -1,50 +1,50 @@
 """Every preset parses into settings that hold together."""
 
+import importlib
 import pathlib
-import subprocess
-import sys
 
 import pytest
+from absl import flags
+
+from tff_hdp import cli
+from tff_hdp.simulation.systems.hdp_config import HdpConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 PRESETS = sorted((ROOT / "scripts" / "flags").glob("*.flags"))
-CODE = """
-import sys
-sys.path.insert(0, {scripts!r})
-import train
-from absl import flags
-train.define_flags()
-for preset in sys.argv[1:]:
-    flags.FLAGS.unparse_flags()
-    for name in flags.FLAGS:
-        flags.FLAGS[name].unparse()
-    flags.FLAGS(["train", f"--flagfile={{preset}}"])
-    config = train.config_from_flags()
-    print(config.task, config.privacy, config.rounds, config.noise_multiplier)
-"""
+SYSTEMS = ("fl_top", "gfl", "hfl_dp", "udp_hypernet")
 
 
-@pytest.fixture(scope="module")
-def parsed():
-    code = CODE.format(scripts=str(ROOT / "scripts"))
-    result = subprocess.run(
-        [sys.executable, "-c", code, *map(str, PRESETS)],
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
-    lines = result.stdout.splitlines()
-    return dict(zip([p.stem for p in PRESETS], lines, strict=True))
+def config_class(preset):
+    """The config of the binary that a preset is for, by its name."""
+    for system in SYSTEMS:
+        if preset.stem.startswith(system):
+            module = f"tff_hdp.simulation.systems.{system}_config"
+            words = [w.capitalize() for w in system.split("_")]
+            return getattr(importlib.import_module(module), "".join(words) + "Config")
+    return HdpConfig
 
 
-def test_the_paper_presets_have_the_papers_settings(parsed):
-    for task in ("emnist", "cifar10", "cifar100"):
-        for mode in ("none", "cdp", "hdp", "ldp"):
-            z = "None" if mode == "none" else "1.0"
-            assert parsed[f"paper_{task}_{mode}"] == f"{task} {mode} 200 {z}"
+def parse(preset):
+    values = flags.FlagValues()
+    kind = config_class(preset)
+    cli.define_flags(kind, values)
+    flags.DEFINE_string("flagfile", "", "", flag_values=values)
+    values(["program", f"--flagfile={preset}"])
+    return cli.config_from_flags(kind, values)
 
 
-def test_every_preset_is_named_after_its_run(parsed):
-    for name, line in parsed.items():
-        task, privacy = line.split()[:2]
-        assert name.removeprefix("paper_") == f"{task}_{privacy}"
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda p: p.stem)
+def test_every_preset_is_a_config(preset):
+    config = parse(preset)
+    if isinstance(config, HdpConfig):
+        named = preset.stem.removeprefix("paper_")
+        assert named == f"{config.task}_{config.privacy}"
+
+
+@pytest.mark.parametrize("task", ["emnist", "cifar10", "cifar100"])
+@pytest.mark.parametrize("mode", ["none", "cdp", "hdp", "ldp"])
+def test_the_paper_presets_have_the_papers_settings(task, mode):
+    config = parse(ROOT / "scripts" / "flags" / f"paper_{task}_{mode}.flags")
+    z = None if mode == "none" else 1.0
+    assert (config.privacy, config.rounds) == (mode, 200)
+    assert config.noise_multiplier == z

@@ -97,6 +97,13 @@ def test_demo_compares_the_four_modes_and_report_repeats_it(tmp_path):
     )
     modes = [line.split(",")[0] for line in table.splitlines()[1:]]
     assert modes == ["none", "cdp", "hdp", "ldp"]
+    seeds = {
+        json.loads((tmp_path / mode / "config.json").read_text())["resolved"][
+            "partition_seed"
+        ]
+        for mode in modes
+    }
+    assert len(seeds) == 1
     accounts = json.loads((tmp_path / "cdp" / "privacy.json").read_text())["accounts"]
     below = [r for r in accounts if r["observer"] != "released_model"]
     assert all(row["epsilon_rdp"] is None and row["assumptions"] for row in below)

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from tff_hdp.simulation.config import ConfigError, TrainConfig
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.simulation.systems.hdp_config import HdpConfig
 
 GOOD = {"privacy": "hdp", "noise_multiplier": 1.0}
 
@@ -34,15 +35,19 @@ GOOD = {"privacy": "hdp", "noise_multiplier": 1.0}
         ({"rounds": 0}, "--rounds is 0"),
         ({"zones": 0}, "--zones is 0"),
         ({"client_learning_rate": math.nan}, "--client_learning_rate is nan"),
+        ({"workers": ("h:1",)}, "--workers is h:1; .*--runtime=cluster"),
         ({"sampling": "all"}, "--sampling is all; allowed: poisson, fixed"),
         ({"runtime": "gpu"}, "--runtime is gpu; allowed: in_process, native"),
         ({"clipping": "adaptive"}, "--clipping is adaptive; .*--privacy=cdp"),
-        ({"algorithm": "fedsgd"}, "--local_epochs is 5; allowed: 1"),
+        (
+            {"algorithm": "fedsgd", "local_epochs": 5},
+            "--local_epochs is 5; allowed: 1",
+        ),
     ],
 )
 def test_bad_settings_are_named(changes, message):
     with pytest.raises(ConfigError, match=f"^{message}") as error:
-        TrainConfig(**GOOD | changes)
+        HdpConfig(**GOOD | changes)
     assert "\n" not in str(error.value)
 
 
@@ -59,5 +64,5 @@ def test_bad_settings_are_named(changes, message):
     ],
 )
 def test_good_settings_pass_and_serialise(changes):
-    config = TrainConfig(**GOOD | changes)
-    assert TrainConfig(**config.to_dict()) == config
+    config = HdpConfig(**GOOD | changes)
+    assert HdpConfig(**config.to_dict()) == config

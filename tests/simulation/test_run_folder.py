@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tff_hdp.simulation.config import ConfigError, TrainConfig
+from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.run_folder import Checkpoint, RunFolder, write_json
+from tff_hdp.simulation.systems.hdp_config import HdpConfig
 
 State = collections.namedtuple("State", ["weights", "count"])
 
 
 def config(path, **changes):
-    return TrainConfig(**{"noise_multiplier": 1.0, "out": str(path)} | changes)
+    return HdpConfig(**{"noise_multiplier": 1.0, "out": str(path)} | changes)
 
 
 def checkpoint(number):
@@ -27,7 +28,9 @@ def checkpoint(number):
         empty=(),
     )
     ledger = {"rounds": number, "nested": [1.5]}
-    return Checkpoint(number, state, 2**127 + 5, ledger, {"accuracy": number / 7})
+    return Checkpoint(
+        number, state, 2**127 + 5, {"seats": [number]}, ledger, {"accuracy": number / 7}
+    )
 
 
 def test_a_checkpoint_comes_back_exactly(tmp_path):
@@ -37,6 +40,7 @@ def test_a_checkpoint_comes_back_exactly(tmp_path):
     found = RunFolder(config(tmp_path)).load_latest(like=checkpoint(0).state)
     assert found.round_number == 5
     assert found.entropy == 2**127 + 5
+    assert found.carried == {"seats": [found.round_number]}
     assert found.ledger == {"rounds": 5, "nested": [1.5]}
     assert found.metrics == {"accuracy": 5 / 7}
     assert isinstance(found.state["model"], State)

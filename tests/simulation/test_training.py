@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 
 from tff_hdp.privacy import Ledger
-from tff_hdp.simulation import experiment, report
-from tff_hdp.simulation.config import ConfigError, TrainConfig
+from tff_hdp.simulation import experiment, report, training
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.simulation.systems.hdp_config import HdpConfig
 
 TRAIN = pathlib.Path(__file__).parents[2] / "scripts" / "train.py"
 
@@ -32,7 +33,7 @@ def config(out, **changes):
         "seed": 5,
         "out": str(out),
     }
-    return TrainConfig(**settings | changes)
+    return HdpConfig(**settings | changes)
 
 
 def test_a_run_leaves_metrics_ledger_and_figure(tmp_path):
@@ -246,8 +247,13 @@ def test_a_report_refuses_a_run_that_privacy_json_does_not_cover(tmp_path):
 
 
 def test_privacy_json_follows_every_round(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "_finish", lambda *_: None)
-    experiment.run(config(tmp_path))
+    def train_and_stop(**arguments):
+        training.train(**arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiment, "train", train_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run(config(tmp_path))
     privacy = json.loads((tmp_path / "privacy.json").read_text())
     assert privacy["last_round"] == privacy["rounds"] == 3
     rows = [r for r in privacy["accounts"] if r["observer"] == "released_model"]

@@ -12,7 +12,7 @@ def build_optimizer(
     """The TFF optimizer called `name` in `OPTIMIZERS`.
 
     Args:
-      name: One of `tff_hdp.simulation.config.OPTIMIZERS`.
+      name: One of `OPTIMIZERS` of the HDP config.
       learning_rate: Its rate.
 
     Raises:

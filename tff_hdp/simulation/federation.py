@@ -15,7 +15,8 @@ from tff_hdp.privacy import (
     configurations,
 )
 from tff_hdp.privacy.rounding import largest_remainder
-from tff_hdp.simulation.config import ConfigError, TrainConfig, flag_error
+from tff_hdp.simulation.config import ConfigError, flag_error
+from tff_hdp.simulation.systems.hdp_config import HdpConfig
 from tff_hdp.topology import Zoning, equal_zones
 
 
@@ -39,7 +40,7 @@ class Federation:
 
 
 def build_federation(
-    config: TrainConfig,
+    config: HdpConfig,
     task: Task,
     *,
     partition_seed: int,
@@ -103,7 +104,7 @@ def build_federation(
             )
             plan = make_plan(z)
     except ValueError as error:
-        raise flag_error(error, f"--privacy is {config.privacy}") from error
+        raise flag_error(error, config, f"--privacy is {config.privacy}") from error
     return Federation(
         task=task,
         zoning=zoning,
@@ -114,7 +115,7 @@ def build_federation(
 
 
 def _sampling(
-    config: TrainConfig, zone_sizes: tuple[int, ...]
+    config: HdpConfig, zone_sizes: tuple[int, ...]
 ) -> PoissonSampling | FixedSizeSampling:
     share = config.clients_per_round / sum(zone_sizes)
     if config.sampling == "poisson":
@@ -128,7 +129,7 @@ def _sampling(
     return FixedSizeSampling(sizes)
 
 
-def _example_weights(config: TrainConfig, sizes: np.ndarray) -> np.ndarray:
+def _example_weights(config: HdpConfig, sizes: np.ndarray) -> np.ndarray:
     if config.weighting == "uniform":
         return np.ones(len(sizes))
     return np.minimum(sizes / (config.example_cap or sizes.max()), 1.0)

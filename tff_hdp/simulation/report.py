@@ -8,14 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from tff_hdp.privacy import AccountRow, Ledger, NoisePlan
-from tff_hdp.simulation.config import OBSERVERS, TrainConfig
-
-OPERATOR_METRICS = (
-    "clients, empty_zones, rejected, update_norm, train_loss and train_accuracy in "
-    "metrics.csv carry no noise: they are for the operator of the simulation, and "
-    "releasing them would void the epsilons."
-)
+from tff_hdp.privacy import AccountRow
+from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.system import RoundBook
+from tff_hdp.simulation.systems.hdp_config import OBSERVERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +20,7 @@ class Run:
 
     Attributes:
       path: The run folder.
+      label: The run's `RunConfig.label`.
       flags: Every flag, by name.
       metrics: metrics.csv, one row a round.
       accounts: Rows of privacy.json; empty without noise.
@@ -31,6 +28,7 @@ class Run:
     """
 
     path: pathlib.Path
+    label: str
     flags: dict[str, Any]
     metrics: pd.DataFrame
     accounts: list[AccountRow]
@@ -61,6 +59,7 @@ def read_run(path: pathlib.Path) -> Run:
         )
     return Run(
         path=path,
+        label=privacy["privacy"],
         flags=json.loads((path / "config.json").read_text())["flags"],
         metrics=metrics,
         accounts=[AccountRow(**row) for row in privacy["accounts"]],
@@ -70,22 +69,14 @@ def read_run(path: pathlib.Path) -> Run:
 
 def privacy_report(
     *,
-    config: TrainConfig,
-    plan: NoisePlan,
-    ledger: Ledger,
+    config: RunConfig,
+    ledger: RoundBook,
+    notes: Sequence[str],
     accounts: Sequence[AccountRow],
     last_round: int,
 ) -> dict[str, Any]:
     """The content of privacy.json after `last_round`."""
-    notes = [OPERATOR_METRICS]
-    if not plan.is_noisy:
-        notes = ["No noise was added: no observer is promised anything."]
-    else:
-        notes.append(f"Clip norm {plan.clipping.norm:.6g}: {plan.clipping.source}.")
-        notes.append(
-            "Zones draw their cohorts and do not show them to the aggregator. One "
-            "process plays all parties here, so this is assumed, not enforced."
-        )
+    notes = list(notes)
     if config.seed is not None:
         notes.append(
             f"--seed={config.seed} fixes the cohorts. This is a test option: the "
@@ -93,7 +84,8 @@ def privacy_report(
             "seed. The noise is not seeded."
         )
     return {
-        "privacy": config.privacy,
+        "system": config.system,
+        "privacy": config.label,
         "last_round": last_round,
         "rounds": ledger.rounds,
         "delta": config.delta,
@@ -127,7 +119,7 @@ def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
     rows = []
     for run in runs:
         row: dict[str, object] = {
-            "mode": run.flags["privacy"],
+            "mode": run.label,
             "accuracy": f"{run.accuracy:.3f}",
         }
         for observer in OBSERVERS:
@@ -161,7 +153,7 @@ def assumptions_text(accounts: Sequence[AccountRow]) -> str:
 def comparison_text(runs: Sequence[Run]) -> str:
     """The table of a comparison and everything its epsilons rest on."""
     basis = [
-        f"{run.flags['privacy']}: {line}"
+        f"{run.label}: {line}"
         for run in runs
         for line in assumptions_text(run.accounts).splitlines()
     ]
@@ -181,14 +173,19 @@ def comparison_text(runs: Sequence[Run]) -> str:
     )
 
 
-def accuracy_figure(
-    metrics: Mapping[str, pd.DataFrame], path: pathlib.Path, title: str = ""
+def metric_figure(
+    metrics: Mapping[str, pd.DataFrame],
+    path: pathlib.Path,
+    *,
+    metric: str = "accuracy",
+    title: str = "",
 ) -> None:
-    """Draws test accuracy over rounds, one line a run (HDP, Figure 2).
+    """Draws a test metric over rounds, one line a run (HDP, Figure 2).
 
     Args:
       metrics: Label to a run's metrics.
       path: The PNG to write; its folder is made if missing.
+      metric: A column of metrics.csv.
       title: Above the axes.
     """
     import matplotlib
@@ -199,31 +196,33 @@ def accuracy_figure(
     path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = pyplot.subplots(figsize=(7, 4.2))
     for label, frame in metrics.items():
-        axes.plot(frame["round"], frame["accuracy"], label=label, linewidth=1.8)
-    axes.set(xlabel="round", ylabel="test accuracy", title=title)
-    axes.set_ylim(0, 1)
+        axes.plot(frame["round"], frame[metric], label=label, linewidth=1.8)
+    axes.set(xlabel="round", ylabel=f"test {metric}", title=title)
+    if metric == "accuracy":
+        axes.set_ylim(0, 1)
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(frameon=False)
     figure.savefig(path, dpi=120, bbox_inches="tight")
     pyplot.close(figure)
 
 
-def comparison_figure(runs: Sequence[Run], path: pathlib.Path) -> None:
-    """`accuracy_figure` of several runs of one task."""
+def comparison_figure(
+    runs: Sequence[Run], path: pathlib.Path, metric: str = "accuracy"
+) -> None:
+    """`metric_figure` of several runs of one task."""
     flags = runs[-1].flags
-    title = (
-        f"{flags['task']}: {flags['zones']} zones, "
-        f"{flags['clients_per_round']:g} clients a round"
-    )
-    multipliers = {r.flags["noise_multiplier"] for r in runs if r.accounts} - {None}
+    title = flags["task"]
+    if "zones" in flags:
+        title += (
+            f": {flags['zones']} zones, {flags['clients_per_round']:g} clients a round"
+        )
+    multipliers = {r.flags.get("noise_multiplier") for r in runs if r.accounts}
+    multipliers -= {None}
     if len(multipliers) == 1:
         title += f", noise multiplier {multipliers.pop():g}"
     names = {"none": "no DP"}
-    metrics = {
-        names.get(r.flags["privacy"], r.flags["privacy"].upper()): r.metrics
-        for r in runs
-    }
-    accuracy_figure(metrics, path, title)
+    metrics = {names.get(r.label, r.label.upper()): r.metrics for r in runs}
+    metric_figure(metrics, path, metric=metric, title=title)
 
 
 def write_comparison(runs: Sequence[Run], folder: pathlib.Path) -> None:

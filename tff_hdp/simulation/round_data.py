@@ -9,15 +9,15 @@ import tensorflow as tf
 from tff_hdp.learning.client_work import client_batches, client_profile, make_order
 from tff_hdp.learning.stacked_work import make_chunk
 from tff_hdp.simulation.cohorts import CohortSampler
-from tff_hdp.simulation.config import TrainConfig
 from tff_hdp.simulation.federation import Federation
+from tff_hdp.simulation.systems.hdp_config import HdpConfig
 
 RoundData = Callable[[int], list[Any]]
 
 
 def build_round_data(
     *,
-    config: TrainConfig,
+    config: HdpConfig,
     federation: Federation,
     sampler: CohortSampler,
     chunk_size: int,

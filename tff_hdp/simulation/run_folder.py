@@ -29,10 +29,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.privacy import AccountRow, Ledger, NoisePlan
+from tff_hdp.privacy import AccountRow
 from tff_hdp.privacy.accountant import METHODS, Method
 from tff_hdp.simulation import report
-from tff_hdp.simulation.config import ConfigError, TrainConfig
+from tff_hdp.simulation.config import ConfigError, RunConfig
+from tff_hdp.simulation.system import RoundBook
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ _PACKAGES = (
     *("dp-accounting", "numpy"),
 )
 # Extending a run or moving it is no new run.
-_MAY_CHANGE = {"rounds", "out", "runtime", "data_dir"}
+_MAY_CHANGE = {"rounds", "out", "runtime", "workers", "data_dir"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +52,9 @@ class Checkpoint:
     Attributes:
       round_number: The last completed round; 0 before the first.
       state: The learning process's state.
-      entropy: The cohort sampler's secret.
-      ledger: `Ledger.state_dict()`.
+      entropy: The run's secret, from which its cohorts are drawn.
+      carried: What the next round's `System.prepare` is given.
+      ledger: The ledger's `state_dict()`.
       metrics: The round's row of metrics.csv; empty before the first.
       lost_rounds: Rounds after this one that were released but whose checkpoints
         cannot be read: they will be run again and must be accounted twice.
@@ -61,6 +63,7 @@ class Checkpoint:
     round_number: int
     state: Any
     entropy: int
+    carried: dict[str, Any]
     ledger: dict[str, Any]
     metrics: dict[str, float]
     lost_rounds: int = 0
@@ -77,7 +80,7 @@ class RunFolder:
       ConfigError: If the folder holds a run with other settings.
     """
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: RunConfig) -> None:
         self.path = pathlib.Path(config.out)
         self.path.mkdir(parents=True, exist_ok=True)
         self._record: dict[str, Any] = {}
@@ -85,6 +88,7 @@ class RunFolder:
             self._record = json.loads(self._config_path.read_text())
             self._check_same(config)
         self._record |= {
+            "system": config.system,
             "flags": config.to_dict(),
             "versions": {p: _version(p) for p in _PACKAGES},
             "git_commit": _git_commit(),
@@ -136,6 +140,7 @@ class RunFolder:
         value = {
             "state": tf.nest.flatten(checkpoint.state),
             "entropy": str(checkpoint.entropy),
+            "carried": json.dumps(checkpoint.carried),
             "ledger": json.dumps(checkpoint.ledger),
             "metrics": json.dumps(checkpoint.metrics),
         }
@@ -189,9 +194,10 @@ class RunFolder:
 
     def write_privacy(
         self,
-        config: TrainConfig,
-        plan: NoisePlan,
-        ledger: Ledger,
+        config: RunConfig,
+        ledger: RoundBook,
+        notes: Sequence[str],
+        *,
         last_round: int,
         methods: Sequence[Method] = METHODS,
     ) -> list[AccountRow]:
@@ -201,8 +207,8 @@ class RunFolder:
         )
         value = report.privacy_report(
             config=config,
-            plan=plan,
             ledger=ledger,
+            notes=notes,
             accounts=accounts,
             last_round=last_round,
         )
@@ -214,6 +220,7 @@ class RunFolder:
         structure = {
             "state": [0] * len(expected),
             "entropy": "",
+            "carried": "",
             "ledger": "",
             "metrics": "",
         }
@@ -226,6 +233,7 @@ class RunFolder:
             round_number=version,
             state=tf.nest.pack_sequence_as(like, leaves),
             entropy=int(value["entropy"]),
+            carried=json.loads(value["carried"]),
             ledger=json.loads(value["ledger"]),
             metrics=json.loads(value["metrics"]),
         )
@@ -248,10 +256,16 @@ class RunFolder:
     def _config_path(self) -> pathlib.Path:
         return self.path / "config.json"
 
-    def _check_same(self, config: TrainConfig) -> None:
+    def _check_same(self, config: RunConfig) -> None:
         # More rounds would overrun the epsilon that the noise was chosen for.
-        fixed = {"rounds"} if config.target_epsilon is not None else set()
-        for name, value in config.to_dict().items():
+        flags = config.to_dict()
+        fixed = {"rounds"} if flags.get("target_epsilon") is not None else set()
+        if self._record["system"] != config.system:
+            raise ConfigError(
+                f"--out is {config.out}; allowed: a folder without a run of "
+                f"{self._record['system']}"
+            )
+        for name, value in json.loads(json.dumps(flags)).items():
             before = self._record["flags"].get(name)
             if name not in _MAY_CHANGE - fixed and value != before:
                 raise ConfigError(

@@ -1,80 +1,90 @@
-"""The learning process of a run, and how many clients it trains at once."""
+"""What the training loop needs of a system, and nothing about any one of them."""
 
 import dataclasses
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
-import tensorflow as tf
-import tensorflow_federated as tff
+import numpy as np
 
-from tff_hdp.learning import stacked_work
-from tff_hdp.learning.client_work import model_fn_from_keras
-from tff_hdp.learning.hdp import build_hdp
-from tff_hdp.learning.optimizers import SGD_MOMENTUM, build_optimizer
-from tff_hdp.learning.stacked import is_supported
-from tff_hdp.learning.stacked_hdp import build_stacked_hdp, chunk_type
-from tff_hdp.simulation.config import ConfigError, TrainConfig
-from tff_hdp.simulation.federation import Federation
+from tff_hdp.privacy import AccountRow
+from tff_hdp.privacy.accountant import Method
+
+
+class Process(Protocol):
+    """A `tff.learning.templates.LearningProcess`, or what looks like one."""
+
+    def initialize(self) -> Any:
+        """The state before the first round."""
+
+    def next(self, state: Any, data: Any) -> Any:
+        """One round; the output has `state` and `metrics`."""
+
+
+class RoundBook(Protocol):
+    """The rounds that were run and their account: a `Ledger` or `RoundLedger`."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds recorded."""
+
+    def account(self, delta: float, methods: Sequence[Method]) -> list[AccountRow]:
+        """Epsilon per observer and kind of client."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The content as JSON types."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replaces the content."""
 
 
 @dataclasses.dataclass(frozen=True)
-class System:
-    """What runs a round.
+class RoundInput:
+    """What goes into one round.
 
     Attributes:
-      process: The learning process.
-      chunk_size: Clients of a zone per TFF client; 0 for one TFF client each.
+      data: The clients' data, as the process's `next` takes it.
+      carried: JSON, handed to the next round's `prepare` and kept in checkpoints.
+      metrics: Columns of metrics.csv known before the round is run.
     """
 
-    process: tff.learning.templates.LearningProcess
-    chunk_size: int
+    data: Any
+    carried: dict[str, Any] = dataclasses.field(default_factory=dict)
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
-def build_system(config: TrainConfig, federation: Federation) -> System:
-    """Builds the HDP process of a run.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class System:
+    """One of the five systems, ready to train.
 
-    Raises:
-      ConfigError: If `config.cohort_chunk` asks for stacks of a model or of an
-        optimizer that cannot be stacked.
+    Attributes:
+      process: What runs a round.
+      initial_state: From the test seed, or None, to the state before round 1.
+      prepare: From the run's secret, a round's number and what the round before
+        carried, to the round's input. It depends on these alone, so a resumed run
+        goes on as an uninterrupted one, and runs in a thread of its own while the
+        round before trains.
+      new_ledger: Makes an empty ledger.
+      record: Puts a round into the ledger: the ledger, the round's metrics as the
+        process gave them (None for rounds that were released, lost and run
+        again) and how many rounds.
+      weights_of: The released parameters, which must stay finite.
+      evaluate: Test metrics of a state.
+      measure: More columns of metrics.csv, from the process's metrics.
+      notes: What a reader of the epsilons must know.
+      headline: The test metric that progress bar and figure show.
+      finish: Writes what the system alone has to show into the run folder after
+        the last round and returns it as text.
     """
-    task = federation.task
-    features = task.test_features
-    # One step on the whole data at rate 1 makes the update the gradient.
-    rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
-    server_optimizer = build_optimizer(
-        config.server_optimizer, config.server_learning_rate
-    )
-    chunk_size = _chunk_size(config, federation)
-    if chunk_size:
-        process = build_stacked_hdp(
-            build_model=task.build_model,
-            data_type=chunk_type(features.shape[1:], features.dtype),
-            plan=federation.plan,
-            client_learning_rate=rate,
-            client_momentum=SGD_MOMENTUM[config.client_optimizer],
-            server_optimizer=server_optimizer,
-        )
-    else:
-        spec = (
-            tf.TensorSpec([None, *features.shape[1:]], features.dtype),
-            tf.TensorSpec([None], tf.int32),
-        )
-        process = build_hdp(
-            model_fn=model_fn_from_keras(task.build_model, spec),
-            plan=federation.plan,
-            client_optimizer=build_optimizer(config.client_optimizer, rate),
-            server_optimizer=server_optimizer,
-        )
-    return System(process, chunk_size)
 
-
-def _chunk_size(config: TrainConfig, federation: Federation) -> int:
-    model = federation.task.build_model()
-    can_stack = config.client_optimizer in SGD_MOMENTUM and is_supported(model)
-    if config.cohort_chunk and not can_stack:
-        raise ConfigError(
-            f"--cohort_chunk is {config.cohort_chunk}; allowed: 0 with "
-            f"--model={federation.task.model_name} and "
-            f"--client_optimizer={config.client_optimizer}"
-        )
-    if config.cohort_chunk is not None:
-        return config.cohort_chunk
-    return stacked_work.chunk_size(model.count_params()) if can_stack else 0
+    process: Process
+    initial_state: Callable[[int | None], Any]
+    prepare: Callable[[int, int, dict[str, Any]], RoundInput]
+    new_ledger: Callable[[], RoundBook]
+    record: Callable[[Any, Any, int], None]
+    weights_of: Callable[[Any], Sequence[np.ndarray]]
+    evaluate: Callable[[Any], dict[str, float]]
+    measure: Callable[[Any], dict[str, float]]
+    notes: tuple[str, ...] = ()
+    headline: str = "accuracy"
+    finish: Callable[[pathlib.Path, Any], str] | None = None

@@ -1,48 +1,25 @@
-"""The training loop: resumable, accounted round by round."""
+"""The training loop of all systems: resumable, accounted round by round."""
 
-import dataclasses
+import concurrent.futures
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
-import dp_accounting
 import numpy as np
-import tensorflow as tf
-import tensorflow_federated as tff
 import tqdm
 
-from tff_hdp.privacy import Ledger
-from tff_hdp.simulation.cohorts import CohortSampler, fresh_entropy
-from tff_hdp.simulation.config import ConfigError, TrainConfig
-from tff_hdp.simulation.federation import Federation
-from tff_hdp.simulation.round_data import build_round_data
+from tff_hdp.simulation.cohorts import fresh_entropy
+from tff_hdp.simulation.config import ConfigError, RunConfig
 from tff_hdp.simulation.run_folder import Checkpoint, RunFolder
-from tff_hdp.simulation.system import System
+from tff_hdp.simulation.system import RoundBook, RoundInput, System
 
 _LOG = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """How good a model is on the test set.
-
-    Attributes:
-      accuracy: Share of test examples classified rightly.
-      loss: Mean cross-entropy in nats.
-    """
-
-    accuracy: float
-    loss: float
-
-
 def train(
-    *,
-    config: TrainConfig,
-    federation: Federation,
-    system: System,
-    folder: RunFolder,
-) -> tuple[Any, Ledger]:
+    *, config: RunConfig, system: System, folder: RunFolder
+) -> tuple[Any, RoundBook]:
     """Runs rounds up to `config.rounds`, from the folder's last checkpoint on.
 
     A round's checkpoint is the point of no return: a run killed before it is
@@ -53,7 +30,6 @@ def train(
 
     Args:
       config: The run's settings.
-      federation: Who takes part.
       system: What runs a round.
       folder: Where checkpoints and metrics go.
 
@@ -65,105 +41,86 @@ def train(
       FloatingPointError: If the model stops being finite; nothing is then
         written for that round.
     """
-    evaluate = build_evaluation(federation)
-    process = system.process
-    start = _initial_or_latest(config, federation, process, folder)
-    sampler = CohortSampler(
-        plan=federation.plan, zoning=federation.zoning, entropy=start.entropy
-    )
-    round_data = build_round_data(
-        config=config,
-        federation=federation,
-        sampler=sampler,
-        chunk_size=system.chunk_size,
-    )
-    ledger = Ledger()
+    start = _initial_or_latest(config, system, folder)
+    ledger = system.new_ledger()
     ledger.load_state_dict(start.ledger)
-    if start.lost_rounds and federation.plan.is_noisy:
-        ledger.record(federation.plan, start.lost_rounds)
-    state = start.state
+    if start.lost_rounds:
+        system.record(ledger, None, start.lost_rounds)
     if start.round_number > config.rounds:
         raise ConfigError(
             f"--rounds is {config.rounds}; allowed: at least {start.round_number}, "
             f"which the run in --out={folder.path} has"
         )
-    rounds = range(start.round_number + 1, config.rounds + 1)
+    state = start.state
     with tqdm.tqdm(
         total=config.rounds,
         initial=start.round_number,
         unit="round",
-        desc=config.privacy,
+        desc=config.label,
     ) as progress:
-        for number in rounds:
+        for number, given in _prepared(system, start, config.rounds):
             began = time.monotonic()
-            output = process.next(state, round_data(number))
+            output = system.process.next(state, given.data)
             state = output.state
-            weights = process.get_model_weights(state)
-            if not all(np.isfinite(w).all() for w in weights.trainable):
+            if not all(np.isfinite(w).all() for w in system.weights_of(state)):
                 raise FloatingPointError(
-                    f"the model is not finite after round {number}; lower "
-                    "--client_learning_rate or --server_learning_rate"
+                    f"the model is not finite after round {number}; lower the "
+                    "learning rates"
                 )
-            measured = output.metrics["aggregator"]
-            if federation.plan.is_noisy:
-                ledger.record(federation.plan, events=_events(measured.get("events")))
+            system.record(ledger, output.metrics, 1)
             seconds = time.monotonic() - began
-            metrics = _metrics(evaluate(weights), measured, output.metrics, seconds)
-            metrics["epsilon"] = _shown_epsilon(ledger, config.delta)
+            metrics = {
+                **system.evaluate(state),
+                **system.measure(output.metrics),
+                **given.metrics,
+                "round_seconds": seconds,
+                "epsilon": _shown_epsilon(ledger, config.delta),
+            }
             folder.save(
-                Checkpoint(number, state, start.entropy, ledger.state_dict(), metrics)
+                Checkpoint(
+                    round_number=number,
+                    state=state,
+                    entropy=start.entropy,
+                    carried=given.carried,
+                    ledger=ledger.state_dict(),
+                    metrics=metrics,
+                )
             )
             folder.write_privacy(
-                config, federation.plan, ledger, number, methods=("rdp",)
+                config, ledger, system.notes, last_round=number, methods=("rdp",)
             )
             folder.release_metrics(number, metrics)
             progress.update()
             progress.set_postfix(
-                accuracy=f"{metrics['accuracy']:.3f}",
+                {system.headline: f"{metrics[system.headline]:.3g}"},
                 epsilon=f"{metrics['epsilon']:.3g}",
             )
     return state, ledger
 
 
-def build_evaluation(
-    federation: Federation, batch_size: int = 512
-) -> Callable[[tff.learning.models.ModelWeights], Evaluation]:
-    """Returns a function from model weights to test accuracy and loss."""
-    task = federation.task
-    model = task.build_model()
-    loss_fn = tf.keras.losses.SparseCategoricalCrossentropy(
-        from_logits=True, reduction="none"
-    )
-    batches = tf.data.Dataset.from_tensor_slices(
-        (task.test_features, task.test_labels)
-    ).batch(batch_size)
-
-    @tf.function
-    def sums() -> tuple[tf.Tensor, tf.Tensor]:
-        right, loss = tf.constant(0, tf.int64), tf.constant(0.0)
-        for x, y in batches:
-            logits = model(x, training=False)
-            hits = tf.argmax(logits, 1) == tf.cast(y, tf.int64)
-            right += tf.math.count_nonzero(hits)
-            loss += tf.reduce_sum(loss_fn(y, logits))
-        return right, loss
-
-    def evaluate(weights: tff.learning.models.ModelWeights) -> Evaluation:
-        weights.assign_weights_to(model)
-        right, loss = sums()
-        count = len(task.test_labels)
-        return Evaluation(accuracy=float(right) / count, loss=float(loss) / count)
-
-    return evaluate
+def _prepared(
+    system: System, start: Checkpoint, rounds: int
+) -> Iterator[tuple[int, RoundInput]]:
+    """Every round's number and input, the next one prepared meanwhile."""
+    carried = start.carried
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        coming = None
+        for number in range(start.round_number + 1, rounds + 1):
+            if coming is None:
+                coming = thread.submit(system.prepare, start.entropy, number, carried)
+            given = coming.result()
+            coming = None
+            if number < rounds:
+                coming = thread.submit(
+                    system.prepare, start.entropy, number + 1, given.carried
+                )
+            yield number, given
 
 
 def _initial_or_latest(
-    config: TrainConfig,
-    federation: Federation,
-    process: tff.learning.templates.LearningProcess,
-    folder: RunFolder,
+    config: RunConfig, system: System, folder: RunFolder
 ) -> Checkpoint:
-    blank = process.initialize()
+    blank = system.process.initialize()
     found = folder.load_latest(like=blank)
     if found is not None:
         if found.round_number:
@@ -176,66 +133,24 @@ def _initial_or_latest(
                 found.lost_rounds,
             )
         return found
-    weights = _initial_weights(federation, config.seed)
     first = Checkpoint(
         round_number=0,
-        state=process.set_model_weights(blank, weights),
+        state=system.initial_state(config.seed),
         entropy=fresh_entropy() if config.seed is None else config.seed,
-        ledger=Ledger().state_dict(),
+        carried={},
+        ledger=system.new_ledger().state_dict(),
         metrics={},
     )
     folder.save(first)
     return first
 
 
-def _initial_weights(
-    federation: Federation, seed: int | None
-) -> tff.learning.models.ModelWeights:
-    if seed is not None:
-        tf.keras.utils.set_random_seed(seed)
-    weights = tff.learning.models.ModelWeights.from_model(federation.task.build_model())
-    if seed is not None:
-        # Graphs traced from here on must not inherit the seed: they draw noise.
-        tf.random.set_seed(None)
-    return tf.nest.map_structure(lambda v: v.numpy(), weights)
-
-
-def _events(measured: Any) -> dict[str, Any]:
-    """The levels' events, from named tuples back to `DpEvent`s."""
-    restore = dp_accounting.DpEvent.from_named_tuple
-    events: dict[str, Any] = {}
-    for level, value in (measured or {}).items():
-        if level == "zones":
-            events["zone"] = [restore(event) for event in value]
-        elif level == "upper":
-            events["upper"] = [[restore(e) for e in nodes] for nodes in value]
-        else:
-            events[level] = restore(value)
-    return events
-
-
-def _metrics(
-    evaluation: Evaluation, measured: Any, metrics: Any, seconds: float
-) -> dict[str, float]:
-    train = metrics["client_work"]["train"]
-    return {
-        "accuracy": evaluation.accuracy,
-        "loss": evaluation.loss,
-        "train_loss": float(train["loss"]),
-        "train_accuracy": float(train["accuracy"]),
-        "round_seconds": seconds,
-        "clients": int(np.sum(measured["clients"])),
-        "empty_zones": int(np.sum(np.asarray(measured["clients"]) == 0)),
-        "rejected": int(measured["rejected"]),
-        "update_norm": float(measured["update_norm"]),
-        "clip_norm": float(measured["clip_norm"]),
-    }
-
-
-def _shown_epsilon(ledger: Ledger, delta: float) -> float:
+def _shown_epsilon(ledger: RoundBook, delta: float) -> float:
     """The worst client's epsilon against those who only get the model, by RDP."""
     if not ledger.rounds:
         return float("inf")
     rows = ledger.account(delta, methods=("rdp",))
     released = [r.epsilon_rdp for r in rows if r.observer == "released_model"]
-    return max(float("inf") if e is None else e for e in released)
+    return max(
+        (float("inf") if e is None else e for e in released), default=float("inf")
+    )

@@ -1,0 +1,43 @@
+"""The main of every training binary. Imports TensorFlow only once flags are right."""
+
+import sys
+from collections.abc import Callable
+
+from tff_hdp import cli
+from tff_hdp.simulation.config import RunConfig
+
+
+def run_binary(config_class: type[RunConfig]) -> None:
+    """Defines the flags of a config, trains as they say, prints, and exits."""
+    cli.define_flags(config_class)
+    sys.exit(cli.run(build_main(config_class)))
+
+
+def build_main(config_class: type[RunConfig]) -> Callable[[list[str]], int]:
+    """A main that runs one training and prints its account."""
+
+    def main(argv: list[str]) -> int:
+        cli.refuse_arguments(argv)
+        train_and_print(cli.config_from_flags(config_class))
+        return 0
+
+    return main
+
+
+def train_and_print(config: RunConfig) -> None:
+    """Runs one training and prints what came of it and who is promised what."""
+    from tff_hdp.simulation import experiment, report
+
+    result = experiment.run(config)
+    reached = result.metrics[result.headline]
+    print(f"\n{result.headline} {reached:.4g} after {config.rounds} rounds")
+    if result.summary:
+        print(result.summary)
+    if result.accounts:
+        print(report.account_table(result.accounts).to_string(index=False))
+        print(report.assumptions_text(result.accounts))
+    else:
+        print("no noise: no observer is promised anything")
+    if config.seed is not None:
+        print(f"--seed={config.seed} is a test option: it fixes the cohorts.")
+    print(f"run folder: {result.path}")

@@ -1,0 +1,92 @@
+"""What goes wrong in a round, drawn from the run's secret. Imports no TensorFlow."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from tff_hdp.topology import Zoning
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Faults:
+    """Which faults occur, and how often.
+
+    Attributes:
+      drop_rate: Probability that a drawn client never delivers its update, and
+        that a voter falls silent during an election; independent of everything.
+      super_node_failure_rate: Probability that a zone's super-node is gone before
+        it has the round's sum.
+      byzantine: (round, share) in the order of rounds: from that round on the
+        share of every zone's clients that is Byzantine.
+
+    Raises:
+      ValueError: If a rate or share is not in [0, 1), or rounds do not increase.
+    """
+
+    drop_rate: float = 0.0
+    super_node_failure_rate: float = 0.0
+    byzantine: tuple[tuple[int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("drop_rate", "super_node_failure_rate"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"{name} is {getattr(self, name)}; allowed: [0, 1)")
+        rounds = [number for number, _ in self.byzantine]
+        if rounds != sorted(set(rounds)) or any(number < 1 for number in rounds):
+            raise ValueError(
+                f"byzantine is {self.byzantine}; allowed: increasing rounds from 1 on"
+            )
+        for _, share in self.byzantine:
+            if not 0.0 <= share < 1.0:
+                raise ValueError(f"byzantine is {share}; allowed: shares in [0, 1)")
+
+    def byzantine_share(self, round_number: int) -> float:
+        """The share of Byzantine clients in a round."""
+        shares = [share for start, share in self.byzantine if start <= round_number]
+        return shares[-1] if shares else 0.0
+
+    @property
+    def largest_byzantine_share(self) -> float:
+        """The largest share of any round."""
+        return max((share for _, share in self.byzantine), default=0.0)
+
+
+def parse_schedule(words: Sequence[str]) -> tuple[tuple[int, float], ...]:
+    """Reads `0.1` (from round 1 on) or `1:0`, `20:0.1`, `40:0.3`.
+
+    Raises:
+      ValueError: If a word is neither.
+    """
+    schedule = []
+    for word in words:
+        start, _, share = word.rpartition(":")
+        try:
+            schedule.append((int(start) if start else 1, float(share)))
+        except ValueError as error:
+            raise ValueError(
+                f"byzantine is {word}; allowed: SHARE, or ROUND:SHARE,..."
+            ) from error
+    return tuple(schedule)
+
+
+def byzantine_counts(zone_sizes: Sequence[int], share: float) -> tuple[int, ...]:
+    """How many clients of every zone are Byzantine: the share, rounded down."""
+    # The small term keeps 0.3 * 10 at 3.
+    return tuple(int(share * size + 1e-9) for size in zone_sizes)
+
+
+def byzantine_clients(
+    zoning: Zoning, share: float, *, rng: np.random.Generator
+) -> np.ndarray:
+    """Who is Byzantine: [n] bool in the order of `zoning.client_ids`.
+
+    A larger share with an equal generator adds clients to those of a smaller one.
+    """
+    zone_of = np.asarray(zoning.zone_of)
+    bad = np.zeros(zoning.num_clients, bool)
+    counts = byzantine_counts(zoning.zone_sizes, share)
+    for zone, count in enumerate(counts):
+        members = rng.permutation(np.flatnonzero(zone_of == zone))
+        bad[members[:count]] = True
+    return bad

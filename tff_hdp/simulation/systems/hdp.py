@@ -1,0 +1,195 @@
+"""HDP as the training loop runs it."""
+
+import functools
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.learning import stacked_work
+from tff_hdp.learning.client_work import model_fn_from_keras
+from tff_hdp.learning.hdp import build_hdp
+from tff_hdp.learning.optimizers import SGD_MOMENTUM, build_optimizer
+from tff_hdp.learning.stacked import is_supported
+from tff_hdp.learning.stacked_hdp import build_stacked_hdp, chunk_type
+from tff_hdp.privacy import Ledger, NoisePlan
+from tff_hdp.simulation.classifier import build_evaluation, initial_weights
+from tff_hdp.simulation.cohorts import CohortSampler
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.simulation.federation import Federation, build_federation
+from tff_hdp.simulation.loading import load_task
+from tff_hdp.simulation.round_data import build_round_data
+from tff_hdp.simulation.run_folder import RunFolder
+from tff_hdp.simulation.system import RoundInput, System
+from tff_hdp.simulation.systems.hdp_config import HdpConfig
+from tff_hdp.simulation.systems.hdp_pilot import find_clipping
+
+OPERATOR_METRICS = (
+    "clients, empty_zones, rejected, update_norm, train_loss and train_accuracy in "
+    "metrics.csv carry no noise: they are for the operator of the simulation, and "
+    "releasing them would void the epsilons."
+)
+
+
+def build(config: HdpConfig, folder: RunFolder) -> System:
+    """Builds HDP for the training loop.
+
+    Args:
+      config: The run's settings.
+      folder: Remembers what was drawn, measured and calibrated.
+
+    Raises:
+      ConfigError: If a flag does not fit the task.
+      DataNotFoundError: If the task's data is missing.
+    """
+    seed = folder.resolved["partition_seed"]
+    task = load_task(config, seed)
+    federation = build_federation(
+        config,
+        task,
+        partition_seed=seed,
+        clipping=find_clipping(config, task, folder, build_plain),
+        noise_multiplier=folder.resolved.get(
+            "noise_multiplier", config.noise_multiplier
+        ),
+    )
+    plan = federation.plan
+    folder.resolve(noise_multiplier=_multiplier(plan), task=task.description)
+    return build_plain(config, federation)
+
+
+def build_plain(config: HdpConfig, federation: Federation) -> System:
+    """Builds HDP for a federation whose plan is known."""
+    task, plan = federation.task, federation.plan
+    chunk_size = _chunk_size(config, federation)
+    process = _build_process(config, federation, chunk_size)
+    evaluate = build_evaluation(task)
+
+    @functools.lru_cache(maxsize=1)
+    def round_data(entropy: int) -> Any:
+        sampler = CohortSampler(plan=plan, zoning=federation.zoning, entropy=entropy)
+        return build_round_data(
+            config=config,
+            federation=federation,
+            sampler=sampler,
+            chunk_size=chunk_size,
+        )
+
+    def prepare(entropy: int, number: int, carried: dict[str, Any]) -> RoundInput:
+        return RoundInput(round_data(entropy)(number), carried)
+
+    def initial_state(seed: int | None) -> Any:
+        weights = initial_weights(task.build_model, seed)
+        return process.set_model_weights(process.initialize(), weights)
+
+    def record(ledger: Ledger, metrics: Any, count: int) -> None:
+        if not plan.is_noisy:
+            return
+        if metrics is None:
+            ledger.record(plan, count)
+        else:
+            events = _events(metrics["aggregator"].get("events"))
+            ledger.record(plan, count, events=events)
+
+    return System(
+        process=process,
+        initial_state=initial_state,
+        prepare=prepare,
+        new_ledger=Ledger,
+        record=record,
+        weights_of=lambda state: process.get_model_weights(state).trainable,
+        evaluate=lambda state: evaluate(process.get_model_weights(state)),
+        measure=_measure,
+        notes=_notes(plan),
+    )
+
+
+def _build_process(
+    config: HdpConfig, federation: Federation, chunk_size: int
+) -> tff.learning.templates.LearningProcess:
+    task = federation.task
+    features = task.test_features
+    # One step on the whole data at rate 1 makes the update the gradient.
+    rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
+    server_optimizer = build_optimizer(
+        config.server_optimizer, config.server_learning_rate
+    )
+    if chunk_size:
+        return build_stacked_hdp(
+            build_model=task.build_model,
+            data_type=chunk_type(features.shape[1:], features.dtype),
+            plan=federation.plan,
+            client_learning_rate=rate,
+            client_momentum=SGD_MOMENTUM[config.client_optimizer],
+            server_optimizer=server_optimizer,
+        )
+    spec = (
+        tf.TensorSpec([None, *features.shape[1:]], features.dtype),
+        tf.TensorSpec([None], tf.int32),
+    )
+    return build_hdp(
+        model_fn=model_fn_from_keras(task.build_model, spec),
+        plan=federation.plan,
+        client_optimizer=build_optimizer(config.client_optimizer, rate),
+        server_optimizer=server_optimizer,
+    )
+
+
+def _chunk_size(config: HdpConfig, federation: Federation) -> int:
+    model = federation.task.build_model()
+    can_stack = config.client_optimizer in SGD_MOMENTUM and is_supported(model)
+    if config.cohort_chunk and not can_stack:
+        raise ConfigError(
+            f"--cohort_chunk is {config.cohort_chunk}; allowed: 0 with "
+            f"--model={federation.task.model_name} and "
+            f"--client_optimizer={config.client_optimizer}"
+        )
+    if config.cohort_chunk is not None:
+        return config.cohort_chunk
+    return stacked_work.chunk_size(model.count_params()) if can_stack else 0
+
+
+def _multiplier(plan: NoisePlan) -> float | None:
+    """The one z of a Table I configuration."""
+    used = (plan.client_noise, *plan.zone_noise, plan.server_noise)
+    return max(used) if plan.is_noisy else None
+
+
+def _notes(plan: NoisePlan) -> tuple[str, ...]:
+    if not plan.is_noisy:
+        return ("No noise was added: no observer is promised anything.",)
+    return (
+        OPERATOR_METRICS,
+        f"Clip norm {plan.clipping.norm:.6g}: {plan.clipping.source}.",
+        "Zones draw their cohorts and do not show them to the aggregator. One "
+        "process plays all parties here, so this is assumed, not enforced.",
+    )
+
+
+def _events(measured: Any) -> dict[str, Any]:
+    """The levels' events, from named tuples back to `DpEvent`s."""
+    restore = dp_accounting.DpEvent.from_named_tuple
+    events: dict[str, Any] = {}
+    for level, value in (measured or {}).items():
+        if level == "zones":
+            events["zone"] = [restore(event) for event in value]
+        elif level == "upper":
+            events["upper"] = [[restore(e) for e in nodes] for nodes in value]
+        else:
+            events[level] = restore(value)
+    return events
+
+
+def _measure(metrics: Any) -> dict[str, float]:
+    train, measured = metrics["client_work"]["train"], metrics["aggregator"]
+    return {
+        "train_loss": float(train["loss"]),
+        "train_accuracy": float(train["accuracy"]),
+        "clients": int(np.sum(measured["clients"])),
+        "empty_zones": int(np.sum(np.asarray(measured["clients"]) == 0)),
+        "rejected": int(measured["rejected"]),
+        "update_norm": float(measured["update_norm"]),
+        "clip_norm": float(measured["clip_norm"]),
+    }
