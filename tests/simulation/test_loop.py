@@ -1,0 +1,118 @@
+"""The loop itself, on a system without learning: order, resumption, refusals."""
+
+import collections
+import dataclasses
+import json
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tff_hdp.privacy.rounds import RoundLedger
+from tff_hdp.simulation.config import ConfigError, RunConfig
+from tff_hdp.simulation.run_folder import RunFolder
+from tff_hdp.simulation.system import RoundInput, System
+from tff_hdp.simulation.training import train
+
+Output = collections.namedtuple("Output", ["state", "metrics"])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CountingConfig(RunConfig):
+    system = "counting"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    sigma: float
+
+
+class Counting:
+    """Adds each round's number to a total."""
+
+    def initialize(self):
+        return [np.zeros([2], np.float64)]
+
+    def next(self, state, data):
+        return Output([state[0] + data], {"round": data})
+
+
+def make_system(seen, fail_after=None, value=None):
+    def prepare(entropy, number, carried):
+        seen.append((entropy, number, carried.get("last"), threading.get_ident()))
+        data = float(number) if value is None else value
+        return RoundInput(data, {"last": number}, {"prepared": float(number)})
+
+    def record(ledger, metrics, count):
+        if fail_after is not None and metrics["round"] > fail_after:
+            raise KeyboardInterrupt
+        ledger.record(Plan(1.0), count)
+
+    process = Counting()
+    return System(
+        process=process,
+        initial_state=lambda seed: process.initialize(),
+        prepare=prepare,
+        new_ledger=lambda: RoundLedger(plan_type=Plan, account=lambda *_: []),
+        record=record,
+        weights_of=lambda state: state,
+        evaluate=lambda state: {"total": float(state[0][0])},
+        measure=lambda metrics: {"ran": float(metrics["round"])},
+        headline="total",
+    )
+
+
+def run(path, system, **changes):
+    config = CountingConfig(**{"rounds": 6, "out": str(path)} | changes)
+    return train(config=config, system=system, folder=RunFolder(config))
+
+
+def test_rounds_are_prepared_in_order_one_ahead_and_never_beyond_the_last(tmp_path):
+    seen = []
+    state, ledger = run(tmp_path, make_system(seen))
+    assert state[0].tolist() == [21.0, 21.0]
+    assert ledger.history == ((Plan(1.0), 6),)
+    assert [number for _, number, _, _ in seen] == [1, 2, 3, 4, 5, 6]
+    assert [last for _, _, last, _ in seen] == [None, 1, 2, 3, 4, 5]
+    assert threading.get_ident() not in {thread for *_, thread in seen}
+    frame = pd.read_csv(tmp_path / "metrics.csv")
+    assert frame["prepared"].tolist() == frame["ran"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_stopped_run_goes_on_with_what_it_carried(tmp_path):
+    first, second = [], []
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, make_system(first, fail_after=3))
+    state, ledger = run(tmp_path, make_system(second))
+    assert state[0].tolist() == [21.0, 21.0]
+    assert ledger.rounds == 6
+    assert [(number, last) for _, number, last, _ in second] == [(4, 3), (5, 4), (6, 5)]
+    assert {entropy for entropy, *_ in first + second} == {first[0][0]}
+
+
+def test_secrets_are_the_operating_systems_unless_seeded(tmp_path):
+    entropies = []
+    for name, changes in (("a", {}), ("b", {}), ("c", {"seed": 7}), ("d", {"seed": 7})):
+        seen = []
+        run(tmp_path / name, make_system(seen), rounds=1, **changes)
+        entropies.append(seen[0][0])
+    assert entropies[0] != entropies[1]
+    assert entropies[2] == entropies[3] == 7
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_model_that_is_not_finite_stops_before_anything_is_written(tmp_path, value):
+    with pytest.raises(FloatingPointError, match="round 1"):
+        run(tmp_path, make_system([], value=value))
+    assert not (tmp_path / "privacy.json").exists()
+    state, _ = run(tmp_path, make_system([]))
+    assert state[0].tolist() == [21.0, 21.0]
+
+
+def test_a_folder_belongs_to_one_system(tmp_path):
+    run(tmp_path, make_system([]), rounds=1)
+    record = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(record | {"system": "other"}))
+    with pytest.raises(ConfigError, match="without a run of other"):
+        run(tmp_path, make_system([]), rounds=1)
