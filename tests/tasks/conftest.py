@@ -1,19 +1,7 @@
-import os
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture(scope="session")
-def data_dir():
-    """The folder of local packs: TFF_HDP_DATA, else ../shared/data."""
-    beside = Path(__file__).parents[3] / "shared" / "data"
-    folder = Path(os.environ.get("TFF_HDP_DATA", beside))
-    if not folder.is_dir():
-        pytest.skip(f"no data packs: {folder} is not a folder (set TFF_HDP_DATA)")
-    return folder
 
 
 @pytest.fixture
