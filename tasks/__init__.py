@@ -3,7 +3,7 @@
 Importing this package imports neither TensorFlow nor any data set.
 """
 
-from tasks import cifar, digits, emnist, fashion_mnist, mnist
+from tasks import celeba, cifar, digits, emnist, fashion_mnist, mnist
 from tasks.dataset import Dataset
 from tasks.loading import DATA_DIR_VARIABLE, DataNotFoundError, load_task
 from tasks.task import ClientData, Task
@@ -14,9 +14,11 @@ TASKS: dict[str, Dataset] = {
         digits.DIGITS,
         mnist.MNIST,
         emnist.EMNIST,
+        emnist.FEMNIST,
         cifar.CIFAR10,
         cifar.CIFAR100,
         fashion_mnist.FASHION_MNIST,
+        celeba.CELEBA,
     )
 }
 MODELS: dict[str, tuple[str, ...]] = {

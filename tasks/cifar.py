@@ -7,7 +7,7 @@ import numpy as np
 
 from tasks import originals, packs
 from tasks.dataset import Dataset, Examples, pooled_split
-from tasks.models import CNN_LARGE, CNN_SMALL
+from tasks.models import CNN_LARGE, CNN_SMALL, LENET
 
 
 def _read(data_dir: Path, *, name: str) -> Examples:
@@ -35,8 +35,8 @@ def _dataset(name: str, num_classes: int) -> Dataset:
         num_classes=num_classes,
         input_shape=(32, 32, 3),
         max_value=255,
-        models={"cnn_small": CNN_SMALL, "cnn_large": CNN_LARGE},
-        partitions=("iid", "dirichlet"),
+        models={"cnn_small": CNN_SMALL, "lenet": LENET, "cnn_large": CNN_LARGE},
+        partitions=("iid", "dirichlet", "classes"),
         num_clients=500,
         read=functools.partial(_read, name=name),
         files=(

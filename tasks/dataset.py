@@ -27,6 +27,8 @@ class Examples:
       source: Where the examples came from, in words.
       split: How training and test examples were separated, in words.
       writers: [N] str, who wrote each training example; None if unknown.
+      test_writers: [M] str, who wrote each test example, where the set was split
+        within writers; None where it was not.
     """
 
     features: np.ndarray
@@ -36,6 +38,7 @@ class Examples:
     source: str
     split: str
     writers: np.ndarray | None = None
+    test_writers: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for field in ("labels", "test_labels"):
@@ -60,7 +63,7 @@ class Dataset:
       max_value: The largest value a feature can take.
       models: Architectures by name; the first is the default.
       partitions: Allowed partitions, the first the default; of "iid",
-        "dirichlet" and "writer".
+        "dirichlet", "classes" and "writer".
       num_clients: The default for partitions other than "writer".
       read: Reads the set from a folder (None for a bundled set).
       files: What must be in the folder, where to get it and what to use

@@ -60,6 +60,7 @@ def load_task(
         train=train,
         test_features=examples.test_features,
         test_labels=examples.test_labels,
+        test_owners=_test_owners(examples, train.client_ids, partition),
         num_classes=dataset.num_classes,
         build_model=functools.partial(
             architecture.build, **shape, max_value=dataset.max_value
@@ -139,6 +140,9 @@ def _split_over_clients(
         if partition == "dirichlet":
             parts = partitions.dirichlet(labels, count, dirichlet_alpha, rng)
             text = f"Dirichlet by label, alpha {dirichlet_alpha:g}, seed {seed}"
+        elif partition == "classes":
+            parts = partitions.by_classes(labels, count, rng)
+            text = f"{partitions.CLASSES_PER_CLIENT} classes a client, seed {seed}"
         else:
             parts = partitions.iid(len(labels), count, rng)
             text = f"iid, seed {seed}"
@@ -153,3 +157,12 @@ def _split_over_clients(
         offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
     )
     return train, text
+
+
+def _test_owners(
+    examples: Examples, client_ids: tuple[str, ...], partition: str
+) -> np.ndarray | None:
+    if partition != "writer" or examples.test_writers is None:
+        return None
+    index = {client: i for i, client in enumerate(client_ids)}
+    return np.array([index.get(w, -1) for w in examples.test_writers], np.int32)

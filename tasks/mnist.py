@@ -6,7 +6,7 @@ import numpy as np
 
 from tasks import originals, packs
 from tasks.dataset import Dataset, Examples
-from tasks.models import CNN_LARGE, CNN_SMALL, DNN
+from tasks.models import CNN_LARGE, CNN_SMALL, DNN, LENET
 
 PACK = "mnist_qmnist_writers.npz"
 _IMAGES, _LABELS = map(" and ".join, zip(*originals.MNIST_FILES.values(), strict=True))
@@ -36,7 +36,12 @@ MNIST = Dataset(
     num_classes=10,
     input_shape=(28, 28, 1),
     max_value=255,
-    models={"dnn": DNN, "cnn_small": CNN_SMALL, "cnn_large": CNN_LARGE},
+    models={
+        "dnn": DNN,
+        "lenet": LENET,
+        "cnn_small": CNN_SMALL,
+        "cnn_large": CNN_LARGE,
+    },
     partitions=("writer", "iid", "dirichlet"),
     num_clients=500,
     read=_read,

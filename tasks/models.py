@@ -91,3 +91,5 @@ DNN = Architecture(filters=(), units=200)
 CNN_SMALL = Architecture(filters=(16, 32), units=40)
 # McMahan et al. (2017), also LEAF's: 1,663,370 parameters on 28x28x1.
 CNN_LARGE = Architecture(filters=(32, 64), units=512)
+# LeNet-5's two convolutions and its last hidden layer (LeCun et al. 1998).
+LENET = Architecture(filters=(6, 16), units=84)

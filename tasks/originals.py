@@ -3,11 +3,9 @@
 Each reader uses what is already in the folder and otherwise downloads it.
 """
 
-import contextlib
 import gzip
 import hashlib
 import os
-import sqlite3
 import struct
 import tempfile
 import urllib.error
@@ -23,10 +21,6 @@ TFDS_ORIGINS = {
     "cifar100": "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
     "fashion_mnist": "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
 }
-EMNIST_ORIGIN = (
-    "https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.lzma"
-)
-EMNIST_FILE = "emnist_all.sqlite"
 _MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 _QMNIST = (
     "https://github.com/facebookresearch/qmnist/raw/"
@@ -70,7 +64,7 @@ def read_tfds(
 
     builder = tfds.builder(name, data_dir=data_dir)
     if not builder.is_prepared():
-        _check_reachable(TFDS_ORIGINS[name], missing=f"{name}/{builder.version}/")
+        check_reachable(TFDS_ORIGINS[name], missing=f"{name}/{builder.version}/")
         try:
             builder.download_and_prepare()
         except Exception as error:  # Its download errors have no common base.
@@ -138,79 +132,16 @@ def read_idx(path: Path) -> np.ndarray:
     return values.reshape(shape)
 
 
-def read_emnist(
-    data_dir: Path,
-) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Reads TFF's federated EMNIST digits.
+def check_reachable(url: str, *, missing: str) -> None:
+    """Fails soon where the downloaders of others would retry for minutes.
 
     Args:
-      data_dir: Folder of `emnist_all.sqlite`.
-
-    Returns:
-      For "train" and "test": [N, 28, 28] uint8 grey levels, 255 the paper; [N]
-      int64 labels; [N] str writers.
+      url: What they would fetch.
+      missing: The file or folder that is wanted.
 
     Raises:
-      UnavailableError: If the file is missing and cannot be downloaded.
-      ValueError: If the file's examples are not those of its writers.
+      UnavailableError: If the host does not answer.
     """
-    if (data_dir / EMNIST_FILE).exists():
-        return _read_emnist(data_dir)
-    _check_reachable(EMNIST_ORIGIN, missing=EMNIST_FILE)
-    # TFF would take a half-written file for a whole one the next time, so it
-    # downloads beside, and what it got moves in once it has been read whole.
-    try:
-        with tempfile.TemporaryDirectory(dir=data_dir) as partial:
-            arrays = _read_emnist(Path(partial))
-            os.replace(Path(partial, EMNIST_FILE), data_dir / EMNIST_FILE)
-    except (OSError, sqlite3.Error, ValueError) as error:
-        raise UnavailableError(f"fetching {EMNIST_FILE} failed: {error}") from error
-    return arrays
-
-
-def _read_emnist(
-    folder: Path,
-) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    import tensorflow_federated as tff
-
-    clients = tff.simulation.datasets.emnist.load_data(cache_dir=str(folder))
-    path = folder / EMNIST_FILE
-    arrays = {}
-    for split, of_split in zip(("train", "test"), clients, strict=True):
-        arrays[split] = _read_emnist_split(path, f"digits_only_{split}")
-        if sorted(set(arrays[split][2])) != of_split.client_ids:
-            raise ValueError(f"{path} lists other writers than its examples have")
-    return arrays
-
-
-def _read_emnist_split(
-    path: Path, split: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Reads a split in one pass; TFF's queries scan the file once per client."""
-    import tensorflow as tf
-
-    spec = {
-        "pixels": tf.io.FixedLenFeature((28, 28), tf.float32),
-        "label": tf.io.FixedLenFeature((), tf.int64),
-    }
-    pixels, labels, writers = [], [], []
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        rows = database.execute(
-            "SELECT client_id, serialized_example_proto FROM examples "
-            "WHERE split_name = ?",
-            (split,),
-        )
-        while batch := rows.fetchmany(10_000):
-            owners, protos = zip(*batch, strict=True)
-            parsed = tf.io.parse_example(list(protos), spec)
-            pixels.append(np.round(255 * parsed["pixels"].numpy()).astype(np.uint8))
-            labels.append(parsed["label"].numpy())
-            writers.append(np.array(owners))
-    return np.concatenate(pixels), np.concatenate(labels), np.concatenate(writers)
-
-
-def _check_reachable(url: str, *, missing: str) -> None:
-    """Fails soon where the downloaders of others would retry for minutes."""
     request = urllib.request.Request(url, method="HEAD")
     try:
         urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS).close()

@@ -6,6 +6,8 @@ clients, and no client is without rows.
 
 import numpy as np
 
+CLASSES_PER_CLIENT = 2
+
 
 def iid(
     num_examples: int, num_clients: int, rng: np.random.Generator
@@ -87,6 +89,61 @@ def _draw(
         drawn = rng.multinomial(missing, weights / weights.sum())
         taken = np.minimum(taken + drawn, left)
     return taken
+
+
+def by_classes(
+    labels: np.ndarray, num_clients: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Gives each client some of the rows of two classes.
+
+    Classes are dealt to clients in equal numbers, and the clients of a class
+    share its rows in proportion to draws from U(0.4, 0.6): clients differ in their
+    classes, in their proportions and in how much they have (Shamsian et al. 2021,
+    "Personalized federated learning using hypernetworks", section 5).
+
+    Args:
+      labels: [N] integers, the class of each row.
+      num_clients: How many parts.
+      rng: Source of randomness.
+
+    Returns:
+      For each client, the int64 indices of its rows.
+
+    Raises:
+      ValueError: If there are fewer clients than classes, fewer classes than two,
+        or a client would be empty.
+    """
+    classes = rng.permutation(np.unique(labels))
+    if len(classes) < CLASSES_PER_CLIENT:
+        raise ValueError(f"labels hold {len(classes)} class; partition needs 2 or more")
+    _check_num_clients(num_clients, len(labels), "examples")
+    if num_clients < len(classes):
+        raise ValueError(
+            f"num_clients is {num_clients}; with {len(classes)} classes allowed is "
+            f"{len(classes)} or more, so that every class is some client's first"
+        )
+    clients = np.arange(num_clients)
+    turn, first = np.divmod(clients, len(classes))
+    # Every turn shifts the second class by another step, never by a whole circle.
+    second = (first + 1 + turn % (len(classes) - 1)) % len(classes)
+    owners = np.tile(rng.permutation(num_clients), CLASSES_PER_CLIENT)
+    dealt = classes[np.concatenate([first, second])]
+    parts: list[list[np.ndarray]] = [[] for _ in range(num_clients)]
+    for label in classes:
+        mine = owners[dealt == label]
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        shares = rng.uniform(0.4, 0.6, len(mine))
+        cuts = np.floor(np.cumsum(shares)[:-1] / shares.sum() * len(rows))
+        pieces = np.split(rows, cuts.astype(int))
+        for client, piece in zip(mine, pieces, strict=True):
+            parts[client].append(piece)
+    joined = [np.concatenate(pieces) for pieces in parts]
+    if min(map(len, joined)) == 0:
+        raise ValueError(
+            f"num_clients is {num_clients}; too many for {len(labels)} examples: a "
+            "client would be empty"
+        )
+    return joined
 
 
 def by_writer(

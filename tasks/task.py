@@ -72,6 +72,8 @@ class Task:
       model_name: The model's name, as `--model` takes it.
       description: Source, split, partition, and the model layer by layer with
         its parameter count, in words, for the report.
+      test_owners: [M] int32, the client that each test example is of, -1 for
+        none of them; None where test examples are of no client.
     """
 
     name: str
@@ -82,3 +84,4 @@ class Task:
     build_model: "Callable[[], tf.keras.Model]"
     model_name: str
     description: str
+    test_owners: np.ndarray | None = None

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import tasks
-from tasks import originals
+from tasks import emnist, originals
 
 CLIENTS = {"f0000_14": (5, 2), "f0001_41": (3, 1), "f0002_07": (4, 3)}
 
@@ -87,7 +87,7 @@ def test_emnist_arrays_are_what_tff_reads(tmp_path, no_network):
     import tensorflow_federated as tff
 
     write_emnist(tmp_path / "emnist_all.sqlite", np.random.default_rng(2))
-    arrays = originals.read_emnist(tmp_path)
+    arrays = emnist.DIGITS_FILE.read(tmp_path)
     clients = tff.simulation.datasets.emnist.load_data(cache_dir=str(tmp_path))
     for (pixels, labels, writers), data in zip(arrays.values(), clients, strict=True):
         for writer in CLIENTS:
@@ -109,7 +109,7 @@ def test_an_emnist_file_that_lost_a_writer_is_refused(tmp_path, no_network):
     write_emnist(path, np.random.default_rng(3))
     with sqlite3.connect(path) as database:
         database.execute("DELETE FROM examples WHERE client_id = 'f0001_41'")
-    with pytest.raises(ValueError, match="lists other writers"):
+    with pytest.raises(ValueError, match="lists other clients"):
         tasks.load("emnist", data_dir=str(tmp_path))
 
 
@@ -127,7 +127,7 @@ def emnist_server(tmp_path, monkeypatch):
         if isinstance(request, urllib.request.Request):
             assert request.get_method() == "HEAD"
             return Response(b"")
-        assert request == originals.EMNIST_ORIGIN
+        assert request == emnist.DIGITS_FILE.origin
         served["downloads"] += 1
         if served["content"] is None:
             raise urllib.error.URLError("cut off")

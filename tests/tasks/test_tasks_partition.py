@@ -134,3 +134,45 @@ def test_impossible_numbers_of_clients_are_refused(num_clients):
 def test_impossible_alphas_are_refused(alpha):
     with pytest.raises(ValueError, match="dirichlet_alpha is"):
         partition.dirichlet(np.zeros(10, int), 2, alpha, np.random.default_rng(0))
+
+
+@settings(deadline=None)
+@given(st.integers(2, 12), st.integers(0, 60), st.integers(0, 2**32))
+def test_by_classes_gives_two_classes_and_loses_nothing(num_classes, more, seed):
+    rng = np.random.default_rng(seed)
+    num_clients = num_classes + more
+    labels = rng.permutation(np.repeat(np.arange(num_classes), 10 * num_clients))
+    parts = partition.by_classes(labels, num_clients, rng)
+    assert_is_partition(parts, len(labels))
+    assert len(parts) == num_clients
+    for part in parts:
+        assert len(np.unique(labels[part])) == 2
+
+
+def test_by_classes_differs_in_size_as_stated():
+    """All of a class's clients have 0.4..0.6 shares: sizes within 2:3 of each other."""
+    labels = np.repeat(np.arange(10), 4800)
+    parts = partition.by_classes(labels, 100, np.random.default_rng(1))
+    users_of = np.zeros(10, int)
+    for part in parts:
+        counts = np.bincount(labels[part], minlength=10)
+        users_of += counts > 0
+        # 4800 rows over 20 users at shares within 0.4/0.6 of one another.
+        assert counts[counts > 0].min() >= 4800 / 20 * 0.4 / 0.6
+        assert counts.max() <= 4800 / 20 * 0.6 / 0.4
+    assert users_of.tolist() == [20] * 10
+    sizes = [len(part) for part in parts]
+    assert np.std(sizes) > 20
+
+
+@pytest.mark.parametrize(
+    ("labels", "num_clients", "message"),
+    [
+        (np.arange(10), 9, "num_clients is 9"),
+        (np.zeros(5, int), 2, "1 class"),
+        (np.repeat([0, 1], 10), 20, "a client would be empty"),
+    ],
+)
+def test_by_classes_refuses(labels, num_clients, message):
+    with pytest.raises(ValueError, match=message):
+        partition.by_classes(labels, num_clients, np.random.default_rng(0))

@@ -1,0 +1,71 @@
+"""Every client's own test examples, for systems that personalise."""
+
+import numpy as np
+
+from tasks.dataset import TEST_SHARE
+from tasks.task import ClientData, Task
+
+
+def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
+    """Each client's examples for training and for testing.
+
+    Where the data set was split within clients, the two parts are the set's own.
+    Elsewhere a fifth of each client's training examples, at least one, is held
+    out at random, and the task's common test set is left alone.
+
+    Args:
+      task: Whose clients.
+      seed: Decides what is held out.
+
+    Returns:
+      Training and test examples of the same clients in the same order.
+
+    Raises:
+      ValueError: If a client would be left without one or the other.
+    """
+    if task.test_owners is not None:
+        test = _by_owner(
+            task.train.client_ids,
+            task.test_features,
+            task.test_labels,
+            task.test_owners,
+        )
+        return task.train, test
+    train = task.train
+    if train.sizes.min() < 2:
+        client = train.client_ids[int(train.sizes.argmin())]
+        raise ValueError(
+            f"num_clients is {len(train.client_ids)}; client {client!r} has one "
+            "example, and needs two: one to train on and one to test on"
+        )
+    rng = np.random.default_rng(seed)
+    held_out = np.zeros(len(train.labels), bool)
+    for start, size in zip(train.offsets, train.sizes, strict=False):
+        count = max(1, round(TEST_SHARE * size))
+        held_out[start + rng.permutation(size)[:count]] = True
+    owners = np.repeat(np.arange(len(train.client_ids)), train.sizes)
+    parts = (
+        _by_owner(
+            train.client_ids, train.features[rows], train.labels[rows], owners[rows]
+        )
+        for rows in (~held_out, held_out)
+    )
+    return tuple(parts)
+
+
+def _by_owner(
+    client_ids: tuple[str, ...],
+    features: np.ndarray,
+    labels: np.ndarray,
+    owners: np.ndarray,
+) -> ClientData:
+    """Groups examples by client; those of no client (-1) are left out."""
+    order = np.argsort(owners, kind="stable")
+    order = order[owners[order] >= 0]
+    sizes = np.bincount(owners[order], minlength=len(client_ids))
+    return ClientData(
+        client_ids=client_ids,
+        features=features[order],
+        labels=labels[order],
+        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+    )

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+import tasks
+from tasks import personal
+from tasks.task import ClientData, Task
+
+
+def rows(data, client):
+    features, labels = data.examples(client)
+    return sorted((x.tobytes(), int(y)) for x, y in zip(features, labels, strict=True))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return tasks.load("digits", num_clients=20, seed=3)
+
+
+def test_a_fifth_of_every_client_is_held_out(digits):
+    train, test = personal.split(digits, seed=0)
+    assert train.client_ids == test.client_ids == digits.train.client_ids
+    np.testing.assert_array_equal(test.sizes, np.round(0.2 * digits.train.sizes))
+    for client in range(20):
+        joined = sorted(rows(train, client) + rows(test, client))
+        assert joined == rows(digits.train, client)
+
+
+def test_the_seed_decides_what_is_held_out(digits):
+    first, again, other = (personal.split(digits, seed=s)[1] for s in (0, 0, 1))
+    np.testing.assert_array_equal(first.features, again.features)
+    assert np.any(first.features != other.features)
+
+
+def small_task(sizes, test_owners=None):
+    count = sum(sizes)
+    features = np.arange(count, dtype=np.uint8).reshape(-1, 1, 1, 1)
+    return Task(
+        name="small",
+        train=ClientData(
+            client_ids=tuple(f"c{i}" for i in range(len(sizes))),
+            features=features,
+            labels=np.zeros(count, np.int32),
+            offsets=np.cumsum([0, *sizes]),
+        ),
+        test_features=100 + np.arange(5, dtype=np.uint8).reshape(-1, 1, 1, 1),
+        test_labels=np.arange(5, dtype=np.int32),
+        num_classes=5,
+        build_model=lambda: None,
+        model_name="none",
+        description="",
+        test_owners=test_owners,
+    )
+
+
+def test_a_split_within_clients_is_kept():
+    task = small_task([2, 1], test_owners=np.array([1, 0, -1, 1, 0], np.int32))
+    train, test = personal.split(task, seed=0)
+    assert train is task.train
+    assert test.sizes.tolist() == [2, 2]
+    assert test.labels.tolist() == [1, 4, 0, 3]
+    assert test.features.ravel().tolist() == [101, 104, 100, 103]
+
+
+def test_a_client_of_one_example_is_refused():
+    with pytest.raises(ValueError, match="num_clients is 2; client 'c1' has one"):
+        personal.split(small_task([2, 1]), seed=0)
+
+
+def test_a_client_without_test_examples_is_refused():
+    owners = np.array([0, 0, -1, 0, 0], np.int32)
+    with pytest.raises(ValueError, match="client 'c1' has no examples"):
+        personal.split(small_task([2, 1], test_owners=owners), seed=0)
