@@ -17,6 +17,7 @@ from tff_hdp.privacy.participants import (
 )
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.sampling import FixedSizeSampling
+from tff_hdp.privacy.secure import on_one_grid
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +118,8 @@ def noise_in_output(
         notes.append(
             "client noise of other zones is not counted: random denominators scale it"
         )
+    if plan.encoding is not None and weights:
+        weights, fixed = on_one_grid(plan, weights, relative, fixed, notes)
     if plan.top_up and weights:
         known = plan.colluding_clients
         fixed += sum(
@@ -267,7 +270,9 @@ def _pools(
     noising = {j: plan.noising_clients[j] for j in weights}
     fixed_size = isinstance(plan.sampling, FixedSizeSampling)
     rates = {j: plan.participation[j] * arrival for j in weights}
-    if not fixed_size and len({(weights[j], rates[j]) for j in weights}) == 1:
+    no_skips = plan.min_zone_clients == 1 or set(weights) <= {zone}
+    alike = len({(weights[j], rates[j]) for j in weights}) == 1
+    if alike and no_skips and not fixed_size:
         # Exchangeable clients: it does not matter where the known ones are.
         total = max(sum(noising.values()) - known, int(own))
         weight, rate = next((weights[j], rates[j]) for j in weights)
@@ -289,5 +294,8 @@ def _pools(
             )
         else:
             pool = binomial_pool(weight, unknown - mine, rates[j])
+        if j != zone and plan.min_zone_clients > 1:
+            # Counts noising clients alone; that others came too can only help.
+            pool = pool.left_out_below(plan.min_zone_clients)
         pools.append(pool)
     return pools, expected

@@ -84,6 +84,12 @@ class Pool:
     log_pmf: tuple[float, ...]
     binomial: tuple[int, float] | None = None
 
+    def left_out_below(self, least: int) -> "Pool":
+        """The pool of a zone that is left out if fewer than `least` take part."""
+        few, enough = self.log_pmf[:least], self.log_pmf[least:]
+        absent = float(special.logsumexp(few))
+        return Pool(self.weight, (absent, *[-math.inf] * (len(few) - 1), *enough))
+
 
 def binomial_pool(weight: float, trials: int, probability: float) -> Pool:
     """A pool of which each client takes part independently."""

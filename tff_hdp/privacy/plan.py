@@ -17,6 +17,8 @@ from tff_hdp.privacy.sampling import (
     PoissonSampling,
     Sampling,
 )
+from tff_hdp.privacy.secure import check_secure
+from tff_hdp.secagg import FixedPoint
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +76,12 @@ class NoisePlan:
       cohort_hidden: Whether the aggregator does not learn who took part.
       participation_revealed: Whether every observer learns who took part.
       secure_aggregation: Whether a super-node sees only its zone's sum.
+      secure_server: Whether the server sees only the sum over all zones.
+      encoding: The fixed point in which those sums are taken; client noise, and
+        with `secure_server` zone noise, is then discrete Gaussian on its grid.
+        None accounts as if sums were real numbers.
+      min_zone_clients: A zone with fewer participants than this is left out of
+        the round; its super-node then adds its noise to zero.
       neighbours: `add_or_remove`, `zero_out` or `replace_one`; None lets the
         account take the relation that fits the sampling and the noise.
       colluding_super_nodes: How many super-nodes share what they know with the
@@ -104,6 +112,9 @@ class NoisePlan:
     cohort_hidden: bool = True
     participation_revealed: bool = False
     secure_aggregation: bool = False
+    secure_server: bool = False
+    encoding: FixedPoint | None = None
+    min_zone_clients: int = 1
     neighbours: Literal["add_or_remove", "zero_out", "replace_one"] | None = None
     colluding_super_nodes: int = 0
     colluding_clients: int = 0
@@ -117,6 +128,7 @@ class NoisePlan:
         self._check_sampling(s)
         self._check_estimator(s)
         self._check_account(s)
+        check_secure(self)
 
     # Derived quantities -----------------------------------------------------
 

@@ -11,6 +11,7 @@ from tff_hdp.privacy.sampling import (
     FullParticipation,
     PoissonSampling,
 )
+from tff_hdp.secagg import FixedPoint
 
 _SAMPLING = {
     "poisson": PoissonSampling,
@@ -25,6 +26,8 @@ def plan_to_dict(plan: NoisePlan) -> dict[str, Any]:
     kind = next(k for k, cls in _SAMPLING.items() if isinstance(plan.sampling, cls))
     fields["sampling"] = {"kind": kind, **dataclasses.asdict(plan.sampling)}
     fields["clipping"] = dataclasses.asdict(plan.clipping)
+    if plan.encoding is not None:
+        fields["encoding"] = dataclasses.asdict(plan.encoding)
     fields["upper_levels"] = [dataclasses.asdict(level) for level in plan.upper_levels]
     return {name: _lists(value) for name, value in fields.items()}
 
@@ -54,6 +57,8 @@ def plan_from_dict(fields: Mapping[str, Any]) -> NoisePlan:
         )
     values["sampling"] = _SAMPLING[kind](**sampling)
     values["clipping"] = Clipping(**values["clipping"])
+    if values.get("encoding") is not None:
+        values["encoding"] = FixedPoint(**values["encoding"])
     values["upper_levels"] = tuple(Level(**level) for level in values["upper_levels"])
     return NoisePlan(**values)
 

@@ -17,11 +17,16 @@ from tff_hdp.privacy.mechanisms import FixedSizeGaussian, Mechanism, SampledGaus
 from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_output
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.sampling import FixedSizeSampling
+from tff_hdp.privacy.skips import skips_reveal, with_skips
 
 Observer = Literal["super_node", "aggregator", "released_model"]
 ClientKind = Literal["ldp", "hdp", "trusting"]
 OBSERVERS: tuple[Observer, ...] = ("super_node", "aggregator", "released_model")
 CLIENT_KINDS: tuple[ClientKind, ...] = ("ldp", "hdp", "trusting")
+SECURE_SERVER = (
+    "secure aggregation: the server sees the sum over all zones only (honest but "
+    "curious parties)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +103,9 @@ def view(
         noise = noise_before_super_node(plan, zone, noising, notes)
         hidden = False
     else:
-        if plan.mixing_weights[zone] == 0 and level > 2:
+        released = observer == "released_model"
+        only_total = plan.secure_server and not released
+        if plan.mixing_weights[zone] == 0 and (level > 2 or only_total):
             return View(
                 mechanism=None,
                 noise_multiplier=None,
@@ -107,8 +114,12 @@ def view(
                 assumptions=("the zone's mixing weight is 0: nothing of it is seen",),
                 sees_nothing=True,
             )
-        released = observer == "released_model"
-        noise = noise_in_output(plan, level - 1, zone, noising, released, notes)
+        if only_total:
+            notes.append(SECURE_SERVER)
+            before = dataclasses.replace(plan, server_noise=0.0)
+            noise = noise_in_output(before, level, zone, noising, released, notes)
+        else:
+            noise = noise_in_output(plan, level - 1, zone, noising, released, notes)
         hidden = released or plan.cohort_hidden
         hidden = hidden and not plan.participation_revealed
     if noise is None or noise.nominal == 0:
@@ -165,6 +176,10 @@ def _sampled_view(
         notes.append("participants carry noise, so participation is taken as revealed")
         hidden = False
     neighbours = plan.neighbours
+    may_skip = plan.min_zone_clients > 1
+    if may_skip and hidden and not fixed_size and skips_reveal(plan, zone):
+        notes.append("participation is taken as revealed, as left-out zones show it")
+        hidden = False
     if neighbours is None:
         if bounded and plan.client_noise > 0 and any(plan.noising_clients):
             neighbours = "zero_out"
@@ -202,6 +217,12 @@ def _sampled_view(
         # Poisson amplification is proved for one sum with or without the client;
         # elsewhere participation is given to the observer, which bounds it.
         hidden = hidden and neighbours != "replace_one" and not fixed_size
+        if may_skip and neighbours == "add_or_remove":
+            spectrum = with_skips(plan, zone, spectrum)
+            notes.append(
+                f"a zone with fewer than {plan.min_zone_clients} participants is left "
+                "out; that the client's coming may decide it is accounted"
+            )
         mechanism = SampledGaussian(q, spectrum, hidden or q == 1.0)
     if q < 1.0:
         notes.append(
