@@ -1,12 +1,15 @@
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.stats
 
 from tff_hdp.topology import (
     dominant_labels,
+    with_levels,
     zones_by_capability,
     zones_by_key,
     zones_by_overlay,
+    zones_of_sizes,
 )
 
 IDS = tuple(f"c{i}" for i in range(6))
@@ -117,3 +120,38 @@ def test_overlay_in_pieces_cannot_make_fewer_zones():
 def test_bad_input_is_refused(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+def test_zones_of_given_sizes_are_dealt_at_random():
+    ids = [f"c{i}" for i in range(10)]
+    first = np.zeros(10)
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        zoning = zones_of_sizes(ids, (1, 6, 3), rng=rng)
+        assert zoning.zone_sizes == (1, 6, 3)
+        first[zoning.zone_of.index(0)] += 1
+    assert scipy.stats.chisquare(first).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [((4, 0, 6), r"sizes\[1\] is 0"), ((4, 4), "sizes sum to 8.*10 clients")],
+)
+def test_sizes_that_do_not_fit_are_refused(sizes, message):
+    with pytest.raises(ValueError, match=message):
+        zones_of_sizes(
+            [f"c{i}" for i in range(10)], sizes, rng=np.random.default_rng(0)
+        )
+
+
+def test_levels_are_added_above_any_zones():
+    ids = [f"c{i}" for i in range(12)]
+    zones = zones_by_key(ids, keys={c: i % 5 for i, c in enumerate(ids)})
+    tree = with_levels(zones, (3, 2), rng=np.random.default_rng(1))
+    assert tree.level_sizes == (12, 5, 3, 2)
+    assert tree.zone_of == zones.zone_of
+    assert tree.zone_names == zones.zone_names
+    assert max(tree.fan_ins(2)) - min(tree.fan_ins(2)) <= 1
+    assert with_levels(zones, (), rng=np.random.default_rng(1)) == zones
+    with pytest.raises(ValueError, match=r"nodes_per_level\[1\] is 6; allowed is 1..5"):
+        with_levels(zones, (6,), rng=np.random.default_rng(1))

@@ -1,4 +1,5 @@
-import numpy as np
+import json
+
 import pytest
 import scipy.stats
 
@@ -6,6 +7,7 @@ from tff_hdp.topology import Zoning
 from tff_hdp.topology.electorate import (
     BeyondThresholdError,
     ElectionError,
+    Identity,
 )
 from tff_hdp.topology.supernodes import SuperNodes
 
@@ -13,7 +15,9 @@ ZONING = Zoning(tuple("abcdefg"), (0, 0, 0, 0, 1, 1, 1))
 
 
 def simulated(seed=0, **options):
-    return SuperNodes(ZONING, draw=np.random.default_rng(seed), **options)
+    return SuperNodes(
+        ZONING, run_protocol=False, secret=seed.to_bytes(32, "little"), **options
+    )
 
 
 def test_a_super_node_stays_while_online_and_is_replaced_when_gone():
@@ -137,3 +141,79 @@ def test_bad_rounds_are_refused(online, message):
 def test_unknown_policy_is_refused():
     with pytest.raises(ValueError, match="policy is 'forever'"):
         SuperNodes(ZONING, policy="forever")
+
+
+def test_the_same_secret_holds_the_same_elections():
+    """A round that is run again after a crash has the transcript it had."""
+    terms = [
+        SuperNodes(ZONING, secret=secret).seat(0, 3, "abcd", attempt=1)
+        for secret in (bytes(32), bytes(32), b"x" * 32)
+    ]
+    texts = [term.transcript.to_json() for term in terms]
+    assert texts[0] == texts[1]
+    assert texts[0] != texts[2]
+    assert terms[0].transcript.setup.voters != terms[2].transcript.setup.voters
+
+
+def test_derived_keys_and_contributions_differ_between_clients_and_rounds():
+    nodes = SuperNodes(ZONING, secret=bytes(32), policy="rotate")
+    dealings = [
+        dealing.shares
+        for r in range(2)
+        for dealing in nodes.seat(0, r, "abcd").transcript.ballot.dealings
+    ]
+    assert len(set(dealings)) == len(dealings)
+    identities = [Identity(c, secret=bytes(32)).public for c in "ab"]
+    assert identities[0].share_key != identities[1].share_key
+    assert Identity("a").public != Identity("a").public
+
+
+@pytest.mark.parametrize("protocol", [True, False])
+def test_unsound_voters_are_withstood_up_to_the_threshold(protocol):
+    nodes = SuperNodes(ZONING, run_protocol=protocol, secret=bytes(32))
+    term = nodes.seat(0, 0, "abcd", unsound="b")
+    assert term.super_node in set("abcd")
+    if protocol:
+        transcript = term.transcript
+        assert transcript.verify() == term.super_node
+        assert "b" not in {d.sender for d in transcript.ballot.dealings}
+        assert "b" not in {r.sender for r in transcript.reveals}
+    nodes.dismiss(0)
+    with pytest.raises(BeyondThresholdError, match="2 of 4 voters"):
+        nodes.seat(0, 1, "abcd", unsound="bc")
+
+
+def test_a_state_that_was_saved_goes_on():
+    nodes = simulated(3)
+    whole = simulated(3)
+    for round_number in range(8):
+        online = set("abcd") - {"abcd"[round_number % 4]}
+        nodes.seat(0, round_number, online)
+        whole.seat(0, round_number, online)
+        nodes.saw_aggregate(0)
+        whole.saw_aggregate(0)
+        saved = json.loads(json.dumps(nodes.state_dict()))
+        nodes = simulated(3)
+        nodes.load_state_dict(saved)
+    assert nodes.exposure == whole.exposure
+    assert nodes.incumbent(0) == whole.incumbent(0)
+    assert nodes.elections == whole.elections > 1
+    nodes.load_state_dict({})
+    assert nodes.incumbent(0) is None
+    assert set(nodes.exposure.values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"incumbents": {"0": "e"}}, "incumbents holds 'e', not of zone 0"),
+        ({"incumbents": {"9": "e"}}, "zone is 9"),
+        ({"exposure": {"z": 1}}, "exposure holds 'z'"),
+    ],
+)
+def test_a_state_of_other_zones_is_refused(state, message):
+    nodes = simulated()
+    first = nodes.seat(0, 0, "abcd").super_node
+    with pytest.raises(ValueError, match=message):
+        nodes.load_state_dict(state)
+    assert nodes.incumbent(0) == first

@@ -3,9 +3,11 @@
 from tff_hdp.topology.builders import (
     dominant_labels,
     tree_zones,
+    with_levels,
     zones_by_capability,
     zones_by_key,
     zones_by_overlay,
+    zones_of_sizes,
 )
 from tff_hdp.topology.files import load_zones
 from tff_hdp.topology.supernodes import SuperNodes
@@ -18,7 +20,9 @@ __all__ = [
     "equal_zones",
     "load_zones",
     "tree_zones",
+    "with_levels",
     "zones_by_capability",
     "zones_by_key",
     "zones_by_overlay",
+    "zones_of_sizes",
 ]

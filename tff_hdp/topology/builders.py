@@ -1,5 +1,6 @@
 """Zonings from what is known of the clients: keys, capability, an overlay."""
 
+import dataclasses
 import math
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -7,6 +8,30 @@ import networkx as nx
 import numpy as np
 
 from tff_hdp.topology.zoning import Zoning, equal_zones
+
+
+def zones_of_sizes(
+    client_ids: Sequence[str], sizes: Sequence[int], *, rng: np.random.Generator
+) -> Zoning:
+    """Deals clients at random to zones of given, possibly unequal, sizes.
+
+    Args:
+      client_ids: Distinct client ids.
+      sizes: n_i >= 1, summing to the number of clients.
+      rng: Decides who goes where.
+
+    Raises:
+      ValueError: If a size is below 1 or they do not sum to the clients.
+    """
+    for i, size in enumerate(sizes):
+        if size < 1:
+            raise ValueError(f"sizes[{i}] is {size}; a zone needs a client")
+    if sum(sizes) != len(client_ids):
+        raise ValueError(
+            f"sizes sum to {sum(sizes)}, but there are {len(client_ids)} clients"
+        )
+    zone_of = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    return Zoning(tuple(client_ids), tuple(zone_of.tolist()))
 
 
 def zones_by_key(client_ids: Sequence[str], *, keys: Mapping[str, Hashable]) -> Zoning:
@@ -140,9 +165,26 @@ def tree_zones(
     if not nodes_per_level:
         raise ValueError("nodes_per_level is empty; give at least the zones")
     zoning = equal_zones(client_ids, nodes_per_level[0], rng=rng)
-    parents = []
-    below = nodes_per_level[0]
-    for level, count in enumerate(nodes_per_level[1:], start=1):
+    return with_levels(zoning, nodes_per_level[1:], rng=rng)
+
+
+def with_levels(
+    zoning: Zoning, nodes_per_level: Sequence[int], *, rng: np.random.Generator
+) -> Zoning:
+    """The same zones under further levels, each dealt evenly at random.
+
+    Args:
+      zoning: Zones with or without levels above them.
+      nodes_per_level: Number of nodes of each level to add, innermost first; each
+        between 1 and the number of nodes beneath.
+      rng: Decides who reports to whom.
+
+    Raises:
+      ValueError: If a level is out of range.
+    """
+    parents = list(zoning.parents)
+    below = zoning.level_sizes[-1]
+    for level, count in enumerate(nodes_per_level, start=zoning.num_levels):
         if not 1 <= count <= below:
             raise ValueError(
                 f"nodes_per_level[{level}] is {count}; allowed is 1..{below} "
@@ -150,7 +192,7 @@ def tree_zones(
             )
         parents.append(tuple(rng.permutation(np.arange(below) % count).tolist()))
         below = count
-    return Zoning(zoning.client_ids, zoning.zone_of, tuple(parents))
+    return dataclasses.replace(zoning, parents=tuple(parents))
 
 
 def check_same_clients(

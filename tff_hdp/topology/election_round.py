@@ -11,6 +11,7 @@ from tff_hdp.topology.transcripts import Transcript
 
 RELAY = "relay"
 Phase = Literal["deal", "confirm", "reveal"]
+PHASES: tuple[Phase, ...] = ("deal", "confirm", "reveal")
 
 
 def run_election(
@@ -39,7 +40,6 @@ def run_election(
     """
     meter = Meter(RELAY) if meter is None else meter
     stops = stops or {}
-    order = ("deal", "confirm", "reveal")
     relay = Relay(setup)
     electors = {
         voter.client_id: elector(setup, identities[voter.client_id])
@@ -50,7 +50,7 @@ def run_election(
         return [
             client
             for client in electors
-            if client not in stops or order.index(stops[client]) > order.index(phase)
+            if client not in stops or PHASES.index(stops[client]) > PHASES.index(phase)
         ]
 
     def collect(phase: Phase, act: Callable[[Elector, str], object]) -> None:

@@ -7,7 +7,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tff_hdp.secagg import wire
 from tff_hdp.topology import ristretto as group
@@ -57,11 +59,22 @@ class Voter:
 class Identity:
     """A client's long-term secret keys."""
 
-    def __init__(self, client_id: str) -> None:
-        """Draws fresh keys for `client_id`."""
+    def __init__(self, client_id: str, *, secret: bytes | None = None) -> None:
+        """Makes the keys of `client_id`.
+
+        Args:
+          client_id: Whose they are.
+          secret: Derives them, so that a simulated client has the same keys
+            whenever it is made again; None draws fresh ones.
+        """
         self.client_id = client_id
-        self.signing_key = Ed25519PrivateKey.generate()
-        self.share_secret = 1 + secrets.randbelow(group.ORDER - 1)
+        if secret is None:
+            secret = secrets.token_bytes(32)
+        info = b"identity" + client_id.encode()
+        material = HKDF(hashes.SHA256(), 96, None, info).derive(secret)
+        self.signing_key = Ed25519PrivateKey.from_private_bytes(material[:32])
+        number = int.from_bytes(material[32:], "little")
+        self.share_secret = 1 + number % (group.ORDER - 1)
 
     @functools.cached_property
     def public(self) -> Voter:

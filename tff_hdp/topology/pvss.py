@@ -9,6 +9,7 @@ Shares of several dealers add up, so a holder decrypts only their sum.
 """
 
 import hashlib
+import itertools
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
@@ -22,6 +23,28 @@ _CHALLENGE_BITS = 128
 def random_scalar() -> int:
     """A uniform scalar from the system's secure random source."""
     return secrets.randbelow(ORDER)
+
+
+def derived_scalars(secret: bytes, *labels: str) -> RandomScalar:
+    """A source of uniform scalars that is the same whenever it is made again.
+
+    Args:
+      secret: 32 bytes that nobody knows who should not foresee the scalars.
+      labels: Tell sources of one secret apart.
+    """
+    encoded = [label.encode() for label in labels]
+    key = hashlib.sha512(b"tff_hdp scalars" + secret)
+    for label in encoded:
+        key.update(len(label).to_bytes(4, "little") + label)
+    count = itertools.count()
+
+    def scalar() -> int:
+        block = key.copy()
+        block.update(next(count).to_bytes(8, "little"))
+        # 512 bits modulo the 253-bit order: the bias is below 2^-256.
+        return int.from_bytes(block.digest(), "little") % ORDER
+
+    return scalar
 
 
 def evaluate(polynomial: Sequence[int], x: int) -> int:

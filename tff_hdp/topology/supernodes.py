@@ -1,13 +1,15 @@
 """Who is super-node, round after round, and what each came to see."""
 
 import dataclasses
+import hashlib
+import secrets
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
-
-import numpy as np
+from typing import Any, Literal
 
 from tff_hdp.secagg.meter import Meter
+from tff_hdp.topology.byzantine import UnsoundElector
+from tff_hdp.topology.election import Elector
 from tff_hdp.topology.election_round import RELAY, Phase, run_election
 from tff_hdp.topology.electorate import (
     ElectionError,
@@ -15,10 +17,12 @@ from tff_hdp.topology.electorate import (
     Setup,
     setup_election,
 )
+from tff_hdp.topology.pvss import derived_scalars
 from tff_hdp.topology.transcripts import Transcript, check_quorum
 from tff_hdp.topology.zoning import Zoning
 
 Policy = Literal["persistent", "rotate"]
+POLICIES = ("persistent", "rotate")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,14 +32,16 @@ class Term:
     Attributes:
       super_node: Its client id.
       elected: Whether it was elected this round.
+      attempt: The number of the last election, to count repeated ones on from.
       costs: `Meter.summary()` of the round's elections, summed; empty if there
         was none.
-      transcript: The last one's transcript; None without an election, or if the
-        draw was simulated.
+      transcript: The last one's transcript; None without an election, or if no
+        protocol was run.
     """
 
     super_node: str
     elected: bool
+    attempt: int
     costs: Mapping[str, float]
     transcript: Transcript | None
 
@@ -59,7 +65,8 @@ class SuperNodes:
         fault_model: Literal["crash", "byzantine"] = "byzantine",
         capability: Mapping[str, float] | None = None,
         min_capability: float | None = None,
-        draw: np.random.Generator | None = None,
+        run_protocol: bool = True,
+        secret: bytes | None = None,
     ) -> None:
         """Starts with no zone led.
 
@@ -69,14 +76,17 @@ class SuperNodes:
           fault_model: Which faults elections withstand, at their most.
           capability: Each client's score, if eligibility asks for one.
           min_capability: Least score of an eligible client.
-          draw: If given, winners are drawn with it and no protocol is run: the
-            same law at no cost, for long simulations.
+          run_protocol: Whether to hold elections in full. False draws winners by
+            the same law, with the same refusals, at no cost.
+          secret: All simulated clients' keys and contributions derive from it, so
+            that the same election held again has the same transcript; None draws
+            one.
 
         Raises:
           ValueError: If `policy` is unknown.
         """
-        if policy not in ("persistent", "rotate"):
-            raise ValueError(f"policy is {policy!r}; allowed are persistent, rotate")
+        if policy not in POLICIES:
+            raise ValueError(f"policy is {policy!r}; allowed are {', '.join(POLICIES)}")
         self.zoning = zoning
         self.policy = policy
         self.exposure = dict.fromkeys(zoning.client_ids, 0)
@@ -86,7 +96,8 @@ class SuperNodes:
             "capability": capability,
             "min_capability": min_capability,
         }
-        self._draw = draw
+        self._run_protocol = run_protocol
+        self._secret = secrets.token_bytes(32) if secret is None else secret
         self._identities: dict[str, Identity] = {}
         self._incumbent: dict[int, str] = {}
 
@@ -97,6 +108,7 @@ class SuperNodes:
         online: Collection[str],
         *,
         stops: Mapping[str, Phase] | None = None,
+        unsound: Collection[str] = (),
         attempt: int = 0,
     ) -> Term:
         """Who leads a zone this round, after an election if one is due.
@@ -107,6 +119,7 @@ class SuperNodes:
           online: The zone's clients that are online.
           stops: Clients that go silent during an election, and when; who is not
             online has no part in it.
+          unsound: Clients whose proofs do not hold (`UnsoundElector`); likewise.
           attempt: Counts repeated elections within one round, as after a
             super-node's failure.
 
@@ -123,14 +136,19 @@ class SuperNodes:
         incumbent = self._incumbent.pop(zone, None)
         if self.policy == "persistent" and incumbent in online:
             self._incumbent[zone] = incumbent
-            return Term(incumbent, False, {}, None)
+            return Term(incumbent, False, attempt, {}, None)
         present = [client for client in members if client in online]
         if not present:
             raise ElectionError(f"zone {zone} has no client online")
         stops = {c: phase for c, phase in (stops or {}).items() if c in online}
-        term = self._elect(zone, round_number, attempt, present, stops)
+        faulty = online.intersection(unsound)
+        term = self._elect(zone, round_number, attempt, present, stops, faulty)
         self._incumbent[zone] = term.super_node
         return term
+
+    def incumbent(self, zone: int) -> str | None:
+        """The zone's super-node, if it has one."""
+        return self._incumbent.get(zone)
 
     def dismiss(self, zone: int) -> None:
         """The zone's super-node failed: the next `seat` elects another.
@@ -153,6 +171,32 @@ class SuperNodes:
         """For every number of aggregates seen, how many clients saw so many."""
         return dict(sorted(Counter(self.exposure.values()).items()))
 
+    def state_dict(self) -> dict[str, Any]:
+        """Who is in power and who saw how much, as JSON types."""
+        return {
+            "incumbents": {str(z): c for z, c in sorted(self._incumbent.items())},
+            "exposure": {c: seen for c, seen in self.exposure.items() if seen},
+            "elections": self.elections,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replaces the state by what `state_dict` wrote; {} is the start.
+
+        Raises:
+          ValueError: If it names a client that is not of the zone.
+        """
+        incumbents = {int(z): c for z, c in state.get("incumbents", {}).items()}
+        for zone, client in incumbents.items():
+            if client not in self.zoning.clients_in(zone):
+                raise ValueError(f"incumbents holds {client!r}, not of zone {zone}")
+        exposure = dict.fromkeys(self.zoning.client_ids, 0)
+        stranger = next((c for c in state.get("exposure", {}) if c not in exposure), "")
+        if stranger:
+            raise ValueError(f"exposure holds {stranger!r}, which is not a client")
+        self._incumbent = incumbents
+        self.exposure = exposure | dict(state.get("exposure", {}))
+        self.elections = int(state.get("elections", 0))
+
     def _elect(
         self,
         zone: int,
@@ -160,35 +204,48 @@ class SuperNodes:
         attempt: int,
         present: Sequence[str],
         stops: Mapping[str, Phase],
+        unsound: Collection[str],
     ) -> Term:
         setup = setup_election(
             session=f"zone {zone}, round {round_number}, attempt {attempt}",
             voters=[self._identity(client).public for client in present],
             **self._options,
         )
-        winner, costs, transcript = self._hold(setup, stops)
+        winner, costs, transcript = self._hold(setup, stops, unsound)
         self.elections += 1
         if winner not in stops:
-            return Term(winner, True, costs, transcript)
+            return Term(winner, True, attempt, costs, transcript)
         # It went silent before it could serve: those still there elect another.
         rest = [client for client in present if client not in stops]
-        term = self._elect(zone, round_number, attempt + 1, rest, {})
+        term = self._elect(zone, round_number, attempt + 1, rest, {}, unsound)
         summed = {name: cost + term.costs[name] for name, cost in costs.items()}
         return dataclasses.replace(term, costs=summed)
 
     def _hold(
-        self, setup: Setup, stops: Mapping[str, Phase]
+        self, setup: Setup, stops: Mapping[str, Phase], unsound: Collection[str]
     ) -> tuple[str, dict[str, float], Transcript | None]:
-        if self._draw is not None:
-            check_quorum(setup, "stayed", len(setup.voters) - len(stops))
-            number = self._draw.integers(len(setup.candidates))
+        if not self._run_protocol:
+            faulty = {*stops, *unsound}
+            sound = sum(voter.client_id not in faulty for voter in setup.voters)
+            check_quorum(setup, "stayed", sound)
+            digest = hashlib.sha256(self._secret + setup.session.encode()).digest()
+            number = int.from_bytes(digest, "little") % len(setup.candidates)
             return setup.candidates[number], {}, None
+
+        def elector(setup: Setup, identity: Identity) -> Elector:
+            name = identity.client_id
+            kind = UnsoundElector if name in unsound else Elector
+            random = derived_scalars(self._secret, setup.session, name)
+            return kind(setup, identity, random=random)
+
         identities = {v.client_id: self._identity(v.client_id) for v in setup.voters}
         meter = Meter(RELAY)
-        winner, transcript = run_election(setup, identities, stops=stops, meter=meter)
+        winner, transcript = run_election(
+            setup, identities, stops=stops, elector=elector, meter=meter
+        )
         return winner, meter.summary(), transcript
 
     def _identity(self, client_id: str) -> Identity:
         if client_id not in self._identities:
-            self._identities[client_id] = Identity(client_id)
+            self._identities[client_id] = Identity(client_id, secret=self._secret)
         return self._identities[client_id]

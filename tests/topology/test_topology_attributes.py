@@ -1,0 +1,90 @@
+"""Tables of clients and overlays, read from files."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from tff_hdp.topology import zones_by_overlay
+from tff_hdp.topology.attributes import (
+    load_attribute,
+    load_numbers,
+    load_overlay,
+    small_world,
+)
+
+IDS = ("a", "b", "c")
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_a_column_of_a_table(tmp_path):
+    table = write(
+        tmp_path / "t.csv",
+        "capability, client,region\n2.5,b,rome\n1,a,lima\n3,c,rome\n",
+    )
+    regions = load_attribute(table, "region", client_ids=IDS)
+    assert regions == {"a": "lima", "b": "rome", "c": "rome"}
+    scores = load_numbers(table, "capability", client_ids=IDS)
+    assert scores == {"a": 1.0, "b": 2.5, "c": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("client,zone\na,x\n", r"header is \['client', 'zone'\]; it lacks 'region'"),
+        ("client,region\na,x\nb,y\n", "region lacks client 'c'"),
+        ("client,region\na,x\nb,y\nc,x\nd,x\n", "region names 'd'"),
+        ("client,region\na,x\na,y\n", "client 'a' stands there twice"),
+        ("client,region\na,\n", "line 2 leaves one of client, region empty"),
+        ("client,region\na\n", "line 2 leaves one of client, region empty"),
+        ("", r"header is \[\]; it lacks 'client'"),
+    ],
+)
+def test_bad_tables_are_refused(tmp_path, text, message):
+    table = write(tmp_path / "t.csv", text)
+    with pytest.raises(ValueError, match=rf"t\.csv: {message}"):
+        load_attribute(table, "region", client_ids=IDS)
+
+
+def test_a_score_that_is_no_number_is_refused(tmp_path):
+    table = write(tmp_path / "t.csv", "client,capability\na,1\nb,fast\nc,2\n")
+    with pytest.raises(ValueError, match="capability of 'b' is 'fast'"):
+        load_numbers(table, "capability", client_ids=IDS)
+
+
+def test_an_overlay_and_its_communities(tmp_path):
+    links = write(tmp_path / "o.csv", "a,b,weight\na,b,3\nb,a,2\n")
+    overlay = load_overlay(links, client_ids=IDS)
+    assert set(overlay) == set(IDS)
+    assert list(overlay.edges(data="weight")) == [("a", "b", 2.0)]
+    assert zones_by_overlay(IDS, overlay=overlay).zone_of == (0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("a,z,1", "'z' is linked but is not a client"),
+        ("a,a,1", "'a' is linked to itself"),
+        ("a,b,-1", "weight of 'a'-'b' is '-1'"),
+        ("a,b,heavy", "weight of 'a'-'b' is 'heavy'"),
+        ("a,b,inf", "weight of 'a'-'b' is 'inf'"),
+    ],
+)
+def test_bad_overlays_are_refused(tmp_path, row, message):
+    links = write(tmp_path / "o.csv", f"a,b,weight\n{row}\n")
+    with pytest.raises(ValueError, match=message):
+        load_overlay(links, client_ids=IDS)
+
+
+@pytest.mark.parametrize("n", [1, 4, 7, 60])
+def test_a_small_world_is_connected_and_sparse(n):
+    ids = [f"c{i}" for i in range(n)]
+    graph = small_world(ids, rng=np.random.default_rng(0))
+    assert set(graph) == set(ids)
+    assert nx.is_connected(graph)
+    assert graph.number_of_edges() == min(3 * n, n * (n - 1) // 2)
+    again = small_world(ids, rng=np.random.default_rng(0))
+    assert set(graph.edges) == set(again.edges)
