@@ -1,15 +1,19 @@
 """Where a TFF computation runs. Knows nothing of learning."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
-RUNTIMES = ("in_process", "native")
+RUNTIMES = ("in_process", "native", "cluster")
 
-_contexts: dict[str, Any] = {}
+_contexts: dict[tuple[str, ...], Any] = {}
 
 
 def set_context(
-    runtime: str, *, log_file: str | os.PathLike[str] | None = None
+    runtime: str,
+    *,
+    workers: Sequence[str] = (),
+    log_file: str | os.PathLike[str] | None = None,
 ) -> None:
     """Makes `runtime` the process's default TFF execution context.
 
@@ -17,25 +21,39 @@ def set_context(
 
     Args:
       runtime: One of `RUNTIMES`.
+      workers: host:port of each worker of a cluster; see scripts/worker.py.
       log_file: Receives the output of a worker process, if one is started.
 
     Raises:
-      ValueError: If there is no such runtime.
+      ValueError: If there is no such runtime, or `workers` are missing, malformed,
+        or given to a runtime that has none.
+      ConnectionError: If one of `workers` does not answer.
     """
     if runtime not in RUNTIMES:
         raise ValueError(f"runtime is {runtime!r}; allowed are {', '.join(RUNTIMES)}")
+    if workers and runtime != "cluster":
+        raise ValueError(
+            f"--workers is {','.join(workers)}; allowed: only with --runtime=cluster"
+        )
     import tensorflow_federated as tff
 
-    if runtime not in _contexts:
-        _contexts[runtime] = _create_context(runtime, log_file)
-    tff.framework.set_default_context(_contexts[runtime])
+    key = (runtime, *workers)
+    if key not in _contexts:
+        _contexts[key] = _create_context(runtime, workers, log_file)
+    tff.framework.set_default_context(_contexts[key])
 
 
-def _create_context(runtime: str, log_file: str | os.PathLike[str] | None) -> Any:
+def _create_context(
+    runtime: str, workers: Sequence[str], log_file: str | os.PathLike[str] | None
+) -> Any:
     if runtime == "native":
         from tff_hdp.runtime.native import NativeWorker, create_native_context
 
         return create_native_context(NativeWorker(log_file=log_file))
+    if runtime == "cluster":
+        from tff_hdp.runtime.cluster import ClusterContext
+
+        return ClusterContext(workers)
     from tff_hdp.runtime.in_process import create_in_process_context
 
     return create_in_process_context()

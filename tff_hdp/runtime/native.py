@@ -7,32 +7,12 @@ the worker when its parent dies, and its output goes to a file or nowhere.
 
 import atexit
 import os
-import pathlib
-import socket
-import subprocess
-import sys
 import time
 
 import grpc
 import tensorflow_federated as tff
 
-# Runs in a fresh interpreter so that nothing executes between fork and exec of
-# the threaded parent. The death signal survives exec.
-_LAUNCHER = """
-import ctypes, os, signal, sys
-PR_SET_PDEATHSIG = 1
-if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-    sys.exit(os.strerror(ctypes.get_errno()))
-if os.getppid() != int(sys.argv[1]):
-    sys.exit("parent died before the worker started")
-os.execv(sys.argv[2], sys.argv[2:])
-"""
-_MAX_MESSAGE_BYTES = 2 * 1000**3
-_CHANNEL_OPTIONS = [
-    ("grpc.max_message_length", _MAX_MESSAGE_BYTES),
-    ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
-]
+from tff_hdp.runtime import worker_process
 
 
 class NativeWorker:
@@ -104,25 +84,14 @@ class NativeWorker:
         atexit.unregister(self.close)
 
     def _start(self) -> None:
-        port = _free_port()
-        binary = pathlib.Path(tff.__file__).parent / "data" / "worker_binary"
-        worker_args = [
-            str(binary),
-            f"--port={port}",
-            f"--max_concurrent_computation_calls={self._calls}",
-        ]
-        log = open(self._log_file or os.devnull, "ab")  # noqa: SIM115
-        with log:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-S", "-E", "-c", _LAUNCHER, str(os.getpid())),
-                    *worker_args,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+        port = worker_process.free_port()
+        with open(self._log_file or os.devnull, "ab") as log:
+            self._process = worker_process.start_worker(
+                port, max_concurrent_computation_calls=self._calls, output=log
             )
-        self._channel = grpc.insecure_channel(f"localhost:{port}", _CHANNEL_OPTIONS)
+        self._channel = grpc.insecure_channel(
+            f"localhost:{port}", worker_process.CHANNEL_OPTIONS
+        )
         self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
         deadline = time.monotonic() + self._start_timeout
         while not self._stub.is_ready:
@@ -172,9 +141,3 @@ def create_native_context(worker: NativeWorker) -> tff.framework.SyncExecutionCo
         transform_args=tff.tensorflow.transform_args,
         transform_result=tff.tensorflow.transform_result,
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]

@@ -50,7 +50,33 @@ class Workers:
                 future.cancel()
             futures.wait(pending)
 
-    def copy_to_devices(self, tensors: list[Tensors]) -> dict[str, list[Tensors]]:
+    def client_values(
+        self,
+        function: stages.Function,
+        shared: Mapping[Node, Tensors],
+        own: Callable[[int], Mapping[Node, Tensors]],
+        clients: int,
+    ) -> Iterator[dict[Node, Tensors]]:
+        """Yields what `function` computes for each client, in the clients' order.
+
+        Args:
+            function: the work.
+            shared: the inputs that are the same for every client.
+            own: gives the other inputs of a client.
+            clients: how many there are.
+        """
+        copies = self._copy_to_devices(list(shared.values()))
+
+        def work(client: int) -> dict[Node, Tensors]:
+            device = self.devices[client % len(self.devices)]
+            known = dict(zip(shared, copies[device], strict=True))
+            with tf.device(device):
+                known |= own(client)
+                return function(known[node] for node in function.inputs)
+
+        return self.in_order(work, clients)
+
+    def _copy_to_devices(self, tensors: list[Tensors]) -> dict[str, list[Tensors]]:
         """Returns the tensors on each device, copied once. Datasets stay on the CPU."""
         if len(self.devices) == 1:
             return {self.devices[0]: tensors}
@@ -129,20 +155,20 @@ class _Run:
     def _client_values(
         self, function: stages.Function
     ) -> Iterator[dict[Node, Tensors]]:
-        workers = self._workers
-        shared = [node for node in function.inputs if not node.per_client]
-        copies = workers.copy_to_devices([self._at_server(node) for node in shared])
+        shared = {
+            node: self._at_server(node)
+            for node in function.inputs
+            if not node.per_client
+        }
 
-        def work(client: int) -> dict[Node, Tensors]:
-            device = workers.devices[client % len(workers.devices)]
-            known = dict(zip(shared, copies[device], strict=True))
-            with tf.device(device):
-                return function(
-                    known[node] if node in known else self._at_client(node, client, {})
-                    for node in function.inputs
-                )
+        def own(client: int) -> dict[Node, Tensors]:
+            return {
+                node: self._at_client(node, client, {})
+                for node in function.inputs
+                if node.per_client
+            }
 
-        return workers.in_order(work, self._clients)
+        return self._workers.client_values(function, shared, own, self._clients)
 
     def _at_server(self, node: Node) -> Tensors:
         if node not in self._server:

@@ -28,6 +28,8 @@ class Function:
     Attributes:
         inputs: the nodes whose tensors it takes, one after the other.
         outputs: the nodes whose tensors it computes.
+        compute: gives the values of the outputs from those of the inputs, inside a
+            function being traced.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Function:
         compute: Callable[[Known], Known],
     ) -> None:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.compute = compute
         specs = [values.tensor_specs(node.type) for node in self.inputs]
         self._sizes = [len(values.tensor_specs(node.type)) for node in self.outputs]
 

@@ -35,6 +35,13 @@ def unflatten(tensors: Iterable[tf.Tensor], type_: tff.Type) -> Any:
     return next(tensors)
 
 
+def leaves(type_: tff.Type) -> list[tff.Type]:
+    """Returns the type behind each tensor of a value of type `type_`."""
+    if isinstance(type_, tff.StructType):
+        return [leaf for part in type_ for leaf in leaves(part)]
+    return [type_]
+
+
 def tensor_specs(type_: tff.Type) -> list[tf.TensorSpec]:
     """Returns the dtype and shape of each tensor of a value of type `type_`."""
     if isinstance(type_, tff.StructType):

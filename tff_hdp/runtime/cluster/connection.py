@@ -1,0 +1,152 @@
+"""A connection to a TFF worker and the values kept at its other end."""
+
+import collections
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import tensorflow_federated as tff
+from tensorflow_federated.proto.v0 import computation_pb2, executor_pb2
+
+from tff_hdp.runtime import worker_process
+
+# A worker's host that fell silent is noticed after so long, instead of never. More
+# often is refused by gRPC servers, which allow a ping in five minutes.
+_PING_EVERY_MS, _PING_ANSWER_MS = 330_000, 30_000
+_OPTIONS = (
+    *worker_process.CHANNEL_OPTIONS,
+    ("grpc.keepalive_time_ms", _PING_EVERY_MS),
+    ("grpc.keepalive_timeout_ms", _PING_ANSWER_MS),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Channels to one address would otherwise share a connection, and its death.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+# What a worker says that was restarted and does not know our executor.
+_NO_EXECUTOR = "No executor found"
+
+
+class ConnectionLostError(Exception):
+    """The worker died, restarted or cannot be reached."""
+
+
+class Connection:
+    """One executor of a worker, from its creation until the worker is lost.
+
+    Calls may come from several threads.
+    """
+
+    def __init__(self, address: str) -> None:
+        """Starts to connect and returns at once.
+
+        Args:
+            address: host:port.
+        """
+        self.address = address
+        self._channel = grpc.insecure_channel(address, _OPTIONS)
+        self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
+        self._executor = executor_pb2.ExecutorId()
+        self._unused: collections.deque[executor_pb2.ValueRef] = collections.deque()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the worker's host has answered and not gone since."""
+        return self._stub.is_ready
+
+    def open(self, timeout: float) -> None:
+        """Waits for the worker and has it make an executor for work without clients.
+
+        Args:
+            timeout: seconds to wait.
+
+        Raises:
+            ConnectionLostError: if it does not answer in time.
+            grpc.RpcError: if what answers is no TFF worker.
+        """
+        deadline = time.monotonic() + timeout
+        while not self.is_ready:
+            if time.monotonic() > deadline:
+                raise ConnectionLostError(f"no answer within {timeout:g} s")
+            time.sleep(0.01)
+        no_clients = executor_pb2.Cardinality(
+            placement=computation_pb2.Placement(uri=tff.CLIENTS.uri), cardinality=0
+        )
+        request = executor_pb2.GetExecutorRequest(cardinalities=[no_clients])
+        self._executor = self._ask(self._stub.get_executor, request).executor
+
+    def create(self, value: executor_pb2.Value) -> executor_pb2.ValueRef:
+        """Sends a value to stay at the worker until discarded."""
+        request = executor_pb2.CreateValueRequest(executor=self._executor, value=value)
+        return self._ask(self._stub.create_value, request).value_ref
+
+    def call(
+        self,
+        function: executor_pb2.ValueRef,
+        shared: executor_pb2.ValueRef,
+        own: executor_pb2.Value,
+    ) -> executor_pb2.Value:
+        """Returns the value of a function of two arguments.
+
+        Args:
+            function: the function, as kept at the worker.
+            shared: the first argument, as kept at the worker.
+            own: the second argument, sent for this call only.
+
+        Raises:
+            ConnectionLostError: if the worker is lost meanwhile.
+            grpc.RpcError: if the function fails.
+        """
+        temporary = [self.create(own)]
+        try:
+            element = executor_pb2.CreateStructRequest.Element
+            struct = executor_pb2.CreateStructRequest(
+                executor=self._executor,
+                element=[element(value_ref=ref) for ref in (shared, temporary[0])],
+            )
+            temporary.append(self._ask(self._stub.create_struct, struct).value_ref)
+            call = executor_pb2.CreateCallRequest(
+                executor=self._executor,
+                function_ref=function,
+                argument_ref=temporary[-1],
+            )
+            temporary.append(self._ask(self._stub.create_call, call).value_ref)
+            compute = executor_pb2.ComputeRequest(
+                executor=self._executor, value_ref=temporary[-1]
+            )
+            return self._ask(self._stub.compute, compute).value
+        finally:
+            self.discard(*temporary)
+            self._dispose()
+
+    def discard(self, *values: executor_pb2.ValueRef) -> None:
+        """Lets the worker free what was kept there, at the next call.
+
+        Never waits, so it may be called while Python collects garbage.
+        """
+        self._unused.extend(values)
+
+    def _dispose(self) -> None:
+        request = executor_pb2.DisposeRequest(executor=self._executor)
+        with contextlib.suppress(IndexError):
+            while True:
+                request.value_ref.append(self._unused.popleft())
+        # If the worker is lost so are the values; the next call notices.
+        with contextlib.suppress(ConnectionLostError):
+            self._ask(self._stub.dispose, request)
+
+    def close(self) -> None:
+        """Frees the executor, with all it holds, and the connection."""
+        request = executor_pb2.DisposeExecutorRequest(executor=self._executor)
+        with contextlib.suppress(ConnectionLostError):
+            self._ask(self._stub.dispose_executor, request)
+        self._channel.close()
+
+    def _ask(self, method: Callable[[Any], Any], request: Any) -> Any:
+        try:
+            return method(request)
+        except grpc.RpcError as error:
+            unavailable = error.code() is grpc.StatusCode.UNAVAILABLE
+            if unavailable or _NO_EXECUTOR in error.details():
+                raise ConnectionLostError(error.details()) from error
+            raise

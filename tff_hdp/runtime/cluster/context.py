@@ -1,0 +1,262 @@
+"""A TFF execution context that spreads the clients' work over many machines."""
+
+import contextlib
+import dataclasses
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import grpc
+import tensorflow as tf
+from tensorflow_federated.proto.v0 import executor_pb2
+
+from tff_hdp.runtime.cluster.connection import Connection, ConnectionLostError
+from tff_hdp.runtime.cluster.remote import RemoteFunction, Replicated
+from tff_hdp.runtime.in_process import InProcessContext, stages
+from tff_hdp.runtime.in_process.execute import Workers
+from tff_hdp.runtime.in_process.program import Node
+
+_LOG = logging.getLogger(__name__)
+
+Tensors = list[tf.Tensor]
+
+
+class ClusterError(ConnectionError):
+    """No worker can do the work. The message is one line naming the addresses."""
+
+
+@dataclasses.dataclass(eq=False)
+class RemoteWorker:
+    """A worker of the cluster.
+
+    Attributes:
+        address: host:port.
+        connection: the way to it.
+        is_up: whether it takes work.
+        in_flight: how many clients' work it has at the moment.
+        completed: how many clients' work it has done.
+        lost: why it was last lost; empty if it never was.
+    """
+
+    address: str
+    connection: Connection
+    is_up: bool = False
+    in_flight: int = 0
+    completed: int = 0
+    lost: str = ""
+
+
+class Cluster(Workers):
+    """Does clients' work on TFF workers, each client's on the least busy one.
+
+    What a lost worker had in hand is done again by the others. A lost worker that
+    answers again takes part from a later call on.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        clients_per_worker: int,
+        start_timeout: float,
+    ) -> None:
+        """Connects to all workers.
+
+        Raises:
+            ClusterError: if one does not answer.
+        """
+        super().__init__(["/device:CPU:0"], clients_per_worker * len(addresses))
+        self.members = tuple(
+            RemoteWorker(address, Connection(address)) for address in addresses
+        )
+        self._lock, self._returning = threading.Lock(), threading.Lock()
+        self._functions: weakref.WeakKeyDictionary[stages.Function, RemoteFunction] = (
+            weakref.WeakKeyDictionary()
+        )
+        for member in self.members:
+            try:
+                member.connection.open(start_timeout)
+            except (ConnectionLostError, grpc.RpcError) as error:
+                raise ClusterError(
+                    f"--workers names {member.address}, where no TFF worker answers: "
+                    f"{_reason(error)}"
+                ) from error
+            member.is_up = True
+
+    def client_values(
+        self,
+        function: stages.Function,
+        shared: Mapping[Node, Tensors],
+        own: Callable[[int], Mapping[Node, Tensors]],
+        clients: int,
+    ) -> Iterator[dict[Node, Tensors]]:
+        """See `Workers.client_values`.
+
+        Raises:
+            ClusterError: if all workers are lost.
+        """
+        remote = self._remote(function) if function.outputs else None
+        if remote is None or not remote.runs_anywhere:
+            yield from super().client_values(function, shared, own, clients)
+            return
+        self._take_back()
+        common = Replicated(remote.pack_shared(shared))
+
+        def work(client: int) -> dict[Node, Tensors]:
+            result = self._call(remote, common, remote.pack_own(own(client)))
+            with tf.device(self.devices[0]):
+                return remote.unpack(result)
+
+        try:
+            yield from self.in_order(work, clients)
+        finally:
+            common.discard()
+
+    def close(self) -> None:
+        """Frees what the workers hold for this cluster."""
+        for member in self.members:
+            member.is_up = False
+            member.connection.close()
+
+    def _remote(self, function: stages.Function) -> RemoteFunction:
+        with self._lock:
+            if function not in self._functions:
+                remote = self._functions[function] = RemoteFunction(function)
+                weakref.finalize(function, remote.computation.discard)
+            return self._functions[function]
+
+    def _call(
+        self, remote: RemoteFunction, common: Replicated, own: executor_pb2.Value
+    ) -> executor_pb2.Value:
+        while True:
+            with self._least_busy() as (member, connection):
+                try:
+                    result = connection.call(
+                        remote.computation.at(connection), common.at(connection), own
+                    )
+                except ConnectionLostError as error:
+                    self._lose(member, connection, error)
+                else:
+                    member.completed += 1
+                    return result
+
+    @contextlib.contextmanager
+    def _least_busy(self) -> Iterator[tuple[RemoteWorker, Connection]]:
+        with self._lock:
+            up = [member for member in self.members if member.is_up]
+            if not up:
+                lost = "; ".join(f"{m.address}: {m.lost}" for m in self.members)
+                raise ClusterError(f"--workers were all lost: {lost}")
+            member = min(up, key=lambda member: member.in_flight)
+            member.in_flight += 1
+        try:
+            yield member, member.connection
+        finally:
+            with self._lock:
+                member.in_flight -= 1
+
+    def _lose(
+        self, member: RemoteWorker, connection: Connection, error: Exception
+    ) -> None:
+        with self._lock:
+            if member.connection is not connection or not member.is_up:
+                return
+            member.is_up, member.lost = False, _reason(error)
+            # Starts to connect, in case the worker comes back.
+            member.connection = Connection(member.address)
+        _LOG.warning(
+            "worker %s was lost (%s); its work goes to the others",
+            member.address,
+            member.lost,
+        )
+
+    def _take_back(self) -> None:
+        """Lets lost workers that answer again take part."""
+        with self._returning:
+            for member in self.members:
+                if member.is_up:
+                    continue
+                if not member.connection.is_ready:
+                    member.connection = Connection(member.address)
+                    continue
+                with contextlib.suppress(ConnectionLostError, grpc.RpcError):
+                    member.connection.open(timeout=0.0)
+                    member.is_up = True
+                    _LOG.warning("worker %s is back", member.address)
+
+
+class ClusterContext(InProcessContext):
+    """Runs any TFF computation, the clients' work on remote TFF workers.
+
+    What happens at the server runs in this process, as does the sum over the
+    clients, in their order: the result is that of an `InProcessContext`.
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[str],
+        *,
+        clients_per_worker: int = 4,
+        default_num_clients: int = 0,
+        start_timeout: float = 20.0,
+    ) -> None:
+        """Connects to the workers.
+
+        Args:
+            workers: host:port of each, all running; see scripts/worker.py.
+            clients_per_worker: how many clients' work a worker has at a time.
+            default_num_clients: the number of clients of a computation whose argument
+                does not tell.
+            start_timeout: seconds to wait for each worker.
+
+        Raises:
+            ValueError: if an argument is out of range.
+            ClusterError: if a worker does not answer.
+        """
+        super().__init__(default_num_clients=default_num_clients)
+        check_addresses(workers)
+        if clients_per_worker < 1:
+            raise ValueError(
+                f"clients_per_worker must be positive, is {clients_per_worker}"
+            )
+        self._workers = Cluster(
+            workers,
+            clients_per_worker=clients_per_worker,
+            start_timeout=start_timeout,
+        )
+
+    @property
+    def members(self) -> tuple[RemoteWorker, ...]:
+        """The workers and what they have done."""
+        return self._workers.members
+
+    def close(self) -> None:
+        """Frees what the workers hold for this context, which is of no use then."""
+        self._workers.close()
+
+
+def check_addresses(workers: Sequence[str]) -> None:
+    """Checks a list of workers without connecting.
+
+    Raises:
+        ValueError: if it is empty, or a name is no host:port or comes twice.
+    """
+    if not workers:
+        raise ValueError("--workers is empty; allowed: host:port,host:port,...")
+    for address in workers:
+        host, _, port = address.rpartition(":")
+        if (
+            not host
+            or not port.isascii()
+            or not port.isdigit()
+            or not 0 < int(port) < 65536
+        ):
+            raise ValueError(f"--workers names {address!r}; allowed: host:port")
+        if list(workers).count(address) > 1:
+            raise ValueError(f"--workers names {address} twice; allowed: once")
+
+
+def _reason(error: Exception) -> str:
+    text = error.details() if isinstance(error, grpc.RpcError) else str(error)
+    return " ".join(text.split())

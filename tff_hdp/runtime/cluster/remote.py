@@ -1,0 +1,141 @@
+"""Clients' work as a computation that TFF's workers can be sent."""
+
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+
+import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow_federated.proto.v0 import executor_pb2
+
+from tff_hdp.runtime.cluster.connection import Connection
+from tff_hdp.runtime.in_process import stages, values
+from tff_hdp.runtime.in_process.program import Node
+
+Tensors = list[tf.Tensor]
+
+# Operations that call back into the Python process that traced them.
+_PYTHON_OPS = frozenset(("EagerPyFunc", "PyFunc", "PyFuncStateless"))
+
+
+class Replicated:
+    """A value that each worker is sent when it is first needed there."""
+
+    def __init__(self, value: executor_pb2.Value) -> None:
+        """Remembers `value`; sends it nowhere yet."""
+        self._value = value
+        self._lock = threading.Lock()
+        # Lost connections are not kept.
+        self._refs = weakref.WeakKeyDictionary[Connection, executor_pb2.ValueRef]()
+        self._sending = weakref.WeakKeyDictionary[Connection, threading.Lock]()
+
+    def at(self, connection: Connection) -> executor_pb2.ValueRef:
+        """Returns the value's reference at a worker.
+
+        Raises:
+            ConnectionLostError: if the worker is lost before it has the value.
+        """
+        with self._lock:
+            sending = self._sending.setdefault(connection, threading.Lock())
+        with sending:
+            if connection not in self._refs:
+                self._refs[connection] = connection.create(self._value)
+            return self._refs[connection]
+
+    def discard(self) -> None:
+        """Lets the workers free the value."""
+        for connection, ref in list(self._refs.items()):
+            connection.discard(ref)
+        self._refs.clear()
+
+
+class RemoteFunction:
+    """A stage's client function for workers: of shared inputs and a client's own.
+
+    Attributes:
+        computation: the function, to be sent to the workers.
+        runs_anywhere: whether no part of it has to run in this Python process.
+    """
+
+    def __init__(self, function: stages.Function) -> None:
+        """Traces `function` again, as a `tff.tensorflow.computation`."""
+        self._outputs = function.outputs
+        self._shared = [node for node in function.inputs if not node.per_client]
+        self._own = [node for node in function.inputs if node.per_client]
+
+        def compute(parts: Iterable[Iterable[object]]) -> list[object]:
+            known = {}
+            for nodes, leaves in zip((self._shared, self._own), parts, strict=True):
+                tensors = map(_to_tensor, leaves)
+                for node in nodes:
+                    known[node] = values.unflatten(tensors, node.type)
+            known = function.compute(known)
+            return [
+                _from_tensor(tensor, leaf)
+                for node in function.outputs
+                for tensor, leaf in zip(
+                    values.flatten(known[node], node.type),
+                    values.leaves(node.type),
+                    strict=True,
+                )
+            ]
+
+        parameter = tff.StructType([_leaves(self._shared), _leaves(self._own)])
+        traced = tff.tensorflow.computation(compute, parameter)
+        self._result = traced.type_signature.result
+        computation = tff.framework.serialize_computation(traced)
+        self.runs_anywhere = not _calls_python(computation)
+        self.computation = Replicated(executor_pb2.Value(computation=computation))
+
+    def pack_shared(self, known: Mapping[Node, Tensors]) -> executor_pb2.Value:
+        """Returns what all clients have in common, ready to be sent."""
+        return _pack(self._shared, known)
+
+    def pack_own(self, known: Mapping[Node, Tensors]) -> executor_pb2.Value:
+        """Returns what only one client has, ready to be sent."""
+        return _pack(self._own, known)
+
+    def unpack(self, result: executor_pb2.Value) -> dict[Node, Tensors]:
+        """Returns the tensors of each output of the function."""
+        received, _ = tff.framework.deserialize_value(result, self._result)
+        remaining = iter(received)
+        return {
+            node: [
+                values.ingest(next(remaining), leaf)
+                for leaf in values.leaves(node.type)
+            ]
+            for node in self._outputs
+        }
+
+
+def _leaves(nodes: Iterable[Node]) -> tff.StructType:
+    return tff.StructType([leaf for node in nodes for leaf in values.leaves(node.type)])
+
+
+def _pack(nodes: list[Node], known: Mapping[Node, Tensors]) -> executor_pb2.Value:
+    types = _leaves(nodes)
+    tensors = [tensor for node in nodes for tensor in known[node]]
+    exported = [values.export(*pair) for pair in zip(tensors, types, strict=True)]
+    return tff.framework.serialize_value(exported, types)[0]
+
+
+def _to_tensor(leaf: object) -> tf.Tensor:
+    if isinstance(leaf, tf.data.Dataset):
+        return tf.data.experimental.to_variant(leaf)
+    return leaf
+
+
+def _from_tensor(tensor: tf.Tensor, type_: tff.Type) -> object:
+    if isinstance(type_, tff.SequenceType):
+        return values.to_dataset(tensor, type_.element)
+    # Rewriting a graph may have cost what was known of its shapes.
+    return tf.ensure_shape(tensor, type_.shape)
+
+
+def _calls_python(computation: object) -> bool:
+    graph = tf.compat.v1.GraphDef()
+    computation.tensorflow.graph_def.Unpack(graph)
+    nodes = [*graph.node]
+    for function in graph.library.function:
+        nodes.extend(function.node_def)
+    return not _PYTHON_OPS.isdisjoint(node.op for node in nodes)
