@@ -83,7 +83,7 @@ class Hypernetwork:
     def __call__(
         self, phi: Sequence[tf.Tensor], descriptor: tf.Tensor
     ) -> list[tf.Tensor]:
-        """theta = h(phi, v).
+        """The weights theta = h(phi, v).
 
         Args:
           phi: Tensors of shapes `shapes`.

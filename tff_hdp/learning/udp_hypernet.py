@@ -9,8 +9,6 @@ which those lines would climb.)
 """
 
 import collections
-import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory
 from tff_hdp.aggregators.levels import screen
 from tff_hdp.learning.hypernetwork import Hypernetwork
+from tff_hdp.learning.personal_model import LocalModel
 from tff_hdp.privacy.plan import NoisePlan
 
 PROFILE_TYPE = tff.to_type(
@@ -44,82 +43,6 @@ def user_profile(*, user: int, weight: float) -> tf.data.Dataset:
             ),
         )
     )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LocalModel:
-    """A user's model as a function of its weights.
-
-    Attributes:
-      functional: TFF's functional model, whose loss is the mean cross-entropy.
-      build_model: Returns a new Keras model of that kind.
-    """
-
-    functional: tff.learning.models.FunctionalModel
-    build_model: Callable[[], tf.keras.Model]
-
-    @classmethod
-    def from_keras(
-        cls,
-        build_model: Callable[[], tf.keras.Model],
-        input_spec: tuple[tf.TensorSpec, tf.TensorSpec],
-    ) -> "LocalModel":
-        """From a Keras classifier that outputs logits.
-
-        Args:
-          build_model: Returns a new, uncompiled Keras model; no batch
-            normalisation, since all its weights must be trainable.
-          input_spec: Specs of a batch (features, labels).
-        """
-        functional = tff.learning.models.functional_model_from_keras(
-            build_model(),
-            loss_fn=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            input_spec=input_spec,
-        )
-        return cls(functional=functional, build_model=build_model)
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the weight tensors, in Keras' order."""
-        return tuple(w.shape for w in self.functional.initial_weights[0])
-
-    def logits(self, theta: Any, features: tf.Tensor) -> tf.Tensor:
-        """Logits [batch, classes] of the model with weights `theta`."""
-        return self.functional.predict_on_batch((tuple(theta), ()), features)
-
-    def train(
-        self, theta: list[tf.Tensor], batches: tf.data.Dataset, learning_rate: float
-    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
-        """K local SGD steps, one per batch (lines 9 and 10).
-
-        Args:
-          theta: Weights to start from.
-          batches: K batches (features, labels).
-          learning_rate: eta.
-
-        Returns:
-          The trained weights, the sum of the batches' mean losses in nats and the
-          number of batches, both float32 [].
-        """
-
-        def step(state: Any, batch: Any) -> Any:
-            theta, loss_sum, count = state
-            features, labels = batch
-            with tf.GradientTape() as tape:
-                tape.watch(theta)
-                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                    labels, self.logits(theta, features)
-                )
-                loss = tf.reduce_mean(losses)
-            gradients = tape.gradient(loss, theta)
-            theta = tuple(
-                w - learning_rate * g for w, g in zip(theta, gradients, strict=True)
-            )
-            return theta, loss_sum + loss, count + 1.0
-
-        zero = (tuple(theta), tf.constant(0.0), tf.constant(0.0))
-        trained, loss_sum, count = batches.reduce(zero, step)
-        return list(trained), loss_sum, count
 
 
 def initial_weights(

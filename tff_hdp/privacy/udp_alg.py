@@ -1,11 +1,16 @@
-"""UDP-Alg (HyperNetFL): the noise multiplier behind its sigma, and its plan.
+"""UDP-Alg (HyperNetFL): the noise multiplier behind its sigma, plan and account.
 
-Source: UDP-Alg paper, Algorithm 2 and its moments account: noise of standard
-deviation sigma = z max(w) S / (q W) on the sum divided by q W.
+Source: UDP-Alg paper, Algorithm 1 and Theorem 3.2: noise of standard deviation
+sigma = z max(w) S / (q W) on the sum divided by q W.
 """
 
+import dataclasses
+from collections.abc import Sequence
+
+from tff_hdp.privacy.accountant import METHODS, AccountRow, Method
 from tff_hdp.privacy.checks import check_positive
 from tff_hdp.privacy.clipping import Clipping
+from tff_hdp.privacy.ledger import Ledger
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.sampling import PoissonSampling
 
@@ -40,18 +45,22 @@ def noise_multiplier(
     return sigma * q * W / (S * max_weight)
 
 
-def plan(*, users: int, q: float, sigma: float, S: float) -> NoisePlan:
-    """UDP-Alg with equal weights as a noise plan: one zone, server noise.
+def plan(
+    *, users: int, q: float, sigma: float, S: float, W: float | None = None
+) -> NoisePlan:
+    """UDP-Alg as a noise plan: one zone, server noise.
 
-    It accounts for the hypernetwork. A user's descriptor v_u is updated from
-    un-noised data of that user: it is private toward other users only as long as
-    it stays with the server and its user.
+    It accounts for the hypernetwork phi and what follows from it alone; for the
+    descriptors see `UdpLedger`.
 
     Args:
       users: n.
       q: Sampling probability in (0, 1].
       sigma: Standard deviation of the noise on the average.
       S: Clip norm.
+      W: Sum of all users' weights, public; None for weights of 1. The largest
+        weight is taken as 1, whatever users have, so that z does not depend on
+        anybody's data.
 
     Returns:
       The plan.
@@ -59,9 +68,52 @@ def plan(*, users: int, q: float, sigma: float, S: float) -> NoisePlan:
     Raises:
       ValueError: If an argument is out of range.
     """
+    W = float(users) if W is None else W
     return NoisePlan(
         zone_sizes=(users,),
         sampling=PoissonSampling((q,)),
-        server_noise=noise_multiplier(sigma=sigma, q=q, W=users, S=S),
+        server_noise=noise_multiplier(sigma=sigma, q=q, W=W, S=S),
         clipping=Clipping(norm=S),
+        zone_weights=(W,),
     )
+
+
+class UdpLedger(Ledger):
+    """A ledger whose account also says what the descriptors are worth.
+
+    A descriptor v_u is stepped with an un-noised function of user u's data (Algorithm
+    1, line 16), so it is no post-processing of phi, as section 3 of the paper has
+    it. What another user sees, phi and its own descriptor, depends on u's data
+    through phi only: that is joint differential privacy, and phi's epsilon is its
+    epsilon. Whoever sees v_u, or weights made from it, is promised nothing.
+    """
+
+    def account(
+        self, delta: float, methods: Sequence[Method] = METHODS
+    ) -> list[AccountRow]:
+        """Rows for the server, for the descriptors and for the released phi.
+
+        Args:
+          delta: In (0, 1).
+          methods: Which epsilons to compute.
+
+        Raises:
+          ValueError: If nothing is recorded, or `delta` is out of range.
+        """
+        rows = super().account(delta, methods)
+        rows = [row for row in rows if row.observer != "super_node"]
+        phi = next(row for row in rows if row.observer == "released_model")
+        descriptors = dataclasses.replace(
+            phi,
+            observer="descriptors",
+            noise_multiplier=None,
+            epsilon_rdp=None,
+            epsilon_pld=None,
+            epsilon_paper=None,
+            assumptions=(
+                "no guarantee to whoever sees a user's own descriptor, or a model made "
+                "from it: it is stepped with that user's un-noised update; private "
+                "toward the other users only, who see phi and their own (joint DP)"
+            ),
+        )
+        return [*(row for row in rows if row is not phi), descriptors, phi]

@@ -1,0 +1,100 @@
+"""What a training run of UDP-Alg is asked. Imports no TensorFlow."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
+
+from tff_hdp.simulation.config import RunConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UdpHypernetConfig(RunConfig):
+    """Every setting of UDP-Alg on top of `RunConfig`; field names are flag names.
+
+    Attributes:
+      privacy: `udp_alg`, or `none` for the paper's Noiseless: no clip, no noise.
+      sampling_rate: q, the probability that a user takes part in a round.
+      clip_norm: S, bounds a user's pulled-back update in L2 norm.
+      sigma: Standard deviation of the noise on the average; or give z.
+      noise_multiplier: z = sigma q W / S; or give sigma.
+      target_epsilon: Chooses z instead, for the released hypernetwork after
+        `rounds`.
+      weighting: `uniform`, or `examples` for w = min(n_u / cap, 1).
+      example_cap: That cap; None takes the largest user, as public knowledge.
+      local_steps: K, batches of local SGD a round.
+      batch_size: Examples a batch.
+      client_learning_rate: eta, of the local models.
+      server_learning_rate: lambda, of the hypernetwork.
+      descriptor_learning_rate: zeta, of the users' descriptors.
+      descriptor_dim: Entries of a descriptor.
+      hidden_width: Units of each of the hypernetwork's three hidden layers.
+
+    Raises:
+      ConfigError: If a setting is out of range or two contradict each other.
+    """
+
+    system: ClassVar[str] = "udp_hypernet"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **RunConfig.choices,
+        "privacy": ("udp_alg", "none"),
+        "weighting": ("uniform", "examples"),
+    }
+
+    privacy: str = "udp_alg"
+    sampling_rate: float = 0.1
+    clip_norm: float = 0.1
+    sigma: float | None = None
+    noise_multiplier: float | None = None
+    target_epsilon: float | None = None
+    weighting: str = "uniform"
+    example_cap: int | None = None
+    local_steps: int = 50
+    batch_size: int = 64
+    client_learning_rate: float = 0.001
+    server_learning_rate: float = 0.01
+    descriptor_learning_rate: float = 0.01
+    descriptor_dim: int = 32
+    hidden_width: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_count(
+            "local_steps", "batch_size", "descriptor_dim", "hidden_width", "example_cap"
+        )
+        for name in (
+            "clip_norm",
+            "client_learning_rate",
+            "server_learning_rate",
+            "descriptor_learning_rate",
+        ):
+            self._check_positive(name)
+        if not 0.0 < self.sampling_rate <= 1.0:
+            raise self._error("sampling_rate", self.sampling_rate, "(0, 1]")
+        if self.example_cap is not None and self.weighting != "examples":
+            raise self._error(
+                "example_cap", self.example_cap, "only with --weighting=examples"
+            )
+        self._check_noise()
+
+    @property
+    def label(self) -> str:
+        """`udp_alg`, or `none`."""
+        return self.privacy
+
+    def _check_noise(self) -> None:
+        names = ("sigma", "noise_multiplier", "target_epsilon")
+        given = [name for name in names if getattr(self, name) is not None]
+        for name in given:
+            self._check_positive(name)
+            if self.privacy == "none":
+                raise self._error(
+                    name, getattr(self, name), "nothing with --privacy=none"
+                )
+        if self.privacy != "none" and len(given) != 1:
+            name = given[-1] if given else "sigma"
+            raise self._error(
+                name,
+                getattr(self, name),
+                "exactly one of --sigma, --noise_multiplier and --target_epsilon with "
+                f"--privacy={self.privacy}",
+            )
