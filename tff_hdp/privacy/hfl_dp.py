@@ -7,9 +7,15 @@ is what is missing once the uplink noise has been averaged.
 
 import dataclasses
 import math
+from collections.abc import Callable
+
+from scipy import optimize
 
 from tff_hdp.privacy import gaussian
 from tff_hdp.privacy.checks import check_delta, check_positive
+
+# From (exposures, epsilon) to noise standard deviation over sensitivity.
+Rule = Callable[[float, float], float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +30,11 @@ class HflDpNoise:
       n_c: Cloud, sending down.
     """
 
-    sigma_u1: float
-    sigma_u2: float
-    sigma_e: float
-    n_e: float
-    n_c: float
+    sigma_u1: float = 0.0
+    sigma_u2: float = 0.0
+    sigma_e: float = 0.0
+    n_e: float = 0.0
+    n_c: float = 0.0
 
 
 def theorem_1(
@@ -61,32 +67,81 @@ def theorem_1(
     Raises:
       ValueError: If an argument is out of range.
     """
-    for name, value in {
-        "n": n,
-        "N": N,
-        "m": m,
-        "C": C,
-        "eps1": eps1,
-        "eps2": eps2,
-    }.items():
-        check_positive(name, value)
+    check_positive("m", m)
     check_delta("delta", delta)
-    if len(t) != 5:
-        raise ValueError(f"t has {len(t)} entries; it needs t1..t5")
-    for i, count in enumerate(t):
-        check_positive(f"t[{i}]", count)
-    t1, t2, t3, t4, t5 = t
     c = gaussian.classic_multiplier(1.0, delta)
-    unit = 2 * C / m  # the paper's sensitivity of a client's model
-    missing_e = t2**2 - t1**2 * n
-    missing_c = t5**2 - t4**2 * N - t3**2 * N * n
-    return HflDpNoise(
-        sigma_u1=c * t1 * unit / eps1,
-        sigma_u2=c * t3 * unit / eps2,
-        sigma_e=c * t4 * unit / (n * eps2),
-        n_e=c * unit / (n * eps1) * math.sqrt(max(missing_e, 0.0)),
-        n_c=c * unit / (n * N * eps2) * math.sqrt(max(missing_c, 0.0)),
-    )
+    return _noise(n, N, C, 2 * C / m, eps1, eps2, t, lambda count, e: c * count / e)
+
+
+def exact_noise(
+    *,
+    n: int,
+    N: int,
+    C: float,
+    eps1: float,
+    eps2: float,
+    delta: float,
+    t: tuple[float, float, float, float, float],
+) -> HflDpNoise:
+    """Theorem 1 put right: the same noises by the exact Gaussian mechanism.
+
+    The sensitivity of a clipped model is 2C, whatever of the client's data
+    changes, and t exposures compose as one with sqrt(t) times the sensitivity.
+
+    Args:
+      n: Clients of an edge.
+      N: Edges.
+      C: Bound on the norm of a client's model.
+      eps1: Epsilon of the edge rounds.
+      eps2: Epsilon of the cloud rounds.
+      delta: In (0, 1).
+      t: As in `theorem_1`.
+
+    Returns:
+      The five standard deviations.
+
+    Raises:
+      ValueError: If an argument is out of range.
+    """
+    check_delta("delta", delta)
+
+    def rule(count: float, epsilon: float) -> float:
+        return math.sqrt(count) * gaussian_multiplier(epsilon, delta)
+
+    return _noise(n, N, C, 2 * C, eps1, eps2, t, rule)
+
+
+def exposures(rounds: int, k2: int) -> tuple[int, int, int, int, int]:
+    """(t1..t5) where whatever is sent counts as exposed.
+
+    Args:
+      rounds: Edge aggregations, T / k1; every k2-th is followed by the cloud's.
+      k2: Edge aggregations for one of the cloud.
+
+    Returns:
+      Uploads of a client, broadcasts of an edge, and three times the rounds of
+      the cloud. At least 1 each, as the formulas need.
+    """
+    cloud = rounds // k2
+    return rounds, max(rounds - cloud, 1), *(max(cloud, 1),) * 3
+
+
+def gaussian_multiplier(epsilon: float, delta: float) -> float:
+    """The least noise over sensitivity with (epsilon, delta), exactly.
+
+    Raises:
+      ValueError: If an argument is out of range.
+    """
+    check_positive("epsilon", epsilon)
+    check_delta("delta", delta)
+
+    def excess(log_z: float) -> float:
+        return float(gaussian.delta(epsilon, math.exp(log_z))) - delta
+
+    low, high = -0.5 * math.log(2 * epsilon) - 3.0, 1.0
+    while excess(high) > 0:
+        high += 1.0
+    return math.exp(optimize.brentq(excess, low, high, xtol=1e-13))
 
 
 def true_epsilon(
@@ -112,3 +167,37 @@ def true_epsilon(
     check_positive("sensitivity", sensitivity)
     check_positive("exposures", exposures)
     return gaussian.epsilon(sigma / (sensitivity * math.sqrt(exposures)), delta)
+
+
+def _noise(
+    n: int,
+    N: int,
+    C: float,
+    sensitivity: float,
+    eps1: float,
+    eps2: float,
+    t: tuple[float, float, float, float, float],
+    rule: Rule,
+) -> HflDpNoise:
+    """Noise at a client and at an edge going up, and what is missing going down."""
+    for name, value in {"n": n, "N": N, "C": C, "eps1": eps1, "eps2": eps2}.items():
+        check_positive(name, value)
+    if len(t) != 5:
+        raise ValueError(f"t has {len(t)} entries; it needs t1..t5")
+    for i, count in enumerate(t):
+        check_positive(f"t[{i}]", count)
+    t1, t2, t3, t4, t5 = t
+    sigma_u1 = rule(t1, eps1) * sensitivity
+    sigma_u2 = rule(t3, eps2) * sensitivity
+    sigma_e = rule(t4, eps2) * sensitivity / n
+    edge = rule(t2, eps1) * sensitivity / n
+    cloud = rule(t5, eps2) * sensitivity / (n * N)
+    missing_e = edge**2 - sigma_u1**2 / n
+    missing_c = cloud**2 - sigma_e**2 / N - sigma_u2**2 / (n * N)
+    return HflDpNoise(
+        sigma_u1=sigma_u1,
+        sigma_u2=sigma_u2,
+        sigma_e=sigma_e,
+        n_e=math.sqrt(max(missing_e, 0.0)),
+        n_c=math.sqrt(max(missing_c, 0.0)),
+    )
