@@ -2,10 +2,12 @@
 
 from tff_hdp.aggregators.hierarchical import WEIGHT_TYPE, HierarchicalMeanFactory
 from tff_hdp.aggregators.levels import LevelQueries, queries_from_plan
+from tff_hdp.aggregators.secure import SecureHierarchicalMeanFactory
 
 __all__ = [
     "WEIGHT_TYPE",
     "HierarchicalMeanFactory",
     "LevelQueries",
+    "SecureHierarchicalMeanFactory",
     "queries_from_plan",
 ]

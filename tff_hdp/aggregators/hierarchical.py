@@ -51,7 +51,7 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         self, value_type: tff.Type, weight_type: tff.Type
     ) -> tff.templates.AggregationProcess:
         """See base class. `weight_type` must be `WEIGHT_TYPE`."""
-        _check_floats(value_type)
+        check_floats(value_type)
         WEIGHT_TYPE.check_assignable_from(weight_type)
         mean = ZonedMean(
             self._plan,
@@ -122,7 +122,8 @@ def zone_sums(
     return zero, add, merge, report
 
 
-def _check_floats(value_type: tff.Type) -> None:
+def check_floats(value_type: tff.Type) -> None:
+    """Raises TypeError unless all tensors of the type are floating."""
     for spec in tf.nest.flatten(tff.types.type_to_tf_tensor_specs(value_type)):
         if not spec.dtype.is_floating:
             raise TypeError(

@@ -78,9 +78,11 @@ def queries_from_plan(plan: NoisePlan, record: Structure) -> LevelQueries:
         return NestedSumQuery(tf.nest.pack_sequence_as(record, per_tensor))
 
     client_noises = plan.client_noise > 0 and any(plan.noising_clients)
+    # Upper levels do not clip, so zones do for them where nobody else would.
+    zones_clip = any(plan.zone_noise) or not (client_noises or plan.server_noise > 0)
     return LevelQueries(
         client=query(plan.client_noise) if client_noises else None,
-        zones=[query(z) for z in plan.zone_noise] if any(plan.zone_noise) else (),
+        zones=[query(z) for z in plan.zone_noise] if zones_clip else (),
         upper=[[query(z) for z in level.noise] for level in plan.upper_levels],
         server=query(plan.server_noise) if plan.server_noise > 0 else None,
     )

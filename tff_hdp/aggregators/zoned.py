@@ -28,8 +28,11 @@ class ZonedMean:
 
     Raises:
       ValueError: If `queries.zones` does not cover the plan's zones, or the plan
-        wants noise topped up, which no super-node does here.
+        wants noise topped up, which no super-node does here, or sums in fixed
+        point, which `SecureZonedMean` takes.
     """
+
+    in_fixed_point = False
 
     def __init__(
         self,
@@ -46,6 +49,11 @@ class ZonedMean:
         if plan.top_up:
             raise ValueError(
                 "plan.top_up is True; no super-node here tops up its clients' noise"
+            )
+        if (plan.encoding is not None) != self.in_fixed_point:
+            raise ValueError(
+                f"plan.encoding is {plan.encoding}; {type(self).__name__} sums "
+                f"{'in fixed point' if self.in_fixed_point else 'real numbers'}"
             )
         self._plan = plan
         self._queries = queries or levels.queries_from_plan(plan, record)
@@ -213,17 +221,21 @@ class ZonedMean:
             )
             events["server"] = event.to_named_tuple()
 
+        return result, new_state, self._measurements(state, total, events)
+
+    def _measurements(self, state: Any, total: Any, events: Any) -> Any:
+        """What `release` measures of a round, and its queries' events if any."""
         count = tf.cast(tf.reduce_sum(total["clients"]), tf.float32)
         measurements = collections.OrderedDict(
             clients=total["clients"],
             rejected=total["rejected"],
             update_norm=tf.math.divide_no_nan(total["norm"], count),
             tensor_norms=tf.math.divide_no_nan(total["tensor_norms"], count),
-            clip_norm=_clip_norm(plan, queries, state),
+            clip_norm=_clip_norm(self._plan, self._queries, state),
         )
         if events:
             measurements["events"] = events
-        return result, new_state, measurements
+        return measurements
 
 
 def _zone_factors(

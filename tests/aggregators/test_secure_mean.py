@@ -1,0 +1,359 @@
+"""Secure sums in TFF against the plain zoned mean, and their noise."""
+
+import collections
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.aggregators import (
+    WEIGHT_TYPE,
+    HierarchicalMeanFactory,
+    SecureHierarchicalMeanFactory,
+)
+from tff_hdp.aggregators.secure_zoned import SecureZonedMean
+from tff_hdp.privacy import Clipping, Level, NoisePlan, PoissonSampling, configurations
+from tff_hdp.privacy.secure import with_encoding
+from tff_hdp.runtime.in_process import create_in_process_context
+from tff_hdp.secagg import FixedPoint
+
+SHAPES = collections.OrderedDict(kernel=[20, 20], bias=[20])
+SIZE = 420
+VALUE_TYPE = tff.to_type(
+    collections.OrderedDict((k, (np.float32, v)) for k, v in SHAPES.items())
+)
+SIZES = (5, 3, 4)
+SAMPLING = PoissonSampling((0.5,) * 3)
+MODES = {
+    "zone": {"secure_aggregation": True},
+    "server": {"secure_server": True},
+    "both": {"secure_aggregation": True, "secure_server": True},
+}
+
+
+@pytest.fixture(autouse=True)
+def in_process_context():
+    tff.framework.set_default_context(create_in_process_context())
+
+
+def updates(count, seed=0, scale=1.0):
+    rng = np.random.default_rng(seed)
+    return [
+        collections.OrderedDict(
+            (k, (scale * rng.normal(size=s)).astype(np.float32))
+            for k, s in SHAPES.items()
+        )
+        for _ in range(count)
+    ]
+
+
+def profiles(zones, w=None, carries=True):
+    w = [1.0] * len(zones) if w is None else w
+    return [
+        collections.OrderedDict(weight=a, zone=z, carries_noise=carries)
+        for a, z in zip(w, zones, strict=True)
+    ]
+
+
+def flat(value):
+    return np.concatenate([np.ravel(t) for t in tf.nest.flatten(value)])
+
+
+def encoded(plan, mode, bits=30, largest=None):
+    plan = dataclasses.replace(plan, **MODES[mode])
+    return with_encoding(plan, size=SIZE, bits=bits, largest=largest)
+
+
+def aggregate(factory, values, clients, rounds=1):
+    process = factory.create(VALUE_TYPE, WEIGHT_TYPE)
+    state, outputs = process.initialize(), []
+    for _ in range(rounds):
+        outputs.append(process.next(state, values, clients))
+        state = outputs[-1].state
+    return outputs
+
+
+def secure(plan, values, clients, rounds=1):
+    return aggregate(SecureHierarchicalMeanFactory(plan), values, clients, rounds)
+
+
+# The same sums ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [16, 30])
+@pytest.mark.parametrize("mode", MODES)
+def test_equals_the_plain_mean_within_the_encoding(mode, bits):
+    values, zones = updates(7, seed=1, scale=0.1), [0, 1, 1, 2, 2, 2, 0]
+    clients = profiles(zones, np.linspace(0.2, 1.0, 7).astype(np.float32).tolist())
+    plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
+    ((plain,), (found,)) = (
+        aggregate(HierarchicalMeanFactory(plan), values, clients),
+        secure(
+            secured := encoded(plan, mode, bits, largest=0.5),
+            values,
+            clients,
+        ),
+    )
+    total_weight = sum(c["weight"] for c in clients)
+    error = secured.encoding.max_error(7) / total_weight
+    # A weight is rounded up to a (2^(b-1) - 1) / k-th.
+    one = (2 ** (bits - 1) - 1) // secured.encoding.max_clients
+    error += 7 / one / total_weight * np.abs(flat(plain.result)).max()
+    np.testing.assert_allclose(
+        flat(found.result), flat(plain.result), rtol=1e-6, atol=error
+    )
+    assert found.measurements["saturated"] == 0
+    for name in ("clients", "rejected", "update_norm", "tensor_norms"):
+        np.testing.assert_allclose(
+            found.measurements[name], plain.measurements[name], rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "estimator", "mixing"),
+    [
+        *((mode, "flat", "fixed", "weighted") for mode in MODES),
+        *((mode, "per_layer", "fixed", "weighted") for mode in MODES),
+        ("zone", "flat", "fixed", (0.2, 0.3, 0.5)),
+        ("zone", "flat", "bounded", "weighted"),
+    ],
+)
+def test_clipped_sums_equal_the_plain_ones(mode, kind, estimator, mixing):
+    values = updates(5, seed=2, scale=0.1)
+    clients = profiles([0, 0, 1, 2, 2], [1.0, 0.5, 1.0, 0.25, 1.0])
+    plan = configurations.c2(
+        zone_sizes=SIZES,
+        sampling=SAMPLING,
+        noise_multiplier=1e-6,
+        clipping=Clipping(norm=0.7, kind=kind),
+        estimator=estimator,
+        mixing=mixing,
+    )
+    (plain,) = aggregate(HierarchicalMeanFactory(plan), values, clients)
+    (found,) = secure(encoded(plan, mode), values, clients)
+    np.testing.assert_allclose(flat(found.result), flat(plain.result), atol=1e-5)
+
+
+def test_upper_levels_stand_above_secure_zones():
+    """Where they alone add noise, clients are clipped all the same."""
+    plan = NoisePlan(
+        zone_sizes=SIZES,
+        sampling=SAMPLING,
+        upper_levels=(Level(parents=(0, 0, 1), noise=(1e-6, 1e-6)),),
+    )
+    values, clients = updates(4, seed=3, scale=0.1), profiles([0, 0, 1, 2])
+    (plain,) = aggregate(HierarchicalMeanFactory(plan), values, clients)
+    (found,) = secure(encoded(plan, "zone"), values, clients)
+    expected = sum(flat(v) / np.linalg.norm(flat(v)) for v in values) / 6
+    np.testing.assert_allclose(flat(plain.result), expected, atol=1e-5)
+    np.testing.assert_allclose(flat(found.result), expected, atol=1e-5)
+
+
+def test_a_rounded_record_keeps_to_its_norm():
+    """Coarse steps: rounding would add up to a fifth of the norm."""
+    plan = configurations.c2(
+        zone_sizes=(40,), sampling=PoissonSampling((0.5,)), noise_multiplier=1.0
+    )
+    plan = encoded(plan, "zone", bits=13)
+    rounding = plan.encoding.rounded_norm(0.0, SIZE)
+    assert 0.05 < rounding < 0.3
+    record = tff.types.type_to_tf_tensor_specs(VALUE_TYPE)
+    mean = SecureZonedMean(plan, record)
+    state = mean.client_state(mean.initial_state())
+    for seed, w in enumerate([1.0, 0.7, 0.3, 0.05]):
+        profile = tf.nest.map_structure(tf.constant, profiles([0], [w])[0])
+        (update,) = updates(1, seed=seed, scale=10.0)
+        vector = mean.contribution(state, update, profile)["vector"].numpy()
+        norm = np.linalg.norm(vector[:-1] * plan.encoding.step)
+        assert norm <= w
+        assert norm >= w - 2 * rounding
+        one = mean.weight_one
+        assert w <= vector[-1] / one < w + 1.5 / one
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_sums_of_the_largest_records_do_not_wrap(mode):
+    extreme = [tf.nest.map_structure(np.ones_like, u) for u in updates(12)]
+    zones = [0] * 5 + [1] * 3 + [2] * 4
+    plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
+    (found,) = secure(
+        encoded(plan, mode, bits=12, largest=1.0), extreme, profiles(zones)
+    )
+    np.testing.assert_allclose(flat(found.result), 1.0, rtol=0.02)
+
+
+def test_saturated_clients_are_counted():
+    values = updates(3, scale=0.01)
+    values[1]["bias"][0] = 9.0
+    plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
+    (found,) = secure(encoded(plan, "zone", largest=0.5), values, profiles([0, 1, 2]))
+    assert found.measurements["saturated"] == 1
+    expected = sum(np.clip(flat(v), -0.5, 0.5) for v in values) / 3
+    np.testing.assert_allclose(flat(found.result), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("poison", [np.nan, 1e25])
+def test_non_finite_update_is_left_out_and_counted(poison):
+    values = updates(3, seed=7, scale=0.1)
+    values[1]["bias"][3] = poison
+    plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
+    (found,) = secure(encoded(plan, "both"), values, profiles([0, 1, 2]))
+    expected = (flat(values[0]) + flat(values[2])) / 2
+    np.testing.assert_allclose(flat(found.result), expected, atol=1e-6)
+    assert found.measurements["rejected"] == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_empty_cohort(mode):
+    plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
+    (found,) = secure(encoded(plan, mode), [], [])
+    assert not flat(found.result).any()
+    assert found.measurements["left_out"] == 0
+
+
+# Zones left out --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_zone_below_the_least_is_left_out_and_counted(mode):
+    values, zones = updates(6, seed=4, scale=0.1), [0, 0, 0, 1, 2, 2]
+    plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
+    plan = encoded(dataclasses.replace(plan, min_zone_clients=2), mode)
+    (found,) = secure(plan, values, profiles(zones))
+    kept = [v for v, z in zip(values, zones, strict=True) if z != 1]
+    np.testing.assert_allclose(flat(found.result), sum(map(flat, kept)) / 5, atol=1e-6)
+    assert found.measurements["left_out"] == 1
+    assert found.measurements["clients"].tolist() == [3, 1, 2]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_zone_left_out_still_has_its_noise(mode):
+    """Bare, its output would show that nobody more had come."""
+    plan = NoisePlan(
+        zone_sizes=SIZES,
+        sampling=SAMPLING,
+        zone_noise=(0.0, 2.0, 0.0),
+        min_zone_clients=2,
+    )
+    zeros = [tf.nest.map_structure(np.zeros_like, u) for u in updates(3)]
+    outputs = secure(encoded(plan, mode), zeros, profiles([0, 0, 1]), rounds=3)
+    noise = np.stack([flat(o.result) for o in outputs])
+    assert noise.std() == pytest.approx(2.0 / 6.0, rel=0.1)
+    assert outputs[0].measurements["left_out"] == 1
+
+
+# Noise -----------------------------------------------------------------------
+
+# 420 coordinates over ten rounds: a standard error of 1.1 %; 5.5 % is five.
+NOISE_TOLERANCE = 0.055
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("config", "shares"),
+    [("c1", {}), ("c2", {}), ("c4", {}), ("c7", {"alpha": 1 / 3, "beta": 1 / 3})],
+)
+def test_noise_of_configurations(config, shares, mode):
+    z, norm = 1.7, 0.6
+    plan = configurations.CONFIGURATIONS[config](
+        zone_sizes=SIZES,
+        sampling=SAMPLING,
+        noise_multiplier=z,
+        clipping=Clipping(norm=norm),
+        **shares,
+    )
+    zones = [0, 0, 0, 2, 2]
+    carries = [plan.noising_clients[zone] > 0 for zone in zones]
+    clients = profiles(zones)
+    for client, c in zip(clients, carries, strict=True):
+        client["carries_noise"] = c
+    zeros = [tf.nest.map_structure(np.zeros_like, u) for u in updates(5)]
+    outputs = secure(encoded(plan, mode), zeros, clients, rounds=10)
+    parties = sum(carries) * (plan.client_noise > 0)
+    parties += np.count_nonzero(plan.zone_noise) + (plan.server_noise > 0)
+    expected = math.sqrt(parties) * z * max(plan.released_sensitivities)
+    noise = np.stack([flat(o.result) for o in outputs])
+    assert noise.std() == pytest.approx(expected, rel=NOISE_TOLERANCE)
+    assert abs(noise.mean()) < 5 * noise.std() / math.sqrt(noise.size)
+    correlation = np.corrcoef(noise)[np.triu_indices(10, 1)]
+    assert np.abs(correlation).max() < 5 / math.sqrt(SIZE)
+
+
+def test_client_noise_lies_on_the_grid():
+    plan = configurations.c1(
+        zone_sizes=(6,), sampling=PoissonSampling((0.5,)), noise_multiplier=1.0
+    )
+    plan = encoded(plan, "zone", bits=16)
+    (found,) = secure(plan, updates(4), profiles([0] * 4))
+    steps = flat(found.result).astype(np.float64) * 3 / plan.encoding.step
+    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-2)
+    assert len(set(np.rint(steps))) > 100
+
+
+# Types and refusals ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_type_signature(mode):
+    plan = configurations.c7(
+        zone_sizes=SIZES,
+        sampling=SAMPLING,
+        noise_multiplier=1.0,
+        alpha=1 / 3,
+        beta=1 / 3,
+    )
+    plain = HierarchicalMeanFactory(plan).create(VALUE_TYPE, WEIGHT_TYPE)
+    process = SecureHierarchicalMeanFactory(encoded(plan, mode)).create(
+        VALUE_TYPE, WEIGHT_TYPE
+    )
+    assert process.is_weighted
+    assert process.next.type_signature.parameter == plain.next.type_signature.parameter
+    expected, found = (p.next.type_signature.result for p in (plain, process))
+    assert found.state == expected.state
+    assert found.result == expected.result
+    names = tff.structure.name_list(found.measurements.member)
+    plain_names = tff.structure.name_list(expected.measurements.member)
+    assert names == [*plain_names, "saturated", "left_out"]
+    text = str(process.next.to_building_block())
+    assert ("secure_modular_sum" in text) == (mode != "server")
+
+
+def test_plans_go_to_the_mean_that_serves_them():
+    plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
+    with pytest.raises(ValueError, match=r"plan.encoding is None"):
+        SecureHierarchicalMeanFactory(plan).create(VALUE_TYPE, WEIGHT_TYPE)
+    with pytest.raises(ValueError, match=r"plan.encoding is FixedPoint"):
+        HierarchicalMeanFactory(encoded(plan, "zone")).create(VALUE_TYPE, WEIGHT_TYPE)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [
+        (FixedPoint(1.0, 1e-8, 32, 12), "bits is 32; at most 30"),
+        (FixedPoint(1.0, 0.1, 12, 12), "step is 0.1: rounding 420 coordinates"),
+    ],
+)
+def test_refuses_encodings_that_do_not_suit(encoding, message):
+    plan = configurations.c2(zone_sizes=SIZES, sampling=SAMPLING, noise_multiplier=1.0)
+    plan = dataclasses.replace(plan, secure_aggregation=True, encoding=encoding)
+    with pytest.raises(ValueError, match=message):
+        SecureHierarchicalMeanFactory(plan).create(VALUE_TYPE, WEIGHT_TYPE)
+
+
+def test_refuses_an_encoding_without_room_for_the_noise():
+    plan = configurations.c1(zone_sizes=SIZES, sampling=SAMPLING, noise_multiplier=1.0)
+    bare = FixedPoint.for_sum(clip=1.0, bits=30, max_clients=5)
+    plan = dataclasses.replace(plan, secure_aggregation=True, encoding=bare)
+    with pytest.raises(ValueError, match="with 420 coordinates allowed is at least"):
+        SecureHierarchicalMeanFactory(plan).create(VALUE_TYPE, WEIGHT_TYPE)
+
+
+def test_integer_updates_are_refused():
+    plan = encoded(configurations.none(zone_sizes=SIZES, sampling=SAMPLING), "zone")
+    with pytest.raises(TypeError, match="int32"):
+        SecureHierarchicalMeanFactory(plan).create(
+            tff.to_type((np.int32, [3])), WEIGHT_TYPE
+        )

@@ -1,0 +1,172 @@
+"""Secure sums of the zones in TFF, and the zoned mean that is built on them."""
+
+import collections
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.aggregators.hierarchical import WEIGHT_TYPE, check_floats
+from tff_hdp.aggregators.secure_zoned import SecureZonedMean
+from tff_hdp.privacy.plan import NoisePlan
+
+
+class SecureHierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
+    """`HierarchicalMeanFactory` with secure sums, for a plan with an encoding.
+
+    With `plan.secure_aggregation` zones are summed by TFF's secure modular sum;
+    it knows no groups, so a client sends s vectors of which only its own zone's is
+    not zero. With `plan.secure_server` zones' outputs are integers too, summed
+    modulo 2^b; TFF has no placement for super-nodes, so that sum is computed at
+    the server here.
+
+    The result is that of `HierarchicalMeanFactory` within `FixedPoint.max_error`
+    of every sum. The measurements have besides `left_out`, how many zones had
+    fewer than `plan.min_zone_clients`, and `saturated`, how many clients had
+    coordinates beyond the encoding's.
+
+    Args:
+      plan: Who adds which noise, in which fixed point.
+
+    Raises:
+      TypeError: From `create`, if the value is not a structure of floats.
+      ValueError: From `create`, if the encoding does not suit the value.
+    """
+
+    def __init__(self, plan: NoisePlan) -> None:
+        self._plan = plan
+
+    def create(
+        self, value_type: tff.Type, weight_type: tff.Type
+    ) -> tff.templates.AggregationProcess:
+        """See base class. `weight_type` must be `WEIGHT_TYPE`."""
+        check_floats(value_type)
+        WEIGHT_TYPE.check_assignable_from(weight_type)
+        mean = SecureZonedMean(
+            self._plan, tff.types.type_to_tf_tensor_specs(value_type)
+        )
+        initial_state = tff.tensorflow.computation(mean.initial_state)
+        state_type = initial_state.type_signature.result
+        client_state = tff.tensorflow.computation(mean.client_state, state_type)
+
+        @tff.tensorflow.computation(
+            client_state.type_signature.result, value_type, WEIGHT_TYPE
+        )
+        def contribution(sent: Any, value: Any, weight: Any) -> Any:
+            return zoned(mean.contribution(sent, value, weight), weight["zone"])
+
+        @tff.federated_computation
+        def init_fn() -> Any:
+            return tff.federated_eval(initial_state, tff.SERVER)
+
+        @tff.federated_computation(
+            init_fn.type_signature.result,
+            tff.FederatedType(value_type, tff.CLIENTS),
+            tff.FederatedType(WEIGHT_TYPE, tff.CLIENTS),
+        )
+        def next_fn(state: Any, value: Any, weight: Any) -> Any:
+            sent = tff.federated_broadcast(tff.federated_map(client_state, state))
+            sums = zone_totals(
+                mean, tff.federated_map(contribution, (sent, value, weight))
+            )
+            result, new_state, measurements = tff.federated_map(
+                tff.tensorflow.computation(mean.release), (state, sums)
+            )
+            return tff.templates.MeasuredProcessOutput(new_state, result, measurements)
+
+        return tff.templates.AggregationProcess(init_fn, next_fn)
+
+
+def zoned(contribution: Any, zone: Any, clients: Any = 1) -> Any:
+    """What a TFF client hands to `zone_totals`.
+
+    Args:
+      contribution: Of `SecureZonedMean`, or several of one zone added up.
+      zone: int32 [].
+      clients: How many contributed.
+    """
+    operator = collections.OrderedDict(contribution)
+    vector = operator.pop("vector")
+    operator["clients"] = tf.constant(clients, tf.int32)
+    return collections.OrderedDict(vector=vector, zone=zone, operator=operator)
+
+
+def zone_totals(mean: SecureZonedMean, contributions: Any) -> Any:
+    """Sums clients' contributions; for use inside a `tff.federated_computation`.
+
+    Args:
+      mean: Whose contributions they are.
+      contributions: Values that `zoned` returned, at CLIENTS.
+
+    Returns:
+      What `mean.release` takes as total, at SERVER.
+    """
+    sent_type = contributions.type_signature.member
+    plan = mean.plan
+
+    @tff.tensorflow.computation(sent_type)
+    def operators(sent: Any) -> Any:
+        operator = collections.OrderedDict(sent["operator"])
+        here = tf.one_hot(sent["zone"], plan.num_zones, dtype=tf.int32)
+        operator["clients"] = here * operator["clients"]
+        return operator
+
+    operator = tff.federated_sum(tff.federated_map(operators, contributions))
+    if plan.secure_aggregation:
+        vectors = _secure_sums(mean, contributions)
+    else:
+        vectors = _plain_sums(mean, contributions)
+
+    @tff.tensorflow.computation(
+        vectors.type_signature.member, operator.type_signature.member
+    )
+    def total(vectors: Any, operator: Any) -> Any:
+        vectors, left_out = mean.zone_outputs(vectors, operator["clients"])
+        if plan.secure_server:
+            vectors = tf.math.floormod(tf.reduce_sum(vectors, 0), mean.modulus)
+        return collections.OrderedDict(vectors=vectors, left_out=left_out, **operator)
+
+    return tff.federated_map(total, (vectors, operator))
+
+
+def _secure_sums(mean: SecureZonedMean, contributions: Any) -> Any:
+    """[s, vector_size] by a secure sum of one-hot zones."""
+
+    @tff.tensorflow.computation(contributions.type_signature.member)
+    def one_hot(sent: Any) -> tf.Tensor:
+        vector = tf.math.floormod(sent["vector"], mean.modulus)
+        return tf.scatter_nd(
+            [[sent["zone"]]],
+            vector[tf.newaxis],
+            [mean.plan.num_zones, mean.vector_size],
+        )
+
+    return tff.backends.mapreduce.federated_secure_modular_sum(
+        tff.federated_map(one_hot, contributions), np.int64(mean.modulus)
+    )
+
+
+def _plain_sums(mean: SecureZonedMean, contributions: Any) -> Any:
+    """[s, vector_size] where super-nodes see their clients' vectors."""
+    shape = [mean.plan.num_zones, mean.vector_size]
+
+    @tff.tensorflow.computation
+    def zero() -> tf.Tensor:
+        return tf.zeros(shape, tf.int64)
+
+    total_type = zero.type_signature.result
+
+    @tff.tensorflow.computation(total_type, contributions.type_signature.member)
+    def add(total: Any, sent: Any) -> tf.Tensor:
+        return tf.tensor_scatter_nd_add(total, [[sent["zone"]]], [sent["vector"]])
+
+    @tff.tensorflow.computation(total_type, total_type)
+    def merge(a: Any, b: Any) -> tf.Tensor:
+        return a + b
+
+    @tff.tensorflow.computation(total_type)
+    def report(total: Any) -> tf.Tensor:
+        return total
+
+    return tff.federated_aggregate(contributions, zero(), add, merge, report)
