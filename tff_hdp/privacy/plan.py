@@ -189,6 +189,10 @@ class NoisePlan:
     @property
     def released_sensitivities(self) -> tuple[float, ...]:
         """How far one client of zone i can move the released average, p_i * S_i."""
+        if self.mixing == "weighted":
+            # p_i undoes D_i; multiplied out, equal values would differ by rounding.
+            moved = self.zone_sensitivities[0] * self.denominators[0]
+            return (moved / sum(self.denominators),) * self.num_zones
         pairs = zip(self.mixing_weights, self.zone_sensitivities, strict=True)
         return tuple(p * u for p, u in pairs)
 

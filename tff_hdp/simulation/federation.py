@@ -1,6 +1,7 @@
 """From a config and a task to zones, plan and per-client facts."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,13 @@ from tff_hdp.privacy import (
     calibrate,
     configurations,
 )
+from tff_hdp.privacy.plan import Level
 from tff_hdp.privacy.rounding import largest_remainder
 from tff_hdp.simulation.config import ConfigError, flag_error
+from tff_hdp.simulation.faults import byzantine_counts
 from tff_hdp.simulation.systems.hdp_config import HdpConfig
-from tff_hdp.topology import Zoning, equal_zones
+from tff_hdp.simulation.zones import build_zoning
+from tff_hdp.topology import Zoning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,59 +62,122 @@ def build_federation(
         `config.target_epsilon`.
 
     Raises:
-      ConfigError: If a flag does not fit the task's number of clients.
+      ConfigError: If a flag does not fit the task's clients.
     """
     n = len(task.train.client_ids)
-    if config.zones > n:
-        raise ConfigError(f"--zones is {config.zones}; allowed: 1..{n} (the clients)")
     if config.clients_per_round > n:
         raise ConfigError(
             f"--clients_per_round is {config.clients_per_round:g}; "
             f"allowed: at most {n} (the clients)"
         )
     rng = np.random.default_rng(partition_seed)
-    zoning = equal_zones(task.train.client_ids, config.zones, rng=rng)
+    zoning = build_zoning(config, task, rng=rng)
     weights = _example_weights(config, task.train.sizes)
-    zone_of = np.asarray(zoning.zone_of)
+    try:
+        plan = _plan(config, zoning, weights, clipping, noise_multiplier)
+    except ValueError as error:
+        raise flag_error(error, config, f"--privacy is {config.privacy}") from error
+    if config.target_epsilon is not None and plan.client_noise and config.may_skip:
+        raise ConfigError(
+            f"--target_epsilon is {config.target_epsilon:g}; allowed: none where "
+            "clients carry noise and a fault may skip their zone, which costs noise"
+        )
+    return Federation(
+        task=task,
+        zoning=zoning,
+        plan=plan,
+        weights=weights,
+        carries_noise=_noising_clients(plan, np.asarray(zoning.zone_of)),
+    )
 
+
+def plan_of_round(plan: NoisePlan, delivered: Sequence[int] | None) -> NoisePlan:
+    """What to account for a round in which faults may have skipped zones.
+
+    A skipped zone's noise is added by its parent in its place: the parent's parent
+    and those who get the model see as much noise as planned. Missing is what its
+    clients would have added, and all of it to a server that sees a secure sum only
+    and so knows what it added itself. With m zones that delivered nothing there is
+    at least the noise of the plan with m more colluding super-nodes, whichever they
+    are.
+
+    Args:
+      plan: The run's plan.
+      delivered: Clients that delivered, per zone; None if that was not kept.
+    """
+    carried = plan.client_noise > 0 and any(plan.noising_clients)
+    if not (carried or plan.secure_server):
+        return plan
+    missing = (
+        plan.num_zones
+        if delivered is None
+        else sum(int(count == 0) for count in delivered)
+    )
+    # Where nobody delivered, nothing of anybody was released.
+    colluding = min(plan.colluding_super_nodes + missing, plan.num_zones - 1)
+    return dataclasses.replace(plan, colluding_super_nodes=colluding)
+
+
+def _plan(
+    config: HdpConfig,
+    zoning: Zoning,
+    weights: np.ndarray,
+    clipping: Clipping,
+    noise_multiplier: float | None,
+) -> NoisePlan:
+    sizes = zoning.zone_sizes
     options: dict[str, Any] = {
-        "zone_sizes": zoning.zone_sizes,
-        "sampling": _sampling(config, zoning.zone_sizes),
+        "zone_sizes": sizes,
+        "sampling": _sampling(config, sizes),
         "clipping": clipping,
-        "zone_weights": tuple(np.bincount(zone_of, weights).tolist()),
+        "zone_weights": tuple(np.bincount(zoning.zone_of, weights).tolist()),
+        "mixing": config.mixing_weights,
+        "dropout_rate": config.drop_rate,
+        "elected_super_nodes": config.elect_super_nodes != "none",
     }
     if config.estimator is not None:
         options["estimator"] = config.estimator
     options |= {
         k: v for k in ("alpha", "beta") if (v := getattr(config, k)) is not None
     }
-    constructor = configurations.CONFIGURATIONS[config.privacy]
+    bad = byzantine_counts(sizes, config.faults.largest_byzantine_share)
 
     def make_plan(z: float) -> NoisePlan:
-        return constructor(noise_multiplier=z, **options)
+        levels = _upper_levels(zoning, dict.fromkeys(config.noising_levels, z))
+        if config.privacy == "levels":
+            return NoisePlan(upper_levels=levels, **options)
+        plan = configurations.CONFIGURATIONS[config.privacy](
+            noise_multiplier=z, upper_levels=levels, **options
+        )
+        if not plan.client_noise:
+            return plan
+        # A Byzantine client may leave its noise out.
+        known = sum(map(min, bad, plan.noising_clients))
+        return dataclasses.replace(plan, colluding_clients=known)
 
-    try:
-        if config.privacy == "none":
-            plan = constructor(**options)
-        elif noise_multiplier is not None:
-            plan = make_plan(noise_multiplier)
-        else:
-            z = calibrate(
-                make_plan,
-                target_epsilon=config.target_epsilon,
-                observer=config.target_observer,
-                rounds=config.rounds,
-                delta=config.delta,
-            )
-            plan = make_plan(z)
-    except ValueError as error:
-        raise flag_error(error, config, f"--privacy is {config.privacy}") from error
-    return Federation(
-        task=task,
-        zoning=zoning,
-        plan=plan,
-        weights=weights,
-        carries_noise=_noising_clients(plan, zone_of),
+    if config.privacy == "none":
+        return configurations.none(upper_levels=_upper_levels(zoning, {}), **options)
+    if noise_multiplier is not None:
+        return make_plan(noise_multiplier)
+    return make_plan(
+        calibrate(
+            make_plan,
+            target_epsilon=config.target_epsilon,
+            observer=config.target_observer,
+            rounds=config.rounds,
+            delta=config.delta,
+        )
+    )
+
+
+def _upper_levels(zoning: Zoning, noise: Mapping[int, float]) -> tuple[Level, ...]:
+    """The zoning's levels above the zones; `noise` gives z by level, from 2 on."""
+    sizes = zoning.level_sizes[2:]
+    return tuple(
+        Level(parents, (noise.get(number, 0.0),) * size)
+        for number, (parents, size) in enumerate(
+            zip(zoning.parents, sizes, strict=True), start=2
+        )
     )
 
 

@@ -1,7 +1,6 @@
 """Who takes part in a round: the cohort, who drops out, who leads the zones."""
 
 import dataclasses
-import functools
 import hashlib
 from typing import Any
 
@@ -11,12 +10,12 @@ from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.simulation.faults import Faults, byzantine_clients
 from tff_hdp.topology import SuperNodes, Zoning
+from tff_hdp.topology.election_round import PHASES, Phase
 from tff_hdp.topology.electorate import ElectionError
 from tff_hdp.topology.supernodes import Policy, Term
 
 # Streams of a round's randomness; `round_data` takes 1 for the order of examples.
 _DROPS, _FAILURES, _VOTERS, _BYZANTINE = 2, 3, 4, 5
-_PHASES = ("deal", "confirm", "reveal")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,11 +66,12 @@ class Participation:
     A round depends on the run's secret, its number and what the round before
     carried, and on nothing else: not on anybody's data, and whether a zone is
     skipped not on the cohort either. So a skipped zone tells nothing of who
-    takes part, and voters, whom transcripts name, were drawn apart from it.
+    takes part, and voters, whom transcripts name, are drawn apart from it.
 
     Args:
       plan: How zones sample.
       zoning: Who belongs where.
+      entropy: The run's secret.
       faults: What goes wrong.
       elections: How super-nodes are elected; None where they are given, so that a
         zone whose super-node fails is skipped.
@@ -82,152 +82,160 @@ class Participation:
         *,
         plan: NoisePlan,
         zoning: Zoning,
+        entropy: int,
         faults: Faults | None = None,
         elections: Elections | None = None,
     ) -> None:
-        self._plan = plan
-        self._zoning = zoning
+        self.sampler = CohortSampler(plan=plan, zoning=zoning, entropy=entropy)
         self._faults = Faults() if faults is None else faults
         self._elections = elections
         self._zone_of = np.asarray(zoning.zone_of)
-        self.sampler = functools.lru_cache(maxsize=1)(self._sampler)
-        self._super_nodes = functools.lru_cache(maxsize=1)(self._new_super_nodes)
+        self._ids = np.asarray(zoning.client_ids, object)
+        self._zoning = zoning
+        self._super_nodes = None
+        if elections is not None:
+            secret = hashlib.sha256(f"elections {entropy}".encode()).digest()
+            self._super_nodes = SuperNodes(
+                zoning,
+                policy=elections.policy,
+                fault_model=elections.fault_model,
+                capability=elections.capability,
+                min_capability=elections.min_capability,
+                run_protocol=elections.run_protocol,
+                secret=secret,
+            )
 
-    def attend(
-        self, entropy: int, round_number: int, carried: dict[str, Any]
-    ) -> Attendance:
+    def attend(self, round_number: int, carried: dict[str, Any]) -> Attendance:
         """Who takes part in a round.
 
         Args:
-          entropy: The run's secret.
           round_number: From 1.
           carried: What the round before returned as `carried`; {} at the start.
         """
-        drawn = self.sampler(entropy).draw(round_number)
-        rng = self._generator(entropy, round_number, _DROPS)
-        arrives = rng.random(len(drawn)) >= self._faults.drop_rate
-        seats, carried = self._seat(entropy, round_number, carried)
-        skipped = [zone for zone, seat in enumerate(seats) if not seat["super_node"]]
-        served = ~np.isin(self._zone_of[drawn], skipped)
-        cohort = drawn[arrives & served]
-        byzantine = self._byzantine(entropy, round_number)[cohort]
+        faults = self._faults
+        drawn = self.sampler.draw(round_number)
+        rng = self.sampler.generator(round_number, stream=_DROPS)
+        arrives = rng.random(len(drawn)) >= faults.drop_rate
+        bad = byzantine_clients(
+            self._zoning,
+            faults.byzantine_share(round_number),
+            rng=self.sampler.generator(0, stream=_BYZANTINE),
+        )
+        fails = self.sampler.generator(round_number, stream=_FAILURES)
+        if self._super_nodes is None:
+            seats = []
+            gone = fails.random(self._zoning.num_zones) < faults.super_node_failure_rate
+            skipped, failed = np.flatnonzero(gone), int(gone.sum())
+        else:
+            seats, carried = self._hold_elections(round_number, carried, bad, fails)
+            skipped = [s["zone"] for s in seats if s["super_node"] is None]
+            failed = sum(len(s["failed"]) for s in seats)
+        kept = drawn[arrives & ~np.isin(self._zone_of[drawn], skipped)]
         metrics: dict[str, float] = {}
-        if self._faults.drop_rate:
-            metrics["dropped"] = int(np.sum(~arrives))
-        if self._faults.byzantine:
-            metrics["byzantine"] = int(byzantine.sum())
+        if faults != Faults() or seats:
+            metrics |= {
+                "dropped": int(np.sum(~arrives)),
+                "byzantine": int(bad[kept].sum()),
+                "skipped_zones": len(skipped),
+                "failed_super_nodes": failed,
+            }
         if seats:
-            metrics["skipped_zones"] = len(skipped)
-            metrics["failed_super_nodes"] = sum(seat["failed"] for seat in seats)
-        if self._elections is not None:
-            metrics["elections"] = sum(seat["elections"] for seat in seats)
-            metrics["election_seconds"] = max(seat["seconds"] for seat in seats)
-            metrics["election_bytes"] = sum(seat["bytes"] for seat in seats)
+            metrics |= {
+                "elections": sum(s["elections"] for s in seats),
+                "election_seconds": max(s["seconds"] for s in seats),
+                "election_bytes": sum(s["bytes"] for s in seats),
+            }
         return Attendance(
-            cohort=cohort,
-            byzantine=byzantine,
-            seats=seats if self._elections else [],
+            cohort=kept,
+            byzantine=bad[kept],
+            seats=seats,
             carried=carried,
             metrics=metrics,
         )
 
-    def _seat(
-        self, entropy: int, number: int, carried: dict[str, Any]
+    def _hold_elections(
+        self,
+        round_number: int,
+        carried: dict[str, Any],
+        bad: np.ndarray,
+        fails: np.random.Generator,
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Every zone's seat, and what to carry on."""
-        zones = range(self._zoning.num_zones)
-        fails = self._generator(entropy, number, _FAILURES)
-        rate = self._faults.super_node_failure_rate
-        if self._elections is None:
-            if not rate:
-                return [], carried
-            gone = fails.random(len(zones)) < rate
-            return [
-                {"super_node": None if g else "given", "failed": int(g)} for g in gone
-            ], carried
-        nodes = self._super_nodes(entropy)
+        """Every zone's seat, and what to carry to the next round."""
+        nodes = self._super_nodes
         nodes.load_state_dict(carried)
-        voters = self._generator(entropy, number, _VOTERS)
+        voters = self.sampler.generator(round_number, stream=_VOTERS)
         seats = [
-            self._lead(nodes, zone, number, entropy, voters, fails) for zone in zones
+            self._seat(zone, round_number, set(self._ids[bad]), voters, fails)
+            for zone in range(self._zoning.num_zones)
         ]
         return seats, nodes.state_dict()
 
-    def _lead(
+    def _seat(
         self,
-        nodes: SuperNodes,
         zone: int,
-        number: int,
-        entropy: int,
+        round_number: int,
+        bad: set[str],
         voters: np.random.Generator,
         fails: np.random.Generator,
     ) -> dict[str, Any]:
         """Seats a zone's super-node, and another as often as one fails."""
-        ids = np.asarray(self._zoning.client_ids, object)
-        members = np.flatnonzero(self._zone_of == zone)
-        size = min(self._elections.voters, len(members))
-        chosen = voters.choice(members, size, replace=False)
-        silent = voters.random(size) < self._faults.drop_rate
-        phases = voters.integers(len(_PHASES), size=size)
-        stops = {
-            ids[i]: _PHASES[phase]
-            for i, phase, stopped in zip(chosen, phases, silent, strict=True)
-            if stopped
+        nodes = self._super_nodes
+        online, stops = self._voters(zone, voters)
+        if self._elections.policy == "persistent" and nodes.incumbent(zone):
+            online.add(nodes.incumbent(zone))
+        seat: dict[str, Any] = {
+            **{"zone": zone, "super_node": None, "failed": [], "refused": None},
+            **{"seconds": 0.0, "bytes": 0, "transcripts": []},
         }
-        bad = set(ids[self._byzantine(entropy, number)])
-        online = set(ids[chosen])
-        incumbent = nodes.incumbent(zone)
-        if incumbent is not None and self._elections.policy == "persistent":
-            online.add(incumbent)
-        seat: dict[str, Any] = {"zone": zone, "super_node": None, "failed": 0}
-        seat |= {"seconds": 0.0, "bytes": 0, "transcripts": []}
         held = nodes.elections
         attempt = 0
-        try:
-            while seat["super_node"] is None:
+        while seat["super_node"] is None:
+            try:
                 term = nodes.seat(
-                    zone, number, online, stops=stops, unsound=bad, attempt=attempt
+                    zone,
+                    round_number,
+                    online,
+                    stops=stops,
+                    unsound=bad,
+                    attempt=attempt,
                 )
-                attempt = term.attempt + 1
-                _add_costs(seat, term)
-                # A Byzantine super-node withholds the sum: it is as good as gone.
-                if (
-                    fails.random() < self._faults.super_node_failure_rate
-                    or term.super_node in bad
-                ):
-                    nodes.dismiss(zone)
-                    seat["failed"] += 1
-                    online -= {term.super_node, *stops}
-                else:
-                    nodes.saw_aggregate(zone)
-                    seat["super_node"] = term.super_node
-        except ElectionError as refusal:
-            seat["refused"] = str(refusal)
+            except ElectionError as refusal:
+                seat["refused"] = str(refusal)
+                break
+            attempt = term.attempt + 1
+            _add_costs(seat, term)
+            gone = fails.random() < self._faults.super_node_failure_rate
+            # A Byzantine super-node withholds the sum: it is as good as gone.
+            if gone or term.super_node in bad:
+                nodes.dismiss(zone)
+                seat["failed"].append(term.super_node)
+                online -= {term.super_node, *stops}
+            else:
+                nodes.saw_aggregate(zone)
+                seat["super_node"] = term.super_node
         return seat | {"elections": nodes.elections - held}
 
-    def _byzantine(self, entropy: int, number: int) -> np.ndarray:
-        share = self._faults.byzantine_share(number)
-        rng = self._generator(entropy, 0, _BYZANTINE)
-        return byzantine_clients(self._zoning, share, rng=rng)
-
-    def _generator(self, entropy: int, number: int, stream: int) -> np.random.Generator:
-        return self.sampler(entropy).generator(number, stream=stream)
-
-    def _sampler(self, entropy: int) -> CohortSampler:
-        return CohortSampler(plan=self._plan, zoning=self._zoning, entropy=entropy)
-
-    def _new_super_nodes(self, entropy: int) -> SuperNodes:
-        options = {
-            field.name: getattr(self._elections, field.name)
-            for field in dataclasses.fields(self._elections)
-            if field.name != "voters"
+    def _voters(
+        self, zone: int, rng: np.random.Generator
+    ) -> tuple[set[str], dict[str, Phase]]:
+        """A zone's clients that are online to vote, and who falls silent when."""
+        members = np.flatnonzero(self._zone_of == zone)
+        size = min(self._elections.voters, len(members))
+        chosen = self._ids[rng.choice(members, size, replace=False)]
+        silent = rng.random(size) < self._faults.drop_rate
+        phases = rng.integers(len(PHASES), size=size)
+        stops = {
+            client: PHASES[phase]
+            for client, phase, stopped in zip(chosen, phases, silent, strict=True)
+            if stopped
         }
-        secret = hashlib.sha256(f"elections {entropy}".encode()).digest()
-        return SuperNodes(self._zoning, secret=secret, **options)
+        return set(chosen), stops
 
 
 def _add_costs(seat: dict[str, Any], term: Term) -> None:
-    seat["seconds"] += term.costs.get("critical_path_seconds", 0.0)
-    seat["bytes"] += term.costs.get("total_sent_bytes", 0)
+    costs = term.costs
+    seat["seconds"] += costs.get("critical_path_seconds", 0.0)
+    # Every message passes the relay once.
+    seat["bytes"] += costs.get("hub_sent_bytes", 0) + costs.get("hub_received_bytes", 0)
     if term.transcript is not None:
         seat["transcripts"].append(term.transcript.to_json())

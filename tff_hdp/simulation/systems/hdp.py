@@ -1,6 +1,7 @@
 """HDP as the training loop runs it."""
 
 import functools
+import pathlib
 from typing import Any
 
 import dp_accounting
@@ -16,20 +17,35 @@ from tff_hdp.learning.stacked import is_supported
 from tff_hdp.learning.stacked_hdp import build_stacked_hdp, chunk_type
 from tff_hdp.privacy import Ledger, NoisePlan
 from tff_hdp.simulation.classifier import build_evaluation, initial_weights
-from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.simulation.config import ConfigError
-from tff_hdp.simulation.federation import Federation, build_federation
+from tff_hdp.simulation.federation import (
+    Federation,
+    build_federation,
+    plan_of_round,
+)
 from tff_hdp.simulation.loading import load_task
+from tff_hdp.simulation.participation import Participation
 from tff_hdp.simulation.round_data import build_round_data
 from tff_hdp.simulation.run_folder import RunFolder
+from tff_hdp.simulation.seats import report_exposure, write_seats
 from tff_hdp.simulation.system import RoundInput, System
 from tff_hdp.simulation.systems.hdp_config import HdpConfig
 from tff_hdp.simulation.systems.hdp_pilot import find_clipping
+from tff_hdp.simulation.zones import build_elections
 
 OPERATOR_METRICS = (
     "clients, empty_zones, rejected, update_norm, train_loss and train_accuracy in "
     "metrics.csv carry no noise: they are for the operator of the simulation, and "
     "releasing them would void the epsilons."
+)
+
+SKIPPED_ZONES = (
+    "A zone without super-node is skipped for the round, whoever was drawn; its parent "
+    "adds its noise in its place. What its clients would have added is not counted."
+)
+BYZANTINE = (
+    "Byzantine clients are taken to know and to leave out their own noise; super-nodes "
+    "that deliver are trusted to have added theirs."
 )
 
 
@@ -57,28 +73,46 @@ def build(config: HdpConfig, folder: RunFolder) -> System:
     )
     plan = federation.plan
     folder.resolve(noise_multiplier=_multiplier(plan), task=task.description)
-    return build_plain(config, federation)
+    return build_plain(config, federation, seats_path=folder.path / "elections")
 
 
-def build_plain(config: HdpConfig, federation: Federation) -> System:
-    """Builds HDP for a federation whose plan is known."""
+def build_plain(
+    config: HdpConfig, federation: Federation, *, seats_path: pathlib.Path | None = None
+) -> System:
+    """Builds HDP for a federation whose plan is known.
+
+    Args:
+      config: The run's settings.
+      federation: Who takes part.
+      seats_path: Where to keep who led which zone; None keeps nothing.
+    """
     task, plan = federation.task, federation.plan
     chunk_size = _chunk_size(config, federation)
     process = _build_process(config, federation, chunk_size)
     evaluate = build_evaluation(task)
 
+    elections = build_elections(config, task)
+    round_data = build_round_data(
+        config=config, federation=federation, chunk_size=chunk_size
+    )
+
     @functools.lru_cache(maxsize=1)
-    def round_data(entropy: int) -> Any:
-        sampler = CohortSampler(plan=plan, zoning=federation.zoning, entropy=entropy)
-        return build_round_data(
-            config=config,
-            federation=federation,
-            sampler=sampler,
-            chunk_size=chunk_size,
+    def participation(entropy: int) -> Participation:
+        return Participation(
+            plan=plan,
+            zoning=federation.zoning,
+            entropy=entropy,
+            faults=config.faults,
+            elections=elections,
         )
 
     def prepare(entropy: int, number: int, carried: dict[str, Any]) -> RoundInput:
-        return RoundInput(round_data(entropy)(number), carried)
+        parties = participation(entropy)
+        present = parties.attend(number, carried)
+        if elections is not None and seats_path is not None:
+            write_seats(seats_path, number, present.seats)
+        rng = parties.sampler.generator(number, stream=1)
+        return RoundInput(round_data(present, rng), present.carried, present.metrics)
 
     def initial_state(seed: int | None) -> Any:
         weights = initial_weights(task.build_model, seed)
@@ -87,11 +121,11 @@ def build_plain(config: HdpConfig, federation: Federation) -> System:
     def record(ledger: Ledger, metrics: Any, count: int) -> None:
         if not plan.is_noisy:
             return
-        if metrics is None:
-            ledger.record(plan, count)
-        else:
-            events = _events(metrics["aggregator"].get("events"))
-            ledger.record(plan, count, events=events)
+        measured = None if metrics is None else metrics["aggregator"]
+        delivered = None if measured is None else measured["clients"]
+        run = plan_of_round(plan, delivered) if config.may_skip else plan
+        events = None if measured is None else _events(measured.get("events"))
+        ledger.record(run, count, events=events)
 
     return System(
         process=process,
@@ -102,7 +136,8 @@ def build_plain(config: HdpConfig, federation: Federation) -> System:
         weights_of=lambda state: process.get_model_weights(state).trainable,
         evaluate=lambda state: evaluate(process.get_model_weights(state)),
         measure=_measure,
-        notes=_notes(plan),
+        notes=_notes(plan, config),
+        finish=None if elections is None else report_exposure,
     )
 
 
@@ -152,15 +187,20 @@ def _chunk_size(config: HdpConfig, federation: Federation) -> int:
 
 
 def _multiplier(plan: NoisePlan) -> float | None:
-    """The one z of a Table I configuration."""
-    used = (plan.client_noise, *plan.zone_noise, plan.server_noise)
+    """The one z of all parties that add noise."""
+    upper = (z for level in plan.upper_levels for z in level.noise)
+    used = (plan.client_noise, *plan.zone_noise, *upper, plan.server_noise)
     return max(used) if plan.is_noisy else None
 
 
-def _notes(plan: NoisePlan) -> tuple[str, ...]:
+def _notes(plan: NoisePlan, config: HdpConfig) -> tuple[str, ...]:
     if not plan.is_noisy:
         return ("No noise was added: no observer is promised anything.",)
+    notes = () if not config.may_skip else (SKIPPED_ZONES,)
+    if config.byzantine:
+        notes = (*notes, BYZANTINE)
     return (
+        *notes,
         OPERATOR_METRICS,
         f"Clip norm {plan.clipping.norm:.6g}: {plan.clipping.source}.",
         "Zones draw their cohorts and do not show them to the aggregator. One "

@@ -5,21 +5,21 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from tff_hdp.privacy.configurations import CONFIGURATIONS
-from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.zones_config import ZonesConfig
 
 OBSERVERS = ("super_node", "aggregator", "released_model")
 OPTIMIZERS = ("sgd", "sgdm", "adam", "yogi", "adagrad")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HdpConfig(RunConfig):
-    """Every setting of HDP on top of `RunConfig`; field names are flag names.
+class HdpConfig(ZonesConfig):
+    """Every setting of HDP on top of `ZonesConfig`; field names are flag names.
 
     Attributes:
-      privacy: Who adds noise: `none`, `cdp`, `hdp`, `ldp` or `c1`..`c7` of Table I.
+      privacy: Who adds noise: `none`, `cdp`, `hdp`, `ldp` or `c1`..`c7` of Table I;
+        `levels` if only the --noising_levels do.
       alpha: Share alpha of Table I, for c5 and c7.
       beta: Share beta of Table I, for c3, c6 and c7.
-      zones: s.
       clients_per_round: k, the expected cohort; q = k / n in every zone.
       sampling: `poisson`, or `fixed` for exactly k_i clients of each zone.
       algorithm: `fedavg`, or `fedsgd` for one full-batch gradient a client.
@@ -50,8 +50,8 @@ class HdpConfig(RunConfig):
 
     system: ClassVar[str] = "hdp"
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **RunConfig.choices,
-        "privacy": tuple(CONFIGURATIONS),
+        **ZonesConfig.choices,
+        "privacy": (*CONFIGURATIONS, "levels"),
         "sampling": ("poisson", "fixed"),
         "algorithm": ("fedavg", "fedsgd"),
         "client_optimizer": OPTIMIZERS,
@@ -65,7 +65,6 @@ class HdpConfig(RunConfig):
     privacy: str = "hdp"
     alpha: float | None = None
     beta: float | None = None
-    zones: int = 10
     clients_per_round: float = 100
     sampling: str = "poisson"
     algorithm: str = "fedavg"
@@ -117,9 +116,7 @@ class HdpConfig(RunConfig):
                 ) from error
 
     def _check_numbers(self) -> None:
-        self._check_count(
-            "zones", "local_epochs", "batch_size", "pilot_rounds", "example_cap"
-        )
+        self._check_count("local_epochs", "batch_size", "pilot_rounds", "example_cap")
         if self.cohort_chunk is not None and self.cohort_chunk < 0:
             raise self._error("cohort_chunk", self.cohort_chunk, "a whole number >= 0")
         self._check_positive("clients_per_round")
@@ -143,6 +140,13 @@ class HdpConfig(RunConfig):
                 )
             if given is not None and not 0.0 <= given <= 1.0:
                 raise self._error(name, given, "[0, 1]")
+        levels = ",".join(map(str, self.noising_levels))
+        if self.privacy == "none" and levels:
+            raise self._error("noising_levels", levels, "none with --privacy=none")
+        if self.privacy == "levels" and not levels:
+            raise self._error(
+                "noising_levels", "empty", "a level, needed by --privacy=levels"
+            )
         z, target = self.noise_multiplier, self.target_epsilon
         if self.privacy == "none":
             if z is not None or target is not None:

@@ -70,6 +70,9 @@ def _pilot_norms(
         noise_multiplier=None,
         target_epsilon=None,
         estimator=None,
+        noising_levels=(),
+        elect_super_nodes="none",
+        min_capability=None,
     )
     federation = build_federation(
         pilot,
