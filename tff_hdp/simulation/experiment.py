@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tff_hdp import runtime
 from tff_hdp.privacy import AccountRow
 from tff_hdp.simulation import report
-from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.config import ConfigError, RunConfig
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RoundBook
 from tff_hdp.simulation.training import train
@@ -61,7 +61,12 @@ def run(config: RunConfig, partition_seed: int | None = None) -> RunResult:
     folder = RunFolder(config)
     log_file = folder.path / "run.log"
     with folder.locked(), _logging_to(log_file):
-        runtime.set_context(config.runtime, log_file=log_file)
+        try:
+            runtime.set_context(
+                config.runtime, workers=config.workers, log_file=log_file
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
         if "partition_seed" not in folder.resolved:
             if partition_seed is None:
                 partition_seed = config.seed
