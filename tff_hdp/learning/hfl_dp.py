@@ -77,7 +77,7 @@ def build_hfl_dp(
         raise ValueError("edge_round and cloud_round differ in n, N or C")
     flat = FlatModel(build_model)
     edges, bound = edge_round.N, edge_round.C
-    alone, together = (tf.constant(a, tf.float32) for a in _mixings(edges))
+    alone, together = identity(edges), equal_mean(edges)
 
     def to_cloud(number: tf.Tensor) -> tf.Tensor:
         return tf.equal((number + 1) % k2, 0)
@@ -113,7 +113,8 @@ def build_hfl_dp(
         if cloud_round.is_noisy:
             sigma_e = tf.where(cloud, cloud_round.sigma_e, 0.0)
             means += sigma_e * tf.random.normal(tf.shape(means))
-        mixed = tf.matmul(tf.where(cloud, together, alone), means)
+        mixing = tf.cast(tf.where(cloud, together, alone), means.dtype)
+        mixed = tf.matmul(mixing, means)
         if edge_round.is_noisy or cloud_round.is_noisy:
             own = edge_round.n_down * tf.random.normal(tf.shape(mixed))
             # The cloud sends one model, so its noise is the same for all edges.
@@ -174,8 +175,3 @@ def proximal_sgd(
         lambda t, *_: t < steps, step, (tf.constant(0), start, start, zero)
     )
     return models, sums
-
-
-def _mixings(edges: int) -> tuple[np.ndarray, np.ndarray]:
-    """Edges on their own, and under the cloud."""
-    return identity(edges), equal_mean(edges)

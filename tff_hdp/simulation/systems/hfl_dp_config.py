@@ -1,0 +1,113 @@
+"""What a training run of HFL-DP is asked. Imports no TensorFlow."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+from tff_hdp.simulation.config import RunConfig
+
+NOISES = ("exact", "theorem_1", "none")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HflDpConfig(RunConfig):
+    """Every setting of HFL-DP on top of `RunConfig`; field names are flag names.
+
+    A round is one edge aggregation: --rounds is T / k1 of the paper.
+
+    Attributes:
+      noise: `theorem_1` as in the paper; `exact` by the exact Gaussian mechanism
+        at the sensitivity of a clipped model; `none` for HierFAVG.
+      edges: N, edge servers under the cloud.
+      clients_per_edge: n, with as many clients in all as that makes; None deals
+        --num_clients over the edges.
+      k1: Local iterations for one edge aggregation.
+      k2: Edge aggregations for one of the cloud.
+      local_steps: SGD steps of one local iteration.
+      batch_size: Examples a step.
+      learning_rate: Of the clients' SGD.
+      proximal: mu, weight of the proximal term.
+      clip_norm: C, bound on the norm of a client's model; None means 15 with noise
+        and no clipping without.
+      eps1: Epsilon of the edge rounds.
+      eps2: Epsilon of the cloud rounds.
+      exposures: t1..t5, how often the models of clients, edges, clients, edges and
+        cloud are exposed; empty counts every time they are sent.
+      min_examples: m of Theorem 1; None takes the smallest client's examples.
+
+    Raises:
+      ConfigError: If a setting is out of range or two contradict each other.
+    """
+
+    system: ClassVar[str] = "hfl_dp"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **RunConfig.choices,
+        "noise": NOISES,
+    }
+
+    noise: str = "exact"
+    edges: int = 5
+    clients_per_edge: int | None = None
+    k1: int = 2
+    k2: int = 2
+    rounds: int = 25
+    local_steps: int = 10
+    batch_size: int = 32
+    learning_rate: float = 0.05
+    proximal: float = 0.01
+    clip_norm: float | None = None
+    eps1: float = 20.0
+    eps2: float = 25.0
+    exposures: tuple[str, ...] = ()
+    min_examples: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_count(
+            *("edges", "clients_per_edge", "k1", "k2", "local_steps"),
+            *("batch_size", "min_examples"),
+        )
+        for name in ("learning_rate", "eps1", "eps2"):
+            self._check_positive(name)
+        if not (math.isfinite(self.proximal) and self.proximal >= 0):
+            raise self._error("proximal", self.proximal, "a finite number >= 0")
+        if self.clients_per_edge is not None:
+            if self.num_clients is not None:
+                raise self._error(
+                    "clients_per_edge",
+                    self.clients_per_edge,
+                    "either it or --num_clients",
+                )
+            self._set("num_clients", self.clients_per_edge * self.edges)
+        self._set("exposures", tuple(self._exposure(t) for t in self.exposures))
+        if self.exposures and len(self.exposures) != 5:
+            raise self._error(
+                "exposures", ",".join(map(str, self.exposures)), "t1,t2,t3,t4,t5"
+            )
+        if self.noise == "none":
+            for name in ("clip_norm", "min_examples"):
+                if getattr(self, name) is not None:
+                    raise self._error(
+                        name, getattr(self, name), "nothing with --noise=none"
+                    )
+            if self.exposures:
+                raise self._error("exposures", "given", "nothing with --noise=none")
+        elif self.clip_norm is None:
+            self._set("clip_norm", 15.0)
+        else:
+            self._check_positive("clip_norm")
+
+    @property
+    def label(self) -> str:
+        """How the noise is chosen."""
+        return "hierfavg" if self.noise == "none" else f"hfl_dp_{self.noise}"
+
+    def _exposure(self, text: str | float) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value > 0):
+            raise self._error("exposures", text, "five numbers > 0")
+        return value
