@@ -1,8 +1,12 @@
-"""What the in-process tests share: both contexts, and equality with containers."""
+"""What the tests of runtimes share: contexts, worker hosts, and deep equality."""
 
 import collections
+import contextlib
+import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import attrs
 import numpy as np
@@ -14,7 +18,88 @@ from tensorflow_federated.python.core.backends.native import (
 )
 
 from tff_hdp.runtime import in_process
+from tff_hdp.runtime.cluster import ClusterContext
 from tff_hdp.runtime.native import NativeWorker
+
+WORKER_SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "worker.py"
+
+
+class WorkerHost:
+    """A running scripts/worker.py.
+
+    Attributes:
+        process: the script.
+        address: where its worker answers.
+        worker_pid: the process id of TFF's worker.
+    """
+
+    def __init__(self, *flags):
+        self.process = subprocess.Popen(
+            [sys.executable, WORKER_SCRIPT, *flags], stdout=subprocess.PIPE, text=True
+        )
+        self.address = self.process.stdout.readline().split()[-1]
+        pid = self.process.pid
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        self.worker_pid = int(children)
+
+    def end(self):
+        """Kills the script, and with it the worker."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.stdout.close()
+        deadline = time.monotonic() + 10
+        while is_alive(self.worker_pid) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not is_alive(self.worker_pid)
+
+
+def is_alive(pid):
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+@pytest.fixture(scope="session")
+def host_worker():
+    """Gives a context manager that runs scripts/worker.py with flags."""
+
+    @contextlib.contextmanager
+    def host(*flags):
+        worker = WorkerHost(*flags)
+        try:
+            yield worker
+        finally:
+            worker.end()
+
+    return host
+
+
+@pytest.fixture(scope="session")
+def cluster_context(host_worker):
+    """A cluster of two workers on this machine."""
+    with host_worker("--port=0") as first, host_worker("--port=0") as second:
+        context = ClusterContext([first.address, second.address])
+        yield context
+        context.close()
+
+
+@pytest.fixture(scope="session")
+def agree(native_plain_context, in_process_context, cluster_context):
+    """Runs a program on every runtime and asserts that the others equal TFF's own."""
+    others = {"in_process": in_process_context, "cluster": cluster_context}
+
+    def check(program, *, times=1, **tolerances):
+        def under(context):
+            with tff.framework.get_context_stack().install(context):
+                return program()
+
+        expected = under(native_plain_context)
+        for runtime in list(others) * times:
+            assert_same(under(others[runtime]), expected, path=runtime, **tolerances)
+
+    return check
 
 
 @pytest.fixture(scope="session")

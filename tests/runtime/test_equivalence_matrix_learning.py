@@ -1,4 +1,4 @@
-"""TFF's own algorithms, aggregators and analytics give the same rounds in process."""
+"""TFF's algorithms, aggregators and analytics give the same rounds everywhere."""
 
 import collections
 
@@ -135,51 +135,36 @@ SLOW = {
 @pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 )
-def test_same_rounds(name, native_plain_context, in_process_context, run_on, same):
+def test_same_rounds(name, agree):
     process = (QUICK | SLOW)[name]()
-    cohorts = [[examples(0), examples(1)], [examples(i) for i in range(4)]]
-    states = {}
-    for context in (native_plain_context, in_process_context):
-        states[context] = run_on(context, process.initialize)
-    same(states[in_process_context], states[native_plain_context])
-    for cohort in cohorts:
-        outputs = {
-            context: run_on(context, process.next, state, cohort)
-            for context, state in states.items()
-        }
-        same(
-            outputs[in_process_context],
-            outputs[native_plain_context],
-            rtol=2e-4,
-            atol=1e-5,
-        )
-        states = {context: output.state for context, output in outputs.items()}
+
+    def train():
+        state = process.initialize()
+        results = [state]
+        for clients in (2, 4):
+            output = process.next(state, [examples(i) for i in range(clients)])
+            results.append(output)
+            state = output.state
+        return results
+
+    agree(train, rtol=2e-4, atol=1e-5)
 
 
-def test_same_evaluation(native_plain_context, in_process_context, run_on, same):
+def test_same_evaluation(agree):
     process = algorithms.build_fed_eval(model)
-    state = run_on(in_process_context, process.initialize)
     cohort = [examples(i) for i in range(3)]
-    actual, expected = (
-        run_on(context, process.next, state, cohort)
-        for context in (in_process_context, native_plain_context)
-    )
-    same(actual, expected)
+    agree(lambda: process.next(process.initialize(), cohort))
 
 
 @pytest.mark.slow
-def test_same_clusters(native_plain_context, in_process_context, run_on, same):
+def test_same_clusters(agree):
     process = algorithms.build_fed_kmeans(2, (FEATURES,), random_seed=(1, 2))
     cohort = [examples(i).unbatch().map(lambda e: e["x"]) for i in range(3)]
-    outputs = []
-    for context in (in_process_context, native_plain_context):
-        state = run_on(context, process.initialize)
-        outputs.append(run_on(context, process.next, state, cohort))
-    same(*outputs)
+    agree(lambda: process.next(process.initialize(), cohort))
 
 
 @pytest.mark.slow
-def test_same_personalization(native_plain_context, in_process_context, run_on, same):
+def test_same_personalization(agree):
     def evaluate(model, dataset):
         total = dataset.batch(8).reduce(
             0.0,
@@ -201,23 +186,20 @@ def test_same_personalization(native_plain_context, in_process_context, run_on, 
     compute = algorithms.build_personalization_eval_computation(
         model, collections.OrderedDict(none=build_personalize), evaluate
     )
-    weights = run_on(in_process_context, algorithms.build_fed_eval(model).initialize)
+    process = algorithms.build_fed_eval(model)
     cohort = [
         collections.OrderedDict(
             train_data=examples(i).unbatch(), test_data=examples(i + 1).unbatch()
         )
         for i in range(3)
     ]
-    actual, expected = (
-        run_on(context, compute, weights.global_model_weights, cohort)
-        for context in (in_process_context, native_plain_context)
-    )
-    # The sampling of metrics shuffles the clients.
-    for result in (actual, expected):
-        for part in result.values():
-            for key in part:
-                part[key] = np.sort(part[key])
-    same(actual, expected)
+
+    def personalize():
+        weights = process.initialize().global_model_weights
+        # The sampling of metrics shuffles the clients.
+        return tf.nest.map_structure(np.sort, compute(weights, cohort))
+
+    agree(personalize)
 
 
 def words(*texts):
@@ -225,30 +207,33 @@ def words(*texts):
 
 
 @pytest.mark.slow
-def test_same_heavy_hitters(native_plain_context, in_process_context, run_on):
+def test_same_heavy_hitters(agree):
     compute = tff.analytics.heavy_hitters.iblt.build_iblt_computation(
         capacity=20, string_max_bytes=8, multi_contribution=True
     )
     cohort = [words("sun", "moon"), words("sun"), words("moon", "sun", "star")]
-    for context in (in_process_context, native_plain_context):
-        found = run_on(context, compute, cohort)
+
+    def count():
+        found = compute(cohort)
         # Decoding draws from a random queue: the order is not defined.
         pairs = zip(found.heavy_hitters, found.heavy_hitters_counts, strict=True)
         assert dict(pairs) == {b"sun": 3, b"moon": 2, b"star": 1}
-        assert found.clients == 3
+        return found.clients
+
+    agree(count)
 
 
 @pytest.mark.slow
-def test_same_histogram(native_plain_context, in_process_context, run_on, same):
+def test_same_histogram(agree):
     process = tff.analytics.build_hierarchical_histogram_process(
         0.0, 8.0, 4, clip_mechanism="distinct", enable_secure_sum=False
     )
     cohort = [
         tf.data.Dataset.from_tensor_slices(np.float32(v)) for v in ([1, 3], [3, 5, 7])
     ]
-    outputs = []
-    for context in (in_process_context, native_plain_context):
-        state = run_on(context, process.initialize)
-        server, _ = run_on(context, process.next, state, cohort)
-        outputs.append(server.aggregated_hierarchical_histogram)
-    same(*outputs)
+
+    def histogram():
+        server, _ = process.next(process.initialize(), cohort)
+        return server.aggregated_hierarchical_histogram
+
+    agree(histogram)

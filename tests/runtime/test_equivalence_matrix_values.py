@@ -1,0 +1,259 @@
+"""Values, sequences and state are the same on every runtime."""
+
+import collections
+import typing
+
+import attrs
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+CLIENT_INTS = tff.FederatedType(np.int32, tff.CLIENTS)
+
+
+class Pair(typing.NamedTuple):
+    second: typing.Any
+    first: typing.Any
+
+
+@attrs.define
+class Record:
+    second: typing.Any
+    first: typing.Any
+
+
+CASES = {}
+
+
+def case(*arguments):
+    def register(make):
+        CASES[make.__name__] = make, arguments
+        return make
+
+    return register
+
+
+@tff.tensorflow.computation(np.int32, np.int32)
+def add(x, y):
+    return x + y
+
+
+@case(np.float32(2.0), [1, 2], True, "text")
+def scalars_arrays_and_strings():
+    @tff.tensorflow.computation(np.float32, (np.int64, [2]), np.bool_, np.str_)
+    def compute(x, y, flag, text):
+        texts = tf.stack([text, "b\0c"])
+        half = tf.cast(x, tf.float16), tf.cast(x, tf.bfloat16), tf.complex(x, x)
+        return x * 2, y + 1, flag, text, texts, half, tf.zeros([0, 3])
+
+    return compute
+
+
+@case(3, 4)
+def python_containers():
+    @tff.tensorflow.computation(np.int32, np.int32)
+    def compute(x, y):
+        return collections.OrderedDict(
+            z=Pair(x, y), a=Record(y, x), m=[x, [y]], d={"b": x, "a": y}, e=(), o=(x,)
+        )
+
+    return compute
+
+
+@case([5, 6], Pair(1, 2), collections.OrderedDict(b=np.int32(3), a=4))
+def structured_arguments():
+    pair = tff.StructWithPythonType([("second", np.int32), ("first", np.int32)], Pair)
+    named = collections.OrderedDict(b=np.int32, a=np.int32)
+
+    @tff.tensorflow.computation([np.int32, np.int32], pair, named)
+    def compute(x, y, z):
+        return x[0] - x[1] + 10 * y.second + 100 * y.first, z, y, x
+
+    return compute
+
+
+@case()
+def no_argument():
+    return tff.tensorflow.computation(lambda: (tf.constant([1, 2]), 7, "s"))
+
+
+SEQUENCE = tff.SequenceType(collections.OrderedDict(b=np.int32, a=np.float32))
+
+
+def examples(n):
+    return tf.data.Dataset.from_tensor_slices(
+        collections.OrderedDict(
+            b=np.arange(n, dtype=np.int32), a=np.arange(n, dtype=np.float32) / 2
+        )
+    )
+
+
+@case(examples(4), [collections.OrderedDict(b=1, a=2.0)])
+def sequences_in_and_out():
+    @tff.tensorflow.computation(SEQUENCE, SEQUENCE)
+    def compute(x, y):
+        return x.concatenate(y).map(lambda e: (e["b"], e["a"] + 1.0)), y
+
+    return compute
+
+
+@case([3, 4, 5])
+def sequence_reduce():
+    @tff.federated_computation(tff.SequenceType(np.int32))
+    def compute(x):
+        return tff.sequence_reduce(x, 100, add)
+
+    return compute
+
+
+@case([examples(6).shuffle(6, seed=1), examples(3)])
+def seeded_shuffles_start_over():
+    in_order = tff.tensorflow.computation(
+        lambda ds: ds.reduce(np.int32(0), lambda s, e: 10 * s + e["b"]), SEQUENCE
+    )
+
+    @tff.federated_computation(tff.FederatedType(SEQUENCE, tff.CLIENTS))
+    def compute(x):
+        return tff.federated_map(in_order, x)
+
+    return compute
+
+
+@case(["a", "c"], [1, 2])
+def variables_and_tables_start_anew():
+    @tff.tensorflow.computation(np.str_, np.int64)
+    def local(word, amount):
+        table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                ["a", "b"], tf.constant([1, 2], "int64")
+            ),
+            default_value=-1,
+        )
+        seen = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0)
+        before = seen.lookup(word)
+        counter = tf.Variable(10 * amount)
+        with tf.control_dependencies([before]):
+            inserted = seen.insert(word, amount)
+        with tf.control_dependencies([inserted]):
+            count = counter.assign_add(table.lookup(word))
+            return count, before, seen.lookup(word), seen.size()
+
+    @tff.federated_computation(
+        tff.FederatedType(np.str_, tff.CLIENTS),
+        tff.FederatedType(np.int64, tff.CLIENTS),
+    )
+    def compute(words, amounts):
+        return tff.federated_map(local, (words, amounts))
+
+    return compute
+
+
+@case([3, 4])
+def queues_start_anew():
+    @tff.tensorflow.computation(np.int32)
+    def local(x):
+        queue = tf.queue.FIFOQueue(10, [tf.int32], [[]])
+        with tf.control_dependencies([queue.enqueue(x)]):
+            size = queue.size()
+        with tf.control_dependencies([size]):
+            return size, queue.dequeue() + 1
+
+    @tff.federated_computation(CLIENT_INTS)
+    def compute(x):
+        return tff.federated_map(local, x)
+
+    return compute
+
+
+@case(
+    [np.float32(2.0), np.float32(-0.5)],
+    [np.array([b"a", b"b\0c"], object), np.array([b"", "é".encode()], object)],
+    [
+        collections.OrderedDict(z=[1, 2], a=True),
+        collections.OrderedDict(z=[3, 4], a=False),
+    ],
+)
+def every_kind_of_value_at_clients():
+    record = collections.OrderedDict(z=tff.TensorType(np.int64, [2]), a=np.bool_)
+    words = tff.TensorType(np.str_, [2])
+
+    @tff.tensorflow.computation(np.float32, words, record)
+    def local(x, texts, record):
+        halves = tf.cast(x, tf.float16), tf.cast(x, tf.float64)
+        small = [tf.cast(record["z"], t) for t in (tf.uint8, tf.int8, tf.uint64)]
+        rows = tf.data.Dataset.from_tensor_slices((texts, record["z"]))
+        return Pair(halves, small), texts, texts[0], tf.zeros([0, 3]), rows, record
+
+    @tff.federated_computation(
+        tff.FederatedType(np.float32, tff.CLIENTS),
+        tff.FederatedType(words, tff.CLIENTS),
+        tff.FederatedType(record, tff.CLIENTS),
+    )
+    def compute(x, texts, record):
+        return tff.federated_map(local, (x, texts, record))
+
+    return compute
+
+
+@case([np.float32([[1, 2]]), np.float32([[3, 4], [5, 6]])])
+def ragged_client_shapes():
+    member = tff.TensorType(np.float32, [None, 2])
+    column_sums = tff.tensorflow.computation(lambda v: tf.reduce_sum(v, 0), member)
+
+    @tff.federated_computation(tff.FederatedType(member, tff.CLIENTS))
+    def compute(x):
+        return x, tff.federated_sum(tff.federated_map(column_sums, x))
+
+    return compute
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_result(name, agree):
+    make, arguments = CASES[name]
+    computation = make()
+    # Twice: nothing of a call may be left for the next.
+    agree(lambda: computation(*arguments), times=2)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (np.int32, 7),
+        (np.int32, np.int64(7)),
+        (np.int32, np.int16(7)),
+        (np.int32, 2**31),
+        (np.int32, 7.0),
+        (np.int32, True),
+        (np.uint8, 255),
+        (np.uint8, -1),
+        (np.float32, 7),
+        (np.float32, 0.1),
+        (np.float32, 1e300),
+        (np.float32, np.float64(0.5)),
+        (np.float64, np.float32(0.5)),
+        (np.bool_, 1),
+        (np.str_, "a"),
+        (np.str_, b"a"),
+        (np.str_, 1),
+        ((np.int32, [2]), [1, 2]),
+        ((np.int32, [2]), (1, 2)),
+        ((np.int32, [2]), [1, 2.5]),
+        ((np.int32, [2]), [1, 2, 3]),
+        ((np.int32, [None]), np.int32([1, 2, 3])),
+        ((np.int32, [None]), np.int32([[1]])),
+        ((np.str_, [2]), ["a", "b"]),
+    ],
+    ids=repr,
+)
+def test_same_arguments_accepted(
+    type_, value, native_plain_context, in_process_context, run_on, same
+):
+    identity = tff.tensorflow.computation(lambda x: x, tff.types.to_type(type_))
+    try:
+        expected = run_on(native_plain_context, identity, value)
+    except (TypeError, ValueError):
+        with pytest.raises(TypeError):
+            run_on(in_process_context, identity, value)
+    else:
+        same(run_on(in_process_context, identity, value), expected)
