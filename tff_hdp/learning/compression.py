@@ -1,0 +1,163 @@
+"""What clients train and exchange: all weights, a subset, or measurements of all.
+
+Every compressor is linear and known to clients and server alike, so a secure sum
+of compressed updates is the compressed sum (FL-TOP paper, equation 2). A random
+one is drawn anew every round from a public seed, by every party for itself.
+"""
+
+import abc
+
+import numpy as np
+import tensorflow as tf
+
+
+class Compressor(abc.ABC):
+    """How n weights go down to a client and its update comes up.
+
+    Attributes:
+      num_weights: n.
+      upload_size: Numbers a client sends up in a round.
+      download_size: Numbers it receives.
+      is_random: Whether it differs from round to round.
+    """
+
+    num_weights: int
+    upload_size: int
+    download_size: int
+    is_random: bool = False
+
+    def send(self, weights: tf.Tensor) -> tf.Tensor:
+        """What goes down, [download_size], of the global weights [n]."""
+        return weights
+
+    def receive(self, sent: tf.Tensor) -> tf.Tensor:
+        """The global weights [n], from what went down."""
+        return sent
+
+    def trainable(self, round_number: tf.Tensor) -> tf.Tensor | None:
+        """The coordinates a client trains, int32 [m]; None for all n."""
+        del round_number
+        return None
+
+    def compress(self, updates: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
+        """What C clients send up, [C, upload_size], of their updates [C, m]."""
+        del round_number
+        return updates
+
+    @abc.abstractmethod
+    def decompress(self, update: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
+        """The update of all weights [n], from an aggregate [upload_size]."""
+
+
+class Identity(Compressor):
+    """FL-STD: every weight is trained and exchanged.
+
+    Args:
+      num_weights: n.
+    """
+
+    def __init__(self, num_weights: int) -> None:
+        self.num_weights = self.upload_size = self.download_size = num_weights
+
+    def decompress(self, update: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
+        """See base class."""
+        del round_number
+        return update
+
+
+class FixedSubset(Compressor):
+    """FL-TOP: the same K weights in every round; the others stay at w_0.
+
+    Args:
+      initial: w_0, [n]; clients have it, from a shared seed say.
+      coordinates: Which K, distinct and rising; clients are told once.
+
+    Raises:
+      ValueError: If the coordinates are none, repeat, or leave 0..n-1.
+    """
+
+    def __init__(self, initial: np.ndarray, coordinates: np.ndarray) -> None:
+        _check_coordinates(coordinates, len(initial))
+        self._initial = initial
+        self._coordinates = np.asarray(coordinates, np.int32)
+        self.num_weights = len(initial)
+        self.upload_size = self.download_size = len(coordinates)
+
+    def send(self, weights: tf.Tensor) -> tf.Tensor:
+        """See base class."""
+        return tf.gather(weights, self._coordinates)
+
+    def receive(self, sent: tf.Tensor) -> tf.Tensor:
+        """See base class."""
+        return tf.tensor_scatter_nd_update(
+            tf.constant(self._initial), self._coordinates[:, np.newaxis], sent
+        )
+
+    def trainable(self, round_number: tf.Tensor) -> tf.Tensor:
+        """See base class."""
+        del round_number
+        return tf.constant(self._coordinates)
+
+    def decompress(self, update: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
+        """See base class."""
+        del round_number
+        return _spread(update, tf.constant(self._coordinates), self.num_weights)
+
+
+class RandomSubset(Compressor):
+    """FL-BASIC: K weights drawn uniformly anew every round.
+
+    Args:
+      num_weights: n.
+      size: K.
+      seed: Public, in 0..2^31 - 1.
+    """
+
+    is_random = True
+
+    def __init__(self, num_weights: int, size: int, seed: int) -> None:
+        self.num_weights = self.download_size = num_weights
+        self.upload_size = size
+        self._seed = seed
+
+    def trainable(self, round_number: tf.Tensor) -> tf.Tensor:
+        """See base class."""
+        return draw_subset(self.num_weights, self.upload_size, self._seed, round_number)
+
+    def decompress(self, update: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
+        """See base class."""
+        return _spread(update, self.trainable(round_number), self.num_weights)
+
+
+def draw_subset(
+    population: int, size: int, seed: int, round_number: tf.Tensor
+) -> tf.Tensor:
+    """`size` distinct numbers of 0..population - 1, int32, the same for all parties.
+
+    Args:
+      population: How many there are.
+      size: How many to draw.
+      seed: Public, in 0..2^31 - 1.
+      round_number: int32 [].
+    """
+    # `index_shuffle` would be cheaper, but prefers some numbers to others.
+    lots = tf.random.stateless_uniform(
+        [population], [seed, round_number], minval=None, maxval=None, dtype=tf.int32
+    )
+    return tf.math.top_k(lots, size).indices
+
+
+def _spread(values: tf.Tensor, coordinates: tf.Tensor, size: int) -> tf.Tensor:
+    return tf.scatter_nd(coordinates[:, tf.newaxis], values, [size])
+
+
+def _check_coordinates(coordinates: np.ndarray, num_weights: int) -> None:
+    if (
+        not len(coordinates)
+        or np.any(np.diff(coordinates) <= 0)
+        or not 0 <= coordinates[0] <= coordinates[-1] < num_weights
+    ):
+        raise ValueError(
+            f"coordinates are {np.asarray(coordinates)}; allowed are rising ones in "
+            f"0..{num_weights - 1}"
+        )

@@ -1,0 +1,126 @@
+"""What a training run of FL-TOP or a scheme beside it is asked. No TensorFlow."""
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
+
+from tff_hdp.simulation.config import RunConfig
+
+SCHEMES = ("fl_std", "fl_basic", "fl_cs", "fl_top")
+PRIVATE_SUFFIX = "_dp"
+# Gives the epsilons that the FL-TOP paper prints, by the accountant of its time.
+PAPER_SIGMA = 1.54
+DEFAULT_RATIO = 0.05
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FlTopConfig(RunConfig):
+    """Every setting of FL-TOP on top of `RunConfig`; field names are flag names.
+
+    Attributes:
+      scheme: Who trains and sends what: all weights (`fl_std`), a random subset
+        a round (`fl_basic`), measurements of all (`fl_cs`), the Top-K weights
+        (`fl_top`); with `_dp`, clipped and noised by the clients.
+      ratio: r; K = floor(r n). None means .05, and 1 for FL-STD.
+      clients_per_round: Clients of a round, exactly so many; C is their share.
+      local_epochs: Passes over a client's data.
+      batch_size: Examples a batch.
+      client_learning_rate: Of the clients' SGD, and of the server's on public data.
+      public_data: The server's own examples: `mnist`, or `held_out`, those of
+        clients who then never take part. None means `mnist` for Fashion-MNIST.
+      public_examples: How many of them.
+      selection_steps: T_init, steps on them that find the Top-K weights.
+      noise_multiplier: sigma, of the secure sum; None means 1.54 with `_dp`.
+      clip_norm: S as a number, or `auto` for the norm of the compressed update of
+        one round on public data.
+      recovery_iterations: Of FL-CS, on the server.
+      cohort_chunk: How many clients are trained in one computation; None chooses
+        by the size of the model.
+
+    Raises:
+      ConfigError: If a setting is out of range or two contradict each other.
+    """
+
+    system: ClassVar[str] = "fl_top"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **RunConfig.choices,
+        "scheme": (*SCHEMES, *(scheme + PRIVATE_SUFFIX for scheme in SCHEMES)),
+        "public_data": ("mnist", "held_out"),
+    }
+
+    scheme: str = "fl_top"
+    ratio: float | None = None
+    clients_per_round: int = 100
+    local_epochs: int = 5
+    batch_size: int = 10
+    client_learning_rate: float = 0.1
+    public_data: str | None = None
+    public_examples: int = 10
+    selection_steps: int = 50
+    noise_multiplier: float | None = None
+    clip_norm: float | str = "auto"
+    recovery_iterations: int = 30
+    cohort_chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_count(
+            "clients_per_round",
+            "local_epochs",
+            "batch_size",
+            "public_examples",
+            "selection_steps",
+            "recovery_iterations",
+            "cohort_chunk",
+        )
+        self._check_positive("client_learning_rate")
+        if self.public_data is None:
+            mnist = self.task == "fashion_mnist"
+            self._set("public_data", "mnist" if mnist else "held_out")
+        self._check_ratio()
+        self._check_privacy()
+
+    @property
+    def label(self) -> str:
+        """Scheme and compression."""
+        ratio = self.ratio if self.ratio is not None else self._default_ratio
+        return f"{self.scheme}_{ratio:g}"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether clients clip and noise."""
+        return self.scheme.endswith(PRIVATE_SUFFIX)
+
+    @property
+    def compression(self) -> str:
+        """The scheme without its `_dp`."""
+        return self.scheme.removesuffix(PRIVATE_SUFFIX)
+
+    @property
+    def _default_ratio(self) -> float:
+        return 1.0 if self.compression == "fl_std" else DEFAULT_RATIO
+
+    def _check_ratio(self) -> None:
+        if self.ratio is None:
+            self._set("ratio", self._default_ratio)
+        if not 0.0 < self.ratio <= 1.0:
+            raise self._error("ratio", self.ratio, "(0, 1]")
+        if self.compression == "fl_std" and self.ratio != 1.0:
+            raise self._error("ratio", self.ratio, "1 with --scheme=fl_std")
+
+    def _check_privacy(self) -> None:
+        if self.clip_norm != "auto":
+            with contextlib.suppress(ValueError):
+                self._set("clip_norm", float(self.clip_norm))
+            self._check_positive("clip_norm", "a finite number > 0, or auto")
+        if not self.is_private:
+            for name, unused in (("noise_multiplier", None), ("clip_norm", "auto")):
+                if getattr(self, name) != unused:
+                    raise self._error(
+                        name, getattr(self, name), f"nothing with {self.scheme}"
+                    )
+        elif self.noise_multiplier is None:
+            self._set("noise_multiplier", PAPER_SIGMA)
+        else:
+            self._check_positive("noise_multiplier")
