@@ -30,6 +30,8 @@ class StackedModel:
         for layer in model.layers:
             self._layers.append((len(layer.trainable_weights), _stack_layer(layer)))
         self.num_weights = sum(count for count, _ in self._layers)
+        counts = [count for count, _ in self._layers]
+        self._first = next((i for i, count in enumerate(counts) if count), None)
         if len(model.non_trainable_weights):
             raise ValueError(
                 f"model has {len(model.non_trainable_weights)} non-trainable weights"
@@ -45,11 +47,38 @@ class StackedModel:
         Returns:
           [C, B, classes] of the weights' dtype.
         """
-        position, value = 0, features
-        for count, layer in self._layers:
-            value = layer(list(weights[position : position + count]), value)
-            position += count
-        return value
+        return _apply(self._layers, weights, features)
+
+    @property
+    def reads_examples_densely(self) -> bool:
+        """Whether the first layer with weights is dense."""
+        return self._first is not None and isinstance(
+            self._layers[self._first][1], _Dense
+        )
+
+    def to_first_dense(self, features: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+        """What the first dense layer multiplies, [C, N, d].
+
+        Args:
+          features: [C, N, ...].
+          dtype: Of the weights.
+        """
+        return tf.cast(_apply(self._layers[: self._first], (), features), dtype)
+
+    def from_first_dense(self, weights: Weights, product: tf.Tensor) -> tf.Tensor:
+        """Logits, given the first dense layer's product.
+
+        Args:
+          weights: All but the first kernel.
+          product: [C, B, h], before the bias.
+
+        Returns:
+          [C, B, classes].
+        """
+        count, dense = self._layers[self._first]
+        biases, others = weights[: count - 1], weights[count - 1 :]
+        value = dense.finish(biases, product)
+        return _apply(self._layers[self._first + 1 :], others, value)
 
 
 def is_supported(model: tf.keras.Model) -> bool:
@@ -61,6 +90,16 @@ def is_supported(model: tf.keras.Model) -> bool:
     return True
 
 
+def _apply(
+    layers: Sequence[tuple[int, Layer]], weights: Weights, value: tf.Tensor
+) -> tf.Tensor:
+    position = 0
+    for count, layer in layers:
+        value = layer(list(weights[position : position + count]), value)
+        position += count
+    return value
+
+
 def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
     keras = tf.keras.layers
     if isinstance(layer, keras.Flatten):
@@ -68,7 +107,7 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
     if isinstance(layer, keras.Reshape):
         return lambda _, x: tf.reshape(x, _leading(x, 2) + list(layer.target_shape))
     if isinstance(layer, keras.Dense):
-        return _dense(layer)
+        return _Dense(layer)
     if isinstance(layer, keras.Conv2D) and type(layer) is keras.Conv2D:
         return _convolution(layer)
     if isinstance(layer, keras.MaxPooling2D):
@@ -78,14 +117,24 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
     raise ValueError(f"layer {layer.name} is a {type(layer).__name__}")
 
 
-def _dense(layer: tf.keras.layers.Dense) -> Layer:
-    def apply(weights: list[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-        value = tf.matmul(x, weights[0])
-        if layer.use_bias:
-            value += weights[1][:, tf.newaxis]
-        return layer.activation(value)
+class _Dense:
+    """A matrix product a client, then bias and activation."""
 
-    return apply
+    def __init__(self, layer: tf.keras.layers.Dense) -> None:
+        if len(layer.input_shape) != 2:
+            raise ValueError(
+                f"layer {layer.name} has inputs {layer.input_shape}, not vectors"
+            )
+        self._activation = layer.activation
+
+    def __call__(self, weights: list[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
+        kernel, *biases = weights
+        return self.finish(biases, tf.matmul(tf.cast(x, kernel.dtype), kernel))
+
+    def finish(self, biases: Weights, product: tf.Tensor) -> tf.Tensor:
+        for bias in biases:
+            product += bias[:, tf.newaxis]
+        return self._activation(product)
 
 
 def _convolution(layer: tf.keras.layers.Conv2D) -> Layer:

@@ -1,7 +1,7 @@
 """HDP with a TFF client for a chunk of a zone: the same rounds, faster."""
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,13 @@ from tff_hdp.aggregators.hierarchical import zone_sums
 from tff_hdp.aggregators.levels import LevelQueries
 from tff_hdp.aggregators.zoned import ZonedMean
 from tff_hdp.learning.stacked import StackedModel
-from tff_hdp.learning.stacked_work import sum_contributions, train_stack
+from tff_hdp.learning.stacked_updates import (
+    Update,
+    norms_decide,
+    sum_by_norms,
+    sum_one_by_one,
+)
+from tff_hdp.learning.stacked_work import train_stack
 from tff_hdp.privacy.plan import NoisePlan
 
 
@@ -42,6 +48,8 @@ def build_stacked_hdp(
     plan: NoisePlan,
     client_learning_rate: float,
     client_momentum: float = 0.0,
+    client_proximal: float = 0.0,
+    mask: Sequence[np.ndarray | None] | None = None,
     server_optimizer: tff.learning.optimizers.Optimizer,
     queries: LevelQueries | None = None,
 ) -> tff.learning.templates.LearningProcess:
@@ -57,6 +65,9 @@ def build_stacked_hdp(
       plan: Who adds which noise.
       client_learning_rate: Of the clients' SGD.
       client_momentum: Of the clients' SGD.
+      client_proximal: mu of FedProx' term mu/2 |w - w0|^2 in the clients' loss.
+      mask: Per trainable weight a boolean array of its shape, true where clients
+        may change it; None where they may change all of it.
       server_optimizer: Applied to the aggregated update.
       queries: See `HierarchicalMeanFactory`.
 
@@ -73,6 +84,7 @@ def build_stacked_hdp(
     weights_type = initial_weights.type_signature.result
     record = tff.types.type_to_tf_tensor_specs(weights_type.trainable)
     mean = ZonedMean(plan, record, queries=queries)
+    add_up = sum_by_norms if norms_decide(plan, queries) else sum_one_by_one
     initial_state = tff.tensorflow.computation(mean.initial_state)
     state_type = initial_state.type_signature.result
     client_state = tff.tensorflow.computation(mean.client_state, state_type)
@@ -82,15 +94,20 @@ def build_stacked_hdp(
     )
     def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
         chunk = data.get_single_element()
-        updates, sums = train_stack(
+
+        def contribute(updates: list[Update]) -> Any:
+            return add_up(mean, sent, updates, weights.trainable, chunk)
+
+        contribution, sums = train_stack(
             stacked,
             tf.nest.flatten(weights.trainable),
             chunk,
             learning_rate=client_learning_rate,
             momentum=client_momentum,
+            proximal=client_proximal,
+            mask=mask,
+            then=contribute,
         )
-        updates = tf.nest.pack_sequence_as(weights.trainable, updates)
-        contribution = sum_contributions(mean, sent, updates, chunk)
         return (contribution, chunk["zone"]), sums
 
     contribution_type = train_chunk.type_signature.result[0][0]

@@ -1,14 +1,17 @@
-"""Local SGD of a whole chunk of clients at once, clipped, noised and summed."""
+"""Local SGD of a whole chunk of clients at once."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tff_hdp.aggregators.zoned import ZonedMean
+from tff_hdp.learning import gram
+from tff_hdp.learning.gram import GramProblem
 from tff_hdp.learning.stacked import StackedModel
+from tff_hdp.learning.stacked_sgd import Mask, SgdRule, WeightProblem, descend
+from tff_hdp.learning.stacked_updates import DenseUpdate, Update
 
 # Beyond about this many clients the stacked weights leave the cache and a chunk
 # gets slower per client.
@@ -70,12 +73,16 @@ def train_stack(
     *,
     learning_rate: float,
     momentum: float = 0.0,
-) -> tuple[list[tf.Tensor], Any]:
+    proximal: float = 0.0,
+    mask: Mask | None = None,
+    then: Callable[[list[Update]], Any] | None = None,
+) -> tuple[Any, Any]:
     """SGD of every client of a chunk on its own batches.
 
     The same arithmetic as training each alone: a client's loss is the mean
     cross-entropy over its own batch, and a client whose batches are used up
-    stands still.
+    stands still. Where a chunk's examples are few, the first dense layer is
+    trained in their span (see `gram`), which is the same up to rounding.
 
     Args:
       model: The model, stacked.
@@ -83,98 +90,40 @@ def train_stack(
       chunk: A `make_chunk` as tensors.
       learning_rate: Of SGD.
       momentum: Of SGD.
+      proximal: mu of FedProx' term mu/2 |w - w0|^2; see `SgdRule`.
+      mask: Per weight a boolean tensor of its shape, true where the weight may
+        change, the same for every client; None where all of it may.
+      then: What to make of the updates, one `Update` per weight; by default
+        the tensors [C, ...].
 
     Returns:
-      The updates, initial minus trained, each [C, ...]; and sums over all the
-      steps: `loss` (nats), `correct` and `examples`, each float32 [].
+      The updates, initial minus trained, as `then` made them; and sums over all
+      the steps: `loss` (nats), `correct` and `examples`, each float32 [].
     """
-    order = chunk["order"]
-    clients = tf.shape(order)[0]
-    weights = [tf.tile(w[tf.newaxis], [clients] + [1] * w.shape.rank) for w in initial]
-    dtype = weights[0].dtype
-    velocity = [tf.zeros_like(w) for w in weights] if momentum else []
-    sums = [tf.constant(0.0)] * 3
-
-    def step(t: tf.Tensor, weights: Any, velocity: Any, sums: Any) -> Any:
-        rows = order[:, t]
-        mask = tf.cast(rows >= 0, dtype)
-        rows = tf.maximum(rows, 0)
-        features = tf.gather(chunk["features"], rows, batch_dims=1)
-        labels = tf.gather(chunk["labels"], rows, batch_dims=1)
-        count = tf.reduce_sum(mask, 1)
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            logits = model(weights, features)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-            # Each client's gradient sees its own term of the sum only.
-            own = tf.math.divide_no_nan(tf.reduce_sum(losses * mask, 1), count)
-            total = tf.reduce_sum(own)
-        gradients = tape.gradient(total, weights)
-        if momentum:
-            moving = [
-                tf.reshape(count > 0, [-1] + [1] * (g.shape.rank - 1))
-                for g in gradients
-            ]
-            velocity = [
-                tf.where(m, momentum * v + g, v)
-                for m, v, g in zip(moving, velocity, gradients, strict=True)
-            ]
-            gradients = [
-                tf.where(m, v, tf.zeros_like(v))
-                for m, v in zip(moving, velocity, strict=True)
-            ]
-        weights = [
-            w - learning_rate * g for w, g in zip(weights, gradients, strict=True)
-        ]
-        hits = tf.equal(tf.argmax(logits, -1, tf.int32), labels)
-        added = (
-            tf.reduce_sum(losses * mask),
-            tf.reduce_sum(tf.cast(hits, dtype) * mask),
-            tf.reduce_sum(mask),
-        )
-        sums = [a + tf.cast(b, tf.float32) for a, b in zip(sums, added, strict=True)]
-        return t + 1, weights, velocity, sums
-
-    steps = tf.shape(order)[1]
-    _, weights, _, sums = tf.while_loop(
-        lambda t, *_: t < steps, step, (0, weights, velocity, sums)
+    rule = SgdRule(
+        learning_rate=learning_rate, momentum=momentum, proximal=proximal, mask=mask
     )
-    updates = [a[tf.newaxis] - b for a, b in zip(initial, weights, strict=True)]
-    return updates, collections.OrderedDict(
-        zip(("loss", "correct", "examples"), sums, strict=True)
-    )
+    order, labels, features = chunk["order"], chunk["labels"], chunk["features"]
+    then = then or (lambda updates: [update.dense() for update in updates])
+
+    def directly() -> tuple[Any, Any]:
+        problem = WeightProblem(model, initial, features)
+        trained, sums = descend(problem, rule, order, labels)
+        return then(_updates(initial, trained)), sums
+
+    def in_span() -> tuple[Any, Any]:
+        problem = GramProblem(model, initial, features)
+        (coordinates, *trained), sums = descend(problem, rule, order, labels)
+        first = problem.kernel_update(coordinates)
+        return then([first, *_updates(initial[1:], trained)]), sums
+
+    if not gram.applies(model, rule):
+        return directly()
+    return tf.cond(gram.pays(initial[0], features, order), in_span, directly)
 
 
-def sum_contributions(mean: ZonedMean, sent: Any, updates: Any, chunk: Any) -> Any:
-    """Every client's contribution to its zone, by `mean`, added up.
-
-    Args:
-      mean: What a client does to its update.
-      sent: `mean.client_state`.
-      updates: Structure of tensors [C, ...].
-      chunk: Whose they are.
-
-    Returns:
-      One contribution, of all C clients together.
-    """
-    profiles = collections.OrderedDict(
-        weight=chunk["weight"],
-        zone=tf.repeat(chunk["zone"], tf.shape(chunk["weight"])[0]),
-        carries_noise=chunk["carries_noise"],
-    )
-
-    def contribution(client: tf.Tensor | int) -> Any:
-        update, profile = tf.nest.map_structure(
-            lambda t: t[client], (updates, profiles)
-        )
-        return mean.contribution(sent, update, profile)
-
-    def add(client: tf.Tensor, total: Any) -> Any:
-        return client + 1, tf.nest.map_structure(tf.add, total, contribution(client))
-
-    _, total = tf.while_loop(
-        lambda client, _: client < tf.shape(chunk["weight"])[0],
-        add,
-        (tf.constant(1), contribution(0)),
-    )
-    return total
+def _updates(
+    initial: Sequence[tf.Tensor], trained: Sequence[tf.Tensor]
+) -> list[Update]:
+    pairs = zip(initial, trained, strict=True)
+    return [DenseUpdate(a[tf.newaxis] - b) for a, b in pairs]
