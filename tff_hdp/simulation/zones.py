@@ -88,7 +88,9 @@ def capability_of(config: ZonesConfig, task: Task) -> dict[str, float]:
     try:
         return load_numbers(config.capability_file, "capability", client_ids=ids)
     except ValueError as error:
-        raise ConfigError(f"--capability_file: {error}") from error
+        raise ConfigError(
+            f"--capability_file is {config.capability_file}; {error}"
+        ) from error
 
 
 def build_elections(config: ZonesConfig, task: Task) -> Elections | None:
