@@ -78,17 +78,18 @@ class SecureHierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         return tff.templates.AggregationProcess(init_fn, next_fn)
 
 
-def zoned(contribution: Any, zone: Any, clients: Any = 1) -> Any:
+def zoned(contribution: Any, zone: tf.Tensor, clients: tf.Tensor | int = 1) -> Any:
     """What a TFF client hands to `zone_totals`.
 
     Args:
-      contribution: Of `SecureZonedMean`, or several of one zone added up.
+      contribution: Of `SecureZonedMean`, or several of one zone added up; for a
+        protocol with the vectors of all, [C, vector_size].
       zone: int32 [].
       clients: How many contributed.
     """
     operator = collections.OrderedDict(contribution)
     vector = operator.pop("vector")
-    operator["clients"] = tf.constant(clients, tf.int32)
+    operator["clients"] = tf.cast(clients, tf.int32)
     return collections.OrderedDict(vector=vector, zone=zone, operator=operator)
 
 
@@ -102,17 +103,8 @@ def zone_totals(mean: SecureZonedMean, contributions: Any) -> Any:
     Returns:
       What `mean.release` takes as total, at SERVER.
     """
-    sent_type = contributions.type_signature.member
     plan = mean.plan
-
-    @tff.tensorflow.computation(sent_type)
-    def operators(sent: Any) -> Any:
-        operator = collections.OrderedDict(sent["operator"])
-        here = tf.one_hot(sent["zone"], plan.num_zones, dtype=tf.int32)
-        operator["clients"] = here * operator["clients"]
-        return operator
-
-    operator = tff.federated_sum(tff.federated_map(operators, contributions))
+    operator = operator_sums(plan, contributions)
     if plan.secure_aggregation:
         vectors = _secure_sums(mean, contributions)
     else:
@@ -128,6 +120,24 @@ def zone_totals(mean: SecureZonedMean, contributions: Any) -> Any:
         return collections.OrderedDict(vectors=vectors, left_out=left_out, **operator)
 
     return tff.federated_map(total, (vectors, operator))
+
+
+def operator_sums(plan: NoisePlan, contributions: Any) -> Any:
+    """Un-noised sums for the operator, at SERVER, with `clients` per zone.
+
+    Args:
+      plan: Whose zones they are.
+      contributions: Structures with `zone` (int32 []) and `operator`, at CLIENTS.
+    """
+
+    @tff.tensorflow.computation(contributions.type_signature.member)
+    def own(sent: Any) -> Any:
+        operator = collections.OrderedDict(sent["operator"])
+        here = tf.one_hot(sent["zone"], plan.num_zones, dtype=tf.int32)
+        operator["clients"] = here * operator["clients"]
+        return operator
+
+    return tff.federated_sum(tff.federated_map(own, contributions))
 
 
 def _secure_sums(mean: SecureZonedMean, contributions: Any) -> Any:

@@ -4,7 +4,12 @@ from collections.abc import Callable
 
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory, LevelQueries
+from tff_hdp.aggregators import (
+    WEIGHT_TYPE,
+    HierarchicalMeanFactory,
+    LevelQueries,
+    SecureHierarchicalMeanFactory,
+)
 from tff_hdp.learning.client_work import build_zoned_client_work
 from tff_hdp.privacy.plan import NoisePlan
 
@@ -26,14 +31,18 @@ def build_hdp(
 
     Args:
       model_fn: Returns a new `tff.learning.models.VariableModel`.
-      plan: Who adds which noise.
+      plan: Who adds which noise; with an encoding, sums are secure, see
+        `SecureHierarchicalMeanFactory`.
       client_optimizer: For local training.
       server_optimizer: Applied to the aggregated update; SGD at rate 1 adds it.
-      queries: See `HierarchicalMeanFactory`.
+      queries: See `HierarchicalMeanFactory`; none with an encoding.
 
     Returns:
       A `LearningProcess` whose client data is the structure (examples: sequence
       of batches, profile: sequence of one `client_profile`).
+
+    Raises:
+      ValueError: If queries are given beside an encoding.
     """
     client_work = build_zoned_client_work(
         tff.learning.templates.build_model_delta_client_work(
@@ -43,9 +52,13 @@ def build_hdp(
         )
     )
     weights_type = tff.learning.models.weights_type_from_model(model_fn)
-    aggregator = HierarchicalMeanFactory(plan, queries=queries).create(
-        weights_type.trainable, WEIGHT_TYPE
-    )
+    if plan.encoding is None:
+        factory = HierarchicalMeanFactory(plan, queries=queries)
+    elif queries is None:
+        factory = SecureHierarchicalMeanFactory(plan)
+    else:
+        raise ValueError("queries are given but plan.encoding fixes the noise")
+    aggregator = factory.create(weights_type.trainable, WEIGHT_TYPE)
 
     @tff.tensorflow.computation
     def initial_weights() -> tff.learning.models.ModelWeights:

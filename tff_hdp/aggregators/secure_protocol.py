@@ -1,0 +1,160 @@
+"""A round's sums by the secure aggregation protocol itself, among simulated parties.
+
+Everybody adds its own discrete noise, exactly sampled, before it masks: clients in
+their zones, super-nodes where the server sees only the sum over zones.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.secagg import Meter, Round, masking_graph, noise, run_round
+from tff_hdp.secagg.fixed_point import from_ring, to_ring
+from tff_hdp.secagg.rounds import SUPER_NODE, Protocol
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """What one party puts into a sum.
+
+    Attributes:
+      vector: [d + 1] integers, a record and its weight.
+      noise_multiplier: z of the noise that the party adds to the record.
+    """
+
+    vector: np.ndarray
+    noise_multiplier: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtocolSums:
+    """What came out of a round.
+
+    Attributes:
+      vectors: int64 [s, d + 1], every zone's sum; with `plan.secure_server` the sum
+        over zones, [d + 1].
+      left_out: bool [s], zones with clients that were too few for a sum.
+      costs: Columns for a table of rounds: `secagg_seconds` on the critical path
+        (zones work side by side, the server after them), `secagg_total_seconds`
+        of all parties, `secagg_bytes_up` that clients and super-nodes sent towards
+        the server and `secagg_bytes_down` that came back, and
+        `secagg_client_bytes`, what the busiest client sent and received.
+    """
+
+    vectors: np.ndarray
+    left_out: np.ndarray
+    costs: dict[str, float]
+
+
+def protocol_sums(
+    plan: NoisePlan,
+    zones: Sequence[Sequence[Share]],
+    *,
+    protocol: Protocol,
+    round_number: int,
+    size: int,
+) -> ProtocolSums:
+    """Sums every zone, and the zones, as `plan` says who may see what.
+
+    A zone with fewer than `plan.min_zone_clients` clients, or with one, which no
+    sum can hide, never starts: nothing of it is revealed. Its super-node still
+    adds its noise, as `SecureZonedMean.zone_outputs` explains.
+
+    Args:
+      plan: With an encoding.
+      zones: For every zone what its clients put in.
+      protocol: `bonawitz` or `graph`.
+      round_number: Binds keys and messages to this round.
+      size: d + 1.
+
+    Raises:
+      ValueError: If a zone may be too small for the protocol but the plan's
+        account does not know it.
+    """
+    if plan.secure_aggregation and plan.min_zone_clients < 2:
+        raise ValueError(
+            f"plan.min_zone_clients is {plan.min_zone_clients}; secure sums of a zone "
+            "need at least 2"
+        )
+    run = _Runner(plan, protocol, round_number, size)
+    vectors = np.zeros([plan.num_zones, size], np.int64)
+    left_out = np.zeros(plan.num_zones, bool)
+    meters = []
+    for i, shares in enumerate(zones):
+        left_out[i] = 0 < len(shares) < plan.min_zone_clients
+        if left_out[i] or not shares:
+            continue
+        named = {f"zone {i} client {j}": share for j, share in enumerate(shares)}
+        if plan.secure_aggregation:
+            vectors[i], meter = run.secure(named)
+            meters.append(meter)
+        else:
+            vectors[i] = run.plain(named)
+    upper = None
+    if plan.secure_server:
+        outputs = {
+            f"super-node {i}": Share(vector, z)
+            for i, (vector, z) in enumerate(zip(vectors, plan.zone_noise, strict=True))
+        }
+        vectors, upper = run.secure(outputs)
+    return ProtocolSums(vectors, left_out, _costs(meters, upper))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Runner:
+    plan: NoisePlan
+    protocol: Protocol
+    round_number: int
+    size: int
+
+    def secure(self, shares: Mapping[str, Share]) -> tuple[np.ndarray, Meter]:
+        """The sum of all shares, int64 [size], by the protocol."""
+        bits = self.plan.encoding.bits
+        graph = masking_graph(self.protocol, len(shares))
+        meter = Meter(SUPER_NODE)
+        total, _ = run_round(
+            shares,
+            Round(self.round_number, self.size, bits, graph.threshold),
+            encode=lambda share: to_ring(self._noised(share), bits),
+            degree=graph.degree,
+            meter=meter,
+        )
+        return from_ring(total, bits), meter
+
+    def plain(self, shares: Mapping[str, Share]) -> np.ndarray:
+        """The sum where the super-node sees every share."""
+        return np.sum([self._noised(share) for share in shares.values()], axis=0)
+
+    def _noised(self, share: Share) -> np.ndarray:
+        vector = share.vector.astype(np.int64)
+        if share.noise_multiplier:
+            sigma = share.noise_multiplier * self.plan.clipping.norm
+            sigma /= self.plan.encoding.step
+            vector[:-1] += noise.discrete_gaussian(sigma, self.size - 1)
+        return vector
+
+
+def _costs(zones: Sequence[Meter], server: Meter | None) -> dict[str, float]:
+    meters = [*zones, *([] if server is None else [server])]
+    summaries = [meter.summary() for meter in meters]
+    in_zones = [meter.summary() for meter in zones]
+    seconds = max((s["critical_path_seconds"] for s in in_zones), default=0.0)
+    if server is not None:
+        seconds += server.critical_path_seconds
+    busiest = max(
+        (
+            cost.sent_bytes + cost.received_bytes
+            for meter in zones
+            for cost in meter.clients.values()
+        ),
+        default=0,
+    )
+    return {
+        "secagg_seconds": seconds,
+        "secagg_total_seconds": sum(s["total_seconds"] for s in summaries),
+        "secagg_bytes_up": sum(s["hub_received_bytes"] for s in summaries),
+        "secagg_bytes_down": sum(s["hub_sent_bytes"] for s in summaries),
+        "secagg_client_bytes": busiest,
+    }

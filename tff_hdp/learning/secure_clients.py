@@ -1,0 +1,183 @@
+"""What clients do in a round with secure sums: train, clip and encode.
+
+Two ways to train, each alone or in stacks, give the same: a structure for
+`tff_hdp.aggregators.secure` from every TFF client.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.aggregators import WEIGHT_TYPE
+from tff_hdp.aggregators.secure import zoned
+from tff_hdp.aggregators.secure_zoned import SecureZonedMean
+from tff_hdp.learning.client_work import build_zoned_client_work
+from tff_hdp.learning.stacked import StackedModel
+from tff_hdp.learning.stacked_work import train_stack
+
+# From `mean.client_state`, the weights and the data, all at CLIENTS, to what
+# `train` of `Clients` returns.
+Train = Callable[[Any, Any, Any], tuple[Any, Any]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Clients:
+    """Clients of a learning process.
+
+    Attributes:
+      initial_weights: A `tff.Computation` without argument.
+      data_type: Of a TFF client's data.
+      bind: From a mean, the type of its `client_state` and whether to keep clients'
+        vectors apart, to a function for use inside a federated computation: from
+        client state, weights and data, all at CLIENTS, to what each TFF client
+        sends (see `tff_hdp.aggregators.secure.zoned`, and beside it `carries_noise`
+        [C] where vectors are kept apart), and training metrics at SERVER.
+    """
+
+    initial_weights: tff.Computation
+    data_type: tff.Type
+    bind: Callable[[SecureZonedMean, tff.Type, bool], Train]
+
+
+def single_clients(
+    *,
+    model_fn: Callable[[], tff.learning.models.VariableModel],
+    client_optimizer: tff.learning.optimizers.Optimizer,
+) -> Clients:
+    """A TFF client for every client; see `tff_hdp.learning.hdp.build_hdp`."""
+    work = build_zoned_client_work(
+        tff.learning.templates.build_model_delta_client_work(
+            model_fn,
+            client_optimizer,
+            client_weighting=tff.learning.ClientWeighting.UNIFORM,
+        )
+    )
+
+    @tff.tensorflow.computation
+    def initial_weights() -> tff.learning.models.ModelWeights:
+        return tff.learning.models.ModelWeights.from_model(model_fn())
+
+    def bind(mean: SecureZonedMean, sent_type: tff.Type, apart: bool) -> Train:
+        result_type = work.next.type_signature.result.result.member
+
+        @tff.tensorflow.computation(sent_type, result_type.update, WEIGHT_TYPE)
+        def contribute(sent: Any, update: Any, profile: Any) -> Any:
+            contribution = mean.contribution(sent, update, profile)
+            if not apart:
+                return zoned(contribution, profile["zone"])
+            contribution["vector"] = _small(contribution["vector"][tf.newaxis])
+            return collections.OrderedDict(
+                zoned(contribution, profile["zone"]),
+                carries_noise=profile["carries_noise"][tf.newaxis],
+            )
+
+        def train(sent: Any, weights: Any, data: Any) -> tuple[Any, Any]:
+            output = work.next(work.initialize(), weights, data)
+            result = output.result
+            contributions = tff.federated_map(
+                contribute, (sent, result.update, result.update_weight)
+            )
+            return contributions, output.measurements
+
+        return train
+
+    return Clients(
+        initial_weights=initial_weights,
+        data_type=work.next.type_signature.parameter[2].member,
+        bind=bind,
+    )
+
+
+def stacked_clients(
+    *,
+    build_model: Callable[[], tf.keras.Sequential],
+    data_type: tff.SequenceType,
+    client_learning_rate: float,
+    client_momentum: float = 0.0,
+) -> Clients:
+    """A TFF client for a chunk of a zone; see `build_stacked_hdp`."""
+    with tf.Graph().as_default():
+        stacked = StackedModel(build_model())
+
+    @tff.tensorflow.computation
+    def initial_weights() -> tff.learning.models.ModelWeights:
+        return tff.learning.models.ModelWeights.from_model(build_model())
+
+    def bind(mean: SecureZonedMean, sent_type: tff.Type, apart: bool) -> Train:
+        weights_type = initial_weights.type_signature.result
+
+        @tff.tensorflow.computation(sent_type, weights_type, data_type)
+        def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
+            chunk = data.get_single_element()
+            updates, sums = train_stack(
+                stacked,
+                tf.nest.flatten(weights.trainable),
+                chunk,
+                learning_rate=client_learning_rate,
+                momentum=client_momentum,
+            )
+            updates = tf.nest.pack_sequence_as(weights.trainable, updates)
+            each = _contributions(mean, sent, updates, chunk)
+            vectors = each.pop("vector")
+            summed = tf.nest.map_structure(lambda t: tf.reduce_sum(t, 0), each)
+            summed["vector"] = _small(vectors) if apart else tf.reduce_sum(vectors, 0)
+            clients = tf.size(chunk["weight"])
+            contribution = zoned(summed, chunk["zone"], clients)
+            if apart:
+                contribution["carries_noise"] = chunk["carries_noise"]
+            return contribution, sums
+
+        @tff.tensorflow.computation(train_chunk.type_signature.result[1])
+        def train_metrics(sums: Any) -> Any:
+            count = sums["examples"]
+            return collections.OrderedDict(
+                accuracy=tf.math.divide_no_nan(sums["correct"], count),
+                loss=tf.math.divide_no_nan(sums["loss"], count),
+                num_examples=tf.cast(count, tf.int64),
+            )
+
+        def train(sent: Any, weights: Any, data: Any) -> tuple[Any, Any]:
+            trained = tff.federated_map(train_chunk, (sent, weights, data))
+            metrics = tff.federated_map(train_metrics, tff.federated_sum(trained[1]))
+            return trained[0], tff.federated_zip(collections.OrderedDict(train=metrics))
+
+        return train
+
+    return Clients(initial_weights=initial_weights, data_type=data_type, bind=bind)
+
+
+def _contributions(mean: SecureZonedMean, sent: Any, updates: Any, chunk: Any) -> Any:
+    """Every client's contribution, each tensor with a leading axis [C].
+
+    Args:
+      mean: What a client does to its update.
+      sent: `mean.client_state`.
+      updates: Structure of tensors [C, ...].
+      chunk: Whose they are.
+    """
+    profiles = collections.OrderedDict(
+        weight=chunk["weight"],
+        zone=tf.repeat(chunk["zone"], tf.shape(chunk["weight"])[0]),
+        carries_noise=chunk["carries_noise"],
+    )
+    tensors = len(tf.nest.flatten(updates))
+    return tf.map_fn(
+        lambda client: mean.contribution(sent, *client),
+        (updates, profiles),
+        fn_output_signature=collections.OrderedDict(
+            vector=tf.TensorSpec([mean.vector_size], tf.int64),
+            rejected=tf.TensorSpec([], tf.int32),
+            saturated=tf.TensorSpec([], tf.int32),
+            tensor_norms=tf.TensorSpec([tensors], tf.float32),
+            norm=tf.TensorSpec([], tf.float32),
+        ),
+    )
+
+
+def _small(vectors: tf.Tensor) -> tf.Tensor:
+    """Vectors without noise, within 2^29 of zero, in half the memory."""
+    return tf.cast(vectors, tf.int32)

@@ -1,0 +1,236 @@
+"""HDP with secure sums: in TFF, or by the protocol among simulated parties."""
+
+import collections
+from typing import Any
+
+import numpy as np
+import tensorflow_federated as tff
+
+from tff_hdp.aggregators.secure import operator_sums, zone_totals
+from tff_hdp.aggregators.secure_protocol import Share, protocol_sums
+from tff_hdp.aggregators.secure_zoned import SecureZonedMean
+from tff_hdp.learning.secure_clients import Clients
+from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.secagg.rounds import Protocol
+
+State = tff.learning.templates.LearningAlgorithmState
+Output = tff.learning.templates.LearningProcessOutput
+
+
+def build_secure_hdp(
+    *,
+    clients: Clients,
+    plan: NoisePlan,
+    server_optimizer: tff.learning.optimizers.Optimizer,
+) -> tff.learning.templates.LearningProcess:
+    """Builds HDP with TFF's secure sums.
+
+    See `SecureHierarchicalMeanFactory`, whose sums these are. Where TFF clients are
+    chunks of a zone, a chunk's clients are summed before.
+
+    Args:
+      clients: What clients do.
+      plan: Who adds which noise, in which fixed point.
+      server_optimizer: Applied to the aggregated update.
+
+    Raises:
+      ValueError: If the plan's encoding does not suit the model.
+    """
+    parts = _Parts(clients, plan, server_optimizer, draws_noise=True)
+
+    @tff.federated_computation(
+        parts.state_type, tff.FederatedType(clients.data_type, tff.CLIENTS)
+    )
+    def next_fn(state: Any, data: Any) -> Any:
+        contributions, train = parts.train(state, data, apart=False)
+        total = zone_totals(parts.mean, contributions)
+        return Output(*parts.finish(state, total, train))
+
+    weights_type = clients.initial_weights.type_signature.result
+
+    @tff.tensorflow.computation(parts.state_type.member)
+    def get_model_weights(state: Any) -> Any:
+        return state.global_model_weights
+
+    @tff.tensorflow.computation(parts.state_type.member, weights_type)
+    def set_model_weights(state: Any, weights: Any) -> Any:
+        return state._replace(global_model_weights=weights)
+
+    return tff.learning.templates.LearningProcess(
+        parts.initialize, next_fn, get_model_weights, set_model_weights
+    )
+
+
+class ProtocolHdp:
+    """HDP whose rounds run the secure aggregation protocol for real.
+
+    Looks like a `LearningProcess`, but a round is two TFF computations with the
+    protocol between them: clients train, clip and encode; every zone's parties
+    mask, exchange and unmask what the clients sent; the server mixes what came
+    out. Metrics have besides `secagg`, the costs of `ProtocolSums`.
+
+    Args:
+      clients: What clients do.
+      plan: Who adds which noise, in which fixed point.
+      server_optimizer: Applied to the aggregated update.
+      protocol: `bonawitz` or `graph`.
+
+    Raises:
+      ValueError: If the plan's encoding does not suit the model.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: Clients,
+        plan: NoisePlan,
+        server_optimizer: tff.learning.optimizers.Optimizer,
+        protocol: Protocol,
+    ) -> None:
+        self._plan, self._protocol = plan, protocol
+        parts = _Parts(clients, plan, server_optimizer, draws_noise=False)
+        self._size = parts.mean.vector_size
+        self._initialize = parts.initialize
+
+        @tff.federated_computation(
+            parts.state_type, tff.FederatedType(clients.data_type, tff.CLIENTS)
+        )
+        def collect(state: Any, data: Any) -> Any:
+            contributions, train = parts.train(state, data, apart=True)
+            return contributions, operator_sums(plan, contributions), train
+
+        _, operator_type, train_type = collect.type_signature.result
+        shape = [self._size] if plan.secure_server else [plan.num_zones, self._size]
+        total_type = tff.to_type(
+            collections.OrderedDict(
+                vectors=(np.int64, shape),
+                left_out=(np.bool_, [plan.num_zones]),
+                **dict(tff.structure.to_elements(operator_type.member)),
+            )
+        )
+
+        @tff.federated_computation(
+            parts.state_type, tff.FederatedType(total_type, tff.SERVER), train_type
+        )
+        def finish(state: Any, total: Any, train: Any) -> Any:
+            return parts.finish(state, total, train)
+
+        self._collect, self._finish = collect, finish
+
+    def initialize(self) -> State:
+        """The state before the first round."""
+        return self._initialize()
+
+    def next(self, state: Any, data: Any) -> Output:
+        """One round.
+
+        Args:
+          state: What `initialize` or the round before returned.
+          data: One entry per TFF client.
+        """
+        contributions, operator, train = self._collect(state, data)
+        zones: list[list[Share]] = [[] for _ in range(self._plan.num_zones)]
+        for sent in contributions:
+            pairs = zip(sent["vector"], sent["carries_noise"], strict=True)
+            zones[int(sent["zone"])] += [
+                Share(vector, self._plan.client_noise if carries else 0.0)
+                for vector, carries in pairs
+            ]
+        sums = protocol_sums(
+            self._plan,
+            zones,
+            protocol=self._protocol,
+            round_number=int(state.aggregator["round"]),
+            size=self._size,
+        )
+        total = collections.OrderedDict(
+            vectors=sums.vectors, left_out=sums.left_out, **operator
+        )
+        new_state, metrics = self._finish(state, total, train)
+        return Output(new_state, collections.OrderedDict(metrics, secagg=sums.costs))
+
+    def get_model_weights(self, state: Any) -> tff.learning.models.ModelWeights:
+        """The model of a state."""
+        return state.global_model_weights
+
+    def set_model_weights(
+        self, state: Any, weights: tff.learning.models.ModelWeights
+    ) -> Any:
+        """The state with another model."""
+        return state._replace(global_model_weights=weights)
+
+
+class _Parts:
+    """What both kinds of process are made of, for use in federated computations."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        plan: NoisePlan,
+        server_optimizer: tff.learning.optimizers.Optimizer,
+        *,
+        draws_noise: bool,
+    ) -> None:
+        self._clients = clients
+        weights_type = clients.initial_weights.type_signature.result
+        record = tff.types.type_to_tf_tensor_specs(weights_type.trainable)
+        self.mean = SecureZonedMean(plan, record, draws_noise=draws_noise)
+        self._finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
+            server_optimizer, weights_type
+        )
+        initial_state = tff.tensorflow.computation(self.mean.initial_state)
+        self._client_state = tff.tensorflow.computation(
+            self.mean.client_state, initial_state.type_signature.result
+        )
+
+        @tff.federated_computation
+        def initialize() -> Any:
+            return tff.federated_zip(
+                State(
+                    tff.federated_eval(clients.initial_weights, tff.SERVER),
+                    tff.federated_value((), tff.SERVER),
+                    tff.federated_value((), tff.SERVER),
+                    tff.federated_eval(initial_state, tff.SERVER),
+                    self._finalizer.initialize(),
+                )
+            )
+
+        self.initialize = initialize
+        self.state_type = initialize.type_signature.result
+
+    def train(self, state: Any, data: Any, *, apart: bool) -> tuple[Any, Any]:
+        """Clients' contributions, at CLIENTS, and training metrics, at SERVER."""
+        sent = tff.federated_broadcast(
+            tff.federated_map(self._client_state, state.aggregator)
+        )
+        weights = tff.federated_broadcast(state.global_model_weights)
+        train = self._clients.bind(self.mean, sent.type_signature.member, apart)
+        return train(sent, weights, data)
+
+    def finish(self, state: Any, total: Any, train: Any) -> tuple[Any, Any]:
+        """The new state and the round's metrics, from the sums of the round."""
+        release = tff.tensorflow.computation(self.mean.release)
+        update, aggregator, measurements = tff.federated_map(
+            release, (state.aggregator, total)
+        )
+        finalized = self._finalizer.next(
+            state.finalizer, state.global_model_weights, update
+        )
+        new_state = tff.federated_zip(
+            State(
+                finalized.result,
+                state.distributor,
+                state.client_work,
+                aggregator,
+                finalized.state,
+            )
+        )
+        metrics = tff.federated_zip(
+            collections.OrderedDict(
+                distributor=tff.federated_value((), tff.SERVER),
+                client_work=train,
+                aggregator=measurements,
+                finalizer=finalized.measurements,
+            )
+        )
+        return new_state, metrics
