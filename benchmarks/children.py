@@ -1,0 +1,118 @@
+"""The parent's side of a measurement: one child process for every program."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import select
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+import numpy as np
+import processes
+import works
+
+_FOLDER = pathlib.Path(__file__).parent
+_ANSWER_SECONDS = 600  # a round takes seconds; a program that hangs must not
+_SHUTDOWN_SECONDS = 20
+
+
+class ProgramError(RuntimeError):
+    """A program under test failed; the message ends with its log's last lines."""
+
+
+class Child:
+    """A program in a process of its own, which runs rounds when asked.
+
+    Args:
+      module: As in `python -m`, found from this folder.
+      work: What it works on.
+      python: Interpreter whose environment has the program's framework.
+      **options: Further entries of the spec that the program reads.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        work: works.Work,
+        *,
+        python: str | os.PathLike[str] = sys.executable,
+        **options: Any,
+    ) -> None:
+        spec = {"work": dataclasses.asdict(work), **options}
+        self._module = module
+        self._folder = tempfile.TemporaryDirectory(prefix="tff_hdp_bench_")
+        self._log = pathlib.Path(self._folder.name) / "log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(python), "-m", module, json.dumps(spec)],
+                cwd=_FOLDER,
+                # For the processes that programs start of their own.
+                env={
+                    "TF_CPP_MIN_LOG_LEVEL": "3",
+                    **os.environ,
+                    "PYTHONPATH": str(_FOLDER),
+                },
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def build(self, **options: Any) -> float:
+        """Has the federation built anew, at the initial weights; its seconds."""
+        return self._ask("build", **options)
+
+    def round(self) -> float:
+        """Has one round run; its seconds."""
+        return self._ask("round")
+
+    def weights(self) -> list[np.ndarray]:
+        """The current weights."""
+        path = pathlib.Path(self._folder.name) / "weights.npz"
+        self._ask("save", path=str(path))
+        with np.load(path) as arrays:
+            return [arrays[name] for name in arrays.files]
+
+    def reset_peak(self) -> None:
+        """Starts `peak_rss_mb` from what the processes hold now."""
+        for process in processes.tree(self._process.pid):
+            processes.reset_peak(process)
+
+    def peak_rss_mb(self) -> float:
+        """Resident memory, each process of the program at its own peak, summed."""
+        tree = processes.tree(self._process.pid)
+        return sum(map(processes.peak_kb, tree)) / 1024
+
+    def close(self) -> None:
+        """Ends the program and all it started."""
+        tree = processes.tree(self._process.pid)
+        self._process.stdin.close()
+        try:
+            self._process.wait(_SHUTDOWN_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for process in tree:
+            processes.kill(process)
+        self._process.stdout.close()
+        self._folder.cleanup()
+
+    def _ask(self, action: str, **request: Any) -> float:
+        message = json.dumps({"do": action, **request})
+        try:
+            print(message, file=self._process.stdin, flush=True)
+            pipe = self._process.stdout
+            if select.select([pipe], [], [], _ANSWER_SECONDS)[0]:
+                line = pipe.readline()
+                reply = json.loads(line) if line else {"error": "it ended"}
+            else:
+                reply = {"error": f"no answer to {action} in {_ANSWER_SECONDS} s"}
+        except BrokenPipeError:
+            reply = {"error": "it ended"}
+        if "error" in reply:
+            tail = self._log.read_text(errors="replace").splitlines()[-15:]
+            raise ProgramError("\n".join([f"{self._module}: {reply['error']}", *tail]))
+        return reply["seconds"]

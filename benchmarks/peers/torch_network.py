@@ -1,0 +1,70 @@
+"""A work's model in PyTorch, for the peers that train with it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import works
+
+
+class Network(torch.nn.Module):
+    """The layers of `Work`, on channels-first images in channels-last memory.
+
+    Args:
+      work: Whose model; weights are the work's initial ones.
+    """
+
+    def __init__(self, work: works.Work) -> None:
+        super().__init__()
+        layers = []
+        for shape in work.weight_shapes[::2]:
+            if len(shape) == 4:
+                layers.append(
+                    torch.nn.Conv2d(shape[2], shape[3], shape[0], padding="same")
+                )
+            else:
+                layers.append(torch.nn.Linear(*shape))
+        self.layers = torch.nn.ModuleList(layers)
+        load(self, works.initial_weights(work))
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits [B, classes] of features [B, ...]."""
+        for layer in self.layers[:-1]:
+            if isinstance(layer, torch.nn.Linear) and x.dim() == 4:
+                # In channels-last memory this moves nothing, and the inputs come in
+                # the order that the work's dense kernel expects.
+                x = x.permute(0, 2, 3, 1).flatten(1)
+            x = torch.nn.functional.relu(layer(x))
+            if isinstance(layer, torch.nn.Conv2d):
+                x = torch.nn.functional.max_pool2d(x, 2)
+        return self.layers[-1](x)
+
+
+def client_tensors(work: works.Work, client: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """One client's examples as the network takes them."""
+    features, labels = works.client_examples(work, client)
+    x = torch.from_numpy(features)
+    if work.filters:
+        x = x.permute(0, 3, 1, 2)  # NHWC in memory is channels-last already
+    return x, torch.from_numpy(labels).long()
+
+
+def to_torch(weights: Sequence[np.ndarray]) -> list[torch.Tensor]:
+    """From the layout of `Work.weight_shapes` to PyTorch's."""
+    permutations = {1: (0,), 2: (1, 0), 4: (3, 2, 0, 1)}
+    return [torch.from_numpy(w.transpose(permutations[w.ndim])) for w in weights]
+
+
+def from_torch(weights: Sequence[torch.Tensor]) -> list[np.ndarray]:
+    """The reverse of `to_torch`."""
+    permutations = {1: (0,), 2: (1, 0), 4: (2, 3, 1, 0)}
+    arrays = [w.detach().numpy() for w in weights]
+    return [a.transpose(permutations[a.ndim]) for a in arrays]
+
+
+def load(network: torch.nn.Module, weights: Sequence[np.ndarray]) -> None:
+    """Sets the network's weights."""
+    with torch.no_grad():
+        for p, w in zip(network.parameters(), to_torch(weights), strict=True):
+            p.copy_(w)

@@ -1,0 +1,132 @@
+"""This project's HDP, clients trained in stacks or each as a TFF client."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+import works
+from programs import tensorflow_model
+from serving import read_spec, serve
+
+from tff_hdp.learning.client_work import (
+    client_batches,
+    client_profile,
+    model_fn_from_keras,
+)
+from tff_hdp.learning.hdp import build_hdp
+from tff_hdp.learning.stacked_hdp import build_stacked_hdp, chunk_type
+from tff_hdp.learning.stacked_work import chunk_size, make_chunk
+from tff_hdp.privacy import Clipping, FullParticipation, NoisePlan
+from tff_hdp.privacy.configurations import CONFIGURATIONS
+
+
+def noise_plan(work: works.Work, privacy: str, noise_multiplier: float) -> NoisePlan:
+    """All of the work's clients every round, in equal zones."""
+    options = {} if privacy == "none" else {"noise_multiplier": noise_multiplier}
+    return CONFIGURATIONS[privacy](
+        zone_sizes=(work.clients // work.zones,) * work.zones,
+        sampling=FullParticipation(),
+        clipping=Clipping(norm=work.clip_norm),
+        **options,
+    )
+
+
+def noise_stddev(plan: NoisePlan) -> float:
+    """Of one coordinate of what the server releases under `plan`."""
+    zones = zip(
+        plan.mixing_weights,
+        plan.denominators,
+        plan.zone_noise,
+        plan.noising_clients,
+        strict=True,
+    )
+    variance = (plan.server_noise * max(plan.released_sensitivities)) ** 2
+    for p, denominator, zone_noise, noising in zones:
+        stddev = p * plan.clipping.norm / denominator
+        variance += (stddev * zone_noise) ** 2
+        variance += noising * (stddev * plan.client_noise) ** 2
+    return variance**0.5
+
+
+def _stacked(
+    work: works.Work, plan: NoisePlan, chunk: int
+) -> tensorflow_model.ProcessFederation:
+    process = build_stacked_hdp(
+        build_model=lambda: tensorflow_model.build_model(work),
+        data_type=chunk_type(work.input_shape, np.float32),
+        plan=plan,
+        client_learning_rate=work.learning_rate,
+        server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
+    )
+    size = work.clients // work.zones
+    data = []
+    for zone in range(work.zones):
+        members = range(zone * size, (zone + 1) * size)
+        for start in range(0, size, chunk):
+            data.append(_chunk(work, plan, zone, members[start : start + chunk]))
+    return tensorflow_model.ProcessFederation(process, work, data)
+
+
+def _chunk(work: works.Work, plan: NoisePlan, zone: int, clients: range) -> Any:
+    count = len(clients)
+    order = np.tile(np.arange(work.examples, dtype=np.int32), work.epochs)
+    return tf.data.Dataset.from_tensors(
+        make_chunk(
+            [works.client_examples(work, client) for client in clients],
+            [order.reshape(work.steps, work.batch_size)] * count,
+            weights=[1.0] * count,
+            carries_noise=[plan.noising_clients[zone] > 0] * count,
+            zone=zone,
+        )
+    )
+
+
+def _alone(work: works.Work, plan: NoisePlan) -> tensorflow_model.ProcessFederation:
+    process = build_hdp(
+        model_fn=model_fn_from_keras(
+            lambda: tensorflow_model.build_model(work),
+            (
+                tf.TensorSpec([None, *work.input_shape], tf.float32),
+                tf.TensorSpec([None], tf.int32),
+            ),
+        ),
+        plan=plan,
+        client_optimizer=tff.learning.optimizers.build_sgdm(work.learning_rate),
+        server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
+    )
+    order = np.tile(np.arange(work.examples, dtype=np.int32), work.epochs)
+    order = order.reshape(work.steps, work.batch_size)
+    size = work.clients // work.zones
+    data = [
+        {
+            "examples": client_batches(*works.client_examples(work, client), order),
+            "profile": client_profile(
+                weight=1.0,
+                zone=client // size,
+                carries_noise=plan.noising_clients[client // size] > 0,
+            ),
+        }
+        for client in range(work.clients)
+    ]
+    return tensorflow_model.ProcessFederation(process, work, data)
+
+
+def main() -> None:
+    """Serves rounds of the spec's work on the spec's runtime."""
+    spec = read_spec()
+    work = spec["work"]
+    tensorflow_model.install_runtime(spec)
+    chunk = chunk_size(work.num_parameters)
+
+    def build(
+        *, noise_multiplier: float, privacy: str = "cdp"
+    ) -> tensorflow_model.ProcessFederation:
+        plan = noise_plan(work, privacy, noise_multiplier)
+        return _stacked(work, plan, chunk) if spec["stacked"] else _alone(work, plan)
+
+    serve(build)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The child's side of a measurement: rounds on request, over its standard pipes.
+
+A request and its reply are one line of JSON each. Whatever the program's libraries
+print goes to stderr.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import works
+
+
+class Federation(Protocol):
+    """A built federated process in some framework, at the initial weights."""
+
+    def round(self) -> None:
+        """Runs one round to its end: the new weights are there."""
+
+    def weights(self) -> list[np.ndarray]:
+        """The current weights in the order and layout of `Work.weight_shapes`."""
+
+
+def read_spec() -> dict[str, Any]:
+    """The program's options from its first argument, with "work" a `Work`."""
+    spec = json.loads(sys.argv[1])
+    fields = spec["work"].items()
+    spec["work"] = works.Work(
+        **{name: tuple(v) if isinstance(v, list) else v for name, v in fields}
+    )
+    return spec
+
+
+def serve(build: Callable[..., Federation]) -> None:
+    """Answers requests until stdin closes.
+
+    - {"do": "build", ...options}: `build(**options)`, in place of what was built
+      before.
+    - {"do": "round"}: one round.
+    - {"do": "save", "path"}: the weights as an .npz.
+
+    The answer is {"seconds"}, what the request took; a failure is answered as
+    {"error"} and ends the program.
+
+    Args:
+      build: Makes a `Federation`.
+    """
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    federation: Federation | None = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        action = request.pop("do")
+        start = time.perf_counter()
+        try:
+            if action == "build":
+                federation = None
+                federation = build(**request)
+            elif action == "round":
+                federation.round()
+            elif action == "save":
+                np.savez(request["path"], *federation.weights())
+            else:
+                raise ValueError(f"do is {action!r}; allowed: build, round, save")
+        except Exception as error:
+            print(json.dumps({"error": repr(error)}), file=replies, flush=True)
+            raise
+        seconds = time.perf_counter() - start
+        print(json.dumps({"seconds": seconds}), file=replies, flush=True)
