@@ -3,7 +3,15 @@
 Importing this package imports neither TensorFlow nor any data set.
 """
 
-from tasks import celeba, cifar, digits, emnist, fashion_mnist, mnist
+from tasks import (
+    breast_cancer,
+    celeba,
+    cifar,
+    digits,
+    emnist,
+    fashion_mnist,
+    mnist,
+)
 from tasks.dataset import Dataset
 from tasks.loading import DATA_DIR_VARIABLE, DataNotFoundError, load_task
 from tasks.task import ClientData, Task
@@ -19,6 +27,7 @@ TASKS: dict[str, Dataset] = {
         cifar.CIFAR100,
         fashion_mnist.FASHION_MNIST,
         celeba.CELEBA,
+        breast_cancer.BREAST_CANCER,
     )
 }
 MODELS: dict[str, tuple[str, ...]] = {

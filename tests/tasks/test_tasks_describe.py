@@ -7,6 +7,7 @@ import tasks
 from tasks import describe
 
 DOC = Path(__file__).parents[2] / "docs" / "data.md"
+BUNDLED = ("digits", "breast_cancer")
 
 
 def documented_rows():
@@ -20,18 +21,17 @@ def test_missing_sets_are_listed_with_their_models(tmp_path, no_network):
     assert len(rows) == len(tasks.TASKS)
     for name, row in zip(tasks.TASKS, rows, strict=True):
         assert row.startswith(f"| {name} |")
-        assert ("not found" in row) == (name != "digits")
+        assert ("not found" in row) == (name not in BUNDLED)
         for model in tasks.MODELS[name]:
             assert model in row
 
 
-def test_digits_row_is_documented():
-    assert (
-        f"| {' | '.join(describe.row('digits', None))} |" == documented_rows()["digits"]
-    )
+@pytest.mark.parametrize("name", BUNDLED)
+def test_rows_of_bundled_sets_are_documented(name):
+    assert f"| {' | '.join(describe.row(name, None))} |" == documented_rows()[name]
 
 
-@pytest.mark.parametrize("name", [name for name in tasks.TASKS if name != "digits"])
+@pytest.mark.parametrize("name", [name for name in tasks.TASKS if name not in BUNDLED])
 def test_documented_rows_are_what_the_command_prints(name, data_dir, no_network):
     cells = describe.row(name, str(data_dir))
     documented = documented_rows()[name]
