@@ -80,7 +80,7 @@ def load(
 
 
 def build_model(dimension: int) -> "tf.keras.Sequential":
-    """A new Keras model from features to the logits (0, w^T h) of the two classes."""
+    """A new Keras model, w = 0, from features to the logits (0, w^T h) of the classes."""
     import tensorflow as tf
 
     def beside_zero(margin: tf.Tensor) -> tf.Tensor:
@@ -90,7 +90,7 @@ def build_model(dimension: int) -> "tf.keras.Sequential":
     return tf.keras.Sequential(
         [
             layers.Input([dimension]),
-            layers.Dense(1, use_bias=False),
+            layers.Dense(1, use_bias=False, kernel_initializer="zeros"),
             layers.Activation(beside_zero),
         ]
     )

@@ -73,13 +73,14 @@ class HflDpConfig(RunConfig):
         if not (math.isfinite(self.proximal) and self.proximal >= 0):
             raise self._error("proximal", self.proximal, "a finite number >= 0")
         if self.clients_per_edge is not None:
-            if self.num_clients is not None:
+            total = self.clients_per_edge * self.edges
+            if self.num_clients not in (None, total):
                 raise self._error(
                     "clients_per_edge",
                     self.clients_per_edge,
                     "either it or --num_clients",
                 )
-            self._set("num_clients", self.clients_per_edge * self.edges)
+            self._set("num_clients", total)
         self._set("exposures", tuple(self._exposure(t) for t in self.exposures))
         if self.exposures and len(self.exposures) != 5:
             raise self._error(
