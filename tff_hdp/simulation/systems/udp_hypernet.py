@@ -12,7 +12,7 @@ import pandas as pd
 import tensorflow as tf
 
 from tasks import personal
-from tasks.task import Task
+from tasks.task import ClientData, Task
 from tff_hdp.learning import udp_hypernet
 from tff_hdp.learning.client_work import client_batches, make_order
 from tff_hdp.learning.hypernetwork import Hypernetwork
@@ -101,14 +101,8 @@ def build(config: UdpHypernetConfig, folder: RunFolder) -> System:
     test_users = functools.partial(
         build_personal_evaluation, model=model, hypernetwork=hypernetwork
     )
-    own_tests = test_users(
-        tests=PersonalTests(
-            features=test.features,
-            labels=test.labels,
-            starts=test.offsets[:-1],
-            sizes=test.sizes,
-        )
-    )
+    sample = _sample(test, config.tests_per_user, seed)
+    test_sample = test_users(tests=sample)
     zoning = Zoning(train.client_ids, (0,) * len(train.client_ids))
 
     def prepare(entropy: int, number: int, carried: dict[str, Any]) -> RoundInput:
@@ -146,15 +140,16 @@ def build(config: UdpHypernetConfig, folder: RunFolder) -> System:
         ledger.record(plan, count, events=events)
 
     def evaluate(state: Any) -> dict[str, float]:
-        right, loss = own_tests(state["phi"], state["descriptors"])
+        right, loss = test_sample(state["phi"], state["descriptors"])
         return {
-            "accuracy": float(right.sum() / test.sizes.sum()),
-            "user_accuracy": float(np.mean(right / test.sizes)),
-            "loss": float(loss.sum() / test.sizes.sum()),
+            "accuracy": float(right.sum() / sample.sizes.sum()),
+            "user_accuracy": float(np.mean(right / sample.sizes)),
+            "loss": float(loss.sum() / sample.sizes.sum()),
         }
 
     def finish(path: pathlib.Path, state: Any) -> str:
-        right, _ = own_tests(state["phi"], state["descriptors"])
+        every = _sample(test, None, seed)
+        right, _ = test_users(tests=every)(state["phi"], state["descriptors"])
         own = right / test.sizes
         columns = {
             "user": train.client_ids,
@@ -236,6 +231,23 @@ def _local_order(
     passes = math.ceil(config.local_steps / math.ceil(size / batch_size))
     order = make_order(size, epochs=passes, batch_size=batch_size, rng=rng)
     return order[: config.local_steps]
+
+
+def _sample(test: ClientData, most: int | None, seed: int) -> PersonalTests:
+    """At most `most` examples of every user, drawn once; None takes all."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        start + rng.permutation(size)[:most]
+        for start, size in zip(test.offsets, test.sizes, strict=False)
+    ]
+    sizes = np.array([len(own) for own in rows])
+    chosen = np.concatenate(rows)
+    return PersonalTests(
+        features=test.features[chosen],
+        labels=test.labels[chosen],
+        starts=np.cumsum(sizes) - sizes,
+        sizes=sizes,
+    )
 
 
 def _common_tests(task: Task, users: int) -> PersonalTests:

@@ -28,6 +28,8 @@ class UdpHypernetConfig(RunConfig):
       descriptor_learning_rate: zeta, of the users' descriptors.
       descriptor_dim: Entries of a descriptor.
       hidden_width: Units of each of the hypernetwork's three hidden layers.
+      tests_per_user: At most so many of a user's own test examples each round, the
+        same ones; None takes all, as the end of the run does anyway.
 
     Raises:
       ConfigError: If a setting is out of range or two contradict each other.
@@ -55,11 +57,13 @@ class UdpHypernetConfig(RunConfig):
     descriptor_learning_rate: float = 0.01
     descriptor_dim: int = 32
     hidden_width: int = 100
+    tests_per_user: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_count(
-            "local_steps", "batch_size", "descriptor_dim", "hidden_width", "example_cap"
+            *("local_steps", "batch_size", "descriptor_dim", "hidden_width"),
+            *("example_cap", "tests_per_user"),
         )
         for name in (
             "clip_norm",
