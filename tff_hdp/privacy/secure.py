@@ -94,6 +94,11 @@ def _check_server(plan: "NoisePlan") -> None:
             f"secure_server is True with {len(plan.upper_levels)} upper_levels; it "
             "sums zones, so none are allowed"
         )
+    if plan.num_zones == 1:
+        raise ValueError(
+            "secure_server is True with 1 zone, whose output is the sum; at least 2 "
+            "are needed"
+        )
     if plan.estimator == "bounded":
         raise ValueError(
             "secure_server is True but estimator is 'bounded', which divides each "

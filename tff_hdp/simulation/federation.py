@@ -19,6 +19,7 @@ from tff_hdp.privacy.plan import Level
 from tff_hdp.privacy.rounding import largest_remainder
 from tff_hdp.simulation.config import ConfigError, flag_error
 from tff_hdp.simulation.faults import byzantine_counts
+from tff_hdp.simulation.secure import encoded
 from tff_hdp.simulation.systems.hdp_config import HdpConfig
 from tff_hdp.simulation.zones import build_zoning
 from tff_hdp.topology import Zoning
@@ -74,7 +75,7 @@ def build_federation(
     zoning = build_zoning(config, task, rng=rng)
     weights = _example_weights(config, task.train.sizes)
     try:
-        plan = _plan(config, zoning, weights, clipping, noise_multiplier)
+        plan = _plan(config, task, zoning, weights, clipping, noise_multiplier)
     except ValueError as error:
         raise flag_error(error, config, f"--privacy is {config.privacy}") from error
     if config.target_epsilon is not None and plan.client_noise and config.may_skip:
@@ -120,6 +121,7 @@ def plan_of_round(plan: NoisePlan, delivered: Sequence[int] | None) -> NoisePlan
 
 def _plan(
     config: HdpConfig,
+    task: Task,
     zoning: Zoning,
     weights: np.ndarray,
     clipping: Clipping,
@@ -134,6 +136,7 @@ def _plan(
         "mixing": config.mixing_weights,
         "dropout_rate": config.drop_rate,
         "elected_super_nodes": config.elect_super_nodes != "none",
+        **config.secure_plan,
     }
     if config.estimator is not None:
         options["estimator"] = config.estimator
@@ -143,6 +146,9 @@ def _plan(
     bad = byzantine_counts(sizes, config.faults.largest_byzantine_share)
 
     def make_plan(z: float) -> NoisePlan:
+        return encoded(noised(z), config, task)
+
+    def noised(z: float) -> NoisePlan:
         levels = _upper_levels(zoning, dict.fromkeys(config.noising_levels, z))
         if config.privacy == "levels":
             return NoisePlan(upper_levels=levels, **options)
@@ -156,7 +162,9 @@ def _plan(
         return dataclasses.replace(plan, colluding_clients=known)
 
     if config.privacy == "none":
-        return configurations.none(upper_levels=_upper_levels(zoning, {}), **options)
+        levels = _upper_levels(zoning, {})
+        plan = configurations.none(upper_levels=levels, **options)
+        return encoded(plan, config, task)
     if noise_multiplier is not None:
         return make_plan(noise_multiplier)
     return make_plan(

@@ -7,15 +7,17 @@ from typing import Any
 import dp_accounting
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tff_hdp.learning import stacked_work
 from tff_hdp.learning.client_work import model_fn_from_keras
 from tff_hdp.learning.hdp import build_hdp
 from tff_hdp.learning.optimizers import SGD_MOMENTUM, build_optimizer
+from tff_hdp.learning.secure_clients import single_clients, stacked_clients
+from tff_hdp.learning.secure_hdp import ProtocolHdp, build_secure_hdp
 from tff_hdp.learning.stacked import is_supported
 from tff_hdp.learning.stacked_hdp import build_stacked_hdp, chunk_type
 from tff_hdp.privacy import Ledger, NoisePlan
+from tff_hdp.simulation import secure
 from tff_hdp.simulation.classifier import build_evaluation, initial_weights
 from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.federation import (
@@ -28,7 +30,7 @@ from tff_hdp.simulation.participation import Participation
 from tff_hdp.simulation.round_data import build_round_data
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.seats import report_exposure, write_seats
-from tff_hdp.simulation.system import RoundInput, System
+from tff_hdp.simulation.system import Process, RoundInput, System
 from tff_hdp.simulation.systems.hdp_config import HdpConfig
 from tff_hdp.simulation.systems.hdp_pilot import find_clipping
 from tff_hdp.simulation.zones import build_elections
@@ -143,33 +145,42 @@ def build_plain(
 
 def _build_process(
     config: HdpConfig, federation: Federation, chunk_size: int
-) -> tff.learning.templates.LearningProcess:
-    task = federation.task
+) -> Process:
+    task, plan = federation.task, federation.plan
     features = task.test_features
     # One step on the whole data at rate 1 makes the update the gradient.
     rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
-    server_optimizer = build_optimizer(
-        config.server_optimizer, config.server_learning_rate
-    )
+    server: dict[str, Any] = {
+        "plan": plan,
+        "server_optimizer": build_optimizer(
+            config.server_optimizer, config.server_learning_rate
+        ),
+    }
+    clients: dict[str, Any]
     if chunk_size:
-        return build_stacked_hdp(
-            build_model=task.build_model,
-            data_type=chunk_type(features.shape[1:], features.dtype),
-            plan=federation.plan,
-            client_learning_rate=rate,
-            client_momentum=SGD_MOMENTUM[config.client_optimizer],
-            server_optimizer=server_optimizer,
+        clients = {
+            "build_model": task.build_model,
+            "data_type": chunk_type(features.shape[1:], features.dtype),
+            "client_learning_rate": rate,
+            "client_momentum": SGD_MOMENTUM[config.client_optimizer],
+        }
+    else:
+        spec = (
+            tf.TensorSpec([None, *features.shape[1:]], features.dtype),
+            tf.TensorSpec([None], tf.int32),
         )
-    spec = (
-        tf.TensorSpec([None, *features.shape[1:]], features.dtype),
-        tf.TensorSpec([None], tf.int32),
-    )
-    return build_hdp(
-        model_fn=model_fn_from_keras(task.build_model, spec),
-        plan=federation.plan,
-        client_optimizer=build_optimizer(config.client_optimizer, rate),
-        server_optimizer=server_optimizer,
-    )
+        clients = {
+            "model_fn": model_fn_from_keras(task.build_model, spec),
+            "client_optimizer": build_optimizer(config.client_optimizer, rate),
+        }
+    if plan.encoding is None:
+        build_hdp_of = build_stacked_hdp if chunk_size else build_hdp
+        return build_hdp_of(**clients, **server)
+    work = (stacked_clients if chunk_size else single_clients)(**clients)
+    if config.secure_aggregation_protocol == "intrinsic":
+        return build_secure_hdp(clients=work, **server)
+    protocol = config.secure_aggregation_protocol
+    return ProtocolHdp(clients=work, protocol=protocol, **server)
 
 
 def _chunk_size(config: HdpConfig, federation: Federation) -> int:
@@ -194,9 +205,11 @@ def _multiplier(plan: NoisePlan) -> float | None:
 
 
 def _notes(plan: NoisePlan, config: HdpConfig) -> tuple[str, ...]:
+    notes = secure.notes(plan, config)
     if not plan.is_noisy:
-        return ("No noise was added: no observer is promised anything.",)
-    notes = () if not config.may_skip else (SKIPPED_ZONES,)
+        return ("No noise was added: no observer is promised anything.", *notes)
+    if config.may_skip:
+        notes = (*notes, SKIPPED_ZONES)
     if config.byzantine:
         notes = (*notes, BYZANTINE)
     return (
@@ -232,4 +245,5 @@ def _measure(metrics: Any) -> dict[str, float]:
         "rejected": int(measured["rejected"]),
         "update_norm": float(measured["update_norm"]),
         "clip_norm": float(measured["clip_norm"]),
+        **secure.measured(metrics),
     }

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from tff_hdp.privacy.configurations import CONFIGURATIONS
+from tff_hdp.simulation.secure_config import SecureConfig
 from tff_hdp.simulation.zones_config import ZonesConfig
 
 OBSERVERS = ("super_node", "aggregator", "released_model")
@@ -12,8 +13,8 @@ OPTIMIZERS = ("sgd", "sgdm", "adam", "yogi", "adagrad")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HdpConfig(ZonesConfig):
-    """Every setting of HDP on top of `ZonesConfig`; field names are flag names.
+class HdpConfig(SecureConfig, ZonesConfig):
+    """Every setting of HDP on top of its bases; field names are flag names.
 
     Attributes:
       privacy: Who adds noise: `none`, `cdp`, `hdp`, `ldp` or `c1`..`c7` of Table I;
@@ -51,6 +52,7 @@ class HdpConfig(ZonesConfig):
     system: ClassVar[str] = "hdp"
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **ZonesConfig.choices,
+        **SecureConfig.choices,
         "privacy": (*CONFIGURATIONS, "levels"),
         "sampling": ("poisson", "fixed"),
         "algorithm": ("fedavg", "fedsgd"),
@@ -94,6 +96,7 @@ class HdpConfig(ZonesConfig):
             raise self._error(
                 "clipping", "adaptive", "flat or per_layer unless --privacy=cdp"
             )
+        self._check_secure()
         if self.algorithm == "fedsgd" and self.local_epochs != 1:
             raise self._error(
                 "local_epochs", self.local_epochs, "1 with --algorithm=fedsgd"
@@ -114,6 +117,29 @@ class HdpConfig(ZonesConfig):
                 raise self._error(
                     "clip_norm", self.clip_norm, "a finite number > 0, or auto"
                 ) from error
+
+    def _check_secure(self) -> None:
+        if self.secure_aggregation != "none" and self.clipping == "adaptive":
+            raise self._error(
+                "clipping", "adaptive", "flat or per_layer with --secure_aggregation"
+            )
+        if not self.server_is_secure:
+            return
+        unequal = {
+            "zones": (self.zones == 1, "at least 2"),
+            "levels": (bool(self.levels), "none"),
+            "estimator": (self.estimator == "bounded", "fixed"),
+            "mixing": (self.mixing != "weighted", "weighted"),
+        }
+        for name, (refused, allowed) in unequal.items():
+            if refused:
+                value = getattr(self, name)
+                shown = ",".join(map(str, value)) if name == "levels" else value
+                raise self._error(
+                    name,
+                    shown,
+                    f"{allowed} with --secure_aggregation={self.secure_aggregation}",
+                )
 
     def _check_numbers(self) -> None:
         self._check_count("local_epochs", "batch_size", "pilot_rounds", "example_cap")

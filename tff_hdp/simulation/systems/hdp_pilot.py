@@ -73,6 +73,7 @@ def _pilot_norms(
         noising_levels=(),
         elect_super_nodes="none",
         min_capability=None,
+        **config.without_secure_sums(),
     )
     federation = build_federation(
         pilot,
