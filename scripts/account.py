@@ -19,7 +19,7 @@ from absl import flags
 
 from tff_hdp import cli
 
-PRIVACY = ("ldp", "hdp", "cdp", *(f"c{i}" for i in range(1, 8)))
+PRIVACY = ("ldp", "hdp", "cdp", *(f"c{i}" for i in range(1, 8)), "levels")
 SAMPLING = ("poisson", "revealed", "fixed", "full")
 NEIGHBOURS = ("add_or_remove", "zero_out", "replace_one")
 OBSERVERS = ("super_node", "aggregator", "released_model")
@@ -40,6 +40,8 @@ def define_flags() -> None:
     number("clients_per_round", 100, "Expected cohort k; q = k/n.")
     integer("zones", 10, "Zones s, of equal size.")
     string("zone_sizes", None, "Sizes n_i instead, as 10,20,30.")
+    string("levels", "", "Nodes of every level between zones and server, as 5,2.")
+    string("noising_levels", "", "Which of those add noise too, as 2 or 2,3.")
     enum("mixing", "weighted", ("weighted", "equal"), "Weights p_i of the zones.")
     enum("sampling", "poisson", SAMPLING, "How cohorts are drawn.")
     boolean("cohort_hidden", True, "The aggregator does not learn who takes part.")
@@ -85,16 +87,19 @@ def request_from_flags() -> Any:
     if flags.FLAGS.paper_table is not None or flags.FLAGS.compare is not None:
         # Its shares belong to several configurations at once.
         values |= {"privacy": "hdp", "alpha": None, "beta": None}
-    if values["zone_sizes"] is not None:
-        try:
-            sizes = tuple(int(x) for x in values["zone_sizes"].split(","))
-        except ValueError as error:
-            raise ValueError(
-                f"--zone_sizes is {values['zone_sizes']}; allowed: whole numbers "
-                "separated by commas"
-            ) from error
-        values["zone_sizes"] = sizes
+    for name in ("zone_sizes", "levels", "noising_levels"):
+        if values[name] is not None:
+            values[name] = _whole_numbers(name, values[name])
     return AccountRequest(**values)
+
+
+def _whole_numbers(name: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(",") if text)
+    except ValueError as error:
+        raise ValueError(
+            f"--{name} is {text}; allowed: whole numbers separated by commas"
+        ) from error
 
 
 def paper_table(request: Any) -> list[dict[str, Any]]:

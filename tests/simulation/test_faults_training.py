@@ -179,7 +179,7 @@ def test_without_noise_a_round_goes_on_without_the_skipped_zones(tmp_path):
     experiment.run(config(tmp_path, cohort_chunk=0, **changes, **faults))
     frame = read(tmp_path)
     assert frame["skipped_zones"].sum() > 0
-    assert frame["loss"].iloc[-1] < frame["loss"].iloc[0] - 0.2
+    assert frame["loss"].iloc[-1] < frame["loss"].iloc[0] - 0.05
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,10 @@ def draw_rounds(request: AccountRequest, path: str) -> None:
         at = dataclasses.replace(request, rounds=rounds)
         for row in at.rows(("rdp",)):
             zone = "" if row.zone is None else f", zone {row.zone}"
-            label = f"{row.observer.replace('_', ' ')}: {row.client_kind} client{zone}"
+            observer = row.observer.replace("_", " ")
+            if row.observer == "super_node" and row.level > 1:
+                observer += f" of level {row.level}"
+            label = f"{observer}: {row.client_kind} client{zone}"
             if row.epsilon_rdp is not None:
                 curves.setdefault(label, []).append(row.epsilon_rdp)
     figure, axes = _axes(
@@ -81,6 +84,41 @@ def draw_comparison(rows: Sequence[dict[str, Any]], equal: str, path: str) -> No
     axes.set_xticks(range(len(OBSERVERS)), [o.replace("_", " ") for o in OBSERVERS])
     axes.set_ylim(top=top * 2)
     axes.legend(frameon=False)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def draw_levels(
+    rows: Sequence[dict[str, Any]], fan_ins: Sequence[int], path: str
+) -> None:
+    """Draws epsilon over the levels of a tree, the paper's dashed, the sound solid.
+
+    Args:
+      rows: What `hierarchy.multi_level` returned.
+      fan_ins: What it was given.
+      path: The image file to write.
+    """
+    from matplotlib import ticker
+
+    figure, axes = _axes(
+        f"epsilon (delta {rows[0]['delta']:g})",
+        f"fan-ins {', '.join(map(str, fan_ins))}: solid by RDP, dashed "
+        "eps / sqrt(prod k_j) of the paper",
+    )
+    last = len(fan_ins)
+    names = {0: "clients", 1: "super-nodes", last: "server"}
+    for noising in range(last + 1):
+        own = [row for row in rows if row["noise_at"] == noising]
+        levels = [row["level"] for row in own]
+        style = {"color": f"C{noising}", "marker": "o", "linewidth": 1.8}
+        label = f"noise by {names.get(noising, f'nodes of level {noising}')}"
+        axes.plot(levels, [row["epsilon_rdp"] for row in own], label=label, **style)
+        paper = [row["epsilon_paper"] for row in own]
+        axes.plot(levels, paper, linestyle="--", markerfacecolor="none", **style)
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    ticks = [names.get(i, f"level {i}") for i in range(last + 1)]
+    axes.set_xticks(range(last + 1), ticks)
+    axes.set_xlabel("whose output is seen (the server's: the released model)")
+    axes.legend(frameon=False, fontsize="small")
     figure.savefig(path, dpi=120, bbox_inches="tight")
 
 

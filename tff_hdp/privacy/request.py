@@ -1,11 +1,14 @@
 """What a user asks an account of, in the words of the command line."""
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 
 from tff_hdp.privacy.accountant import METHODS, AccountRow, account
 from tff_hdp.privacy.calibration import calibrate
 from tff_hdp.privacy.configurations import CONFIGURATIONS
+from tff_hdp.privacy.hierarchy import even_levels
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.rounding import largest_remainder
 from tff_hdp.privacy.sampling import (
@@ -15,7 +18,7 @@ from tff_hdp.privacy.sampling import (
     Sampling,
 )
 
-PRIVACY = tuple(name for name in CONFIGURATIONS if name != "none")
+PRIVACY = (*(name for name in CONFIGURATIONS if name != "none"), "levels")
 SAMPLING = ("poisson", "revealed", "fixed", "full")
 USERS_OF_SHARES = {"alpha": ("c5", "c7"), "beta": ("c3", "c6", "c7")}
 
@@ -32,6 +35,9 @@ class AccountRequest:
       clients_per_round: k, the expected cohort: q = k/n in every zone.
       zones: s zones of sizes that differ by at most one.
       zone_sizes: n_i, in place of `clients` and `zones`.
+      levels: Nodes of every level between zones and server, innermost first.
+      noising_levels: Which of those add noise besides the parties of `privacy`: 2
+        is the first above the zones. With `levels` nobody else adds any.
       mixing: `weighted` or `equal`.
       sampling: One of `SAMPLING`; `revealed` is Poisson with participation known
         to every observer.
@@ -57,6 +63,8 @@ class AccountRequest:
     clients_per_round: float = 100.0
     zones: int = 10
     zone_sizes: tuple[int, ...] | None = None
+    levels: tuple[int, ...] = ()
+    noising_levels: tuple[int, ...] = ()
     mixing: str = "weighted"
     sampling: str = "poisson"
     cohort_hidden: bool = True
@@ -90,6 +98,11 @@ class AccountRequest:
             ),
             ("privacy", self.privacy in PRIVACY, ", ".join(PRIVACY)),
             ("sampling", self.sampling in SAMPLING, ", ".join(SAMPLING)),
+            (
+                "noising_levels",
+                bool(self.noising_levels) or self.privacy != "levels",
+                "a level, needed by --privacy=levels",
+            ),
         ):
             if not ok:
                 raise _error(name, getattr(self, name), allowed)
@@ -114,10 +127,16 @@ class AccountRequest:
             if self.privacy in users
         }
         z = self.noise_multiplier if noise_multiplier is None else noise_multiplier
-        return CONFIGURATIONS[self.privacy](
+        configuration: Callable[..., NoisePlan] = NoisePlan
+        if self.privacy != "levels":
+            configuration = functools.partial(
+                CONFIGURATIONS[self.privacy], noise_multiplier=z
+            )
+        noise = dict.fromkeys(self.noising_levels, z)
+        return configuration(
             zone_sizes=self.sizes,
             sampling=self._sampling(),
-            noise_multiplier=z,
+            upper_levels=even_levels(len(self.sizes), self.levels, noise),
             mixing=self.mixing,
             cohort_hidden=self.cohort_hidden,
             participation_revealed=self.sampling == "revealed",
