@@ -24,7 +24,7 @@ MNIST = ("gfl_mnist_none", "gfl_mnist_iid", "gfl_mnist_hybrid")
 # What a scale changes of the presets, which are the full one.
 SCALES = {
     "full": ({}, {}),
-    "reduced": ({"rounds": 600}, {"rounds": 150}),
+    "reduced": ({"rounds": 400}, {"rounds": 150}),
     "tiny": ({"rounds": 3, "repetitions": 2}, {"rounds": 3}),
 }
 # A run's last value is its mean over so many iterations.

@@ -80,7 +80,7 @@ def load(
 
 
 def build_model(dimension: int) -> "tf.keras.Sequential":
-    """A new Keras model, w = 0, from features to the logits (0, w^T h) of the classes."""
+    """A new Keras model, from w = 0, of the logits (0, w^T h) of the two classes."""
     import tensorflow as tf
 
     def beside_zero(margin: tf.Tensor) -> tf.Tensor:
