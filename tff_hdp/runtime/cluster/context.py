@@ -199,7 +199,7 @@ class ClusterContext(InProcessContext):
         *,
         clients_per_worker: int = 4,
         default_num_clients: int = 0,
-        start_timeout: float = 20.0,
+        start_timeout: float = 10.0,
     ) -> None:
         """Connects to the workers.
 
