@@ -17,7 +17,7 @@ from tff_hdp.learning.client_work import (
 from tff_hdp.learning.hdp import build_hdp
 from tff_hdp.learning.optimizers import build_optimizer
 from tff_hdp.learning.secure_clients import single_clients, stacked_clients
-from tff_hdp.learning.secure_hdp import ProtocolHdp, build_secure_hdp
+from tff_hdp.learning.secure_hdp import ProtocolData, ProtocolHdp, build_secure_hdp
 from tff_hdp.learning.stacked_hdp import chunk_type
 from tff_hdp.learning.stacked_work import make_chunk
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
@@ -91,6 +91,11 @@ def chunks(carries=True):
         )
         for group in ([0, 1], [2], [3], [4, 5])
     ]
+
+
+def data_of(clients, protocol, dropped=(0, 0, 0)):
+    data = {"alone": alone, "stacked": chunks}[clients]()
+    return data if protocol == "intrinsic" else ProtocolData(data, dropped)
 
 
 def encoded(plan, mode, **options):
@@ -171,7 +176,7 @@ def test_two_rounds_equal_plain_ones(clients, protocol, mode, plain_rounds):
     plan = encoded(configurations.none(**OPTIONS), mode, largest=2.0)
     process = process_of(plan, clients, protocol)
     state = start(process)
-    data = {"alone": alone, "stacked": chunks}[clients]()
+    data = data_of(clients, protocol)
     for number, expected in enumerate(plain_rounds):
         output = process.next(state, data)
         state = output.state
@@ -196,7 +201,9 @@ def test_build_hdp_sums_securely_if_the_plan_says_so(plain_rounds):
 def test_costs_of_the_protocol():
     plan = encoded(configurations.none(**OPTIONS), "both", largest=2.0)
     process = process_of(plan, "stacked", "bonawitz")
-    costs = process.next(start(process), chunks()).metrics["secagg"]
+    costs = process.next(start(process), data_of("stacked", "bonawitz")).metrics[
+        "secagg"
+    ]
     # Five clients of two zones and three super-nodes each send a masked vector.
     vector = 4 * (SIZE + 1)
     assert 8 * vector < costs["secagg_bytes_up"] < 8 * (vector + 2000)
@@ -231,7 +238,7 @@ def test_noise(clients, protocol, mode, config, parties):
     )
     process = process_of(encoded(plan, mode), clients, protocol)
     state = start(process)
-    data = {"alone": alone, "stacked": chunks}[clients]()
+    data = data_of(clients, protocol)
     before, noise = released(process, state), []
     for _ in range(ROUNDS):
         after = released(process, output := process.next(state, data).state)
@@ -250,7 +257,10 @@ def test_clients_that_carry_no_noise_add_none():
     process = process_of(encoded(plan, "zone"), "stacked", "bonawitz")
     state = start(process)
     first, second = (
-        released(process, process.next(state, chunks(carries=False)).state)
+        released(
+            process,
+            process.next(state, ProtocolData(chunks(carries=False), (0, 0, 0))).state,
+        )
         for _ in range(2)
     )
     np.testing.assert_array_equal(first, second)
@@ -261,4 +271,4 @@ def test_the_protocol_refuses_plans_that_ignore_small_zones():
     plan = with_encoding(plan, size=SIZE, bits=30, largest=2.0)
     process = process_of(plan, "stacked", "bonawitz")
     with pytest.raises(ValueError, match="min_zone_clients is 1"):
-        process.next(start(process), chunks())
+        process.next(start(process), data_of("stacked", "bonawitz"))

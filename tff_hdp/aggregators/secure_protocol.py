@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.secagg import Meter, Round, masking_graph, noise, run_round
+from tff_hdp.secagg import (
+    BelowThresholdError,
+    Meter,
+    Round,
+    masking_graph,
+    noise,
+    run_round,
+)
 from tff_hdp.secagg.fixed_point import from_ring, to_ring
 from tff_hdp.secagg.rounds import SUPER_NODE, Protocol
 
@@ -55,19 +62,26 @@ def protocol_sums(
     protocol: Protocol,
     round_number: int,
     size: int,
+    dropped: Sequence[int] | None = None,
 ) -> ProtocolSums:
     """Sums every zone, and the zones, as `plan` says who may see what.
 
-    A zone with fewer than `plan.min_zone_clients` clients, or with one, which no
-    sum can hide, never starts: nothing of it is revealed. Its super-node still
-    adds its noise, as `SecureZonedMean.zone_outputs` explains.
+    A zone with fewer than `plan.min_zone_clients` survivors is refused before it
+    unmasks: nothing of it is revealed. Its super-node still adds its noise, as
+    `SecureZonedMean.zone_outputs` explains.
+
+    A sum that lost more clients than its protocol bears is refused likewise, and
+    started anew among those who are left. So whether a zone is left out depends
+    on the number of survivors alone, as the plan's account has it.
 
     Args:
       plan: With an encoding.
-      zones: For every zone what its clients put in.
+      zones: For every zone what its surviving clients put in.
       protocol: `bonawitz` or `graph`.
       round_number: Binds keys and messages to this round.
       size: d + 1.
+      dropped: Per zone how many more clients took part at first and fell silent
+        once they had shared their keys; None for nobody.
 
     Raises:
       ValueError: If a zone may be too small for the protocol but the plan's
@@ -79,6 +93,7 @@ def protocol_sums(
             "need at least 2"
         )
     run = _Runner(plan, protocol, round_number, size)
+    dropped = [0] * plan.num_zones if dropped is None else dropped
     vectors = np.zeros([plan.num_zones, size], np.int64)
     left_out = np.zeros(plan.num_zones, bool)
     meters = []
@@ -88,7 +103,7 @@ def protocol_sums(
             continue
         named = {f"zone {i} client {j}": share for j, share in enumerate(shares)}
         if plan.secure_aggregation:
-            vectors[i], meter = run.secure(named)
+            vectors[i], meter = run.secure(named, dropped[i])
             meters.append(meter)
         else:
             vectors[i] = run.plain(named)
@@ -109,19 +124,32 @@ class _Runner:
     round_number: int
     size: int
 
-    def secure(self, shares: Mapping[str, Share]) -> tuple[np.ndarray, Meter]:
+    def secure(
+        self, shares: Mapping[str, Share], dropped: int = 0
+    ) -> tuple[np.ndarray, Meter]:
         """The sum of all shares, int64 [size], by the protocol."""
-        bits = self.plan.encoding.bits
-        graph = masking_graph(self.protocol, len(shares))
         meter = Meter(SUPER_NODE)
+        try:
+            total = self._attempt(shares, dropped, meter)
+        except BelowThresholdError:
+            total = self._attempt(shares, 0, meter)
+        return from_ring(total, self.plan.encoding.bits), meter
+
+    def _attempt(
+        self, shares: Mapping[str, Share], dropped: int, meter: Meter
+    ) -> np.ndarray:
+        bits = self.plan.encoding.bits
+        gone = [f"dropped client {j}" for j in range(dropped)]
+        graph = masking_graph(self.protocol, len(shares) + dropped)
         total, _ = run_round(
-            shares,
+            {**shares, **dict.fromkeys(gone)},
             Round(self.round_number, self.size, bits, graph.threshold),
             encode=lambda share: to_ring(self._noised(share), bits),
             degree=graph.degree,
+            drops=dict.fromkeys(gone, "mask"),
             meter=meter,
         )
-        return from_ring(total, bits), meter
+        return total
 
     def plain(self, shares: Mapping[str, Share]) -> np.ndarray:
         """The sum where the super-node sees every share."""

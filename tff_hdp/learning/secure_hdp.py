@@ -1,6 +1,8 @@
 """HDP with secure sums: in TFF, or by the protocol among simulated parties."""
 
 import collections
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,19 @@ def build_secure_hdp(
     return tff.learning.templates.LearningProcess(
         parts.initialize, next_fn, get_model_weights, set_model_weights
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtocolData:
+    """A round's data for `ProtocolHdp`.
+
+    Attributes:
+      clients: One entry per TFF client.
+      dropped: Per zone how many clients fall silent before they send an update.
+    """
+
+    clients: Sequence[Any]
+    dropped: tuple[int, ...]
 
 
 class ProtocolHdp:
@@ -121,14 +136,14 @@ class ProtocolHdp:
         """The state before the first round."""
         return self._initialize()
 
-    def next(self, state: Any, data: Any) -> Output:
+    def next(self, state: Any, data: ProtocolData) -> Output:
         """One round.
 
         Args:
           state: What `initialize` or the round before returned.
-          data: One entry per TFF client.
+          data: Who takes part with what.
         """
-        contributions, operator, train = self._collect(state, data)
+        contributions, operator, train = self._collect(state, list(data.clients))
         zones: list[list[Share]] = [[] for _ in range(self._plan.num_zones)]
         for sent in contributions:
             pairs = zip(sent["vector"], sent["carries_noise"], strict=True)
@@ -142,6 +157,7 @@ class ProtocolHdp:
             protocol=self._protocol,
             round_number=int(state.aggregator["round"]),
             size=self._size,
+            dropped=data.dropped,
         )
         total = collections.OrderedDict(
             vectors=sums.vectors, left_out=sums.left_out, **operator

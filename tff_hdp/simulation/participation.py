@@ -47,6 +47,7 @@ class Attendance:
     Attributes:
       cohort: [k] int64, indices into `zoning.client_ids` of those who deliver.
       byzantine: [k] bool, which of them are Byzantine.
+      dropped: Per zone how many were drawn, dropped out and would have delivered.
       seats: Per zone its super-node and how it came to power, as JSON types;
         empty without elections.
       carried: What the next round must know, as JSON types.
@@ -55,6 +56,7 @@ class Attendance:
 
     cohort: np.ndarray
     byzantine: np.ndarray
+    dropped: tuple[int, ...]
     seats: list[dict[str, Any]]
     carried: dict[str, Any]
     metrics: dict[str, float]
@@ -130,7 +132,10 @@ class Participation:
             seats, carried = self._hold_elections(round_number, carried, bad, fails)
             skipped = [s["zone"] for s in seats if s["super_node"] is None]
             failed = sum(len(s["failed"]) for s in seats)
-        kept = drawn[arrives & ~np.isin(self._zone_of[drawn], skipped)]
+        led = ~np.isin(self._zone_of[drawn], skipped)
+        kept = drawn[arrives & led]
+        lost = self._zone_of[drawn[~arrives & led]]
+        zones = self._zoning.num_zones
         metrics: dict[str, float] = {}
         if faults != Faults() or seats:
             metrics |= {
@@ -148,6 +153,7 @@ class Participation:
         return Attendance(
             cohort=kept,
             byzantine=bad[kept],
+            dropped=tuple(np.bincount(lost, minlength=zones).tolist()),
             seats=seats,
             carried=carried,
             metrics=metrics,

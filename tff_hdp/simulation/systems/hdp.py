@@ -13,7 +13,7 @@ from tff_hdp.learning.client_work import model_fn_from_keras
 from tff_hdp.learning.hdp import build_hdp
 from tff_hdp.learning.optimizers import SGD_MOMENTUM, build_optimizer
 from tff_hdp.learning.secure_clients import single_clients, stacked_clients
-from tff_hdp.learning.secure_hdp import ProtocolHdp, build_secure_hdp
+from tff_hdp.learning.secure_hdp import ProtocolData, ProtocolHdp, build_secure_hdp
 from tff_hdp.learning.stacked import is_supported
 from tff_hdp.learning.stacked_hdp import build_stacked_hdp, chunk_type
 from tff_hdp.privacy import Ledger, NoisePlan
@@ -36,9 +36,9 @@ from tff_hdp.simulation.systems.hdp_pilot import find_clipping
 from tff_hdp.simulation.zones import build_elections
 
 OPERATOR_METRICS = (
-    "clients, empty_zones, rejected, update_norm, train_loss and train_accuracy in "
-    "metrics.csv carry no noise: they are for the operator of the simulation, and "
-    "releasing them would void the epsilons."
+    "clients, empty_zones, left_out_zones, saturated, rejected, update_norm, "
+    "train_loss and train_accuracy in metrics.csv carry no noise: they are for the "
+    "operator of the simulation, and releasing them would void the epsilons."
 )
 
 SKIPPED_ZONES = (
@@ -114,7 +114,10 @@ def build_plain(
         if elections is not None and seats_path is not None:
             write_seats(seats_path, number, present.seats)
         rng = parties.sampler.generator(number, stream=1)
-        return RoundInput(round_data(present, rng), present.carried, present.metrics)
+        data = round_data(present, rng)
+        if isinstance(process, ProtocolHdp):
+            data = ProtocolData(data, present.dropped)
+        return RoundInput(data, present.carried, present.metrics)
 
     def initial_state(seed: int | None) -> Any:
         weights = initial_weights(task.build_model, seed)

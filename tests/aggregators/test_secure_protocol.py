@@ -1,0 +1,163 @@
+"""A round's sums by the protocol: exact, or left out, whoever drops out."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tff_hdp.aggregators.secure_protocol import Share, protocol_sums
+from tff_hdp.privacy import PoissonSampling, configurations
+from tff_hdp.privacy.secure import with_encoding
+from tff_hdp.secagg import noise
+
+SIZE = 6
+MODES = {
+    "zone": {"secure_aggregation": True, "min_zone_clients": 3},
+    "server": {"secure_server": True},
+    "both": {
+        "secure_aggregation": True,
+        "secure_server": True,
+        "min_zone_clients": 3,
+    },
+}
+
+
+def plan_of(mode, config="none", zones=3, z=1.0):
+    options = {"noise_multiplier": z} if config != "none" else {}
+    plan = configurations.CONFIGURATIONS[config](
+        zone_sizes=(30,) * zones,
+        sampling=PoissonSampling((0.2,) * zones),
+        **options,
+        **MODES[mode],
+    )
+    return with_encoding(plan, size=SIZE - 1, bits=30)
+
+
+def shares_of(counts, plan, z=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    largest = int(plan.encoding.clip / plan.encoding.step)
+    return [
+        [Share(rng.integers(-largest, largest, SIZE), z) for _ in range(count)]
+        for count in counts
+    ]
+
+
+def plain_sums(shares, least):
+    return np.array(
+        [
+            sum((s.vector for s in zone), np.zeros(SIZE, np.int64))
+            * (len(zone) >= least)
+            for zone in shares
+        ]
+    )
+
+
+def run(plan, shares, protocol="bonawitz", **options):
+    return protocol_sums(
+        plan, shares, protocol=protocol, round_number=3, size=SIZE, **options
+    )
+
+
+@pytest.mark.parametrize("protocol", ["bonawitz", "graph"])
+@settings(max_examples=25, deadline=None)
+@given(
+    mode=st.sampled_from(list(MODES)),
+    counts=st.lists(st.integers(0, 7), min_size=3, max_size=3),
+    dropped=st.lists(st.integers(0, 9), min_size=3, max_size=3),
+)
+def test_exactly_the_survivors_sum_or_nothing(protocol, mode, counts, dropped):
+    """Also where most of a zone drops out: those who are left start anew."""
+    plan = plan_of(mode)
+    shares = shares_of(counts, plan)
+    found = run(plan, shares, protocol, dropped=dropped)
+    expected = plain_sums(shares, plan.min_zone_clients)
+    if plan.secure_server:
+        expected = expected.sum(axis=0)
+    np.testing.assert_array_equal(found.vectors, expected)
+    few = [0 < count < plan.min_zone_clients for count in counts]
+    assert found.left_out.tolist() == few
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_everybody_adds_exactly_sampled_noise_under_the_mask(mode):
+    """Clients in zones; super-nodes where the server sees a sum, left out or not."""
+    wide = 40
+    for config, counts in (("c1", (3, 4, 0)), ("c2", (3, 1, 0))):
+        plan = dataclasses.replace(plan_of(mode, config), encoding=None)
+        plan = with_encoding(plan, size=wide - 1, bits=30)
+        shares = [
+            [Share(np.zeros(wide, np.int64), plan.client_noise) for _ in range(count)]
+            for count in counts
+        ]
+        outputs = [
+            protocol_sums(plan, shares, protocol="graph", round_number=n, size=wide)
+            for n in range(20)
+        ]
+        noised = np.stack([o.vectors for o in outputs]) * plan.encoding.step
+        assert not noised[..., -1].any()
+        noised = noised[..., :-1]
+        if plan.secure_server:
+            # Seven clients, or three super-nodes.
+            variance = 7.0 if config == "c1" else 3.0
+            assert noised.std() == pytest.approx(math.sqrt(variance), rel=0.13)
+        elif config == "c1":
+            for zone, count in enumerate(counts):
+                std = noised[:, zone].std()
+                assert std == pytest.approx(math.sqrt(count), rel=0.13)
+        else:
+            # Super-nodes add theirs to what came out.
+            assert not noised.any()
+
+
+def test_noise_is_discrete_gaussian_in_law():
+    """Chi-square against the probabilities, on a grid of few steps."""
+    plan = plan_of("zone", "c1", zones=1)
+    draws = 2000
+    plan = with_encoding(dataclasses.replace(plan, encoding=None), size=draws, bits=11)
+    sigma = plan.client_noise * plan.clipping.norm / plan.encoding.step
+    assert 10 < sigma < 20
+    shares = [[Share(np.zeros(draws + 1, np.int64), 1.0)] * 3]
+    found = protocol_sums(
+        plan, shares, protocol="bonawitz", round_number=1, size=draws + 1
+    )
+    values = found.vectors[0, :-1]
+    support = np.arange(-200, 201)
+    single = np.exp(-(support**2) / (2 * sigma**2))
+    single /= single.sum()
+    law = np.convolve(np.convolve(single, single), single)
+    edges = [-25, -10, 0, 10, 25]
+    centres = np.arange(-600, 601)
+    expected = [p.sum() for p in np.split(law, np.searchsorted(centres, edges))]
+    observed = np.bincount(np.digitize(values, edges), minlength=6)
+    chi2 = (
+        (observed - draws * np.array(expected)) ** 2 / (draws * np.array(expected))
+    ).sum()
+    assert chi2 < 25.7  # 99.99 % of chi-square with 5 degrees of freedom
+    assert noise.sum_gap(sigma, 3) < 1e-300
+
+
+def test_drop_outs_cost_and_costs_add_up():
+    plan = plan_of("both")
+    shares = shares_of((6, 6, 6), plan)
+    calm = run(plan, shares).costs
+    rough = run(plan, shares, dropped=(2, 2, 2)).costs
+    assert rough["secagg_bytes_up"] > calm["secagg_bytes_up"]
+    assert rough["secagg_client_bytes"] > calm["secagg_client_bytes"]
+    for costs in (calm, rough):
+        assert 0 < costs["secagg_seconds"] <= costs["secagg_total_seconds"]
+
+
+def test_nothing_is_run_where_nobody_came():
+    found = run(plan_of("zone"), [[], [], []])
+    assert not found.vectors.any()
+    assert not found.left_out.any()
+    assert found.costs["secagg_bytes_up"] == 0
+
+
+def test_plans_that_ignore_small_zones_are_refused():
+    plan = dataclasses.replace(plan_of("zone"), min_zone_clients=1)
+    with pytest.raises(ValueError, match=r"min_zone_clients is 1; .* at least 2"):
+        run(plan, [[], [], []])
