@@ -69,10 +69,11 @@ def plan(
       ValueError: If an argument is out of range.
     """
     W = float(users) if W is None else W
+    z = noise_multiplier(sigma=sigma, q=q, W=W, S=S)
     return NoisePlan(
         zone_sizes=(users,),
         sampling=PoissonSampling((q,)),
-        server_noise=noise_multiplier(sigma=sigma, q=q, W=W, S=S),
+        server_noise=z,
         clipping=Clipping(norm=S),
         zone_weights=(W,),
     )
