@@ -137,6 +137,19 @@ def test_clipped_sums_equal_the_plain_ones(mode, kind, estimator, mixing):
     np.testing.assert_allclose(flat(found.result), flat(plain.result), atol=1e-5)
 
 
+def test_the_native_runtime_sums_them_too(native_context):
+    values, clients = updates(4, seed=3, scale=0.1), profiles([0, 0, 1, 2])
+    plan = configurations.c1(
+        zone_sizes=SIZES,
+        sampling=SAMPLING,
+        noise_multiplier=1e-4,
+        clipping=Clipping(norm=5.0),
+    )
+    (found,) = secure(encoded(plan, "both"), values, clients)
+    expected = sum(map(flat, values)) / 6
+    np.testing.assert_allclose(flat(found.result), expected, atol=2e-3)
+
+
 def test_upper_levels_stand_above_secure_zones():
     """Where they alone add noise, clients are clipped all the same."""
     plan = NoisePlan(

@@ -1,0 +1,180 @@
+"""Whole runs with secure aggregation: same models, honest accounts, named refusals."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tff_hdp.simulation import experiment
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.simulation.systems.hdp_config import HdpConfig
+
+NOISY = {"privacy": "hdp", "noise_multiplier": 1.0}
+
+
+def config(out, **changes):
+    settings = {
+        "task": "digits",
+        "privacy": "none",
+        "zones": 3,
+        "clients_per_round": 30,
+        "rounds": 2,
+        "local_epochs": 1,
+        "client_learning_rate": 0.1,
+        "seed": 5,
+        "out": str(out),
+    }
+    return HdpConfig(**settings | changes)
+
+
+def run(out, **changes):
+    result = experiment.run(config(out, **changes))
+    metrics = pd.read_csv(result.path / "metrics.csv")
+    return result, metrics, json.loads((result.path / "privacy.json").read_text())
+
+
+# Runs ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plain_metrics(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("plain"))[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"secure_aggregation": "zone"},
+        {"secure_aggregation": "both", "secure_aggregation_protocol": "bonawitz"},
+        {
+            "secure_aggregation": "both",
+            "secure_aggregation_protocol": "graph",
+            "cohort_chunk": 0,
+        },
+    ],
+)
+def test_trains_the_same_model(tmp_path, plain_metrics, changes):
+    _, metrics, privacy = run(tmp_path, **changes)
+    same = ["accuracy", "loss", "train_loss", "clients", "update_norm"]
+    np.testing.assert_allclose(metrics[same], plain_metrics[same], rtol=1e-4)
+    assert metrics["left_out_zones"].sum() == metrics["saturated"].sum() == 0
+    real = "secure_aggregation_protocol" in changes
+    assert ("secagg_seconds" in metrics) == real
+    assert not real or (metrics["secagg_bytes_up"] > 0).all()
+    assert any("Secure aggregation: each super-node" in n for n in privacy["notes"])
+
+
+def test_ledger_and_notes_say_who_sees_what(tmp_path):
+    """A server that sees the total only learns what everybody gets."""
+    changes = {**NOISY, "secure_aggregation": "both", "min_zone_clients": 3}
+    result, _, privacy = run(tmp_path, **changes)
+    rows = {row["observer"]: row for row in privacy["accounts"]}
+    assert rows["super_node"]["epsilon_rdp"] is None
+    assert rows["aggregator"]["epsilon_pld"] == rows["released_model"]["epsilon_pld"]
+    assert rows["aggregator"]["noise_multiplier"] == pytest.approx(math.sqrt(3))
+    assert "sum over all zones only" in rows["aggregator"]["assumptions"]
+    assert "fewer than 3 participants" in rows["aggregator"]["assumptions"]
+    ((plan, count),) = result.ledger.history
+    assert count == 2
+    assert plan.secure_server and plan.secure_aggregation
+    assert plan.encoding.bits == 30
+    text = " ".join(privacy["notes"])
+    for words in ("honest but curious", "discrete Gaussian", "modulo 2^30", "left out"):
+        assert words in text
+
+
+def test_resumes_with_drop_outs_and_client_noise(tmp_path):
+    changes = {
+        **NOISY,
+        "privacy": "ldp",
+        "secure_aggregation": "zone",
+        "secure_aggregation_protocol": "bonawitz",
+        "drop_rate": 0.2,
+    }
+    run(tmp_path, **changes, rounds=1)
+    result, metrics, privacy = run(tmp_path, **changes)
+    assert metrics["round"].tolist() == [1, 2]
+    assert metrics["dropped"].sum() > 0
+    assert np.isfinite(metrics["loss"]).all()
+    own = [row for row in privacy["accounts"] if row["observer"] == "super_node"]
+    for row in own:
+        # z sqrt(k): a third of 30 expected clients, a fifth of whom drop out.
+        assert row["noise_multiplier"] == pytest.approx(math.sqrt(8), rel=0.01)
+        assert "sum only" in row["assumptions"]
+    assert result.ledger.rounds == 2
+
+
+def test_small_zones_are_left_out_and_counted(tmp_path):
+    _, metrics, _ = run(
+        tmp_path, **NOISY, secure_aggregation="zone", min_zone_clients=11
+    )
+    assert metrics["left_out_zones"].sum() > 0
+
+
+# Refusals --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"secure_aggregation_protocol": "graph"},
+            "--secure_aggregation_protocol is graph; allowed: only with "
+            "--secure_aggregation=zone",
+        ),
+        ({"secure_aggregation": "all"}, "--secure_aggregation is all; allowed: none"),
+        ({"secure_bits": 20}, "--secure_bits is 20; allowed: only with"),
+        ({"min_zone_clients": 3}, "--min_zone_clients is 3; allowed: only with"),
+        (
+            {"secure_aggregation": "server", "min_zone_clients": 3},
+            "--min_zone_clients is 3; allowed: only with --secure_aggregation=zone",
+        ),
+        (
+            {"secure_aggregation": "zone", "min_zone_clients": 1},
+            "--min_zone_clients is 1; allowed: at least 2",
+        ),
+        (
+            {"secure_aggregation": "zone", "secure_bits": 31},
+            "--secure_bits is 31; allowed: 16..30",
+        ),
+        (
+            {"secure_aggregation": "zone", "secure_range": -1.0},
+            "--secure_range is -1.0",
+        ),
+        (
+            {"secure_aggregation": "zone", "privacy": "cdp", "clipping": "adaptive"},
+            "--clipping is adaptive; .*with --secure_aggregation",
+        ),
+        ({"secure_aggregation": "server", "zones": 1}, "--zones is 1; allowed: at"),
+        ({"secure_aggregation": "server", "levels": (2,)}, "--levels is 2; allowed"),
+        (
+            {"secure_aggregation": "both", "estimator": "bounded"},
+            "--estimator is bounded; allowed: fixed",
+        ),
+        (
+            {"secure_aggregation": "both", "mixing": "equal"},
+            "--mixing is equal; allowed: weighted",
+        ),
+    ],
+)
+def test_bad_settings_are_named(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=f"^{message}") as error:
+        config(tmp_path, **NOISY | changes)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"min_zone_clients": 500}, "--min_zone_clients is 500; allowed is 1"),
+        (
+            {"privacy": "ldp", "noise_multiplier": 1e-6, "secure_bits": 16},
+            "--privacy is ldp; client_noise is 1e-06; allowed with an encoding",
+        ),
+    ],
+)
+def test_what_only_the_task_shows_is_named_too(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        run(tmp_path, **NOISY | {"secure_aggregation": "zone"} | changes)
