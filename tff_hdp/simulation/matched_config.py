@@ -1,0 +1,75 @@
+"""What a comparison of all five systems is asked. Imports no TensorFlow."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
+
+from tff_hdp.simulation.config import RunConfig
+
+SYSTEMS = ("hdp", "fl_top", "hfl_dp", "gfl", "udp_hypernet")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MatchedConfig(RunConfig):
+    """The settings of a comparison on top of `RunConfig`; field names are flag names.
+
+    `model` is for HDP, FL-TOP-DP and HFL-DP; GFL, which needs a convex loss, trains
+    softmax regression, and UDP-Alg's users `personal_model`.
+
+    Attributes:
+      target_epsilon: Epsilon of every system, by RDP, against whoever gets all that
+        the system releases, for the client worst off.
+      systems: Which of the five.
+      groups: Zones of HDP, edges of HFL-DP, servers of GFL; must divide the clients.
+      clients_per_round: Expected cohort of HDP and UDP-Alg, exact one of FL-TOP-DP
+        and GFL; in HFL-DP everybody takes part.
+      batch_size: Examples a batch, at most the smallest client's.
+      local_epochs: Passes of HDP's and FL-TOP-DP's clients over their data.
+      client_learning_rate: Of the clients' SGD.
+      clip_norm: S of HDP, FL-TOP-DP and UDP-Alg.
+      model_norm: C, bound on the norm of HFL-DP's models.
+      personal_model: Of UDP-Alg's users; None takes the task's default.
+
+    Raises:
+      ConfigError: If a setting is out of range.
+    """
+
+    system: ClassVar[str] = "matched"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = RunConfig.choices
+
+    target_epsilon: float = 8.0
+    systems: tuple[str, ...] = SYSTEMS
+    groups: int = 5
+    clients_per_round: int = 100
+    batch_size: int = 10
+    local_epochs: int = 1
+    client_learning_rate: float = 0.05
+    clip_norm: float = 0.5
+    model_norm: float = 15.0
+    personal_model: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("systems", tuple(self.systems))
+        for name in self.systems:
+            if name not in SYSTEMS:
+                raise self._error("systems", name, ", ".join(SYSTEMS))
+        if not self.systems or len(set(self.systems)) < len(self.systems):
+            raise self._error(
+                "systems", ",".join(self.systems) or "empty", "each system once"
+            )
+        self._check_count("groups", "clients_per_round", "batch_size", "local_epochs")
+        for name in (
+            *("target_epsilon", "client_learning_rate", "clip_norm", "model_norm"),
+        ):
+            self._check_positive(name)
+        if self.num_clients is None:
+            raise self._error("num_clients", None, "a number that --groups divides")
+        if self.num_clients % self.groups:
+            raise self._error("groups", self.groups, f"divisors of {self.num_clients}")
+        if not self.groups <= self.clients_per_round <= self.num_clients:
+            raise self._error(
+                "clients_per_round",
+                self.clients_per_round,
+                f"{self.groups}..{self.num_clients}",
+            )
