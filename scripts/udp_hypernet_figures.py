@@ -1,7 +1,8 @@
 """Regenerates UDP-Alg's Figures 2 and 3: sweeps of S and sigma, and Noiseless.
 
     python scripts/udp_hypernet_figures.py --figure=2a \
-        --flagfile=scripts/flags/udp_hypernet_2a_small.flags
+        --flagfile=scripts/flags/udp_hypernet_2a_small.flags \
+        --private_server_learning_rate=0.1
 
 Takes every flag of scripts/udp_hypernet.py; --sigma and --clip_norm come from the
 figure. The preset without `_small` is the paper's scale. The same command again
@@ -19,6 +20,13 @@ from tff_hdp.simulation.systems.udp_hypernet_config import UdpHypernetConfig
 FIGURE = flags.DEFINE_enum(
     "figure", None, ["2a", "2b", "3"], "CIFAR-10, FEMNIST or CelebA."
 )
+PRIVATE_RATE = flags.DEFINE_float(
+    "private_server_learning_rate",
+    None,
+    "lambda of the curves with noise, whose steps are clipped; default: "
+    "--server_learning_rate.",
+    lower_bound=0.0,
+)
 
 
 def main(argv: list[str]) -> int:
@@ -31,7 +39,7 @@ def main(argv: list[str]) -> int:
         config = dataclasses.replace(config, out=f"runs/udp_figure_{FIGURE.value}")
     from tff_hdp.simulation import udp_figures
 
-    found = udp_figures.draw(config, FIGURE.value)
+    found = udp_figures.draw(config, FIGURE.value, private_rate=PRIVATE_RATE.value)
     print(found.to_string(index=False))
     print(f"\nfigure: {config.out}/figure.png\ntable:  {config.out}/table.txt")
     return 0

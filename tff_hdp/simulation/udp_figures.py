@@ -65,7 +65,9 @@ FIGURES: dict[str, tuple[Curve, ...]] = {
 }
 
 
-def draw(config: UdpHypernetConfig, figure: str) -> pd.DataFrame:
+def draw(
+    config: UdpHypernetConfig, figure: str, *, private_rate: float | None = None
+) -> pd.DataFrame:
     """Runs the curves of a figure, then writes its table and the figure.
 
     All curves share one partition. Calling again resumes.
@@ -74,6 +76,7 @@ def draw(config: UdpHypernetConfig, figure: str) -> pd.DataFrame:
       config: The settings of all curves, save for S and sigma. `out` is the folder
         that gets one run folder a curve, table.csv, table.txt and figure.png.
       figure: A key of `FIGURES`.
+      private_rate: lambda of the curves with noise; None takes the config's.
 
     Returns:
       The table, one row a curve.
@@ -83,7 +86,8 @@ def draw(config: UdpHypernetConfig, figure: str) -> pd.DataFrame:
     partition_seed = None
     for curve in FIGURES[figure]:
         result = experiment.run(
-            configure(config, curve, folder / curve.name), partition_seed
+            configure(config, curve, folder / curve.name, private_rate),
+            partition_seed,
         )
         record = json.loads((result.path / "config.json").read_text())
         partition_seed = record["resolved"]["partition_seed"]
@@ -104,9 +108,12 @@ def draw(config: UdpHypernetConfig, figure: str) -> pd.DataFrame:
 
 
 def configure(
-    config: UdpHypernetConfig, curve: Curve, out: pathlib.Path
+    config: UdpHypernetConfig,
+    curve: Curve,
+    out: pathlib.Path,
+    private_rate: float | None = None,
 ) -> UdpHypernetConfig:
-    """The settings of one curve."""
+    """The settings of one curve; see `draw`."""
     changes = {
         "privacy": "none" if curve.sigma is None else "udp_alg",
         "sigma": curve.sigma,
@@ -115,6 +122,8 @@ def configure(
         "target_epsilon": None,
         "out": str(out),
     }
+    if curve.sigma is not None and private_rate is not None:
+        changes["server_learning_rate"] = private_rate
     return dataclasses.replace(config, **changes)
 
 
