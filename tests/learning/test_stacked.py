@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import tasks
 from tff_hdp.learning.stacked import StackedModel, is_supported
-from tff_hdp.learning.stacked_work import chunk_size, train_stack
+from tff_hdp.learning.stacked_work import chunk_size, train_one_by_one, train_stack
 
 # In float64 what is left of rounding is far below any mistake.
 EXACT = {"rtol": 1e-8, "atol": 1e-10}
@@ -60,6 +60,63 @@ def test_a_stack_trains_like_each_client_alone(
         for stacked, expected in zip(updates, alone, strict=True):
             assert stacked.dtype == tf.float64
             np.testing.assert_allclose(stacked[i], expected, **EXACT)
+    assert float(sums["examples"]) == 2 * sum(SIZES)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("size", [8, 11])
+def test_clients_one_by_one_add_up_to_each_alone(
+    float64, make_clients, as_chunk, train_alone, size, momentum
+):
+    """Convolutions and poolings of even and odd images, with blank examples."""
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(0)
+    model = tf.keras.Sequential(
+        [
+            layers.InputLayer([size, size, 2]),
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(3, 3, padding="same", activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(4, 3, use_bias=False, activation="tanh"),
+            layers.MaxPooling2D(2, strides=1),
+            layers.Flatten(),
+            layers.Dense(10),
+        ]
+    )
+    initial = [v.numpy() for v in model.trainable_variables]
+    initial[1] += 0.1  # so that blank pixels tie above zero
+    examples, order = make_clients((size, size, 2), SIZES)
+    for features, _ in examples:
+        features[::2, : size // 2] = 0
+    stacked = StackedModel(model)
+    assert stacked.convolves
+    options = {"rate": 0.1, "momentum": momentum}
+    alone = [
+        train_alone(model, initial, *client, **options)
+        for client in zip(examples, order, strict=True)
+    ]
+    seen = []
+
+    def then(updates, part):
+        seen.append(part["weight"].shape)
+        return [update.weighted_sum(part["weight"]) for update in updates]
+
+    weights = [0.25, 0.5, 1.0, 0.75]
+    chunk = as_chunk(examples, order, weights=weights)
+    chunk["weight"] = tf.cast(chunk["weight"], tf.float64)
+    found, sums = train_one_by_one(
+        stacked,
+        [tf.constant(w) for w in initial],
+        chunk,
+        learning_rate=0.1,
+        momentum=momentum,
+        then=then,
+    )
+    assert seen == [[1]] * len(SIZES)
+    for i, total in enumerate(found):
+        pairs = zip(weights, alone, strict=True)
+        expected = sum(w * updates[i] for w, updates in pairs)
+        np.testing.assert_allclose(total, expected, **EXACT)
     assert float(sums["examples"]) == 2 * sum(SIZES)
 
 

@@ -18,7 +18,7 @@ from tff_hdp.learning.stacked_updates import (
     sum_by_norms,
     sum_one_by_one,
 )
-from tff_hdp.learning.stacked_work import train_stack
+from tff_hdp.learning.stacked_work import train_one_by_one, train_stack
 from tff_hdp.privacy.plan import NoisePlan
 
 
@@ -85,6 +85,7 @@ def build_stacked_hdp(
     record = tff.types.type_to_tf_tensor_specs(weights_type.trainable)
     mean = ZonedMean(plan, record, queries=queries)
     add_up = sum_by_norms if norms_decide(plan, queries) else sum_one_by_one
+    train = train_one_by_one if stacked.convolves else train_stack
     initial_state = tff.tensorflow.computation(mean.initial_state)
     state_type = initial_state.type_signature.result
     client_state = tff.tensorflow.computation(mean.client_state, state_type)
@@ -95,10 +96,10 @@ def build_stacked_hdp(
     def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
         chunk = data.get_single_element()
 
-        def contribute(updates: list[Update]) -> Any:
-            return add_up(mean, sent, updates, weights.trainable, chunk)
+        def contribute(updates: list[Update], part: Any) -> Any:
+            return add_up(mean, sent, updates, weights.trainable, part)
 
-        contribution, sums = train_stack(
+        contribution, sums = train(
             stacked,
             tf.nest.flatten(weights.trainable),
             chunk,

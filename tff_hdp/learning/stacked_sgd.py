@@ -17,11 +17,11 @@ Mask = Sequence[tf.Tensor | None]
 class SgdRule:
     """How a client's weights follow its gradients g: FedProx's local step.
 
-    v <- momentum v + mask (g + proximal (w - w0)), and w <- w - learning_rate v.
+    v <- momentum v + learning_rate mask (g + proximal (w - w0)), and w <- w - v.
 
     Attributes:
       learning_rate: Of every step.
-      momentum: Kept share of the velocity v, which a round starts at zero.
+      momentum: Kept share of v, which a round starts at zero.
       proximal: mu of the term mu/2 |w - w0|^2 that FedProx (Li et al. 2020) adds
         to the loss, w0 being the weights sent to the client.
       mask: Per weight a boolean tensor of its shape, the same for every client,
@@ -45,9 +45,9 @@ class SparseRows(NamedTuple):
     places: tf.Tensor
     values: tf.Tensor
 
-    def added_to(self, value: tf.Tensor, factor: float) -> tf.Tensor:
-        """`value` + `factor` times this."""
-        return tf.tensor_scatter_nd_add(value, self.places, factor * self.values)
+    def dense(self, like: tf.Tensor) -> tf.Tensor:
+        """This as a tensor like the given one."""
+        return tf.tensor_scatter_nd_add(tf.zeros_like(like), self.places, self.values)
 
 
 class Batch(NamedTuple):
@@ -57,21 +57,26 @@ class Batch(NamedTuple):
       rows: [C, B] rows into each client's examples; 0 where there is none.
       labels: [C, B].
       present: [C, B], 1 for an example and 0 for none, of the weights' dtype.
+      learning_rate: Of the step.
     """
 
     rows: tf.Tensor
     labels: tf.Tensor
     present: tf.Tensor
+    learning_rate: float
 
     def loss(self, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Each client's mean cross-entropy, added up, and the sum over examples.
+        """What to differentiate, and the cross-entropy summed over examples.
 
-        A client's gradient sees its own term of the first sum only.
+        The first is each client's mean cross-entropy, added up, of which a client's
+        gradient sees its own term only. The learning rate is in it, so that large
+        gradients need not be multiplied by it.
         """
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(self.labels, logits)
         own = tf.reduce_sum(losses * self.present, 1)
         count = tf.reduce_sum(self.present, 1)
-        return tf.reduce_sum(tf.math.divide_no_nan(own, count)), tf.reduce_sum(own)
+        means = tf.math.divide_no_nan(self.learning_rate * own, count)
+        return tf.reduce_sum(means), tf.reduce_sum(own)
 
 
 class Problem(Protocol):
@@ -86,7 +91,12 @@ class Problem(Protocol):
     def gradients(
         self, weights: Sequence[tf.Tensor], batch: Batch
     ) -> tuple[list[tf.Tensor | SparseRows], tf.Tensor, tf.Tensor]:
-        """Gradients, logits [C, B, classes] and the loss summed over examples."""
+        """Of a step: what to descend by, logits, and the loss summed over examples.
+
+        Returns:
+          Per weight the learning rate times the gradient, [C, ...]; [C, B, classes];
+          [].
+        """
 
 
 class WeightProblem:
@@ -134,7 +144,7 @@ def descend(
       The trained weights, each [C, ...]; and sums over all the steps: `loss`
       (nats), `correct` and `examples`, each float32 [].
     """
-    clients, steps = tf.shape(order)[0], tf.shape(order)[1]
+    clients, steps = order.shape[0] or tf.shape(order)[0], tf.shape(order)[1]
     dtype = problem.start[0].dtype
     weights = [tf.tile(w, [clients] + [1] * (w.shape.rank - 1)) for w in problem.start]
     velocity = [tf.zeros_like(w) for w in weights] if rule.momentum else []
@@ -144,7 +154,9 @@ def descend(
         rows = order[:, t]
         present = tf.cast(rows >= 0, dtype)
         rows = tf.maximum(rows, 0)
-        batch = Batch(rows, tf.gather(labels, rows, batch_dims=1), present)
+        batch = Batch(
+            rows, tf.gather(labels, rows, batch_dims=1), present, rule.learning_rate
+        )
         gradients, logits, loss = problem.gradients(weights, batch)
         moving = tf.reduce_any(present > 0, 1)
         pairs = [
@@ -182,17 +194,16 @@ def _step(
     plain = not (rule.momentum or rule.proximal) and mask is None
     if isinstance(gradient, SparseRows):
         if plain:
-            return gradient.added_to(weight, -rule.learning_rate), None
-        gradient = gradient.added_to(tf.zeros_like(weight), 1.0)
+            return tf.tensor_scatter_nd_sub(weight, *gradient), None
+        gradient = gradient.dense(weight)
     if plain:
-        return weight - rule.learning_rate * gradient, None
+        return weight - gradient, None
     moving = tf.reshape(moving, [-1] + [1] * (weight.shape.rank - 1))
     if rule.proximal:
-        gradient += rule.proximal * (weight - start)
+        gradient += rule.learning_rate * rule.proximal * (weight - start)
     if mask is not None:
         gradient = tf.where(mask, gradient, tf.zeros_like(gradient))
     if velocity is not None:
         gradient = rule.momentum * velocity + gradient
         velocity = tf.where(moving, gradient, velocity)
-    moved = weight - rule.learning_rate * gradient
-    return tf.where(moving, moved, weight), velocity
+    return tf.where(moving, weight - gradient, weight), velocity

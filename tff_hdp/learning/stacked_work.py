@@ -13,6 +13,8 @@ from tff_hdp.learning.stacked import StackedModel
 from tff_hdp.learning.stacked_sgd import Mask, SgdRule, WeightProblem, descend
 from tff_hdp.learning.stacked_updates import DenseUpdate, Update
 
+Then = Callable[[list[Update], Any], Any]
+
 # Beyond about this many clients the stacked weights leave the cache and a chunk
 # gets slower per client.
 MAX_CHUNK = 20
@@ -75,7 +77,7 @@ def train_stack(
     momentum: float = 0.0,
     proximal: float = 0.0,
     mask: Mask | None = None,
-    then: Callable[[list[Update]], Any] | None = None,
+    then: Then | None = None,
 ) -> tuple[Any, Any]:
     """SGD of every client of a chunk on its own batches.
 
@@ -93,8 +95,8 @@ def train_stack(
       proximal: mu of FedProx' term mu/2 |w - w0|^2; see `SgdRule`.
       mask: Per weight a boolean tensor of its shape, true where the weight may
         change, the same for every client; None where all of it may.
-      then: What to make of the updates, one `Update` per weight; by default
-        the tensors [C, ...].
+      then: What to make of the updates, one `Update` per weight, and the chunk;
+        by default the tensors [C, ...].
 
     Returns:
       The updates, initial minus trained, as `then` made them; and sums over all
@@ -104,22 +106,65 @@ def train_stack(
         learning_rate=learning_rate, momentum=momentum, proximal=proximal, mask=mask
     )
     order, labels, features = chunk["order"], chunk["labels"], chunk["features"]
-    then = then or (lambda updates: [update.dense() for update in updates])
+    then = then or (lambda updates, _: [update.dense() for update in updates])
 
     def directly() -> tuple[Any, Any]:
         problem = WeightProblem(model, initial, features)
         trained, sums = descend(problem, rule, order, labels)
-        return then(_updates(initial, trained)), sums
+        return then(_updates(initial, trained), chunk), sums
 
     def in_span() -> tuple[Any, Any]:
         problem = GramProblem(model, initial, features)
         (coordinates, *trained), sums = descend(problem, rule, order, labels)
         first = problem.kernel_update(coordinates)
-        return then([first, *_updates(initial[1:], trained)]), sums
+        return then([first, *_updates(initial[1:], trained)], chunk), sums
 
     if not gram.applies(model, rule):
         return directly()
     return tf.cond(gram.pays(initial[0], features, order), in_span, directly)
+
+
+def train_one_by_one(
+    model: StackedModel,
+    initial: Sequence[tf.Tensor],
+    chunk: Any,
+    *,
+    then: Then,
+    **rule: Any,
+) -> tuple[Any, Any]:
+    """As `train_stack`, one client after the other, adding up what `then` makes.
+
+    A large model's weights then stay in the cache over all of a client's steps,
+    and a convolution needs no loop over clients.
+
+    Args:
+      model: See `train_stack`.
+      initial: See `train_stack`.
+      chunk: See `train_stack`.
+      then: See `train_stack`; called for a stack of one client, with its chunk.
+      **rule: See `train_stack`.
+
+    Returns:
+      Both added up over the clients.
+    """
+
+    def alone(client: tf.Tensor | int) -> tuple[Any, Any]:
+        own = collections.OrderedDict(chunk)
+        for name in chunk:
+            if name != "zone":
+                own[name] = chunk[name][client][tf.newaxis]
+        return train_stack(model, initial, own, then=then, **rule)
+
+    def add(client: tf.Tensor, total: Any) -> Any:
+        return client + 1, tf.nest.map_structure(tf.add, total, alone(client))
+
+    _, total = tf.while_loop(
+        lambda client, _: client < tf.shape(chunk["weight"])[0],
+        add,
+        (tf.constant(1), alone(0)),
+        parallel_iterations=1,
+    )
+    return total
 
 
 def _updates(
