@@ -27,6 +27,9 @@ PRIVATE_RATE = flags.DEFINE_float(
     "--server_learning_rate.",
     lower_bound=0.0,
 )
+ACCOUNT_ONLY = flags.DEFINE_boolean(
+    "account_only", False, "Only print the curves' epsilons after --rounds."
+)
 
 
 def main(argv: list[str]) -> int:
@@ -37,6 +40,11 @@ def main(argv: list[str]) -> int:
     config = cli.config_from_flags(UdpHypernetConfig)
     if flags.FLAGS["out"].value is None:
         config = dataclasses.replace(config, out=f"runs/udp_figure_{FIGURE.value}")
+    if ACCOUNT_ONLY.value:
+        from tff_hdp.simulation import udp_curves
+
+        print(udp_curves.account_table(config, FIGURE.value).to_string(index=False))
+        return 0
     from tff_hdp.simulation import udp_figures
 
     found = udp_figures.draw(config, FIGURE.value, private_rate=PRIVATE_RATE.value)

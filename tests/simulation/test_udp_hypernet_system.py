@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tff_hdp.privacy import udp_alg
-from tff_hdp.simulation import experiment, udp_figures
+from tff_hdp.simulation import experiment, udp_curves, udp_figures
 from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.systems.udp_hypernet_config import UdpHypernetConfig
 
@@ -142,10 +142,10 @@ def test_too_many_users_for_a_test_each_is_refused(tmp_path):
 
 def test_a_figure_is_its_curves_with_table_and_picture(tmp_path, monkeypatch):
     curves = (
-        udp_figures.Curve(),
-        udp_figures.Curve(sigma=0.05, S=0.2, printed="69.67"),
+        udp_curves.Curve(),
+        udp_curves.Curve(sigma=0.05, S=0.2, printed="69.67"),
     )
-    monkeypatch.setitem(udp_figures.FIGURES, "2a", curves)
+    monkeypatch.setitem(udp_curves.FIGURES, "2a", curves)
     found = udp_figures.draw(noiseless(tmp_path, rounds=1), "2a")
     assert found["S"].iloc[1] == 0.2
     assert found["z"].iloc[1] == pytest.approx(0.05 * 0.3 * 30 / 0.2)
@@ -165,8 +165,8 @@ def test_the_papers_curves_have_the_papers_multipliers():
     """Section 4.2 tests z of 5 and 10; 2a has q = .1 and W = 100 users."""
     base = UdpHypernetConfig(privacy="none")
     found = {}
-    for curve in udp_figures.FIGURES["2a"][1:]:
-        one = udp_figures.configure(base, curve, "runs/x")
+    for curve in udp_curves.FIGURES["2a"][1:]:
+        one = udp_curves.configure(base, curve, "runs/x")
         found[curve.name] = udp_alg.noise_multiplier(
             sigma=one.sigma, q=0.1, W=100, S=one.clip_norm
         )
@@ -174,3 +174,15 @@ def test_the_papers_curves_have_the_papers_multipliers():
         {"sigma_0.05_S_0.1": 5, "sigma_0.1_S_0.1": 10, "sigma_0.05_S_0.2": 2.5}
     )
     assert dataclasses.asdict(base)["clip_norm"] in (0.05, 0.1, 0.2)
+
+
+def test_the_account_of_a_figure_is_its_curves_without_training():
+    """PAPERS: sigma = .05, S = .1 is at eps 4 after 1,430 rounds."""
+    base = UdpHypernetConfig(privacy="none", num_clients=100, rounds=1430)
+    found = udp_curves.account_table(base, "2a").set_index(["sigma", "S"])
+    assert found["z"].tolist() == [5.0, 10.0, 2.5]
+    assert found.loc[(0.05, 0.1), "eps paper"] == pytest.approx(4.0, abs=1e-3)
+    assert (found["eps PLD"] < found["eps RDP"]).all()
+    assert (found["eps RDP"] < found["eps paper"]).all()
+    with pytest.raises(ConfigError, match="--num_clients is None"):
+        udp_curves.account_table(UdpHypernetConfig(privacy="none"), "2b")
