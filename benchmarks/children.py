@@ -14,7 +14,7 @@ import numpy as np
 import processes
 import works
 
-_FOLDER = pathlib.Path(__file__).parent
+FOLDER = pathlib.Path(__file__).parent
 _ANSWER_SECONDS = 600  # a round takes seconds; a program that hangs must not
 _SHUTDOWN_SECONDS = 20
 
@@ -48,12 +48,12 @@ class Child:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [str(python), "-m", module, json.dumps(spec)],
-                cwd=_FOLDER,
+                cwd=FOLDER,
                 # For the processes that programs start of their own.
                 env={
                     "TF_CPP_MIN_LOG_LEVEL": "3",
                     **os.environ,
-                    "PYTHONPATH": str(_FOLDER),
+                    "PYTHONPATH": str(FOLDER),
                 },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

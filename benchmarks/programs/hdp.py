@@ -1,5 +1,6 @@
 """This project's HDP, clients trained in stacks or each as a TFF client."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -30,23 +31,6 @@ def noise_plan(work: works.Work, privacy: str, noise_multiplier: float) -> Noise
         clipping=Clipping(norm=work.clip_norm),
         **options,
     )
-
-
-def noise_stddev(plan: NoisePlan) -> float:
-    """Of one coordinate of what the server releases under `plan`."""
-    zones = zip(
-        plan.mixing_weights,
-        plan.denominators,
-        plan.zone_noise,
-        plan.noising_clients,
-        strict=True,
-    )
-    variance = (plan.server_noise * max(plan.released_sensitivities)) ** 2
-    for p, denominator, zone_noise, noising in zones:
-        stddev = p * plan.clipping.norm / denominator
-        variance += (stddev * zone_noise) ** 2
-        variance += noising * (stddev * plan.client_noise) ** 2
-    return variance**0.5
 
 
 def _stacked(
@@ -120,10 +104,13 @@ def main() -> None:
     chunk = chunk_size(work.num_parameters)
 
     def build(
-        *, noise_multiplier: float, privacy: str = "cdp"
+        *, noise_multiplier: float, privacy: str = "cdp", clients: int = work.clients
     ) -> tensorflow_model.ProcessFederation:
-        plan = noise_plan(work, privacy, noise_multiplier)
-        return _stacked(work, plan, chunk) if spec["stacked"] else _alone(work, plan)
+        cohort = dataclasses.replace(work, clients=clients)
+        plan = noise_plan(cohort, privacy, noise_multiplier)
+        if spec["stacked"]:
+            return _stacked(cohort, plan, chunk)
+        return _alone(cohort, plan)
 
     serve(build)
 

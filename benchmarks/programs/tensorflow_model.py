@@ -1,5 +1,9 @@
 """A work's model in Keras and its execution context, for the programs on TFF."""
 
+import os
+import pathlib
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +13,8 @@ import tensorflow_federated as tff
 import works
 
 from tff_hdp import runtime
+
+_WORKER = pathlib.Path(__file__).parents[2] / "scripts" / "worker.py"
 
 
 def build_model(work: works.Work) -> tf.keras.Sequential:
@@ -32,9 +38,27 @@ def initial_model_weights(work: works.Work) -> tff.learning.models.ModelWeights:
 
 
 def install_runtime(spec: dict[str, Any]) -> None:
-    """Makes the spec's runtime the default TFF context."""
-    options = {"workers": spec["workers"]} if spec.get("workers") else {}
-    runtime.set_context(spec["runtime"], **options)
+    """Makes the spec's runtime the default TFF context.
+
+    A cluster is a worker a core on this machine, ended with this program's tree.
+    """
+    workers = []
+    if spec["runtime"] == "cluster":
+        workers = [_start_worker() for _ in os.sched_getaffinity(0)]
+    runtime.set_context(spec["runtime"], workers=workers)
+
+
+def _start_worker() -> str:
+    process = subprocess.Popen(
+        [sys.executable, str(_WORKER), "--port=0"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    announcement = process.stdout.readline().split()
+    if announcement[:2] != ["worker", "on"]:
+        raise RuntimeError(f"{_WORKER} ended with status {process.wait()}")
+    return announcement[2]
 
 
 class ProcessFederation:

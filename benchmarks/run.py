@@ -1,0 +1,117 @@
+"""Times this project's rounds against native TFF and peers, in one run.
+
+    python benchmarks/run.py --work=A --runtimes=native,in_process --json=FILE
+    python benchmarks/run.py --work=A,B --peers=flower,fedjax,pfl --json=FILE
+
+Every subject is a process of its own and computes the same rounds on the same data,
+which is checked before it is timed; they take turns round by round. Prints a line
+for each, and writes all of them to --json. A subject that computes something else
+fails the run.
+"""
+
+import dataclasses
+import json
+import logging
+import pathlib
+import signal
+import sys
+
+from absl import flags
+
+from tff_hdp import cli
+from tff_hdp.runtime import RUNTIMES
+
+_PEERS = ("flower", "fedjax", "pfl")
+_WORKS = ("A", "B", "C", "D", "E")
+
+
+def define_flags() -> None:
+    """Defines the flags of this program."""
+    several, integer = flags.DEFINE_list, flags.DEFINE_integer
+    several("work", ["A"], f"Which of {', '.join(_WORKS)}; see docs/benchmarks.md.")
+    several("runtimes", ["native", "in_process"], f"Which of {', '.join(RUNTIMES)}.")
+    several("peers", [], f"Which of {', '.join(_PEERS)}, on works A and B.")
+    integer("rounds", 5, "Rounds measured of each subject, after warm-up.")
+    integer("clients", None, "Cohort of A, B and C; default: the work's own.")
+    several("cohorts", ["10", "30", "100", "300", "1000"], "Cohorts of D.")
+    integer("training_rounds", 40, "Rounds of a run of E.")
+    flags.DEFINE_float("accuracy", 0.8, "What a run of E must reach.")
+    integer("runs", 3, "Runs of E measured of each subject.")
+    flags.DEFINE_string("json", None, "File for the measurements.")
+
+
+def main(argv: list[str]) -> int:
+    """Measures what the flags name."""
+    cli.refuse_arguments(argv)
+    f = flags.FLAGS
+    _check_list("work", f.work, _WORKS)
+    _check_list("runtimes", f.runtimes, RUNTIMES)
+    _check_list("peers", f.peers, _PEERS)
+    logging.getLogger("tff_hdp_bench").setLevel(logging.INFO)
+    for name in ("rounds", "clients", "training_rounds", "runs"):
+        value = f[name].value
+        if value is not None and value < 1:
+            raise cli.UsageError(f"--{name} is {value}; allowed: a whole number >= 1")
+    if not all(c.isdecimal() and int(c) > 0 for c in f.cohorts) or not f.cohorts:
+        raise cli.UsageError(
+            f"--cohorts is {','.join(f.cohorts)}; allowed: whole numbers >= 1"
+        )
+    import children
+    import measure
+
+    # So that children end with this program: their owners' finally clauses run.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    result = []
+    try:
+        for name in f.work:
+            result += _measure(name)
+    except (measure.CheckError, children.ProgramError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    finally:
+        if f.json:
+            objects = [dataclasses.asdict(row) for row in result]
+            pathlib.Path(f.json).write_text(json.dumps(objects, indent=2) + "\n")
+    return 0
+
+
+def _measure(name: str) -> list:
+    import rounds
+    import training
+    import works
+
+    f = flags.FLAGS
+    if name == "E":
+        return training.whole_runs(
+            f.runtimes,
+            training_rounds=f.training_rounds,
+            accuracy=f.accuracy,
+            runs=f.runs,
+        )
+    work = works.WORKS[name]
+    if name == "D":
+        cohorts = [int(c) for c in f.cohorts]
+        return rounds.cohort_sizes(work, f.runtimes, cohorts, f.rounds)
+    if f.clients is not None:
+        if f.clients % work.zones:
+            raise cli.UsageError(
+                f"--clients is {f.clients}; allowed: a multiple of {work.zones} with "
+                f"--work={name}"
+            )
+        work = dataclasses.replace(work, clients=f.clients)
+    if name == "C":
+        return rounds.privacy_modes(work, f.runtimes, f.rounds)
+    return rounds.one_cohort(work, f.runtimes, f.peers, f.rounds)
+
+
+def _check_list(name: str, values: list[str], allowed: tuple[str, ...]) -> None:
+    unknown = [value for value in values if value not in allowed]
+    if unknown or (not values and name != "peers"):
+        raise cli.UsageError(
+            f"--{name} is {','.join(values)}; allowed: some of {', '.join(allowed)}"
+        )
+
+
+if __name__ == "__main__":
+    define_flags()
+    sys.exit(cli.run(main))
