@@ -77,6 +77,10 @@ def test_secure_server_cannot_hide_zones_from_colluding_super_nodes():
     [
         ({"upper_levels": (Level((0, 0, 1, 1, 1), (0.0, 0.0)),)}, "upper_levels"),
         ({"estimator": "bounded"}, "estimator is 'bounded'"),
+        (
+            {"zone_sizes": (9,), "sampling": PoissonSampling((0.3,))},
+            "secure_server is True with 1 zone",
+        ),
         ({"mixing": "equal", "zone_weights": (5, 6, 7, 8, 9)}, "mixing is 'equal'"),
     ],
 )
@@ -188,6 +192,12 @@ def test_encoding_refuses_adaptive_clipping():
     plan = plan_of("cdp", clipping=Clipping(kind="adaptive"), secure_aggregation=True)
     with pytest.raises(ValueError, match="adaptive"):
         with_encoding(plan, size=10)
+
+
+def test_encoding_refuses_steps_as_wide_as_the_clip_norm():
+    plan = plan_of("hdp", secure_aggregation=True)
+    with pytest.raises(ValueError, match="bits is 12: rounding 1000000 coordinates"):
+        with_encoding(plan, size=10**6, bits=12)
 
 
 def test_serialises():

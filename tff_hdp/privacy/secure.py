@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tff_hdp.privacy.sampling import FixedSizeSampling
 from tff_hdp.secagg import FixedPoint
+from tff_hdp.secagg.errors import BadInputError
 
 if TYPE_CHECKING:
     from tff_hdp.privacy.plan import NoisePlan
@@ -43,7 +44,8 @@ def with_encoding(
         takes the clip norm, beyond which no coordinate of a clipped update is.
 
     Raises:
-      ValueError: If `bits` are too few, or the plan is none for secure sums.
+      BadInputError: If `bits` are too few.
+      ValueError: If the plan is none for secure sums.
     """
     encoding = FixedPoint.for_sum(
         clip=plan.clipping.norm if largest is None else largest,
@@ -52,6 +54,12 @@ def with_encoding(
         noise_std=_largest_noise(plan),
         size=size,
     )
+    moved = encoding.rounded_norm(0.0, size)
+    if plan.is_noisy and moved >= plan.clipping.norm:
+        raise BadInputError(
+            f"bits is {bits}: rounding {size} coordinates moves an update by up to "
+            f"{moved:.3g}, not less than the clip norm {plan.clipping.norm:.6g}"
+        )
     return dataclasses.replace(plan, encoding=encoding)
 
 
