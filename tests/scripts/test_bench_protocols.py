@@ -31,7 +31,7 @@ def test_one_cell_as_text(repository):
     assert result.returncode == 0, result.stderr
     lines = dict(line.split() for line in result.stdout.splitlines())
     assert lines["protocol"] == "election"
-    assert lines["messages"] == "14"
+    assert lines["messages"] == "12"
 
 
 def test_the_grid_leaves_a_table_and_a_figure(repository, tmp_path, monkeypatch):

@@ -50,7 +50,7 @@ def test_elections_do_not_depend_on_the_model():
         for size in (10, 10**6)
     )
     assert small["total_bytes"] == large["total_bytes"]
-    assert small["messages"] == 2 * (5 * 2 + 2 * 2)
+    assert small["messages"] == 2 * (5 * 2 + 2 * 1)
 
 
 def test_cells_below_the_threshold_are_left_out():

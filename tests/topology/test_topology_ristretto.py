@@ -1,7 +1,7 @@
 import hashlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tff_hdp.topology import pvss
@@ -43,6 +43,7 @@ def test_bad_encodings_are_refused(encoding):
         group.decode(bytes.fromhex(encoding))
 
 
+@settings(deadline=None)
 @given(a=SCALARS, b=SCALARS)
 def test_multiplication_is_a_homomorphism(a, b):
     sum_of_points = group.add(
@@ -55,12 +56,22 @@ def test_multiplication_is_a_homomorphism(a, b):
     assert group.equal(group.add(twice, group.negate(twice)), group.IDENTITY)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(SCALARS, SCALARS), max_size=12))
 def test_sums_of_multiples(pairs):
     points = [group.multiply(p, group.GENERATOR) for _, p in pairs]
     expected = group.multiply(sum(k * p for k, p in pairs), group.GENERATOR)
     found = group.multiply_sum([k for k, _ in pairs], points)
     assert group.equal(found, expected)
+
+
+@settings(deadline=None)
+@given(st.lists(SCALARS, max_size=4), SCALARS)
+def test_many_multiples_of_one_point(scalars, p):
+    point = group.multiply(p, group.GENERATOR)
+    found = group.multiply_many([*scalars, 0, group.ORDER - 1], point)
+    expected = [group.multiply(k * p, group.GENERATOR) for k in (*scalars, 0, -1)]
+    assert all(map(group.equal, found, expected))
 
 
 def sharing(holders=5, threshold=3, context=b"here"):

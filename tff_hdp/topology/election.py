@@ -4,8 +4,9 @@ Three rounds over a relay (the server, or the outgoing super-node):
 
 1. deal: every online client shares a random contribution, verifiably, so that
    any f + 1 clients can open it and f cannot;
-2. confirm: the relay proposes the sound dealings; each client checks them and
-   signs that one ballot and no other. k - f signatures make it final;
+2. confirm: the relay proposes f + 1 sound dealings, of which one at least is
+   honest; each client checks them and signs that one ballot and no other. k - f
+   signatures make it final;
 3. reveal: only now do clients decrypt their share of the sum of contributions.
    Any f + 1 give the sum, from which the winner is drawn.
 
@@ -196,7 +197,10 @@ class Relay:
         held[message.sender] = message
 
     def propose(self) -> Ballot:
-        """Ends the dealing: the sound dealings, for all to confirm.
+        """Ends the dealing: f + 1 sound dealings, for all to confirm.
+
+        One honest contribution makes the sum uniform, and none is known yet, so it
+        does not matter whose are taken.
 
         Raises:
           BeyondThresholdError: If fewer than k - f clients dealt soundly.
@@ -206,7 +210,8 @@ class Relay:
             self._dealings.values(), lambda some: dealings_hold(self.setup, some)
         )
         check_quorum(self.setup, "dealt", len(dealings))
-        self._ballot = Ballot(self.setup.digest, tuple(dealings))
+        chosen = dealings[: self.setup.threshold]
+        self._ballot = Ballot(self.setup.digest, tuple(chosen))
         self._encrypted = sum_of_shares(self._ballot)
         self.phase = "confirm"
         return self._ballot
@@ -226,7 +231,7 @@ class Relay:
         return self._certificate
 
     def finish(self) -> Transcript:
-        """Ends the election: its transcript, which knows the winner.
+        """Ends the election: its transcript, with the f + 1 reveals it takes.
 
         Raises:
           BeyondThresholdError: If fewer than k - f clients revealed.
@@ -240,7 +245,8 @@ class Relay:
         )
         check_quorum(self.setup, "revealed", len(reveals))
         self.phase = "done"
-        return Transcript(self.setup, self._ballot, self._certificate, tuple(reveals))
+        enough = tuple(reveals[: self.setup.threshold])
+        return Transcript(self.setup, self._ballot, self._certificate, enough)
 
     def _sound(
         self, messages: Iterable[_M], hold: Callable[[list[_M]], bool]

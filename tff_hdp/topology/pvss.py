@@ -76,12 +76,12 @@ def deal(
     """
     secret = [random() for _ in range(threshold)]
     blind = [random() for _ in range(threshold)]
+    pairs = [
+        group.multiply_many((evaluate(secret, i), evaluate(blind, i)), key)
+        for i, key in enumerate(keys, start=1)
+    ]
     shares, commitments = (
-        tuple(
-            group.encode(group.multiply(evaluate(polynomial, i), key))
-            for i, key in enumerate(keys, start=1)
-        )
-        for polynomial in (secret, blind)
+        tuple(map(group.encode, column)) for column in zip(*pairs, strict=True)
     )
     c = _challenge(context, shares, commitments)
     responses = tuple(

@@ -75,6 +75,33 @@ def multiply(scalar: int, point: Point) -> Point:
     return result
 
 
+def multiply_many(scalars: Sequence[int], point: Point) -> list[Point]:
+    """Each scalar * point; all share the doublings (Yao's method, signed digits)."""
+    width = 4
+    count = -(-(ORDER.bit_length() + 1) // width)
+    columns = [_signed_digits(k % ORDER, width, count) for k in scalars]
+    buckets = [[IDENTITY] * 2 ** (width - 1) for _ in scalars]
+    for position in range(count):
+        plus, minus = _prepare(point)
+        for digits, own in zip(columns, buckets, strict=True):
+            digit = digits[position]
+            if digit:
+                index = abs(digit) - 1
+                own[index] = _add_prepared(own[index], plus if digit > 0 else minus)
+        for _ in range(width):
+            point = double(point)
+    return [_weighted_total(own) for own in buckets]
+
+
+def _weighted_total(buckets: Sequence[Point]) -> Point:
+    """The sum of (i + 1) * buckets[i]."""
+    running = result = IDENTITY
+    for bucket in reversed(buckets):
+        running = add(running, bucket)
+        result = add(result, running)
+    return result
+
+
 def multiply_sum(scalars: Sequence[int], points: Sequence[Point]) -> Point:
     """The sum of scalar * point, by Pippenger's buckets with signed digits.
 

@@ -89,10 +89,10 @@ class Transcript:
 
 
 def check_ballot(setup: Setup, ballot: Ballot) -> None:
-    """Checks that a ballot holds enough sound dealings.
+    """Checks that a ballot holds f + 1 sound dealings, one of them honest.
 
     Raises:
-      BeyondThresholdError: If fewer than k - f dealt.
+      BeyondThresholdError: If it holds fewer.
       ElectionError: If a dealing is another election's, repeated, or unsound.
     """
     _check_setup("ballot", ballot, setup)
@@ -102,7 +102,7 @@ def check_ballot(setup: Setup, ballot: Ballot) -> None:
     if not dealings_hold(setup, ballot.dealings):
         bad = [d.sender for d in ballot.dealings if not dealings_hold(setup, [d])]
         raise ElectionError(f"dealings of {bad} are no sound sharings")
-    check_quorum(setup, "dealt", len(ballot.dealings))
+    _check_threshold(setup, "dealings", len(ballot.dealings))
 
 
 def check_certificate(setup: Setup, ballot: Ballot, certificate: Certificate) -> None:
@@ -178,10 +178,10 @@ def winner(
       setup: What the election is about.
       digest: The digest of the ballot that was certified.
       encrypted: `sum_of_shares` of that ballot.
-      reveals: At least k - f sound ones.
+      reveals: At least f + 1 sound ones.
 
     Raises:
-      BeyondThresholdError: If fewer than k - f revealed.
+      BeyondThresholdError: If there are fewer.
       ElectionError: If a reveal is repeated, forged or wrong.
     """
     _check_distinct("reveal", reveals)
@@ -194,7 +194,7 @@ def winner(
             if not reveals_hold(setup, digest, encrypted, [reveal])
         ]
         raise ElectionError(f"{bad} revealed wrong shares")
-    check_quorum(setup, "revealed", len(reveals))
+    _check_threshold(setup, "reveals", len(reveals))
     secret = pvss.recover(
         {setup.share_number(r.sender): r.share for r in reveals[: setup.threshold]}
     )
@@ -215,6 +215,14 @@ def check_quorum(setup: Setup, verb: str, count: int) -> None:
         raise BeyondThresholdError(
             f"{setup.session!r}: {count} of {len(setup.voters)} voters {verb}; with "
             f"at most {setup.faulty} {setup.fault_model} faults {setup.quorum} must"
+        )
+
+
+def _check_threshold(setup: Setup, what: str, count: int) -> None:
+    if count < setup.threshold:
+        raise BeyondThresholdError(
+            f"{setup.session!r}: {count} {what}; with up to {setup.faulty} "
+            f"{setup.fault_model} faults {setup.threshold} are needed"
         )
 
 
