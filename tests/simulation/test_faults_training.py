@@ -136,6 +136,30 @@ def test_a_killed_run_goes_on_with_the_same_seats(tmp_path):
     assert (whole / "exposure.csv").read_text() == (parts / "exposure.csv").read_text()
 
 
+def test_a_run_keeps_to_the_zones_it_began_with(tmp_path):
+    file, out = tmp_path / "zones.csv", tmp_path / "run"
+    ids = tasks.load("digits", seed=5).train.client_ids
+
+    def write(zone_of):
+        rows = [f"{c},{zone_of(i)}" for i, c in enumerate(ids)]
+        file.write_text("\n".join(["client,zone", *rows]) + "\n")
+
+    write(lambda i: i % 3)
+    settings = {"zoning": "file", "zoning_file": str(file), "zones": None}
+    experiment.run(config(out, rounds=1, **settings))
+    before = (out / "metrics.csv").read_text()
+    for bad, message in (
+        (lambda i: (i + 1) % 3, "--zoning_file is .*; allowed: the zones with which"),
+        (lambda i: "" if i == 7 else 1, "--zoning is file; .*line 9"),
+    ):
+        write(bad)
+        with pytest.raises(ConfigError, match=message):
+            experiment.run(config(out, rounds=2, **settings))
+        assert (out / "metrics.csv").read_text() == before
+    write(lambda i: i % 3)
+    assert experiment.run(config(out, rounds=2, **settings)).ledger.rounds == 2
+
+
 def test_rounds_without_a_zones_client_noise_cost_more(tmp_path):
     changes = {"privacy": "ldp", "supernode_failure_rate": 0.5, "zones": 3}
     result = experiment.run(config(tmp_path, **changes))

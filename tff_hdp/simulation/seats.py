@@ -13,12 +13,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tff_hdp.simulation.run_folder import write_json
 from tff_hdp.topology.transcripts import Transcript
 
 
 def write_seats(path: pathlib.Path, number: int, seats: Sequence[dict]) -> None:
     """Keeps a round's seats; a round prepared again overwrites them by the same."""
+    # Brings TensorFlow, which who verifies a run need not have.
+    from tff_hdp.simulation.run_folder import write_json
+
     path.mkdir(parents=True, exist_ok=True)
     write_json(path / f"round_{number:05d}.json", list(seats))
 
@@ -83,6 +85,19 @@ def count_exposure(path: pathlib.Path) -> Counter[str]:
     )
 
 
+def summary(path: pathlib.Path) -> str:
+    """Elections, skipped zones and exposure of a run, in words."""
+    rounds = read_seats(path)
+    seen = count_exposure(path)
+    held = sum(seat["elections"] for seats in rounds for seat in seats)
+    skipped = sum(seat["super_node"] is None for seats in rounds for seat in seats)
+    return (
+        f"{held} elections, {skipped} zones skipped in {len(rounds)} rounds; "
+        f"{len(seen)} clients saw an aggregate, the most exposed one "
+        f"{max(seen.values(), default=0)}"
+    )
+
+
 def report_exposure(folder: pathlib.Path, state: Any) -> str:
     """Writes `exposure.csv` into a run folder and says what it holds.
 
@@ -91,16 +106,9 @@ def report_exposure(folder: pathlib.Path, state: Any) -> str:
       state: Of the process; not needed.
     """
     del state
-    rounds = read_seats(folder / "elections")
     seen = count_exposure(folder / "elections")
     with (folder / "exposure.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["client", "aggregates_seen"])
         rows.writerows(sorted(seen.items(), key=lambda pair: (-pair[1], pair[0])))
-    held = sum(seat["elections"] for seats in rounds for seat in seats)
-    skipped = sum(seat["super_node"] is None for seats in rounds for seat in seats)
-    return (
-        f"{held} elections, {skipped} zones skipped in {len(rounds)} rounds; "
-        f"{len(seen)} clients saw an aggregate, of which any one saw at most "
-        f"{max(seen.values(), default=0)} (exposure.csv)"
-    )
+    return summary(folder / "elections") + " (exposure.csv)"

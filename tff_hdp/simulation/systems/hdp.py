@@ -1,6 +1,7 @@
 """HDP as the training loop runs it."""
 
 import functools
+import hashlib
 import pathlib
 from typing import Any
 
@@ -73,9 +74,24 @@ def build(config: HdpConfig, folder: RunFolder) -> System:
             "noise_multiplier", config.noise_multiplier
         ),
     )
+    _remember_zones(config, folder, federation)
     plan = federation.plan
     folder.resolve(noise_multiplier=_multiplier(plan), task=task.description)
     return build_plain(config, federation, seats_path=folder.path / "elections")
+
+
+def _remember_zones(
+    config: HdpConfig, folder: RunFolder, federation: Federation
+) -> None:
+    """Refuses to go on with other zones than the run began with."""
+    links = (federation.zoning.zone_of, federation.zoning.parents)
+    digest = hashlib.sha256(repr(links).encode()).hexdigest()
+    if folder.resolved.get("zones", digest) != digest:
+        raise ConfigError(
+            f"--zoning_file is {config.zoning_file}; allowed: the zones with which the "
+            f"run in --out={folder.path} began"
+        )
+    folder.resolve(zones=digest)
 
 
 def build_plain(

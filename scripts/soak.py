@@ -1,0 +1,149 @@
+"""A long run of small rounds through elections and every fault, watched.
+
+    python scripts/soak.py --rounds=500
+
+Fails unless the model stays finite, memory stops growing and no process is left.
+"""
+
+import json
+import os
+import pathlib
+import sys
+import tempfile
+from typing import Any
+
+from absl import flags
+
+from tff_hdp import cli
+
+LEAST_ROUNDS = 30
+ALLOWED_GROWTH = 0.05
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def define_flags() -> None:
+    """Defines how long to run, and where."""
+    flags.DEFINE_integer("rounds", 500, f"Rounds, {LEAST_ROUNDS} or more.")
+    flags.DEFINE_enum("privacy", "hdp", ("none", "cdp", "hdp", "ldp"), "Who noises.")
+    flags.DEFINE_enum("runtime", "in_process", ("in_process", "native"), "Where.")
+    flags.DEFINE_enum("election_protocol", "pvss", ("pvss", "drawn"), "Elections.")
+    flags.DEFINE_string("json", None, "Also write the findings to this file.")
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process and its descendants."""
+    total = 0
+    for process in (os.getpid(), *descendants()):
+        try:
+            fields = pathlib.Path(f"/proc/{process}/statm").read_text().split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        total += int(fields[1]) * PAGE
+    return total
+
+
+def descendants() -> list[int]:
+    """Process ids of all children, theirs and so on."""
+    found: list[int] = []
+    waiting = [os.getpid()]
+    while waiting:
+        process = waiting.pop()
+        for task in pathlib.Path(f"/proc/{process}/task").glob("*/children"):
+            try:
+                children = [int(word) for word in task.read_text().split()]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            found += children
+            waiting += children
+    return found
+
+
+def watch_rounds() -> dict[int, int]:
+    """Notes resident memory whenever a round's metrics are written."""
+    from tff_hdp.simulation.run_folder import RunFolder
+
+    memory: dict[int, int] = {}
+    release = RunFolder.release_metrics
+
+    def release_metrics(self: RunFolder, number: int, metrics: dict) -> None:
+        release(self, number, metrics)
+        memory[number] = resident_bytes()
+
+    RunFolder.release_metrics = release_metrics
+    return memory
+
+
+def soak(rounds: int, out: str) -> dict[str, Any]:
+    """Runs and returns what was seen; see `main` for what it must be."""
+    import numpy as np
+    import pandas as pd
+
+    from tff_hdp.simulation import experiment
+    from tff_hdp.simulation.systems.hdp_config import HdpConfig
+
+    values = flags.FLAGS
+    noise = None if values.privacy == "none" else 1.0
+    config = HdpConfig(
+        task="digits",
+        privacy=values.privacy,
+        noise_multiplier=noise,
+        clip_norm=0.5,
+        zones=5,
+        clients_per_round=25,
+        local_epochs=1,
+        rounds=rounds,
+        runtime=values.runtime,
+        elect_super_nodes="persistent",
+        election_protocol=values.election_protocol,
+        voters=7,
+        drop_rate=0.1,
+        supernode_failure_rate=0.1,
+        byzantine=("20:0.1",),
+        out=out,
+    )
+    before = set(descendants())
+    memory = watch_rounds()
+    result = experiment.run(config)
+    frame = pd.read_csv(result.path / "metrics.csv")
+    # Compilation and caches settle in the first tenth; then a tenth at either end.
+    tenth = max(1, rounds // 10)
+    warm = [memory[number] for number in sorted(memory)][max(10, tenth) :]
+    first, last = np.median(warm[:tenth]), np.median(warm[-tenth:])
+    columns = ("dropped", "byzantine", "failed_super_nodes", "skipped_zones")
+    return {
+        "rounds": len(frame),
+        "finite": bool(np.isfinite(frame["loss"]).all()),
+        "memory_mb": [round(m / 2**20) for m in warm[::tenth]],
+        "memory_growth": round(last / first - 1, 4),
+        "processes_left": len(set(descendants()) - before),
+        "median_round_seconds": round(float(frame["round_seconds"].median()), 3),
+        "elections": int(frame["elections"].sum()),
+        **{name: int(frame[name].sum()) for name in columns},
+    }
+
+
+def main(argv: list[str]) -> int:
+    """Prints what was seen; exit code 1 if it is not as it must be."""
+    cli.refuse_arguments(argv)
+    rounds = flags.FLAGS.rounds
+    if rounds < LEAST_ROUNDS:
+        raise cli.UsageError(f"--rounds is {rounds}; allowed: {LEAST_ROUNDS} or more")
+    with tempfile.TemporaryDirectory() as out:
+        seen = soak(rounds, out)
+    print(json.dumps(seen, indent=2))
+    if flags.FLAGS.json:
+        pathlib.Path(flags.FLAGS.json).write_text(json.dumps(seen, indent=2) + "\n")
+    # The worker of --runtime=native lives as long as this process.
+    workers = int(flags.FLAGS.runtime == "native")
+    sound = (
+        seen["finite"]
+        and seen["rounds"] == rounds
+        and seen["memory_growth"] <= ALLOWED_GROWTH
+        and seen["processes_left"] <= workers
+    )
+    return 0 if sound else 1
+
+
+if __name__ == "__main__":
+    define_flags()
+    sys.exit(cli.run(main))

@@ -1,0 +1,39 @@
+"""Checks every election of a run again, as anybody can who has its transcripts.
+
+python scripts/verify_elections.py --run=runs/digits_hdp
+"""
+
+import pathlib
+import sys
+
+from absl import flags
+
+from tff_hdp import cli
+
+
+def define_flags() -> None:
+    """Defines whose elections."""
+    flags.DEFINE_string("run", None, "The run folder.")
+
+
+def main(argv: list[str]) -> int:
+    """Prints what was verified and how often which client saw an aggregate."""
+    cli.refuse_arguments(argv)
+    run = flags.FLAGS.run
+    if run is None or not pathlib.Path(run).is_dir():
+        raise cli.UsageError(f"--run is {run}; allowed: a run folder")
+    from tff_hdp.simulation import seats
+
+    path = pathlib.Path(run) / "elections"
+    try:
+        count = seats.verify_seats(path)
+    except ValueError as error:
+        raise cli.UsageError(f"--run is {run}; {error}") from error
+    print(f"{count} transcripts verify; every super-node seated was elected")
+    print(seats.summary(path))
+    return 0
+
+
+if __name__ == "__main__":
+    define_flags()
+    sys.exit(cli.run(main))
