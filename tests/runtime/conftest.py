@@ -83,6 +83,8 @@ def cluster_context(host_worker):
         context = ClusterContext([first.address, second.address])
         yield context
         context.close()
+        # Whatever the tests sent them, the workers still stand.
+        assert [first.process.poll(), second.process.poll()] == [None, None]
 
 
 @pytest.fixture(scope="session")
