@@ -16,7 +16,6 @@ import tasks
 from tasks import gfl_logistic
 from tff_hdp.learning.gfl import build_gfl, cohort_type
 from tff_hdp.learning.pairwise_masks import PairwiseMasks
-from tff_hdp.learning.zoned import FlatModel
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan
 from tff_hdp.privacy.gfl import GflPlan, account
 from tff_hdp.privacy.rounds import RoundLedger
@@ -61,7 +60,7 @@ def build(config: GflConfig, folder: RunFolder) -> System:
         )
     zoning = equal_zones(clients, config.servers, rng=np.random.default_rng(seed))
     mixing = metropolis(build_graph(config, seed))
-    plan = _plan(config, zoning, FlatModel(task.build_model).size)
+    plan = _plan(config, zoning, task.build_model().count_params())
     folder.resolve(task=task.description, spectral_gap=spectral_gap(mixing))
     process = build_gfl(
         build_model=task.build_model,
@@ -228,15 +227,16 @@ def _build_evaluate(
     config: GflConfig, task: tasks.Task, optimum: np.ndarray | None
 ) -> Callable[[Any], dict[str, float]]:
     """Test metrics of the first network's centroid; distances over all networks."""
+    shapes = [tuple(w.shape) for w in task.build_model().trainable_weights]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
     test = build_evaluation(task)
-    flat = FlatModel(task.build_model)
 
     def evaluate(state: Any) -> dict[str, float]:
         models = np.asarray(state.global_model_weights, np.float64)
         models = models.reshape(config.repetitions, config.servers, -1)
         centroids = models.mean(1)
-        first = tf.constant(centroids[:1], tf.float32)
-        weights = [w[0] for w in flat.split(first)]
+        parts = np.split(centroids[0].astype(np.float32), ends)
+        weights = [part.reshape(s) for part, s in zip(parts, shapes, strict=True)]
         metrics = test(tff.learning.models.ModelWeights(weights, []))
         spread = ((models - centroids[:, np.newaxis]) ** 2).sum(-1)
         metrics["disagreement"] = float(spread.mean())
