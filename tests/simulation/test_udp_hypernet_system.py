@@ -82,6 +82,18 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
     assert (a["epsilon"] == np.inf).all()
 
 
+def test_both_runtimes_run_the_same_rounds(tmp_path):
+    frames = [
+        pd.read_csv(
+            experiment.run(noiseless(tmp_path / name, rounds=2, runtime=name)).path
+            / "metrics.csv"
+        )
+        for name in ("in_process", "native")
+    ]
+    columns = ["accuracy", "loss", "train_loss", "update_norm", "clients"]
+    np.testing.assert_allclose(frames[0][columns], frames[1][columns], rtol=1e-4)
+
+
 def test_personal_models_learn_their_users(tmp_path):
     result = experiment.run(noiseless(tmp_path, rounds=40, local_steps=10))
     frame = pd.read_csv(tmp_path / "metrics.csv")
