@@ -1,7 +1,6 @@
-"""The process with a TFF client for a chunk: steps, refusals and noise."""
+"""The process with a TFF client for a chunk: steps and refusals."""
 
 import collections
-import math
 
 import numpy as np
 import pytest
@@ -132,47 +131,3 @@ def test_a_poisoned_client_does_not_spoil_its_stack(native_context, as_chunk):
     assert output.metrics["aggregator"]["rejected"] == 1
     weights = process.get_model_weights(output.state).trainable
     assert all(np.isfinite(w).all() for w in weights)
-
-
-@pytest.mark.parametrize(
-    ("config", "shares"),
-    [("c1", {}), ("c2", {}), ("c4", {}), ("c7", {"alpha": 0.5, "beta": 0.5})],
-)
-@pytest.mark.parametrize("width", WIDTHS)
-def test_noise_of_the_stacked_process(
-    native_context, make_clients, as_chunk, config, shares, width
-):
-    """Rate 0: what moves the model is noise. 2,330 coordinates or more, three rounds.
-
-    The standard error of the measured deviation is 1 / sqrt(2 * 6990) = 0.85 %.
-    """
-    plan = configurations.CONFIGURATIONS[config](
-        zone_sizes=(4, 4),
-        sampling=FullParticipation(),
-        noise_multiplier=1.4,
-        clipping=Clipping(norm=0.5),
-        **shares,
-    )
-    examples, order = make_clients((width,), SIZES)
-    noising = [count > 0 for count in plan.noising_clients]
-    data = [
-        as_dataset(as_chunk(examples[:3], order[:3], zone=0, carries=noising[0])),
-        as_dataset(as_chunk(examples[3:], order[3:], zone=0, carries=noising[0])),
-        as_dataset(as_chunk(examples, order, zone=1, carries=noising[1])),
-    ]
-    process = stacked_process(plan, width, rate=0.0)
-    state = process.initialize()
-    steps = []
-    for _ in range(3):
-        before = process.get_model_weights(state).trainable
-        state = process.next(state, data).state
-        after = process.get_model_weights(state).trainable
-        pairs = zip(before, after, strict=True)
-        steps.append(np.concatenate([np.ravel(b - a) for a, b in pairs]))
-    unit = plan.released_sensitivities[0]
-    noises = sum(4 for n in noising if n) * plan.client_noise**2
-    noises += sum(z**2 for z in plan.zone_noise) + plan.server_noise**2
-    measured = np.stack(steps)
-    assert measured.std() == pytest.approx(unit * math.sqrt(noises), rel=0.05)
-    correlation = np.corrcoef(measured)[np.triu_indices(3, 1)]
-    assert np.abs(correlation).max() < 5 / math.sqrt(measured.shape[1])

@@ -6,6 +6,8 @@ well each coin can be guessed.
 """
 
 import collections
+import functools
+import math
 
 import numpy as np
 import pytest
@@ -19,6 +21,11 @@ from tff_hdp.aggregators import (
     LevelQueries,
 )
 from tff_hdp.aggregators.zoned import ZonedMean
+from tff_hdp.learning.gram import SpannedUpdate
+from tff_hdp.learning.optimizers import build_optimizer
+from tff_hdp.learning.stacked_hdp import build_stacked_hdp, chunk_type
+from tff_hdp.learning.stacked_updates import DenseUpdate
+from tff_hdp.learning.stacked_work import make_chunk
 from tff_hdp.privacy import (
     Clipping,
     FullParticipation,
@@ -97,7 +104,55 @@ def test_the_noise_accounted_is_the_noise_added():
             assert found == pytest.approx(expected, rel=0.018)
 
 
-def audit(plan, *, length=CLIP, queries=None, seed=0):
+def stacked_release(plan, included, length, queries=None, steps=1):
+    """As `release`, of training: each canary's example lights a pixel of its own.
+
+    From zero weights a step moves a canary's row of the two-class kernel along
+    (1, -1) / sqrt(2), by `length` over all steps while its pixel is faint. One step
+    is taken on the weights as they are, several in the span of the example.
+    """
+    pixel = 1e-3
+    chunks = []
+    for clients in np.array_split(np.arange(CANARIES), 30):
+        zones = (clients >= SIZES[0]).astype(int)
+        for zone in np.unique(zones):
+            members = clients[zones == zone]
+            pixels = np.zeros([len(members), 1, CANARIES], np.uint8)
+            rows = np.arange(len(members))
+            pixels[rows, 0, members] = 255 * included[members]
+            chunk = make_chunk(
+                [(x, np.zeros(1, np.int32)) for x in pixels],
+                [np.zeros([steps, 1], np.int32)] * len(members),
+                weights=[1.0] * len(members),
+                carries_noise=[plan.client_noise > 0] * len(members),
+                zone=zone,
+            )
+            chunks.append(tf.data.Dataset.from_tensors(chunk))
+    process = build_stacked_hdp(
+        build_model=lambda: tf.keras.Sequential(
+            [
+                tf.keras.layers.InputLayer([CANARIES]),
+                tf.keras.layers.Rescaling(pixel / 255),
+                tf.keras.layers.Dense(2, use_bias=False, kernel_initializer="zeros"),
+            ]
+        ),
+        data_type=chunk_type((CANARIES,), np.uint8),
+        plan=plan,
+        client_learning_rate=math.sqrt(2) * length / (pixel * steps),
+        server_optimizer=build_optimizer("sgd", 1.0),
+        queries=queries,
+    )
+    state = process.next(process.initialize(), chunks).state
+    (kernel,) = process.get_model_weights(state).trainable
+    return (kernel[:, 0] - kernel[:, 1]) / math.sqrt(2)
+
+
+spanned_release = functools.partial(stacked_release, steps=3)
+RELEASE_NAMES = ["factory", "stacked", "spanned"]
+RELEASES = [release, stacked_release, spanned_release]
+
+
+def audit(plan, *, length=CLIP, queries=None, seed=0, release=release):
     rows = account(plan, 1, DELTA, ("pld",))
     row = next(r for r in rows if r.observer == "released_model")
     claimed = row.epsilon_pld
@@ -123,8 +178,9 @@ def central(z):
     ],
     ids=["cdp", "hdp", "ldp", "mixed"],
 )
-def test_the_right_aggregator_is_not_refuted(plan):
-    result = audit(plan)
+@pytest.mark.parametrize("release", RELEASES, ids=RELEASE_NAMES)
+def test_the_right_aggregator_is_not_refuted(plan, release):
+    result = audit(plan, release=release)
     assert not result.violated, str(result)
     # The audit is not blind: it finds some leak where there is some.
     assert result.lower_bound > 0.05
@@ -145,5 +201,21 @@ def test_broken_aggregators_are_caught(length, query):
     assert "REFUTED" in str(result)
 
 
-def test_clipping_holds_a_loud_canary():
-    assert not audit(central(1.6), length=100 * CLIP).violated
+@pytest.mark.parametrize("release", RELEASES, ids=RELEASE_NAMES)
+def test_clipping_holds_a_loud_canary(release):
+    assert not audit(central(1.6), length=100 * CLIP, release=release).violated
+
+
+@pytest.mark.parametrize("release", RELEASES[1:], ids=RELEASE_NAMES[1:])
+def test_norms_understated_are_caught(release, monkeypatch):
+    """A stack that clips to norms it got wrong lets a loud canary through."""
+
+    class Understated(DenseUpdate if release is stacked_release else SpannedUpdate):
+        def norms(self):
+            return 0.01 * super().norms()
+
+    stacked = release is stacked_release
+    module = "stacked_work" if stacked else "gram"
+    name = "DenseUpdate" if stacked else "SpannedUpdate"
+    monkeypatch.setattr(f"tff_hdp.learning.{module}.{name}", Understated)
+    assert audit(central(1.6), length=100 * CLIP, release=release).violated

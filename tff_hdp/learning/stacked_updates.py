@@ -66,11 +66,12 @@ def without(value: tf.Tensor, dropped: tf.Tensor) -> tf.Tensor:
 def norms_decide(plan: NoisePlan, queries: LevelQueries | None) -> bool:
     """Whether a contribution is the update times factors its norms decide.
 
-    It is where clients add no noise and clip to a norm, flat or per layer;
-    a query that is not the plan's may do anything.
+    It is where clients add no noise and clip to a norm, flat or per layer, and
+    send real numbers; a query that is not the plan's may do anything.
     """
     noising = plan.client_noise > 0 and any(plan.noising_clients)
-    return queries is None and not noising and plan.clipping.kind != "adaptive"
+    bent = plan.clipping.kind == "adaptive" or plan.encoding is not None
+    return queries is None and not noising and not bent
 
 
 def sum_by_norms(
