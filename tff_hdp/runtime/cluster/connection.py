@@ -47,6 +47,7 @@ class Connection:
         self._channel = grpc.insecure_channel(address, _OPTIONS)
         self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
         self._executor = executor_pb2.ExecutorId()
+        self._is_dropped = False
         self._unused: collections.deque[executor_pb2.ValueRef] = collections.deque()
 
     @property
@@ -135,18 +136,27 @@ class Connection:
         with contextlib.suppress(ConnectionLostError):
             self._ask(self._stub.dispose, request)
 
+    def drop(self) -> None:
+        """Ends the connection; calls that still wait for an answer fail as lost."""
+        self._is_dropped = True
+        self._channel.close()
+
     def close(self) -> None:
-        """Frees the executor, with all it holds, and the connection."""
+        """Frees the executor, with all it holds, and ends the connection."""
         request = executor_pb2.DisposeExecutorRequest(executor=self._executor)
         with contextlib.suppress(ConnectionLostError):
             self._ask(self._stub.dispose_executor, request)
-        self._channel.close()
+        self.drop()
 
     def _ask(self, method: Callable[[Any], Any], request: Any) -> Any:
         try:
             return method(request)
-        except grpc.RpcError as error:
-            unavailable = error.code() is grpc.StatusCode.UNAVAILABLE
-            if unavailable or _NO_EXECUTOR in error.details():
-                raise ConnectionLostError(error.details()) from error
+        # gRPC raises a ValueError for a channel that was closed before.
+        except (grpc.RpcError, ValueError) as error:
+            if self._is_dropped:
+                raise ConnectionLostError("the connection was dropped") from error
+            if isinstance(error, grpc.RpcError):
+                unavailable = error.code() is grpc.StatusCode.UNAVAILABLE
+                if unavailable or _NO_EXECUTOR in error.details():
+                    raise ConnectionLostError(error.details()) from error
             raise

@@ -70,7 +70,10 @@ class Cluster(Workers):
         self.members = tuple(
             RemoteWorker(address, Connection(address)) for address in addresses
         )
-        self._lock, self._returning = threading.Lock(), threading.Lock()
+        # Of who is up and busy; of taking workers back; of tracing functions.
+        self._lock, self._returning, self._tracing = (
+            threading.Lock() for _ in range(3)
+        )
         self._functions: weakref.WeakKeyDictionary[stages.Function, RemoteFunction] = (
             weakref.WeakKeyDictionary()
         )
@@ -78,6 +81,8 @@ class Cluster(Workers):
             try:
                 member.connection.open(start_timeout)
             except (ConnectionLostError, grpc.RpcError) as error:
+                for started in self.members:
+                    started.connection.drop()
                 raise ClusterError(
                     f"--workers names {member.address}, where no TFF worker answers: "
                     f"{_reason(error)}"
@@ -120,7 +125,7 @@ class Cluster(Workers):
             member.connection.close()
 
     def _remote(self, function: stages.Function) -> RemoteFunction:
-        with self._lock:
+        with self._tracing:
             if function not in self._functions:
                 remote = self._functions[function] = RemoteFunction(function)
                 weakref.finalize(function, remote.computation.discard)
@@ -138,7 +143,8 @@ class Cluster(Workers):
                 except ConnectionLostError as error:
                     self._lose(member, connection, error)
                 else:
-                    member.completed += 1
+                    with self._lock:
+                        member.completed += 1
                     return result
 
     @contextlib.contextmanager
@@ -163,8 +169,8 @@ class Cluster(Workers):
             if member.connection is not connection or not member.is_up:
                 return
             member.is_up, member.lost = False, _reason(error)
-            # Starts to connect, in case the worker comes back.
             member.connection = Connection(member.address)
+        connection.drop()
         _LOG.warning(
             "worker %s was lost (%s); its work goes to the others",
             member.address,
@@ -178,6 +184,8 @@ class Cluster(Workers):
                 if member.is_up:
                     continue
                 if not member.connection.is_ready:
+                    # Tries anew, to be ready by a later call.
+                    member.connection.drop()
                     member.connection = Connection(member.address)
                     continue
                 with contextlib.suppress(ConnectionLostError, grpc.RpcError):
