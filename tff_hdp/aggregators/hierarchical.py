@@ -51,13 +51,9 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         self, value_type: tff.Type, weight_type: tff.Type
     ) -> tff.templates.AggregationProcess:
         """See base class. `weight_type` must be `WEIGHT_TYPE`."""
-        check_floats(value_type)
+        _check_floats(value_type)
         WEIGHT_TYPE.check_assignable_from(weight_type)
-        mean = ZonedMean(
-            self._plan,
-            tff.types.type_to_tf_tensor_specs(value_type),
-            queries=self._queries,
-        )
+        mean = self._mean(tff.types.type_to_tf_tensor_specs(value_type))
         initial_state = tff.tensorflow.computation(mean.initial_state)
         state_type = initial_state.type_signature.result
         client_state = tff.tensorflow.computation(mean.client_state, state_type)
@@ -66,13 +62,9 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
             client_state.type_signature.result, value_type, WEIGHT_TYPE
         )
         def contribution(sent: Any, value: Any, weight: Any) -> Any:
-            return mean.contribution(sent, value, weight), weight["zone"]
+            return self._sent(mean.contribution(sent, value, weight), weight["zone"])
 
-        contribution_type = contribution.type_signature.result
-        zero, add, merge, report = zone_sums(mean, contribution_type[0])
-        release = tff.tensorflow.computation(
-            mean.release, state_type, zero.type_signature.result
-        )
+        release = tff.tensorflow.computation(mean.release)
 
         @tff.federated_computation
         def init_fn() -> Any:
@@ -86,11 +78,24 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         def next_fn(state: Any, value: Any, weight: Any) -> Any:
             sent = tff.federated_broadcast(tff.federated_map(client_state, state))
             contributions = tff.federated_map(contribution, (sent, value, weight))
-            total = tff.federated_aggregate(contributions, zero(), add, merge, report)
+            total = self._total(mean, contributions)
             result, new_state, measurements = tff.federated_map(release, (state, total))
             return tff.templates.MeasuredProcessOutput(new_state, result, measurements)
 
         return tff.templates.AggregationProcess(init_fn, next_fn)
+
+    def _mean(self, record: Any) -> ZonedMean:
+        return ZonedMean(self._plan, record, queries=self._queries)
+
+    def _sent(self, contribution: Any, zone: tf.Tensor) -> Any:
+        """What a client sends."""
+        return contribution, zone
+
+    def _total(self, mean: ZonedMean, sent: Any) -> Any:
+        """What `mean.release` takes, at SERVER, of what clients sent."""
+        contribution_type = sent.type_signature.member[0]
+        zero, add, merge, report = zone_sums(mean, contribution_type)
+        return tff.federated_aggregate(sent, zero(), add, merge, report)
 
 
 def zone_sums(
@@ -122,8 +127,7 @@ def zone_sums(
     return zero, add, merge, report
 
 
-def check_floats(value_type: tff.Type) -> None:
-    """Raises TypeError unless all tensors of the type are floating."""
+def _check_floats(value_type: tff.Type) -> None:
     for spec in tf.nest.flatten(tff.types.type_to_tf_tensor_specs(value_type)):
         if not spec.dtype.is_floating:
             raise TypeError(

@@ -7,12 +7,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators.hierarchical import WEIGHT_TYPE, check_floats
+from tff_hdp.aggregators.hierarchical import HierarchicalMeanFactory
 from tff_hdp.aggregators.secure_zoned import SecureZonedMean
 from tff_hdp.privacy.plan import NoisePlan
 
 
-class SecureHierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
+class SecureHierarchicalMeanFactory(HierarchicalMeanFactory):
     """`HierarchicalMeanFactory` with secure sums, for a plan with an encoding.
 
     With `plan.secure_aggregation` zones are summed by TFF's secure modular sum;
@@ -35,47 +35,16 @@ class SecureHierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
     """
 
     def __init__(self, plan: NoisePlan) -> None:
-        self._plan = plan
+        super().__init__(plan)
 
-    def create(
-        self, value_type: tff.Type, weight_type: tff.Type
-    ) -> tff.templates.AggregationProcess:
-        """See base class. `weight_type` must be `WEIGHT_TYPE`."""
-        check_floats(value_type)
-        WEIGHT_TYPE.check_assignable_from(weight_type)
-        mean = SecureZonedMean(
-            self._plan, tff.types.type_to_tf_tensor_specs(value_type)
-        )
-        initial_state = tff.tensorflow.computation(mean.initial_state)
-        state_type = initial_state.type_signature.result
-        client_state = tff.tensorflow.computation(mean.client_state, state_type)
+    def _mean(self, record: Any) -> SecureZonedMean:
+        return SecureZonedMean(self._plan, record)
 
-        @tff.tensorflow.computation(
-            client_state.type_signature.result, value_type, WEIGHT_TYPE
-        )
-        def contribution(sent: Any, value: Any, weight: Any) -> Any:
-            return zoned(mean.contribution(sent, value, weight), weight["zone"])
+    def _sent(self, contribution: Any, zone: tf.Tensor) -> Any:
+        return zoned(contribution, zone)
 
-        @tff.federated_computation
-        def init_fn() -> Any:
-            return tff.federated_eval(initial_state, tff.SERVER)
-
-        @tff.federated_computation(
-            init_fn.type_signature.result,
-            tff.FederatedType(value_type, tff.CLIENTS),
-            tff.FederatedType(WEIGHT_TYPE, tff.CLIENTS),
-        )
-        def next_fn(state: Any, value: Any, weight: Any) -> Any:
-            sent = tff.federated_broadcast(tff.federated_map(client_state, state))
-            sums = zone_totals(
-                mean, tff.federated_map(contribution, (sent, value, weight))
-            )
-            result, new_state, measurements = tff.federated_map(
-                tff.tensorflow.computation(mean.release), (state, sums)
-            )
-            return tff.templates.MeasuredProcessOutput(new_state, result, measurements)
-
-        return tff.templates.AggregationProcess(init_fn, next_fn)
+    def _total(self, mean: SecureZonedMean, sent: Any) -> Any:
+        return zone_totals(mean, sent)
 
 
 def zoned(contribution: Any, zone: tf.Tensor, clients: tf.Tensor | int = 1) -> Any:

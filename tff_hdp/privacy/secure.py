@@ -32,7 +32,7 @@ def check_secure(plan: "NoisePlan") -> None:
 
 
 def with_encoding(
-    plan: "NoisePlan", *, size: int, bits: int = 32, largest: float | None = None
+    plan: "NoisePlan", *, size: int, bits: int = 30, largest: float | None = None
 ) -> "NoisePlan":
     """`plan` with the finest fixed point in which none of its sums wraps around.
 
