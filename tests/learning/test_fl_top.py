@@ -256,6 +256,27 @@ def test_compressed_sensing_steps_by_what_it_recovers(task, initial):
     assert output.metrics["exchanged"]["upstream_bytes"] == 4 * (len(flat) // 2) * 6
 
 
+def test_the_native_worker_runs_the_same_rounds(task, initial, native_context):
+    del native_context
+    size = len(top_k.flatten(initial))
+    schemes = (
+        compressors(initial)["top"],
+        CompressedSensing(size, 400, seed=3, iterations=5),
+    )
+
+    def one_round(compressor):
+        process = build(task, quiet_plan(), compressor)
+        output = process.next(start(process, initial), cohort_data(task)[0])
+        return flat_weights(process, output.state), output.metrics["exchanged"]
+
+    native = [one_round(compressor) for compressor in schemes]
+    runtime.set_context("in_process")
+    for compressor, (weights, exchanged) in zip(schemes, native, strict=True):
+        here, exchanged_here = one_round(compressor)
+        np.testing.assert_allclose(weights, here, **TOLERANCE)
+        assert dict(exchanged) == dict(exchanged_here)
+
+
 def test_another_model_is_refused(task):
     with pytest.raises(ValueError, match="num_weights is 5; the model has"):
         build(task, quiet_plan(), Identity(5))

@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 
 import tasks
 from tff_hdp.learning import top_k
@@ -202,7 +203,7 @@ def _compressor(
 
 def _clip_norm(
     config: FlTopConfig,
-    model: "tasks.task.tf.keras.Model",
+    model: tf.keras.Model,
     initial: list[np.ndarray],
     compressor: Compressor,
     public: PublicBatch,
