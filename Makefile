@@ -6,16 +6,18 @@ UV_VERSION := 0.13.8
 STAMP := $(VENV)/.installed
 DEMO_OUT ?= runs/demo
 DEMO_FLAGS ?=
+BENCH_OUT ?= runs/bench
 PYTEST_FLAGS ?=
 
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: setup demo test test-slow lint lock clean help
+.PHONY: setup demo bench test test-slow lint lock clean help
 
 help:
 	@echo "make setup  - create $(VENV) with every dependency (Python 3.11)"
 	@echo "make demo   - train none, CDP, HDP and LDP on real digits; table and figure"
+	@echo "make bench  - time rounds against native TFF and peers; rewrite docs/benchmarks.md"
 	@echo "make test   - run the test suite"
 	@echo "make lint   - ruff check and ruff format --check"
 	@echo "make lock   - resolve dependencies again; rewrite uv.lock and requirements/"
@@ -36,6 +38,15 @@ $(STAMP): setup.py pyproject.toml uv.lock Makefile
 
 demo: $(STAMP)
 	@$(BIN)/python scripts/demo.py --out=$(DEMO_OUT) $(DEMO_FLAGS)
+
+bench: $(STAMP)
+	@mkdir -p $(BENCH_OUT)
+	@$(BIN)/python benchmarks/run.py --work=A --runtimes=native,in_process,cluster --peers=flower,fedjax,pfl --json=$(BENCH_OUT)/a.json
+	@$(BIN)/python benchmarks/run.py --work=B --runtimes=native,in_process --peers=flower,fedjax,pfl --json=$(BENCH_OUT)/b.json
+	@$(BIN)/python benchmarks/run.py --work=C --runtimes=native,in_process,cluster --json=$(BENCH_OUT)/c.json
+	@$(BIN)/python benchmarks/run.py --work=D,E --runtimes=native,in_process --json=$(BENCH_OUT)/de.json
+	@$(BIN)/python benchmarks/profile_round.py --work=A,B --json=$(BENCH_OUT)/profile.json
+	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/de.json $(BENCH_OUT)/profile.json
 
 test: $(STAMP)
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS)

@@ -1,5 +1,6 @@
 """The parent's side of a measurement: one child process for every program."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -15,6 +16,7 @@ import processes
 import works
 
 FOLDER = pathlib.Path(__file__).parent
+PATHS = [str(FOLDER)]  # where programs and what they share are imported from
 _ANSWER_SECONDS = 600  # a round takes seconds; a program that hangs must not
 _SHUTDOWN_SECONDS = 20
 
@@ -41,7 +43,8 @@ class Child:
         python: str | os.PathLike[str] = sys.executable,
         **options: Any,
     ) -> None:
-        spec = {"work": dataclasses.asdict(work), **options}
+        answers, replies = os.pipe()
+        spec = {"work": dataclasses.asdict(work), "replies": replies, **options}
         self._module = module
         self._folder = tempfile.TemporaryDirectory(prefix="tff_hdp_bench_")
         self._log = pathlib.Path(self._folder.name) / "log"
@@ -53,13 +56,21 @@ class Child:
                 env={
                     "TF_CPP_MIN_LOG_LEVEL": "3",
                     **os.environ,
-                    "PYTHONPATH": str(FOLDER),
+                    "PYTHONPATH": os.pathsep.join(PATHS),
                 },
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdout=log,
                 stderr=log,
+                pass_fds=[replies],
                 text=True,
             )
+        os.close(replies)
+        self._answers = os.fdopen(answers)
+
+    @property
+    def pid(self) -> int:
+        """Of the program's own process."""
+        return self._process.pid
 
     def build(self, **options: Any) -> float:
         """Has the federation built anew, at the initial weights; its seconds."""
@@ -89,7 +100,8 @@ class Child:
     def close(self) -> None:
         """Ends the program and all it started."""
         tree = processes.tree(self._process.pid)
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(_SHUTDOWN_SECONDS)
         except subprocess.TimeoutExpired:
@@ -97,16 +109,15 @@ class Child:
             self._process.wait()
         for process in tree:
             processes.kill(process)
-        self._process.stdout.close()
+        self._answers.close()
         self._folder.cleanup()
 
     def _ask(self, action: str, **request: Any) -> float:
         message = json.dumps({"do": action, **request})
         try:
             print(message, file=self._process.stdin, flush=True)
-            pipe = self._process.stdout
-            if select.select([pipe], [], [], _ANSWER_SECONDS)[0]:
-                line = pipe.readline()
+            if select.select([self._answers], [], [], _ANSWER_SECONDS)[0]:
+                line = self._answers.readline()
                 reply = json.loads(line) if line else {"error": "it ended"}
             else:
                 reply = {"error": f"no answer to {action} in {_ANSWER_SECONDS} s"}

@@ -1,7 +1,7 @@
-"""The child's side of a measurement: rounds on request, over its standard pipes.
+"""The child's side of a measurement: rounds on request.
 
-A request and its reply are one line of JSON each. Whatever the program's libraries
-print goes to stderr.
+A request and its reply are one line of JSON each. Requests come on stdin; replies
+have a pipe of their own, since libraries print to stdout what they like.
 """
 
 import json
@@ -26,7 +26,12 @@ class Federation(Protocol):
 
 
 def read_spec() -> dict[str, Any]:
-    """The program's options from its first argument, with "work" a `Work`."""
+    """The program's options from its first argument.
+
+    Returns:
+      "work", a `Work`; "replies", the file descriptor of `serve`; and what the
+      program's own options are.
+    """
     spec = json.loads(sys.argv[1])
     fields = spec["work"].items()
     spec["work"] = works.Work(
@@ -35,7 +40,7 @@ def read_spec() -> dict[str, Any]:
     return spec
 
 
-def serve(build: Callable[..., Federation]) -> None:
+def serve(build: Callable[..., Federation], replies: int) -> None:
     """Answers requests until stdin closes.
 
     - {"do": "build", ...options}: `build(**options)`, in place of what was built
@@ -48,9 +53,9 @@ def serve(build: Callable[..., Federation]) -> None:
 
     Args:
       build: Makes a `Federation`.
+      replies: File descriptor to answer on.
     """
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
+    answers = os.fdopen(replies, "w")
     federation: Federation | None = None
     for line in sys.stdin:
         request = json.loads(line)
@@ -67,7 +72,7 @@ def serve(build: Callable[..., Federation]) -> None:
             else:
                 raise ValueError(f"do is {action!r}; allowed: build, round, save")
         except Exception as error:
-            print(json.dumps({"error": repr(error)}), file=replies, flush=True)
+            print(json.dumps({"error": repr(error)}), file=answers, flush=True)
             raise
         seconds = time.perf_counter() - start
-        print(json.dumps({"seconds": seconds}), file=replies, flush=True)
+        print(json.dumps({"seconds": seconds}), file=answers, flush=True)

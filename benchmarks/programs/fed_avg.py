@@ -1,22 +1,23 @@
 """Unmodified TFF: `build_unweighted_fed_avg` with a DP aggregator."""
 
 import collections
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 import works
 from programs import tensorflow_model
-from serving import read_spec, serve
+from serving import Federation, read_spec, serve
 
 
-def main() -> None:
-    """Serves rounds of the spec's work on the spec's runtime."""
-    spec = read_spec()
+def builder(spec: dict[str, Any]) -> Callable[..., Federation]:
+    """Installs the spec's runtime; returns how to build the spec's process."""
     work = spec["work"]
     tensorflow_model.install_runtime(spec)
     data = [_batches(work, client) for client in range(work.clients)]
 
-    def build(*, noise_multiplier: float) -> tensorflow_model.ProcessFederation:
+    def build(*, noise_multiplier: float) -> Federation:
         process = tff.learning.algorithms.build_unweighted_fed_avg(
             lambda: _model(work),
             tff.learning.optimizers.build_sgdm(work.learning_rate),
@@ -26,7 +27,7 @@ def main() -> None:
         )
         return tensorflow_model.ProcessFederation(process, work, data)
 
-    serve(build)
+    return build
 
 
 def _batches(work: works.Work, client: int) -> tf.data.Dataset:
@@ -49,4 +50,5 @@ def _model(work: works.Work) -> tff.learning.models.VariableModel:
 
 
 if __name__ == "__main__":
-    main()
+    options = read_spec()
+    serve(builder(options), options["replies"])

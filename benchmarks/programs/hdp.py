@@ -1,6 +1,7 @@
 """This project's HDP, clients trained in stacks or each as a TFF client."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import works
 from programs import tensorflow_model
-from serving import read_spec, serve
+from serving import Federation, read_spec, serve
 
 from tff_hdp.learning.client_work import (
     client_batches,
@@ -96,24 +97,24 @@ def _alone(work: works.Work, plan: NoisePlan) -> tensorflow_model.ProcessFederat
     return tensorflow_model.ProcessFederation(process, work, data)
 
 
-def main() -> None:
-    """Serves rounds of the spec's work on the spec's runtime."""
-    spec = read_spec()
+def builder(spec: dict[str, Any]) -> Callable[..., Federation]:
+    """Installs the spec's runtime; returns how to build the spec's process."""
     work = spec["work"]
     tensorflow_model.install_runtime(spec)
     chunk = chunk_size(work.num_parameters)
 
     def build(
         *, noise_multiplier: float, privacy: str = "cdp", clients: int = work.clients
-    ) -> tensorflow_model.ProcessFederation:
+    ) -> Federation:
         cohort = dataclasses.replace(work, clients=clients)
         plan = noise_plan(cohort, privacy, noise_multiplier)
         if spec["stacked"]:
             return _stacked(cohort, plan, chunk)
         return _alone(cohort, plan)
 
-    serve(build)
+    return build
 
 
 if __name__ == "__main__":
-    main()
+    options = read_spec()
+    serve(builder(options), options["replies"])

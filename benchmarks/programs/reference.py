@@ -59,8 +59,8 @@ class Reference:
 
 def main() -> None:
     """Serves the reference; `build` takes what the programs take."""
-    work = read_spec()["work"]
-    serve(lambda **_: Reference(work))
+    spec = read_spec()
+    serve(lambda **_: Reference(spec["work"]), spec["replies"])
 
 
 if __name__ == "__main__":

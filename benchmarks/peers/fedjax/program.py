@@ -113,12 +113,12 @@ def _logits(params: Any, x: jax.Array) -> jax.Array:
 
 def main() -> None:
     """Serves rounds of the spec's work."""
-    work = read_spec()["work"]
+    spec = read_spec()
 
     def build(*, noise_multiplier: float) -> FedJaxFederation:
-        return FedJaxFederation(work, noise_multiplier)
+        return FedJaxFederation(spec["work"], noise_multiplier)
 
-    serve(build)
+    serve(build, spec["replies"])
 
 
 if __name__ == "__main__":

@@ -60,14 +60,16 @@ class FlowerFederation:
 
 def main() -> None:
     """Serves rounds of the spec's work from inside the simulation."""
-    work = read_spec()["work"]
+    spec = read_spec()
+    work = spec["work"]
     server_app = ServerApp()
 
     @server_app.main()
     def run(grid: Grid, context: Context) -> None:
-        serve(
-            lambda *, noise_multiplier: FlowerFederation(work, grid, noise_multiplier)
-        )
+        def build(*, noise_multiplier: float) -> FlowerFederation:
+            return FlowerFederation(work, grid, noise_multiplier)
+
+        serve(build, spec["replies"])
 
     cores = len(os.sched_getaffinity(0))
     try:

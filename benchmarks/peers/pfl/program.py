@@ -165,7 +165,8 @@ def _follow(work: works.Work) -> None:
 
 def main() -> None:
     """Serves rounds of the spec's work, or follows the worker that does."""
-    work = read_spec()["work"]
+    spec = read_spec()
+    work = spec["work"]
     torch.set_num_threads(1)
     if os.environ[_RANK] != "0":
         _follow(work)
@@ -174,7 +175,7 @@ def main() -> None:
     def build(*, noise_multiplier: float) -> _Announced:
         return _Announced(work, noise_multiplier)
 
-    serve(build)
+    serve(build, spec["replies"])
     _announce(_END)
 
 

@@ -1,0 +1,168 @@
+"""Where the time of an in-process round goes, by kind of operation.
+
+    python benchmarks/profile_round.py --work=A,B --json=FILE
+
+Traces rounds with TensorFlow's profiler. An operation's time is what its thread
+spent in it and in nothing beneath it; what the cores' time exceeds them by is idle,
+or in Python, or in TensorFlow between operations.
+"""
+
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from absl import flags
+
+from tff_hdp import cli
+
+_ROUNDS = 3
+_OPERATION = re.compile(r"[^:]*:(\w+)")
+_KINDS = {
+    "matrix products": ("MatMul", "BatchMatMul", "_FusedMatMul", "Einsum"),
+    "convolutions": ("Conv2D", "_FusedConv2D", "_MklConv", "_MklNativeConv"),
+    "pooling": ("MaxPool",),
+    "gather and scatter": (
+        "Gather",
+        "ResourceGather",
+        "TensorScatter",
+        "UnsortedSegment",
+    ),
+    "random numbers": ("Random", "Stateless"),
+    "transposes and copies": (
+        "Transpose",
+        "Tile",
+        "Concat",
+        "Pack",
+        "Unpack",
+        "StridedSlice",
+        "Slice",
+        "Pad",
+        "TensorList",
+        "Split",
+    ),
+    "datasets": ("Iterator", "Dataset", "Optional"),
+}
+
+
+def define_flags() -> None:
+    """Defines the flags of this program."""
+    flags.DEFINE_list("work", ["A", "B"], "Which of A and B.")
+    flags.DEFINE_enum("program", "stacked", ["stacked", "fed_avg"], "What to trace.")
+    flags.DEFINE_integer("clients", None, "Cohort; default: the work's own.")
+    flags.DEFINE_string("json", None, "File for the shares.")
+
+
+def main(argv: list[str]) -> int:
+    """Traces what the flags name and prints shares of the cores' time."""
+    cli.refuse_arguments(argv)
+    f = flags.FLAGS
+    if not f.work or not set(f.work) <= {"A", "B"}:
+        raise cli.UsageError(f"--work is {','.join(f.work)}; allowed: some of A, B")
+    if f.clients is not None and f.clients < 1:
+        raise cli.UsageError(f"--clients is {f.clients}; allowed: a whole number >= 1")
+    import works
+
+    result = []
+    for name in f.work:
+        work = works.WORKS[name]
+        if f.clients is not None:
+            work = dataclasses.replace(work, clients=f.clients)
+        shares = _shares(work, f.program)
+        result.append({"work": name, "program": f.program, "shares": shares})
+        print(f"{name}, {f.program} in process")
+        for kind, share in shares.items():
+            print(f"  {share:6.1%}  {kind}")
+    if f.json:
+        pathlib.Path(f.json).write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+def _shares(work: Any, program: str) -> dict[str, float]:
+    """By kind of operation, its share of cores times wall time, largest first."""
+    import tensorflow as tf
+    from programs import fed_avg, hdp
+
+    module = fed_avg if program == "fed_avg" else hdp
+    spec = {"work": work, "runtime": "in_process", "stacked": True}
+    federation = module.builder(spec)(noise_multiplier=1.0)
+    federation.round()
+    with tempfile.TemporaryDirectory() as folder:
+        options = tf.profiler.experimental.ProfilerOptions(
+            host_tracer_level=2, python_tracer_level=0
+        )
+        tf.profiler.experimental.start(folder, options)
+        start = time.perf_counter()
+        for _ in range(_ROUNDS):
+            federation.round()
+        seconds = time.perf_counter() - start
+        tf.profiler.experimental.stop()
+        (trace,) = pathlib.Path(folder).rglob("*.xplane.pb")
+        spent = _operation_seconds(trace)
+    whole = seconds * len(os.sched_getaffinity(0))
+    shares = collections.Counter()
+    for operation, own in spent.items():
+        shares[_kind(operation)] += own / whole
+    shares["outside operations"] = max(0.0, 1.0 - shares.total())
+    return dict(shares.most_common())
+
+
+def _operation_seconds(trace: pathlib.Path) -> collections.Counter:
+    """Seconds in every type of operation, over all threads."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    space = xplane_pb2.XSpace.FromString(trace.read_bytes())
+    spent = collections.Counter()
+    for plane in space.planes:
+        if not plane.name.startswith("/host:CPU"):
+            continue
+        names = {i: metadata.name for i, metadata in plane.event_metadata.items()}
+        for line in plane.lines:
+            for name, picoseconds in _own_times(line.events, names):
+                spent[name] += picoseconds / 1e12
+    return spent
+
+
+def _own_times(
+    events: Iterable[Any], names: dict[int, str]
+) -> Iterable[tuple[str, int]]:
+    """Operation types and picoseconds in them alone, of one thread's events.
+
+    An operation's event is named node:Type; others, such as function calls and the
+    executor, count as no operation but their time is not their parent's.
+    """
+    open_events: list[list] = []  # [end, type or None, own time]
+    ordered = sorted(events, key=lambda e: (e.offset_ps, -e.duration_ps))
+    for event in ordered:
+        while open_events and open_events[-1][0] <= event.offset_ps:
+            _, kind, own = open_events.pop()
+            if kind is not None:
+                yield kind, own
+        if open_events:
+            open_events[-1][2] -= event.duration_ps
+        operation = _OPERATION.fullmatch(names[event.metadata_id])
+        kind = operation[1] if operation else None
+        end = event.offset_ps + event.duration_ps
+        open_events.append([end, kind, event.duration_ps])
+    for _, kind, own in open_events:
+        if kind is not None:
+            yield kind, own
+
+
+def _kind(operation: str) -> str:
+    for kind, prefixes in _KINDS.items():
+        if operation.startswith(prefixes):
+            return kind
+    return "element by element, and the rest"
+
+
+if __name__ == "__main__":
+    define_flags()
+    sys.exit(cli.run(main))

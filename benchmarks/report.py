@@ -1,0 +1,182 @@
+"""Writes measurements into docs/benchmarks.md and draws its figure.
+
+    python benchmarks/report.py FILE...
+
+The files are what run.py and profile_round.py wrote with --json; their rows replace
+what stands between the page's markers.
+"""
+
+import collections
+import json
+import os
+import pathlib
+import platform
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from tff_hdp import cli
+
+_DOCS = pathlib.Path(__file__).parents[1] / "docs"
+_HEADINGS = {
+    "A": "A: 100 clients, Dense(200)-Dense(10)",
+    "B": "B: 20 clients, two convolutions",
+    "C": "C: work A in 10 zones, by who adds noise",
+    "D": "D: work A by cohort",
+    "E": "E: whole runs of scripts/train.py",
+}
+Measurement = dict[str, Any]
+
+
+def main(argv: list[str]) -> int:
+    """Rewrites the page and the figure."""
+    if len(argv) < 2:
+        raise cli.UsageError("FILE is missing; allowed: files written by --json")
+    timed, profiled = _read(argv[1:])
+    page = pathlib.Path(flags.FLAGS.page)
+    text = page.read_text()
+    text = _replace(text, "measurements", _tables(timed))
+    if profiled:
+        text = _replace(text, "profile", _profile_table(profiled))
+    page.write_text(text)
+    figure = page.parent / "figures" / "benchmarks_rounds.png"
+    _draw([row for row in timed if row["work"] in "AB"], figure)
+    print(f"{page}\n{figure}")
+    return 0
+
+
+def _read(paths: Sequence[str]) -> tuple[list[Measurement], list[Measurement]]:
+    """Rows of run.py and of profile_round.py."""
+    timed, profiled = [], []
+    for path in paths:
+        for row in json.loads(pathlib.Path(path).read_text()):
+            (profiled if "shares" in row else timed).append(row)
+    return timed, profiled
+
+
+def _replace(text: str, marker: str, body: str) -> str:
+    start, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
+    pattern = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
+    if not pattern.search(text):
+        raise cli.UsageError(f"--page lacks the markers {start} and {end}")
+    return pattern.sub(lambda _: f"{start}\n{body}\n{end}", text)
+
+
+def _tables(timed: Sequence[Measurement]) -> str:
+    """A table for every work, in the works' order."""
+    by_work = collections.defaultdict(list)
+    for row in timed:
+        by_work[row["work"]].append(row)
+    parts = [f"Measured on {_machine()}."]
+    for work in sorted(by_work):
+        parts.append(f"### {_HEADINGS[work]}\n\n{_table(work, by_work[work])}")
+    return "\n\n".join(parts)
+
+
+def _table(work: str, measured: Sequence[Measurement]) -> str:
+    leading = {"C": ["privacy"], "D": ["clients"]}.get(work, [])
+    columns = [*leading, "program", "runtime"]
+    header = [*columns, "median s", "min..max s", "native / this", "min..max"]
+    if work != "E":
+        header.append("this / floor")
+    header.append("peak MB")
+    lines = [_line(header), _line(["---"] * len(header))]
+    for row in measured:
+        cells = [str(row[name]) for name in columns]
+        cells += [
+            f"{row['seconds_median']:.3g}",
+            f"{row['seconds_min']:.3g}..{row['seconds_max']:.3g}",
+            _number(row["ratio_to_native"]),
+            _number(row["ratio_to_native_min"])
+            + ".."
+            + _number(row["ratio_to_native_max"]),
+        ]
+        if work != "E":
+            cells.append(_number(row["ratio_to_floor"]))
+        cells.append(f"{row['peak_rss_mb']:.0f}")
+        lines.append(_line(cells))
+    first = measured[0]
+    said = f"{first['rounds']} {'runs' if work == 'E' else 'rounds'} each."
+    if work in "ABC":
+        said += (
+            f" Floor {first['floor_seconds']:.3g} s at {first['sgemm_gflops']:.0f} "
+            "GFLOP/s."
+        )
+    notes = dict.fromkeys(
+        f"{row['program']}: {row['notes']}." for row in measured if row["notes"]
+    )
+    return "\n".join([*lines, "", " ".join([said, *notes])])
+
+
+def _profile_table(profiled: Sequence[Measurement]) -> str:
+    kinds = dict.fromkeys(kind for row in profiled for kind in row["shares"])
+    header = ["share of the cores' time"]
+    header += [f"{row['work']}, {row['program']}" for row in profiled]
+    lines = [_line(header), _line(["---"] * len(header))]
+    for kind in kinds:
+        shares = [row["shares"].get(kind, 0.0) for row in profiled]
+        lines.append(_line([kind, *(f"{share:.0%}" for share in shares)]))
+    return "\n".join(lines)
+
+
+def _draw(measured: Sequence[Measurement], path: pathlib.Path) -> None:
+    """Bars of seconds a round for works A and B, with their floors."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    works = sorted({row["work"] for row in measured})
+    if not works:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure, axes = plt.subplots(
+        1, len(works), figsize=(6 * len(works), 3.6), squeeze=False
+    )
+    for work, axis in zip(works, axes[0], strict=True):
+        shown = [row for row in measured if row["work"] == work]
+        shown.sort(key=lambda row: -row["seconds_median"])
+        medians = [row["seconds_median"] for row in shown]
+        spread = [
+            [row["seconds_median"] - row["seconds_min"] for row in shown],
+            [row["seconds_max"] - row["seconds_median"] for row in shown],
+        ]
+        names = [_subject(row) for row in shown]
+        colours = ["C1" if row["program"] == "stacked" else "C0" for row in shown]
+        axis.barh(names, medians, xerr=spread, color=colours, capsize=2)
+        axis.axvline(
+            shown[0]["floor_seconds"], color="grey", linestyle=":", label="floor"
+        )
+        axis.set(xlabel="seconds a round", title=_HEADINGS[work])
+        axis.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _subject(row: Measurement) -> str:
+    if row["program"] == row["runtime"]:
+        return row["program"]
+    return f"{row['program']}, {row['runtime']}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _machine() -> str:
+    model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    name = model[1] if model else platform.machine()
+    return f"{os.cpu_count()} cores of {name}, CPU only"
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("page", str(_DOCS / "benchmarks.md"), "The page to rewrite.")
+    sys.exit(cli.run(main))

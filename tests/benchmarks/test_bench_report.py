@@ -1,0 +1,144 @@
+"""The page that measurements are written into, and the arithmetic of a profile."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import types
+
+import pytest
+
+FOLDER = pathlib.Path(__file__).parents[2] / "benchmarks"
+
+PAGE = """# Title
+
+<!-- measurements -->
+old
+<!-- /measurements -->
+
+between
+
+<!-- profile -->
+old
+<!-- /profile -->
+"""
+
+
+def row(**changes):
+    values = {
+        "work": "A",
+        "runtime": "native",
+        "program": "fed_avg",
+        "privacy": "cdp",
+        "clients": 100,
+        "rounds": 5,
+        "seconds_median": 2.0,
+        "seconds_min": 1.5,
+        "seconds_max": 2.5,
+        "ratio_to_native": 1.0,
+        "ratio_to_native_min": 1.0,
+        "ratio_to_native_max": 1.0,
+        "floor_seconds": 0.16,
+        "ratio_to_floor": 12.5,
+        "sgemm_gflops": 203.0,
+        "peak_rss_mb": 1234.5,
+        "notes": "",
+    }
+    return values | changes
+
+
+def report(page, *paths):
+    return subprocess.run(
+        [sys.executable, str(FOLDER / "report.py"), f"--page={page}", *map(str, paths)],
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_tables_and_figure_replace_what_was_there(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    fast = row(
+        runtime="in_process",
+        program="stacked",
+        seconds_median=0.1,
+        seconds_min=0.09,
+        seconds_max=0.2,
+        ratio_to_native=20.0,
+        ratio_to_native_min=12.5,
+        ratio_to_native_max=25.0,
+        ratio_to_floor=0.625,
+    )
+    zoned = row(work="C", privacy="ldp", ratio_to_native=None)
+    zoned |= {"ratio_to_native_min": None, "ratio_to_native_max": None}
+    times, shares = tmp_path / "times.json", tmp_path / "shares.json"
+    times.write_text(json.dumps([row(notes="as it comes"), fast, zoned]))
+    shares.write_text(
+        json.dumps(
+            [{"work": "A", "program": "stacked", "shares": {"matrix products": 0.4}}]
+        )
+    )
+    result = report(page, times, shares)
+    assert result.returncode == 0, result.stderr
+    text = page.read_text()
+    assert "old" not in text
+    assert "between" in text
+    fast_line = (
+        "| stacked | in_process | 0.1 | 0.09..0.2 | 20.00 | 12.50..25.00 | 0.62 | "
+    )
+    assert fast_line in text
+    assert "| ldp | fed_avg | native | 2 | 1.5..2.5 | - | -..- |" in text
+    assert "Floor 0.16 s at 203 GFLOP/s. fed_avg: as it comes." in text
+    assert "| matrix products | 40% |" in text
+    figure = tmp_path / "figures" / "benchmarks_rounds.png"
+    assert figure.stat().st_size > 1000
+    assert report(page, times, shares).returncode == 0
+    assert page.read_text() == text
+
+
+@pytest.mark.parametrize("page", ["no markers", PAGE.replace("<!-- /meas", "<!-- ")])
+def test_a_page_without_markers_is_refused(tmp_path, page):
+    path = tmp_path / "page.md"
+    path.write_text(page)
+    times = tmp_path / "times.json"
+    times.write_text(json.dumps([row()]))
+    result = report(path, times)
+    assert result.returncode == 2
+    assert "--page lacks the markers <!-- measurements -->" in result.stderr
+    assert path.read_text() == page
+
+
+def test_no_file_is_refused(tmp_path):
+    result = report(tmp_path / "page.md")
+    assert result.returncode == 2
+    assert "FILE is missing" in result.stderr
+
+
+def test_time_in_an_operation_alone(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import profile_round
+
+    names = {1: "while:While", 2: "body/MatMul:MatMul", 3: "ExecutorState::Process"}
+
+    def event(kind, start, length):
+        return types.SimpleNamespace(
+            metadata_id=kind, offset_ps=start, duration_ps=length
+        )
+
+    # A loop of 100 with two products, one of them beneath the executor's event.
+    events = [
+        event(2, 70, 10),
+        event(1, 0, 100),
+        event(3, 10, 50),
+        event(2, 20, 30),
+        event(2, 120, 5),
+    ]
+    found = list(profile_round._own_times(events, names))
+    assert sorted(found) == [
+        ("MatMul", 5),
+        ("MatMul", 10),
+        ("MatMul", 30),
+        ("While", 40),
+    ]
+    assert profile_round._kind("BatchMatMulV2") == "matrix products"
+    assert profile_round._kind("Relu") == "element by element, and the rest"
