@@ -47,6 +47,8 @@ def define_flags() -> None:
     boolean("cohort_hidden", True, "The aggregator does not learn who takes part.")
     enum("neighbours", None, NEIGHBOURS, "Relation; default: what fits the noise.")
     boolean("secure_aggregation", False, "Super-nodes see their zone's sum only.")
+    boolean("secure_server", False, "The server sees the sum over zones only.")
+    integer("min_zone_clients", 1, "A zone with fewer participants is left out.")
     integer("colluding", 0, "Super-nodes that collude with the observer.")
     integer("colluding_clients", 0, "Noising clients that collude with it.")
     boolean("elected_super_nodes", False, "Super-nodes are clients themselves.")

@@ -21,6 +21,7 @@ from tff_hdp.privacy import (
 )
 from tff_hdp.privacy.accountant import worst
 from tff_hdp.privacy.participants import Spectrum, binomial_pool
+from tff_hdp.privacy.request import AccountRequest
 from tff_hdp.privacy.secure import MIN_STEPS, with_encoding
 from tff_hdp.privacy.serialisation import plan_from_dict, plan_to_dict
 from tff_hdp.privacy.skips import with_skips
@@ -87,6 +88,12 @@ def test_secure_server_cannot_hide_zones_from_colluding_super_nodes():
 def test_secure_server_refuses(options, message):
     with pytest.raises(ValueError, match=message):
         plan_of("hdp", secure_server=True, **options)
+
+
+def test_a_request_asks_for_it():
+    plan = AccountRequest(secure_server=True, min_zone_clients=3).plan()
+    assert plan.secure_server
+    assert plan.min_zone_clients == 3
 
 
 # Grids -----------------------------------------------------------------------

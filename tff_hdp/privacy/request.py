@@ -44,6 +44,8 @@ class AccountRequest:
       cohort_hidden: Whether the aggregator does not learn who takes part.
       neighbours: As `NoisePlan.neighbours`.
       secure_aggregation: As in `NoisePlan`.
+      secure_server: As in `NoisePlan`.
+      min_zone_clients: As in `NoisePlan`.
       colluding: Super-nodes that collude with the observer.
       colluding_clients: Noising clients that do.
       elected_super_nodes: As in `NoisePlan`.
@@ -70,6 +72,8 @@ class AccountRequest:
     cohort_hidden: bool = True
     neighbours: str | None = None
     secure_aggregation: bool = False
+    secure_server: bool = False
+    min_zone_clients: int = 1
     colluding: int = 0
     colluding_clients: int = 0
     elected_super_nodes: bool = False
@@ -142,6 +146,8 @@ class AccountRequest:
             participation_revealed=self.sampling == "revealed",
             neighbours=self.neighbours,
             secure_aggregation=self.secure_aggregation,
+            secure_server=self.secure_server,
+            min_zone_clients=self.min_zone_clients,
             colluding_super_nodes=self.colluding,
             colluding_clients=self.colluding_clients,
             elected_super_nodes=self.elected_super_nodes,
