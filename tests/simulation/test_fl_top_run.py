@@ -60,6 +60,7 @@ def test_a_row_counts_what_was_exchanged(tmp_path, scheme, ratio, down, up):
     frame = pd.read_csv(tmp_path / "metrics.csv")
     assert row["accuracy"] == frame["accuracy"].max()
     assert frame["accuracy"][row["round"] - 1] == row["accuracy"]
+    assert frame["accuracy"].iloc[-1] == row["last"]
     facts = resolved(tmp_path)
     # The 10 public examples are those of one of the 40 clients.
     assert facts["clients"] == 39

@@ -49,7 +49,8 @@ def table(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
 
     Returns:
       Columns `r`, `scheme`, `accuracy` (or `balanced_accuracy` and `auroc`),
-      `round`, `downstream_kb` and `upstream_kb` (bytes exchanged up to that round
+      `round`, `last` (the same metric after the last round, which needs no look at
+      the test set), `downstream_kb` and `upstream_kb` (bytes exchanged up to that round
       over the number of clients, in 1000 bytes), `epsilon_paper`,
       `epsilon_released` and `epsilon_server` (both sound, by RDP, for replacing a
       client: against who gets the models, and against the server, which knows the
@@ -65,6 +66,7 @@ def table_text(rows: pd.DataFrame) -> str:
         "accuracy": "{:.3f}".format,
         "balanced_accuracy": "{:.3f}".format,
         "auroc": "{:.3f}".format,
+        "last": "{:.3f}".format,
         "downstream_kb": "{:.2f}".format,
         "upstream_kb": "{:.2f}".format,
         "epsilon_paper": "{:.2f}".format,
@@ -133,7 +135,7 @@ def _row(path: pathlib.Path) -> dict[str, object]:
     row[judged] = best[judged]
     if "auroc" in run.metrics:
         row["auroc"] = best["auroc"]
-    row["round"] = int(best["round"])
+    row |= {"round": int(best["round"]), "last": run.metrics[judged].iloc[-1]}
     for direction in ("downstream", "upstream"):
         exchanged = until[f"{direction}_bytes"].sum()
         row[f"{direction}_kb"] = exchanged / resolved["clients"] / 1000
