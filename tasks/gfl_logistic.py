@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NAME = "gfl_logistic"
 STDDEV_RANGE = (0.5, 1.5)
-TEST_EXAMPLES = 10_000
+TEST_EXAMPLES = 2_000
 
 
 def load(

@@ -32,11 +32,11 @@ def in_process():
     runtime.set_context("in_process")
 
 
-def build(plan, **changes):
+def build(plan, servers=2, **changes):
     options = {"mixing": MIXING, "ridge": 0.1} | changes
     return gfl.build_gfl(
         build_model=lambda: gfl_logistic.build_model(M),
-        data_type=gfl.cohort_type((M,), np.float32, plan=plan),
+        data_type=gfl.cohort_type((M,), np.float32, plan=plan, servers=servers),
         plan=plan,
         **options,
     )
@@ -50,24 +50,33 @@ def draw(seed):
 
 
 def data(plan, seed, apart=False):
-    """A TFF client for each server, or for each client."""
+    """A TFF client for two servers each, or for each client."""
     features, labels = draw(seed)
-    cohorts = []
-    for p in range(SERVERS):
+    masks = []
+    for _ in range(SERVERS):
         names = [str(k) for k in range(COHORT)]
-        masks = PairwiseMasks(names).draw(names, seed, M).astype(np.int64)
-        for some in np.split(np.arange(COHORT), COHORT if apart else 1):
-            fields = collections.OrderedDict(
-                features=features[p, some], labels=labels[p, some], zone=np.int32(p)
-            )
-            if plan.masked:
-                fields["masks"] = masks[some]
-            cohorts.append(tf.data.Dataset.from_tensors(fields))
+        masks.append(PairwiseMasks(names).draw(names, seed, M).astype(np.int64))
+    servers = range(SERVERS)
+    chunks = [(slice(p, p + 2), slice(None)) for p in servers[::2]]
+    if apart:
+        chunks = [
+            (slice(p, p + 1), slice(k, k + 1)) for p in servers for k in range(COHORT)
+        ]
+    cohorts = []
+    for chunk in chunks:
+        fields = collections.OrderedDict(
+            features=features[chunk],
+            labels=labels[chunk],
+            zone=np.arange(SERVERS, dtype=np.int32)[chunk[0]],
+        )
+        if plan.masked:
+            fields["masks"] = np.stack(masks)[chunk]
+        cohorts.append(tf.data.Dataset.from_tensors(fields))
     return cohorts
 
 
 def run(plan, rounds=3, apart=False, **changes):
-    process = build(plan, **changes)
+    process = build(plan, servers=1 if apart else 2, **changes)
     state = process.initialize()
     for seed in range(rounds):
         output = process.next(state, data(plan, seed, apart))
@@ -168,7 +177,7 @@ def test_noise_between_servers_is_laplace():
 
 
 def test_iid_clients_noise_what_they_send():
-    updates = tf.zeros([COHORT, 50_000])
+    updates = tf.zeros([1, COHORT, 50_000])
     plan = dataclasses.replace(IID, dimension=50_000)
     sent = gfl._send(plan, updates, {}).numpy()
     assert sent.std() == pytest.approx(0.5 * math.sqrt(COHORT), rel=0.03)
@@ -186,8 +195,9 @@ def test_two_runs_never_share_their_noise():
 
 
 def sent_by_one(plan, update, mask):
-    cohort = {"masks": tf.constant(mask.astype(np.int64)[np.newaxis])}
-    return gfl._send(plan, tf.constant(update[np.newaxis], tf.float32), cohort).numpy()
+    cohort = {"masks": tf.constant(mask.astype(np.int64)[np.newaxis, np.newaxis])}
+    updates = tf.constant(update[np.newaxis, np.newaxis], tf.float32)
+    return gfl._send(plan, updates, cohort).numpy()[0]
 
 
 def test_what_a_server_receives_of_one_client_is_uniform_whatever_it_is():

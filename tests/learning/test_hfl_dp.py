@@ -79,6 +79,7 @@ def data(n, N, number, epochs=1, together=None):
                 carries_noise=[True] * len(some),
                 zone=zone,
             )
+            chunk["zone"] = np.array([zone], np.int32)
             fields = collections.OrderedDict((k, chunk[k]) for k in CHUNK_FIELDS)
             chunks.append(tf.data.Dataset.from_tensors(fields))
     return chunks

@@ -18,22 +18,27 @@ _RING = 2**BITS
 
 
 def cohort_type(
-    feature_shape: tuple[int, ...], dtype: Any, *, plan: GflPlan
+    feature_shape: tuple[int, ...], dtype: Any, *, plan: GflPlan, servers: int = 1
 ) -> tff.SequenceType:
-    """The type of a TFF client's data: C sampled clients of one server.
+    """The type of a TFF client's data: C sampled clients of each of Z servers.
 
     Args:
       feature_shape: Of one example.
       dtype: Of the features as stored.
-      plan: Whether they bring masks: [C, d] int64 in 0..2^32 - 1, in sum 0.
+      plan: Whether they bring masks: int64 in 0..2^32 - 1.
+      servers: Z.
+
+    Returns:
+      Sequence of one structure of features [Z, C, B, ...], labels [Z, C, B], zone
+      [Z], and masks [Z, C, d] whose sum over a server's clients is 0.
     """
     fields = collections.OrderedDict(
-        features=tff.TensorType(dtype, [None, None, *feature_shape]),
-        labels=tff.TensorType(np.int32, [None, None]),
-        zone=tff.TensorType(np.int32),
+        features=tff.TensorType(dtype, [None, None, None, *feature_shape]),
+        labels=tff.TensorType(np.int32, [None, None, None]),
+        zone=tff.TensorType(np.int32, [servers]),
     )
     if plan.masked:
-        fields["masks"] = tff.TensorType(np.int64, [None, plan.dimension])
+        fields["masks"] = tff.TensorType(np.int64, [None, None, plan.dimension])
     return tff.SequenceType(fields)
 
 
@@ -76,22 +81,23 @@ def build_gfl(
             f"plan.dimension is {plan.dimension}; the model has {flat.size} parameters"
         )
 
-    def work(model: tf.Tensor, cohort: Any, number: tf.Tensor) -> Any:
+    def work(models: tf.Tensor, cohort: Any, number: tf.Tensor) -> Any:
         del number
-        labels = cohort["labels"]
-        clients = tf.shape(labels)[0]
-        models = tf.tile(model[tf.newaxis], [clients, 1])
-        gradients, sums = flat.gradients(
-            models, cohort["features"], labels, tf.ones_like(labels, tf.float32)
+        shape = tf.shape(cohort["labels"])
+        servers, clients = shape[0], shape[1]
+        # All clients of the Z servers side by side, [Z C, ...].
+        features, labels = (
+            tf.reshape(t, tf.concat([[servers * clients], tf.shape(t)[2:]], 0))
+            for t in (cohort["features"], cohort["labels"])
         )
-        gradients, clipped = clip_rows(gradients + ridge * models, plan.B)
-        updates = -plan.mu * gradients
-        measured = {
-            **sums,
-            "clipped": clipped,
-            "clients": tf.cast(clients, tf.float32),
-        }
-        return _send(plan, updates, cohort), measured
+        starts = tf.repeat(models, clients, axis=0)
+        gradients, sums = flat.gradients(
+            starts, features, labels, tf.ones_like(labels, tf.float32)
+        )
+        gradients, clipped = clip_rows(gradients + ridge * starts, plan.B)
+        updates = tf.reshape(-plan.mu * gradients, [servers, clients, plan.dimension])
+        counts = tf.fill([servers], tf.cast(clients, tf.float32))
+        return _send(plan, updates, cohort), counts, {**sums, "clipped": clipped}
 
     def combine(
         models: tf.Tensor, sums: tf.Tensor, clients: tf.Tensor, number: tf.Tensor
@@ -154,18 +160,18 @@ def laplace(shape: Any, stddev: float) -> tf.Tensor:
 
 
 def _send(plan: GflPlan, updates: tf.Tensor, cohort: Any) -> tf.Tensor:
-    """The sum of what C clients send, [d], of their updates [C, d]."""
+    """The sums of what clients send, [Z, d], of their updates [Z, C, d]."""
     if plan.scheme == "iid":
         updates += laplace(tf.shape(updates), plan.sigma_g)
     if not plan.masked:
-        return tf.reduce_sum(updates, 0)
+        return tf.reduce_sum(updates, 1)
     encoding = plan.encoding
     scaled = tf.clip_by_value(
         tf.cast(updates, tf.float64), -encoding.clip, encoding.clip
     )
     integers = tf.cast(tf.round(scaled / encoding.step), tf.int64)
     masked = tf.math.floormod(integers + cohort["masks"], _RING)
-    return tf.reduce_sum(masked, 0)
+    return tf.reduce_sum(masked, 1)
 
 
 def _receive(plan: GflPlan, sums: tf.Tensor) -> tf.Tensor:

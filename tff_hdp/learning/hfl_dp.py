@@ -16,7 +16,7 @@ CHUNK_FIELDS = ("features", "labels", "order", "zone")
 
 
 def chunk_type(feature_shape: tuple[int, ...], dtype: Any) -> tff.SequenceType:
-    """The type of a TFF client's data: `CHUNK_FIELDS` of one `make_chunk`.
+    """The type of a TFF client's data: `CHUNK_FIELDS` of one `make_chunk`, zone [1].
 
     Args:
       feature_shape: Of one example.
@@ -26,7 +26,7 @@ def chunk_type(feature_shape: tuple[int, ...], dtype: Any) -> tff.SequenceType:
         tff.TensorType(dtype, [None, None, *feature_shape]),
         tff.TensorType(np.int32, [None, None]),
         tff.TensorType(np.int32, [None, None, None]),
-        tff.TensorType(np.int32),
+        tff.TensorType(np.int32, [1]),
     )
     fields = zip(CHUNK_FIELDS, types, strict=True)
     return tff.SequenceType(collections.OrderedDict(fields))
@@ -85,7 +85,7 @@ def build_hfl_dp(
     def work(model: tf.Tensor, chunk: Any, number: tf.Tensor) -> Any:
         models, measured = proximal_sgd(
             flat,
-            model,
+            model[0],
             chunk,
             local_steps=local_steps,
             learning_rate=learning_rate,
@@ -97,12 +97,9 @@ def build_hfl_dp(
         if edge_round.is_noisy or cloud_round.is_noisy:
             sigma = tf.where(to_cloud(number), cloud_round.sigma_u, edge_round.sigma_u)
             models += sigma * tf.random.normal(tf.shape(models))
-        clients = tf.cast(tf.shape(chunk["order"])[0], tf.float32)
-        return tf.reduce_sum(models, 0), {
-            **measured,
-            "clipped": clipped,
-            "clients": clients,
-        }
+        clients = tf.cast(tf.shape(chunk["order"])[:1], tf.float32)
+        total = tf.reduce_sum(models, 0, keepdims=True)
+        return total, clients, {**measured, "clipped": clipped}
 
     def combine(
         models: tf.Tensor, sums: tf.Tensor, clients: tf.Tensor, number: tf.Tensor

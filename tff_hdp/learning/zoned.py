@@ -14,9 +14,11 @@ import tensorflow_federated as tff
 
 from tff_hdp.learning.stacked import StackedModel
 
-# (zone's model [d], the chunk of clients, rounds so far) -> (their sum [d],
-# measurements: float32 scalars that add up over chunks, among them `clients`).
-Work = Callable[[tf.Tensor, Any, tf.Tensor], tuple[tf.Tensor, dict[str, tf.Tensor]]]
+# (models [Z, d] of a chunk's zones, the chunk, rounds so far) -> (zones' sums [Z, d],
+# zones' clients [Z] float32, measurements: float32 scalars that add up over chunks).
+Work = Callable[
+    [tf.Tensor, Any, tf.Tensor], tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]
+]
 # (models [s, d], sums [s, d], clients [s], rounds so far) -> models [s, d].
 Combine = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
@@ -105,22 +107,23 @@ def build_zoned_process(
 ) -> tff.learning.templates.LearningProcess:
     """Builds the learning process.
 
-    A TFF client is a chunk of clients of one zone. It receives its zone's model,
-    and no other's. The state's `global_model_weights` are the zones' models
-    [s, d]; `get_model_weights` gives their plain average, `set_model_weights`
-    gives every zone the same.
+    A TFF client is a chunk of clients, of one zone or of a few. It receives the
+    models of its zones, and no other's. The state's `global_model_weights` are the
+    zones' models [s, d]; `get_model_weights` gives their plain average,
+    `set_model_weights` gives every zone the same.
 
     Args:
       build_model: Returns a new Keras model that `StackedModel` takes.
       num_zones: s.
-      data_type: Sequence of one chunk, a structure with `zone` (int32 []).
+      data_type: Sequence of one chunk, a structure with `zone` (int32 [Z],
+        Z known).
       sum_dtype: Of the sums that `work` returns.
       work: What a chunk of clients does.
       combine: What the zones and those above them do.
 
     Returns:
-      A process whose metrics are the sums of `work`'s measurements and `round`,
-      the number of the round just run, from 1.
+      A process whose metrics are the sums of `work`'s measurements, `clients`, and
+      `round`, the number of the round just run, from 1.
     """
     flat = FlatModel(build_model)
     shape = [num_zones, flat.size]
@@ -134,8 +137,8 @@ def build_zoned_process(
     initial_round = tff.tensorflow.computation(lambda: tf.constant(0))
 
     @tff.tensorflow.computation(data_type)
-    def zone_key(data: tf.data.Dataset) -> tf.Tensor:
-        return data.get_single_element()["zone"][tf.newaxis]
+    def zone_keys(data: tf.data.Dataset) -> tf.Tensor:
+        return data.get_single_element()["zone"]
 
     @tff.tensorflow.computation(models_type, np.int32)
     def model_of(models: tf.Tensor, zone: tf.Tensor) -> tf.Tensor:
@@ -144,11 +147,16 @@ def build_zoned_process(
     @tff.tensorflow.computation(
         tff.SequenceType(model_of.type_signature.result), data_type, np.int32
     )
-    def train(model: tf.data.Dataset, data: tf.data.Dataset, number: tf.Tensor) -> Any:
+    def train(own: tf.data.Dataset, data: tf.data.Dataset, number: tf.Tensor) -> Any:
         chunk = data.get_single_element()
-        value, measured = work(model.get_single_element(), chunk, number)
+        zones = tf.shape(chunk["zone"], tf.int64)[0]
+        models = own.batch(zones).get_single_element()
+        value, clients, measured = work(models, chunk, number)
         return collections.OrderedDict(
-            value=value, zone=chunk["zone"], measured=collections.OrderedDict(measured)
+            value=value,
+            clients=clients,
+            zone=chunk["zone"],
+            measured=collections.OrderedDict(measured),
         )
 
     sent_type = train.type_signature.result
@@ -168,13 +176,13 @@ def build_zoned_process(
 
     @tff.tensorflow.computation(total_type, sent_type)
     def add(total: Any, sent: Any) -> Any:
-        zone = [[sent["zone"]]]
-        count = sent["measured"]["clients"]
-        return collections.OrderedDict(
-            value=tf.tensor_scatter_nd_add(total["value"], zone, [sent["value"]]),
-            clients=tf.tensor_scatter_nd_add(total["clients"], zone, [count]),
-            measured=tf.nest.map_structure(tf.add, total["measured"], sent["measured"]),
-        )
+        zones = sent["zone"][:, tf.newaxis]
+        sums = {
+            name: tf.tensor_scatter_nd_add(total[name], zones, sent[name])
+            for name in ("value", "clients")
+        }
+        measured = tf.nest.map_structure(tf.add, total["measured"], sent["measured"])
+        return collections.OrderedDict(**sums, measured=measured)
 
     @tff.tensorflow.computation(total_type, total_type)
     def merge(a: Any, b: Any) -> Any:
@@ -187,7 +195,11 @@ def build_zoned_process(
     @tff.tensorflow.computation(models_type, np.int32, total_type)
     def finish(models: tf.Tensor, number: tf.Tensor, total: Any) -> Any:
         new = combine(models, total["value"], total["clients"], number)
-        metrics = collections.OrderedDict(**total["measured"], round=number + 1)
+        metrics = collections.OrderedDict(
+            **total["measured"],
+            clients=tf.reduce_sum(total["clients"]),
+            round=number + 1,
+        )
         return new, number + 1, metrics
 
     max_key = tff.tensorflow.computation(lambda: tf.constant(num_zones))
@@ -211,7 +223,7 @@ def build_zoned_process(
     def next_fn(state: Any, data: Any) -> Any:
         models, number = state.global_model_weights, state.aggregator
         own = tff.federated_select(
-            tff.federated_map(zone_key, data),
+            tff.federated_map(zone_keys, data),
             tff.federated_eval(max_key, tff.SERVER),
             models,
             model_of,

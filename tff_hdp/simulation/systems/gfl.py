@@ -65,7 +65,10 @@ def build(config: GflConfig, folder: RunFolder) -> System:
     process = build_gfl(
         build_model=task.build_model,
         data_type=cohort_type(
-            task.test_features.shape[1:], task.test_features.dtype, plan=plan
+            task.test_features.shape[1:],
+            task.test_features.dtype,
+            plan=plan,
+            servers=config.repetitions,
         ),
         plan=plan,
         # Repetitions are networks without a link between them.
@@ -193,30 +196,34 @@ def _build_prepare(
         PairwiseMasks([str(i) for i in np.flatnonzero(zone_of == zone)])
         for zone in range(tiled.num_zones if plan.masked else 0)
     ]
-    train = task.train
+    train, dimension = task.train, plan.dimension
 
     def prepare(entropy: int, number: int, carried: dict[str, Any]) -> RoundInput:
         sampler = CohortSampler(plan=sampling, zoning=tiled, entropy=entropy)
         rng = sampler.generator(number, stream=1)
-        data = []
         cohorts = sampler.draw(number).reshape(tiled.num_zones, config.per_round)
-        for zone, cohort in enumerate(cohorts):
-            rows = np.stack(
-                [
-                    train.offsets[c]
-                    + rng.choice(train.sizes[c], config.batch_size, replace=False)
-                    for c in cohort % n
-                ]
-            )
+        rows = np.stack(
+            [
+                train.offsets[c]
+                + rng.choice(train.sizes[c], config.batch_size, replace=False)
+                for c in np.ravel(cohorts) % n
+            ]
+        ).reshape(*cohorts.shape, config.batch_size)
+        data = []
+        for p in range(servers):
+            # One TFF client is one server's cohort, in all networks at once.
+            zones = np.arange(p, tiled.num_zones, servers, dtype=np.int32)
             fields = collections.OrderedDict(
-                features=train.features[rows],
-                labels=train.labels[rows],
-                zone=np.int32(zone),
+                features=train.features[rows[zones]],
+                labels=train.labels[rows[zones]],
+                zone=zones,
             )
             if plan.masked:
-                names = [str(i) for i in cohort]
-                masks = keys[zone].draw(names, number, plan.dimension)
-                fields["masks"] = masks.astype(np.int64)
+                masks = [
+                    keys[zone].draw(list(map(str, cohorts[zone])), number, dimension)
+                    for zone in zones
+                ]
+                fields["masks"] = np.stack(masks).astype(np.int64)
             data.append(tf.data.Dataset.from_tensors(fields))
         return RoundInput(data, carried)
 

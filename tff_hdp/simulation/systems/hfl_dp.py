@@ -192,6 +192,7 @@ def _build_prepare(
                     carries_noise=[True] * len(some),
                     zone=zone,
                 )
+                chunk["zone"] = np.array([zone], np.int32)
                 fields = collections.OrderedDict((k, chunk[k]) for k in CHUNK_FIELDS)
                 data.append(tf.data.Dataset.from_tensors(fields))
         return RoundInput(data, carried)
