@@ -23,7 +23,7 @@ from absl import flags
 
 from tff_hdp import cli
 
-_ROUNDS = 3
+_ROUNDS = {"A": 3, "B": 1}
 _OPERATION = re.compile(r"[^:]*:(\w+)")
 _KINDS = {
     "matrix products": ("MatMul", "BatchMatMul", "_FusedMatMul", "Einsum"),
@@ -88,10 +88,10 @@ def main(argv: list[str]) -> int:
 def _shares(work: Any, program: str) -> dict[str, float]:
     """By kind of operation, its share of cores times wall time, largest first."""
     import tensorflow as tf
-    from programs import fed_avg, hdp
+    from programs import fed_avg, stacked
 
-    module = fed_avg if program == "fed_avg" else hdp
-    spec = {"work": work, "runtime": "in_process", "stacked": True}
+    module = fed_avg if program == "fed_avg" else stacked
+    spec = {"work": work, "runtime": "in_process"}
     federation = module.builder(spec)(noise_multiplier=1.0)
     federation.round()
     with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +100,7 @@ def _shares(work: Any, program: str) -> dict[str, float]:
         )
         tf.profiler.experimental.start(folder, options)
         start = time.perf_counter()
-        for _ in range(_ROUNDS):
+        for _ in range(_ROUNDS[work.name]):
             federation.round()
         seconds = time.perf_counter() - start
         tf.profiler.experimental.stop()

@@ -3,27 +3,16 @@
 import dataclasses
 from collections.abc import Sequence
 
-import children
 import environments
 import measure
 import rows
 import works
 from measure import Subject
 
-PRIVACY = ("none", "cdp", "hdp", "ldp")
-
 
 def _ours(program: str, runtime: str) -> Subject:
-    if program == "fed_avg":
-        return Subject(
-            runtime, program, "programs.fed_avg", options={"runtime": runtime}
-        )
-    return Subject(
-        runtime,
-        program,
-        "programs.hdp",
-        options={"runtime": runtime, "stacked": program == "stacked"},
-    )
+    module = {"fed_avg": "programs.fed_avg", "stacked": "programs.stacked"}[program]
+    return Subject(runtime, program, module, options={"runtime": runtime})
 
 
 def _baseline(subjects: Sequence[Subject], program: str) -> int | None:
@@ -44,14 +33,16 @@ def one_cohort(
         for runtime in runtimes
     ]
     subjects += [environments.peer_subject(peer) for peer in peers]
-    expected = measure.reference_weights(work)
+    reference = measure.Reference.of(work)
     rate = measure.sgemm_flops()
-    stddev = work.noise_stddev(measure.NOISE_MULTIPLIER)
     with measure.started(subjects, work) as running:
         for i, subject in enumerate(subjects):
-            name = f"{subject.program} on {subject.runtime}"
-            measure.check_round(running[i], name, work, expected)
-            measure.check_noise(running[i], name, expected, stddev)
+            measure.warm_up(
+                running[i],
+                f"{subject.program} on {subject.runtime}",
+                reference,
+                noise_multiplier=reference.noise_multiplier,
+            )
         seconds, peaks = measure.take_turns(running, rounds)
     baseline = _baseline(subjects, "fed_avg")
     return measure.make_rows(
@@ -64,20 +55,29 @@ def privacy_modes(
 ) -> list[rows.Row]:
     """Work C: zones, with noise at no level, the server, the zones, the clients."""
     subjects = [_ours("stacked", runtime) for runtime in runtimes]
-    if "native" in runtimes:
-        subjects.insert(0, _ours("hdp", "native"))
-    clipped = measure.reference_weights(work)
+    clipped = measure.Reference.of(work)
     # Without noise nothing is clipped.
-    unclipped = measure.reference_weights(
-        dataclasses.replace(work, clip_norm=float("inf"))
-    )
+    unclipped = measure.Reference.of(dataclasses.replace(work, clip_norm=1e9))
+    # The server's noise is z S / k. In the mean of s zones' or k clients' noises
+    # that is on their own sums the same z comes to sqrt(s) or sqrt(k) times as much.
+    multipliers = {
+        "none": 0.0,
+        "cdp": clipped.noise_multiplier,
+        "hdp": clipped.noise_multiplier / work.zones**0.5,
+        "ldp": clipped.noise_multiplier / work.clients**0.5,
+    }
     rate = measure.sgemm_flops()
     result = []
     with measure.started(subjects, work) as running:
-        for privacy in PRIVACY:
+        for privacy, noise_multiplier in multipliers.items():
             for i, subject in enumerate(subjects):
-                name = f"{subject.program} on {subject.runtime} with {privacy}"
-                _check_mode(running[i], name, work, privacy, clipped, unclipped)
+                measure.warm_up(
+                    running[i],
+                    f"stacked on {subject.runtime} with {privacy}",
+                    unclipped if privacy == "none" else clipped,
+                    noise_multiplier=noise_multiplier,
+                    privacy=privacy,
+                )
             seconds, peaks = measure.take_turns(running, rounds)
             result += measure.make_rows(
                 subjects,
@@ -85,29 +85,10 @@ def privacy_modes(
                 seconds,
                 peaks,
                 rate=rate,
-                baseline=_baseline(subjects, "hdp"),
+                baseline=_baseline(subjects, "stacked"),
                 privacy=privacy,
             )
     return result
-
-
-def _check_mode(
-    child: children.Child,
-    name: str,
-    work: works.Work,
-    privacy: str,
-    clipped: list,
-    unclipped: list,
-) -> None:
-    """Checks the mean in mode none, and in the others the noise on it."""
-    if privacy == "none":
-        measure.check_round(child, name, work, unclipped, privacy=privacy)
-        return
-    # z S / k at the server; s zones of k/s clients noise sums of which the server
-    # takes the mean; k clients noise their own.
-    share = {"cdp": 1, "hdp": work.zones, "ldp": work.clients}[privacy] ** 0.5
-    stddev = share * work.noise_stddev(measure.NOISE_MULTIPLIER)
-    measure.check_noise(child, name, clipped, stddev, privacy=privacy)
 
 
 def cohort_sizes(
@@ -115,26 +96,23 @@ def cohort_sizes(
 ) -> list[rows.Row]:
     """Work D: the stacked process over cohorts of several sizes.
 
-    Checked at the smallest cohort; the others differ in the number of chunks.
+    Checked at the smallest; the others differ in the number of chunks.
     """
     subjects = [_ours("stacked", runtime) for runtime in runtimes]
     smallest = dataclasses.replace(work, clients=min(cohorts))
-    expected = measure.reference_weights(smallest)
+    reference = measure.Reference.of(smallest)
     rate = measure.sgemm_flops()
     result = []
     with measure.started(subjects, work) as running:
-        for i, subject in enumerate(subjects):
-            measure.check_round(
-                running[i],
-                f"stacked on {subject.runtime}",
-                smallest,
-                expected,
-                clients=smallest.clients,
-            )
         for clients in cohorts:
-            for child in running.values():
-                child.build(noise_multiplier=measure.NOISE_MULTIPLIER, clients=clients)
-                child.round()
+            for i, subject in enumerate(subjects):
+                measure.warm_up(
+                    running[i],
+                    f"stacked on {subject.runtime}, {clients} clients",
+                    reference if clients == smallest.clients else None,
+                    noise_multiplier=reference.noise_multiplier,
+                    clients=clients,
+                )
             seconds, peaks = measure.take_turns(running, rounds)
             result += measure.make_rows(
                 subjects,

@@ -13,8 +13,8 @@ class Row:
     Attributes:
       work: A to E.
       runtime: Where TFF computations ran, or the peer's name.
-      program: `fed_avg` is unmodified TFF, `hdp` this project with a TFF client
-        for each client, `stacked` with one for each chunk; else the peer's name.
+      program: `fed_avg` is unmodified TFF; `stacked` this project with a TFF client
+        for each chunk of clients, `alone` with one for each; else the peer's name.
       privacy: Who adds noise: none, cdp, hdp or ldp.
       clients: Cohort.
       rounds: How many were measured.
@@ -22,7 +22,8 @@ class Row:
       seconds_min: Of a round.
       seconds_max: Of a round.
       ratio_to_native: Median of the baseline on TFF's native runtime over this
-        median; None where that was not run.
+        median: of `fed_avg` in A and B, `stacked` in C and D, `alone` in E. None
+        where that was not run.
       ratio_to_native_min: Least of the same ratio, taken turn by turn.
       ratio_to_native_max: Largest of it.
       floor_seconds: Direct float32 arithmetic at the measured SGEMM rate.

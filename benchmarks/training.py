@@ -46,7 +46,7 @@ def whole_runs(
     """
     subjects = [("stacked", runtime) for runtime in runtimes]
     if "native" in runtimes:
-        subjects.insert(0, ("hdp", "native"))
+        subjects.insert(0, ("alone", "native"))
     seconds: dict[tuple[str, str], list[float]] = {s: [] for s in subjects}
     peaks = dict.fromkeys(subjects, 0.0)
     reached = {s: [] for s in subjects}
@@ -61,7 +61,7 @@ def whole_runs(
             seconds[subject].append(taken)
             peaks[subject] = max(peaks[subject], peak)
             reached[subject].append(final)
-    baseline = seconds.get(("hdp", "native"))
+    baseline = seconds.get(("alone", "native"))
     result = []
     for program, runtime in subjects:
         subject = (program, runtime)
@@ -90,7 +90,7 @@ def _run(program: str, runtime: str, rounds: int) -> tuple[float, float, float]:
         out = pathlib.Path(folder) / "run"
         command = [sys.executable, str(_ROOT / "scripts" / "train.py"), *_FLAGS]
         command += [f"--runtime={runtime}", f"--rounds={rounds}", f"--out={out}"]
-        if program == "hdp":
+        if program == "alone":
             command.append("--cohort_chunk=0")
         log_path = pathlib.Path(folder) / "log"
         peak = 0

@@ -67,40 +67,60 @@ def test_noise_is_the_gaussian_mechanisms(works):
     assert math.isclose(work.noise_stddev(2.0), 2.0 * 3.0 / 50)
 
 
-def test_a_wrong_update_or_noise_fails(works):
+@pytest.fixture
+def reference(works):
+    """A round of work A in which every weight goes up by 0.01."""
     import measure
 
     work = works.WORKS["A"]
-    start = works.initial_weights(work)
-    expected = [w + 0.01 for w in start]
+    weights = [w + 0.01 for w in works.initial_weights(work)]
+    norm = 0.01 * math.sqrt(work.num_parameters)
+    return measure.Reference(work, weights, norm)
+
+
+def test_a_wrong_update_fails(works, reference):
+    import measure
+
+    start = works.initial_weights(reference.work)
+
+    def gone(step):
+        return [w + step for w in start]
+
+    reference.check(gone(0.01 * 1.0005), "right", noisy=False)
+    for step, found in (
+        (0.01 * 1.002, r"0\.002"),
+        (-0.01, "are 2 of"),
+        (np.nan, "nan"),
+    ):
+        with pytest.raises(measure.CheckError, match=found):
+            reference.check(gone(step), "wrong", noisy=False)
+
+
+def test_a_wrong_noise_or_a_wrong_update_under_it_fails(reference):
+    import measure
+
+    z = reference.noise_multiplier
     rng = np.random.default_rng(0)
+    update = 0.01
 
-    class Child:
-        def __init__(self, found):
-            self.found = found
+    def noised(stddev, off=0.0):
+        return [
+            w + off * update + rng.normal(0.0, stddev, w.shape)
+            for w in reference.weights
+        ]
 
-        def build(self, **options):
-            return 0.0
-
-        def round(self):
-            return 0.0
-
-        def weights(self):
-            return self.found
-
-    off = [w + 0.01 * 1.002 for w in start]
-    measure.check_round(Child(expected), "right", work, expected)
-    with pytest.raises(measure.CheckError, match=r"off by 0\.002"):
-        measure.check_round(Child(off), "wrong", work, expected)
-    with pytest.raises(measure.CheckError, match="off by nan"):
-        measure.check_round(Child([w * np.nan for w in start]), "nan", work, expected)
-
-    def noisy(stddev):
-        return Child([w + rng.normal(0, stddev, w.shape) for w in expected])
-
-    measure.check_noise(noisy(0.5), "right", expected, 0.5)
-    with pytest.raises(measure.CheckError, match=r"standard deviation 0\.52"):
-        measure.check_noise(noisy(0.525), "wrong", expected, 0.5)
+    # z S / k, the standard deviation of the mean of k clients under server noise.
+    stddev = z * reference.work.clip_norm / reference.work.clients
+    assert stddev == pytest.approx(0.01 * update)
+    reference.check(noised(stddev), "right", noisy=True)
+    for wrong in (
+        noised(stddev * 1.03),
+        noised(stddev * 0.97),
+        noised(0.0),
+        noised(stddev, off=0.003),
+    ):
+        with pytest.raises(measure.CheckError, match="the noise"):
+            reference.check(wrong, "wrong", noisy=True)
 
 
 def test_ratios_are_taken_turn_by_turn(works):

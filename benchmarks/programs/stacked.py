@@ -1,4 +1,4 @@
-"""This project's HDP, clients trained in stacks or each as a TFF client."""
+"""This project's HDP, clients trained in stacks."""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,12 +11,6 @@ import works
 from programs import tensorflow_model
 from serving import Federation, read_spec, serve
 
-from tff_hdp.learning.client_work import (
-    client_batches,
-    client_profile,
-    model_fn_from_keras,
-)
-from tff_hdp.learning.hdp import build_hdp
 from tff_hdp.learning.stacked_hdp import build_stacked_hdp, chunk_type
 from tff_hdp.learning.stacked_work import chunk_size, make_chunk
 from tff_hdp.privacy import Clipping, FullParticipation, NoisePlan
@@ -67,36 +61,6 @@ def _chunk(work: works.Work, plan: NoisePlan, zone: int, clients: range) -> Any:
     )
 
 
-def _alone(work: works.Work, plan: NoisePlan) -> tensorflow_model.ProcessFederation:
-    process = build_hdp(
-        model_fn=model_fn_from_keras(
-            lambda: tensorflow_model.build_model(work),
-            (
-                tf.TensorSpec([None, *work.input_shape], tf.float32),
-                tf.TensorSpec([None], tf.int32),
-            ),
-        ),
-        plan=plan,
-        client_optimizer=tff.learning.optimizers.build_sgdm(work.learning_rate),
-        server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
-    )
-    order = np.tile(np.arange(work.examples, dtype=np.int32), work.epochs)
-    order = order.reshape(work.steps, work.batch_size)
-    size = work.clients // work.zones
-    data = [
-        {
-            "examples": client_batches(*works.client_examples(work, client), order),
-            "profile": client_profile(
-                weight=1.0,
-                zone=client // size,
-                carries_noise=plan.noising_clients[client // size] > 0,
-            ),
-        }
-        for client in range(work.clients)
-    ]
-    return tensorflow_model.ProcessFederation(process, work, data)
-
-
 def builder(spec: dict[str, Any]) -> Callable[..., Federation]:
     """Installs the spec's runtime; returns how to build the spec's process."""
     work = spec["work"]
@@ -108,9 +72,7 @@ def builder(spec: dict[str, Any]) -> Callable[..., Federation]:
     ) -> Federation:
         cohort = dataclasses.replace(work, clients=clients)
         plan = noise_plan(cohort, privacy, noise_multiplier)
-        if spec["stacked"]:
-            return _stacked(cohort, plan, chunk)
-        return _alone(cohort, plan)
+        return _stacked(cohort, plan, chunk)
 
     return build
 
