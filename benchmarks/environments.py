@@ -4,11 +4,15 @@ python benchmarks/environments.py flower fedjax pfl
 """
 
 import hashlib
+import logging
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import children
 from measure import Subject
+
+_LOG = logging.getLogger("tff_hdp_bench")
 
 # What the framework leaves to the user, or does otherwise.
 PEERS = {
@@ -21,10 +25,21 @@ PEERS = {
 }
 
 
-def peer_subject(peer: str) -> Subject:
-    """The peer's program in its environment, which is made if need be."""
+def peer_subjects(peers: Iterable[str]) -> list[Subject]:
+    """The peers' programs, those that can be installed here."""
+    subjects = []
+    for peer in peers:
+        try:
+            install(peer)
+        except subprocess.CalledProcessError as error:
+            _LOG.warning("%s is left out: %s", peer, error)
+        else:
+            subjects.append(_subject(peer))
+    return subjects
+
+
+def _subject(peer: str) -> Subject:
     python = children.FOLDER / ".venvs" / peer / "bin" / "python"
-    install(peer)
     return Subject(
         peer,
         peer,

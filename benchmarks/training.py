@@ -1,13 +1,17 @@
 """Work E: whole runs of scripts/train.py, to the same accuracy."""
 
 import csv
+import dataclasses
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 
+import children
+import measure
 import processes
 import rows
 
@@ -26,8 +30,21 @@ _FLAGS = (
 _POLL_SECONDS = 0.1
 
 
-class AccuracyError(RuntimeError):
-    """A run did not reach the accuracy it is timed for."""
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One run of the script.
+
+    Attributes:
+      seconds: From its start to its end.
+      round_seconds: Of its rounds, together.
+      peak_rss_mb: Each of its processes at its peak, summed.
+      accuracy: On the test set, after the last round.
+    """
+
+    seconds: float
+    round_seconds: float
+    peak_rss_mb: float
+    accuracy: float
 
 
 def whole_runs(
@@ -36,56 +53,54 @@ def whole_runs(
     """Seconds from start to end of a training run, imports and account included.
 
     Args:
-      runtimes: Each with clients alone (native only) and in stacks.
+      runtimes: Each with clients in stacks; on native also with each alone.
       training_rounds: Rounds of every run.
       accuracy: What the test accuracy after them must reach.
       runs: How often each is repeated, taking turns.
 
     Raises:
-      AccuracyError: If a run falls short of `accuracy`.
+      CheckError: If a run falls short of `accuracy`.
+      ProgramError: If a run fails.
     """
     subjects = [("stacked", runtime) for runtime in runtimes]
     if "native" in runtimes:
         subjects.insert(0, ("alone", "native"))
-    seconds: dict[tuple[str, str], list[float]] = {s: [] for s in subjects}
-    peaks = dict.fromkeys(subjects, 0.0)
-    reached = {s: [] for s in subjects}
+    done: dict[tuple[str, str], list[Run]] = {subject: [] for subject in subjects}
     for _ in range(runs):
         for subject in subjects:
-            taken, peak, final = _run(*subject, training_rounds)
-            if final < accuracy:
-                raise AccuracyError(
-                    f"{subject}: accuracy {final:.3f} after {training_rounds} rounds; "
-                    f"allowed: {accuracy} or more"
+            run = _run(*subject, training_rounds)
+            if not run.accuracy >= accuracy:
+                raise measure.CheckError(
+                    f"{' on '.join(subject)}: accuracy {run.accuracy:.3f} after "
+                    f"{training_rounds} rounds; allowed: {accuracy} or more"
                 )
-            seconds[subject].append(taken)
-            peaks[subject] = max(peaks[subject], peak)
-            reached[subject].append(final)
-    baseline = seconds.get(("alone", "native"))
+            done[subject].append(run)
+    seconds = {s: [run.seconds for run in done[s]] for s in subjects}
     result = []
     for program, runtime in subjects:
-        subject = (program, runtime)
+        own = done[program, runtime]
+        reached = [run.accuracy for run in own]
+        in_rounds = statistics.median(run.round_seconds for run in own)
         row = rows.Row(
             work="E",
             runtime=runtime,
             program=program,
             privacy="hdp",
             clients=_CLIENTS,
-            peak_rss_mb=peaks[subject],
+            peak_rss_mb=max(run.peak_rss_mb for run in own),
             notes=(
-                f"whole run of {training_rounds} rounds on digits; accuracy "
-                f"{min(reached[subject]):.3f}..{max(reached[subject]):.3f}"
+                f"on {runtime}, its {training_rounds} rounds take {in_rounds:.1f} s of "
+                f"it; accuracy {min(reached):.3f}..{max(reached):.3f}"
             ),
-            **rows.summary(seconds[subject]),
+            **rows.summary(seconds[program, runtime]),
         )
-        rows.compare(row, seconds[subject], baseline)
+        rows.compare(row, seconds[program, runtime], seconds.get(("alone", "native")))
         rows.print_row(row)
         result.append(row)
     return result
 
 
-def _run(program: str, runtime: str, rounds: int) -> tuple[float, float, float]:
-    """Seconds, peak resident MB summed over processes, and final accuracy."""
+def _run(program: str, runtime: str, rounds: int) -> Run:
     with tempfile.TemporaryDirectory(prefix="tff_hdp_bench_") as folder:
         out = pathlib.Path(folder) / "run"
         command = [sys.executable, str(_ROOT / "scripts" / "train.py"), *_FLAGS]
@@ -97,18 +112,22 @@ def _run(program: str, runtime: str, rounds: int) -> tuple[float, float, float]:
         start = time.perf_counter()
         with log_path.open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=_ROOT)
-        while process.poll() is None:
-            tree = processes.tree(process.pid)
-            peak = max(peak, sum(map(processes.peak_kb, tree)))
-            time.sleep(_POLL_SECONDS)
+        try:
+            while process.poll() is None:
+                tree = processes.tree(process.pid)
+                peak = max(peak, sum(map(processes.peak_kb, tree)))
+                time.sleep(_POLL_SECONDS)
+        finally:
+            process.kill()
         seconds = time.perf_counter() - start
         if process.returncode:
-            raise RuntimeError(
-                f"{' '.join(command)} failed:\n{log_path.read_text()[-2000:]}"
-            )
-        return seconds, peak / 1024, _last_accuracy(out)
-
-
-def _last_accuracy(out: pathlib.Path) -> float:
-    with (out / "metrics.csv").open() as file:
-        return float(list(csv.DictReader(file))[-1]["accuracy"])
+            tail = log_path.read_text(errors="replace")[-2000:]
+            raise children.ProgramError(f"{' '.join(command)} failed:\n{tail}")
+        with (out / "metrics.csv").open() as file:
+            metrics = list(csv.DictReader(file))
+        return Run(
+            seconds=seconds,
+            round_seconds=sum(float(row["round_seconds"]) for row in metrics),
+            peak_rss_mb=peak / 1024,
+            accuracy=float(metrics[-1]["accuracy"]),
+        )
