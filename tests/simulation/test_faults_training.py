@@ -215,6 +215,7 @@ def test_without_noise_a_round_goes_on_without_the_skipped_zones(tmp_path):
             **{"zoning": "overlay", "levels": ("2",), "noising_levels": ("2",)},
             "privacy": "levels",
         },
+        {"secure_aggregation": "zone", "privacy": "ldp", **FAULTS},
     ],
     ids=str,
 )
