@@ -111,6 +111,9 @@ class SecureZonedMean(ZonedMean):
             )
         # Rounded up, so that no record outgrows its weight.
         weight = tf.math.ceil(tf.cast(plain["weight"], tf.float64) * self.weight_one)
+        if self._plan.estimator == "fixed":
+            # Nobody divides by weights, and their sum would tell who took part.
+            weight = tf.zeros_like(weight)
         return collections.OrderedDict(
             vector=tf.concat([integers, tf.cast(weight, tf.int64)[tf.newaxis]], 0),
             rejected=plain["rejected"],
