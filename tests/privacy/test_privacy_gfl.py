@@ -9,7 +9,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import integrate, stats
 
-from tff_hdp.privacy import gfl
+from tff_hdp.privacy import gfl, gfl_account
 from tff_hdp.privacy.rounds import RoundLedger
 from tff_hdp.topology.mixing import metropolis
 
@@ -20,7 +20,7 @@ IID = dataclasses.replace(PLAN, scheme="iid")
 
 
 def rows(plan, iterations, methods=("rdp", "pld", "paper")):
-    found = gfl.account([(plan, iterations)], 1e-5, methods)
+    found = gfl_account.account([(plan, iterations)], 1e-5, methods)
     return {row.observer: row for row in found}
 
 
@@ -119,7 +119,7 @@ def test_laplace_divergence_by_integration(ratio, order):
 
     parts = ((-80, 0.0), (0.0, ratio), (ratio, 80 + ratio))
     total = sum(integrate.quad(integrand, *p, epsabs=0, limit=200)[0] for p in parts)
-    found = gfl.laplace_rdp(np.array([ratio]), [order])[0, 0]
+    found = gfl_account.laplace_rdp(np.array([ratio]), [order])[0, 0]
     assert found == pytest.approx(math.log(total) / (order - 1), rel=1e-6)
 
 
@@ -128,8 +128,10 @@ def test_a_shift_over_many_coordinates_diverges_less():
     orders = [1.2, 2.0, 8.0]
     for _ in range(20):
         shift = rng.exponential(size=6)
-        apart = gfl.laplace_rdp(shift, orders).sum(0)
-        assert (apart <= gfl.laplace_rdp(np.array([shift.sum()]), orders)[0]).all()
+        apart = gfl_account.laplace_rdp(shift, orders).sum(0)
+        assert (
+            apart <= gfl_account.laplace_rdp(np.array([shift.sum()]), orders)[0]
+        ).all()
 
 
 def test_iid_is_local_and_the_same_for_every_observer():
@@ -171,18 +173,18 @@ def test_rounding_is_in_the_sensitivity():
 
 
 def test_a_ledger_of_iterations_comes_back_from_json():
-    ledger = RoundLedger(plan_type=gfl.GflPlan, account=gfl.account)
+    ledger = RoundLedger(plan_type=gfl.GflPlan, account=gfl_account.account)
     ledger.record(PLAN, 3)
     ledger.record(PLAN, 4)
-    fresh = RoundLedger(plan_type=gfl.GflPlan, account=gfl.account)
+    fresh = RoundLedger(plan_type=gfl.GflPlan, account=gfl_account.account)
     fresh.load_state_dict(ledger.state_dict())
     assert fresh.rounds == 7
-    assert fresh.account(1e-5) == gfl.account([(PLAN, 7)], 1e-5)
+    assert fresh.account(1e-5) == gfl_account.account([(PLAN, 7)], 1e-5)
 
 
 def test_sensitivity_goes_on_growing_over_plans():
-    halves = gfl.account([(PLAN, 3), (PLAN, 4)], 1e-5, ("rdp",))
-    assert halves == gfl.account([(PLAN, 7)], 1e-5, ("rdp",))
+    halves = gfl_account.account([(PLAN, 3), (PLAN, 4)], 1e-5, ("rdp",))
+    assert halves == gfl_account.account([(PLAN, 7)], 1e-5, ("rdp",))
 
 
 @pytest.mark.parametrize(
@@ -204,4 +206,4 @@ def test_plans_that_make_no_sense(changes, message):
 
 def test_schemes_do_not_mix():
     with pytest.raises(ValueError, match="history has the schemes"):
-        gfl.account([(PLAN, 1), (IID, 1)], 1e-5)
+        gfl_account.account([(PLAN, 1), (IID, 1)], 1e-5)

@@ -11,7 +11,7 @@ from tff_hdp.privacy import gfl as formulas
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.systems import gfl
+from tff_hdp.simulation.systems import gfl, gfl_setup
 from tff_hdp.simulation.systems.gfl_config import GflConfig
 
 
@@ -100,10 +100,10 @@ def test_softmax_regression_on_a_real_task(tmp_path):
 @pytest.mark.parametrize("graph", ["random", "ring", "complete"])
 @pytest.mark.parametrize("servers", [1, 2, 7])
 def test_graphs_are_connected(graph, servers):
-    found = gfl.build_graph(GflConfig(graph=graph, servers=servers), seed=1)
+    found = gfl_setup.build_graph(GflConfig(graph=graph, servers=servers), seed=1)
     assert set(found) == set(range(servers))
     assert servers == 1 or min(dict(found.degree).values()) >= 1
-    again = gfl.build_graph(GflConfig(graph=graph, servers=servers), seed=1)
+    again = gfl_setup.build_graph(GflConfig(graph=graph, servers=servers), seed=1)
     assert set(found.edges) == set(again.edges)
 
 

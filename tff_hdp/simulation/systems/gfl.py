@@ -1,13 +1,11 @@
 """GFL as the training loop runs it."""
 
 import collections
-import dataclasses
 import math
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -17,15 +15,16 @@ from tasks import gfl_logistic
 from tff_hdp.learning.gfl import build_gfl, cohort_type
 from tff_hdp.learning.pairwise_masks import PairwiseMasks
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan
-from tff_hdp.privacy.gfl import GflPlan, account
+from tff_hdp.privacy.gfl import GflPlan
+from tff_hdp.privacy.gfl_account import account
 from tff_hdp.privacy.rounds import RoundLedger
 from tff_hdp.simulation.classifier import build_evaluation, initial_weights
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.simulation.config import ConfigError, flag_error
-from tff_hdp.simulation.loading import load_task
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RoundInput, System
 from tff_hdp.simulation.systems.gfl_config import LOGISTIC, GflConfig
+from tff_hdp.simulation.systems.gfl_setup import build_graph, load
 from tff_hdp.topology import Zoning, equal_zones
 from tff_hdp.topology.mixing import metropolis, spectral_gap
 
@@ -47,7 +46,7 @@ def build(config: GflConfig, folder: RunFolder) -> System:
       DataNotFoundError: If the task's data is missing.
     """
     seed = folder.resolved["partition_seed"]
-    task = _load(config, seed)
+    task = load(config, seed)
     clients = task.train.client_ids
     if config.servers > len(clients):
         raise ConfigError(
@@ -100,61 +99,6 @@ def build(config: GflConfig, folder: RunFolder) -> System:
         notes=_notes(config, plan),
         headline="accuracy" if optimum is None else "msd",
         finish=_build_finish(config, mixing, optimum),
-    )
-
-
-def build_graph(config: GflConfig, seed: int) -> nx.Graph:
-    """The graph of the servers, connected.
-
-    Raises:
-      ConfigError: If `edge_probability` makes no connected graph in 1,000 draws.
-    """
-    size = config.servers
-    if config.graph == "ring":
-        return nx.cycle_graph(size) if size > 2 else nx.path_graph(size)
-    if config.graph == "complete":
-        return nx.complete_graph(size)
-    for attempt in range(1000):
-        drawn = np.random.default_rng([seed, attempt]).integers(2**32)
-        graph = nx.gnp_random_graph(size, config.edge_probability, seed=int(drawn))
-        if nx.is_connected(graph):
-            return graph
-    raise ConfigError(
-        f"--edge_probability is {config.edge_probability}; allowed: enough to join "
-        f"{size} servers"
-    )
-
-
-def _load(config: GflConfig, seed: int) -> tasks.Task:
-    if config.task == LOGISTIC:
-        return gfl_logistic.load(
-            num_clients=config.num_clients or 500,
-            examples_per_client=config.examples_per_client,
-            dimension=config.dimension,
-            seed=seed,
-        )
-    if config.model != "softmax":
-        return load_task(config, seed)
-    task = load_task(dataclasses.replace(config, model=None), seed)
-    dataset = tasks.TASKS[config.task]
-
-    def softmax_regression() -> tf.keras.Sequential:
-        layers = tf.keras.layers
-        return tf.keras.Sequential(
-            [
-                layers.Input(dataset.input_shape),
-                layers.Rescaling(1.0 / dataset.max_value),
-                layers.Flatten(),
-                layers.Dense(dataset.num_classes),
-            ]
-        )
-
-    start = task.description.index("Model:")
-    return dataclasses.replace(
-        task,
-        build_model=softmax_regression,
-        model_name="softmax",
-        description=task.description[:start] + "Model: softmax regression.",
     )
 
 
