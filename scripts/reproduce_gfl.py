@@ -24,11 +24,11 @@ MNIST = ("gfl_mnist_none", "gfl_mnist_iid", "gfl_mnist_hybrid")
 # What a scale changes of the presets, which are the full one.
 SCALES = {
     "full": ({}, {}),
-    "reduced": ({"rounds": 400}, {"rounds": 150}),
+    "reduced": ({"rounds": 200}, {"rounds": 60}),
     "tiny": ({"rounds": 3, "repetitions": 2}, {"rounds": 3}),
 }
 # A run's last value is its mean over so many iterations.
-LAST = 50
+LAST = 20
 PARTITION_SEED = 0
 
 SCALE = flags.DEFINE_enum("scale", "reduced", list(SCALES), "How many iterations.")
