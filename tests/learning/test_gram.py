@@ -113,6 +113,15 @@ def test_is_chosen_where_it_multiplies_less(size, batch, steps, expected):
     assert bool(found) == expected
 
 
+def test_is_not_chosen_where_it_takes_more_memory():
+    """2,000 examples of 20,000 against a kernel of 20,000 x 200, many epochs."""
+    d, h, size, steps, batch = 20_000, 200, 2_000, 2_000, 20
+    products = size * size * d + 2 * size * d * h + steps * batch * size * h
+    assert products < steps * 2 * batch * d * h
+    features, order = tf.zeros([1, size, 1]), tf.zeros([1, steps, batch], tf.int32)
+    assert not gram.pays(tf.zeros([d, h]), features, order)
+
+
 def test_weights_are_trained_where_it_does_not_pay(monkeypatch, make_clients, as_chunk):
     forbid(monkeypatch, "GramProblem")
     model = build()

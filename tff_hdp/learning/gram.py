@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.learning.stacked import StackedModel
-from tff_hdp.learning.stacked_sgd import Batch, SgdRule, SparseRows
+from tff_hdp.learning.stacked_sgd import COPIES, Batch, SgdRule, SparseRows
 from tff_hdp.learning.stacked_updates import Update, square_norms, without
 
 
@@ -30,7 +30,7 @@ def applies(model: StackedModel, rule: SgdRule) -> bool:
 
 
 def pays(kernel: tf.Tensor, features: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-    """Whether there is less to multiply this way, bool [].
+    """Whether there is less to multiply this way, and no more to hold; bool [].
 
     Args:
       kernel: W_0, [d, h].
@@ -42,7 +42,8 @@ def pays(kernel: tf.Tensor, features: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
     seen = tf.cast(tf.reduce_prod(tf.shape(order)[1:]), tf.float32)
     # Examples times W_0 and the final X^T A, X X^T, and a forward pass a step.
     ours = 2.0 * n * d * h + n * n * d + seen * n * h
-    return ours < 2.0 * seen * d * h
+    fits = n * (d + n) <= COPIES * d * h  # X and X X^T for copies of the kernel
+    return tf.logical_and(fits, ours < 2.0 * seen * d * h)
 
 
 class GramProblem:

@@ -231,8 +231,8 @@ class _MaxPooling:
 def _halve(x: tf.Tensor) -> tf.Tensor:
     """2x2 max pooling of [B, H, W, channels] by maxima of contiguous halves.
 
-    Its gradient takes a third of the time of TensorFlow's, and like it goes to
-    the first of equals in row-major order.
+    Its gradient is a few selections, and like that of TensorFlow's pooling, which
+    takes longer, goes to the first of equals in row-major order.
     """
     height, width, channels = x.shape[1] // 2, x.shape[2] // 2, x.shape[3]
     if (x.shape[1], x.shape[2]) != (2 * height, 2 * width):

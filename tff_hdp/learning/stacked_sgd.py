@@ -9,6 +9,10 @@ import tensorflow as tf
 
 from tff_hdp.learning.stacked import StackedModel
 
+# How many tensors like the stacked weights a step holds at most: the weights, their
+# gradients and velocities, the next of them, and a temporary.
+COPIES = 6
+
 # True where a weight may change; None where all of it may.
 Mask = Sequence[tf.Tensor | None]
 

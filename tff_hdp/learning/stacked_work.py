@@ -10,7 +10,7 @@ import tensorflow as tf
 from tff_hdp.learning import gram
 from tff_hdp.learning.gram import GramProblem
 from tff_hdp.learning.stacked import StackedModel
-from tff_hdp.learning.stacked_sgd import Mask, SgdRule, WeightProblem, descend
+from tff_hdp.learning.stacked_sgd import COPIES, Mask, SgdRule, WeightProblem, descend
 from tff_hdp.learning.stacked_updates import DenseUpdate, Update
 
 Then = Callable[[list[Update], Any], Any]
@@ -19,12 +19,11 @@ Then = Callable[[list[Update], Any], Any]
 # gets slower per client.
 MAX_CHUNK = 20
 _CHUNK_BYTES = 512 * 2**20
-_COPIES = 6  # weights, gradients, update, record, noise and one temporary
 
 
 def chunk_size(num_parameters: int) -> int:
     """How many clients to train at once, so that they fit cache and memory."""
-    by_memory = _CHUNK_BYTES // (4 * _COPIES * num_parameters)
+    by_memory = _CHUNK_BYTES // (4 * COPIES * num_parameters)
     return max(1, min(MAX_CHUNK, by_memory))
 
 
