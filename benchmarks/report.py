@@ -20,6 +20,7 @@ from absl import flags
 
 from tff_hdp import cli
 
+_FIGURE = "figures/benchmarks_rounds.png"
 _DOCS = pathlib.Path(__file__).parents[1] / "docs"
 _HEADINGS = {
     "A": "A: 100 clients, Dense(200)-Dense(10)",
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> int:
     if profiled:
         text = _replace(text, "profile", _profile_table(profiled))
     page.write_text(text)
-    figure = page.parent / "figures" / "benchmarks_rounds.png"
+    figure = page.parent / _FIGURE
     _draw([row for row in timed if row["work"] in "AB"], figure)
     print(f"{page}\n{figure}")
     return 0
@@ -70,7 +71,7 @@ def _tables(timed: Sequence[Measurement]) -> str:
     by_work = collections.defaultdict(list)
     for row in timed:
         by_work[row["work"]].append(row)
-    parts = [f"Measured on {_machine()}."]
+    parts = [f"Measured on {_machine()}.", f"![Seconds a round]({_FIGURE})"]
     for work in sorted(by_work):
         parts.append(f"### {_HEADINGS[work]}\n\n{_table(work, by_work[work])}")
     return "\n\n".join(parts)

@@ -98,12 +98,12 @@ class Work:
 
 
 WORKS = {
-    "A": Work("A", (784,), (), 200, clients=100, clip_norm=1.35),
+    "A": Work("A", (784,), (), 200, clients=100, clip_norm=1.6),
     "B": Work(
-        "B", (32, 32, 3), (32, 64), 512, clients=20, learning_rate=0.02, clip_norm=0.7
+        "B", (32, 32, 3), (32, 64), 512, clients=20, learning_rate=0.02, clip_norm=0.21
     ),
-    "C": Work("C", (784,), (), 200, clients=100, zones=10, clip_norm=1.35),
-    "D": Work("D", (784,), (), 200, clients=1000, clip_norm=1.35),
+    "C": Work("C", (784,), (), 200, clients=100, zones=10, clip_norm=1.6),
+    "D": Work("D", (784,), (), 200, clients=1000, clip_norm=1.6),
 }
 
 
