@@ -91,14 +91,13 @@ def _plot(runs: Sequence[tuple[Curve, report.Run]], path: pathlib.Path) -> None:
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.2), sharey=True)
-    for curve, run in runs:
-        metrics, label = run.metrics, curve.title
-        right.plot(metrics["round"], metrics["accuracy"], label=label)
+    for i, (curve, run) in enumerate(runs):
+        metrics, line = run.metrics, {"color": f"C{i}", "label": curve.title}
+        right.plot(metrics["round"], metrics["accuracy"], **line)
         if curve.sigma is None:
-            last = metrics["accuracy"].iloc[-1]
-            left.axhline(last, linestyle="--", label=label)
+            left.axhline(metrics["accuracy"].iloc[-1], linestyle="--", **line)
         else:
-            left.plot(metrics["epsilon"], metrics["accuracy"], label=label)
+            left.plot(metrics["epsilon"], metrics["accuracy"], **line)
     delta = runs[-1][1].flags["delta"]
     left.set(
         xlabel=f"epsilon of the released hypernetwork (RDP, delta {delta:g})",
