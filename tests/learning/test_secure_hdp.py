@@ -216,6 +216,7 @@ def test_costs_of_the_protocol():
 
 # 52 coordinates over 24 rounds: a standard error of 2 %; 10 % is five.
 ROUNDS, TOLERANCE = 24, 0.1
+SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
@@ -224,9 +225,9 @@ ROUNDS, TOLERANCE = 24, 0.1
         ("stacked", "intrinsic", "zone", "c1", 5),
         ("stacked", "intrinsic", "both", "c2", 3),
         ("stacked", "bonawitz", "zone", "c1", 5),
-        ("stacked", "bonawitz", "server", "c1", 5),
+        pytest.param("stacked", "bonawitz", "server", "c1", 5, marks=SLOW),
         ("stacked", "bonawitz", "both", "c2", 3),
-        ("alone", "bonawitz", "zone", "c2", 3),
+        pytest.param("alone", "bonawitz", "zone", "c2", 3, marks=SLOW),
         ("alone", "graph", "both", "c1", 5),
     ],
 )

@@ -48,11 +48,14 @@ def plain_metrics(tmp_path_factory):
     [
         {"secure_aggregation": "zone"},
         {"secure_aggregation": "both", "secure_aggregation_protocol": "bonawitz"},
-        {
-            "secure_aggregation": "both",
-            "secure_aggregation_protocol": "graph",
-            "cohort_chunk": 0,
-        },
+        pytest.param(
+            {
+                "secure_aggregation": "both",
+                "secure_aggregation_protocol": "graph",
+                "cohort_chunk": 0,
+            },
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_trains_the_same_model(tmp_path, plain_metrics, changes):
