@@ -26,6 +26,9 @@ Combine = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 class FlatModel:
     """A Keras `Sequential` whose weights are one vector, for many clients at once.
 
+    Its Keras model is made in a graph, after which Keras refuses eager models made
+    before, until a new one is made: make those to evaluate with later.
+
     Args:
       build_model: Returns a new Keras model that `StackedModel` takes.
 
