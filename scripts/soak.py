@@ -2,7 +2,8 @@
 
     python scripts/soak.py --rounds=500
 
-Fails unless the model stays finite, memory stops growing and no process is left.
+Fails unless the model stays finite, no process is left and, from 500 rounds on,
+memory stops growing.
 """
 
 import json
@@ -17,6 +18,9 @@ from absl import flags
 from tff_hdp import cli
 
 LEAST_ROUNDS = 30
+# Memory settles over the first hundred rounds or two: fewer rounds than these tell
+# nothing of what would go on growing.
+MEMORY_ROUNDS = 500
 ALLOWED_GROWTH = 0.05
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -138,7 +142,7 @@ def main(argv: list[str]) -> int:
     sound = (
         seen["finite"]
         and seen["rounds"] == rounds
-        and seen["memory_growth"] <= ALLOWED_GROWTH
+        and (seen["memory_growth"] <= ALLOWED_GROWTH or rounds < MEMORY_ROUNDS)
         and seen["processes_left"] <= workers
     )
     return 0 if sound else 1
