@@ -2,6 +2,8 @@
 
 import collections
 import contextlib
+import ctypes
+import functools
 import pathlib
 import signal
 import subprocess
@@ -21,6 +23,7 @@ from tff_hdp.runtime import in_process
 from tff_hdp.runtime.cluster import ClusterContext
 from tff_hdp.runtime.native import NativeWorker
 
+LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 WORKER_SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "worker.py"
 
 
@@ -35,7 +38,11 @@ class WorkerHost:
 
     def __init__(self, *flags):
         self.process = subprocess.Popen(
-            [sys.executable, WORKER_SCRIPT, *flags], stdout=subprocess.PIPE, text=True
+            [sys.executable, WORKER_SCRIPT, *flags],
+            stdout=subprocess.PIPE,
+            text=True,
+            # Killed tests leave nothing behind.
+            preexec_fn=functools.partial(LIBC.prctl, PR_SET_PDEATHSIG, signal.SIGKILL),
         )
         self.address = self.process.stdout.readline().split()[-1]
         pid = self.process.pid
