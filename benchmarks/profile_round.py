@@ -23,11 +23,15 @@ from absl import flags
 
 from tff_hdp import cli
 
+_OUTSIDE = "outside operations"
+_SHOWN = 4  # operations named of each kind
 _ROUNDS = {"A": 3, "B": 1}
+# What TensorFlow's optimizers put before an operation's name.
+_REWRITTEN = re.compile("^_(Mkl)?(Native)?(Fused)?")
 _OPERATION = re.compile(r"[^:]*:(\w+)")
 _KINDS = {
-    "matrix products": ("MatMul", "BatchMatMul", "_FusedMatMul", "Einsum"),
-    "convolutions": ("Conv2D", "_FusedConv2D", "_MklConv", "_MklNativeConv"),
+    "matrix products": ("MatMul", "BatchMatMul", "Einsum"),
+    "convolutions": ("Conv2D",),
     "pooling": ("MaxPool",),
     "gather and scatter": (
         "Gather",
@@ -75,18 +79,26 @@ def main(argv: list[str]) -> int:
         work = works.WORKS[name]
         if f.clients is not None:
             work = dataclasses.replace(work, clients=f.clients)
-        shares = _shares(work, f.program)
+        by_operation = _shares(work, f.program)
+        by_kind = collections.Counter()
+        for operation, share in by_operation.items():
+            by_kind[_kind(operation)] += share
+        by_kind[_OUTSIDE] = max(0.0, 1.0 - by_kind.total())
+        shares = dict(by_kind.most_common())
         result.append({"work": name, "program": f.program, "shares": shares})
         print(f"{name}, {f.program} in process")
         for kind, share in shares.items():
-            print(f"  {share:6.1%}  {kind}")
+            own = {o: s for o, s in by_operation.items() if _kind(o) == kind}
+            largest = collections.Counter(own).most_common(_SHOWN)
+            listed = ", ".join(f"{o} {s:.1%}" for o, s in largest)
+            print(f"  {share:6.1%}  {kind}" + (f": {listed}" if listed else ""))
     if f.json:
         pathlib.Path(f.json).write_text(json.dumps(result, indent=2) + "\n")
     return 0
 
 
 def _shares(work: Any, program: str) -> dict[str, float]:
-    """By kind of operation, its share of cores times wall time, largest first."""
+    """By operation, its share of cores times wall time."""
     import tensorflow as tf
     from programs import fed_avg, stacked
 
@@ -107,11 +119,7 @@ def _shares(work: Any, program: str) -> dict[str, float]:
         (trace,) = pathlib.Path(folder).rglob("*.xplane.pb")
         spent = _operation_seconds(trace)
     whole = seconds * len(os.sched_getaffinity(0))
-    shares = collections.Counter()
-    for operation, own in spent.items():
-        shares[_kind(operation)] += own / whole
-    shares["outside operations"] = max(0.0, 1.0 - shares.total())
-    return dict(shares.most_common())
+    return {operation: own / whole for operation, own in spent.items()}
 
 
 def _operation_seconds(trace: pathlib.Path) -> collections.Counter:
@@ -157,8 +165,9 @@ def _own_times(
 
 
 def _kind(operation: str) -> str:
+    plain = _REWRITTEN.sub("", operation)
     for kind, prefixes in _KINDS.items():
-        if operation.startswith(prefixes):
+        if plain.startswith(prefixes):
             return kind
     return "element by element, and the rest"
 

@@ -43,9 +43,11 @@ def main(argv: list[str]) -> int:
     if profiled:
         text = _replace(text, "profile", _profile_table(profiled))
     page.write_text(text)
-    figure = page.parent / _FIGURE
-    _draw([row for row in timed if row["work"] in "AB"], figure)
-    print(f"{page}\n{figure}")
+    print(page)
+    if _drawn(timed):
+        figure = page.parent / _FIGURE
+        _draw(_drawn(timed), figure)
+        print(figure)
     return 0
 
 
@@ -71,7 +73,9 @@ def _tables(timed: Sequence[Measurement]) -> str:
     by_work = collections.defaultdict(list)
     for row in timed:
         by_work[row["work"]].append(row)
-    parts = [f"Measured on {_machine()}.", f"![Seconds a round]({_FIGURE})"]
+    parts = [f"Measured on {_machine()}."]
+    if _drawn(timed):
+        parts.append(f"![Seconds a round]({_FIGURE})")
     for work in sorted(by_work):
         parts.append(f"### {_HEADINGS[work]}\n\n{_table(work, by_work[work])}")
     return "\n\n".join(parts)
@@ -123,6 +127,11 @@ def _profile_table(profiled: Sequence[Measurement]) -> str:
     return "\n".join(lines)
 
 
+def _drawn(timed: Sequence[Measurement]) -> list[Measurement]:
+    """The rows that the figure shows."""
+    return [row for row in timed if row["work"] in "AB"]
+
+
 def _draw(measured: Sequence[Measurement], path: pathlib.Path) -> None:
     """Bars of seconds a round for works A and B, with their floors."""
     import matplotlib
@@ -131,8 +140,6 @@ def _draw(measured: Sequence[Measurement], path: pathlib.Path) -> None:
     from matplotlib import pyplot as plt
 
     works = sorted({row["work"] for row in measured})
-    if not works:
-        return
     path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = plt.subplots(
         1, len(works), figsize=(6 * len(works), 3.6), squeeze=False

@@ -34,7 +34,7 @@ def define_flags() -> None:
     integer("rounds", 5, "Rounds measured of each subject, after warm-up.")
     integer("clients", None, "Cohort of A, B and C; default: the work's own.")
     several("cohorts", ["10", "30", "100", "300", "1000"], "Cohorts of D.")
-    integer("training_rounds", 40, "Rounds of a run of E.")
+    integer("training_rounds", 20, "Rounds of a run of E.")
     flags.DEFINE_float("accuracy", 0.8, "What a run of E must reach.")
     integer("runs", 3, "Runs of E measured of each subject.")
     flags.DEFINE_string("json", None, "File for the measurements.")

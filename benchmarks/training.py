@@ -53,7 +53,7 @@ def whole_runs(
     """Seconds from start to end of a training run, imports and account included.
 
     Args:
-      runtimes: Each with clients in stacks; on native also with each alone.
+      runtimes: Native with each client alone, as in TFF; others with stacks.
       training_rounds: Rounds of every run.
       accuracy: What the test accuracy after them must reach.
       runs: How often each is repeated, taking turns.
@@ -62,9 +62,9 @@ def whole_runs(
       CheckError: If a run falls short of `accuracy`.
       ProgramError: If a run fails.
     """
-    subjects = [("stacked", runtime) for runtime in runtimes]
-    if "native" in runtimes:
-        subjects.insert(0, ("alone", "native"))
+    subjects = [
+        ("alone" if runtime == "native" else "stacked", runtime) for runtime in runtimes
+    ]
     done: dict[tuple[str, str], list[Run]] = {subject: [] for subject in subjects}
     for _ in range(runs):
         for subject in subjects:

@@ -141,4 +141,6 @@ def test_time_in_an_operation_alone(monkeypatch):
         ("While", 40),
     ]
     assert profile_round._kind("BatchMatMulV2") == "matrix products"
+    assert profile_round._kind("_MklFusedMatMul") == "matrix products"
+    assert profile_round._kind("_MklNativeConv2DBackpropInput") == "convolutions"
     assert profile_round._kind("Relu") == "element by element, and the rest"
