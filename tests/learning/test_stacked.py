@@ -23,7 +23,6 @@ RULES = {
     "plain": {},
     "momentum": {"momentum": 0.9},
     "proximal and mask": {"proximal": 0.5, "mask": True},
-    "all": {"momentum": 0.5, "proximal": 0.5, "mask": True},
 }
 
 
@@ -160,3 +159,21 @@ def test_chunks_fit_cache_and_memory():
     assert chunk_size(1_000) == chunk_size(159_010) == 20
     assert 1 <= chunk_size(2_156_490) < 20
     assert chunk_size(10**9) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"mask": [None]}, "mask has 1 entries for 2 weights"),
+        ({"mask": [np.ones([3], bool), None]}, r"mask\[0\] has shape \(3,\)"),
+        ({"momentum": 1.0}, "momentum is 1.0"),
+        ({"proximal": -0.1}, "proximal is -0.1"),
+    ],
+)
+def test_wrong_options_are_named(make_clients, as_chunk, option, message):
+    layers = [tf.keras.layers.InputLayer([2]), tf.keras.layers.Dense(3)]
+    model = tf.keras.Sequential(layers)
+    initial = [tf.constant(v) for v in model.trainable_variables]
+    chunk = as_chunk(*make_clients((2,), SIZES, classes=3))
+    with pytest.raises(ValueError, match=message):
+        train_stack(StackedModel(model), initial, chunk, learning_rate=0.1, **option)

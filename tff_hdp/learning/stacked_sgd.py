@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -30,12 +31,21 @@ class SgdRule:
         to the loss, w0 being the weights sent to the client.
       mask: Per weight a boolean tensor of its shape, the same for every client,
         true where the weight may change; None where all of it may.
+
+    Raises:
+      ValueError: If momentum or proximal is out of range.
     """
 
     learning_rate: float
     momentum: float = 0.0
     proximal: float = 0.0
     mask: Mask | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.momentum < 1.0:
+            raise ValueError(f"momentum is {self.momentum}; allowed is [0, 1)")
+        if not 0.0 <= self.proximal < math.inf:
+            raise ValueError(f"proximal is {self.proximal}; allowed is [0, inf)")
 
 
 class SparseRows(NamedTuple):

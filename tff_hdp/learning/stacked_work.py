@@ -100,7 +100,11 @@ def train_stack(
     Returns:
       The updates, initial minus trained, as `then` made them; and sums over all
       the steps: `loss` (nats), `correct` and `examples`, each float32 [].
+
+    Raises:
+      ValueError: If `mask` does not fit the weights, or a rate is out of range.
     """
+    _check_mask(mask, initial)
     rule = SgdRule(
         learning_rate=learning_rate, momentum=momentum, proximal=proximal, mask=mask
     )
@@ -164,6 +168,19 @@ def train_one_by_one(
         parallel_iterations=1,
     )
     return total
+
+
+def _check_mask(mask: Mask | None, initial: Sequence[tf.Tensor]) -> None:
+    if mask is None:
+        return
+    if len(mask) != len(initial):
+        raise ValueError(f"mask has {len(mask)} entries for {len(initial)} weights")
+    for i, (part, weight) in enumerate(zip(mask, initial, strict=True)):
+        if part is not None and tuple(part.shape) != tuple(weight.shape):
+            raise ValueError(
+                f"mask[{i}] has shape {tuple(part.shape)}; its weight has "
+                f"{tuple(weight.shape)}"
+            )
 
 
 def _updates(
