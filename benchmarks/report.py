@@ -95,9 +95,7 @@ def _table(work: str, measured: Sequence[Measurement]) -> str:
             f"{row['seconds_median']:.3g}",
             f"{row['seconds_min']:.3g}..{row['seconds_max']:.3g}",
             _number(row["ratio_to_native"]),
-            _number(row["ratio_to_native_min"])
-            + ".."
-            + _number(row["ratio_to_native_max"]),
+            _range(row["ratio_to_native_min"], row["ratio_to_native_max"]),
         ]
         if work != "E":
             cells.append(_number(row["ratio_to_floor"]))
@@ -173,6 +171,10 @@ def _subject(row: Measurement) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return "-" if low is None else f"{_number(low)}..{_number(high)}"
 
 
 def _line(cells: Sequence[str]) -> str:
