@@ -6,6 +6,7 @@ Runs the presets scripts/flags/hfl_dp_*.flags (or resumes them) and leaves
 figures.png and table.csv in --out. No seed fixes batches or noise.
 """
 
+import math
 import pathlib
 import sys
 
@@ -82,7 +83,8 @@ def draw(panels: dict[str, dict[str, Run]], path: pathlib.Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, grid = pyplot.subplots(2, 3, figsize=(13, 7), squeeze=False)
+    rows = math.ceil(len(panels) / 3)
+    figure, grid = pyplot.subplots(rows, 3, figsize=(13, 3.5 * rows), squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     for axes, (title, runs) in zip(grid.flat, panels.items(), strict=False):
@@ -91,7 +93,7 @@ def draw(panels: dict[str, dict[str, Run]], path: pathlib.Path) -> None:
             axes.plot(iterations, run.metrics["accuracy"], label=label, linewidth=1.5)
         axes.set(title=title, xlabel="local iteration", ylim=(0, 1))
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, loc="lower right")
+        axes.legend(frameon=False)
     figure.tight_layout()
     figure.savefig(path, dpi=110, bbox_inches="tight")
     pyplot.close(figure)
