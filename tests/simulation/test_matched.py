@@ -5,8 +5,8 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from tff_hdp.privacy import gfl
-from tff_hdp.simulation import matched
+from tff_hdp.privacy import gfl, gfl_account
+from tff_hdp.simulation import matched, matched_settings
 from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.matched_config import SYSTEMS, MatchedConfig
 
@@ -45,7 +45,7 @@ def test_every_system_runs_at_the_epsilon_asked_for(tmp_path):
 
 
 def test_gfls_noise_is_the_least_that_meets_the_target(tmp_path):
-    asked = matched.build_config(config(tmp_path), "gfl", seed=0)
+    asked = matched_settings.build_config(config(tmp_path), "gfl", seed=0)
     plan = gfl.GflPlan(
         scheme="iid",
         mu=asked.mu,
@@ -57,7 +57,7 @@ def test_gfls_noise_is_the_least_that_meets_the_target(tmp_path):
     )
 
     def epsilon(one):
-        return gfl.account([(one, 3)], 1e-5, ("rdp",))[-1].epsilon_rdp
+        return gfl_account.account([(one, 3)], 1e-5, ("rdp",))[-1].epsilon_rdp
 
     assert epsilon(plan) <= 5.0
     less = dataclasses.replace(plan, sigma_g=0.999 * plan.sigma_g)
@@ -66,7 +66,7 @@ def test_gfls_noise_is_the_least_that_meets_the_target(tmp_path):
 
 @pytest.mark.parametrize("target", [0.3, 1.7, 40.0])
 def test_least_is_on_the_safe_side_of_a_known_root(target):
-    found = matched._least(lambda x: 3.0 / x**2, target)
+    found = matched_settings._least(lambda x: 3.0 / x**2, target)
     assert 3.0 / found**2 <= target
     assert found == pytest.approx((3.0 / target) ** 0.5, rel=1e-5)
 
