@@ -23,6 +23,7 @@ from tff_hdp.learning.stacked_updates import (
     sum_by_norms,
     sum_one_by_one,
 )
+from tff_hdp.learning.stacked_work import train_metrics
 from tff_hdp.privacy.plan import NoisePlan
 
 
@@ -129,13 +130,9 @@ def build_fl_top(
         new = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
         return new, new_state, measurements
 
-    @tff.tensorflow.computation(train_chunk.type_signature.result[1])
-    def train_metrics(sums: Any) -> Any:
-        count = sums["examples"]
-        return collections.OrderedDict(
-            accuracy=tf.math.divide_no_nan(sums["correct"], count),
-            loss=tf.math.divide_no_nan(sums["loss"], count),
-        )
+    metrics_of = tff.tensorflow.computation(
+        train_metrics, train_chunk.type_signature.result[1]
+    )
 
     @tff.federated_computation
     def init_fn() -> Any:
@@ -170,7 +167,7 @@ def build_fl_top(
                 state.finalizer,
             )
         )
-        train = tff.federated_map(train_metrics, tff.federated_sum(trained[1]))
+        train = tff.federated_map(metrics_of, tff.federated_sum(trained[1]))
         metrics = tff.federated_zip(
             collections.OrderedDict(
                 client_work=tff.federated_zip(collections.OrderedDict(train=train)),

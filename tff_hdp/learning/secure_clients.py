@@ -17,7 +17,7 @@ from tff_hdp.aggregators.secure import zoned
 from tff_hdp.aggregators.secure_zoned import SecureZonedMean
 from tff_hdp.learning.client_work import build_zoned_client_work
 from tff_hdp.learning.stacked import StackedModel
-from tff_hdp.learning.stacked_work import train_stack
+from tff_hdp.learning.stacked_work import train_metrics, train_stack
 
 # From `mean.client_state`, the weights and the data, all at CLIENTS, to what
 # `train` of `Clients` returns.
@@ -131,18 +131,13 @@ def stacked_clients(
                 contribution["carries_noise"] = chunk["carries_noise"]
             return contribution, sums
 
-        @tff.tensorflow.computation(train_chunk.type_signature.result[1])
-        def train_metrics(sums: Any) -> Any:
-            count = sums["examples"]
-            return collections.OrderedDict(
-                accuracy=tf.math.divide_no_nan(sums["correct"], count),
-                loss=tf.math.divide_no_nan(sums["loss"], count),
-                num_examples=tf.cast(count, tf.int64),
-            )
+        metrics_of = tff.tensorflow.computation(
+            train_metrics, train_chunk.type_signature.result[1]
+        )
 
         def train(sent: Any, weights: Any, data: Any) -> tuple[Any, Any]:
             trained = tff.federated_map(train_chunk, (sent, weights, data))
-            metrics = tff.federated_map(train_metrics, tff.federated_sum(trained[1]))
+            metrics = tff.federated_map(metrics_of, tff.federated_sum(trained[1]))
             return trained[0], tff.federated_zip(collections.OrderedDict(train=metrics))
 
         return train

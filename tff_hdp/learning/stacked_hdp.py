@@ -18,7 +18,7 @@ from tff_hdp.learning.stacked_updates import (
     sum_by_norms,
     sum_one_by_one,
 )
-from tff_hdp.learning.stacked_work import train_one_by_one, train_stack
+from tff_hdp.learning.stacked_work import train_metrics, train_one_by_one, train_stack
 from tff_hdp.privacy.plan import NoisePlan
 
 
@@ -120,14 +120,9 @@ def build_stacked_hdp(
         server_optimizer, weights_type
     )
 
-    @tff.tensorflow.computation(train_chunk.type_signature.result[1])
-    def train_metrics(sums: Any) -> Any:
-        count = sums["examples"]
-        return collections.OrderedDict(
-            accuracy=tf.math.divide_no_nan(sums["correct"], count),
-            loss=tf.math.divide_no_nan(sums["loss"], count),
-            num_examples=tf.cast(count, tf.int64),
-        )
+    metrics_of = tff.tensorflow.computation(
+        train_metrics, train_chunk.type_signature.result[1]
+    )
 
     @tff.federated_computation
     def init_fn() -> Any:
@@ -164,7 +159,7 @@ def build_stacked_hdp(
                 finalized.state,
             )
         )
-        train = tff.federated_map(train_metrics, tff.federated_sum(trained[1]))
+        train = tff.federated_map(metrics_of, tff.federated_sum(trained[1]))
         metrics = tff.federated_zip(
             collections.OrderedDict(
                 distributor=tff.federated_value((), tff.SERVER),

@@ -188,3 +188,13 @@ def _updates(
 ) -> list[Update]:
     pairs = zip(initial, trained, strict=True)
     return [DenseUpdate(a[tf.newaxis] - b) for a, b in pairs]
+
+
+def train_metrics(sums: Any) -> Any:
+    """Accuracy, loss and count of examples, from the sums of `train_stack`."""
+    count = sums["examples"]
+    return collections.OrderedDict(
+        accuracy=tf.math.divide_no_nan(sums["correct"], count),
+        loss=tf.math.divide_no_nan(sums["loss"], count),
+        num_examples=tf.cast(count, tf.int64),
+    )
