@@ -5,7 +5,7 @@
 
 Leaves metrics.csv, privacy.json, users.csv, checkpoints and a figure in --out; the
 same command again resumes a run that was cut short. The paper's figures:
-scripts/udp_hypernet_figures.py.
+scripts/reproduce_udp_hypernet.py.
 """
 
 from tff_hdp.simulation.binary import run_binary

@@ -30,8 +30,8 @@ def run(script, *arguments):
         ),
         ("udp_hypernet.py", ["--sigma=0.1", "--task=imagenet"], ["--task", "celeba"]),
         ("udp_hypernet.py", ["--privacy=ldp"], ["--privacy", "ldp", "udp_alg"]),
-        ("udp_hypernet_figures.py", ["--privacy=none"], ["--figure", "2a, 2b, 3"]),
-        ("udp_hypernet_figures.py", ["--figure=4"], ["--figure", "4"]),
+        ("reproduce_udp_hypernet.py", ["--privacy=none"], ["--figure", "2a, 2b, 3"]),
+        ("reproduce_udp_hypernet.py", ["--figure=4"], ["--figure", "4"]),
     ],
 )
 def test_a_bad_flag_is_one_line_and_exit_code_2(script, arguments, named):

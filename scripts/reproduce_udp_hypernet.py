@@ -1,6 +1,6 @@
 """Regenerates UDP-Alg's Figures 2 and 3: sweeps of S and sigma, and Noiseless.
 
-    python scripts/udp_hypernet_figures.py --figure=2a \
+    python scripts/reproduce_udp_hypernet.py --figure=2a \
         --flagfile=scripts/flags/udp_hypernet_2a_small.flags \
         --private_server_learning_rate=0.1
 
