@@ -29,7 +29,8 @@ class AccountRow:
     """What one kind of client's participation is worth against one observer.
 
     Attributes:
-      observer: `super_node` (the client's own), `aggregator` or `released_model`.
+      observer: `super_node` (the client's own), `aggregator` or `released_model`;
+        other systems' accounts name observers of their own.
       client_kind: `ldp` (noises its own update), `hdp` (relies on a super-node)
         or `trusting` (relies on the server).
       zone: The zone the row is for; None where all zones of the kind agree.
@@ -47,8 +48,8 @@ class AccountRow:
         then the server, then those who get the model.
     """
 
-    observer: Observer
-    client_kind: ClientKind
+    observer: str
+    client_kind: str
     zone: int | None
     noise_multiplier: float | None
     epsilon_rdp: float | None
