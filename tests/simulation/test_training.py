@@ -151,7 +151,10 @@ def test_every_option_trains_and_is_accounted(tmp_path, changes):
         ({"clients_per_round": 1, "sampling": "fixed"}, "--clients_per_round is 1"),
         ({"privacy": "c3", "beta": 0.3}, "--beta is 0.3: of 4 zones"),
         ({"partition": "geography"}, "--partition is 'geography'"),
-        ({"num_clients": 3, "zones": 10}, "--zones is 10; allowed: 1..3"),
+        (
+            {"num_clients": 3, "clients_per_round": 2, "zones": 10},
+            "--zones is 10; allowed: 1..3",
+        ),
         (
             {"clip_norm": "auto", "clients_per_round": 0.01, "pilot_rounds": 1},
             "--clip_norm is auto; the pilot",
