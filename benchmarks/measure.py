@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import math
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -117,13 +118,13 @@ class Reference:
           CheckError: If the update or the noise is another one.
         """
         distance = _norm(weights, self.weights) / self.update_norm
+        least, most = 0.0, TOLERANCE
         if noisy:
-            right = abs(distance / NOISE_SHARE - 1) <= NOISE_TOLERANCE
-            allowed = f"{NOISE_SHARE:g} within {NOISE_TOLERANCE:g} of it, the noise"
-        else:
-            right = distance <= TOLERANCE
-            allowed = f"at most {TOLERANCE:g}"
-        if not right:
+            least = NOISE_SHARE * (1 - NOISE_TOLERANCE)
+            most = NOISE_SHARE * (1 + NOISE_TOLERANCE)
+        most = math.hypot(most, self.work.rounding)
+        allowed = f"{least:.4g}..{most:.4g}"
+        if not least <= distance <= most:
             raise CheckError(
                 f"{name} on work {self.work.name}: its weights are {distance:.4g} of "
                 f"the update's norm {self.update_norm:.3g} from the reference; "

@@ -34,6 +34,9 @@ class Work:
       learning_rate: Of the clients' SGD; the server's is 1.
       clip_norm: Near the median norm of an update, so that some are clipped and
         some are not.
+      rounding: Share of an update's norm by which its float32 roundings may differ
+        between programs: where two inputs of a pooling window or a ReLU are nearly
+        tied, the last bit decides which way a gradient goes.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Work:
     batch_size: int = 20
     learning_rate: float = 0.1
     clip_norm: float = 1.0
+    rounding: float = 0.0
 
     classes = 10
     kernel = 5
@@ -100,7 +104,14 @@ class Work:
 WORKS = {
     "A": Work("A", (784,), (), 200, clients=100, clip_norm=1.6),
     "B": Work(
-        "B", (32, 32, 3), (32, 64), 512, clients=20, learning_rate=0.02, clip_norm=0.21
+        "B",
+        (32, 32, 3),
+        (32, 64),
+        512,
+        clients=20,
+        learning_rate=0.005,
+        clip_norm=0.094,
+        rounding=0.03,
     ),
     "C": Work("C", (784,), (), 200, clients=100, zones=10, clip_norm=1.6),
     "D": Work("D", (784,), (), 200, clients=1000, clip_norm=1.6),
