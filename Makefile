@@ -8,7 +8,6 @@ DEMO_OUT ?= runs/demo
 DEMO_FLAGS ?=
 BENCH_OUT ?= runs/bench
 BENCH_PEERS ?= flower,fedjax,pfl
-BENCH_B_PEERS ?= flower,pfl
 PYTEST_FLAGS ?=
 
 export UV_PROJECT_ENVIRONMENT := $(VENV)
@@ -44,7 +43,7 @@ demo: $(STAMP)
 bench: $(STAMP)
 	@mkdir -p $(BENCH_OUT)
 	@$(BIN)/python benchmarks/run.py --work=A --runtimes=native,in_process,cluster --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/a.json
-	@$(BIN)/python benchmarks/run.py --work=B --runtimes=native,in_process --peers=$(BENCH_B_PEERS) --json=$(BENCH_OUT)/b.json
+	@$(BIN)/python benchmarks/run.py --work=B --runtimes=native,in_process --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/b.json
 	@$(BIN)/python benchmarks/run.py --work=C --runtimes=native,in_process,cluster --json=$(BENCH_OUT)/c.json
 	@$(BIN)/python benchmarks/run.py --work=D,E --runtimes=native,in_process --json=$(BENCH_OUT)/de.json
 	@$(BIN)/python benchmarks/profile_round.py --work=A,B --json=$(BENCH_OUT)/profile.json
