@@ -119,8 +119,15 @@ def test_a_wrong_noise_or_a_wrong_update_under_it_fails(reference):
         noised(0.0),
         noised(stddev, off=0.003),
     ):
-        with pytest.raises(measure.CheckError, match="the noise"):
+        with pytest.raises(measure.CheckError, match=r"allowed: 0.0098..0.0102"):
             reference.check(wrong, "wrong", noisy=True)
+    rough = dataclasses.replace(
+        reference, work=dataclasses.replace(reference.work, rounding=0.03)
+    )
+    rough.check(noised(stddev, off=0.02), "rounded otherwise", noisy=True)
+    for wrong in (noised(0.0), noised(stddev, off=0.05)):
+        with pytest.raises(measure.CheckError, match="allowed"):
+            rough.check(wrong, "wrong", noisy=True)
 
 
 def test_ratios_are_taken_turn_by_turn(works):
