@@ -210,3 +210,26 @@ class TestErrors:
 
         context = in_process.create_in_process_context(default_num_clients=4)
         assert context.invoke(count, None) == 4
+
+
+def test_the_package_installs_it_and_imports_no_tensorflow(run_python):
+    program = """
+import sys
+from tff_hdp import runtime
+assert "tensorflow" not in sys.modules
+runtime.set_in_process_context()
+import numpy as np, tensorflow_federated as tff
+@tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+def total(x):
+    return tff.federated_sum(x)
+assert total([1, 2, 3]) == 6
+print("done")
+"""
+    assert run_python(program) == "done"
+
+
+def test_the_package_has_no_other_name():
+    from tff_hdp import runtime
+
+    with pytest.raises(AttributeError, match="set_in_process_contxt"):
+        _ = runtime.set_in_process_contxt

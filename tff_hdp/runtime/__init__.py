@@ -43,6 +43,15 @@ def set_context(
     tff.framework.set_default_context(_contexts[key])
 
 
+def __getattr__(name: str) -> Any:
+    # Importing this package must not import TensorFlow.
+    if name == "set_in_process_context":
+        from tff_hdp.runtime import in_process
+
+        return in_process.set_in_process_context
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _create_context(
     runtime: str, workers: Sequence[str], log_file: str | os.PathLike[str] | None
 ) -> Any:
