@@ -17,14 +17,9 @@ from tff_hdp.aggregators import (
 from tff_hdp.aggregators.secure_zoned import SecureZonedMean
 from tff_hdp.privacy import Clipping, Level, NoisePlan, PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
-from tff_hdp.runtime.in_process import create_in_process_context
 from tff_hdp.secagg import FixedPoint
 
-SHAPES = collections.OrderedDict(kernel=[20, 20], bias=[20])
 SIZE = 420
-VALUE_TYPE = tff.to_type(
-    collections.OrderedDict((k, (np.float32, v)) for k, v in SHAPES.items())
-)
 SIZES = (5, 3, 4)
 SAMPLING = PoissonSampling((0.5,) * 3)
 MODES = {
@@ -32,34 +27,12 @@ MODES = {
     "server": {"secure_server": True},
     "both": {"secure_aggregation": True, "secure_server": True},
 }
+pytestmark = pytest.mark.usefixtures("in_process_default")
 
 
-@pytest.fixture(autouse=True)
-def in_process_context():
-    tff.framework.set_default_context(create_in_process_context())
-
-
-def updates(count, seed=0, scale=1.0):
-    rng = np.random.default_rng(seed)
-    return [
-        collections.OrderedDict(
-            (k, (scale * rng.normal(size=s)).astype(np.float32))
-            for k, s in SHAPES.items()
-        )
-        for _ in range(count)
-    ]
-
-
-def profiles(zones, w=None, carries=True):
-    w = [1.0] * len(zones) if w is None else w
-    return [
-        collections.OrderedDict(weight=a, zone=z, carries_noise=carries)
-        for a, z in zip(w, zones, strict=True)
-    ]
-
-
-def flat(value):
-    return np.concatenate([np.ravel(t) for t in tf.nest.flatten(value)])
+@pytest.fixture(scope="module")
+def shapes():
+    return collections.OrderedDict(kernel=[20, 20], bias=[20])
 
 
 def encoded(plan, mode, bits=30, largest=None):
@@ -67,17 +40,15 @@ def encoded(plan, mode, bits=30, largest=None):
     return with_encoding(plan, size=SIZE, bits=bits, largest=largest)
 
 
-def aggregate(factory, values, clients, rounds=1):
-    process = factory.create(VALUE_TYPE, WEIGHT_TYPE)
-    state, outputs = process.initialize(), []
-    for _ in range(rounds):
-        outputs.append(process.next(state, values, clients))
-        state = outputs[-1].state
-    return outputs
+@pytest.fixture(scope="module")
+def secure(aggregate):
+    """The outputs of rounds of secure sums."""
 
+    def run(plan, values, clients, *, rounds=1):
+        factory = SecureHierarchicalMeanFactory(plan)
+        return aggregate(factory, values, clients, rounds=rounds)
 
-def secure(plan, values, clients, rounds=1):
-    return aggregate(SecureHierarchicalMeanFactory(plan), values, clients, rounds)
+    return run
 
 
 # The same sums ---------------------------------------------------------------
@@ -85,7 +56,9 @@ def secure(plan, values, clients, rounds=1):
 
 @pytest.mark.parametrize("bits", [16, 30])
 @pytest.mark.parametrize("mode", MODES)
-def test_equals_the_plain_mean_within_the_encoding(mode, bits):
+def test_equals_the_plain_mean_within_the_encoding(
+    updates, profiles, aggregate, secure, flat, mode, bits
+):
     values, zones = updates(7, seed=1, scale=0.1), [0, 1, 1, 2, 2, 2, 0]
     clients = profiles(zones, np.linspace(0.2, 1.0, 7).astype(np.float32).tolist())
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
@@ -121,7 +94,9 @@ def test_equals_the_plain_mean_within_the_encoding(mode, bits):
         ("zone", "flat", "bounded", "weighted"),
     ],
 )
-def test_clipped_sums_equal_the_plain_ones(mode, kind, estimator, mixing):
+def test_clipped_sums_equal_the_plain_ones(
+    updates, profiles, aggregate, secure, flat, mode, kind, estimator, mixing
+):
     values = updates(5, seed=2, scale=0.1)
     clients = profiles([0, 0, 1, 2, 2], [1.0, 0.5, 1.0, 0.25, 1.0])
     plan = configurations.c2(
@@ -137,7 +112,9 @@ def test_clipped_sums_equal_the_plain_ones(mode, kind, estimator, mixing):
     np.testing.assert_allclose(flat(found.result), flat(plain.result), atol=1e-5)
 
 
-def test_the_native_runtime_sums_them_too(native_context):
+def test_the_native_runtime_sums_them_too(
+    updates, profiles, secure, flat, native_context
+):
     values, clients = updates(4, seed=3, scale=0.1), profiles([0, 0, 1, 2])
     plan = configurations.c1(
         zone_sizes=SIZES,
@@ -150,7 +127,9 @@ def test_the_native_runtime_sums_them_too(native_context):
     np.testing.assert_allclose(flat(found.result), expected, atol=2e-3)
 
 
-def test_upper_levels_stand_above_secure_zones():
+def test_upper_levels_stand_above_secure_zones(
+    updates, profiles, aggregate, secure, flat
+):
     """Where they alone add noise, clients are clipped all the same."""
     plan = NoisePlan(
         zone_sizes=SIZES,
@@ -166,7 +145,7 @@ def test_upper_levels_stand_above_secure_zones():
 
 
 @pytest.mark.parametrize("estimator", ["fixed", "bounded"])
-def test_a_rounded_record_keeps_to_its_norm(estimator):
+def test_a_rounded_record_keeps_to_its_norm(updates, profiles, value_type, estimator):
     """Coarse steps: rounding would add up to a fifth of the norm."""
     plan = configurations.c2(
         zone_sizes=(40,),
@@ -177,7 +156,7 @@ def test_a_rounded_record_keeps_to_its_norm(estimator):
     plan = encoded(plan, "zone", bits=13)
     rounding = plan.encoding.rounded_norm(0.0, SIZE)
     assert 0.05 < rounding < 0.3
-    record = tff.types.type_to_tf_tensor_specs(VALUE_TYPE)
+    record = tff.types.type_to_tf_tensor_specs(value_type)
     mean = SecureZonedMean(plan, record)
     state = mean.client_state(mean.initial_state())
     for seed, w in enumerate([1.0, 0.7, 0.3, 0.05]):
@@ -194,7 +173,7 @@ def test_a_rounded_record_keeps_to_its_norm(estimator):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_sums_of_the_largest_records_do_not_wrap(mode):
+def test_sums_of_the_largest_records_do_not_wrap(updates, profiles, secure, flat, mode):
     extreme = [tf.nest.map_structure(np.ones_like, u) for u in updates(12)]
     zones = [0] * 5 + [1] * 3 + [2] * 4
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
@@ -204,7 +183,7 @@ def test_sums_of_the_largest_records_do_not_wrap(mode):
     np.testing.assert_allclose(flat(found.result), 1.0, rtol=0.02)
 
 
-def test_saturated_clients_are_counted():
+def test_saturated_clients_are_counted(updates, profiles, secure, flat):
     values = updates(3, scale=0.01)
     values[1]["bias"][0] = 9.0
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
@@ -215,7 +194,9 @@ def test_saturated_clients_are_counted():
 
 
 @pytest.mark.parametrize("poison", [np.nan, 1e25])
-def test_non_finite_update_is_left_out_and_counted(poison):
+def test_non_finite_update_is_left_out_and_counted(
+    updates, profiles, secure, flat, poison
+):
     values = updates(3, seed=7, scale=0.1)
     values[1]["bias"][3] = poison
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
@@ -226,7 +207,7 @@ def test_non_finite_update_is_left_out_and_counted(poison):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_empty_cohort(mode):
+def test_empty_cohort(secure, flat, mode):
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     (found,) = secure(encoded(plan, mode), [], [])
     assert not flat(found.result).any()
@@ -237,7 +218,9 @@ def test_empty_cohort(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_zone_below_the_least_is_left_out_and_counted(mode):
+def test_a_zone_below_the_least_is_left_out_and_counted(
+    updates, profiles, secure, flat, mode
+):
     values, zones = updates(6, seed=4, scale=0.1), [0, 0, 0, 1, 2, 2]
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     plan = encoded(dataclasses.replace(plan, min_zone_clients=2), mode)
@@ -249,7 +232,7 @@ def test_a_zone_below_the_least_is_left_out_and_counted(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_zone_left_out_still_has_its_noise(mode):
+def test_a_zone_left_out_still_has_its_noise(zeros, profiles, secure, flat, mode):
     """Bare, its output would show that nobody more had come."""
     plan = NoisePlan(
         zone_sizes=SIZES,
@@ -257,8 +240,7 @@ def test_a_zone_left_out_still_has_its_noise(mode):
         zone_noise=(0.0, 2.0, 0.0),
         min_zone_clients=2,
     )
-    zeros = [tf.nest.map_structure(np.zeros_like, u) for u in updates(3)]
-    outputs = secure(encoded(plan, mode), zeros, profiles([0, 0, 1]), rounds=3)
+    outputs = secure(encoded(plan, mode), zeros(3), profiles([0, 0, 1]), rounds=3)
     noise = np.stack([flat(o.result) for o in outputs])
     assert noise.std() == pytest.approx(2.0 / 6.0, rel=0.1)
     assert outputs[0].measurements["left_out"] == 1
@@ -275,7 +257,7 @@ NOISE_TOLERANCE = 0.055
     ("config", "shares"),
     [("c1", {}), ("c2", {}), ("c4", {}), ("c7", {"alpha": 1 / 3, "beta": 1 / 3})],
 )
-def test_noise_of_configurations(config, shares, mode):
+def test_noise_of_configurations(zeros, profiles, secure, flat, config, shares, mode):
     z, norm = 1.7, 0.6
     plan = configurations.CONFIGURATIONS[config](
         zone_sizes=SIZES,
@@ -286,11 +268,8 @@ def test_noise_of_configurations(config, shares, mode):
     )
     zones = [0, 0, 0, 2, 2]
     carries = [plan.noising_clients[zone] > 0 for zone in zones]
-    clients = profiles(zones)
-    for client, c in zip(clients, carries, strict=True):
-        client["carries_noise"] = c
-    zeros = [tf.nest.map_structure(np.zeros_like, u) for u in updates(5)]
-    outputs = secure(encoded(plan, mode), zeros, clients, rounds=10)
+    clients = profiles(zones, carries=carries)
+    outputs = secure(encoded(plan, mode), zeros(5), clients, rounds=10)
     parties = sum(carries) * (plan.client_noise > 0)
     parties += np.count_nonzero(plan.zone_noise) + (plan.server_noise > 0)
     expected = math.sqrt(parties) * z * max(plan.released_sensitivities)
@@ -301,7 +280,7 @@ def test_noise_of_configurations(config, shares, mode):
     assert np.abs(correlation).max() < 5 / math.sqrt(SIZE)
 
 
-def test_client_noise_lies_on_the_grid():
+def test_client_noise_lies_on_the_grid(updates, profiles, secure, flat):
     plan = configurations.c1(
         zone_sizes=(6,), sampling=PoissonSampling((0.5,)), noise_multiplier=1.0
     )
@@ -316,7 +295,7 @@ def test_client_noise_lies_on_the_grid():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_type_signature(mode):
+def test_type_signature(value_type, mode):
     plan = configurations.c7(
         zone_sizes=SIZES,
         sampling=SAMPLING,
@@ -324,9 +303,9 @@ def test_type_signature(mode):
         alpha=1 / 3,
         beta=1 / 3,
     )
-    plain = HierarchicalMeanFactory(plan).create(VALUE_TYPE, WEIGHT_TYPE)
+    plain = HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
     process = SecureHierarchicalMeanFactory(encoded(plan, mode)).create(
-        VALUE_TYPE, WEIGHT_TYPE
+        value_type, WEIGHT_TYPE
     )
     assert process.is_weighted
     assert process.next.type_signature.parameter == plain.next.type_signature.parameter
@@ -340,12 +319,12 @@ def test_type_signature(mode):
     assert ("secure_modular_sum" in text) == (mode != "server")
 
 
-def test_plans_go_to_the_mean_that_serves_them():
+def test_plans_go_to_the_mean_that_serves_them(value_type):
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     with pytest.raises(ValueError, match=r"plan.encoding is None"):
-        SecureHierarchicalMeanFactory(plan).create(VALUE_TYPE, WEIGHT_TYPE)
+        SecureHierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
     with pytest.raises(ValueError, match=r"plan.encoding is FixedPoint"):
-        HierarchicalMeanFactory(encoded(plan, "zone")).create(VALUE_TYPE, WEIGHT_TYPE)
+        HierarchicalMeanFactory(encoded(plan, "zone")).create(value_type, WEIGHT_TYPE)
 
 
 @pytest.mark.parametrize(
@@ -355,19 +334,19 @@ def test_plans_go_to_the_mean_that_serves_them():
         (FixedPoint(1.0, 0.1, 12, 12), "step is 0.1: rounding 420 coordinates"),
     ],
 )
-def test_refuses_encodings_that_do_not_suit(encoding, message):
+def test_refuses_encodings_that_do_not_suit(value_type, encoding, message):
     plan = configurations.c2(zone_sizes=SIZES, sampling=SAMPLING, noise_multiplier=1.0)
     plan = dataclasses.replace(plan, secure_aggregation=True, encoding=encoding)
     with pytest.raises(ValueError, match=message):
-        SecureHierarchicalMeanFactory(plan).create(VALUE_TYPE, WEIGHT_TYPE)
+        SecureHierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
 
 
-def test_refuses_an_encoding_without_room_for_the_noise():
+def test_refuses_an_encoding_without_room_for_the_noise(value_type):
     plan = configurations.c1(zone_sizes=SIZES, sampling=SAMPLING, noise_multiplier=1.0)
     bare = FixedPoint.for_sum(clip=1.0, bits=30, max_clients=5)
     plan = dataclasses.replace(plan, secure_aggregation=True, encoding=bare)
     with pytest.raises(ValueError, match="with 420 coordinates allowed is at least"):
-        SecureHierarchicalMeanFactory(plan).create(VALUE_TYPE, WEIGHT_TYPE)
+        SecureHierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
 
 
 def test_integer_updates_are_refused():

@@ -1,3 +1,5 @@
+"""Epsilon of noise plans: reference values, sampling, neighbours, and extremes."""
+
 import math
 import subprocess
 import sys
@@ -9,13 +11,11 @@ from tff_hdp.privacy import (
     AccountRow,
     FixedSizeSampling,
     FullParticipation,
-    Level,
     NoisePlan,
     PoissonSampling,
     account,
     configurations,
     gaussian,
-    worst,
 )
 
 T, DELTA = 200, 1e-5
@@ -28,22 +28,8 @@ EMNIST = {
 RDP = ("rdp",)
 
 
-def make(name, *, z=1.0, federation=CIFAR, **options):
-    return configurations.CONFIGURATIONS[name](
-        noise_multiplier=z, **federation, **options
-    )
-
-
-def row(rows, observer, kind=None, zone=None) -> AccountRow:
-    found = [
-        r
-        for r in rows
-        if r.observer == observer
-        and kind in (None, r.client_kind)
-        and zone in (None, r.zone)
-    ]
-    assert len(found) == 1, found
-    return found[0]
+def make(name, *, z=1.0, **options):
+    return configurations.CONFIGURATIONS[name](noise_multiplier=z, **CIFAR | options)
 
 
 # Reference values ---------------------------------------------------------------
@@ -59,8 +45,8 @@ def row(rows, observer, kind=None, zone=None) -> AccountRow:
         (EMNIST, 1.0, 200, 3.809791, 3.192013, 2.762865),
     ],
 )
-def test_central_noise_reference(federation, z, rounds, paper, rdp, pld):
-    rows = account(make("cdp", z=z, federation=federation), rounds, DELTA)
+def test_central_noise_reference(row, federation, z, rounds, paper, rdp, pld):
+    rows = account(make("cdp", z=z, **federation), rounds, DELTA)
     released = row(rows, "released_model")
     assert released.noise_multiplier == pytest.approx(z)
     assert released.epsilon_paper == pytest.approx(paper, rel=1e-5)
@@ -69,7 +55,7 @@ def test_central_noise_reference(federation, z, rounds, paper, rdp, pld):
     assert released.neighbours == "add_or_remove"
 
 
-def test_one_in_sixty_reference():
+def test_one_in_sixty_reference(row):
     plan = NoisePlan(
         zone_sizes=(6000,), sampling=PoissonSampling((1 / 60,)), server_noise=1.54
     )
@@ -79,12 +65,12 @@ def test_one_in_sixty_reference():
     assert released.epsilon_pld == pytest.approx(0.680574, rel=1e-4)
 
 
-def test_participant_carried_noise_reference():
+def test_participant_carried_noise_reference(row):
     rows = account(make("ldp"), T, DELTA, RDP)
     assert row(rows, "super_node").epsilon_rdp == pytest.approx(55.83, rel=5e-4)
     assert row(rows, "aggregator").epsilon_rdp == pytest.approx(11.659, rel=5e-4)
     assert row(rows, "released_model").epsilon_rdp == pytest.approx(2.9643, rel=5e-4)
-    emnist = account(make("ldp", federation=EMNIST), T, DELTA, RDP)
+    emnist = account(make("ldp", **EMNIST), T, DELTA, RDP)
     found = row(emnist, "released_model").epsilon_rdp
     assert found == pytest.approx(1.2315, rel=5e-4)
     c3 = account(make("c3", beta=0.5), T, DELTA, RDP)
@@ -113,146 +99,17 @@ def test_table_i_multipliers(name, shares, multiplier):
         assert r.noise_multiplier == pytest.approx(multiplier, abs=5e-7)
 
 
-def test_paper_formula_of_table_iii():
+def test_paper_formula_of_table_iii(row):
     hdp = account(make("hdp"), T, DELTA, ("paper",))
     ldp = account(make("ldp"), T, DELTA, ("paper",))
     assert row(hdp, "released_model").epsilon_paper == pytest.approx(7.84478, rel=1e-5)
     assert row(ldp, "released_model").epsilon_paper == pytest.approx(2.48074, rel=1e-5)
 
 
-# Who is protected from whom -----------------------------------------------------
-
-
-def test_none_where_nothing_protects():
-    for name, observers in {
-        "hdp": {"super_node"},
-        "cdp": {"super_node", "aggregator"},
-        "ldp": set(),
-    }.items():
-        rows = account(make(name), T, DELTA)
-        unprotected = {r.observer for r in rows if r.epsilon_rdp is None}
-        assert unprotected == observers
-        for r in rows:
-            if r.observer in observers:
-                assert r.epsilon_pld is None
-                assert r.noise_multiplier is None
-                assert "no guarantee" in r.assumptions
-
-
-def test_trusting_clients_behind_noising_ones_have_a_guarantee_only_in_large_zones():
-    small = account(make("c5", alpha=0.5), T, DELTA)
-    seen = row(small, "aggregator", "trusting")
-    assert seen.epsilon_rdp is None and seen.epsilon_pld is None
-    assert "no noising participant" in seen.assumptions
-    large = {"zone_sizes": (500,), "sampling": PoissonSampling((0.2,))}
-    seen = row(
-        account(make("c5", alpha=0.5, federation=large), T, DELTA),
-        "aggregator",
-        "trusting",
-    )
-    assert seen.noise_multiplier == pytest.approx(math.sqrt(50))
-    assert 1.17 < seen.epsilon_pld < seen.epsilon_rdp < 2.5
-
-
-def test_revealed_cohort_costs_amplification():
-    hidden = row(account(make("hdp"), T, DELTA), "aggregator")
-    shown = row(account(make("hdp", cohort_hidden=False), T, DELTA), "aggregator")
-    assert shown.epsilon_rdp == pytest.approx(55.83, rel=5e-4)
-    assert shown.epsilon_rdp > 2 * hidden.epsilon_rdp
-    assert shown.neighbours == "zero_out"
-
-
-def test_colluding_super_nodes_take_their_noise_away():
-    rows = account(make("hdp", colluding_super_nodes=6), T, DELTA, RDP)
-    assert row(rows, "released_model").noise_multiplier == pytest.approx(2.0)
-    assert row(rows, "aggregator").noise_multiplier == pytest.approx(1.0)
-    elected = account(make("hdp", elected_super_nodes=True), T, DELTA, RDP)
-    assert row(elected, "released_model").noise_multiplier == pytest.approx(3.0)
-    everyone = account(make("hdp", colluding_super_nodes=10), T, DELTA, RDP)
-    assert all(r.epsilon_rdp is None for r in everyone)
-    # An LDP client's own noise stays: its super-node's view is all they gain.
-    ldp = account(make("ldp", colluding_super_nodes=10), T, DELTA, RDP)
-    assert len({r.epsilon_rdp for r in ldp}) == 1
-
-
-def test_colluding_clients_subtract_their_noise():
-    rows = account(make("ldp", colluding_clients=20), T, DELTA, RDP)
-    aggregator = row(rows, "aggregator")
-    assert aggregator.noise_multiplier == pytest.approx(math.sqrt(0.2 * 30))
-    alone = account(make("ldp", colluding_clients=499), T, DELTA, RDP)
-    assert len({r.epsilon_rdp for r in alone}) == 1
-
-
-def test_secure_aggregation_lets_a_zone_protect_its_members():
-    rows = account(make("ldp", secure_aggregation=True), T, DELTA, RDP)
-    assert row(rows, "super_node").epsilon_rdp == pytest.approx(11.659, rel=5e-4)
-    elected = make("ldp", secure_aggregation=True, elected_super_nodes=True)
-    r = row(account(elected, T, DELTA, RDP), "super_node")
-    assert r.noise_multiplier == pytest.approx(math.sqrt(0.2 * 49))
-
-
-def test_top_up_restores_the_poisson_account():
-    rows = account(make("ldp", top_up=True), T, DELTA)
-    released, aggregator = row(rows, "released_model"), row(rows, "aggregator")
-    central = row(account(make("cdp", z=math.sqrt(500)), T, DELTA), "released_model")
-    assert released.noise_multiplier == pytest.approx(math.sqrt(500))
-    assert released.epsilon_rdp == pytest.approx(central.epsilon_rdp)
-    assert aggregator.noise_multiplier == pytest.approx(math.sqrt(50))
-    assert "trusted to top up" in released.assumptions
-    assert row(rows, "super_node").neighbours == "zero_out"
-
-
-def test_upper_levels_add_their_noise_in_released_units():
-    plan = NoisePlan(
-        **CIFAR,
-        zone_noise=(1.0,) * 10,
-        upper_levels=(Level((0,) * 6 + (1,) * 4, (3.0, 0.0)),),
-        server_noise=2.0,
-    )
-    rows = account(plan, T, DELTA, RDP)
-    level_2 = [r for r in rows if r.observer == "super_node" and r.level == 2]
-    assert {r.noise_multiplier for r in level_2} == {1.0}
-    regions = [r for r in rows if r.observer == "aggregator"]
-    assert regions[0].noise_multiplier == pytest.approx(math.sqrt(6 + 9))
-    assert regions[-1].noise_multiplier == pytest.approx(2.0)
-    released = row(rows, "released_model")
-    assert released.noise_multiplier == pytest.approx(math.sqrt(10 + 9 + 4))
-
-
-def test_unequal_zones_have_a_row_each():
-    plan = NoisePlan(
-        zone_sizes=(10, 40),
-        sampling=PoissonSampling((0.5, 0.25)),
-        zone_noise=(1.0, 2.0),
-        mixing="equal",
-    )
-    rows = account(plan, 50, DELTA, RDP)
-    assert [r.zone for r in rows if r.observer == "aggregator"] == [0, 1]
-    # u = p S / D: 1/2 over 5, 1/2 over 10.
-    expected = {0: math.hypot(1.0, 2.0 * 0.5), 1: math.hypot(1.0 * 2, 2.0)}
-    for zone, z in expected.items():
-        r = row(rows, "released_model", zone=zone)
-        assert r.noise_multiplier == pytest.approx(z)
-    weakest = worst(rows, "released_model")
-    assert weakest.zone == 0
-
-
-def test_a_zone_of_no_weight_loses_nothing_in_the_release():
-    plan = NoisePlan(
-        zone_sizes=(10, 10),
-        sampling=FullParticipation(),
-        zone_noise=(1.0, 1.0),
-        mixing=(0.0, 1.0),
-    )
-    rows = account(plan, 10, DELTA)
-    assert row(rows, "released_model", zone=0).epsilon_rdp == 0.0
-    assert row(rows, "aggregator").epsilon_pld > 1.0
-
-
 # Sampling and neighbours --------------------------------------------------------
 
 
-def test_full_participation_is_the_exact_gaussian():
+def test_full_participation_is_the_exact_gaussian(row):
     plan = NoisePlan(zone_sizes=(8,), sampling=FullParticipation(), server_noise=3.0)
     r = row(account(plan, 40, DELTA), "released_model")
     exact = gaussian.epsilon(3.0 / math.sqrt(40), DELTA)
@@ -260,7 +117,7 @@ def test_full_participation_is_the_exact_gaussian():
     assert exact <= r.epsilon_rdp < 1.1 * exact
 
 
-def test_replacing_is_twice_as_far_as_zeroing():
+def test_replacing_is_twice_as_far_as_zeroing(row):
     options = {"zone_sizes": (8,), "sampling": FullParticipation(), "server_noise": 3.0}
     replaced = NoisePlan(**options, neighbours="replace_one")
     r = row(account(replaced, 40, DELTA), "released_model")
@@ -269,15 +126,11 @@ def test_replacing_is_twice_as_far_as_zeroing():
     )
 
 
-def test_fixed_size_is_accounted_without_replacement():
+def test_fixed_size_is_accounted_without_replacement(row):
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
-    plan = make(
-        "cdp",
-        z=4.0,
-        federation={**CIFAR, "sampling": FixedSizeSampling((10,) * 10)},
-    )
+    plan = make("cdp", z=4.0, sampling=FixedSizeSampling((10,) * 10))
     r = row(account(plan, T, DELTA), "released_model")
     assert (r.neighbours, r.epsilon_pld) == ("replace_one", None)
     assert "sampling without replacement" in r.assumptions
@@ -291,13 +144,13 @@ def test_fixed_size_is_accounted_without_replacement():
     assert r.epsilon_rdp <= theirs.get_epsilon(DELTA) * (1 + 1e-9)
 
 
-def test_fixed_cohorts_of_noising_clients_carry_a_fixed_noise():
-    federation = {**CIFAR, "sampling": FixedSizeSampling((10,) * 10)}
-    rows = account(make("ldp", federation=federation), T, DELTA, RDP)
+def test_fixed_cohorts_of_noising_clients_carry_a_fixed_noise(row):
+    sampling = FixedSizeSampling((10,) * 10)
+    rows = account(make("ldp", sampling=sampling), T, DELTA, RDP)
     r = row(rows, "released_model")
     assert r.noise_multiplier == pytest.approx(math.sqrt(100) / 2)
     assert "hidden" in r.sampling
-    dropping = make("ldp", federation=federation, dropout_rate=0.1)
+    dropping = make("ldp", sampling=sampling, dropout_rate=0.1)
     r = row(account(dropping, T, DELTA, RDP), "released_model")
     assert "revealed" in r.sampling
 
@@ -319,20 +172,20 @@ def test_what_cannot_be_sound_is_refused(options, words):
 
 
 def test_add_or_remove_of_fixed_cohorts_is_refused():
-    federation = {**CIFAR, "sampling": FixedSizeSampling((10,) * 10)}
-    plan = make("cdp", federation=federation, neighbours="add_or_remove")
+    sampling = FixedSizeSampling((10,) * 10)
+    plan = make("cdp", sampling=sampling, neighbours="add_or_remove")
     with pytest.raises(ValueError, match="cohorts have a fixed size"):
         account(plan, T, DELTA)
 
 
-def test_presence_shows_where_participation_does():
+def test_presence_shows_where_participation_does(row):
     plan = make("hdp", cohort_hidden=False, neighbours="add_or_remove")
     seen = row(account(plan, T, DELTA), "aggregator")
     assert seen.epsilon_rdp is None
     assert "learns who takes part" in seen.assumptions
 
 
-def test_dropouts_only_ever_cost():
+def test_dropouts_only_ever_cost(row):
     whole = row(account(make("ldp"), T, DELTA, RDP), "released_model")
     for rate in (0.1, 0.5):
         plan = make("ldp", dropout_rate=rate)
@@ -344,18 +197,18 @@ def test_dropouts_only_ever_cost():
 # Numbers ------------------------------------------------------------------------
 
 
-def test_no_rounds_cost_nothing():
+def test_no_rounds_cost_nothing(row):
     assert row(account(make("cdp"), 0, DELTA), "released_model").epsilon_rdp == 0.0
 
 
-def test_tiny_epsilon_does_not_bottom_out():
+def test_tiny_epsilon_does_not_bottom_out(row):
     # On orders up to 1024 Renyi DP cannot go below about 0.0035 at this delta.
     plan = make("cdp", z=2000.0)
     r = row(account(plan, 10, DELTA), "released_model")
     assert 0 < r.epsilon_pld <= r.epsilon_rdp < 1e-3
 
 
-def test_huge_epsilon_stays_finite_and_ordered():
+def test_huge_epsilon_stays_finite_and_ordered(row):
     plan = make("cdp", z=0.05)
     r = row(account(plan, 10, DELTA), "released_model")
     assert 500 < r.epsilon_pld <= r.epsilon_rdp < 5000
@@ -401,7 +254,7 @@ def test_large_table_is_fast(method, seconds):
         "c6": {"beta": 0.5},
         "c7": {"alpha": 0.3, "beta": 0.3},
     }.items():
-        plan = make(name, z=1.1, federation=federation, **shares)
+        plan = make(name, z=1.1, **federation, **shares)
         assert account(plan, 1000, DELTA, (method,))
     assert time.process_time() - start < seconds
 

@@ -15,12 +15,7 @@ def ledger(rounds, **plan):
     return found
 
 
-def row(rows, observer):
-    (found,) = [r for r in rows if r.observer == observer]
-    return found
-
-
-def test_phi_is_worth_what_the_reference_says():
+def test_phi_is_worth_what_the_reference_says(row):
     """PAPERS: 100 users, q = .1, sigma = .05, S = .1 reach eps 4 at 1,430 rounds."""
     rows = ledger(1430, users=100, q=0.1, sigma=0.05, S=0.1).account(DELTA)
     phi = row(rows, "released_model")
@@ -34,7 +29,7 @@ def test_phi_is_worth_what_the_reference_says():
     assert (phi.neighbours, phi.delta) == ("add_or_remove", DELTA)
 
 
-def test_phi_row_is_that_of_the_plan():
+def test_phi_row_is_that_of_the_plan(row):
     plan = udp_alg.plan(users=50, q=0.2, sigma=0.1, S=0.3)
     found = udp_alg.UdpLedger()
     found.record(plan, 10)
@@ -44,7 +39,7 @@ def test_phi_row_is_that_of_the_plan():
     )
 
 
-def test_who_sees_a_descriptor_or_is_the_server_is_promised_nothing():
+def test_who_sees_a_descriptor_or_is_the_server_is_promised_nothing(row):
     rows = ledger(3, users=20, q=0.5, sigma=0.2, S=0.1).account(DELTA)
     assert [r.observer for r in rows] == ["aggregator", "descriptors", "released_model"]
     for observer in ("aggregator", "descriptors"):

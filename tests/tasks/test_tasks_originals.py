@@ -16,48 +16,27 @@ from tasks import emnist, originals
 CLIENTS = {"f0000_14": (5, 2), "f0001_41": (3, 1), "f0002_07": (4, 3)}
 
 
-def write_emnist(path, rng):
+@pytest.fixture
+def write_emnist(write_clients):
     """Writes a small file in the format of TFF's federated EMNIST.
 
     Returns, by split and writer, grey levels [n, 28, 28] (255 is paper) and labels.
     """
-    database = sqlite3.connect(path)
-    database.execute(
-        "CREATE TABLE examples "
-        "(split_name TEXT, client_id TEXT, serialized_example_proto BLOB)"
-    )
-    database.execute(
-        "CREATE TABLE client_metadata "
-        "(client_id TEXT, split_name TEXT, num_examples INTEGER)"
-    )
-    written = {}
-    for writer, sizes in CLIENTS.items():
-        for split, size in zip(("train", "test"), sizes, strict=True):
-            name = f"digits_only_{split}"
-            grey = rng.integers(0, 256, (size, 28, 28))
-            labels = rng.integers(0, 10, size)
-            written[split, writer] = grey, labels
-            database.execute(
-                "INSERT INTO client_metadata VALUES (?, ?, ?)", (writer, name, size)
-            )
-            for image, label in zip(grey, labels, strict=True):
-                pixels = (image / 255).astype(np.float32).ravel()
-                feature = {
-                    "pixels": tf.train.Feature(
-                        float_list=tf.train.FloatList(value=pixels)
-                    ),
-                    "label": tf.train.Feature(
-                        int64_list=tf.train.Int64List(value=[int(label)])
-                    ),
-                }
-                example = tf.train.Example(features=tf.train.Features(feature=feature))
-                database.execute(
-                    "INSERT INTO examples VALUES (?, ?, ?)",
-                    (name, writer, example.SerializeToString()),
-                )
-    database.commit()
-    database.close()
-    return written
+
+    def write(path, rng):
+        examples, written = [], {}
+        for writer, sizes in CLIENTS.items():
+            for split, size in zip(("train", "test"), sizes, strict=True):
+                grey = rng.integers(0, 256, (size, 28, 28))
+                labels = rng.integers(0, 10, size)
+                written[split, writer] = grey, labels
+                for image, label in zip(grey, labels, strict=True):
+                    arrays = {"pixels": image / 255, "label": label}
+                    examples.append((f"digits_only_{split}", writer, arrays))
+        write_clients(path, examples)
+        return written
+
+    return write
 
 
 def multiset(images, labels):
@@ -65,7 +44,7 @@ def multiset(images, labels):
     return sorted((x.tobytes(), int(y)) for x, y in zip(flat, labels, strict=True))
 
 
-def test_emnist_file_is_read_writer_by_writer(tmp_path, no_network):
+def test_emnist_file_is_read_writer_by_writer(write_emnist, tmp_path, no_network):
     written = write_emnist(tmp_path / "emnist_all.sqlite", np.random.default_rng(0))
     task = tasks.load("emnist", data_dir=str(tmp_path))
     assert task.train.client_ids == tuple(CLIENTS)
@@ -83,7 +62,7 @@ def test_emnist_file_is_read_writer_by_writer(tmp_path, no_network):
     assert iid.train.sizes.tolist() == [2] * 6
 
 
-def test_emnist_arrays_are_what_tff_reads(tmp_path, no_network):
+def test_emnist_arrays_are_what_tff_reads(write_emnist, tmp_path, no_network):
     import tensorflow_federated as tff
 
     write_emnist(tmp_path / "emnist_all.sqlite", np.random.default_rng(2))
@@ -104,7 +83,9 @@ def test_emnist_arrays_are_what_tff_reads(tmp_path, no_network):
             )
 
 
-def test_an_emnist_file_that_lost_a_writer_is_refused(tmp_path, no_network):
+def test_an_emnist_file_that_lost_a_writer_is_refused(
+    write_emnist, tmp_path, no_network
+):
     path = tmp_path / "emnist_all.sqlite"
     write_emnist(path, np.random.default_rng(3))
     with sqlite3.connect(path) as database:
@@ -114,7 +95,7 @@ def test_an_emnist_file_that_lost_a_writer_is_refused(tmp_path, no_network):
 
 
 @pytest.fixture
-def emnist_server(tmp_path, monkeypatch):
+def emnist_server(write_emnist, tmp_path, monkeypatch):
     """Serves the compressed file in place of the network; counts the downloads."""
     source = tmp_path / "served.sqlite"
     write_emnist(source, np.random.default_rng(1))

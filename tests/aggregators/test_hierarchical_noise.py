@@ -1,0 +1,188 @@
+"""The noise of the zoned mean against its plan, and users' own queries."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+import tensorflow_privacy as tfp
+
+from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory, LevelQueries
+from tff_hdp.privacy import (
+    Clipping,
+    FixedSizeSampling,
+    FullParticipation,
+    Level,
+    NoisePlan,
+    PoissonSampling,
+    configurations,
+)
+
+SIZES = (5, 3, 4)
+SAMPLING = PoissonSampling((0.5,) * 3)
+pytestmark = pytest.mark.usefixtures("native_context")
+
+
+# Noise -----------------------------------------------------------------------
+
+# 2,050 coordinates a round over three rounds: the standard error of a measured
+# standard deviation is 1 / sqrt(2 * 6150) = 0.9 %; 5 % is over five of those.
+NOISE_TOLERANCE = 0.05
+
+
+@pytest.fixture
+def measured_noise(aggregate, zeros, flat):
+    """The standard deviation of the noise in three rounds' means of zeros."""
+
+    def measure(plan, clients):
+        factory = HierarchicalMeanFactory(plan)
+        outputs = aggregate(factory, zeros(len(clients)), clients, rounds=3)
+        noise = np.stack([flat(o.result) for o in outputs])
+        assert abs(noise.mean()) < 5 * noise.std() / math.sqrt(noise.size)
+        correlation = np.corrcoef(noise)[np.triu_indices(3, 1)]
+        assert np.abs(correlation).max() < 5 / math.sqrt(noise.shape[1])
+        return noise.std()
+
+    return measure
+
+
+@pytest.mark.parametrize("kind", ["flat", "per_layer"])
+@pytest.mark.parametrize("estimator", ["fixed", "bounded"])
+@pytest.mark.parametrize(
+    ("config", "shares"),
+    [
+        ("c1", {}),
+        ("c2", {}),
+        ("c3", {"beta": 1 / 3}),
+        ("c4", {}),
+        ("c5", {"alpha": 0.5}),
+        ("c6", {"beta": 2 / 3}),
+        ("c7", {"alpha": 1 / 3, "beta": 1 / 3}),
+    ],
+)
+def test_noise_of_every_configuration(
+    profiles, measured_noise, config, shares, estimator, kind
+):
+    """Unequal zones and a zone without clients: variances add as the plan says."""
+    z, norm = 1.7, 0.6
+    plan = configurations.CONFIGURATIONS[config](
+        zone_sizes=SIZES,
+        sampling=SAMPLING,
+        noise_multiplier=z,
+        clipping=Clipping(norm=norm, kind=kind),
+        estimator=estimator,
+        **shares,
+    )
+    zones = [0, 0, 0, 2, 2]
+    place = [0, 1, 2, 0, 1]
+    counts = [plan.noising_clients[zone] for zone in zones]
+    carries = [p < count for p, count in zip(place, counts, strict=True)]
+    unit = plan.released_sensitivities
+    # A client's noise is divided by what its zone's sum is divided by.
+    online = np.bincount(zones, minlength=3)
+    floors = np.array(plan.denominators)
+    per_client = norm * np.array(plan.mixing_weights) / floors
+    if estimator == "bounded":
+        per_client = norm * np.array(plan.mixing_weights) / np.maximum(floors, online)
+    variance = sum(
+        per_client[z_] ** 2 for z_, c in zip(zones, carries, strict=True) if c
+    )
+    variance = variance * plan.client_noise**2
+    variance += sum((h * u) ** 2 for h, u in zip(plan.zone_noise, unit, strict=True))
+    variance += (plan.server_noise * max(unit)) ** 2
+    measured = measured_noise(plan, profiles(zones, carries=carries))
+    assert measured == pytest.approx(math.sqrt(variance), rel=NOISE_TOLERANCE)
+
+
+def test_noise_of_unequal_mixing_and_upper_levels(profiles, measured_noise):
+    plan = NoisePlan(
+        zone_sizes=(4, 4, 8),
+        sampling=FixedSizeSampling((2, 2, 2)),
+        mixing=(0.2, 0.3, 0.5),
+        clipping=Clipping(norm=2.0),
+        upper_levels=(Level(parents=(0, 0, 1), noise=(1.5, 0.5)),),
+    )
+    unit = np.array(plan.released_sensitivities)
+    np.testing.assert_allclose(unit, [0.2, 0.3, 0.5])
+    variance = (1.5 * max(unit[:2])) ** 2 + (0.5 * unit[2]) ** 2
+    measured = measured_noise(plan, profiles([0, 1, 2], carries=False))
+    assert measured == pytest.approx(math.sqrt(variance), rel=NOISE_TOLERANCE)
+
+
+@pytest.mark.parametrize("config", ["c2", "c4"])
+def test_empty_cohort_still_gets_its_noise(measured_noise, config):
+    plan = configurations.CONFIGURATIONS[config](
+        zone_sizes=SIZES, sampling=SAMPLING, noise_multiplier=1.0
+    )
+    zones = math.sqrt(3) if config == "c2" else 1.0
+    expected = zones / (0.5 * sum(SIZES))
+    assert measured_noise(plan, []) == pytest.approx(expected, rel=NOISE_TOLERANCE)
+
+
+def test_clients_noise_is_independent_between_clients(profiles, measured_noise):
+    """If two clients drew the same noise, the sum's deviation would double."""
+    plan = configurations.c1(
+        zone_sizes=(2,), sampling=FullParticipation(), noise_multiplier=1.0
+    )
+    measured = measured_noise(plan, profiles([0, 0]))
+    assert measured == pytest.approx(math.sqrt(2) / 2, rel=NOISE_TOLERANCE)
+
+
+# Queries ---------------------------------------------------------------------
+
+
+def test_events_report_the_plan(updates, profiles, aggregate):
+    plan = configurations.c7(
+        zone_sizes=SIZES,
+        sampling=SAMPLING,
+        noise_multiplier=1.25,
+        alpha=1 / 3,
+        beta=1 / 3,
+        clipping=Clipping(norm=3.0),
+    )
+    (output,) = aggregate(HierarchicalMeanFactory(plan), updates(2), profiles([0, 1]))
+    events = output.measurements["events"]
+    assert events["client"].noise_multiplier == pytest.approx(1.25)
+    assert events["server"].noise_multiplier == pytest.approx(1.25)
+    zones = [e.noise_multiplier for e in events["zones"]]
+    assert zones == pytest.approx([0.0, 1.25, 0.0])
+
+
+def test_adaptive_clipping_moves_the_clip_norm(zeros, profiles, aggregate):
+    """All updates of norm 1, start at 10: the norm falls by exp(-0.2 * share)."""
+    value = zeros(1)[0]
+    value["bias"][0] = 1.0
+    plan = configurations.c4(
+        zone_sizes=(50,),
+        sampling=FullParticipation(),
+        noise_multiplier=0.5,
+        clipping=Clipping(norm=10.0, kind="adaptive"),
+    )
+    outputs = aggregate(
+        HierarchicalMeanFactory(plan), [value] * 50, profiles([0] * 50), rounds=20
+    )
+    norms = [float(o.measurements["clip_norm"]) for o in outputs]
+    assert norms[0] == 10.0
+    # The quantile estimate gains 0.5 a round against a target of 0.5.
+    assert norms[-1] == pytest.approx(10 * math.exp(-0.2 * 0.5 * 19), rel=0.2)
+
+
+def test_a_users_tree_query_at_the_server(zeros, profiles, value_type, aggregate, flat):
+    """DP-FTRL's tree noise telescopes: two rounds' sum carries one node's noise."""
+    plan = NoisePlan(zone_sizes=(2, 2), sampling=FullParticipation(), estimator="fixed")
+    record = tff.types.type_to_tf_tensor_specs(value_type)
+    tree = tfp.TreeResidualSumQuery.build_l2_gaussian_query(
+        1.0, 0.8, record, use_efficient=False
+    )
+    factory = HierarchicalMeanFactory(plan, queries=LevelQueries(server=tree))
+    outputs = aggregate(factory, zeros(2), profiles([0, 1]), rounds=2)
+    total = sum(flat(o.result) for o in outputs)
+    assert total.std() == pytest.approx(0.8 / 4, rel=0.1)
+
+
+def test_queries_must_cover_the_zones(value_type):
+    plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
+    queries = LevelQueries(zones=[tfp.NoPrivacySumQuery()])
+    factory = HierarchicalMeanFactory(plan, queries=queries)
+    with pytest.raises(ValueError, match="1 entries for 3 zones"):
+        factory.create(value_type, WEIGHT_TYPE)

@@ -1,0 +1,149 @@
+"""Who is protected from whom, and by how much noise."""
+
+import math
+
+import pytest
+
+from tff_hdp.privacy import (
+    FullParticipation,
+    Level,
+    NoisePlan,
+    PoissonSampling,
+    account,
+    configurations,
+    worst,
+)
+
+T, DELTA = 200, 1e-5
+CIFAR = {"zone_sizes": (50,) * 10, "sampling": PoissonSampling((0.2,) * 10)}
+RDP = ("rdp",)
+
+
+def make(name, *, z=1.0, **options):
+    return configurations.CONFIGURATIONS[name](noise_multiplier=z, **CIFAR | options)
+
+
+def test_none_where_nothing_protects():
+    for name, observers in {
+        "hdp": {"super_node"},
+        "cdp": {"super_node", "aggregator"},
+        "ldp": set(),
+    }.items():
+        rows = account(make(name), T, DELTA)
+        unprotected = {r.observer for r in rows if r.epsilon_rdp is None}
+        assert unprotected == observers
+        for r in rows:
+            if r.observer in observers:
+                assert r.epsilon_pld is None
+                assert r.noise_multiplier is None
+                assert "no guarantee" in r.assumptions
+
+
+def test_trusting_clients_behind_noising_ones_have_a_guarantee_only_in_large_zones(row):
+    small = account(make("c5", alpha=0.5), T, DELTA)
+    seen = row(small, "aggregator", "trusting")
+    assert seen.epsilon_rdp is None and seen.epsilon_pld is None
+    assert "no noising participant" in seen.assumptions
+    large = {"zone_sizes": (500,), "sampling": PoissonSampling((0.2,))}
+    seen = row(
+        account(make("c5", alpha=0.5, **large), T, DELTA),
+        "aggregator",
+        "trusting",
+    )
+    assert seen.noise_multiplier == pytest.approx(math.sqrt(50))
+    assert 1.17 < seen.epsilon_pld < seen.epsilon_rdp < 2.5
+
+
+def test_revealed_cohort_costs_amplification(row):
+    hidden = row(account(make("hdp"), T, DELTA), "aggregator")
+    shown = row(account(make("hdp", cohort_hidden=False), T, DELTA), "aggregator")
+    assert shown.epsilon_rdp == pytest.approx(55.83, rel=5e-4)
+    assert shown.epsilon_rdp > 2 * hidden.epsilon_rdp
+    assert shown.neighbours == "zero_out"
+
+
+def test_colluding_super_nodes_take_their_noise_away(row):
+    rows = account(make("hdp", colluding_super_nodes=6), T, DELTA, RDP)
+    assert row(rows, "released_model").noise_multiplier == pytest.approx(2.0)
+    assert row(rows, "aggregator").noise_multiplier == pytest.approx(1.0)
+    elected = account(make("hdp", elected_super_nodes=True), T, DELTA, RDP)
+    assert row(elected, "released_model").noise_multiplier == pytest.approx(3.0)
+    everyone = account(make("hdp", colluding_super_nodes=10), T, DELTA, RDP)
+    assert all(r.epsilon_rdp is None for r in everyone)
+    # An LDP client's own noise stays: its super-node's view is all they gain.
+    ldp = account(make("ldp", colluding_super_nodes=10), T, DELTA, RDP)
+    assert len({r.epsilon_rdp for r in ldp}) == 1
+
+
+def test_colluding_clients_subtract_their_noise(row):
+    rows = account(make("ldp", colluding_clients=20), T, DELTA, RDP)
+    aggregator = row(rows, "aggregator")
+    assert aggregator.noise_multiplier == pytest.approx(math.sqrt(0.2 * 30))
+    alone = account(make("ldp", colluding_clients=499), T, DELTA, RDP)
+    assert len({r.epsilon_rdp for r in alone}) == 1
+
+
+def test_secure_aggregation_lets_a_zone_protect_its_members(row):
+    rows = account(make("ldp", secure_aggregation=True), T, DELTA, RDP)
+    assert row(rows, "super_node").epsilon_rdp == pytest.approx(11.659, rel=5e-4)
+    elected = make("ldp", secure_aggregation=True, elected_super_nodes=True)
+    r = row(account(elected, T, DELTA, RDP), "super_node")
+    assert r.noise_multiplier == pytest.approx(math.sqrt(0.2 * 49))
+
+
+def test_top_up_restores_the_poisson_account(row):
+    rows = account(make("ldp", top_up=True), T, DELTA)
+    released, aggregator = row(rows, "released_model"), row(rows, "aggregator")
+    central = row(account(make("cdp", z=math.sqrt(500)), T, DELTA), "released_model")
+    assert released.noise_multiplier == pytest.approx(math.sqrt(500))
+    assert released.epsilon_rdp == pytest.approx(central.epsilon_rdp)
+    assert aggregator.noise_multiplier == pytest.approx(math.sqrt(50))
+    assert "trusted to top up" in released.assumptions
+    assert row(rows, "super_node").neighbours == "zero_out"
+
+
+def test_upper_levels_add_their_noise_in_released_units(row):
+    plan = NoisePlan(
+        **CIFAR,
+        zone_noise=(1.0,) * 10,
+        upper_levels=(Level((0,) * 6 + (1,) * 4, (3.0, 0.0)),),
+        server_noise=2.0,
+    )
+    rows = account(plan, T, DELTA, RDP)
+    level_2 = [r for r in rows if r.observer == "super_node" and r.level == 2]
+    assert {r.noise_multiplier for r in level_2} == {1.0}
+    regions = [r for r in rows if r.observer == "aggregator"]
+    assert regions[0].noise_multiplier == pytest.approx(math.sqrt(6 + 9))
+    assert regions[-1].noise_multiplier == pytest.approx(2.0)
+    released = row(rows, "released_model")
+    assert released.noise_multiplier == pytest.approx(math.sqrt(10 + 9 + 4))
+
+
+def test_unequal_zones_have_a_row_each(row):
+    plan = NoisePlan(
+        zone_sizes=(10, 40),
+        sampling=PoissonSampling((0.5, 0.25)),
+        zone_noise=(1.0, 2.0),
+        mixing="equal",
+    )
+    rows = account(plan, 50, DELTA, RDP)
+    assert [r.zone for r in rows if r.observer == "aggregator"] == [0, 1]
+    # u = p S / D: 1/2 over 5, 1/2 over 10.
+    expected = {0: math.hypot(1.0, 2.0 * 0.5), 1: math.hypot(1.0 * 2, 2.0)}
+    for zone, z in expected.items():
+        r = row(rows, "released_model", zone=zone)
+        assert r.noise_multiplier == pytest.approx(z)
+    weakest = worst(rows, "released_model")
+    assert weakest.zone == 0
+
+
+def test_a_zone_of_no_weight_loses_nothing_in_the_release(row):
+    plan = NoisePlan(
+        zone_sizes=(10, 10),
+        sampling=FullParticipation(),
+        zone_noise=(1.0, 1.0),
+        mixing=(0.0, 1.0),
+    )
+    rows = account(plan, 10, DELTA)
+    assert row(rows, "released_model", zone=0).epsilon_rdp == 0.0
+    assert row(rows, "aggregator").epsilon_pld > 1.0
