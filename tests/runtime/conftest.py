@@ -1,14 +1,6 @@
-"""What the tests of runtimes share: contexts, worker hosts, and deep equality."""
+"""What the tests of runtimes share: contexts, and deep equality."""
 
 import collections
-import contextlib
-import ctypes
-import functools
-import pathlib
-import signal
-import subprocess
-import sys
-import time
 
 import attrs
 import numpy as np
@@ -22,65 +14,6 @@ from tensorflow_federated.python.core.backends.native import (
 from tff_hdp.runtime import in_process
 from tff_hdp.runtime.cluster import ClusterContext
 from tff_hdp.runtime.native import NativeWorker
-
-LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
-WORKER_SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "worker.py"
-
-
-class WorkerHost:
-    """A running scripts/worker.py.
-
-    Attributes:
-        process: the script.
-        address: where its worker answers.
-        worker_pid: the process id of TFF's worker.
-    """
-
-    def __init__(self, *flags):
-        self.process = subprocess.Popen(
-            [sys.executable, WORKER_SCRIPT, *flags],
-            stdout=subprocess.PIPE,
-            text=True,
-            # Killed tests leave nothing behind.
-            preexec_fn=functools.partial(LIBC.prctl, PR_SET_PDEATHSIG, signal.SIGKILL),
-        )
-        self.address = self.process.stdout.readline().split()[-1]
-        pid = self.process.pid
-        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
-        self.worker_pid = int(children)
-
-    def end(self):
-        """Kills the script, and with it the worker."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        self.process.stdout.close()
-        deadline = time.monotonic() + 10
-        while is_alive(self.worker_pid) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not is_alive(self.worker_pid)
-
-
-def is_alive(pid):
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rsplit(")", 1)[1].split()[0] != "Z"
-
-
-@pytest.fixture(scope="session")
-def host_worker():
-    """Gives a context manager that runs scripts/worker.py with flags."""
-
-    @contextlib.contextmanager
-    def host(*flags):
-        worker = WorkerHost(*flags)
-        try:
-            yield worker
-        finally:
-            worker.end()
-
-    return host
 
 
 @pytest.fixture(scope="session")
@@ -109,6 +42,14 @@ def agree(native_plain_context, in_process_context, cluster_context):
             assert_same(under(others[runtime]), expected, path=runtime, **tolerances)
 
     return check
+
+
+@pytest.fixture(scope="session")
+def agree_twice(agree):
+    """Calls a computation twice on each: nothing of a call may be left for the next."""
+    return lambda computation, *arguments: agree(
+        lambda: computation(*arguments), times=2
+    )
 
 
 @pytest.fixture(scope="session")
@@ -152,12 +93,11 @@ def same():
 
 
 @pytest.fixture(scope="session")
-def run_python():
+def run_python(run_program):
     """Runs a program in a process of its own and returns what it printed."""
 
     def run(program):
-        command = [sys.executable, "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        done = run_program("-c", program)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

@@ -4,7 +4,6 @@ import collections
 import typing
 
 import numpy as np
-import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -19,17 +18,6 @@ class Pair(typing.NamedTuple):
     first: typing.Any
 
 
-CASES = {}
-
-
-def case(*arguments):
-    def register(make):
-        CASES[make.__name__] = make, arguments
-        return make
-
-    return register
-
-
 @tff.tensorflow.computation(np.int32, np.int32)
 def add(x, y):
     return x + y
@@ -40,38 +28,34 @@ def increment(x):
     return x + 1
 
 
-@case([1, 2, 3], 10)
-def map_broadcast_sum():
+def test_map_broadcast_sum(agree_twice):
     @tff.federated_computation(CLIENT_INTS, SERVER_INT)
     def compute(x, y):
         z = tff.federated_map(add, (x, tff.federated_broadcast(y)))
         return tff.federated_sum(z), z, y, tff.federated_broadcast(y)
 
-    return compute
+    agree_twice(compute, [1, 2, 3], 10)
 
 
-@case([1, 2, 3])
-def minimum_and_maximum():
+def test_minimum_and_maximum(agree_twice):
     @tff.federated_computation(CLIENT_INTS)
     def compute(x):
         return Pair(tff.federated_min(x), tff.federated_max(x))
 
-    return compute
+    agree_twice(compute, [1, 2, 3])
 
 
-@case(list(FLOATS), [1.0, 2.0, 0.5])
-def means():
+def test_means(agree_twice):
     @tff.federated_computation(CLIENT_FLOATS, CLIENT_FLOATS)
     def compute(x, w):
         return collections.OrderedDict(
             weighted=tff.federated_mean(x, w), plain=tff.federated_mean(x)
         )
 
-    return compute
+    agree_twice(compute, list(FLOATS), [1.0, 2.0, 0.5])
 
 
-@case([collections.OrderedDict(b=1, a=2.0), collections.OrderedDict(b=3, a=4.0)])
-def sum_and_zip_of_structures():
+def test_sum_and_zip_of_structures(agree_twice):
     member = collections.OrderedDict(b=np.int32, a=np.float32)
 
     @tff.federated_computation(tff.FederatedType(member, tff.CLIENTS))
@@ -80,11 +64,13 @@ def sum_and_zip_of_structures():
         both = tff.federated_zip([total, tff.federated_value(1, tff.SERVER)])
         return both, tff.federated_zip(collections.OrderedDict(z=x, a=x))
 
-    return compute
+    agree_twice(
+        compute,
+        [collections.OrderedDict(b=1, a=2.0), collections.OrderedDict(b=3, a=4.0)],
+    )
 
 
-@case([1, 2, 3, 4])
-def aggregate_with_a_zero_that_counts():
+def test_aggregate_with_a_zero_that_counts(agree_twice):
     zero = tff.tensorflow.computation(lambda: (np.int32(100), np.int32(0)))
     state = (np.int32, np.int32)
 
@@ -104,11 +90,10 @@ def aggregate_with_a_zero_that_counts():
     def compute(x):
         return tff.federated_aggregate(x, zero(), accumulate, merge, report)
 
-    return compute
+    agree_twice(compute, [1, 2, 3, 4])
 
 
-@case([1, 2, 3])
-def aggregates_that_need_aggregates():
+def test_aggregates_that_need_aggregates(agree_twice):
     @tff.federated_computation(CLIENT_INTS)
     def compute(x):
         doubled = tff.federated_map(add, (x, x))
@@ -118,11 +103,10 @@ def aggregates_that_need_aggregates():
         third = tff.federated_map(add, (shifted, tff.federated_broadcast(second)))
         return tff.federated_sum(third), doubled, third
 
-    return compute
+    agree_twice(compute, [1, 2, 3])
 
 
-@case([4, 5], 6)
-def values_at_both_places():
+def test_values_at_both_places(agree_twice):
     increment_three = tff.tensorflow.computation(lambda: tf.constant(4))
 
     @tff.federated_computation(CLIENT_INTS, np.int32)
@@ -138,11 +122,10 @@ def values_at_both_places():
             increment(increment(y)),
         )
 
-    return compute
+    agree_twice(compute, [4, 5], 6)
 
 
-@case([1, 2], 5)
-def lambdas_that_capture():
+def test_lambdas_that_capture(agree_twice):
     @tff.federated_computation(CLIENT_INTS, np.int32)
     def compute(x, y):
         shift = increment(y)
@@ -154,11 +137,10 @@ def lambdas_that_capture():
         z = tff.federated_map(shifted, x)
         return z, tff.federated_map(add, (x, tff.federated_value(shift, tff.CLIENTS)))
 
-    return compute
+    agree_twice(compute, [1, 2], 5)
 
 
-@case([[0, 2], [1, 1], [2, 0]], ["a", "b", "c"])
-def select():
+def test_select(agree_twice):
     keys = tff.FederatedType(tff.TensorType(np.int32, [2]), tff.CLIENTS)
     words = tff.FederatedType(tff.TensorType(np.str_, [3]), tff.SERVER)
 
@@ -178,11 +160,10 @@ def select():
         secret = tff.federated_secure_select(keys, top, words, pick)
         return tff.federated_map(joined, parts), tff.federated_map(joined, secret)
 
-    return compute
+    agree_twice(compute, [[0, 2], [1, 1], [2, 0]], ["a", "b", "c"])
 
 
-@case([1, 2, 3])
-def secure_sums():
+def test_secure_sums(agree_twice):
     @tff.federated_computation(CLIENT_INTS)
     def compute(x):
         pair = tff.federated_zip(collections.OrderedDict(a=x, b=x))
@@ -192,11 +173,10 @@ def secure_sums():
             tff.federated_secure_sum(pair, 10),
         )
 
-    return compute
+    agree_twice(compute, [1, 2, 3])
 
 
-@case([1, 2], 3)
-def nested_and_repeated_calls():
+def test_nested_and_repeated_calls(agree_twice):
     @tff.federated_computation(CLIENT_INTS, SERVER_INT)
     def once(x, y):
         z = tff.federated_map(add, (x, tff.federated_broadcast(y)))
@@ -208,39 +188,30 @@ def nested_and_repeated_calls():
         second = once(first["x"], first["y"])
         return once(second["x"], second["y"]), first
 
-    return compute
+    agree_twice(compute, [1, 2], 3)
 
 
-@case(
-    tff.framework.DataDescriptor(
-        tff.federated_computation(
-            lambda x: tff.federated_map(increment, x), CLIENT_INTS
-        ),
-        [1, 2, 3],
-        CLIENT_INTS,
-        3,
-    )
-)
-def described_data():
+def test_described_data(agree_twice):
     @tff.federated_computation(CLIENT_INTS)
     def compute(x):
         return tff.federated_sum(x), x
 
-    return compute
+    agree_twice(
+        compute,
+        tff.framework.DataDescriptor(
+            tff.federated_computation(
+                lambda x: tff.federated_map(increment, x), CLIENT_INTS
+            ),
+            [1, 2, 3],
+            CLIENT_INTS,
+            3,
+        ),
+    )
 
 
-@case([])
-def no_clients():
+def test_no_clients(agree_twice):
     @tff.federated_computation(CLIENT_INTS)
     def compute(x):
         return tff.federated_sum(tff.federated_map(increment, x))
 
-    return compute
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_same_result(name, agree):
-    make, arguments = CASES[name]
-    computation = make()
-    # Twice: nothing of a call may be left for the next.
-    agree(lambda: computation(*arguments), times=2)
+    agree_twice(compute, [])

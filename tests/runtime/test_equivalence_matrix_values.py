@@ -23,46 +23,32 @@ class Record:
     first: typing.Any
 
 
-CASES = {}
-
-
-def case(*arguments):
-    def register(make):
-        CASES[make.__name__] = make, arguments
-        return make
-
-    return register
-
-
 @tff.tensorflow.computation(np.int32, np.int32)
 def add(x, y):
     return x + y
 
 
-@case(np.float32(2.0), [1, 2], True, "text")
-def scalars_arrays_and_strings():
+def test_scalars_arrays_and_strings(agree_twice):
     @tff.tensorflow.computation(np.float32, (np.int64, [2]), np.bool_, np.str_)
     def compute(x, y, flag, text):
         texts = tf.stack([text, "b\0c"])
         half = tf.cast(x, tf.float16), tf.cast(x, tf.bfloat16), tf.complex(x, x)
         return x * 2, y + 1, flag, text, texts, half, tf.zeros([0, 3])
 
-    return compute
+    agree_twice(compute, np.float32(2.0), [1, 2], True, "text")
 
 
-@case(3, 4)
-def python_containers():
+def test_python_containers(agree_twice):
     @tff.tensorflow.computation(np.int32, np.int32)
     def compute(x, y):
         return collections.OrderedDict(
             z=Pair(x, y), a=Record(y, x), m=[x, [y]], d={"b": x, "a": y}, e=(), o=(x,)
         )
 
-    return compute
+    agree_twice(compute, 3, 4)
 
 
-@case([5, 6], Pair(1, 2), collections.OrderedDict(b=np.int32(3), a=4))
-def structured_arguments():
+def test_structured_arguments(agree_twice):
     pair = tff.StructWithPythonType([("second", np.int32), ("first", np.int32)], Pair)
     named = collections.OrderedDict(b=np.int32, a=np.int32)
 
@@ -70,12 +56,13 @@ def structured_arguments():
     def compute(x, y, z):
         return x[0] - x[1] + 10 * y.second + 100 * y.first, z, y, x
 
-    return compute
+    agree_twice(
+        compute, [5, 6], Pair(1, 2), collections.OrderedDict(b=np.int32(3), a=4)
+    )
 
 
-@case()
-def no_argument():
-    return tff.tensorflow.computation(lambda: (tf.constant([1, 2]), 7, "s"))
+def test_no_argument(agree_twice):
+    agree_twice(tff.tensorflow.computation(lambda: (tf.constant([1, 2]), 7, "s")))
 
 
 SEQUENCE = tff.SequenceType(collections.OrderedDict(b=np.int32, a=np.float32))
@@ -89,26 +76,23 @@ def examples(n):
     )
 
 
-@case(examples(4), [collections.OrderedDict(b=1, a=2.0)])
-def sequences_in_and_out():
+def test_sequences_in_and_out(agree_twice):
     @tff.tensorflow.computation(SEQUENCE, SEQUENCE)
     def compute(x, y):
         return x.concatenate(y).map(lambda e: (e["b"], e["a"] + 1.0)), y
 
-    return compute
+    agree_twice(compute, examples(4), [collections.OrderedDict(b=1, a=2.0)])
 
 
-@case([3, 4, 5])
-def sequence_reduce():
+def test_sequence_reduce(agree_twice):
     @tff.federated_computation(tff.SequenceType(np.int32))
     def compute(x):
         return tff.sequence_reduce(x, 100, add)
 
-    return compute
+    agree_twice(compute, [3, 4, 5])
 
 
-@case([examples(6).shuffle(6, seed=1), examples(3)])
-def seeded_shuffles_start_over():
+def test_seeded_shuffles_start_over(agree_twice):
     in_order = tff.tensorflow.computation(
         lambda ds: ds.reduce(np.int32(0), lambda s, e: 10 * s + e["b"]), SEQUENCE
     )
@@ -117,11 +101,10 @@ def seeded_shuffles_start_over():
     def compute(x):
         return tff.federated_map(in_order, x)
 
-    return compute
+    agree_twice(compute, [examples(6).shuffle(6, seed=1), examples(3)])
 
 
-@case(["a", "c"], [1, 2])
-def variables_and_tables_start_anew():
+def test_variables_and_tables_start_anew(agree_twice):
     @tff.tensorflow.computation(np.str_, np.int64)
     def local(word, amount):
         table = tf.lookup.StaticHashTable(
@@ -146,11 +129,10 @@ def variables_and_tables_start_anew():
     def compute(words, amounts):
         return tff.federated_map(local, (words, amounts))
 
-    return compute
+    agree_twice(compute, ["a", "c"], [1, 2])
 
 
-@case([3, 4])
-def queues_start_anew():
+def test_queues_start_anew(agree_twice):
     @tff.tensorflow.computation(np.int32)
     def local(x):
         queue = tf.queue.FIFOQueue(10, [tf.int32], [[]])
@@ -163,18 +145,10 @@ def queues_start_anew():
     def compute(x):
         return tff.federated_map(local, x)
 
-    return compute
+    agree_twice(compute, [3, 4])
 
 
-@case(
-    [np.float32(2.0), np.float32(-0.5)],
-    [np.array([b"a", b"b\0c"], object), np.array([b"", "é".encode()], object)],
-    [
-        collections.OrderedDict(z=[1, 2], a=True),
-        collections.OrderedDict(z=[3, 4], a=False),
-    ],
-)
-def every_kind_of_value_at_clients():
+def test_every_kind_of_value_at_clients(agree_twice):
     record = collections.OrderedDict(z=tff.TensorType(np.int64, [2]), a=np.bool_)
     words = tff.TensorType(np.str_, [2])
 
@@ -193,11 +167,18 @@ def every_kind_of_value_at_clients():
     def compute(x, texts, record):
         return tff.federated_map(local, (x, texts, record))
 
-    return compute
+    agree_twice(
+        compute,
+        [np.float32(2.0), np.float32(-0.5)],
+        [np.array([b"a", b"b\0c"], object), np.array([b"", "é".encode()], object)],
+        [
+            collections.OrderedDict(z=[1, 2], a=True),
+            collections.OrderedDict(z=[3, 4], a=False),
+        ],
+    )
 
 
-@case([np.float32([[1, 2]]), np.float32([[3, 4], [5, 6]])])
-def ragged_client_shapes():
+def test_ragged_client_shapes(agree_twice):
     member = tff.TensorType(np.float32, [None, 2])
     column_sums = tff.tensorflow.computation(lambda v: tf.reduce_sum(v, 0), member)
 
@@ -205,15 +186,7 @@ def ragged_client_shapes():
     def compute(x):
         return x, tff.federated_sum(tff.federated_map(column_sums, x))
 
-    return compute
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_same_result(name, agree):
-    make, arguments = CASES[name]
-    computation = make()
-    # Twice: nothing of a call may be left for the next.
-    agree(lambda: computation(*arguments), times=2)
+    agree_twice(compute, [np.float32([[1, 2]]), np.float32([[3, 4], [5, 6]])])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -34,21 +33,13 @@ def total(values):
     return tff.federated_sum(values)
 
 
-def is_alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 @pytest.mark.parametrize("clients", [0, 1, 7])
 def test_runs_federated_computations(native_context, clients):
     assert total(list(range(clients))) == sum(range(clients))
 
 
 @pytest.mark.parametrize("end", ["return", "exception", "exit", "SIGTERM", "SIGKILL"])
-def test_no_worker_outlives_its_parent(end):
+def test_no_worker_outlives_its_parent(end, is_alive, assert_ends):
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, end],
         stdout=subprocess.PIPE,
@@ -62,10 +53,7 @@ def test_no_worker_outlives_its_parent(end):
     # Reading to the end would hang if the worker held the pipe.
     assert parent.stdout.read() == ""
     parent.wait(timeout=30)
-    deadline = time.monotonic() + 10
-    while is_alive(worker) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_alive(worker)
+    assert_ends(worker)
 
 
 def test_a_worker_that_died_is_started_anew(native_context):

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -113,49 +112,30 @@ def test_refuses_to_start_where_nothing_keeps_others_out(networks):
     assert done.stderr.count("\n") == 1 and done.stdout == ""
 
 
-def start(*flags):
-    process = subprocess.Popen(
-        [sys.executable, SCRIPT, *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    port = int(process.stdout.readline().rpartition(":")[2])
-    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    return process, port, int(children.read_text())
-
-
-def is_alive(pid):
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rsplit(")", 1)[1].split()[0] != "Z"
-
-
 @pytest.mark.parametrize("flags", [(), ("--listen_without_credentials",)])
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL", "SIGINT"])
-def test_the_worker_ends_with_the_script(end, flags):
-    process, port, worker = start("--port=0", *flags)
-    assert is_alive(worker)
-    process.send_signal(getattr(signal, end))
-    # Reading to the end would hang if the worker held the pipe.
-    assert process.communicate(timeout=30)[0] == ""
-    assert process.returncode == (130 if end == "SIGINT" else -getattr(signal, end))
-    deadline = time.monotonic() + 10
-    while is_alive(worker) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not is_alive(worker)
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), 5)
+def test_the_worker_ends_with_the_script(
+    host_worker, is_alive, assert_ends, end, flags
+):
+    with host_worker("--port=0", *flags, stderr=subprocess.PIPE) as host:
+        assert is_alive(host.worker_pid)
+        host.process.send_signal(getattr(signal, end))
+        # Reading to the end would hang if the worker held the pipe.
+        assert host.process.communicate(timeout=30)[0] == ""
+        status = 130 if end == "SIGINT" else -getattr(signal, end)
+        assert host.process.returncode == status
+        assert_ends(host.worker_pid)
+        port = int(host.address.rpartition(":")[2])
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 5)
 
 
-def test_the_script_ends_with_the_worker():
-    process, _, worker = start("--port=0")
-    os.kill(worker, signal.SIGKILL)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert errors == "the worker ended with status -9\n"
+def test_the_script_ends_with_the_worker(host_worker):
+    with host_worker("--port=0", stderr=subprocess.PIPE) as host:
+        os.kill(host.worker_pid, signal.SIGKILL)
+        _, errors = host.process.communicate(timeout=30)
+        assert host.process.returncode == 1
+        assert errors == "the worker ended with status -9\n"
 
 
 @pytest.mark.parametrize(
@@ -167,24 +147,17 @@ def test_the_script_ends_with_the_worker():
         (["--port=0", "extra"], "argument is extra"),
     ],
 )
-def test_bad_flags_are_one_line(flags, message):
-    done = subprocess.run(
-        [sys.executable, SCRIPT, *flags], capture_output=True, text=True, timeout=60
-    )
+def test_bad_flags_are_one_line(run_program, flags, message):
+    done = run_program(SCRIPT, *flags, timeout=60)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {message}")
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("flags", [(), ("--listen_without_credentials",)])
-def test_a_taken_port_is_named(flags):
+def test_a_taken_port_is_named(run_program, flags):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [sys.executable, SCRIPT, f"--port={port}", *flags],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = run_program(SCRIPT, f"--port={port}", *flags, timeout=60)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: --port is {port}; ")
