@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tff_hdp.learning.client_work import make_order
-from tff_hdp.learning.stacked_work import make_chunk
+from tff_hdp.learning.stacked import StackedModel
+from tff_hdp.learning.stacked_work import make_chunk, train_stack
 
 
 @pytest.fixture
@@ -56,6 +57,32 @@ def as_chunk():
 @pytest.fixture(scope="session")
 def train_alone():
     return _train_alone
+
+
+@pytest.fixture(scope="session")
+def assert_trains_like_each_alone(as_chunk):
+    """Asserts that a stack's float64 updates are those of each client trained alone.
+
+    Returns the sums of the stack's training metrics.
+    """
+
+    def check(model, examples, orders, *, rtol, atol, **rule):
+        initial = [v.numpy() for v in model.trainable_variables]
+        updates, sums = train_stack(
+            StackedModel(model),
+            [tf.constant(w) for w in initial],
+            as_chunk(examples, orders),
+            learning_rate=0.05,
+            **rule,
+        )
+        for i, client in enumerate(zip(examples, orders, strict=True)):
+            alone = _train_alone(model, initial, *client, rate=0.05, **rule)
+            for stacked, expected in zip(updates, alone, strict=True):
+                assert stacked.dtype == tf.float64
+                np.testing.assert_allclose(stacked[i], expected, rtol, atol)
+        return sums
+
+    return check
 
 
 def _train_alone(

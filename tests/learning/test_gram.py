@@ -54,8 +54,7 @@ def test_equals_training_each_client_alone(
     float64,
     monkeypatch,
     make_clients,
-    as_chunk,
-    train_alone,
+    assert_trains_like_each_alone,
     rule,
     batch_size,
     use_bias,
@@ -64,27 +63,17 @@ def test_equals_training_each_client_alone(
     rule = dict(rule)
     tf.keras.utils.set_random_seed(0)
     model = build(use_bias=use_bias)
-    initial = [v.numpy() for v in model.trainable_variables]
     if rule.pop("masks_last", False):
         last = np.random.default_rng(1).random([HIDDEN, CLASSES]) < 0.5
-        mask = [None] * len(initial)
+        mask = [None] * len(model.trainable_variables)
         mask[-2] = last
         rule["mask"] = mask
     examples, orders = make_clients(
         (5, 10), SIZES, classes=CLASSES, epochs=3, batch_size=batch_size
     )
-    updates, sums = train_stack(
-        StackedModel(model),
-        [tf.constant(w) for w in initial],
-        as_chunk(examples, orders),
-        learning_rate=0.05,
-        **rule,
+    sums = assert_trains_like_each_alone(
+        model, examples, orders, rtol=1e-8, atol=1e-11, **rule
     )
-    for i in range(len(SIZES)):
-        alone = train_alone(model, initial, examples[i], orders[i], rate=0.05, **rule)
-        for stacked, expected in zip(updates, alone, strict=True):
-            assert stacked.dtype == tf.float64
-            np.testing.assert_allclose(stacked[i], expected, rtol=1e-8, atol=1e-11)
     assert float(sums["examples"]) == 3 * sum(SIZES)
 
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp import runtime
 from tff_hdp.learning.client_work import (
     client_batches,
     client_profile,
@@ -22,7 +23,6 @@ from tff_hdp.learning.stacked_hdp import chunk_type
 from tff_hdp.learning.stacked_work import make_chunk
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
-from tff_hdp.runtime.in_process import create_in_process_context
 
 FEATURES, CLASSES = 12, 4
 SIZE = FEATURES * CLASSES + CLASSES
@@ -34,11 +34,7 @@ MODES = {
     "server": {"secure_server": True},
     "both": {"secure_aggregation": True, "secure_server": True},
 }
-
-
-@pytest.fixture(autouse=True)
-def in_process_context():
-    tff.framework.set_default_context(create_in_process_context())
+pytestmark = pytest.mark.usefixtures("in_process_default")
 
 
 def build_model():
@@ -152,7 +148,7 @@ def released(process, state):
 @pytest.fixture(scope="module")
 def plain_rounds():
     """The model after each of two plain rounds, without the zone of one client."""
-    tff.framework.set_default_context(create_in_process_context())
+    runtime.set_in_process_context()
     process = plain_process(configurations.none(**OPTIONS))
     kept = [client for client, zone in zip(alone(), ZONES, strict=True) if zone != 1]
     state, rounds = start(process), []

@@ -29,7 +29,7 @@ RULES = {
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("which", ARCHITECTURES, ids="-".join)
 def test_a_stack_trains_like_each_client_alone(
-    float64, make_clients, as_chunk, train_alone, which, rule
+    float64, make_clients, assert_trains_like_each_alone, which, rule
 ):
     """In float64: float32 ties in max pooling make any two paths part ways."""
     dataset, architecture = ARCHITECTURES[which]
@@ -38,27 +38,16 @@ def test_a_stack_trains_like_each_client_alone(
     model = architecture.build(
         input_shape=shape, num_classes=classes, max_value=dataset.max_value
     )
-    initial = [v.numpy() for v in model.trainable_variables]
     examples, order = make_clients(
         shape, SIZES, high=dataset.max_value + 1, classes=classes
     )
     options = dict(RULES[rule])
     if "mask" in options:
         rng = np.random.default_rng(2)
-        options["mask"] = [rng.random(w.shape) < 0.3 for w in initial]
+        weights = model.trainable_variables
+        options["mask"] = [rng.random(w.shape) < 0.3 for w in weights]
         options["mask"][1] = None
-    updates, sums = train_stack(
-        StackedModel(model),
-        [tf.constant(w) for w in initial],
-        as_chunk(examples, order),
-        learning_rate=0.05,
-        **options,
-    )
-    for i in range(len(SIZES)):
-        alone = train_alone(model, initial, examples[i], order[i], rate=0.05, **options)
-        for stacked, expected in zip(updates, alone, strict=True):
-            assert stacked.dtype == tf.float64
-            np.testing.assert_allclose(stacked[i], expected, **EXACT)
+    sums = assert_trains_like_each_alone(model, examples, order, **EXACT, **options)
     assert float(sums["examples"]) == 2 * sum(SIZES)
 
 
