@@ -113,6 +113,18 @@ def test_initial_weights_are_about_a_local_models_size():
     assert users.std(axis=0).mean() > 0.02
 
 
+def test_descriptors_move_biases_that_start_at_zero():
+    """Else a user could not even learn which classes it has but through phi."""
+    local = [tf.random.stateless_normal([9, 30], [1, 2], stddev=0.1), tf.zeros([30])]
+    network = Hypernetwork(descriptor_dim=8, width=64, targets=((9, 30), (30,)))
+    phi = network.initial(local)
+    draws = np.random.default_rng(1).normal(size=[200, 8]).astype(np.float32)
+    users = [network(phi, tf.constant(v)) for v in draws]
+    spreads = [np.std([user[i] for user in users], axis=0).mean() for i in (0, 1)]
+    assert 0.02 < spreads[0] < 0.2
+    np.testing.assert_allclose(spreads[1], spreads[0], rtol=0.5)
+
+
 @pytest.mark.parametrize("name", ["descriptor_dim", "width"])
 def test_a_size_below_one_is_refused(name):
     sizes = {"descriptor_dim": 2, "width": 2, name: 0}

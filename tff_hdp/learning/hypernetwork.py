@@ -62,7 +62,9 @@ class Hypernetwork:
         Hidden kernels are He normal, which keeps the second moment of standard
         normal descriptors. The heads' biases are the local model's own initial
         weights, and their kernels are scaled so that e(v) adds as much variance as
-        these tensors have themselves: users start alike and not the same.
+        these tensors have themselves: users start alike and not the same. A tensor
+        without variance, as Keras' biases are, takes that of the tensor before it:
+        with a kernel of zeros no step of a descriptor could move it.
 
         Args:
           local_weights: A freshly drawn local model, tensors of shapes `targets`.
@@ -74,9 +76,12 @@ class Hypernetwork:
         for shape in self.shapes[: 2 * HIDDEN_LAYERS]:
             scale = math.sqrt(2.0 / shape[0]) if len(shape) == 2 else 0.0
             phi.append(scale * tf.random.normal(shape))
+        spread = tf.constant(0.0)
         for tensor in local_weights:
             bias = tf.reshape(tf.cast(tensor, tf.float32), [-1])
-            scale = tf.math.reduce_std(bias) / math.sqrt(self.width)
+            own = tf.math.reduce_std(bias)
+            spread = tf.where(own > 0, own, spread)
+            scale = spread / math.sqrt(self.width)
             phi += [scale * tf.random.normal([self.width, bias.shape[0]]), bias]
         return phi
 
