@@ -1,41 +1,33 @@
-"""The rounds that were really run, under which plans, and what they cost."""
+"""The ledger of noise plans, checked against what the rounds' events say."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import dp_accounting
 
-from tff_hdp.privacy.accountant import (
-    METHODS,
-    AccountRow,
-    Method,
-    account_history,
-    check_same_zones,
-)
-from tff_hdp.privacy.checks import check_rounds
+from tff_hdp.privacy.accountant import account_history, check_same_zones
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.rounds import RoundLedger
 from tff_hdp.privacy.serialisation import plan_from_dict, plan_to_dict
 from tff_hdp.privacy.views import ClientKind, Observer, client_kind, observers, view
 
-_FORMAT = 1
 _FLOAT32 = 1e-6  # events may have passed through float32
 
 
-class Ledger:
-    """Composes rounds, also across resumed runs and changes of plan."""
+class Ledger(RoundLedger[NoisePlan]):
+    """Composes rounds, also across resumed runs and changes of plan.
+
+    Its account is that of `tff_hdp.privacy.account`; a client's kind is the one it
+    has under the last plan.
+    """
 
     def __init__(self) -> None:
-        self._history: list[tuple[NoisePlan, int]] = []
-
-    @property
-    def rounds(self) -> int:
-        """Rounds recorded so far."""
-        return sum(count for _, count in self._history)
-
-    @property
-    def history(self) -> tuple[tuple[NoisePlan, int], ...]:
-        """Plans in the order they were run, each with its number of rounds."""
-        return tuple(self._history)
+        super().__init__(
+            plan_type=NoisePlan,
+            account=account_history,
+            to_dict=plan_to_dict,
+            from_dict=plan_from_dict,
+        )
 
     def record(
         self,
@@ -59,35 +51,10 @@ class Ledger:
             event that cannot be accounted, or the plan has other zones than the
             rounds before. Nothing is recorded then.
         """
-        count = check_rounds("count", count)
         if events is not None:
             _check_events(plan, events)
         check_same_zones([*(p for p, _ in self._history), plan])
-        if count == 0:
-            return
-        if self._history and self._history[-1][0] == plan:
-            self._history[-1] = (plan, self._history[-1][1] + count)
-        else:
-            self._history.append((plan, count))
-
-    def account(
-        self, delta: float, methods: Sequence[Method] = METHODS
-    ) -> list[AccountRow]:
-        """Epsilon of the rounds recorded; see `tff_hdp.privacy.account`.
-
-        Args:
-          delta: In (0, 1).
-          methods: Which epsilons to compute.
-
-        Returns:
-          Rows; a client's kind is the one it has under the last plan.
-
-        Raises:
-          ValueError: If nothing is recorded, or as `account`.
-        """
-        if not self._history:
-            raise ValueError("the ledger has 0 rounds; record some before an account")
-        return account_history(self._history, delta, methods)
+        super().record(plan, count)
 
     def events(
         self, observer: Observer, kind: ClientKind, zone: int
@@ -126,32 +93,6 @@ class Ledger:
                 return None
             composed.append(dp_accounting.SelfComposedDpEvent(event, count))
         return dp_accounting.ComposedDpEvent(composed)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The ledger as JSON types."""
-        return {
-            "format": _FORMAT,
-            "history": [
-                {"plan": plan_to_dict(plan), "rounds": count}
-                for plan, count in self._history
-            ],
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replaces the content with what `state_dict` wrote.
-
-        Raises:
-          ValueError: If `state` is of another format or holds a bad plan; the
-            ledger is then as it was.
-        """
-        if state.get("format") != _FORMAT:
-            raise ValueError(
-                f"state['format'] is {state.get('format')!r}; allowed is {_FORMAT}"
-            )
-        fresh = Ledger()
-        for entry in state["history"]:
-            fresh.record(plan_from_dict(entry["plan"]), entry["rounds"])
-        self._history = fresh._history
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ledger) and self._history == other._history

@@ -1,5 +1,6 @@
-"""A ledger for systems whose noise is no `NoisePlan`."""
+"""The rounds that were really run, under plans of any kind."""
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -15,10 +16,12 @@ class RoundLedger(Generic[Plan]):
     """Composes rounds of any frozen plan, also across resumed runs.
 
     Args:
-      plan_type: A frozen dataclass of JSON types; its `__post_init__` turns lists
-        back into tuples.
+      plan_type: A frozen dataclass.
       account: From (plan, rounds) pairs in the order they were run, delta and
         methods to the account's rows.
+      to_dict: From a plan to JSON types; by default its fields as they are.
+      from_dict: Its inverse; None passes the fields to `plan_type`, whose
+        `__post_init__` then turns lists back into tuples.
     """
 
     def __init__(
@@ -28,9 +31,13 @@ class RoundLedger(Generic[Plan]):
         account: Callable[
             [Sequence[tuple[Plan, int]], float, Sequence[Method]], list[AccountRow]
         ],
+        to_dict: Callable[[Plan], dict[str, Any]] = dataclasses.asdict,
+        from_dict: Callable[[Mapping[str, Any]], Plan] | None = None,
     ) -> None:
         self._plan_type = plan_type
         self._account = account
+        self._to_dict = to_dict
+        self._from_dict = from_dict or (lambda fields: plan_type(**fields))
         self._history: list[tuple[Plan, int]] = []
 
     @property
@@ -82,7 +89,7 @@ class RoundLedger(Generic[Plan]):
         return {
             "format": _FORMAT,
             "history": [
-                {"plan": dataclasses.asdict(plan), "rounds": count}
+                {"plan": self._to_dict(plan), "rounds": count}
                 for plan, count in self._history
             ],
         }
@@ -91,13 +98,15 @@ class RoundLedger(Generic[Plan]):
         """Replaces the content with what `state_dict` wrote.
 
         Raises:
-          ValueError: If `state` is of another format; the ledger is as it was.
+          ValueError: If `state` is of another format or holds a bad plan; the
+            ledger is then as it was.
         """
         if state.get("format") != _FORMAT:
             raise ValueError(
                 f"state['format'] is {state.get('format')!r}; allowed is {_FORMAT}"
             )
-        fresh = RoundLedger(plan_type=self._plan_type, account=self._account)
+        fresh = copy.copy(self)
+        fresh._history = []
         for entry in state["history"]:
-            fresh.record(self._plan_type(**entry["plan"]), entry["rounds"])
+            fresh.record(self._from_dict(entry["plan"]), entry["rounds"])
         self._history = fresh._history
