@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators.levels import LevelQueries
+from tff_hdp.aggregators.sums import federated_total
 from tff_hdp.aggregators.zoned import ZonedMean
 from tff_hdp.privacy.plan import NoisePlan
 
@@ -93,38 +94,30 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
 
     def _total(self, mean: ZonedMean, sent: Any) -> Any:
         """What `mean.release` takes, at SERVER, of what clients sent."""
-        contribution_type = sent.type_signature.member[0]
-        zero, add, merge, report = zone_sums(mean, contribution_type)
-        return tff.federated_aggregate(sent, zero(), add, merge, report)
+        return zone_sums(mean, sent)
 
 
-def zone_sums(
-    mean: ZonedMean, contribution_type: tff.Type
-) -> tuple[tff.Computation, tff.Computation, tff.Computation, tff.Computation]:
-    """The zero, accumulate, merge and report of a `tff.federated_aggregate`.
+def zone_sums(mean: ZonedMean, contributions: Any) -> Any:
+    """Sums clients' contributions; for use inside a `tff.federated_computation`.
 
-    What is accumulated is a pair of contribution and zone (int32 []).
+    Args:
+      mean: Whose contributions they are.
+      contributions: Pairs of contribution and zone (int32 []), at CLIENTS.
+
+    Returns:
+      What `mean.release` takes as total, at SERVER.
     """
+    sent_type = contributions.type_signature.member
 
     @tff.tensorflow.computation
     def zero() -> Any:
-        return mean.zero(tff.types.type_to_tf_tensor_specs(contribution_type))
+        return mean.zero(tff.types.type_to_tf_tensor_specs(sent_type[0]))
 
-    total_type = zero.type_signature.result
+    @tff.tensorflow.computation(zero.type_signature.result, sent_type)
+    def add(total: Any, sent: Any) -> Any:
+        return mean.add(total, *sent)
 
-    @tff.tensorflow.computation(total_type, tff.to_type((contribution_type, np.int32)))
-    def add(total: Any, value: Any) -> Any:
-        return mean.add(total, *value)
-
-    @tff.tensorflow.computation(total_type, total_type)
-    def merge(a: Any, b: Any) -> Any:
-        return tf.nest.map_structure(tf.add, a, b)
-
-    @tff.tensorflow.computation(total_type)
-    def report(total: Any) -> Any:
-        return total
-
-    return zero, add, merge, report
+    return federated_total(zero, add, contributions)
 
 
 def _check_floats(value_type: tff.Type) -> None:

@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from tff_hdp.aggregators.hierarchical import HierarchicalMeanFactory
 from tff_hdp.aggregators.secure_zoned import SecureZonedMean
+from tff_hdp.aggregators.sums import federated_total
 from tff_hdp.privacy.plan import NoisePlan
 
 
@@ -134,18 +135,10 @@ def _plain_sums(mean: SecureZonedMean, contributions: Any) -> Any:
     def zero() -> tf.Tensor:
         return tf.zeros(shape, tf.int64)
 
-    total_type = zero.type_signature.result
-
-    @tff.tensorflow.computation(total_type, contributions.type_signature.member)
+    @tff.tensorflow.computation(
+        zero.type_signature.result, contributions.type_signature.member
+    )
     def add(total: Any, sent: Any) -> tf.Tensor:
         return tf.tensor_scatter_nd_add(total, [[sent["zone"]]], [sent["vector"]])
 
-    @tff.tensorflow.computation(total_type, total_type)
-    def merge(a: Any, b: Any) -> tf.Tensor:
-        return a + b
-
-    @tff.tensorflow.computation(total_type)
-    def report(total: Any) -> tf.Tensor:
-        return total
-
-    return tff.federated_aggregate(contributions, zero(), add, merge, report)
+    return federated_total(zero, add, contributions)

@@ -16,6 +16,7 @@ from tff_hdp.aggregators.hierarchical import zone_sums
 from tff_hdp.aggregators.zoned import ZonedMean
 from tff_hdp.learning.compressed_work import join, split, train_compressed
 from tff_hdp.learning.compression import Compressor
+from tff_hdp.learning.process import algorithm_state, process_of_model
 from tff_hdp.learning.stacked import StackedModel
 from tff_hdp.learning.stacked_updates import (
     DenseUpdate,
@@ -114,10 +115,7 @@ def build_fl_top(
         )
         return (contribution, chunk["zone"]), sums, exchanged
 
-    contribution_type = train_chunk.type_signature.result[0][0]
-    zero, add, merge, report = zone_sums(mean, contribution_type)
-
-    @tff.tensorflow.computation(state_type, weights_type, zero.type_signature.result)
+    @tff.tensorflow.computation
     def update_weights(state: Any, weights: Any, total: Any) -> Any:
         update, new_state, measurements = mean.release(state, total)
         whole = compressor.decompress(update, state["round"])
@@ -130,20 +128,11 @@ def build_fl_top(
         new = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
         return new, new_state, measurements
 
-    metrics_of = tff.tensorflow.computation(
-        train_metrics, train_chunk.type_signature.result[1]
-    )
-
     @tff.federated_computation
     def init_fn() -> Any:
-        return tff.federated_zip(
-            tff.learning.templates.LearningAlgorithmState(
-                tff.federated_eval(initial_weights, tff.SERVER),
-                tff.federated_value((), tff.SERVER),
-                tff.federated_value((), tff.SERVER),
-                tff.federated_eval(initial_state, tff.SERVER),
-                tff.federated_value((), tff.SERVER),
-            )
+        return algorithm_state(
+            tff.federated_eval(initial_weights, tff.SERVER),
+            tff.federated_eval(initial_state, tff.SERVER),
         )
 
     @tff.federated_computation(
@@ -154,42 +143,21 @@ def build_fl_top(
             tff.federated_map(message, (state.aggregator, state.global_model_weights))
         )
         trained = tff.federated_map(train_chunk, (sent, data))
-        total = tff.federated_aggregate(trained[0], zero(), add, merge, report)
+        total = zone_sums(mean, trained[0])
         weights, aggregator_state, measurements = tff.federated_map(
             update_weights, (state.aggregator, state.global_model_weights, total)
         )
-        new_state = tff.federated_zip(
-            tff.learning.templates.LearningAlgorithmState(
-                weights,
-                state.distributor,
-                state.client_work,
-                aggregator_state,
-                state.finalizer,
-            )
-        )
-        train = tff.federated_map(metrics_of, tff.federated_sum(trained[1]))
+        new_state = algorithm_state(weights, aggregator_state)
         metrics = tff.federated_zip(
             collections.OrderedDict(
-                client_work=tff.federated_zip(collections.OrderedDict(train=train)),
+                client_work=train_metrics(trained[1]),
                 aggregator=measurements,
                 exchanged=tff.federated_sum(trained[2]),
             )
         )
         return tff.learning.templates.LearningProcessOutput(new_state, metrics)
 
-    whole_state_type = init_fn.type_signature.result.member
-
-    @tff.tensorflow.computation(whole_state_type)
-    def get_model_weights(state: Any) -> Any:
-        return state.global_model_weights
-
-    @tff.tensorflow.computation(whole_state_type, weights_type)
-    def set_model_weights(state: Any, weights: Any) -> Any:
-        return state._replace(global_model_weights=weights)
-
-    return tff.learning.templates.LearningProcess(
-        init_fn, next_fn, get_model_weights, set_model_weights
-    )
+    return process_of_model(init_fn, next_fn)
 
 
 def _bytes(tensor: tf.Tensor) -> np.ndarray:

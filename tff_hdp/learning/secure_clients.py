@@ -17,6 +17,7 @@ from tff_hdp.aggregators.secure import zoned
 from tff_hdp.aggregators.secure_zoned import SecureZonedMean
 from tff_hdp.learning.client_work import build_zoned_client_work
 from tff_hdp.learning.stacked import StackedModel
+from tff_hdp.learning.stacked_updates import profiles
 from tff_hdp.learning.stacked_work import train_metrics, train_stack
 
 # From `mean.client_state`, the weights and the data, all at CLIENTS, to what
@@ -131,14 +132,9 @@ def stacked_clients(
                 contribution["carries_noise"] = chunk["carries_noise"]
             return contribution, sums
 
-        metrics_of = tff.tensorflow.computation(
-            train_metrics, train_chunk.type_signature.result[1]
-        )
-
         def train(sent: Any, weights: Any, data: Any) -> tuple[Any, Any]:
             trained = tff.federated_map(train_chunk, (sent, weights, data))
-            metrics = tff.federated_map(metrics_of, tff.federated_sum(trained[1]))
-            return trained[0], tff.federated_zip(collections.OrderedDict(train=metrics))
+            return trained[0], train_metrics(trained[1])
 
         return train
 
@@ -154,15 +150,10 @@ def _contributions(mean: SecureZonedMean, sent: Any, updates: Any, chunk: Any) -
       updates: Structure of tensors [C, ...].
       chunk: Whose they are.
     """
-    profiles = collections.OrderedDict(
-        weight=chunk["weight"],
-        zone=tf.repeat(chunk["zone"], tf.shape(chunk["weight"])[0]),
-        carries_noise=chunk["carries_noise"],
-    )
     tensors = len(tf.nest.flatten(updates))
     return tf.map_fn(
         lambda client: mean.contribution(sent, *client),
-        (updates, profiles),
+        (updates, profiles(chunk)),
         fn_output_signature=collections.OrderedDict(
             vector=tf.TensorSpec([mean.vector_size], tf.int64),
             rejected=tf.TensorSpec([], tf.int32),

@@ -11,6 +11,8 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators.secure import operator_sums, zone_totals
 from tff_hdp.aggregators.secure_protocol import Share, protocol_sums
 from tff_hdp.aggregators.secure_zoned import SecureZonedMean
+from tff_hdp.learning.hdp_server import HdpServer
+from tff_hdp.learning.process import process_of_model
 from tff_hdp.learning.secure_clients import Clients
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.secagg.rounds import Protocol
@@ -38,29 +40,17 @@ def build_secure_hdp(
     Raises:
       ValueError: If the plan's encoding does not suit the model.
     """
-    parts = _Parts(clients, plan, server_optimizer, draws_noise=True)
+    server = _SecureServer(clients, plan, server_optimizer, draws_noise=True)
 
     @tff.federated_computation(
-        parts.state_type, tff.FederatedType(clients.data_type, tff.CLIENTS)
+        server.state_type, tff.FederatedType(clients.data_type, tff.CLIENTS)
     )
     def next_fn(state: Any, data: Any) -> Any:
-        contributions, train = parts.train(state, data, apart=False)
-        total = zone_totals(parts.mean, contributions)
-        return Output(*parts.finish(state, total, train))
+        contributions, train = server.train(state, data, apart=False)
+        total = zone_totals(server.mean, contributions)
+        return Output(*server.finish(state, total, train))
 
-    weights_type = clients.initial_weights.type_signature.result
-
-    @tff.tensorflow.computation(parts.state_type.member)
-    def get_model_weights(state: Any) -> Any:
-        return state.global_model_weights
-
-    @tff.tensorflow.computation(parts.state_type.member, weights_type)
-    def set_model_weights(state: Any, weights: Any) -> Any:
-        return state._replace(global_model_weights=weights)
-
-    return tff.learning.templates.LearningProcess(
-        parts.initialize, next_fn, get_model_weights, set_model_weights
-    )
+    return process_of_model(server.initialize, next_fn)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,15 +93,15 @@ class ProtocolHdp:
         protocol: Protocol,
     ) -> None:
         self._plan, self._protocol = plan, protocol
-        parts = _Parts(clients, plan, server_optimizer, draws_noise=False)
-        self._size = parts.mean.vector_size
-        self._initialize = parts.initialize
+        server = _SecureServer(clients, plan, server_optimizer, draws_noise=False)
+        self._size = server.mean.vector_size
+        self._initialize = server.initialize
 
         @tff.federated_computation(
-            parts.state_type, tff.FederatedType(clients.data_type, tff.CLIENTS)
+            server.state_type, tff.FederatedType(clients.data_type, tff.CLIENTS)
         )
         def collect(state: Any, data: Any) -> Any:
-            contributions, train = parts.train(state, data, apart=True)
+            contributions, train = server.train(state, data, apart=True)
             return contributions, operator_sums(plan, contributions), train
 
         _, operator_type, train_type = collect.type_signature.result
@@ -125,10 +115,10 @@ class ProtocolHdp:
         )
 
         @tff.federated_computation(
-            parts.state_type, tff.FederatedType(total_type, tff.SERVER), train_type
+            server.state_type, tff.FederatedType(total_type, tff.SERVER), train_type
         )
         def finish(state: Any, total: Any, train: Any) -> Any:
-            return parts.finish(state, total, train)
+            return server.finish(state, total, train)
 
         self._collect, self._finish = collect, finish
 
@@ -176,8 +166,10 @@ class ProtocolHdp:
         return state._replace(global_model_weights=weights)
 
 
-class _Parts:
-    """What both kinds of process are made of, for use in federated computations."""
+class _SecureServer(HdpServer):
+    """An `HdpServer` of sums in fixed point, beside its clients."""
+
+    mean: SecureZonedMean
 
     def __init__(
         self,
@@ -188,65 +180,13 @@ class _Parts:
         draws_noise: bool,
     ) -> None:
         self._clients = clients
-        weights_type = clients.initial_weights.type_signature.result
-        record = tff.types.type_to_tf_tensor_specs(weights_type.trainable)
-        self.mean = SecureZonedMean(plan, record, draws_noise=draws_noise)
-        self._finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
-            server_optimizer, weights_type
-        )
-        initial_state = tff.tensorflow.computation(self.mean.initial_state)
-        self._client_state = tff.tensorflow.computation(
-            self.mean.client_state, initial_state.type_signature.result
-        )
-
-        @tff.federated_computation
-        def initialize() -> Any:
-            return tff.federated_zip(
-                State(
-                    tff.federated_eval(clients.initial_weights, tff.SERVER),
-                    tff.federated_value((), tff.SERVER),
-                    tff.federated_value((), tff.SERVER),
-                    tff.federated_eval(initial_state, tff.SERVER),
-                    self._finalizer.initialize(),
-                )
-            )
-
-        self.initialize = initialize
-        self.state_type = initialize.type_signature.result
+        trainable = clients.initial_weights.type_signature.result.trainable
+        record = tff.types.type_to_tf_tensor_specs(trainable)
+        mean = SecureZonedMean(plan, record, draws_noise=draws_noise)
+        super().__init__(mean, clients.initial_weights, server_optimizer)
 
     def train(self, state: Any, data: Any, *, apart: bool) -> tuple[Any, Any]:
         """Clients' contributions, at CLIENTS, and training metrics, at SERVER."""
-        sent = tff.federated_broadcast(
-            tff.federated_map(self._client_state, state.aggregator)
-        )
-        weights = tff.federated_broadcast(state.global_model_weights)
+        sent, weights = self.send(state)
         train = self._clients.bind(self.mean, sent.type_signature.member, apart)
         return train(sent, weights, data)
-
-    def finish(self, state: Any, total: Any, train: Any) -> tuple[Any, Any]:
-        """The new state and the round's metrics, from the sums of the round."""
-        release = tff.tensorflow.computation(self.mean.release)
-        update, aggregator, measurements = tff.federated_map(
-            release, (state.aggregator, total)
-        )
-        finalized = self._finalizer.next(
-            state.finalizer, state.global_model_weights, update
-        )
-        new_state = tff.federated_zip(
-            State(
-                finalized.result,
-                state.distributor,
-                state.client_work,
-                aggregator,
-                finalized.state,
-            )
-        )
-        metrics = tff.federated_zip(
-            collections.OrderedDict(
-                distributor=tff.federated_value((), tff.SERVER),
-                client_work=train,
-                aggregator=measurements,
-                finalizer=finalized.measurements,
-            )
-        )
-        return new_state, metrics

@@ -11,6 +11,8 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators.hierarchical import zone_sums
 from tff_hdp.aggregators.levels import LevelQueries
 from tff_hdp.aggregators.zoned import ZonedMean
+from tff_hdp.learning.hdp_server import HdpServer
+from tff_hdp.learning.process import process_of_model
 from tff_hdp.learning.stacked import StackedModel
 from tff_hdp.learning.stacked_updates import (
     Update,
@@ -81,18 +83,15 @@ def build_stacked_hdp(
     def initial_weights() -> tff.learning.models.ModelWeights:
         return tff.learning.models.ModelWeights.from_model(build_model())
 
-    weights_type = initial_weights.type_signature.result
-    record = tff.types.type_to_tf_tensor_specs(weights_type.trainable)
-    mean = ZonedMean(plan, record, queries=queries)
+    trainable = initial_weights.type_signature.result.trainable
+    mean = ZonedMean(
+        plan, tff.types.type_to_tf_tensor_specs(trainable), queries=queries
+    )
+    server = HdpServer(mean, initial_weights, server_optimizer)
     add_up = sum_by_norms if norms_decide(plan, queries) else sum_one_by_one
     train = train_one_by_one if stacked.convolves else train_stack
-    initial_state = tff.tensorflow.computation(mean.initial_state)
-    state_type = initial_state.type_signature.result
-    client_state = tff.tensorflow.computation(mean.client_state, state_type)
 
-    @tff.tensorflow.computation(
-        client_state.type_signature.result, weights_type, data_type
-    )
+    @tff.tensorflow.computation
     def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
         chunk = data.get_single_element()
 
@@ -111,75 +110,14 @@ def build_stacked_hdp(
         )
         return (contribution, chunk["zone"]), sums
 
-    contribution_type = train_chunk.type_signature.result[0][0]
-    zero, add, merge, report = zone_sums(mean, contribution_type)
-    release = tff.tensorflow.computation(
-        mean.release, state_type, zero.type_signature.result
-    )
-    finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
-        server_optimizer, weights_type
-    )
-
-    metrics_of = tff.tensorflow.computation(
-        train_metrics, train_chunk.type_signature.result[1]
-    )
-
-    @tff.federated_computation
-    def init_fn() -> Any:
-        return tff.federated_zip(
-            tff.learning.templates.LearningAlgorithmState(
-                tff.federated_eval(initial_weights, tff.SERVER),
-                tff.federated_value((), tff.SERVER),
-                tff.federated_value((), tff.SERVER),
-                tff.federated_eval(initial_state, tff.SERVER),
-                finalizer.initialize(),
-            )
-        )
-
     @tff.federated_computation(
-        init_fn.type_signature.result, tff.FederatedType(data_type, tff.CLIENTS)
+        server.state_type, tff.FederatedType(data_type, tff.CLIENTS)
     )
     def next_fn(state: Any, data: Any) -> Any:
-        sent = tff.federated_broadcast(
-            tff.federated_map(client_state, state.aggregator)
+        trained = tff.federated_map(train_chunk, (*server.send(state), data))
+        total = zone_sums(mean, trained[0])
+        return tff.learning.templates.LearningProcessOutput(
+            *server.finish(state, total, train_metrics(trained[1]))
         )
-        weights = tff.federated_broadcast(state.global_model_weights)
-        trained = tff.federated_map(train_chunk, (sent, weights, data))
-        total = tff.federated_aggregate(trained[0], zero(), add, merge, report)
-        update, aggregator_state, measurements = tff.federated_map(
-            release, (state.aggregator, total)
-        )
-        finalized = finalizer.next(state.finalizer, state.global_model_weights, update)
-        new_state = tff.federated_zip(
-            tff.learning.templates.LearningAlgorithmState(
-                finalized.result,
-                state.distributor,
-                state.client_work,
-                aggregator_state,
-                finalized.state,
-            )
-        )
-        train = tff.federated_map(metrics_of, tff.federated_sum(trained[1]))
-        metrics = tff.federated_zip(
-            collections.OrderedDict(
-                distributor=tff.federated_value((), tff.SERVER),
-                client_work=tff.federated_zip(collections.OrderedDict(train=train)),
-                aggregator=measurements,
-                finalizer=finalized.measurements,
-            )
-        )
-        return tff.learning.templates.LearningProcessOutput(new_state, metrics)
 
-    whole_state_type = init_fn.type_signature.result.member
-
-    @tff.tensorflow.computation(whole_state_type)
-    def get_model_weights(state: Any) -> Any:
-        return state.global_model_weights
-
-    @tff.tensorflow.computation(whole_state_type, weights_type)
-    def set_model_weights(state: Any, weights: Any) -> Any:
-        return state._replace(global_model_weights=weights)
-
-    return tff.learning.templates.LearningProcess(
-        init_fn, next_fn, get_model_weights, set_model_weights
-    )
+    return process_of_model(server.initialize, next_fn)

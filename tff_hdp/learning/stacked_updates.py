@@ -2,7 +2,7 @@
 
 import abc
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -95,7 +95,7 @@ def sum_by_norms(
     """
     norms = [update.norms() for update in updates]
     stand_ins = tf.nest.pack_sequence_as(like, norms)
-    clients = (stand_ins, _profiles(chunk))
+    clients = (stand_ins, profiles(chunk))
     one = mean.contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
     contributions = tf.map_fn(
         lambda client: mean.contribution(sent, *client),
@@ -117,24 +117,37 @@ def sum_one_by_one(
 ) -> Any:
     """As `sum_by_norms`, whatever `mean` does to an update."""
     given = tf.nest.pack_sequence_as(like, [update.dense() for update in updates])
-    profiles = _profiles(chunk)
+    clients = (given, profiles(chunk))
 
     def contribution(client: tf.Tensor | int) -> Any:
-        update, profile = tf.nest.map_structure(lambda t: t[client], (given, profiles))
-        return mean.contribution(sent, update, profile)
+        own = tf.nest.map_structure(lambda t: t[client], clients)
+        return mean.contribution(sent, *own)
+
+    return sum_over_clients(contribution, chunk)
+
+
+def sum_over_clients(
+    value_of: Callable[[tf.Tensor | int], Any],
+    chunk: Any,
+    *,
+    parallel_iterations: int = 10,
+) -> Any:
+    """Adds up `value_of(c)` over the clients c of a chunk, tensor by tensor."""
 
     def add(client: tf.Tensor, total: Any) -> Any:
-        return client + 1, tf.nest.map_structure(tf.add, total, contribution(client))
+        return client + 1, tf.nest.map_structure(tf.add, total, value_of(client))
 
     _, total = tf.while_loop(
         lambda client, _: client < tf.shape(chunk["weight"])[0],
         add,
-        (tf.constant(1), contribution(0)),
+        (tf.constant(1), value_of(0)),
+        parallel_iterations=parallel_iterations,
     )
     return total
 
 
-def _profiles(chunk: Any) -> Any:
+def profiles(chunk: Any) -> Any:
+    """The `WEIGHT_TYPE` of every client of a chunk, each tensor [C]."""
     return collections.OrderedDict(
         weight=chunk["weight"],
         zone=tf.repeat(chunk["zone"], tf.shape(chunk["weight"])[0]),

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tff_hdp.learning import gram
 from tff_hdp.learning.gram import GramProblem
 from tff_hdp.learning.stacked import StackedModel
 from tff_hdp.learning.stacked_sgd import COPIES, Mask, SgdRule, WeightProblem, descend
-from tff_hdp.learning.stacked_updates import DenseUpdate, Update
+from tff_hdp.learning.stacked_updates import DenseUpdate, Update, sum_over_clients
 
 Then = Callable[[list[Update], Any], Any]
 
@@ -158,16 +159,7 @@ def train_one_by_one(
                 own[name] = chunk[name][client][tf.newaxis]
         return train_stack(model, initial, own, then=then, **rule)
 
-    def add(client: tf.Tensor, total: Any) -> Any:
-        return client + 1, tf.nest.map_structure(tf.add, total, alone(client))
-
-    _, total = tf.while_loop(
-        lambda client, _: client < tf.shape(chunk["weight"])[0],
-        add,
-        (tf.constant(1), alone(0)),
-        parallel_iterations=1,
-    )
-    return total
+    return sum_over_clients(alone, chunk, parallel_iterations=1)
 
 
 def _check_mask(mask: Mask | None, initial: Sequence[tf.Tensor]) -> None:
@@ -191,10 +183,22 @@ def _updates(
 
 
 def train_metrics(sums: Any) -> Any:
-    """Accuracy, loss and count of examples, from the sums of `train_stack`."""
-    count = sums["examples"]
-    return collections.OrderedDict(
-        accuracy=tf.math.divide_no_nan(sums["correct"], count),
-        loss=tf.math.divide_no_nan(sums["loss"], count),
-        num_examples=tf.cast(count, tf.int64),
-    )
+    """Accuracy, loss and count of examples, as `train` at SERVER.
+
+    For use inside a `tff.federated_computation`.
+
+    Args:
+      sums: Of `train_stack`, at CLIENTS.
+    """
+
+    @tff.tensorflow.computation(sums.type_signature.member)
+    def metrics_of(total: Any) -> Any:
+        count = total["examples"]
+        return collections.OrderedDict(
+            accuracy=tf.math.divide_no_nan(total["correct"], count),
+            loss=tf.math.divide_no_nan(total["loss"], count),
+            num_examples=tf.cast(count, tf.int64),
+        )
+
+    train = tff.federated_map(metrics_of, tff.federated_sum(sums))
+    return tff.federated_zip(collections.OrderedDict(train=train))

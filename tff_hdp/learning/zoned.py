@@ -12,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.aggregators.sums import federated_total
+from tff_hdp.learning.process import algorithm_state
 from tff_hdp.learning.stacked import StackedModel
 
 # (models [Z, d] of a chunk's zones, the chunk, rounds so far) -> (zones' sums [Z, d],
@@ -187,14 +189,6 @@ def build_zoned_process(
         measured = tf.nest.map_structure(tf.add, total["measured"], sent["measured"])
         return collections.OrderedDict(**sums, measured=measured)
 
-    @tff.tensorflow.computation(total_type, total_type)
-    def merge(a: Any, b: Any) -> Any:
-        return tf.nest.map_structure(tf.add, a, b)
-
-    @tff.tensorflow.computation(total_type)
-    def report(total: Any) -> Any:
-        return total
-
     @tff.tensorflow.computation(models_type, np.int32, total_type)
     def finish(models: tf.Tensor, number: tf.Tensor, total: Any) -> Any:
         new = combine(models, total["value"], total["clients"], number)
@@ -209,15 +203,9 @@ def build_zoned_process(
 
     @tff.federated_computation
     def init_fn() -> Any:
-        none = tff.federated_value((), tff.SERVER)
-        return tff.federated_zip(
-            tff.learning.templates.LearningAlgorithmState(
-                global_model_weights=tff.federated_eval(initial_models, tff.SERVER),
-                distributor=none,
-                client_work=none,
-                aggregator=tff.federated_eval(initial_round, tff.SERVER),
-                finalizer=none,
-            )
+        return algorithm_state(
+            tff.federated_eval(initial_models, tff.SERVER),
+            tff.federated_eval(initial_round, tff.SERVER),
         )
 
     @tff.federated_computation(
@@ -232,17 +220,10 @@ def build_zoned_process(
             model_of,
         )
         sent = tff.federated_map(train, (own, data, tff.federated_broadcast(number)))
-        total = tff.federated_aggregate(sent, zero(), add, merge, report)
+        total = federated_total(zero, add, sent)
         new, number, metrics = tff.federated_map(finish, (models, number, total))
-        new_state = tff.learning.templates.LearningAlgorithmState(
-            global_model_weights=new,
-            distributor=state.distributor,
-            client_work=state.client_work,
-            aggregator=number,
-            finalizer=state.finalizer,
-        )
         return tff.learning.templates.LearningProcessOutput(
-            tff.federated_zip(new_state), metrics
+            algorithm_state(new, number), metrics
         )
 
     state_type = init_fn.type_signature.result.member
