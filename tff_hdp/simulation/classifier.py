@@ -1,4 +1,4 @@
-"""Initial weights and test metrics of a task's Keras classifier."""
+"""Initial weights and metrics of a task's Keras classifier."""
 
 from collections.abc import Callable
 from typing import Any
@@ -65,3 +65,19 @@ def build_evaluation(
         return {"accuracy": float(right) / count, "loss": float(loss) / count}
 
     return evaluate
+
+
+def training_columns(metrics: Any) -> dict[str, float]:
+    """Columns of metrics.csv of a round of GFL or HFL-DP.
+
+    Args:
+      metrics: The process's: sums `loss` (nats), `correct` and `examples`, and how
+        many `clients` there were and were `clipped`.
+    """
+    examples = max(float(metrics["examples"]), 1.0)
+    return {
+        "train_loss": float(metrics["loss"]) / examples,
+        "train_accuracy": float(metrics["correct"]) / examples,
+        "clients": int(metrics["clients"]),
+        "clipped": int(metrics["clipped"]),
+    }

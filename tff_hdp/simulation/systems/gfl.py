@@ -18,7 +18,11 @@ from tff_hdp.privacy import FixedSizeSampling, NoisePlan
 from tff_hdp.privacy.gfl import GflPlan
 from tff_hdp.privacy.gfl_account import account
 from tff_hdp.privacy.rounds import RoundLedger
-from tff_hdp.simulation.classifier import build_evaluation, initial_weights
+from tff_hdp.simulation.classifier import (
+    build_evaluation,
+    initial_weights,
+    training_columns,
+)
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.simulation.config import ConfigError, flag_error
 from tff_hdp.simulation.run_folder import RunFolder
@@ -95,7 +99,7 @@ def build(config: GflConfig, folder: RunFolder) -> System:
         record=record,
         weights_of=lambda state: [state.global_model_weights],
         evaluate=_build_evaluate(config, task, optimum),
-        measure=_measure,
+        measure=training_columns,
         notes=_notes(config, plan),
         headline="accuracy" if optimum is None else "msd",
         finish=_build_finish(config, mixing, optimum),
@@ -197,16 +201,6 @@ def _build_evaluate(
         return metrics
 
     return evaluate
-
-
-def _measure(metrics: Any) -> dict[str, float]:
-    examples = max(float(metrics["examples"]), 1.0)
-    return {
-        "train_loss": float(metrics["loss"]) / examples,
-        "train_accuracy": float(metrics["correct"]) / examples,
-        "clients": int(metrics["clients"]),
-        "clipped": int(metrics["clipped"]),
-    }
 
 
 def _notes(config: GflConfig, plan: GflPlan) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from tff_hdp.privacy.configurations import CONFIGURATIONS
+from tff_hdp.privacy.request import USERS_OF_SHARES
 from tff_hdp.simulation.secure_config import SecureConfig
 from tff_hdp.simulation.zones_config import ZonesConfig
 
@@ -154,7 +155,7 @@ class HdpConfig(SecureConfig, ZonesConfig):
             self._check_positive("clip_norm", "a finite number > 0, or auto")
 
     def _check_noise(self) -> None:
-        for name, users in {"alpha": ("c5", "c7"), "beta": ("c3", "c6", "c7")}.items():
+        for name, users in USERS_OF_SHARES.items():
             given = getattr(self, name)
             if self.privacy in users and given is None:
                 raise self._error(

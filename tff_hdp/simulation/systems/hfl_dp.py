@@ -21,7 +21,11 @@ from tff_hdp.privacy import hfl_dp as formulas
 from tff_hdp.privacy.hfl_dp_account import HflDpRound, account, rounds_of
 from tff_hdp.privacy.hfl_dp_table import noise_table, warnings
 from tff_hdp.privacy.rounds import RoundLedger
-from tff_hdp.simulation.classifier import build_evaluation, initial_weights
+from tff_hdp.simulation.classifier import (
+    build_evaluation,
+    initial_weights,
+    training_columns,
+)
 from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.loading import load_task
 from tff_hdp.simulation.run_folder import RunFolder
@@ -128,7 +132,7 @@ def build(config: HflDpConfig, folder: RunFolder) -> System:
         record=record,
         weights_of=lambda state: [state.global_model_weights],
         evaluate=test,
-        measure=_measure,
+        measure=training_columns,
         notes=(OPERATOR_METRICS, *warned)
         if rows
         else ("No noise was added: no observer is promised anything.",),
@@ -198,16 +202,6 @@ def _build_prepare(
         return RoundInput(data, carried)
 
     return prepare
-
-
-def _measure(metrics: Any) -> dict[str, float]:
-    examples = max(float(metrics["examples"]), 1.0)
-    return {
-        "train_loss": float(metrics["loss"]) / examples,
-        "train_accuracy": float(metrics["correct"]) / examples,
-        "clients": int(metrics["clients"]),
-        "clipped": int(metrics["clipped"]),
-    }
 
 
 def _build_finish(rows: list[Any]) -> Callable[[pathlib.Path, Any], str]:
