@@ -1,6 +1,8 @@
 """The zoned process against TFF's own federated averaging."""
 
 import collections
+import pathlib
+import resource
 
 import numpy as np
 import pytest
@@ -187,3 +189,19 @@ def test_batches_cover_every_epoch():
     for epoch in epochs:
         np.testing.assert_array_equal(np.sort(epoch, 0), np.sort(features, 0))
     assert not np.array_equal(epochs[0], epochs[1])
+
+
+def resident_megabytes():
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def test_batches_are_freed():
+    """A run of thousands of rounds makes a data set for every client of each."""
+    features, labels = np.zeros([1000, 1000], np.float32), np.zeros(1000, np.int32)
+    order = np.arange(1000, dtype=np.int32).reshape(10, 100)
+    grown = []
+    for _ in range(60):
+        assert sum(len(y) for _, y in client_batches(features, labels, order)) == 1000
+        grown.append(resident_megabytes())
+    assert grown[-1] - grown[9] < 50  # 50 data sets of 4 MB
