@@ -89,10 +89,10 @@ def assign(model, flat):
         position += size
 
 
-def build(task, plan, compressor):
+def build(task, plan, compressor, dtype=np.uint8):
     return build_fl_top(
         build_model=task.build_model,
-        data_type=chunk_type(task.test_features.shape[1:], task.test_features.dtype),
+        data_type=chunk_type(task.test_features.shape[1:], dtype),
         plan=plan,
         compressor=compressor,
         client_learning_rate=RATE,
@@ -223,6 +223,39 @@ def test_the_secure_sum_carries_s_sigma_on_what_is_exchanged(task, initial, sche
     assert math.sqrt(np.mean(spread**2)) == pytest.approx(s * sigma / COHORT, rel=0.06)
     others = np.delete(np.array(deviations), chosen, axis=1)
     assert not np.ptp(others, axis=0).any() if others.size else True
+
+
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("scheme", ["std", "top", "basic", "cs"])
+def test_a_client_that_is_rejected_leaves_no_trace(task, initial, scheme, private):
+    n = len(top_k.flatten(initial))
+    kinds = {**compressors(initial), "cs": CompressedSensing(n, 400, seed=3)}
+    plan = quiet_plan()
+    if private:
+        # Noise far below the tolerance, and nobody clipped.
+        plan = fl_top_dp.plan(
+            clients=CLIENTS, per_round=COHORT, sigma=1e-9, clipping=Clipping(norm=99.0)
+        )
+    process = build(task, plan, kinds[scheme], dtype=np.float32)
+    moved = []
+    for poisoned in (True, False):
+        (chunk, *_), _ = cohort_data(task)
+        chunk = chunk.get_single_element()
+        chunk["features"] = chunk["features"].numpy().astype(np.float32)
+        if poisoned:
+            chunk["features"][1] = np.nan
+        else:
+            chunk["order"] = chunk["order"].numpy()
+            chunk["order"][1] = -1  # the client has nothing to train on
+        output = process.next(
+            start(process, initial), [tf.data.Dataset.from_tensors(chunk)]
+        )
+        assert output.metrics["aggregator"]["rejected"] == int(poisoned)
+        moved.append(flat_weights(process, output.state) - top_k.flatten(initial))
+    assert np.abs(moved[1]).max() > 100 * TOLERANCE["atol"]
+    # With noise k is the denominator whoever is rejected; else it is who is not.
+    ratio = 1.0 if private else 4 / 3
+    np.testing.assert_allclose(moved[0], ratio * moved[1], **TOLERANCE)
 
 
 def test_clients_are_clipped_in_the_compressed_space(task, initial):

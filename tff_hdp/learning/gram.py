@@ -123,8 +123,8 @@ class SpannedUpdate(Update):
 
     def weighted_sum(self, factors: tf.Tensor) -> tf.Tensor:
         """See `Update`."""
-        examples = without(self._examples, factors == 0.0)
-        coordinates = without(self._coordinates, factors == 0.0)
+        examples = without(self._examples, tf.equal(factors, 0.0))
+        coordinates = without(self._coordinates, tf.equal(factors, 0.0))
         coordinates *= factors[:, tf.newaxis, tf.newaxis]
         return tf.matmul(
             tf.reshape(examples, [-1, examples.shape[-1]]),

@@ -40,7 +40,7 @@ class DenseUpdate(Update):
 
     def weighted_sum(self, factors: tf.Tensor) -> tf.Tensor:
         """See `Update`."""
-        value = without(self._value, factors == 0.0)
+        value = without(self._value, tf.equal(factors, 0.0))
         return tf.tensordot(factors, value, 1)
 
     def dense(self) -> tf.Tensor:
