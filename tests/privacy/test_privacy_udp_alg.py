@@ -47,7 +47,9 @@ def test_who_sees_a_descriptor_or_is_the_server_is_promised_nothing(row):
         assert found.noise_multiplier is None
         assert found.epsilon_rdp is None
         assert found.epsilon_pld is None
-    assert row(rows, "descriptors").epsilon_paper is None
+    phi = row(rows, "released_model")
+    assert row(rows, "descriptors").epsilon_paper == phi.epsilon_paper  # its claim
+    assert row(rows, "aggregator").epsilon_paper is None
     assert "joint DP" in row(rows, "descriptors").assumptions
 
 

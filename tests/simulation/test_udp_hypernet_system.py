@@ -82,6 +82,17 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
     assert (a["epsilon"] == np.inf).all()
 
 
+def test_a_resumed_run_has_one_plan(tmp_path):
+    """q W = .7 users and z = 1: by way of sigma and back, z would lose a bit."""
+    settings = {"num_clients": 14, "sampling_rate": 0.05, "noise_multiplier": 1.0}
+    for rounds in (1, 2, 3):
+        result = experiment.run(config(tmp_path, rounds=rounds, **settings))
+    ((plan, rounds),) = result.ledger.history
+    assert (plan.server_noise, rounds) == (1.0, 3)
+    phi = next(r for r in result.accounts if r.observer == "released_model")
+    assert phi.epsilon_paper is not None
+
+
 def test_both_runtimes_run_the_same_rounds(tmp_path):
     frames = [
         pd.read_csv(

@@ -86,7 +86,9 @@ class UdpLedger(Ledger):
     1, line 16), so it is no post-processing of phi, as section 3 of the paper has
     it. What another user sees, phi and its own descriptor, depends on u's data
     through phi only: that is joint differential privacy, and phi's epsilon is its
-    epsilon. Whoever sees v_u, or weights made from it, is promised nothing.
+    epsilon. Whoever sees v_u, or weights made from it, is promised nothing; the
+    paper's epsilon stands on that row because the paper claims it. Of the server,
+    which it trusts, the paper claims nothing.
     """
 
     def account(
@@ -102,19 +104,20 @@ class UdpLedger(Ledger):
           ValueError: If nothing is recorded, or `delta` is out of range.
         """
         rows = super().account(delta, methods)
-        rows = [row for row in rows if row.observer != "super_node"]
-        phi = next(row for row in rows if row.observer == "released_model")
+        server, phi = (
+            next(row for row in rows if row.observer == observer)
+            for observer in ("aggregator", "released_model")
+        )
         descriptors = dataclasses.replace(
             phi,
             observer="descriptors",
             noise_multiplier=None,
             epsilon_rdp=None,
             epsilon_pld=None,
-            epsilon_paper=None,
             assumptions=(
                 "no guarantee to whoever sees a user's own descriptor, or a model made "
                 "from it: it is stepped with that user's un-noised update; private "
                 "toward the other users only, who see phi and their own (joint DP)"
             ),
         )
-        return [*(row for row in rows if row is not phi), descriptors, phi]
+        return [dataclasses.replace(server, epsilon_paper=None), descriptors, phi]

@@ -1,6 +1,7 @@
 """UDP-Alg as the training loop runs it."""
 
 import collections
+import dataclasses
 import functools
 import math
 import pathlib
@@ -204,13 +205,16 @@ def _plan(
             clipping=Clipping(source="no clipping"),
         )
 
+    of_sigma = functools.partial(udp_alg.plan, users=users, q=q, S=S, W=W)
+
     def plan(z: float) -> NoisePlan:
-        return udp_alg.plan(users=users, q=q, sigma=z * S / (q * W), S=S, W=W)
+        # Not by way of sigma and back: a resumed run must find the very same plan.
+        return dataclasses.replace(of_sigma(sigma=1.0), server_noise=z)
 
     if noise_multiplier is not None:
         return plan(noise_multiplier)
     if config.sigma is not None:
-        return udp_alg.plan(users=users, q=q, sigma=config.sigma, S=S, W=W)
+        return of_sigma(sigma=config.sigma)
     if config.noise_multiplier is not None:
         return plan(config.noise_multiplier)
     z = calibrate(
