@@ -35,6 +35,10 @@ def test_a_clip_norm_may_come_as_text():
         ({"scheme": "fl_top_dp", "clip_norm": "much"}, "--clip_norm is much"),
         ({"scheme": "fl_top_dp", "clip_norm": -1.0}, "--clip_norm is -1.0"),
         ({"public_data": "cifar"}, "--public_data is cifar"),
+        (
+            {"task": "mnist", "public_data": "mnist"},
+            "--public_data is mnist; allowed: held_out with --task=mnist",
+        ),
         ({"clients_per_round": 0}, "--clients_per_round is 0"),
         ({"selection_steps": 0}, "--selection_steps is 0"),
         ({"recovery_iterations": 0}, "--recovery_iterations is 0"),

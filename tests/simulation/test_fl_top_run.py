@@ -84,7 +84,7 @@ def test_a_private_run_says_what_its_epsilons_rest_on(tmp_path):
     (row,) = fl_top_table.table([tmp_path]).to_dict("records")
     options = {"clients": 39, "per_round": 8, "sigma": 1.54}
     ledger = fl_top_dp.FlTopLedger()
-    ledger.record(fl_top_dp.plan(**options), row["round"])
+    ledger.record(fl_top_dp.plan(**options), 3)  # all of them, whichever is best
     rows = {r.observer: r for r in ledger.account(1e-5, ("rdp",))}
     assert row["epsilon_released"] == rows["released_model"].epsilon_rdp
     assert row["epsilon_server"] == rows["aggregator"].epsilon_rdp
@@ -97,6 +97,8 @@ def test_a_private_run_says_what_its_epsilons_rest_on(tmp_path):
     for words in ("public data", "operator", "Theorem 1", "test set", "assumed"):
         assert words in notes
     assert {r.observer for r in result.accounts} == set(rows)
+    for words in ("replacing a client", "without replacement", "against the server"):
+        assert words in result.summary
 
 
 def test_the_other_weights_stay_at_the_start(tmp_path):

@@ -33,7 +33,8 @@ from tff_hdp.topology import Zoning
 
 BEST_ROUND = (
     "The tables take the round of best test accuracy, as the paper does. Choosing it "
-    "looks at the test set, and is not paid for by any epsilon."
+    "looks at all rounds, so the sound epsilons are those of the whole run; and at the "
+    "test set, which no epsilon protects."
 )
 
 
@@ -209,6 +210,8 @@ def _notes(plan: NoisePlan, public: PublicBatch) -> tuple[str, ...]:
         f"Public data: {public.source}. They are not protected.",
         "The server sees the sum of a round's clients only, by secure aggregation, "
         "which is assumed here: one process plays all parties.",
+        "A client that takes part knows its own share of the noise and the round: "
+        "against it count on the server's epsilon, not on that of the released model.",
         "epsilon_paper is the FL-TOP paper's Theorem 1, which takes cohorts as if "
         "drawn by Poisson sampling and hidden from the server.",
         BEST_ROUND,

@@ -11,6 +11,8 @@ SCHEMES = ("fl_std", "fl_basic", "fl_cs", "fl_top")
 PRIVATE_SUFFIX = "_dp"
 # Gives the epsilons that the FL-TOP paper prints, by the accountant of its time.
 PAPER_SIGMA = 1.54
+# The one task of MNIST's shape whose clients hold none of its images.
+MNIST_IS_PUBLIC_FOR = "fashion_mnist"
 DEFAULT_RATIO = 0.05
 
 
@@ -27,8 +29,9 @@ class FlTopConfig(RunConfig):
       local_epochs: Passes over a client's data.
       batch_size: Examples a batch.
       client_learning_rate: Of the clients' SGD, and of the server's on public data.
-      public_data: The server's own examples: `mnist`, or `held_out`, those of
-        clients who then never take part. None means `mnist` for Fashion-MNIST.
+      public_data: The server's own examples: `mnist`, for Fashion-MNIST alone,
+        whose clients hold none of it; or `held_out`, those of clients who then
+        never take part. None means `mnist` for Fashion-MNIST.
       public_examples: How many of them.
       selection_steps: T_init, steps on them that find the Top-K weights.
       noise_multiplier: sigma, of the secure sum; None means 1.54 with `_dp`.
@@ -76,8 +79,12 @@ class FlTopConfig(RunConfig):
         )
         self._check_positive("client_learning_rate")
         if self.public_data is None:
-            mnist = self.task == "fashion_mnist"
+            mnist = self.task == MNIST_IS_PUBLIC_FOR
             self._set("public_data", "mnist" if mnist else "held_out")
+        if self.public_data == "mnist" and self.task != MNIST_IS_PUBLIC_FOR:
+            raise self._error(
+                "public_data", "mnist", f"held_out with --task={self.task}"
+            )
         self._check_ratio()
         self._check_privacy()
 

@@ -22,6 +22,15 @@ NAMES = {
 }
 
 
+EPSILONS = (
+    "epsilon_paper: Theorem 1 after `round`, Poisson sampling hidden from the server, "
+    "which is not what is run. epsilon_released, epsilon_server: RDP, the whole run, "
+    "for replacing a client with all its data, a fixed number drawn without "
+    "replacement; against who gets the models and does not learn who takes part; and "
+    "against the server, and every client that takes part, who do."
+)
+
+
 def headline(num_classes: int) -> str:
     """The metric a task is judged by."""
     return "balanced_accuracy" if num_classes == 2 else "accuracy"
@@ -51,9 +60,10 @@ def table(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
       Columns `r`, `scheme`, `accuracy` (or `balanced_accuracy` and `auroc`),
       `round`, `last` (the same metric after the last round, which needs no look at
       the test set), `downstream_kb` and `upstream_kb` (bytes exchanged up to that round
-      over the number of clients, in 1000 bytes), `epsilon_paper`,
-      `epsilon_released` and `epsilon_server` (both sound, by RDP, for replacing a
-      client: against who gets the models, and against the server, which knows the
+      over the number of clients, in 1000 bytes), `epsilon_paper` (after `round`),
+      `epsilon_released` and `epsilon_server` (both sound, by RDP, of the whole run,
+      whose rounds all were seen, also by whoever picked the best: for replacing a
+      client, against who gets the models, and against the server, which knows the
       cohorts), `delta`. Epsilons are NaN without noise.
     """
     return pd.DataFrame([_row(path) for path in paths])
@@ -74,7 +84,8 @@ def table_text(rows: pd.DataFrame) -> str:
         "epsilon_server": "{:.2f}".format,
         "delta": "{:g}".format,
     }
-    return rows.to_string(index=False, formatters=formats, na_rep="N/A")
+    text = rows.to_string(index=False, formatters=formats, na_rep="N/A")
+    return text if rows["epsilon_paper"].isna().all() else f"{text}\n{EPSILONS}"
 
 
 def top_k_values(path: pathlib.Path, size: int) -> np.ndarray:
@@ -142,8 +153,8 @@ def _row(path: pathlib.Path) -> dict[str, object]:
     return row | _epsilons(path, int(best["round"]))
 
 
-def _epsilons(path: pathlib.Path, rounds: int) -> dict[str, float]:
-    """Epsilons after `rounds` of the run's rounds."""
+def _epsilons(path: pathlib.Path, best: int) -> dict[str, float]:
+    """The paper's epsilon after round `best`, the sound ones of the whole run."""
     privacy = json.loads((path / "privacy.json").read_text())
     whole = FlTopLedger()
     whole.load_state_dict(privacy["ledger"])
@@ -154,13 +165,13 @@ def _epsilons(path: pathlib.Path, rounds: int) -> dict[str, float]:
         return nothing
     # Rounds that were lost and run again come on top, at any round.
     extra = whole.rounds - privacy["last_round"]
-    ledger = FlTopLedger()
-    ledger.record(whole.history[-1][0], rounds + extra)
-    rows = ledger.account(privacy["delta"], methods=("rdp", "paper"))
-    released = worst(rows, "released_model")
+    until = FlTopLedger()
+    until.record(whole.history[-1][0], best + extra)
+    rows = whole.account(privacy["delta"], methods=("rdp",))
+    printed = until.account(privacy["delta"], methods=("paper",))
     return {
-        "epsilon_paper": released.epsilon_paper,
-        "epsilon_released": released.epsilon_rdp,
+        "epsilon_paper": worst(printed, "released_model").epsilon_paper,
+        "epsilon_released": worst(rows, "released_model").epsilon_rdp,
         "epsilon_server": worst(rows, "aggregator").epsilon_rdp,
         "delta": privacy["delta"],
     }
