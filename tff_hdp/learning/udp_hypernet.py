@@ -17,6 +17,7 @@ import tensorflow_federated as tff
 
 from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory
 from tff_hdp.aggregators.levels import screen
+from tff_hdp.aggregators.sums import federated_total
 from tff_hdp.learning.hypernetwork import Hypernetwork
 from tff_hdp.learning.personal_model import LocalModel
 from tff_hdp.privacy.plan import NoisePlan
@@ -182,14 +183,6 @@ def build_udp_hypernet(
             users=total["users"] + 1.0,
         )
 
-    @tff.tensorflow.computation(total_type, total_type)
-    def merge(a: Any, b: Any) -> Any:
-        return tf.nest.map_structure(tf.add, a, b)
-
-    @tff.tensorflow.computation(total_type)
-    def report(total: Any) -> Any:
-        return total
-
     @tff.tensorflow.computation(phi_type, phi_type)
     def step_phi(phi: Any, mean: Any) -> Any:
         return [w - server_learning_rate * g for w, g in zip(phi, mean, strict=True)]
@@ -219,9 +212,7 @@ def build_udp_hypernet(
             train, (sent, own_rows, data.examples, data.profile)
         )
         mean = aggregator.next(state.aggregator, trained.phi, trained.weight)
-        total = tff.federated_aggregate(
-            trained.own, no_users(), add_user, merge, report
-        )
+        total = federated_total(no_users, add_user, trained.own)
         own = tff.federated_map(step_descriptors, (state.descriptors, total))
         new_state = tff.federated_zip(
             collections.OrderedDict(
