@@ -1,14 +1,11 @@
-r"""Regenerates a table of the FL-TOP paper, and its Figure 1: one run a row.
+"""Tables 1 and 2 of the FL-TOP paper and its Figure 1: one run a row.
 
-    python scripts/reproduce_fl_top.py \
-        --flagfile=scripts/flags/fl_top_table1_reduced.flags
-    python scripts/reproduce_fl_top.py \
-        --flagfile=scripts/flags/fl_top_table2.flags \
-        --ratios=0.01,0.05,0.1
+    python scripts/reproduce_fl_top.py --scale=reduced
 
-Takes every flag of scripts/fl_top.py; scheme and ratio of each row come from
---schemes and --ratios. Leaves a run folder a row, table.txt, table.csv, a figure of
-the test metric and figure1.png in --out; the same command again resumes.
+Runs the presets scripts/flags/fl_top_table*.flags with every --schemes and --ratios
+(or resumes them) and leaves, in a folder for each table under --out, a run folder a
+row, table.txt, table.csv, a figure of the test metric and figure1.png. Takes every
+flag of scripts/fl_top.py, which then counts for all rows instead of the presets'.
 """
 
 import dataclasses
@@ -23,50 +20,76 @@ from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.systems.fl_top_config import FlTopConfig
 
 ALL = FlTopConfig.choices["scheme"]
+# The preset of a table at a scale; the second table's task is small as it is.
+PRESETS = {
+    "full": {"table1": "fl_top_table1_full", "table2": "fl_top_table2"},
+    "reduced": {"table1": "fl_top_table1_reduced", "table2": "fl_top_table2"},
+}
+# The paper's r; its 0.1 % would leave the second table's small model one weight.
+PAPER_RATIOS = {"table1": (0.005, 0.05, 0.1), "table2": (0.01, 0.05, 0.1)}
+
+SCALE = flags.DEFINE_enum("scale", "reduced", list(PRESETS), "Of Table 1's model.")
+WHAT = flags.DEFINE_list("what", list(PAPER_RATIOS), "Which tables.")
 SCHEMES = flags.DEFINE_list("schemes", list(ALL), "Schemes, in the table's order.")
 RATIOS = flags.DEFINE_list(
-    "ratios", ["0.005", "0.05", "0.1"], "Every r, for all schemes but FL-STD."
+    "ratios", None, "Every r, for all schemes but FL-STD; default: the paper's."
 )
 
 
-def rows() -> list[FlTopConfig]:
+def rows(preset: FlTopConfig, ratios: tuple[float, ...]) -> list[FlTopConfig]:
     """The config of every row: by ratio, then scheme, the uncompressed last."""
-    for name in SCHEMES.value:
-        if name not in ALL:
-            raise cli.UsageError(f"--schemes is {name}; allowed: {', '.join(ALL)}")
+    compressed = [s for s in SCHEMES.value if not s.startswith("fl_std")]
+    pairs = [(scheme, ratio) for ratio in ratios for scheme in compressed]
+    pairs += [(s, 1.0) for s in SCHEMES.value if s.startswith("fl_std")]
+    return [row(preset, scheme, ratio) for scheme, ratio in pairs]
+
+
+def row(preset: FlTopConfig, scheme: str, ratio: float) -> FlTopConfig:
+    """The config of one row: the table's, with its scheme and ratio."""
+    changes = {"scheme": scheme, "ratio": ratio}
+    changes["out"] = str(pathlib.Path(preset.out) / f"{scheme}_{ratio:g}")
+    if not scheme.endswith("_dp"):
+        changes |= {"noise_multiplier": None, "clip_norm": "auto"}
+    return dataclasses.replace(preset, **changes)
+
+
+def ratios_of(part: str) -> tuple[float, ...]:
+    """The ratios asked for, or the paper's."""
+    if RATIOS.value is None:
+        return PAPER_RATIOS[part]
     try:
-        ratios = [float(ratio) for ratio in RATIOS.value]
+        return tuple(float(ratio) for ratio in RATIOS.value)
     except ValueError as error:
         raise cli.UsageError(
             f"--ratios is {','.join(RATIOS.value)}; allowed: numbers in (0, 1]"
         ) from error
-    compressed = [s for s in SCHEMES.value if not s.startswith("fl_std")]
-    pairs = [(scheme, ratio) for ratio in ratios for scheme in compressed]
-    pairs += [(s, 1.0) for s in SCHEMES.value if s.startswith("fl_std")]
-    if not pairs:
-        raise cli.UsageError("--schemes is empty; allowed: at least one of them")
-    return [row(scheme, ratio) for scheme, ratio in pairs]
-
-
-def row(scheme: str, ratio: float) -> FlTopConfig:
-    """The config of one row: the flags, with its scheme and ratio."""
-    names = [field.name for field in dataclasses.fields(FlTopConfig)]
-    values = {name: flags.FLAGS[name].value for name in names}
-    if not scheme.endswith("_dp"):
-        values |= {"noise_multiplier": None, "clip_norm": "auto"}
-    out = table_folder() / f"{scheme}_{ratio:g}"
-    return FlTopConfig(**values | {"scheme": scheme, "ratio": ratio, "out": str(out)})
-
-
-def table_folder() -> pathlib.Path:
-    """Where the table and its runs go."""
-    return pathlib.Path(flags.FLAGS.out or f"runs/fl_top_{flags.FLAGS.task}")
 
 
 def main(argv: list[str]) -> int:
-    """Runs every row, then prints and writes the table."""
+    """Runs every row of the tables, then prints and writes them."""
     cli.refuse_arguments(argv)
-    configs, folder = rows(), table_folder()
+    cli.check_choices("what", WHAT.value, PAPER_RATIOS)
+    cli.check_choices("schemes", SCHEMES.value, ALL)
+    from tff_hdp.simulation import presets
+
+    given = presets.given(FlTopConfig)
+    for name in {"scheme", "ratio"} & given.keys():
+        raise cli.UsageError(
+            f"--{name} is {given[name]}; allowed: --{name}s, for all rows"
+        )
+    out = pathlib.Path(given.pop("out", "runs/fl_top"))
+    tables = {}
+    for part, name in PRESETS[SCALE.value].items():
+        if part in WHAT.value:
+            preset = presets.read(name, FlTopConfig, **given, out=str(out / part))
+            tables[out / part] = rows(preset, ratios_of(part))
+    for folder, configs in tables.items():
+        reproduce(folder, configs)
+    return 0
+
+
+def reproduce(folder: pathlib.Path, configs: list[FlTopConfig]) -> None:
+    """Runs the rows of one table, then prints and writes it."""
     from tff_hdp.simulation import experiment, report
     from tff_hdp.simulation.systems import fl_top_table
 
@@ -89,7 +112,6 @@ def main(argv: list[str]) -> int:
             results[std[0]].path, results[top[0]].path, folder / "figure1.png"
         )
         print(f"standard deviation of the Top-K weights: {spread}")
-    return 0
 
 
 def partition_seed(folder: pathlib.Path, config: RunConfig) -> int:

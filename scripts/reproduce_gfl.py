@@ -3,8 +3,8 @@
     python scripts/reproduce_gfl.py --scale=reduced
 
 Runs the presets scripts/flags/gfl_*.flags (or resumes them) and leaves
-figure2.png, mnist.png and table.csv in --out. No seed fixes cohorts or noise; all
-runs share data and graph.
+figure2.png, mnist.png and table.csv in --out. All runs share data and graph. Takes
+every flag of scripts/gfl.py, which then counts for all runs instead of the presets'.
 """
 
 import pathlib
@@ -16,25 +16,25 @@ from tff_hdp import cli
 from tff_hdp.simulation.report import Run
 from tff_hdp.simulation.systems.gfl_config import GflConfig
 
-LOGISTIC = (
-    *("gfl_figure2_none", "gfl_figure2_iid", "gfl_figure2_hybrid"),
-    *("gfl_figure2_large_iid", "gfl_figure2_large_hybrid"),
-)
-MNIST = ("gfl_mnist_none", "gfl_mnist_iid", "gfl_mnist_hybrid")
+PRESETS = {
+    "figure2": (
+        *("gfl_figure2_none", "gfl_figure2_iid", "gfl_figure2_hybrid"),
+        *("gfl_figure2_large_iid", "gfl_figure2_large_hybrid"),
+    ),
+    "mnist": ("gfl_mnist_none", "gfl_mnist_iid", "gfl_mnist_hybrid"),
+}
 # What a scale changes of the presets, which are the full one.
 SCALES = {
-    "full": ({}, {}),
-    "reduced": ({"rounds": 200}, {"rounds": 60}),
-    "tiny": ({"rounds": 3, "repetitions": 2}, {"rounds": 3}),
+    "full": {"figure2": {}, "mnist": {}},
+    "reduced": {"figure2": {"rounds": 200}, "mnist": {"rounds": 60}},
+    "tiny": {"figure2": {"rounds": 3, "repetitions": 2}, "mnist": {"rounds": 3}},
 }
 # A run's last value is its mean over so many iterations.
 LAST = 20
 PARTITION_SEED = 0
 
 SCALE = flags.DEFINE_enum("scale", "reduced", list(SCALES), "How many iterations.")
-OUT = flags.DEFINE_string("out", "runs/gfl", "Folder of runs, figures and table.")
-DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder of MNIST; see train.py.")
-WHAT = flags.DEFINE_list("what", ["figure2", "mnist"], "figure2, mnist or both.")
+WHAT = flags.DEFINE_list("what", list(PRESETS), "figure2, mnist or both.")
 
 
 def row(name: str, run: Run) -> dict[str, object]:
@@ -81,42 +81,42 @@ def draw_figure_2(runs: dict[str, Run], path: pathlib.Path) -> None:
 def main(argv: list[str]) -> int:
     """Runs the presets and prints the table."""
     cli.refuse_arguments(argv)
-    if not set(WHAT.value) <= {"figure2", "mnist"} or not WHAT.value:
-        raise cli.UsageError(
-            f"--what is {','.join(WHAT.value)}; allowed: figure2, mnist or both"
-        )
+    cli.check_choices("what", WHAT.value, PRESETS)
     import pandas as pd
 
     from tff_hdp.simulation import presets, report
 
-    folder = pathlib.Path(OUT.value)
-    changes = dict(zip(("figure2", "mnist"), SCALES[SCALE.value], strict=True))
-    changes["mnist"] = {**changes["mnist"], "data_dir": DATA_DIR.value}
+    given = presets.given(GflConfig)
+    folder = pathlib.Path(given.pop("out", "runs/gfl"))
     runs: dict[str, Run] = {}
-    for part, names in (("figure2", LOGISTIC), ("mnist", MNIST)):
+    for part, names in PRESETS.items():
         if part in WHAT.value:
             runs |= presets.run_all(
                 names,
                 GflConfig,
                 folder=folder,
-                changes=changes[part],
+                changes=SCALES[SCALE.value][part] | given,
                 partition_seed=PARTITION_SEED,
             )
     if "figure2" in WHAT.value:
         draw_figure_2(runs, folder / "figure2.png")
     if "mnist" in WHAT.value:
         report.metric_figure(
-            {runs[name].flags["scheme"]: runs[name].metrics for name in MNIST},
+            {
+                runs[name].flags["scheme"]: runs[name].metrics
+                for name in PRESETS["mnist"]
+            },
             folder / "mnist.png",
             title="GFL on MNIST by writer, 10 servers",
         )
     table = pd.DataFrame([row(name, run) for name, run in runs.items()])
     table.to_csv(folder / "table.csv", index=False)
     print(f"\n{table.to_string(index=False, float_format=lambda x: f'{x:.4g}')}")
+    delta = next(iter(runs.values())).flags["delta"]
     print(
         f"msd, msd_servers, accuracy: means over the last {LAST} iterations. Epsilon "
         "is one client's against all other servers together, replace-one, at delta "
-        "1e-5; against its own server and whoever gets all models there is none "
+        f"{delta:g}; against its own server and whoever gets all models there is none "
         "under hybrid. Under iid it is the same for every observer."
     )
     print(f"figures and table: {folder}")
@@ -124,4 +124,5 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    cli.define_flags(GflConfig)
     sys.exit(cli.run(main))

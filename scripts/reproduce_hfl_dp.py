@@ -3,7 +3,8 @@
     python scripts/reproduce_hfl_dp.py --scale=reduced
 
 Runs the presets scripts/flags/hfl_dp_*.flags (or resumes them) and leaves
-figures.png and table.csv in --out. No seed fixes batches or noise.
+figures.png and table.csv in --out. Takes every flag of scripts/hfl_dp.py, which then
+counts for all runs instead of the presets'.
 """
 
 import math
@@ -54,8 +55,6 @@ SCALES = {
 PARTITION_SEED = 0
 
 SCALE = flags.DEFINE_enum("scale", "reduced", list(SCALES), "How much local work.")
-OUT = flags.DEFINE_string("out", "runs/hfl_dp", "Folder of runs, figures and table.")
-DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder of the data; see train.py.")
 WHAT = flags.DEFINE_list(
     "what", list(TITLES), "Which figures, and `table` for table 3."
 )
@@ -102,22 +101,20 @@ def draw(panels: dict[str, dict[str, Run]], path: pathlib.Path) -> None:
 def main(argv: list[str]) -> int:
     """Runs the presets and prints the table."""
     cli.refuse_arguments(argv)
-    if not WHAT.value or not set(WHAT.value) <= set(TITLES):
-        raise cli.UsageError(
-            f"--what is {','.join(WHAT.value)}; allowed: some of {','.join(TITLES)}"
-        )
+    cli.check_choices("what", WHAT.value, TITLES)
     panels = {TITLES[part]: PRESETS[part] for part in PRESETS if part in WHAT.value}
     import pandas as pd
 
     from tff_hdp.simulation import presets
 
-    folder = pathlib.Path(OUT.value)
+    given = presets.given(HflDpConfig)
+    folder = pathlib.Path(given.pop("out", "runs/hfl_dp"))
     names = dict.fromkeys(name for runs in panels.values() for name in runs.values())
     runs = presets.run_all(
         list(names),
         HflDpConfig,
         folder=folder,
-        changes={**SCALES[SCALE.value], "data_dir": DATA_DIR.value},
+        changes=SCALES[SCALE.value] | given,
         partition_seed=PARTITION_SEED,
     )
     found = {
@@ -128,14 +125,16 @@ def main(argv: list[str]) -> int:
     table = pd.DataFrame([row(name, run) for name, run in runs.items()])
     table.to_csv(folder / "table.csv", index=False)
     print(f"\n{table.to_string(index=False, float_format=lambda x: f'{x:.4g}')}")
+    delta = next(iter(runs.values())).flags["delta"]
     print(
         "epsilon_stated: the paper's, for one example. epsilon_exact: one client's "
         "(and one example's, as run) against whoever gets the cloud's models, "
-        "replace-one, full participation, at delta 1e-5."
+        f"replace-one, full participation, at delta {delta:g}."
     )
     print(f"figures and table: {folder}")
     return 0
 
 
 if __name__ == "__main__":
+    cli.define_flags(HflDpConfig)
     sys.exit(cli.run(main))

@@ -1,31 +1,39 @@
-"""Regenerates UDP-Alg's Figures 2 and 3: sweeps of S and sigma, and Noiseless.
+"""UDP-Alg's Figures 2a, 2b and 3: sweeps of S and sigma, and Noiseless.
 
-    python scripts/reproduce_udp_hypernet.py --figure=2a \
-        --flagfile=scripts/flags/udp_hypernet_2a_small.flags \
-        --private_server_learning_rate=0.1
+    python scripts/reproduce_udp_hypernet.py --scale=reduced
 
-Takes every flag of scripts/udp_hypernet.py; --sigma and --clip_norm come from the
-figure. The preset without `_small` is the paper's scale. The same command again
-resumes.
+Runs the presets scripts/flags/udp_hypernet_*.flags with every sigma and S of the
+figure (or resumes them) and leaves, in a folder for each figure under --out, a run
+folder a curve, table.txt, table.csv and figure.png. Takes every flag of
+scripts/udp_hypernet.py, which then counts for all curves instead of the presets'. A
+figure whose data is not at hand is left out, and said to be.
 """
 
-import dataclasses
+import pathlib
 import sys
 
 from absl import flags
 
+from tasks import DataNotFoundError
 from tff_hdp import cli
 from tff_hdp.simulation.systems.udp_hypernet_config import UdpHypernetConfig
+from tff_hdp.simulation.udp_curves import FIGURES
 
-FIGURE = flags.DEFINE_enum(
-    "figure", None, ["2a", "2b", "3"], "CIFAR-10, FEMNIST or CelebA."
-)
+PRESETS = {
+    "full": {figure: f"udp_hypernet_{figure}" for figure in FIGURES},
+    "reduced": {figure: f"udp_hypernet_{figure}_small" for figure in FIGURES},
+}
+# lambda of the curves with noise, where it is not Noiseless's: their steps are
+# clipped to a fraction of its.
+PRIVATE_RATES = {"udp_hypernet_2a_small": 0.0125, "udp_hypernet_2b_small": 0.5}
+SWEPT = ("sigma", "clip_norm", "privacy", "noise_multiplier", "target_epsilon")
+
+SCALE = flags.DEFINE_enum("scale", "reduced", list(PRESETS), "How large.")
+WHAT = flags.DEFINE_list("what", list(FIGURES), "CIFAR-10, FEMNIST, CelebA.")
 PRIVATE_RATE = flags.DEFINE_float(
     "private_server_learning_rate",
     None,
-    "lambda of the curves with noise, whose steps are clipped; default: "
-    "--server_learning_rate.",
-    lower_bound=0.0,
+    "lambda of the curves with noise, whose steps are clipped; default: the scale's.",
 )
 ACCOUNT_ONLY = flags.DEFINE_boolean(
     "account_only", False, "Only print the curves' epsilons after --rounds."
@@ -33,24 +41,59 @@ ACCOUNT_ONLY = flags.DEFINE_boolean(
 
 
 def main(argv: list[str]) -> int:
-    """Runs the curves of a figure and prints its table."""
+    """Runs the curves of the figures and prints their tables."""
     cli.refuse_arguments(argv)
-    if FIGURE.value is None:
-        raise cli.UsageError("--figure is missing; allowed: 2a, 2b, 3")
-    config = cli.config_from_flags(UdpHypernetConfig)
-    if flags.FLAGS["out"].value is None:
-        config = dataclasses.replace(config, out=f"runs/udp_figure_{FIGURE.value}")
-    if ACCOUNT_ONLY.value:
-        from tff_hdp.simulation import udp_curves
+    cli.check_choices("what", WHAT.value, FIGURES)
+    from tff_hdp.simulation import presets
 
-        print(udp_curves.account_table(config, FIGURE.value).to_string(index=False))
-        return 0
+    given = presets.given(UdpHypernetConfig)
+    for name in SWEPT:
+        if name in given:
+            raise cli.UsageError(
+                f"--{name} is {given[name]}; allowed: nothing, the figure's are run"
+            )
+    out = pathlib.Path(given.pop("out", "runs/udp_hypernet"))
+    configs = {
+        name: presets.read(name, UdpHypernetConfig, **given, out=str(out / figure))
+        for figure, name in PRESETS[SCALE.value].items()
+        if figure in WHAT.value
+    }
+    missing = []
+    for name, config in configs.items():
+        figure = pathlib.Path(config.out).name
+        if ACCOUNT_ONLY.value:
+            show_account(figure, config)
+            continue
+        try:
+            rate = PRIVATE_RATE.value
+            rate = PRIVATE_RATES.get(name) if rate is None else rate
+            reproduce(figure, config, rate)
+        except DataNotFoundError as error:
+            missing.append(f"figure {figure} left out: {error}")
+    if len(missing) == len(configs):
+        raise cli.UsageError("; ".join(missing))
+    print("\n".join(missing))
+    return 0
+
+
+def show_account(figure: str, config: UdpHypernetConfig) -> None:
+    """Prints what the curves of a figure are worth after the config's rounds."""
+    from tff_hdp.simulation import udp_curves
+
+    table = udp_curves.account_table(config, figure)
+    print(f"\nfigure {figure}\n{table.to_string(index=False)}")
+
+
+def reproduce(
+    figure: str, config: UdpHypernetConfig, private_rate: float | None
+) -> None:
+    """Runs the curves of a figure, writes and prints its table."""
     from tff_hdp.simulation import udp_figures
 
-    found = udp_figures.draw(config, FIGURE.value, private_rate=PRIVATE_RATE.value)
-    print(found.to_string(index=False))
-    print(f"\nfigure: {config.out}/figure.png\ntable:  {config.out}/table.txt")
-    return 0
+    udp_figures.draw(config, figure, private_rate=private_rate)
+    folder = pathlib.Path(config.out)
+    print(f"\nfigure {figure}\n{(folder / 'table.txt').read_text()}")
+    print(f"figure: {folder / 'figure.png'}\ntable:  {folder / 'table.txt'}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from absl import flags
@@ -101,6 +101,22 @@ def config_from_flags(
     """
     names = [field.name for field in dataclasses.fields(config_class)]
     return config_class(**{name: flag_values[name].value for name in names})
+
+
+def check_choices(name: str, words: Sequence[str], allowed: Iterable[str]) -> None:
+    """Raises UsageError unless a list flag holds some of the words allowed.
+
+    Args:
+      name: The flag's.
+      words: What it holds.
+      allowed: Which words it may hold.
+    """
+    allowed = list(allowed)
+    if not words or not set(words) <= set(allowed):
+        raise UsageError(
+            f"--{name} is {','.join(words) or 'empty'}; allowed: some of "
+            f"{', '.join(allowed)}"
+        )
 
 
 def refuse_arguments(argv: list[str]) -> None:

@@ -32,6 +32,16 @@ def read(name: str, config_class: type[RunConfig], **changes: Any) -> RunConfig:
     return dataclasses.replace(cli.config_from_flags(config_class, values), **changes)
 
 
+def given(config_class: type[RunConfig]) -> dict[str, Any]:
+    """The settings that the command line names, to have instead of a preset's.
+
+    Args:
+      config_class: Whose flags are defined.
+    """
+    names = [field.name for field in dataclasses.fields(config_class)]
+    return {n: flags.FLAGS[n].value for n in names if flags.FLAGS[n].present}
+
+
 def run_all(
     names: Sequence[str],
     config_class: type[RunConfig],
