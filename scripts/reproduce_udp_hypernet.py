@@ -72,7 +72,8 @@ def main(argv: list[str]) -> int:
             missing.append(f"figure {figure} left out: {error}")
     if len(missing) == len(configs):
         raise cli.UsageError("; ".join(missing))
-    print("\n".join(missing))
+    for line in missing:
+        print(line)
     return 0
 
 
@@ -82,6 +83,10 @@ def show_account(figure: str, config: UdpHypernetConfig) -> None:
 
     table = udp_curves.account_table(config, figure)
     print(f"\nfigure {figure}\n{table.to_string(index=False)}")
+    print(
+        "epsilon of a user with all its data, against whoever gets the hypernetwork; "
+        "Poisson sampling, the cohort hidden"
+    )
 
 
 def reproduce(
