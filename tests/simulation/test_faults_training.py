@@ -1,5 +1,6 @@
 """Whole runs with elections, faults and levels: sound ledgers, nothing hangs."""
 
+import functools
 import json
 
 import numpy as np
@@ -13,7 +14,6 @@ from tff_hdp.privacy.mechanisms import ORDERS
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.federation import build_federation, plan_of_round
-from tff_hdp.simulation.systems.hdp_config import HdpConfig
 
 FAULTS = {
     "elect_super_nodes": "persistent",
@@ -24,21 +24,10 @@ FAULTS = {
 }
 
 
-def config(out, **changes):
-    settings = {
-        "task": "digits",
-        "privacy": "hdp",
-        "noise_multiplier": 1.0,
-        "clip_norm": 0.5,
-        "zones": 4,
-        "clients_per_round": 20,
-        "rounds": 6,
-        "local_epochs": 1,
-        "client_learning_rate": 0.1,
-        "seed": 5,
-        "out": str(out),
-    }
-    return HdpConfig(**settings | changes)
+@pytest.fixture
+def hdp_config(hdp_config):
+    """Longer runs of less work, for faults to happen."""
+    return functools.partial(hdp_config, rounds=6, local_epochs=1)
 
 
 def read(path):
@@ -100,8 +89,8 @@ def test_skipping_never_lowers_epsilon_and_leaves_central_noise_alone():
 # Runs -------------------------------------------------------------------------
 
 
-def test_a_run_through_faults(tmp_path):
-    result = experiment.run(config(tmp_path, **FAULTS))
+def test_a_run_through_faults(hdp_config, tmp_path):
+    result = experiment.run(hdp_config(tmp_path, **FAULTS))
     frame = read(tmp_path)
     assert frame["failed_super_nodes"].sum() > 0
     assert frame["elections"].sum() > 4
@@ -123,11 +112,11 @@ def test_a_run_through_faults(tmp_path):
     assert "clients saw an aggregate" in result.summary
 
 
-def test_a_killed_run_goes_on_with_the_same_seats(tmp_path):
+def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    experiment.run(config(whole, **FAULTS))
+    experiment.run(hdp_config(whole, **FAULTS))
     for rounds in (3, 6):
-        experiment.run(config(parts, **FAULTS | {"rounds": rounds}))
+        experiment.run(hdp_config(parts, **FAULTS | {"rounds": rounds}))
     columns = ["clients", "dropped", "byzantine", "skipped_zones", "elections"]
     pd.testing.assert_frame_equal(read(whole)[columns], read(parts)[columns])
     for name in ("round_00004.json", "round_00006.json"):
@@ -136,7 +125,7 @@ def test_a_killed_run_goes_on_with_the_same_seats(tmp_path):
     assert (whole / "exposure.csv").read_text() == (parts / "exposure.csv").read_text()
 
 
-def test_a_run_keeps_to_the_zones_it_began_with(tmp_path):
+def test_a_run_keeps_to_the_zones_it_began_with(hdp_config, tmp_path):
     file, out = tmp_path / "zones.csv", tmp_path / "run"
     ids = tasks.load("digits", seed=5).train.client_ids
 
@@ -146,7 +135,7 @@ def test_a_run_keeps_to_the_zones_it_began_with(tmp_path):
 
     write(lambda i: i % 3)
     settings = {"zoning": "file", "zoning_file": str(file), "zones": None}
-    experiment.run(config(out, rounds=1, **settings))
+    experiment.run(hdp_config(out, rounds=1, **settings))
     before = (out / "metrics.csv").read_text()
     for bad, message in (
         (lambda i: i // 70, "--zoning_file is .*; allowed: the zones with which"),
@@ -154,15 +143,15 @@ def test_a_run_keeps_to_the_zones_it_began_with(tmp_path):
     ):
         write(bad)
         with pytest.raises(ConfigError, match=message):
-            experiment.run(config(out, rounds=2, **settings))
+            experiment.run(hdp_config(out, rounds=2, **settings))
         assert (out / "metrics.csv").read_text() == before
     write(lambda i: i % 3)
-    assert experiment.run(config(out, rounds=2, **settings)).ledger.rounds == 2
+    assert experiment.run(hdp_config(out, rounds=2, **settings)).ledger.rounds == 2
 
 
-def test_rounds_without_a_zones_client_noise_cost_more(tmp_path):
+def test_rounds_without_a_zones_client_noise_cost_more(hdp_config, tmp_path):
     changes = {"privacy": "ldp", "supernode_failure_rate": 0.5, "zones": 3}
-    result = experiment.run(config(tmp_path, **changes))
+    result = experiment.run(hdp_config(tmp_path, **changes))
     frame = read(tmp_path)
     assert frame["skipped_zones"].sum() > 0
     counted = sum(p.colluding_super_nodes * n for p, n in result.ledger.history)
@@ -171,8 +160,8 @@ def test_rounds_without_a_zones_client_noise_cost_more(tmp_path):
     assert (steps > 0).all()
 
 
-def test_byzantine_clients_noise_is_not_counted(tmp_path):
-    settings = config(
+def test_byzantine_clients_noise_is_not_counted(hdp_config, tmp_path):
+    settings = hdp_config(
         tmp_path, privacy="c5", alpha=0.4, byzantine=("1:0", "7:0.1", "9:0")
     )
     federation = build_federation(
@@ -186,8 +175,10 @@ def test_byzantine_clients_noise_is_not_counted(tmp_path):
     assert federation.plan.colluding_clients == 4 * 5
 
 
-def test_when_all_zones_are_skipped_only_their_noise_is_released(tmp_path):
-    result = experiment.run(config(tmp_path, rounds=2, supernode_failure_rate=0.999))
+def test_when_all_zones_are_skipped_only_their_noise_is_released(hdp_config, tmp_path):
+    result = experiment.run(
+        hdp_config(tmp_path, rounds=2, supernode_failure_rate=0.999)
+    )
     frame = read(tmp_path)
     assert frame["skipped_zones"].tolist() == [4, 4]
     assert frame["clients"].tolist() == [0, 0]
@@ -197,10 +188,10 @@ def test_when_all_zones_are_skipped_only_their_noise_is_released(tmp_path):
     assert result.ledger.rounds == 2
 
 
-def test_without_noise_a_round_goes_on_without_the_skipped_zones(tmp_path):
+def test_without_noise_a_round_goes_on_without_the_skipped_zones(hdp_config, tmp_path):
     changes = {"privacy": "none", "noise_multiplier": None, "rounds": 8}
     faults = FAULTS | {"supernode_failure_rate": 0.6}
-    experiment.run(config(tmp_path, cohort_chunk=0, **changes, **faults))
+    experiment.run(hdp_config(tmp_path, cohort_chunk=0, **changes, **faults))
     frame = read(tmp_path)
     assert frame["skipped_zones"].sum() > 0
     assert frame["loss"].iloc[-1] < frame["loss"].iloc[0] - 0.05
@@ -219,8 +210,8 @@ def test_without_noise_a_round_goes_on_without_the_skipped_zones(tmp_path):
     ],
     ids=str,
 )
-def test_every_zoning_trains_and_is_accounted(tmp_path, changes):
-    result = experiment.run(config(tmp_path, rounds=1, **changes))
+def test_every_zoning_trains_and_is_accounted(hdp_config, tmp_path, changes):
+    result = experiment.run(hdp_config(tmp_path, rounds=1, **changes))
     released = [r for r in result.accounts if r.observer == "released_model"]
     assert released
     assert all(row.epsilon_rdp for row in released)
@@ -228,7 +219,7 @@ def test_every_zoning_trains_and_is_accounted(tmp_path, changes):
     assert len(levels) == 1 + len(changes.get("levels", ()))
 
 
-def test_a_target_that_skips_would_miss_is_refused(tmp_path):
+def test_a_target_that_skips_would_miss_is_refused(hdp_config, tmp_path):
     target = {"noise_multiplier": None, "target_epsilon": 4.0, "privacy": "ldp"}
     with pytest.raises(ConfigError, match=r"--target_epsilon is 4; .*skip their zone"):
-        experiment.run(config(tmp_path, **target, **FAULTS))
+        experiment.run(hdp_config(tmp_path, **target, **FAULTS))

@@ -1,5 +1,6 @@
 """Whole runs with secure aggregation: same models, honest accounts, named refusals."""
 
+import functools
 import json
 import math
 
@@ -9,37 +10,37 @@ import pytest
 
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.config import ConfigError
-from tff_hdp.simulation.systems.hdp_config import HdpConfig
 
 NOISY = {"privacy": "hdp", "noise_multiplier": 1.0}
 
 
-def config(out, **changes):
-    settings = {
-        "task": "digits",
-        "privacy": "none",
-        "zones": 3,
-        "clients_per_round": 30,
-        "rounds": 2,
-        "local_epochs": 1,
-        "client_learning_rate": 0.1,
-        "seed": 5,
-        "out": str(out),
-    }
-    return HdpConfig(**settings | changes)
+@pytest.fixture(scope="module")
+def hdp_config(hdp_config):
+    """Short runs without noise in zones of some ten participants."""
+    return functools.partial(
+        hdp_config,
+        **{"privacy": "none", "noise_multiplier": None, "clip_norm": 1.0},
+        **{"zones": 3, "clients_per_round": 30, "rounds": 2, "local_epochs": 1},
+    )
 
 
-def run(out, **changes):
-    result = experiment.run(config(out, **changes))
-    metrics = pd.read_csv(result.path / "metrics.csv")
-    return result, metrics, json.loads((result.path / "privacy.json").read_text())
+@pytest.fixture(scope="module")
+def run(hdp_config):
+    """Runs the settings; returns the result, its metrics and privacy.json."""
+
+    def run_settings(out, **changes):
+        result = experiment.run(hdp_config(out, **changes))
+        metrics = pd.read_csv(result.path / "metrics.csv")
+        return result, metrics, json.loads((result.path / "privacy.json").read_text())
+
+    return run_settings
 
 
 # Runs ------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def plain_metrics(tmp_path_factory):
+def plain_metrics(run, tmp_path_factory):
     return run(tmp_path_factory.mktemp("plain"))[1]
 
 
@@ -58,7 +59,7 @@ def plain_metrics(tmp_path_factory):
         ),
     ],
 )
-def test_trains_the_same_model(tmp_path, plain_metrics, changes):
+def test_trains_the_same_model(run, tmp_path, plain_metrics, changes):
     _, metrics, privacy = run(tmp_path, **changes)
     same = ["accuracy", "loss", "train_loss", "clients", "update_norm"]
     np.testing.assert_allclose(metrics[same], plain_metrics[same], rtol=1e-4)
@@ -69,7 +70,7 @@ def test_trains_the_same_model(tmp_path, plain_metrics, changes):
     assert any("Secure aggregation: each super-node" in n for n in privacy["notes"])
 
 
-def test_ledger_and_notes_say_who_sees_what(tmp_path):
+def test_ledger_and_notes_say_who_sees_what(run, tmp_path):
     """A server that sees the total only learns what everybody gets."""
     changes = {**NOISY, "secure_aggregation": "both", "min_zone_clients": 3}
     result, _, privacy = run(tmp_path, **changes)
@@ -88,7 +89,7 @@ def test_ledger_and_notes_say_who_sees_what(tmp_path):
         assert words in text
 
 
-def test_resumes_with_drop_outs_and_client_noise(tmp_path):
+def test_resumes_with_drop_outs_and_client_noise(run, tmp_path):
     changes = {
         **NOISY,
         "privacy": "ldp",
@@ -109,7 +110,7 @@ def test_resumes_with_drop_outs_and_client_noise(tmp_path):
     assert result.ledger.rounds == 2
 
 
-def test_small_zones_are_left_out_and_counted(tmp_path):
+def test_small_zones_are_left_out_and_counted(run, tmp_path):
     _, metrics, _ = run(
         tmp_path, **NOISY, secure_aggregation="zone", min_zone_clients=11
     )
@@ -162,9 +163,9 @@ def test_small_zones_are_left_out_and_counted(tmp_path):
         ),
     ],
 )
-def test_bad_settings_are_named(tmp_path, changes, message):
+def test_bad_settings_are_named(hdp_config, tmp_path, changes, message):
     with pytest.raises(ConfigError, match=f"^{message}") as error:
-        config(tmp_path, **NOISY | changes)
+        hdp_config(tmp_path, **NOISY | changes)
     assert "\n" not in str(error.value)
 
 
@@ -178,6 +179,6 @@ def test_bad_settings_are_named(tmp_path, changes, message):
         ),
     ],
 )
-def test_what_only_the_task_shows_is_named_too(tmp_path, changes, message):
+def test_what_only_the_task_shows_is_named_too(run, tmp_path, changes, message):
     with pytest.raises(ConfigError, match=f"^{message}"):
         run(tmp_path, **NOISY | {"secure_aggregation": "zone"} | changes)

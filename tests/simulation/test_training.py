@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,34 +21,30 @@ from tff_hdp.simulation.systems.hdp_config import HdpConfig
 TRAIN = pathlib.Path(__file__).parents[2] / "scripts" / "train.py"
 
 
-def config(out, **changes):
-    settings = {
-        "task": "digits",
-        "privacy": "hdp",
-        "noise_multiplier": 1.0,
-        "clip_norm": 0.5,
-        "zones": 4,
-        "clients_per_round": 20,
-        "rounds": 3,
-        "client_learning_rate": 0.1,
-        "seed": 5,
-        "out": str(out),
-    }
-    return HdpConfig(**settings | changes)
+@pytest.fixture(scope="module")
+def finished(hdp_config, tmp_path_factory):
+    """What came of a run of three rounds."""
+    return experiment.run(hdp_config(tmp_path_factory.mktemp("finished")))
 
 
-def test_a_run_leaves_metrics_ledger_and_figure(tmp_path):
-    result = experiment.run(config(tmp_path))
-    frame = pd.read_csv(tmp_path / "metrics.csv")
+@pytest.fixture
+def copied(finished, tmp_path):
+    """Its folder, copied to go on with."""
+    return shutil.copytree(finished.path, tmp_path / "copied")
+
+
+def test_a_run_leaves_metrics_ledger_and_figure(finished):
+    path = finished.path
+    frame = pd.read_csv(path / "metrics.csv")
     needed = ["round", "accuracy", "loss", "round_seconds", "clients", "epsilon"]
     assert set(needed) <= set(frame.columns)
     assert frame["round"].tolist() == [1, 2, 3]
     assert np.isfinite(frame.select_dtypes("number")).all(axis=None)
     assert frame["epsilon"].is_monotonic_increasing
-    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    privacy = json.loads((path / "privacy.json").read_text())
     ledger = Ledger()
     ledger.load_state_dict(privacy["ledger"])
-    assert ledger == result.ledger
+    assert ledger == finished.ledger
     assert ledger.rounds == privacy["rounds"] == 3
     wanted = {
         *("observer", "client_kind", "noise_multiplier", "epsilon_rdp"),
@@ -58,21 +55,23 @@ def test_a_run_leaves_metrics_ledger_and_figure(tmp_path):
     assert observers == {"super_node", "aggregator", "released_model"}
     assert any("seed" in note for note in privacy["notes"])
     assert any("operator" in note for note in privacy["notes"])
-    assert (tmp_path / "figures" / "accuracy.png").stat().st_size > 1000
-    assert any((tmp_path / "tensorboard").iterdir())
-    released = [r for r in result.accounts if r.observer == "released_model"]
+    assert (path / "figures" / "accuracy.png").stat().st_size > 1000
+    assert any((path / "tensorboard").iterdir())
+    released = [r for r in finished.accounts if r.observer == "released_model"]
     assert frame["epsilon"].iloc[-1] == pytest.approx(released[0].epsilon_rdp)
 
 
 @pytest.mark.parametrize("privacy", ["none", "hdp"])
-def test_training_alone_or_in_stacks_gives_the_same_cohorts(tmp_path, privacy):
+def test_training_alone_or_in_stacks_gives_the_same_cohorts(
+    hdp_config, tmp_path, privacy
+):
     changes = {"privacy": privacy}
     if privacy == "none":
         changes["noise_multiplier"] = None
     frames = []
     for chunk in (0, 3, None):
         out = tmp_path / str(chunk)
-        experiment.run(config(out, cohort_chunk=chunk, **changes))
+        experiment.run(hdp_config(out, cohort_chunk=chunk, **changes))
         frames.append(pd.read_csv(out / "metrics.csv"))
     for frame in frames[1:]:
         assert frame["clients"].tolist() == frames[0]["clients"].tolist()
@@ -80,10 +79,10 @@ def test_training_alone_or_in_stacks_gives_the_same_cohorts(tmp_path, privacy):
             np.testing.assert_allclose(frame["loss"], frames[0]["loss"], rtol=1e-4)
 
 
-def test_without_noise_learns_digits(tmp_path):
+def test_without_noise_learns_digits(hdp_config, tmp_path):
     """Far above the 10 % of chance after 15 rounds."""
     settings = {"privacy": "none", "noise_multiplier": None, "rounds": 15}
-    result = experiment.run(config(tmp_path, clients_per_round=50, **settings))
+    result = experiment.run(hdp_config(tmp_path, clients_per_round=50, **settings))
     assert result.accuracy > 0.6
     assert result.accounts == []
     privacy = json.loads((tmp_path / "privacy.json").read_text())
@@ -91,24 +90,24 @@ def test_without_noise_learns_digits(tmp_path):
     assert any("No noise" in note for note in privacy["notes"])
 
 
-def test_target_epsilon_is_met(tmp_path):
+def test_target_epsilon_is_met(hdp_config, tmp_path):
     target = {"noise_multiplier": None, "target_epsilon": 4.0, "privacy": "cdp"}
     result = experiment.run(
-        config(tmp_path, target_observer="released_model", **target)
+        hdp_config(tmp_path, target_observer="released_model", **target)
     )
     (row,) = [r for r in result.accounts if r.observer == "released_model"]
     assert row.epsilon_rdp == pytest.approx(4.0, rel=1e-3)
     assert row.epsilon_rdp <= 4.0
 
 
-def test_a_target_nobody_can_meet_is_refused(tmp_path):
+def test_a_target_nobody_can_meet_is_refused(hdp_config, tmp_path):
     target = {"noise_multiplier": None, "target_epsilon": 4.0, "privacy": "cdp"}
     with pytest.raises(ConfigError, match="guarantee"):
-        experiment.run(config(tmp_path, target_observer="super_node", **target))
+        experiment.run(hdp_config(tmp_path, target_observer="super_node", **target))
 
 
-def test_auto_clip_norm_comes_from_a_pilot_and_says_so(tmp_path):
-    result = experiment.run(config(tmp_path, clip_norm="auto", pilot_rounds=2))
+def test_auto_clip_norm_comes_from_a_pilot_and_says_so(hdp_config, tmp_path):
+    result = experiment.run(hdp_config(tmp_path, clip_norm="auto", pilot_rounds=2))
     resolved = json.loads((tmp_path / "config.json").read_text())["resolved"]
     plan = result.ledger.history[0][0]
     assert plan.clipping.norm == pytest.approx(resolved["pilot_norms"]["update"])
@@ -132,8 +131,8 @@ def test_auto_clip_norm_comes_from_a_pilot_and_says_so(tmp_path):
     ],
     ids=str,
 )
-def test_every_option_trains_and_is_accounted(tmp_path, changes):
-    result = experiment.run(config(tmp_path, rounds=1, **changes))
+def test_every_option_trains_and_is_accounted(hdp_config, tmp_path, changes):
+    result = experiment.run(hdp_config(tmp_path, rounds=1, **changes))
     released = [r for r in result.accounts if r.observer == "released_model"]
     assert released
     for row in released:
@@ -162,22 +161,23 @@ def test_every_option_trains_and_is_accounted(tmp_path, changes):
         ({"cohort_chunk": 4, "client_optimizer": "adam"}, "--cohort_chunk is 4"),
     ],
 )
-def test_flags_that_do_not_fit_the_task(tmp_path, changes, message):
+def test_flags_that_do_not_fit_the_task(hdp_config, tmp_path, changes, message):
     with pytest.raises(ConfigError, match=message):
-        experiment.run(config(tmp_path, **changes))
+        experiment.run(hdp_config(tmp_path, **changes))
 
 
 # Killed runs -----------------------------------------------------------------
 
-FLAGS = [
-    *("--task=digits", "--privacy=c7", "--alpha=0.5", "--beta=0.25", "--zones=4"),
-    *("--clients_per_round=20", "--noise_multiplier=1", "--rounds=8", "--seed=3"),
-]
+MIXED = {
+    **{"task": "digits", "privacy": "c7", "alpha": 0.5, "beta": 0.25, "zones": 4},
+    **{"clients_per_round": 20, "noise_multiplier": 1.0, "rounds": 8, "seed": 3},
+}
 
 
 def start(out):
+    flags = [f"--{name}={value}" for name, value in MIXED.items()]
     return subprocess.Popen(
-        [sys.executable, str(TRAIN), *FLAGS, f"--out={out}"],
+        [sys.executable, str(TRAIN), *flags, f"--out={out}"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -190,7 +190,7 @@ def newest_round(out):
 
 
 def test_killed_and_resumed_equals_uninterrupted(tmp_path):
-    assert start(tmp_path / "whole").wait(timeout=300) == 0
+    experiment.run(HdpConfig(**MIXED, out=str(tmp_path / "whole")))
     out = tmp_path / "killed"
     kills = 0
     for minimum in (2, 5):
@@ -216,47 +216,43 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path):
     np.testing.assert_allclose(frames[1]["epsilon"], frames[0]["epsilon"])
 
 
-def test_a_finished_run_can_be_extended(tmp_path):
-    experiment.run(config(tmp_path))
-    result = experiment.run(config(tmp_path, rounds=5))
+def test_a_finished_run_can_be_extended(hdp_config, copied):
+    result = experiment.run(hdp_config(copied, rounds=5))
     assert result.ledger.rounds == 5
-    assert pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2, 3, 4, 5]
+    assert pd.read_csv(copied / "metrics.csv")["round"].tolist() == [1, 2, 3, 4, 5]
 
 
-def test_fewer_rounds_than_there_are_is_refused(tmp_path):
-    experiment.run(config(tmp_path))
+def test_fewer_rounds_than_there_are_is_refused(hdp_config, copied):
     with pytest.raises(ConfigError, match=r"--rounds is 2; allowed: at least 3"):
-        experiment.run(config(tmp_path, rounds=2))
+        experiment.run(hdp_config(copied, rounds=2))
 
 
-def test_a_released_round_whose_checkpoint_broke_counts_twice(tmp_path):
-    experiment.run(config(tmp_path))
-    for file in (tmp_path / "checkpoints" / "program_state_3").rglob("*"):
+def test_a_released_round_whose_checkpoint_broke_counts_twice(hdp_config, copied):
+    for file in (copied / "checkpoints" / "program_state_3").rglob("*"):
         if file.is_file():
             file.write_bytes(b"")
-    result = experiment.run(config(tmp_path))
+    result = experiment.run(hdp_config(copied))
     assert result.ledger.rounds == 4
-    assert pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2, 3]
-    assert experiment.run(config(tmp_path)).ledger.rounds == 4
+    assert pd.read_csv(copied / "metrics.csv")["round"].tolist() == [1, 2, 3]
+    assert experiment.run(hdp_config(copied)).ledger.rounds == 4
 
 
-def test_a_report_refuses_a_run_that_privacy_json_does_not_cover(tmp_path):
-    experiment.run(config(tmp_path))
-    frame = pd.read_csv(tmp_path / "metrics.csv")
+def test_a_report_refuses_a_run_that_privacy_json_does_not_cover(copied):
+    frame = pd.read_csv(copied / "metrics.csv")
     extra = frame.iloc[-1:].assign(round=4)
-    pd.concat([frame, extra]).to_csv(tmp_path / "metrics.csv", index=False)
+    pd.concat([frame, extra]).to_csv(copied / "metrics.csv", index=False)
     with pytest.raises(FileNotFoundError, match=r"ends at round 4, privacy.json at 3"):
-        report.read_run(tmp_path)
+        report.read_run(copied)
 
 
-def test_privacy_json_follows_every_round(tmp_path, monkeypatch):
+def test_privacy_json_follows_every_round(hdp_config, tmp_path, monkeypatch):
     def train_and_stop(**arguments):
         training.train(**arguments)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(experiment, "train", train_and_stop)
     with pytest.raises(KeyboardInterrupt):
-        experiment.run(config(tmp_path))
+        experiment.run(hdp_config(tmp_path))
     privacy = json.loads((tmp_path / "privacy.json").read_text())
     assert privacy["last_round"] == privacy["rounds"] == 3
     rows = [r for r in privacy["accounts"] if r["observer"] == "released_model"]
@@ -264,23 +260,22 @@ def test_privacy_json_follows_every_round(tmp_path, monkeypatch):
     assert rows[0]["epsilon_rdp"] == pytest.approx(epsilon)
 
 
-def test_a_row_lost_between_checkpoint_and_metrics_comes_back(tmp_path):
-    experiment.run(config(tmp_path))
-    whole = (tmp_path / "metrics.csv").read_text()
+def test_a_row_lost_between_checkpoint_and_metrics_comes_back(hdp_config, copied):
+    whole = (copied / "metrics.csv").read_text()
     kept = "".join(whole.splitlines(keepends=True)[:-1])
-    (tmp_path / "metrics.csv").write_text(kept)
-    experiment.run(config(tmp_path))
-    assert pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2, 3]
+    (copied / "metrics.csv").write_text(kept)
+    experiment.run(hdp_config(copied))
+    assert pd.read_csv(copied / "metrics.csv")["round"].tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
     ("runtime", "chunk"), [("in_process", 0), ("in_process", None), ("native", None)]
 )
-def test_a_seed_never_fixes_the_noise(tmp_path, runtime, chunk):
+def test_a_seed_never_fixes_the_noise(hdp_config, tmp_path, runtime, chunk):
     """Same seed, same process: cohorts repeat, the noisy model must not."""
     frames = []
     for name in ("first", "second", "third"):
-        settings = config(
+        settings = hdp_config(
             tmp_path / name, rounds=2, runtime=runtime, cohort_chunk=chunk
         )
         experiment.run(settings)
