@@ -230,19 +230,17 @@ def test_bad_flags_are_one_line_and_code_2(run, arguments, words):
         assert word in message
 
 
-def test_program_fails_without_traceback():
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--delta=7"], capture_output=True, text=True
-    )
+def test_program_fails_without_traceback(run_program):
+    done = run_program(SCRIPT, "--delta=7")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: --delta is 7.0; allowed: (0, 1)\n"
 
 
-def test_help_is_quick_and_needs_no_tensorflow():
+def test_help_is_quick_and_needs_no_tensorflow(run_program):
     start = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, str(SCRIPT), "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    shown = run_program(SCRIPT, "--help")
     end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert shown.returncode == 0, shown.stderr
     # Processor time: others may be busy on the machine.
     assert end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime < 1.5
     for flag in (
@@ -251,14 +249,12 @@ def test_help_is_quick_and_needs_no_tensorflow():
         "--paper_table",
         "--[no]secure_aggregation",
     ):
-        assert flag in shown
+        assert flag in shown.stdout
     code = (
         "import sys, runpy; sys.argv = ['account.py', '--rounds=2', '--format=json']\n"
         f"try:\n  runpy.run_path({str(SCRIPT)!r}, run_name='__main__')\n"
         "except SystemExit: pass\n"
         "print([m for m in sys.modules if m.startswith('tensorflow')])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT
-    )
+    done = run_program("-c", code)
     assert done.stdout.strip().endswith("[]"), done.stderr

@@ -1,24 +1,15 @@
 import csv
 import json
-import subprocess
-import sys
 
 import pytest
 
 SCRIPT = "scripts/bench_protocols.py"
 
 
-def bench(repository, *arguments):
-    return subprocess.run(
-        [sys.executable, SCRIPT, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=repository,
+def test_one_cell_as_json(run_program):
+    result = run_program(
+        SCRIPT, "--clients=8", "--zones=2", "--model_size=500", "--json"
     )
-
-
-def test_one_cell_as_json(repository):
-    result = bench(repository, "--clients=8", "--zones=2", "--model_size=500", "--json")
     assert result.returncode == 0, result.stderr
     row = json.loads(result.stdout)
     assert row["messages"] == 8 * 7
@@ -26,15 +17,15 @@ def test_one_cell_as_json(repository):
     assert 0 < row["critical_path_seconds"] < row["total_seconds"]
 
 
-def test_one_cell_as_text(repository):
-    result = bench(repository, "--protocol=election", "--clients=2", "--zones=1")
+def test_one_cell_as_text(run_program):
+    result = run_program(SCRIPT, "--protocol=election", "--clients=2", "--zones=1")
     assert result.returncode == 0, result.stderr
     lines = dict(line.split() for line in result.stdout.splitlines())
     assert lines["protocol"] == "election"
     assert lines["messages"] == "12"
 
 
-def test_the_grid_leaves_a_table_and_a_figure(repository, tmp_path, monkeypatch):
+def test_the_grid_leaves_a_table_and_a_figure(run_program, tmp_path):
     # The same main, on a grid cut down to what a test has time for.
     code = (
         "import runpy, sys\n"
@@ -45,9 +36,7 @@ def test_the_grid_leaves_a_table_and_a_figure(repository, tmp_path, monkeypatch)
         f"sys.argv = ['bench', '--full', '--out={tmp_path}']\n"
         f"runpy.run_path({SCRIPT!r}, run_name='__main__')\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=repository
-    )
+    result = run_program("-c", code)
     assert result.returncode == 0, result.stderr
     # Ten zones of one cannot mask with anybody.
     assert "2 cells left out" in result.stdout
@@ -76,9 +65,5 @@ def test_the_grid_leaves_a_table_and_a_figure(repository, tmp_path, monkeypatch)
         (["extra"], ["extra", "flags only"]),
     ],
 )
-def test_a_bad_flag_is_one_line_and_exit_code_2(repository, arguments, words):
-    result = bench(repository, *arguments)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert all(word in result.stderr for word in words), result.stderr
+def test_a_bad_flag_is_one_line_and_exit_code_2(assert_refused, arguments, words):
+    assert_refused(SCRIPT, arguments, words)
