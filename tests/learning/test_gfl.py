@@ -49,9 +49,15 @@ def draw(seed):
     return features, rng.integers(0, 2, [SERVERS, COHORT, BATCH]).astype(np.int32)
 
 
-def data(plan, seed, apart=False):
-    """A TFF client for two servers each, or for each client."""
+def data(plan, seed, apart=False, poison=None):
+    """A TFF client for two servers each, or for each client.
+
+    `poison` is a server, a client of it or all, and what its features become.
+    """
     features, labels = draw(seed)
+    if poison is not None:
+        server, client, value = poison
+        features[server, client] = value
     masks = []
     for _ in range(SERVERS):
         names = [str(k) for k in range(COHORT)]
@@ -84,8 +90,8 @@ def run(plan, rounds=3, apart=False, **changes):
     return np.asarray(state.global_model_weights), output.metrics
 
 
-def iterate(models, seed, *, mu=0.3, rho=0.1, bound=10.0):
-    """Equations (6) and (7): psi of every server."""
+def iterate(models, seed, *, mu=0.3, rho=0.1, bound=10.0, still=()):
+    """Equations (6) and (7): psi of every server; clients in `still` do not move."""
     features, labels = draw(seed)
     psi = np.zeros([SERVERS, M])
     for p in range(SERVERS):
@@ -94,8 +100,11 @@ def iterate(models, seed, *, mu=0.3, rho=0.1, bound=10.0):
             margin = gamma * (features[p, k] @ models[p])
             pull = -(gamma / (1 + np.exp(margin))) @ features[p, k] / BATCH
             gradient = pull + rho * models[p]
+            if (p, k) in still:
+                gradient = np.zeros(M)
             norm = np.linalg.norm(gradient)
-            psi[p] += (models[p] - mu * gradient * min(1, bound / norm)) / COHORT
+            gradient *= min(1, bound / max(norm, 1e-12))
+            psi[p] += (models[p] - mu * gradient) / COHORT
     return psi
 
 
@@ -111,7 +120,7 @@ def test_without_noise_it_is_the_papers_equations():
     np.testing.assert_allclose(models, reference(), rtol=1e-5, atol=1e-6)
     assert metrics["clients"] == SERVERS * COHORT
     assert metrics["examples"] == SERVERS * COHORT * BATCH
-    assert metrics["clipped"] == 0
+    assert metrics["clipped"] == metrics["rejected"] == 0
     assert metrics["round"] == 3
 
 
@@ -120,6 +129,25 @@ def test_gradients_are_clipped_to_the_bound():
     models, metrics = run(dataclasses.replace(NONE, B=bound))
     np.testing.assert_allclose(models, reference(bound=bound), rtol=1e-5, atol=1e-6)
     assert metrics["clipped"] > 0
+
+
+@pytest.mark.parametrize("scheme", ["none", "hybrid", "iid"])
+def test_a_client_that_is_rejected_counts_as_zero(scheme):
+    """NaN, infinite, and so large that the squares overflow; masks still cancel."""
+    plan = NONE
+    if scheme != "none":
+        plan = dataclasses.replace(NONE, scheme=scheme, sigma_g=1e-9)
+    process = build(plan)
+    for value in (np.nan, np.inf, 1e30):
+        found = process.next(process.initialize(), data(plan, 0, poison=(1, 2, value)))
+        np.testing.assert_allclose(
+            found.state.global_model_weights,
+            reference(rounds=1, still={(1, 2)}),
+            rtol=1e-5,
+            atol=2e-6,
+        )
+        assert found.metrics["rejected"] == 1
+        assert found.metrics["clients"] == SERVERS * COHORT
 
 
 @pytest.mark.parametrize("plan", [NONE, HYBRID], ids=lambda p: p.scheme)
@@ -181,6 +209,17 @@ def test_iid_clients_noise_what_they_send():
     plan = dataclasses.replace(IID, dimension=50_000)
     sent = gfl._send(plan, updates, {}).numpy()
     assert sent.std() == pytest.approx(0.5 * math.sqrt(COHORT), rel=0.03)
+
+
+def test_rejected_clients_noise_what_they_send():
+    """Nobody of server 0 trains, and its noise to itself is its clients' alone."""
+    process = build(IID, mixing=np.eye(SERVERS))
+    cohorts = data(IID, 0, poison=(0, slice(None), np.nan))
+    draws = [
+        process.next(process.initialize(), cohorts).state.global_model_weights[0]
+        for _ in range(200)
+    ]
+    assert np.std(draws) == pytest.approx(0.5 / math.sqrt(COHORT), rel=0.15)
 
 
 def test_two_runs_never_share_their_noise():

@@ -66,8 +66,8 @@ def order(seed, number, epochs=1, size=12):
     return make_order(size, epochs=epochs, batch_size=BATCH, rng=rng)
 
 
-def data(n, N, number, epochs=1, together=None):
-    """A round's chunks, `together` clients in each."""
+def data(n, N, number, epochs=1, together=None, poison=None):
+    """A round's chunks, `together` clients in each; features of client 1 `poison`."""
     chunks = []
     for zone in range(N):
         seeds = range(zone * n, (zone + 1) * n)
@@ -79,6 +79,8 @@ def data(n, N, number, epochs=1, together=None):
                 carries_noise=[True] * len(some),
                 zone=zone,
             )
+            if poison is not None and 1 in some:
+                chunk["features"][list(some).index(1)] = poison
             chunk["zone"] = np.array([zone], np.int32)
             fields = collections.OrderedDict((k, chunk[k]) for k in CHUNK_FIELDS)
             chunks.append(tf.data.Dataset.from_tensors(fields))
@@ -151,6 +153,7 @@ def test_one_edge_and_one_iteration_is_federated_averaging():
     expected = flatten(fed_avg.get_model_weights(state).trainable)
     np.testing.assert_allclose(models[0], expected, **TOLERANCE)
     assert metrics["clients"] == 4
+    assert metrics["rejected"] == 0
     assert metrics["examples"] == 4 * 12
 
 
@@ -207,27 +210,45 @@ def test_clients_clip_their_models():
     assert metrics["clipped"] == 3
 
 
+@pytest.mark.parametrize("bound", [None, 1.5])
+def test_a_client_that_is_rejected_counts_as_its_edges_own_model(bound):
+    """Clipped, as every client's is."""
+    first = flatten(start().trainable)
+    models = [train_alone(first, 0, 0), first, train_alone(first, 2, 0)]
+    if bound is not None:
+        models = [m * min(1.0, bound / np.linalg.norm(m)) for m in models]
+    process = build(n=3, N=2, C=bound)
+    for poison in (np.nan, np.inf, 1e30):
+        found, metrics = run(process, 3, 2, rounds=1, poison=poison)
+        np.testing.assert_allclose(found[0], np.mean(models, 0), **TOLERANCE)
+        assert np.isfinite(found).all()
+        assert metrics["rejected"] == 1
+        assert metrics["clients"] == 6
+
+
 # Noise ----------------------------------------------------------------------------
 
 NOISE = HflDpNoise(sigma_u1=0.5, sigma_u2=0.8, sigma_e=0.3, n_e=0.4, n_c=0.2)
 
 
-def draws(noise, n, N, rounds, repeats=40):
+def draws(noise, n, N, rounds, repeats=40, poison=None):
     """Models after some rounds of hardly any training, less where they began."""
     process = build(n=n, N=N, C=1e3, noise=noise, rate=1e-9)
     begun = process.set_model_weights(process.initialize(), start())
     if rounds == 2:
         begun = begun._replace(aggregator=np.int32(1))  # the cloud's turn
     found = [
-        process.next(begun, data(n, N, 0)).state.global_model_weights
+        process.next(begun, data(n, N, 0, poison=poison)).state.global_model_weights
         for _ in range(repeats)
     ]
     return np.stack(found) - flatten(start().trainable)
 
 
-def test_noise_of_an_edge_round_is_what_is_accounted():
+@pytest.mark.parametrize("poison", [None, np.nan])
+def test_noise_of_an_edge_round_is_what_is_accounted(poison):
+    """Whether or not a client is rejected."""
     n, N = 4, 3
-    values = draws(NOISE, n, N, rounds=1)
+    values = draws(NOISE, n, N, rounds=1, poison=poison)
     expected = math.hypot(0.5 / math.sqrt(n), 0.4)
     assert values.std() == pytest.approx(expected, rel=0.03)
     edge, _ = rounds_of(NOISE, n=n, N=N, C=1e3)

@@ -1,11 +1,11 @@
-"""What GFL and HFL-DP share: flat models against Keras, and clipping."""
+"""What GFL and HFL-DP share: flat models against Keras, screening and clipping."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tasks
-from tff_hdp.learning.zoned import FlatModel, clip_rows, flatten
+from tff_hdp.learning.zoned import FlatModel, clip_rows, flatten, screen_rows
 
 DATASET = tasks.TASKS["digits"]
 ARCHITECTURES = {
@@ -69,3 +69,15 @@ def test_rows_are_clipped_one_by_one():
     clipped, count = clip_rows(rows, 1.0)
     np.testing.assert_allclose(clipped, [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]], rtol=1e-6)
     assert float(count) == 1.0
+
+
+def test_rows_without_a_finite_norm_are_replaced_one_by_one():
+    """Also where only the squares overflow; and in a plain graph, as TFF traces."""
+    bad = [[1.0, np.nan], [np.inf, 0.0], [1e30, 1.0]]
+    rows = np.array([[3e18, 4e18], *bad, [0.0, 0.0]], np.float32)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        screened, count = session.run(
+            screen_rows(tf.constant(rows), tf.constant([7.0]))
+        )
+    np.testing.assert_array_equal(screened, [rows[0], *[[7.0, 7.0]] * 3, rows[4]])
+    assert count == 3.0

@@ -10,7 +10,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.learning.pairwise_masks import BITS
-from tff_hdp.learning.zoned import FlatModel, build_zoned_process, clip_rows
+from tff_hdp.learning.zoned import (
+    FlatModel,
+    build_zoned_process,
+    clip_rows,
+    screen_rows,
+)
 from tff_hdp.privacy.gfl import GflPlan
 from tff_hdp.topology.mixing import check_mixing
 
@@ -54,8 +59,8 @@ def build_gfl(
 
     Every sampled client takes one SGD step from its server's model on one batch
     (eq. 6). Its stochastic gradient is clipped to the norm B, which the paper
-    assumes of it. Servers average (eq. 7) and combine (eq. 8):
-    w_p = sum_m a_mp (psi_m + g_mp).
+    assumes of it; one whose norm is not finite counts as 0, masked and noised as
+    any. Servers average (eq. 7) and combine (eq. 8): w_p = sum_m a_mp (psi_m + g_mp).
 
     What hides what is the plan's scheme. `hybrid`: clients send their updates in
     fixed point under masks that cancel in the server's sum (eq. 23), and servers
@@ -94,10 +99,13 @@ def build_gfl(
         gradients, sums = flat.gradients(
             starts, features, labels, tf.ones_like(labels, tf.float32)
         )
-        gradients, clipped = clip_rows(gradients + ridge * starts, plan.B)
+        gradients += ridge * starts
+        gradients, rejected = screen_rows(gradients, tf.zeros_like(gradients))
+        gradients, clipped = clip_rows(gradients, plan.B)
         updates = tf.reshape(-plan.mu * gradients, [servers, clients, plan.dimension])
         counts = tf.fill([servers], tf.cast(clients, tf.float32))
-        return _send(plan, updates, cohort), counts, {**sums, "clipped": clipped}
+        measured = {**sums, "clipped": clipped, "rejected": rejected}
+        return _send(plan, updates, cohort), counts, measured
 
     def combine(
         models: tf.Tensor, sums: tf.Tensor, clients: tf.Tensor, number: tf.Tensor

@@ -8,7 +8,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.learning.zoned import FlatModel, build_zoned_process, clip_rows
+from tff_hdp.learning.zoned import (
+    FlatModel,
+    build_zoned_process,
+    clip_rows,
+    screen_rows,
+)
 from tff_hdp.privacy.hfl_dp_account import HflDpRound
 from tff_hdp.topology.mixing import equal_mean, identity
 
@@ -46,7 +51,8 @@ def build_hfl_dp(
     """Builds the learning process; a round is one edge aggregation.
 
     Every client trains from its edge's model for k1 iterations, clips its model to
-    the norm C and noises it (lines 6-10); edges average (line 20). On k2 - 1 of k2
+    the norm C and noises it (lines 6-10); one whose norm is not finite counts as the
+    edge's own, clipped and noised as any. Edges average (line 20). On k2 - 1 of k2
     rounds an edge then noises the average by n_E and goes on from it. On the others
     edges noise by sigma_E, the cloud averages and noises by n_C (lines 23-36). A
     client's iterations are as many as its order has steps, over `local_steps`.
@@ -91,6 +97,7 @@ def build_hfl_dp(
             learning_rate=learning_rate,
             proximal=proximal,
         )
+        models, rejected = screen_rows(models, model)
         clipped = tf.constant(0.0)
         if bound is not None:
             models, clipped = clip_rows(models, bound)
@@ -99,7 +106,7 @@ def build_hfl_dp(
             models += sigma * tf.random.normal(tf.shape(models))
         clients = tf.cast(tf.shape(chunk["order"])[:1], tf.float32)
         total = tf.reduce_sum(models, 0, keepdims=True)
-        return total, clients, {**measured, "clipped": clipped}
+        return total, clients, {**measured, "clipped": clipped, "rejected": rejected}
 
     def combine(
         models: tf.Tensor, sums: tf.Tensor, clients: tf.Tensor, number: tf.Tensor

@@ -89,6 +89,24 @@ class FlatModel:
         }
 
 
+def screen_rows(rows: tf.Tensor, instead: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Replaces each row of [C, d] whose L2 norm is not finite in its dtype.
+
+    That is one with a NaN, an infinity, or values so large that their squares
+    overflow: clipping would turn those into NaN.
+
+    Args:
+      rows: Clients' gradients or models.
+      instead: What a rejected client's counts as, of a shape that broadcasts.
+
+    Returns:
+      The rows, and how many were rejected, float32 [].
+    """
+    finite = tf.math.is_finite(tf.norm(rows, axis=1, keepdims=True))
+    rejected = tf.reduce_sum(tf.cast(tf.logical_not(finite), tf.float32))
+    return tf.where(finite, rows, instead), rejected
+
+
 def clip_rows(rows: tf.Tensor, norm: float) -> tuple[tf.Tensor, tf.Tensor]:
     """Clips each row of [C, d] to an L2 norm; also how many were clipped, float32."""
     norms = tf.norm(rows, axis=1, keepdims=True)

@@ -72,7 +72,7 @@ def training_columns(metrics: Any) -> dict[str, float]:
 
     Args:
       metrics: The process's: sums `loss` (nats), `correct` and `examples`, and how
-        many `clients` there were and were `clipped`.
+        many `clients` there were, were `clipped` and were `rejected`.
     """
     examples = max(float(metrics["examples"]), 1.0)
     return {
@@ -80,4 +80,5 @@ def training_columns(metrics: Any) -> dict[str, float]:
         "train_accuracy": float(metrics["correct"]) / examples,
         "clients": int(metrics["clients"]),
         "clipped": int(metrics["clipped"]),
+        "rejected": int(metrics["rejected"]),
     }

@@ -33,8 +33,8 @@ from tff_hdp.topology import Zoning, equal_zones
 from tff_hdp.topology.mixing import metropolis, spectral_gap
 
 OPERATOR_METRICS = (
-    "train_loss, train_accuracy, clipped, disagreement and msd in metrics.csv carry "
-    "no noise: they are for the operator of the simulation."
+    "train_loss, train_accuracy, clipped, rejected, disagreement and msd in "
+    "metrics.csv carry no noise: they are for the operator of the simulation."
 )
 
 
