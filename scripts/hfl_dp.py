@@ -1,7 +1,7 @@
 """Trains one model with averaging at edges and a cloud, noised on every link (HFL-DP).
 
     python scripts/hfl_dp.py --task=digits --noise=theorem_1
-    python scripts/hfl_dp.py --flagfile=scripts/flags/hfl_dp_mnist.flags
+    python scripts/hfl_dp.py --flagfile=scripts/flags/hfl_dp_figure2_noisy.flags
 
 Leaves metrics.csv, privacy.json, noise.csv, checkpoints and a figure in --out; the
 same command again resumes a run that was cut short.

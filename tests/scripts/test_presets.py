@@ -1,7 +1,9 @@
-"""Every preset parses into settings that hold together."""
+"""Every preset parses into settings that hold together, and is where it is named."""
 
 import importlib
+import itertools
 import pathlib
+import re
 
 import pytest
 from absl import flags
@@ -48,3 +50,24 @@ def test_the_paper_presets_have_the_papers_settings(task, mode):
     z = None if mode == "none" else 1.0
     assert (config.privacy, config.rounds) == (mode, 200)
     assert config.noise_multiplier == z
+
+
+def expand(name):
+    """The names that a{b,c} stands for: ab and ac."""
+    parts = re.split(r"\{(.*?)\}", name)
+    return map("".join, itertools.product(*(part.split(",") for part in parts)))
+
+
+def test_every_preset_that_is_named_exists():
+    named = []
+    for place in ("scripts/*.py", "docs/*.md", "README.md"):
+        for file in sorted(ROOT.glob(place)):
+            found = re.findall(r"flags/([\w*{},]+\.flags)", file.read_text())
+            named += [(file.name, name) for text in found for name in expand(text)]
+    assert ("README.md", "paper_cifar100_ldp.flags") in named
+    missing = [
+        (file, name)
+        for file, name in named
+        if not any((ROOT / "scripts" / "flags").glob(name))
+    ]
+    assert not missing
