@@ -1,8 +1,7 @@
-"""Whole runs of HFL-DP: what they leave behind, resume, and refuse."""
+"""Whole runs of HFL-DP: what they leave behind, extend, and refuse."""
 
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -43,8 +42,11 @@ def test_a_run_by_theorem_1_says_what_it_is_worth(tmp_path):
     table = pd.read_csv(tmp_path / "noise.csv")
     assert len(table) == 5
     assert (table["epsilon_client"] > table["epsilon_example"]).all()
-    assert "epsilon_client" in result.summary
+    assert (table["delta"] == 1e-5).all()
+    for words in ("epsilon_client", "replacing one example", "every round", "against"):
+        assert words in result.summary
     frame = pd.read_csv(tmp_path / "metrics.csv")
+    assert frame["rejected"].tolist() == [0] * 4
     assert (frame["disagreement"].to_numpy() < 1e-6).tolist() == [
         False,
         True,
@@ -80,19 +82,17 @@ def test_hierfavg_learns_and_promises_nothing(tmp_path):
     assert not (tmp_path / "noise.csv").exists()
 
 
-def test_killed_after_two_rounds_equals_uninterrupted(tmp_path):
-    """Batches and the cloud's turn come back with the checkpoint."""
-    settings = {"noise": "none"}
-    experiment.run(config(tmp_path / "whole", rounds=4, **settings))
-    experiment.run(config(tmp_path / "parts", rounds=1, **settings))
-    experiment.run(config(tmp_path / "parts", rounds=4, **settings))
-    frames = [pd.read_csv(tmp_path / n / "metrics.csv") for n in ("whole", "parts")]
-    np.testing.assert_allclose(frames[0]["loss"], frames[1]["loss"], rtol=1e-5)
+@pytest.mark.parametrize("noise", ["exact", "theorem_1"])
+def test_noise_is_for_the_rounds_it_was_chosen_for(tmp_path, noise):
+    experiment.run(config(tmp_path, noise=noise, rounds=2))
+    with pytest.raises(ConfigError, match="--rounds is 8; allowed: 2"):
+        experiment.run(config(tmp_path, noise=noise, rounds=8))
 
 
-def test_more_rounds_keep_the_noise_of_the_first_start(tmp_path):
-    experiment.run(config(tmp_path, rounds=2))
-    longer = experiment.run(config(tmp_path, rounds=6))
+def test_more_rounds_keep_the_noise_where_exposures_are_given(tmp_path):
+    given = {"exposures": ("6", "3", "3", "3", "3")}
+    experiment.run(config(tmp_path, rounds=2, **given))
+    longer = experiment.run(config(tmp_path, rounds=6, **given))
     plans = {plan for plan, _ in longer.ledger.history}
     assert len(plans) == 2
     assert longer.ledger.rounds == 6
@@ -136,6 +136,10 @@ def test_clients_per_edge_is_the_other_reading_of_n(tmp_path):
     [
         ({"edges": 3}, "--edges is 3; allowed: a divisor of 20"),
         ({"model": "resnet"}, "--model is 'resnet'"),
+        (
+            {"min_examples": 10**6},
+            "--min_examples is 1000000; allowed: at most 71, the",
+        ),
     ],
 )
 def test_flags_that_do_not_fit_the_task(tmp_path, changes, message):

@@ -5,6 +5,16 @@ import math
 
 from tff_hdp.privacy.hfl_dp import HflDpNoise, true_epsilon
 
+READING = (
+    "epsilon_example: for replacing one example, at the paper's sensitivity; "
+    "epsilon_client: for replacing one client, as run; epsilon_stated: the former by "
+    "Theorem 1, the latter by the exact mechanism. All clients take part in every "
+    "round. Each link by itself, all its exposures, against: client to edge, the "
+    "client's edge; edge to clients, who gets an edge's models; edge to cloud, the "
+    "cloud; cloud to clients, who gets the cloud's models. Who sees several links, or "
+    "knows a noise of its own, is promised less: the account has that."
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoiseRow:
@@ -18,6 +28,7 @@ class NoiseRow:
       epsilon_example: Exact, at the paper's sensitivity 2C/m of one example; it
         would hold if each example's part were clipped and averaged.
       epsilon_client: Exact, at the sensitivity 2C of the clipped model, as run.
+      delta: Of all three.
     """
 
     quantity: str
@@ -26,6 +37,7 @@ class NoiseRow:
     epsilon_stated: float
     epsilon_example: float
     epsilon_client: float
+    delta: float
 
 
 def noise_table(
@@ -83,6 +95,7 @@ def noise_table(
                 epsilon_stated=stated,
                 epsilon_example=exact["example"],
                 epsilon_client=exact["client"],
+                delta=delta,
             )
         )
     return rows

@@ -86,6 +86,11 @@ class RunConfig:
         """What to call the run beside others of its task."""
         return self.system
 
+    @property
+    def fixes_rounds(self) -> bool:
+        """Whether the noise was chosen for just so many rounds, and none more."""
+        return getattr(self, "target_epsilon", None) is not None
+
     def to_dict(self) -> dict[str, Any]:
         """Every setting by flag name, ready for JSON."""
         return dataclasses.asdict(self)

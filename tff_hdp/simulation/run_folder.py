@@ -74,7 +74,8 @@ class RunFolder:
 
     Args:
       config: The run's settings. If the folder holds a run already, it must have
-        been started with the same ones, save for `rounds`, `runtime` and paths.
+        been started with the same ones, save for `runtime`, paths and, unless the
+        noise was chosen for them, `rounds`.
 
     Raises:
       ConfigError: If the folder holds a run with other settings.
@@ -258,14 +259,13 @@ class RunFolder:
 
     def _check_same(self, config: RunConfig) -> None:
         # More rounds would overrun the epsilon that the noise was chosen for.
-        flags = config.to_dict()
-        fixed = {"rounds"} if flags.get("target_epsilon") is not None else set()
+        fixed = {"rounds"} if config.fixes_rounds else set()
         if self._record["system"] != config.system:
             raise ConfigError(
                 f"--out is {config.out}; allowed: a folder without a run of "
                 f"{self._record['system']}"
             )
-        for name, value in json.loads(json.dumps(flags)).items():
+        for name, value in json.loads(json.dumps(config.to_dict())).items():
             before = self._record["flags"].get(name)
             if name not in _MAY_CHANGE - fixed and value != before:
                 raise ConfigError(

@@ -19,7 +19,7 @@ from tff_hdp.learning.stacked import is_supported
 from tff_hdp.learning.stacked_work import chunk_size, make_chunk
 from tff_hdp.privacy import hfl_dp as formulas
 from tff_hdp.privacy.hfl_dp_account import HflDpRound, account, rounds_of
-from tff_hdp.privacy.hfl_dp_table import noise_table, warnings
+from tff_hdp.privacy.hfl_dp_table import READING, noise_table, warnings
 from tff_hdp.privacy.rounds import RoundLedger
 from tff_hdp.simulation.classifier import (
     build_evaluation,
@@ -35,10 +35,10 @@ from tff_hdp.topology import Zoning, equal_zones
 
 _LOG = logging.getLogger(__name__)
 OPERATOR_METRICS = (
-    "train_loss, train_accuracy, clipped and disagreement in metrics.csv carry no "
-    "noise: they are for the operator of the simulation, and releasing them would "
-    "void the epsilons. accuracy is that of the average of the edges' models, which "
-    "between two rounds of the cloud nobody forms."
+    "train_loss, train_accuracy, clipped, rejected and disagreement in metrics.csv "
+    "carry no noise: they are for the operator of the simulation, and releasing them "
+    "would void the epsilons. accuracy is that of the average of the edges' models, "
+    "which between two rounds of the cloud nobody forms."
 )
 
 
@@ -47,7 +47,7 @@ def build(config: HflDpConfig, folder: RunFolder) -> System:
 
     Args:
       config: The run's settings.
-      folder: Remembers the noise, which is chosen for the rounds first asked for.
+      folder: Remembers the noise of the first start.
 
     Raises:
       ConfigError: If a flag does not fit the task.
@@ -143,10 +143,18 @@ def build(config: HflDpConfig, folder: RunFolder) -> System:
 def _setting(config: HflDpConfig, task: tasks.Task, zoning: Zoning) -> dict[str, Any]:
     """The arguments of Theorem 1."""
     given = config.exposures or formulas.exposures(config.rounds, config.k2)
+    smallest = int(task.train.sizes.min())
+    m = config.min_examples or smallest
+    if m > smallest:
+        # Noise falls as 1/m: it would be too little for the smaller clients.
+        raise ConfigError(
+            f"--min_examples is {m}; allowed: at most {smallest}, the smallest "
+            "client's examples"
+        )
     return {
         "n": zoning.num_clients // config.edges,
         "N": config.edges,
-        "m": config.min_examples or int(task.train.sizes.min()),
+        "m": m,
         "C": config.clip_norm,
         "eps1": config.eps1,
         "eps2": config.eps2,
@@ -205,12 +213,13 @@ def _build_prepare(
 
 
 def _build_finish(rows: list[Any]) -> Callable[[pathlib.Path, Any], str]:
-    """Writes what every noise is worth as noise.csv, and returns it as text."""
+    """Writes what every noise is worth as noise.csv; returns it with its reading."""
 
     def finish(path: pathlib.Path, state: Any) -> str:
         del state
         frame = pd.DataFrame([dataclasses.asdict(row) for row in rows])
         frame.to_csv(path / "noise.csv", index=False)
-        return frame.to_string(index=False, float_format=lambda x: f"{x:.4g}")
+        table = frame.to_string(index=False, float_format=lambda x: f"{x:.4g}")
+        return f"{table}\n{READING}"
 
     return finish

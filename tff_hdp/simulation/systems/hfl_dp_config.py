@@ -14,7 +14,9 @@ NOISES = ("exact", "theorem_1", "none")
 class HflDpConfig(RunConfig):
     """Every setting of HFL-DP on top of `RunConfig`; field names are flag names.
 
-    A round is one edge aggregation: --rounds is T / k1 of the paper.
+    A round is one edge aggregation: --rounds is T / k1 of the paper. The noise is
+    chosen for so many rounds: a run can be extended only without noise, or where
+    --exposures says what its epsilons are for.
 
     Attributes:
       noise: `theorem_1` as in the paper; `exact` by the exact Gaussian mechanism
@@ -33,8 +35,10 @@ class HflDpConfig(RunConfig):
       eps1: Epsilon of the edge rounds.
       eps2: Epsilon of the cloud rounds.
       exposures: t1..t5, how often the models of clients, edges, clients, edges and
-        cloud are exposed; empty counts every time they are sent.
-      min_examples: m of Theorem 1; None takes the smallest client's examples.
+        cloud are exposed; empty counts every time they are sent in --rounds,
+        which is then fixed for good.
+      min_examples: m of Theorem 1, at most the smallest client's examples; None
+        takes those.
 
     Raises:
       ConfigError: If a setting is out of range or two contradict each other.
@@ -103,6 +107,11 @@ class HflDpConfig(RunConfig):
     def label(self) -> str:
         """How the noise is chosen."""
         return "hierfavg" if self.noise == "none" else f"hfl_dp_{self.noise}"
+
+    @property
+    def fixes_rounds(self) -> bool:
+        """Whether eps1 and eps2 are stated for just so many rounds, and none more."""
+        return self.noise != "none" and not self.exposures
 
     def _exposure(self, text: str | float) -> float:
         try:
