@@ -1,7 +1,8 @@
-"""Whole runs of GFL: what they leave behind, resume, and refuse."""
+"""Whole runs of GFL: what they leave behind, and what they refuse."""
 
 import json
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -32,6 +33,7 @@ def test_a_hybrid_run_leaves_metrics_account_and_figure(tmp_path):
     frame = pd.read_csv(tmp_path / "metrics.csv")
     assert {"msd", "msd_servers", "disagreement", "clipped"} <= set(frame.columns)
     assert frame["clients"].tolist() == [2 * 4 * 3] * 3
+    assert frame["rejected"].tolist() == [0] * 3
     # The servers stand around the centroid: MSDs differ by the disagreement.
     np.testing.assert_allclose(
         frame["msd_servers"], frame["msd"] + frame["disagreement"], rtol=1e-5
@@ -67,15 +69,6 @@ def test_the_hybrid_centroid_follows_the_plain_one(tmp_path):
     assert abs(msd["iid"][0] / msd["none"][0] - 1) > 1e-3
 
 
-def test_killed_after_two_rounds_equals_uninterrupted(tmp_path):
-    """The cohorts, and with cancelling masks the first sums, are the same."""
-    experiment.run(config(tmp_path / "whole", scheme="none", rounds=4))
-    experiment.run(config(tmp_path / "parts", scheme="none", rounds=2))
-    experiment.run(config(tmp_path / "parts", scheme="none", rounds=4))
-    frames = [pd.read_csv(tmp_path / n / "metrics.csv") for n in ("whole", "parts")]
-    np.testing.assert_allclose(frames[0]["msd"], frames[1]["msd"], rtol=1e-6)
-
-
 @pytest.mark.parametrize("scheme", ["hybrid", "iid"])
 def test_a_seed_never_fixes_the_noise(tmp_path, scheme):
     servers = []
@@ -102,7 +95,7 @@ def test_softmax_regression_on_a_real_task(tmp_path):
 def test_graphs_are_connected(graph, servers):
     found = gfl_setup.build_graph(GflConfig(graph=graph, servers=servers), seed=1)
     assert set(found) == set(range(servers))
-    assert servers == 1 or min(dict(found.degree).values()) >= 1
+    assert nx.is_connected(found)
     again = gfl_setup.build_graph(GflConfig(graph=graph, servers=servers), seed=1)
     assert set(found.edges) == set(again.edges)
 
