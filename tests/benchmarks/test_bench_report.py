@@ -2,8 +2,6 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 import types
 
 import pytest
@@ -47,15 +45,15 @@ def row(**changes):
     return values | changes
 
 
-def report(page, *paths):
-    return subprocess.run(
-        [sys.executable, str(FOLDER / "report.py"), f"--page={page}", *map(str, paths)],
-        capture_output=True,
-        text=True,
+@pytest.fixture
+def report(run_program):
+    """Runs benchmarks/report.py on a page and files of measurements."""
+    return lambda page, *paths: run_program(
+        "benchmarks/report.py", f"--page={page}", *paths
     )
 
 
-def test_tables_and_figure_replace_what_was_there(tmp_path):
+def test_tables_and_figure_replace_what_was_there(report, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     fast = row(
@@ -97,7 +95,7 @@ def test_tables_and_figure_replace_what_was_there(tmp_path):
 
 
 @pytest.mark.parametrize("page", ["no markers", PAGE.replace("<!-- /meas", "<!-- ")])
-def test_a_page_without_markers_is_refused(tmp_path, page):
+def test_a_page_without_markers_is_refused(report, tmp_path, page):
     path = tmp_path / "page.md"
     path.write_text(page)
     times = tmp_path / "times.json"
@@ -108,7 +106,7 @@ def test_a_page_without_markers_is_refused(tmp_path, page):
     assert path.read_text() == page
 
 
-def test_no_file_is_refused(tmp_path):
+def test_no_file_is_refused(report, tmp_path):
     result = report(tmp_path / "page.md")
     assert result.returncode == 2
     assert "FILE is missing" in result.stderr

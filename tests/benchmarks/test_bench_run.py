@@ -1,8 +1,6 @@
 """benchmarks/run.py from its flags to its JSON, on tiny cohorts and without peers."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -15,34 +13,30 @@ FIELDS = {
     "ratio_to_native",
     "peak_rss_mb",
 }
+SCRIPT = "benchmarks/run.py"
 
 
-def bench(repository, *arguments):
-    return subprocess.run(
-        [sys.executable, "benchmarks/run.py", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=repository,
-    )
+@pytest.fixture
+def measured(run_program, tmp_path):
+    """Runs benchmarks/run.py and returns the rows that it wrote."""
+
+    def run(*arguments):
+        path = tmp_path / "rows.json"
+        result = run_program(SCRIPT, f"--json={path}", *arguments, timeout=None)
+        assert result.returncode == 0, result.stderr
+        found = json.loads(path.read_text())
+        assert len(result.stdout.splitlines()) == len(found)
+        for row in found:
+            assert set(row) >= FIELDS
+            assert 0 < row["seconds_min"] <= row["seconds_median"] <= row["seconds_max"]
+            assert 50 < row["peak_rss_mb"] < 20_000
+        return found
+
+    return run
 
 
-def measured(repository, tmp_path, *arguments):
-    path = tmp_path / "rows.json"
-    result = bench(repository, f"--json={path}", *arguments)
-    assert result.returncode == 0, result.stderr
-    found = json.loads(path.read_text())
-    assert len(result.stdout.splitlines()) == len(found)
-    for row in found:
-        assert set(row) >= FIELDS
-        assert 0 < row["seconds_min"] <= row["seconds_median"] <= row["seconds_max"]
-        assert 50 < row["peak_rss_mb"] < 20_000
-    return found
-
-
-def test_work_a(repository, tmp_path):
-    found = measured(
-        repository, tmp_path, "--runtimes=in_process", "--clients=3", "--rounds=2"
-    )
+def test_work_a(measured):
+    found = measured("--runtimes=in_process", "--clients=3", "--rounds=2")
     assert [row["program"] for row in found] == ["fed_avg", "stacked"]
     for row in found:
         assert (row["work"], row["clients"], row["rounds"]) == ("A", 3, 2)
@@ -53,13 +47,9 @@ def test_work_a(repository, tmp_path):
 
 
 @pytest.mark.slow
-def test_work_a_against_native_and_on_a_cluster(repository, tmp_path):
+def test_work_a_against_native_and_on_a_cluster(measured):
     found = measured(
-        repository,
-        tmp_path,
-        "--runtimes=native,in_process,cluster",
-        "--clients=3",
-        "--rounds=3",
+        "--runtimes=native,in_process,cluster", "--clients=3", "--rounds=3"
     )
     native = found[0]
     assert (native["program"], native["runtime"]) == ("fed_avg", "native")
@@ -72,56 +62,29 @@ def test_work_a_against_native_and_on_a_cluster(repository, tmp_path):
 
 
 @pytest.mark.slow
-def test_work_b(repository, tmp_path):
-    found = measured(
-        repository,
-        tmp_path,
-        "--work=B",
-        "--runtimes=in_process",
-        "--clients=2",
-        "--rounds=1",
-    )
-    assert [row["program"] for row in found] == ["fed_avg", "stacked"]
-
-
-@pytest.mark.slow
-def test_work_c(repository, tmp_path):
-    found = measured(
-        repository,
-        tmp_path,
-        "--work=C",
-        "--runtimes=in_process",
-        "--clients=10",
-        "--rounds=1",
-    )
-    assert [row["privacy"] for row in found] == ["none", "cdp", "hdp", "ldp"]
-
-
-@pytest.mark.slow
-def test_work_d(repository, tmp_path):
-    found = measured(
-        repository,
-        tmp_path,
-        "--work=D",
-        "--runtimes=in_process",
-        "--cohorts=2,25",
-        "--rounds=1",
-    )
-    assert [row["clients"] for row in found] == [2, 25]
-
-
-@pytest.mark.slow
-def test_work_e(repository, tmp_path):
-    found = measured(
-        repository,
-        tmp_path,
-        "--work=E",
-        "--runtimes=in_process",
-        "--training_rounds=2",
-        "--accuracy=0",
-        "--runs=1",
-    )
-    assert [(row["work"], row["program"]) for row in found] == [("E", "stacked")]
+@pytest.mark.parametrize(
+    ("work", "size", "field", "values"),
+    [
+        ("B", ["--clients=2", "--rounds=1"], "program", ["fed_avg", "stacked"]),
+        (
+            "C",
+            ["--clients=10", "--rounds=1"],
+            "privacy",
+            ["none", "cdp", "hdp", "ldp"],
+        ),
+        ("D", ["--cohorts=2,25", "--rounds=1"], "clients", [2, 25]),
+        (
+            "E",
+            ["--training_rounds=2", "--accuracy=0", "--runs=1"],
+            "program",
+            ["stacked"],
+        ),
+    ],
+)
+def test_works_b_to_e(measured, work, size, field, values):
+    found = measured(f"--work={work}", "--runtimes=in_process", *size)
+    assert [row["work"] for row in found] == [work] * len(values)
+    assert [row[field] for row in found] == values
 
 
 @pytest.mark.parametrize(
@@ -137,9 +100,5 @@ def test_work_e(repository, tmp_path):
         (["extra"], ["extra", "flags only"]),
     ],
 )
-def test_a_bad_flag_is_one_line_and_exit_code_2(repository, arguments, words):
-    result = bench(repository, *arguments)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert all(word in result.stderr for word in words), result.stderr
+def test_a_bad_flag_is_one_line_and_exit_code_2(assert_refused, arguments, words):
+    assert_refused(SCRIPT, arguments, words)

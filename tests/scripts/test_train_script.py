@@ -1,30 +1,14 @@
 """The command line: help, bad flags, a run, a comparison, a report."""
 
 import json
-import pathlib
-import subprocess
-import sys
 import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
-SCRIPTS = ROOT / "scripts"
 
-
-def run(script, *arguments):
-    return subprocess.run(
-        [sys.executable, str(SCRIPTS / script), *arguments],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=300,
-    )
-
-
-def test_help_is_quick_and_names_every_flag():
+def test_help_is_quick_and_names_every_flag(run_program):
     began = time.monotonic()
-    result = run("train.py", "--help")
+    result = run_program("scripts/train.py", "--help")
     # About a second on an idle machine; tests may share theirs.
     assert time.monotonic() - began < 10
     assert result.returncode == 0
@@ -56,12 +40,8 @@ def test_help_is_quick_and_names_every_flag():
         (["--flagfile=nowhere.flags"], ["nowhere.flags"]),
     ],
 )
-def test_a_bad_flag_is_one_line_and_exit_code_2(arguments, named):
-    result = run("train.py", *arguments)
-    assert result.returncode == 2
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert all(word in result.stderr for word in named), result.stderr
-    assert result.stdout == ""
+def test_a_bad_flag_is_one_line_and_exit_code_2(assert_refused, arguments, named):
+    assert_refused("scripts/train.py", arguments, named)
 
 
 @pytest.mark.parametrize(
@@ -72,19 +52,19 @@ def test_a_bad_flag_is_one_line_and_exit_code_2(arguments, named):
         (["--task=mnist", "--data_dir=/nowhere"], ["/nowhere", "mnist"]),
     ],
 )
-def test_what_only_the_task_can_tell(tmp_path, arguments, named):
+def test_what_only_the_task_can_tell(run_program, tmp_path, arguments, named):
     out = f"--out={tmp_path}"
-    result = run("train.py", "--noise_multiplier=1", *arguments, out)
+    result = run_program("scripts/train.py", "--noise_multiplier=1", *arguments, out)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
     last = result.stderr.strip().splitlines()[-1]
     assert all(word in last for word in named), result.stderr
 
 
-def test_demo_compares_the_four_modes_and_report_repeats_it(tmp_path):
-    result = run(
-        *("demo.py", "--rounds=2", "--num_clients=40", "--clients_per_round=10"),
-        *("--zones=2", f"--out={tmp_path}"),
+def test_demo_compares_the_four_modes_and_report_repeats_it(run_program, tmp_path):
+    result = run_program(
+        *("scripts/demo.py", "--rounds=2", "--num_clients=40"),
+        *("--clients_per_round=10", "--zones=2", f"--out={tmp_path}"),
     )
     assert result.returncode == 0, result.stderr
     for word in ("none", "cdp", "hdp", "ldp", "eps aggregator", "delta", "neighbours"):
@@ -109,7 +89,9 @@ def test_demo_compares_the_four_modes_and_report_repeats_it(tmp_path):
     assert all(row["epsilon_rdp"] is None and row["assumptions"] for row in below)
 
     runs = ",".join(str(tmp_path / mode) for mode in modes)
-    again = run("report.py", f"--runs={runs}", f"--out={tmp_path / 'again'}")
+    again = run_program(
+        "scripts/report.py", f"--runs={runs}", f"--out={tmp_path / 'again'}"
+    )
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "again" / "table.csv").read_text() == table
 
@@ -124,22 +106,24 @@ def test_demo_compares_the_four_modes_and_report_repeats_it(tmp_path):
         ),
     ],
 )
-def test_what_a_comparison_does_not_take(arguments, named):
-    result = run("demo.py", *arguments)
+def test_what_a_comparison_does_not_take(run_program, arguments, named):
+    result = run_program("scripts/demo.py", *arguments)
     assert result.returncode == 2
     assert all(word in result.stderr for word in named), result.stderr
 
 
-def test_out_must_be_a_folder(tmp_path):
+def test_out_must_be_a_folder(run_program, tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    result = run("train.py", "--noise_multiplier=1", f"--out={file}")
+    result = run_program("scripts/train.py", "--noise_multiplier=1", f"--out={file}")
     assert result.returncode == 2
     assert str(file) in result.stderr.strip().splitlines()[-1]
     assert "Traceback" not in result.stderr
 
 
-def test_report_of_no_run_says_so(tmp_path):
-    result = run("report.py", f"--runs={tmp_path}", f"--out={tmp_path / 'out'}")
+def test_report_of_no_run_says_so(run_program, tmp_path):
+    result = run_program(
+        "scripts/report.py", f"--runs={tmp_path}", f"--out={tmp_path / 'out'}"
+    )
     assert result.returncode == 2
     assert "no config.json" in result.stderr
