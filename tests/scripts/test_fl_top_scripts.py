@@ -1,32 +1,16 @@
 """The command lines of FL-TOP: a table regenerated, bad flags refused."""
 
-import pathlib
-import subprocess
-import sys
-
 import pandas as pd
 import pytest
 
-SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"
 
-
-def run(script, *arguments):
-    return subprocess.run(
-        [sys.executable, str(SCRIPTS / script), *arguments],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=300,
-    )
-
-
-def test_one_command_regenerates_a_table_and_again_resumes_it(tmp_path):
+def test_one_command_regenerates_a_table_and_again_resumes_it(run_program, tmp_path):
     arguments = (
         *("--task=digits", "--num_clients=40", "--clients_per_round=8"),
         *("--rounds=1", "--schemes=fl_top,fl_std,fl_top_dp", "--ratios=0.05"),
         *("--noise_multiplier=2", f"--out={tmp_path}"),
     )
-    first = run("reproduce_fl_top.py", *arguments)
+    first = run_program("scripts/reproduce_fl_top.py", *arguments)
     assert first.returncode == 0, first.stderr
     table = pd.read_csv(tmp_path / "table.csv")
     assert table["scheme"].tolist() == ["FL-TOP", "FL-TOP-DP", "FL-STD"]
@@ -34,7 +18,7 @@ def test_one_command_regenerates_a_table_and_again_resumes_it(tmp_path):
     assert (tmp_path / "table.txt").read_text().strip() in first.stdout
     for figure in ("accuracy.png", "figure1.png"):
         assert (tmp_path / figure).stat().st_size > 1000
-    again = run("reproduce_fl_top.py", *arguments)
+    again = run_program("scripts/reproduce_fl_top.py", *arguments)
     assert again.returncode == 0, again.stderr
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "table.csv"), table)
 
@@ -49,8 +33,5 @@ def test_one_command_regenerates_a_table_and_again_resumes_it(tmp_path):
         ("reproduce_fl_top.py", ["--schemes="], ["--schemes", "empty"]),
     ],
 )
-def test_bad_flags_are_one_line_and_exit_2(script, arguments, named):
-    result = run(script, *arguments)
-    assert result.returncode == 2
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert all(word in result.stderr for word in named), result.stderr
+def test_bad_flags_are_one_line_and_exit_2(assert_refused, script, arguments, named):
+    assert_refused(f"scripts/{script}", arguments, named)
