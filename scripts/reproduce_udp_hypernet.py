@@ -25,7 +25,7 @@ PRESETS = {
 }
 # lambda of the curves with noise, where it is not Noiseless's: their steps are
 # clipped to a fraction of its.
-PRIVATE_RATES = {"udp_hypernet_2a_small": 0.0125, "udp_hypernet_2b_small": 0.5}
+PRIVATE_RATES = {"udp_hypernet_2a_small": 0.0125, "udp_hypernet_2b_small": 1.5}
 SWEPT = ("sigma", "clip_norm", "privacy", "noise_multiplier", "target_epsilon")
 
 SCALE = flags.DEFINE_enum("scale", "reduced", list(PRESETS), "How large.")
