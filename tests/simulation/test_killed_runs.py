@@ -29,7 +29,7 @@ GFL = {
     **{"servers": 4, "per_round": 3},
 }
 HFL_DP = {
-    **{"noise": "theorem_1", "eps1": 1e7, "eps2": 1e7, "edges": 2},
+    **{"noise": "theorem_1", "eps1": 1e10, "eps2": 1e10, "edges": 2},
     **{"local_steps": 2, "batch_size": 8},
 }
 UDP_HYPERNET = {
