@@ -26,8 +26,9 @@ EPSILONS = (
     "epsilon_paper: Theorem 1 after `round`, Poisson sampling hidden from the server, "
     "which is not what is run. epsilon_released, epsilon_server: RDP, the whole run, "
     "for replacing a client with all its data, a fixed number drawn without "
-    "replacement; against who gets the models and does not learn who takes part; and "
-    "against the server, and every client that takes part, who do."
+    "replacement; against who gets the models and does not learn who takes part, and "
+    "against the server, who does. A client that takes part also knows its own noise: "
+    "a plan with colluding_clients=1 accounts for it."
 )
 
 
