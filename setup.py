@@ -39,6 +39,9 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.12",
+    # With the folder named, an editable install puts the clone itself on the path,
+    # so that scripts find `scripts.papers`.
+    package_dir={"": "."},
     packages=find_packages(include=["tff_hdp", "tff_hdp.*", "tasks", "tasks.*"]),
     install_requires=[
         "absl-py>=1.4,<2",

@@ -106,7 +106,7 @@ def _whole_numbers(name: str, text: str) -> tuple[int, ...]:
 
 def paper_table(request: Any) -> list[dict[str, Any]]:
     """The rows of --paper_table."""
-    from tff_hdp.privacy import tables
+    from scripts.papers.hdp import tables
 
     if flags.FLAGS.paper_table == "III":
         return tables.table_iii(delta=request.delta)
@@ -171,7 +171,7 @@ def _main() -> None:
         raise ValueError(f"--figure is {figure}; allowed: not with --paper_table")
     request = request_from_flags()
     if flags.FLAGS.paper_table:
-        from tff_hdp.privacy.tables import VERDICTS
+        from scripts.papers.hdp.tables import VERDICTS
 
         notes = [f"{formula}: {verdict}." for formula, verdict in VERDICTS.items()]
         if flags.FLAGS.paper_table == "others":
@@ -182,7 +182,7 @@ def _main() -> None:
             ]
         show(paper_table(request), notes)
     elif flags.FLAGS.compare:
-        from tff_hdp.privacy import figures, tables
+        from scripts.papers.hdp import figures, tables
 
         rows = tables.comparison(request, flags.FLAGS.compare)
         show(rows)
@@ -197,7 +197,7 @@ def _main() -> None:
         rows = request.rows()
         show([row.to_dict() for row in rows], [*notes, *_worst_zones(rows)])
         if figure:
-            from tff_hdp.privacy import figures
+            from scripts.papers.hdp import figures
 
             figures.draw_rounds(request, figure)
 

@@ -15,7 +15,7 @@ from absl import flags
 
 from tff_hdp import cli
 from tff_hdp.simulation.config import ConfigError
-from tff_hdp.simulation.systems.hdp_config import HdpConfig
+from tff_hdp.systems.hdp.config import HdpConfig
 
 DEMO = {
     "task": "digits",
@@ -54,7 +54,8 @@ def main(argv: list[str]) -> int:
     """Runs the comparison and prints its table."""
     cli.refuse_arguments(argv)
     config = comparison_config()
-    from tff_hdp.simulation import compare, report
+    from tff_hdp.simulation import report
+    from tff_hdp.systems.hdp import modes as compare
 
     runs = compare.compare(config)
     folder = pathlib.Path(config.out)

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     config = demo.comparison_config()
     import pandas as pd
 
-    from tff_hdp.simulation import compare
+    from tff_hdp.systems.hdp import modes as compare
 
     folder = pathlib.Path(config.out)
     rows = []

@@ -83,7 +83,7 @@ def soak(rounds: int, out: str) -> dict[str, Any]:
     import pandas as pd
 
     from tff_hdp.simulation import experiment
-    from tff_hdp.simulation.systems.hdp_config import HdpConfig
+    from tff_hdp.systems.hdp.config import HdpConfig
 
     values = flags.FLAGS
     noise = None if values.privacy == "none" else 1.0

@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
     run = flags.FLAGS.run
     if run is None or not pathlib.Path(run).is_dir():
         raise cli.UsageError(f"--run is {run}; allowed: a run folder")
-    from tff_hdp.simulation import seats
+    from tff_hdp.systems.hdp import seats
 
     path = pathlib.Path(run) / "elections"
     try:

@@ -15,6 +15,12 @@ import time
 
 import pytest
 
+pytest_plugins = [
+    "tests.fixtures.accounts",
+    "tests.fixtures.chunks",
+    "tests.fixtures.runs",
+]
+
 REPOSITORY = pathlib.Path(__file__).parents[1]
 LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 

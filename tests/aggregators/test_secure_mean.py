@@ -14,10 +14,10 @@ from tff_hdp.aggregators import (
     HierarchicalMeanFactory,
     SecureHierarchicalMeanFactory,
 )
-from tff_hdp.aggregators.secure_zoned import SecureZonedMean
+from tff_hdp.aggregators.secure_mean import SecureZonedMean
 from tff_hdp.privacy import Clipping, Level, NoisePlan, PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
-from tff_hdp.secagg import FixedPoint
+from tff_hdp.protocols.secagg import FixedPoint
 
 SIZE = 420
 SIZES = (5, 3, 4)

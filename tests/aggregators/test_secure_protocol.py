@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tff_hdp.aggregators.secure_protocol import Share, protocol_sums
 from tff_hdp.privacy import PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
-from tff_hdp.secagg import noise
+from tff_hdp.protocols.secagg import noise
 
 SIZE = 6
 MODES = {

@@ -7,17 +7,17 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.learning.client_work import (
+from tff_hdp.clients.batches import (
     client_batches,
     client_profile,
     make_order,
     model_fn_from_keras,
 )
-from tff_hdp.learning.hdp import build_hdp
-from tff_hdp.learning.optimizers import build_optimizer
-from tff_hdp.learning.stacked_hdp import build_stacked_hdp, chunk_type
-from tff_hdp.learning.stacked_work import make_chunk
+from tff_hdp.clients.optimizers import build_optimizer
+from tff_hdp.clients.training import make_chunk
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
+from tff_hdp.systems.hdp.process import build_hdp
+from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
 
 FEATURES, CLASSES, BATCH = 30, 3, 4
 PLAN = configurations.none(

@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from tff_hdp.simulation import experiment
-from tff_hdp.simulation.systems.fl_top_config import FlTopConfig
-from tff_hdp.simulation.systems.gfl_config import GflConfig
-from tff_hdp.simulation.systems.hdp_config import HdpConfig
-from tff_hdp.simulation.systems.hfl_dp_config import HflDpConfig
-from tff_hdp.simulation.systems.udp_hypernet_config import UdpHypernetConfig
+from tff_hdp.systems.fl_top.config import FlTopConfig
+from tff_hdp.systems.gfl.config import GflConfig
+from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hfl_dp.config import HflDpConfig
+from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
 HDP = {"privacy": "none", "zones": 3, "clients_per_round": 12, "local_epochs": 2}
 FL_TOP = {"num_clients": 40, "clients_per_round": 8, "local_epochs": 2}

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tff_hdp.simulation.config import ConfigError
-from tff_hdp.simulation.systems.hdp_config import HdpConfig
+from tff_hdp.systems.hdp.config import HdpConfig
 
 GOOD = {"privacy": "hdp", "noise_multiplier": 1.0}
 

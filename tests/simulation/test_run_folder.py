@@ -11,7 +11,7 @@ import pytest
 
 from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.run_folder import Checkpoint, RunFolder, write_json
-from tff_hdp.simulation.systems.hdp_config import HdpConfig
+from tff_hdp.systems.hdp.config import HdpConfig
 
 State = collections.namedtuple("State", ["weights", "count"])
 

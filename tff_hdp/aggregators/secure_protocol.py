@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.secagg import (
+from tff_hdp.protocols.secagg import (
     BelowThresholdError,
     Meter,
     Round,
@@ -18,8 +18,8 @@ from tff_hdp.secagg import (
     noise,
     run_round,
 )
-from tff_hdp.secagg.fixed_point import from_ring, to_ring
-from tff_hdp.secagg.rounds import SUPER_NODE, Protocol
+from tff_hdp.protocols.secagg.fixed_point import from_ring, to_ring
+from tff_hdp.protocols.secagg.rounds import SUPER_NODE, Protocol
 
 
 @dataclasses.dataclass(frozen=True)

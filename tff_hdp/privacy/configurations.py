@@ -5,10 +5,10 @@ that each noising party uses, and any further field of `NoisePlan`.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.plan import Level, NoisePlan
 from tff_hdp.privacy.rounding import largest_remainder
 from tff_hdp.privacy.sampling import Sampling
 
@@ -118,6 +118,41 @@ def c7(
         server_noise=z,
         **options,
     )
+
+
+def even_levels(
+    num_zones: int, nodes_per_level: Sequence[int], noise: Mapping[int, float]
+) -> tuple[Level, ...]:
+    """Levels above the zones whose nodes have equally many below them, give or take.
+
+    Args:
+      num_zones: s.
+      nodes_per_level: Nodes of every level, innermost first.
+      noise: Noise multiplier of each noising level's nodes; level 2 is the first
+        above the zones.
+
+    Raises:
+      ValueError: If a level has more nodes than the one beneath, or noise is asked
+        of a level that there is not.
+    """
+    levels: list[Level] = []
+    below = num_zones
+    for number, count in enumerate(nodes_per_level, start=2):
+        if not 1 <= count <= below:
+            raise ValueError(
+                f"levels is {','.join(map(str, nodes_per_level))}; level {number} may "
+                f"have 1..{below} nodes, as many as are beneath"
+            )
+        parents = tuple(i * count // below for i in range(below))
+        levels.append(Level(parents, (noise.get(number, 0.0),) * count))
+        below = count
+    absent = next((n for n in noise if not 2 <= n < 2 + len(levels)), None)
+    if absent is not None:
+        raise ValueError(
+            f"noising_levels is {absent}; the levels between zones and server are "
+            f"{', '.join(str(n) for n in range(2, 2 + len(levels))) or 'none'}"
+        )
+    return tuple(levels)
 
 
 CONFIGURATIONS: dict[str, Callable[..., NoisePlan]] = {

@@ -14,8 +14,8 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
 
 from tff_hdp.privacy import gaussian
-from tff_hdp.privacy.moments import log_mean_exp, log_moments
-from tff_hdp.privacy.participants import Spectrum
+from tff_hdp.privacy.renyi import log_mean_exp, log_moments
+from tff_hdp.privacy.spectrum import Spectrum
 
 _DEFAULT = tuple(RdpAccountant().orders.tolist())
 _LOW = (1.011, 1.015, 1.02, 1.03, 1.05, 1.07, *(1.15 + 0.1 * k for k in range(8)))

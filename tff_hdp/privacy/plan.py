@@ -18,7 +18,7 @@ from tff_hdp.privacy.sampling import (
     Sampling,
 )
 from tff_hdp.privacy.secure import check_secure
-from tff_hdp.secagg import FixedPoint
+from tff_hdp.protocols.secagg import FixedPoint
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from tff_hdp.privacy.accountant import METHODS, AccountRow, account
 from tff_hdp.privacy.calibration import calibrate
-from tff_hdp.privacy.configurations import CONFIGURATIONS
-from tff_hdp.privacy.hierarchy import even_levels
+from tff_hdp.privacy.configurations import CONFIGURATIONS, even_levels
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.rounding import largest_remainder
 from tff_hdp.privacy.sampling import (

@@ -5,8 +5,8 @@ import math
 from typing import TYPE_CHECKING
 
 from tff_hdp.privacy.sampling import FixedSizeSampling
-from tff_hdp.secagg import FixedPoint
-from tff_hdp.secagg.errors import BadInputError
+from tff_hdp.protocols.secagg import FixedPoint
+from tff_hdp.protocols.secagg.errors import BadInputError
 
 if TYPE_CHECKING:
     from tff_hdp.privacy.plan import NoisePlan

@@ -11,7 +11,7 @@ from tff_hdp.privacy.sampling import (
     FullParticipation,
     PoissonSampling,
 )
-from tff_hdp.secagg import FixedPoint
+from tff_hdp.protocols.secagg import FixedPoint
 
 _SAMPLING = {
     "poisson": PoissonSampling,

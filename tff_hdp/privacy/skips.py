@@ -4,8 +4,8 @@ import math
 
 from scipy import stats
 
-from tff_hdp.privacy.participants import Spectrum
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.spectrum import Spectrum
 
 
 def skips_reveal(plan: NoisePlan, zone: int) -> bool:

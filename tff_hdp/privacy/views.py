@@ -13,8 +13,12 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
+from tff_hdp.privacy.effective_noise import (
+    Noise,
+    noise_before_super_node,
+    noise_in_output,
+)
 from tff_hdp.privacy.mechanisms import FixedSizeGaussian, Mechanism, SampledGaussian
-from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_output
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.sampling import FixedSizeSampling
 from tff_hdp.privacy.skips import skips_reveal, with_skips

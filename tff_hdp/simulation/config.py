@@ -18,7 +18,7 @@ class ConfigError(UsageError):
 class RunConfig:
     """The settings that all systems share; field names are flag names.
 
-    A subclass names its `system`, a module of `tff_hdp.simulation.systems`, adds
+    A subclass names its `system`, a module of `tff_hdp.systems`, adds
     to `choices` what its own fields may be, and checks them in `__post_init__`.
 
     Attributes:

@@ -73,7 +73,7 @@ def run(config: RunConfig, partition_seed: int | None = None) -> RunResult:
             if partition_seed is None:
                 partition_seed = secrets.randbits(32)
             folder.resolve(partition_seed=partition_seed)
-        module = importlib.import_module(f"{__package__}.systems.{config.system}")
+        module = importlib.import_module(f"tff_hdp.systems.{config.system}.run")
         system = module.build(config, folder)
         state, ledger = train(config=config, system=system, folder=folder)
         accounts = folder.write_privacy(

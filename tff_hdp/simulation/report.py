@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from tff_hdp.privacy import AccountRow
+from tff_hdp.privacy.views import OBSERVERS
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.system import RoundBook
-from tff_hdp.simulation.systems.hdp_config import OBSERVERS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,11 +10,9 @@ from tff_hdp.topology.builders import (
     zones_of_sizes,
 )
 from tff_hdp.topology.files import load_zones
-from tff_hdp.topology.supernodes import SuperNodes
 from tff_hdp.topology.zoning import Zoning, equal_zones
 
 __all__ = [
-    "SuperNodes",
     "Zoning",
     "dominant_labels",
     "equal_zones",

@@ -1,0 +1,1 @@
+"""Command-line programs; they need a clone of the repository."""

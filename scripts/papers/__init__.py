@@ -1,0 +1,1 @@
+"""A folder for each paper: what regenerates its tables and figures."""

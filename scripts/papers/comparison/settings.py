@@ -1,0 +1,216 @@
+"""What each system must be asked for, so that all have one epsilon."""
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scipy import optimize
+
+import tasks
+from scripts.papers.comparison.config import MatchedConfig
+from tff_hdp.privacy import AccountRow, calibrate, worst
+from tff_hdp.simulation.config import ConfigError, RunConfig
+from tff_hdp.systems.fl_top import plan as fl_top_dp
+from tff_hdp.systems.fl_top.config import FlTopConfig
+from tff_hdp.systems.gfl import plan as gfl
+from tff_hdp.systems.gfl.account import account as gfl_account
+from tff_hdp.systems.gfl.config import GflConfig
+from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hfl_dp import noise as formulas
+from tff_hdp.systems.hfl_dp.account import account as hfl_dp_account
+from tff_hdp.systems.hfl_dp.account import rounds_of
+from tff_hdp.systems.hfl_dp.config import HflDpConfig
+from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
+
+Builder = Callable[[MatchedConfig, dict[str, Any], int], RunConfig]
+
+
+def build_config(config: MatchedConfig, name: str, seed: int) -> RunConfig:
+    """The settings of one system, noised for the target.
+
+    Args:
+      config: The comparison's.
+      name: One of `SYSTEMS`.
+      seed: Of the partition over clients.
+    """
+    shared = {
+        field: getattr(config, field)
+        for field in (
+            *("task", "num_clients", "partition", "dirichlet_alpha", "rounds"),
+            *("delta", "runtime", "workers", "seed", "data_dir"),
+        )
+    }
+    shared["out"] = str(pathlib.Path(config.out) / name)
+    return _BUILDERS[name](config, shared, seed)
+
+
+def released(rows: Sequence[AccountRow]) -> AccountRow:
+    """The row of the worst-off client against whoever gets what is released."""
+    return worst(rows, "released_model")
+
+
+def _hdp(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConfig:
+    del seed
+    return HdpConfig(
+        **shared,
+        model=config.model,
+        privacy="hdp",
+        zones=config.groups,
+        clients_per_round=config.clients_per_round,
+        local_epochs=config.local_epochs,
+        batch_size=config.batch_size,
+        client_learning_rate=config.client_learning_rate,
+        clip_norm=config.clip_norm,
+        target_epsilon=config.target_epsilon,
+    )
+
+
+def _udp_hypernet(
+    config: MatchedConfig, shared: dict[str, Any], seed: int
+) -> RunConfig:
+    del seed
+    width = 16
+    return UdpHypernetConfig(
+        **shared,
+        model=config.personal_model,
+        sampling_rate=config.clients_per_round / config.num_clients,
+        clip_norm=config.clip_norm,
+        target_epsilon=config.target_epsilon,
+        local_steps=10,
+        batch_size=config.batch_size,
+        client_learning_rate=config.client_learning_rate,
+        hidden_width=width,
+        # A step of size lambda moves theta_u by about lambda (width + 1) times it.
+        server_learning_rate=1.0 / (width + 1),
+        descriptor_learning_rate=0.5,
+        tests_per_user=10,
+    )
+
+
+def _fl_top(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConfig:
+    asked = FlTopConfig(
+        **shared,
+        model=config.model,
+        scheme="fl_top_dp",
+        clients_per_round=config.clients_per_round,
+        local_epochs=config.local_epochs,
+        batch_size=config.batch_size,
+        client_learning_rate=config.client_learning_rate,
+        clip_norm=config.clip_norm,
+        noise_multiplier=1.0,
+    )
+    from tff_hdp.systems.fl_top.setup import load_with_public
+
+    # Whose examples are public takes no part.
+    task, _ = load_with_public(asked, seed)
+    clients = len(task.train.client_ids)
+    sigma = calibrate(
+        lambda z: fl_top_dp.plan(
+            clients=clients, per_round=config.clients_per_round, sigma=z
+        ),
+        target_epsilon=config.target_epsilon,
+        observer="released_model",
+        rounds=config.rounds,
+        delta=config.delta,
+    )
+    return dataclasses.replace(asked, noise_multiplier=sigma)
+
+
+def _hfl_dp(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConfig:
+    """Eps1 = eps2 are turned until all rounds together meet the target."""
+    del seed
+    asked = HflDpConfig(
+        **shared,
+        model=config.model,
+        noise="exact",
+        edges=config.groups,
+        batch_size=config.batch_size,
+        learning_rate=config.client_learning_rate,
+        clip_norm=config.model_norm,
+    )
+    n, N = config.num_clients // config.groups, config.groups
+    cloud = config.rounds // asked.k2
+
+    def epsilon(per_quantity: float) -> float:
+        noise = formulas.exact_noise(
+            n=n,
+            N=N,
+            C=asked.clip_norm,
+            eps1=per_quantity,
+            eps2=per_quantity,
+            delta=config.delta,
+            t=formulas.exposures(config.rounds, asked.k2),
+        )
+        kinds = rounds_of(noise, n=n, N=N, C=asked.clip_norm)
+        counts = (config.rounds - cloud, cloud)
+        history = [(k, c) for k, c in zip(kinds, counts, strict=True) if c]
+        return _epsilon(hfl_dp_account(history, config.delta, ("rdp",)))
+
+    found = 1.0 / _least(lambda x: epsilon(1.0 / x), config.target_epsilon)
+    return dataclasses.replace(asked, eps1=found, eps2=found)
+
+
+def _gfl(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConfig:
+    """Independent noise: graph-homomorphic noise cancels in what is released."""
+    del seed
+    if config.clients_per_round % config.groups:
+        raise ConfigError(
+            f"--clients_per_round is {config.clients_per_round}; allowed: a multiple "
+            f"of --groups={config.groups}, whose servers draw equally many"
+        )
+    asked = GflConfig(
+        **shared,
+        model="softmax",
+        scheme="iid",
+        servers=config.groups,
+        per_round=config.clients_per_round // config.groups,
+        mu=config.client_learning_rate,
+        batch_size=config.batch_size,
+    )
+    shape = tasks.TASKS[config.task].model_shape
+    inputs = math.prod(shape["input_shape"])
+
+    def epsilon(sigma_g: float) -> float:
+        plan = gfl.GflPlan(
+            scheme=asked.scheme,
+            mu=asked.mu,
+            B=asked.gradient_bound,
+            sigma_g=sigma_g,
+            dimension=(inputs + 1) * shape["num_classes"],
+            clients=config.num_clients // config.groups,
+            per_round=asked.per_round,
+        )
+        return _epsilon(gfl_account([(plan, config.rounds)], config.delta, ("rdp",)))
+
+    sigma_g = _least(epsilon, config.target_epsilon)
+    return dataclasses.replace(asked, sigma_g=sigma_g)
+
+
+_BUILDERS: dict[str, Builder] = {
+    "hdp": _hdp,
+    "fl_top": _fl_top,
+    "hfl_dp": _hfl_dp,
+    "gfl": _gfl,
+    "udp_hypernet": _udp_hypernet,
+}
+
+
+def _epsilon(rows: Sequence[AccountRow]) -> float:
+    found = released(rows).epsilon_rdp
+    return math.inf if found is None else found
+
+
+def _least(epsilon: Callable[[float], float], target: float) -> float:
+    """The least x > 0 with epsilon(x) <= target, for a falling `epsilon`."""
+    high = 1.0
+    while epsilon(high) > target:
+        high *= 2.0
+    low = high / 2.0
+    while epsilon(low) <= target:
+        low /= 2.0
+    root = optimize.brentq(lambda x: epsilon(x) - target, low, high, rtol=1e-6)
+    while epsilon(root) > target:
+        root *= 1.0 + 1e-6
+    return float(root)

@@ -1,0 +1,168 @@
+"""Clients trained in stacks against each trained alone."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tasks
+from tff_hdp.clients.stacked_model import StackedModel, is_supported
+from tff_hdp.clients.training import chunk_size, train_one_by_one, train_stack
+
+# In float64 what is left of rounding is far below any mistake.
+EXACT = {"rtol": 1e-8, "atol": 1e-10}
+SIZES = (9, 4, 1, 12)
+ARCHITECTURES = {
+    (dataset.name, name): (dataset, architecture)
+    for dataset in tasks.TASKS.values()
+    for name, architecture in dataset.models.items()
+    if name != "cnn_large"
+}
+
+
+RULES = {
+    "plain": {},
+    "momentum": {"momentum": 0.9},
+    "proximal and mask": {"proximal": 0.5, "mask": True},
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("which", ARCHITECTURES, ids="-".join)
+def test_a_stack_trains_like_each_client_alone(
+    float64, make_clients, assert_trains_like_each_alone, which, rule
+):
+    """In float64: float32 ties in max pooling make any two paths part ways."""
+    dataset, architecture = ARCHITECTURES[which]
+    shape, classes = dataset.input_shape, dataset.num_classes
+    tf.keras.utils.set_random_seed(0)
+    model = architecture.build(
+        input_shape=shape, num_classes=classes, max_value=dataset.max_value
+    )
+    examples, order = make_clients(
+        shape, SIZES, high=dataset.max_value + 1, classes=classes
+    )
+    options = dict(RULES[rule])
+    if "mask" in options:
+        rng = np.random.default_rng(2)
+        weights = model.trainable_variables
+        options["mask"] = [rng.random(w.shape) < 0.3 for w in weights]
+        options["mask"][1] = None
+    sums = assert_trains_like_each_alone(model, examples, order, **EXACT, **options)
+    assert float(sums["examples"]) == 2 * sum(SIZES)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("size", [8, 11])
+def test_clients_one_by_one_add_up_to_each_alone(
+    float64, make_clients, as_chunk, train_alone, size, momentum
+):
+    """Convolutions and poolings of even and odd images, with blank examples."""
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(0)
+    model = tf.keras.Sequential(
+        [
+            layers.InputLayer([size, size, 2]),
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(3, 3, padding="same", activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(4, 3, use_bias=False, activation="tanh"),
+            layers.MaxPooling2D(2, strides=1),
+            layers.Flatten(),
+            layers.Dense(10),
+        ]
+    )
+    initial = [v.numpy() for v in model.trainable_variables]
+    initial[1] += 0.1  # so that blank pixels tie above zero
+    examples, order = make_clients((size, size, 2), SIZES)
+    for features, _ in examples:
+        features[::2, : size // 2] = 0
+    stacked = StackedModel(model)
+    assert stacked.convolves
+    options = {"rate": 0.1, "momentum": momentum}
+    alone = [
+        train_alone(model, initial, *client, **options)
+        for client in zip(examples, order, strict=True)
+    ]
+    seen = []
+
+    def then(updates, part):
+        seen.append(part["weight"].shape)
+        return [update.weighted_sum(part["weight"]) for update in updates]
+
+    weights = [0.25, 0.5, 1.0, 0.75]
+    chunk = as_chunk(examples, order, weights=weights)
+    chunk["weight"] = tf.cast(chunk["weight"], tf.float64)
+    found, sums = train_one_by_one(
+        stacked,
+        [tf.constant(w) for w in initial],
+        chunk,
+        learning_rate=0.1,
+        momentum=momentum,
+        then=then,
+    )
+    assert seen == [[1]] * len(SIZES)
+    for i, total in enumerate(found):
+        pairs = zip(weights, alone, strict=True)
+        expected = sum(w * updates[i] for w, updates in pairs)
+        np.testing.assert_allclose(total, expected, **EXACT)
+    assert float(sums["examples"]) == 2 * sum(SIZES)
+
+
+def test_what_the_mask_holds_does_not_move_at_all(make_clients, as_chunk):
+    """Not even where the gradient is not a number."""
+    layers = [tf.keras.layers.InputLayer([2]), tf.keras.layers.Dense(3)]
+    model = tf.keras.Sequential(layers)
+    initial = [v.numpy() for v in model.trainable_variables]
+    initial[0][0, 0] = np.nan
+    mask = [np.zeros(w.shape, bool) for w in initial]
+    updates, _ = train_stack(
+        StackedModel(model),
+        [tf.constant(w) for w in initial],
+        as_chunk(*make_clients((2,), SIZES, classes=3)),
+        learning_rate=0.1,
+        momentum=0.9,
+        proximal=0.1,
+        mask=mask,
+    )
+    for update in updates[1:]:
+        assert not update.numpy().any()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        tf.keras.layers.Dropout(0.5),
+        tf.keras.layers.BatchNormalization(),
+        tf.keras.layers.Conv2D(4, 3, groups=2),
+    ],
+)
+def test_what_cannot_be_stacked_is_named(layer):
+    shape = [8, 8, 2]
+    model = tf.keras.Sequential([tf.keras.layers.InputLayer(shape), layer])
+    assert not is_supported(model)
+    with pytest.raises(ValueError, match=layer.name):
+        StackedModel(model)
+
+
+def test_chunks_fit_cache_and_memory():
+    assert chunk_size(1_000) == chunk_size(159_010) == 20
+    assert 1 <= chunk_size(2_156_490) < 20
+    assert chunk_size(10**9) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"mask": [None]}, "mask has 1 entries for 2 weights"),
+        ({"mask": [np.ones([3], bool), None]}, r"mask\[0\] has shape \(3,\)"),
+        ({"momentum": 1.0}, "momentum is 1.0"),
+        ({"proximal": -0.1}, "proximal is -0.1"),
+    ],
+)
+def test_wrong_options_are_named(make_clients, as_chunk, option, message):
+    layers = [tf.keras.layers.InputLayer([2]), tf.keras.layers.Dense(3)]
+    model = tf.keras.Sequential(layers)
+    initial = [tf.constant(v) for v in model.trainable_variables]
+    chunk = as_chunk(*make_clients((2,), SIZES, classes=3))
+    with pytest.raises(ValueError, match=message):
+        train_stack(StackedModel(model), initial, chunk, learning_rate=0.1, **option)

@@ -1,0 +1,222 @@
+"""The audit on the real aggregator, run by TFF's worker, right and broken.
+
+Every client of two zones is a canary that owns one coordinate of the update; a
+fair coin decides whether its update is there or zero. One release then says how
+well each coin can be guessed.
+"""
+
+import collections
+import functools
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+import tensorflow_privacy as tfp
+
+from tff_hdp.aggregators import (
+    WEIGHT_TYPE,
+    HierarchicalMeanFactory,
+    LevelQueries,
+)
+from tff_hdp.aggregators.zoned_mean import ZonedMean
+from tff_hdp.clients import gram, training
+from tff_hdp.clients.gram import SpannedUpdate
+from tff_hdp.clients.optimizers import build_optimizer
+from tff_hdp.clients.training import make_chunk
+from tff_hdp.clients.updates import DenseUpdate
+from tff_hdp.privacy import (
+    Clipping,
+    FullParticipation,
+    Level,
+    NoisePlan,
+    account,
+    configurations,
+)
+from tff_hdp.privacy.audit import one_run_audit
+from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
+
+pytestmark = pytest.mark.usefixtures("native_context")
+CANARIES, GUESSES, CLIP, DELTA = 600, 150, 0.5, 1e-5
+SIZES = (CANARIES // 3, CANARIES - CANARIES // 3)
+COMMON = {
+    "zone_sizes": SIZES,
+    "sampling": FullParticipation(),
+    "clipping": Clipping(norm=CLIP),
+    "neighbours": "zero_out",
+}
+
+
+def release(plan, included, length, queries=None):
+    """One release; each canary pushes its coordinate by `length`."""
+    process = HierarchicalMeanFactory(plan, queries=queries).create(
+        tff.TensorType(np.float32, [CANARIES]), WEIGHT_TYPE
+    )
+    updates = length * np.eye(CANARIES, dtype=np.float32) * np.c_[included]
+    profiles = [
+        collections.OrderedDict(
+            weight=1.0, zone=int(i >= SIZES[0]), carries_noise=plan.client_noise > 0
+        )
+        for i in range(CANARIES)
+    ]
+    output = process.next(process.initialize(), list(updates), profiles)
+    return np.asarray(output.result)
+
+
+def test_the_noise_accounted_is_the_noise_added():
+    """Standard deviation of a release of zeros, at every level at once."""
+    size = 40_000
+    plan = NoisePlan(
+        zone_sizes=(2, 3, 4),
+        sampling=FullParticipation(),
+        clipping=Clipping(norm=CLIP),
+        client_noise=0.7,
+        noising_clients=(2, 0, 1),
+        zone_noise=(0.0, 1.5, 0.5),
+        upper_levels=(Level((0, 0, 1), (0.9, 0.0)),),
+        server_noise=1.1,
+        mixing=(0.2, 0.5, 0.3),
+    )
+    mean = ZonedMean(plan, tf.TensorSpec([size], tf.float32))
+    state = mean.initial_state()
+    sent = mean.client_state(state)
+    total = None
+    for zone, (n, noising) in enumerate(
+        zip(plan.zone_sizes, plan.noising_clients, strict=True)
+    ):
+        for i in range(n):
+            profile = {
+                "weight": tf.constant(1.0),
+                "zone": tf.constant(zone),
+                "carries_noise": tf.constant(i < noising),
+            }
+            contribution = mean.contribution(sent, tf.zeros([size]), profile)
+            if total is None:
+                total = mean.zero(contribution)
+            total = mean.add(total, contribution, tf.constant(zone))
+    found = mean.release(state, total)[0].numpy().std()
+    rows = account(plan, 1, DELTA, ())
+    for row in rows:
+        if row.observer == "released_model":
+            sensitivity = plan.released_sensitivities[row.zone]
+            expected = row.noise_multiplier * sensitivity
+            # Five standard errors of a standard deviation from 40,000 draws.
+            assert found == pytest.approx(expected, rel=0.018)
+
+
+def stacked_release(plan, included, length, queries=None, steps=1):
+    """As `release`, of training: each canary's example lights a pixel of its own.
+
+    From zero weights a step moves a canary's row of the two-class kernel along
+    (1, -1) / sqrt(2), by `length` over all steps while its pixel is faint. One step
+    is taken on the weights as they are, several in the span of the example.
+    """
+    pixel = 1e-3
+    chunks = []
+    for clients in np.array_split(np.arange(CANARIES), 30):
+        zones = (clients >= SIZES[0]).astype(int)
+        for zone in np.unique(zones):
+            members = clients[zones == zone]
+            pixels = np.zeros([len(members), 1, CANARIES], np.uint8)
+            rows = np.arange(len(members))
+            pixels[rows, 0, members] = 255 * included[members]
+            chunk = make_chunk(
+                [(x, np.zeros(1, np.int32)) for x in pixels],
+                [np.zeros([steps, 1], np.int32)] * len(members),
+                weights=[1.0] * len(members),
+                carries_noise=[plan.client_noise > 0] * len(members),
+                zone=zone,
+            )
+            chunks.append(tf.data.Dataset.from_tensors(chunk))
+    process = build_stacked_hdp(
+        build_model=lambda: tf.keras.Sequential(
+            [
+                tf.keras.layers.InputLayer([CANARIES]),
+                tf.keras.layers.Rescaling(pixel / 255),
+                tf.keras.layers.Dense(2, use_bias=False, kernel_initializer="zeros"),
+            ]
+        ),
+        data_type=chunk_type((CANARIES,), np.uint8),
+        plan=plan,
+        client_learning_rate=math.sqrt(2) * length / (pixel * steps),
+        server_optimizer=build_optimizer("sgd", 1.0),
+        queries=queries,
+    )
+    state = process.next(process.initialize(), chunks).state
+    (kernel,) = process.get_model_weights(state).trainable
+    return (kernel[:, 0] - kernel[:, 1]) / math.sqrt(2)
+
+
+spanned_release = functools.partial(stacked_release, steps=3)
+RELEASE_NAMES = ["factory", "stacked", "spanned"]
+RELEASES = [release, stacked_release, spanned_release]
+
+
+def audit(plan, *, length=CLIP, queries=None, seed=0, release=release):
+    rows = account(plan, 1, DELTA, ("pld",))
+    row = next(r for r in rows if r.observer == "released_model")
+    claimed = row.epsilon_pld
+    assert claimed < 3
+    included = np.random.default_rng(seed).random(CANARIES) < 0.5
+    scores = release(plan, included, length, queries)
+    return one_run_audit(
+        scores, included, guesses=GUESSES, claimed=claimed, delta=DELTA
+    )
+
+
+def central(z):
+    return configurations.CONFIGURATIONS["cdp"](noise_multiplier=z, **COMMON)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        central(1.6),
+        configurations.CONFIGURATIONS["hdp"](noise_multiplier=1.2, **COMMON),
+        configurations.CONFIGURATIONS["ldp"](noise_multiplier=0.1, **COMMON),
+        NoisePlan(**COMMON, zone_noise=(1.0, 1.0), server_noise=1.0),
+    ],
+    ids=["cdp", "hdp", "ldp", "mixed"],
+)
+@pytest.mark.parametrize("release", RELEASES, ids=RELEASE_NAMES)
+def test_the_right_aggregator_is_not_refuted(plan, release):
+    result = audit(plan, release=release)
+    assert not result.violated, str(result)
+    # The audit is not blind: it finds some leak where there is some.
+    assert result.lower_bound > 0.05
+
+
+@pytest.mark.parametrize(
+    ("length", "query"),
+    [
+        (CLIP, tfp.GaussianSumQuery(CLIP, 0.0)),
+        (CLIP, tfp.GaussianSumQuery(CLIP, 1.6 * CLIP / CANARIES)),
+        (100 * CLIP, tfp.GaussianSumQuery(1e6, 1.6 * CLIP)),
+    ],
+    ids=["noise forgotten", "noise divided by the wrong count", "clip skipped"],
+)
+def test_broken_aggregators_are_caught(length, query):
+    result = audit(central(1.6), length=length, queries=LevelQueries(server=query))
+    assert result.violated
+    assert "REFUTED" in str(result)
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=RELEASE_NAMES)
+def test_clipping_holds_a_loud_canary(release):
+    assert not audit(central(1.6), length=100 * CLIP, release=release).violated
+
+
+@pytest.mark.parametrize("release", RELEASES[1:], ids=RELEASE_NAMES[1:])
+def test_norms_understated_are_caught(release, monkeypatch):
+    """A stack that clips to norms it got wrong lets a loud canary through."""
+
+    class Understated(DenseUpdate if release is stacked_release else SpannedUpdate):
+        def norms(self):
+            return 0.01 * super().norms()
+
+    stacked = release is stacked_release
+    module = training if stacked else gram
+    name = "DenseUpdate" if stacked else "SpannedUpdate"
+    monkeypatch.setattr(module, name, Understated)
+    assert audit(central(1.6), length=100 * CLIP, release=release).violated

@@ -1,0 +1,126 @@
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.rdp import RdpAccountant
+from scipy import integrate, stats
+
+from tff_hdp.privacy.mechanisms import LARGE_ORDERS, ORDERS, SampledGaussian
+from tff_hdp.privacy.renyi import log_moments
+from tff_hdp.privacy.spectrum import (
+    Spectrum,
+    binomial_pool,
+    hypergeometric_pool,
+    noise_spectrum,
+)
+
+
+@pytest.mark.parametrize(
+    ("q", "z"), [(0.2, 1.0), (0.2, 0.1), (1 / 60, 1.54), (0.9, 0.3), (0.5, 10.0)]
+)
+def test_moments_match_dp_accounting(q, z):
+    # Below 1.1 dp_accounting's series is cut off at e^-30 and the digits go.
+    orders = tuple(a for a in ORDERS if a >= 1.1)
+    event = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z))
+    theirs = RdpAccountant(orders).compose(event).rdp
+    ours = log_moments(q, z, orders) / (np.array(orders) - 1)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("order", [1.011, 1.5, 2.0, 7.3, 20.0])
+def test_moments_match_quadrature(order):
+    q, z = 0.3, 0.8
+
+    def integrand(x):
+        ratio = 1 - q + q * math.exp((2 * x - 1) / (2 * z * z))
+        return math.exp(stats.norm.logpdf(x, 0, z) + order * math.log(ratio))
+
+    whole, _ = integrate.quad(integrand, -12, 32, limit=500, points=[0.0, order])
+    assert log_moments(q, z, (order,))[0] == pytest.approx(math.log(whole), rel=1e-8)
+
+
+def test_large_orders_keep_tiny_moments():
+    # For z >> order the moment is q^2 a (a-1) / 2z^2 to first order.
+    q, z, order = 0.01, 1e8, LARGE_ORDERS[-1]
+    expected = q * q * order * (order - 1) * math.expm1(1 / (z * z)) / 2
+    assert log_moments(q, z, (order,))[0] == pytest.approx(expected, rel=1e-6)
+
+
+def test_revealed_participation_formula():
+    # ln(1 - q + q E exp(a(a-1) / 2(K z^2 + V))) / (a-1), K = 1 + Bin(19, q).
+    q, z, fixed = 0.3, 0.7, 0.4
+    spectrum = noise_spectrum(fixed + z * z, [binomial_pool(z * z, 19, q)])
+    rdp = SampledGaussian(q, spectrum, hidden=False).rdp((3.5,))[0]
+    k = 1 + np.arange(20)
+    mean = stats.binom.pmf(k - 1, 19, q) @ np.exp(3.5 * 2.5 / (2 * (k * z * z + fixed)))
+    assert rdp == pytest.approx(math.log(1 - q + q * mean) / 2.5, rel=1e-12)
+
+
+def test_hiding_participation_never_costs():
+    spectrum = noise_spectrum(0.5, [binomial_pool(0.5, 30, 0.2)])
+    hidden = SampledGaussian(0.2, spectrum, hidden=True).rdp(ORDERS)
+    revealed = SampledGaussian(0.2, spectrum, hidden=False).rdp(ORDERS)
+    assert np.all(hidden <= revealed * (1 + 1e-12))
+
+
+def test_spectrum_of_equal_pools_is_one_binomial():
+    pools = [binomial_pool(2.0, n, 0.3) for n in (3, 5, 7)]
+    spectrum = noise_spectrum(1.0, pools)
+    assert spectrum.variances == pytest.approx(1.0 + 2.0 * np.arange(16))
+    np.testing.assert_allclose(
+        np.exp(spectrum.log_probabilities), stats.binom.pmf(np.arange(16), 15, 0.3)
+    )
+
+
+def test_spectrum_of_unequal_pools_by_enumeration():
+    spectrum = noise_spectrum(
+        0.5, [binomial_pool(1.0, 2, 0.3), binomial_pool(4, 1, 0.6)]
+    )
+    expected = {}
+    for a in range(3):
+        for b in range(2):
+            p = stats.binom.pmf(a, 2, 0.3) * stats.binom.pmf(b, 1, 0.6)
+            expected[0.5 + a + 4 * b] = expected.get(0.5 + a + 4 * b, 0) + p
+    assert dict(
+        zip(spectrum.variances, np.exp(spectrum.log_probabilities), strict=True)
+    ) == pytest.approx(expected)
+
+
+def test_many_unequal_pools_round_variance_down():
+    rng = np.random.default_rng(1)
+    sizes, weights = rng.integers(5, 30, 12), rng.uniform(0.2, 3.0, 12)
+    spectrum = noise_spectrum(
+        1.0,
+        [
+            binomial_pool(float(w), int(n), 0.25)
+            for n, w in zip(sizes, weights, strict=True)
+        ],
+    )
+    mean = 1.0 + 0.25 * float(sizes @ weights)
+    assert np.exp(spectrum.log_probabilities).sum() == pytest.approx(1.0)
+    assert 0.99 * mean < spectrum.mean <= mean
+
+
+def test_compact_is_pessimistic_and_keeps_the_mass():
+    spectrum = noise_spectrum(1.0, [binomial_pool(1.0, 3000, 0.05)])
+    compact = spectrum.compact()
+    assert len(compact.variances) < 400 < len(spectrum.variances)
+    assert np.exp(compact.log_probabilities).sum() == pytest.approx(1.0, abs=1e-12)
+    for order in (2.0, 8.0):
+        full = SampledGaussian(0.1, spectrum, hidden=False).rdp((order,))
+        rounded = SampledGaussian(0.1, compact, hidden=False).rdp((order,))
+        assert full <= rounded <= full * (1 + 1e-9)
+
+
+def test_hypergeometric_pool_with_dropouts_by_simulation():
+    pool = hypergeometric_pool(1.0, others=12, noising=7, drawn=5, arrival=0.8)
+    rng = np.random.default_rng(2)
+    drawn = rng.hypergeometric(7, 5, 5, size=200_000)
+    counts = np.bincount(rng.binomial(drawn, 0.8), minlength=6) / 200_000
+    np.testing.assert_allclose(np.exp(pool.log_pmf), counts, atol=0.005)
+
+
+def test_a_round_without_noise_has_no_divergence_bound():
+    bare = SampledGaussian(0.5, Spectrum((0.0, 1.0), (math.log(0.1),) * 2), False)
+    assert np.all(np.isinf(bare.rdp((2.0, 3.0))))

@@ -1,0 +1,219 @@
+import json
+
+import pytest
+import scipy.stats
+
+from tff_hdp.protocols.elections.electorate import (
+    BeyondThresholdError,
+    ElectionError,
+    Identity,
+)
+from tff_hdp.protocols.elections.supernodes import SuperNodes
+from tff_hdp.topology import Zoning
+
+ZONING = Zoning(tuple("abcdefg"), (0, 0, 0, 0, 1, 1, 1))
+
+
+def simulated(seed=0, **options):
+    return SuperNodes(
+        ZONING, run_protocol=False, secret=seed.to_bytes(32, "little"), **options
+    )
+
+
+def test_a_super_node_stays_while_online_and_is_replaced_when_gone():
+    nodes = SuperNodes(ZONING)
+    first = nodes.seat(0, 0, "abcd")
+    assert first.elected
+    assert first.transcript.verify() == first.super_node
+    assert first.costs["messages"] == 5 * 4 + 4 * 2
+    kept = nodes.seat(0, 1, {first.super_node, "a"})
+    assert (kept.super_node, kept.elected, kept.costs) == (first.super_node, False, {})
+    rest = set("abcd") - {first.super_node}
+    second = nodes.seat(0, 2, rest)
+    assert second.elected
+    assert second.super_node in rest
+    assert second.transcript.setup.session == "zone 0, round 2, attempt 0"
+    # Coming back does not restore the first to power.
+    assert nodes.seat(0, 3, "abcd").super_node == second.super_node
+    assert nodes.elections == 2
+
+
+def test_a_failed_super_node_is_replaced_within_the_round():
+    nodes = SuperNodes(ZONING)
+    failed = nodes.seat(1, 4, "efg").super_node
+    nodes.dismiss(1)
+    online = set("efg") - {failed}
+    term = nodes.seat(1, 4, online, attempt=1)
+    assert term.elected
+    assert term.super_node in online
+    assert term.transcript.setup.session == "zone 1, round 4, attempt 1"
+
+
+def test_a_refused_election_leaves_the_zone_without_super_node():
+    nodes = SuperNodes(ZONING)
+    with pytest.raises(BeyondThresholdError, match="zone 0, round 0"):
+        nodes.seat(0, 0, "abcd", stops={"a": "deal", "b": "reveal"})
+    with pytest.raises(ElectionError, match="zone 0 has no super-node"):
+        nodes.saw_aggregate(0)
+    assert nodes.elections == 0
+    assert nodes.seat(0, 1, "abcd").elected
+
+
+def test_a_winner_that_went_silent_is_replaced_by_those_still_there():
+    repeated = 0
+    for seed in range(40):
+        nodes = simulated(seed)
+        term = nodes.seat(0, 0, "abcd", stops={"b": "reveal"})
+        assert term.super_node in set("acd")
+        repeated += nodes.elections == 2
+    # b wins the first election one time in four.
+    assert 2 <= repeated <= 22
+
+
+def test_the_costs_of_a_repeated_election_add_up():
+    for round_number in range(60):
+        nodes = SuperNodes(ZONING)
+        term = nodes.seat(0, round_number, "abcd", stops={"b": "reveal"})
+        # With b silent from its reveal on: 4 + 4 + 4 + 3 + 3 and 3 x 2 reveals;
+        # then an election of three.
+        first, second = 18 + 6, 5 * 3 + 3 * 1
+        if nodes.elections == 2:
+            assert term.costs["messages"] == first + second
+            assert term.transcript.setup.session.endswith("attempt 1")
+            return
+        assert term.costs["messages"] == first
+    raise AssertionError("b was not elected in 60 elections of four")
+
+
+def test_who_is_offline_cannot_also_stop_half_way():
+    gone = {"e": "deal", "f": "deal", "d": "deal"}
+    for nodes in (simulated(), SuperNodes(ZONING)):
+        assert nodes.seat(0, 0, "abc", stops=gone).super_node in set("abc")
+
+
+def test_a_simulated_draw_refuses_what_the_protocol_refuses():
+    for nodes in (simulated(), SuperNodes(ZONING)):
+        with pytest.raises(BeyondThresholdError, match="2 of 4 voters"):
+            nodes.seat(0, 0, "abcd", stops={"a": "deal", "b": "deal"})
+
+
+@pytest.mark.parametrize("policy", ["persistent", "rotate"])
+def test_exposure_counts_every_aggregate_once(policy):
+    nodes = simulated(policy=policy)
+    for round_number in range(300):
+        for zone, members in enumerate(("abcd", "efg")):
+            nodes.seat(zone, round_number, members)
+            nodes.saw_aggregate(zone)
+    seen = nodes.exposure
+    assert sum(seen.values()) == 600
+    histogram = nodes.exposure_histogram()
+    assert sum(histogram.values()) == 7
+    assert sum(count * clients for count, clients in histogram.items()) == 600
+    if policy == "persistent":
+        assert nodes.elections == 2
+        assert histogram == {0: 5, 300: 2}
+    else:
+        assert nodes.elections == 600
+        for members in ("abcd", "efg"):
+            counts = [seen[c] for c in members]
+            assert sum(counts) == 300
+            assert scipy.stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_eligibility_holds_over_a_whole_run():
+    capability = {c: float(i) for i, c in enumerate("abcdefg")}
+    nodes = simulated(capability=capability, min_capability=2.0, policy="rotate")
+    leaders = {nodes.seat(0, r, "abcd").super_node for r in range(60)}
+    assert leaders == {"c", "d"}
+    with pytest.raises(ElectionError, match="no online client"):
+        nodes.seat(0, 60, "ab")
+
+
+@pytest.mark.parametrize(
+    ("online", "message"),
+    [("abz", "online holds 'z', who is not of zone 0"), ("", "no client online")],
+)
+def test_bad_rounds_are_refused(online, message):
+    with pytest.raises(ValueError, match=message):
+        simulated().seat(0, 0, online)
+
+
+def test_unknown_policy_is_refused():
+    with pytest.raises(ValueError, match="policy is 'forever'"):
+        SuperNodes(ZONING, policy="forever")
+
+
+def test_the_same_secret_holds_the_same_elections():
+    """A round that is run again after a crash has the transcript it had."""
+    terms = [
+        SuperNodes(ZONING, secret=secret).seat(0, 3, "abcd", attempt=1)
+        for secret in (bytes(32), bytes(32), b"x" * 32)
+    ]
+    texts = [term.transcript.to_json() for term in terms]
+    assert texts[0] == texts[1]
+    assert texts[0] != texts[2]
+    assert terms[0].transcript.setup.voters != terms[2].transcript.setup.voters
+
+
+def test_derived_keys_and_contributions_differ_between_clients_and_rounds():
+    nodes = SuperNodes(ZONING, secret=bytes(32), policy="rotate")
+    dealings = [
+        dealing.shares
+        for r in range(2)
+        for dealing in nodes.seat(0, r, "abcd").transcript.ballot.dealings
+    ]
+    assert len(set(dealings)) == len(dealings)
+    identities = [Identity(c, secret=bytes(32)).public for c in "ab"]
+    assert identities[0].share_key != identities[1].share_key
+    assert Identity("a").public != Identity("a").public
+
+
+@pytest.mark.parametrize("protocol", [True, False])
+def test_unsound_voters_are_withstood_up_to_the_threshold(protocol):
+    nodes = SuperNodes(ZONING, run_protocol=protocol, secret=bytes(32))
+    term = nodes.seat(0, 0, "abcd", unsound="b")
+    assert term.super_node in set("abcd")
+    if protocol:
+        transcript = term.transcript
+        assert transcript.verify() == term.super_node
+        assert "b" not in {d.sender for d in transcript.ballot.dealings}
+        assert "b" not in {r.sender for r in transcript.reveals}
+    nodes.dismiss(0)
+    with pytest.raises(BeyondThresholdError, match="2 of 4 voters"):
+        nodes.seat(0, 1, "abcd", unsound="bc")
+
+
+def test_a_state_that_was_saved_goes_on():
+    nodes = simulated(3)
+    whole = simulated(3)
+    for round_number in range(8):
+        online = set("abcd") - {"abcd"[round_number % 4]}
+        nodes.seat(0, round_number, online)
+        whole.seat(0, round_number, online)
+        nodes.saw_aggregate(0)
+        whole.saw_aggregate(0)
+        saved = json.loads(json.dumps(nodes.state_dict()))
+        nodes = simulated(3)
+        nodes.load_state_dict(saved)
+    assert nodes.exposure == whole.exposure
+    assert nodes.incumbent(0) == whole.incumbent(0)
+    assert nodes.elections == whole.elections > 1
+    nodes.load_state_dict({})
+    assert nodes.incumbent(0) is None
+    assert set(nodes.exposure.values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"incumbents": {"0": "e"}}, "incumbents holds 'e', not of zone 0"),
+        ({"incumbents": {"9": "e"}}, "zone is 9"),
+        ({"exposure": {"z": 1}}, "exposure holds 'z'"),
+    ],
+)
+def test_a_state_of_other_zones_is_refused(state, message):
+    nodes = simulated()
+    first = nodes.seat(0, 0, "abcd").super_node
+    with pytest.raises(ValueError, match=message):
+        nodes.load_state_dict(state)
+    assert nodes.incumbent(0) == first

@@ -1,0 +1,194 @@
+import random
+
+import numpy as np
+import pytest
+import scipy.stats
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tff_hdp.protocols.secagg import graphs, masks, shamir
+from tff_hdp.protocols.secagg.errors import BadInputError
+
+SEEDS = [bytes([i]) * 32 for i in range(5)]
+
+
+def keystream(seed, size, dtype):
+    cipher = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
+    return np.frombuffer(cipher.update(bytes(size * dtype.itemsize)), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<u2", "<u4"])
+@pytest.mark.parametrize("size", [0, 1, 1000, 131072, 300_001])
+def test_masks_are_the_aes_key_stream(dtype, size):
+    # Across blocks, against one call of the cipher for the whole stream.
+    dtype = np.dtype(dtype)
+    values = np.full(size, 3, dtype)
+    masks.add_masks(values, plus=SEEDS[:2], minus=SEEDS[2:3])
+    one, two, three = (keystream(seed, size, dtype) for seed in SEEDS[:3])
+    np.testing.assert_array_equal(values, 3 + one + two - three)
+    masks.add_masks(values, plus=SEEDS[2:3], minus=SEEDS[:2])
+    assert (values == 3).all()
+
+
+def test_bad_seeds_are_refused():
+    with pytest.raises(ValueError, match="seed has 31 bytes"):
+        masks.add_masks(np.zeros(1, np.uint32), plus=[bytes(31)])
+
+
+@pytest.mark.parametrize("bound", [1, 2, 7, 1000])
+def test_uniform_integers_below_a_bound(bound):
+    drawn = masks.SecureRandom(SEEDS[1]).below(bound, 20_000)
+    assert drawn.min() >= 0
+    assert drawn.max() < bound
+    counts = np.bincount(drawn, minlength=bound)
+    assert bound == 1 or scipy.stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_large_bounds_are_not_biased_to_the_low_half():
+    # 2^64 is 5 and a third times the bound: without rejection the low third would
+    # come up 6 times in 16.
+    bound = 3 * 2**60
+    drawn = masks.SecureRandom(SEEDS[2]).below(bound, 20_000)
+    counts = np.bincount(drawn // 2**60, minlength=3)
+    assert scipy.stats.chisquare(counts).pvalue > 1e-4
+
+
+def is_probable_prime(n):
+    odd, twos = n - 1, 0
+    while odd % 2 == 0:
+        odd, twos = odd // 2, twos + 1
+    for base in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):
+        x = pow(base, odd, n)
+        if x in (1, n - 1):
+            continue
+        if not any((x := x * x % n) == n - 1 for _ in range(twos - 1)):
+            return False
+    return True
+
+
+def test_the_field_is_the_smallest_prime_above_every_secret():
+    assert is_probable_prime(shamir.PRIME)
+    assert not any(is_probable_prime(n) for n in range(2**256, shamir.PRIME))
+
+
+@given(data=st.data(), secret=st.binary(min_size=32, max_size=32))
+def test_any_t_shares_give_the_secret(data, secret):
+    n = data.draw(st.integers(1, 12))
+    t = data.draw(st.integers(1, n))
+    shares = shamir.split(secret, threshold=t, holders=n)
+    chosen = data.draw(st.permutations(range(1, n + 1)))
+    assert shamir.join({i: shares[i - 1] for i in chosen[:t]}) == secret
+    assert shamir.join({i: shares[i - 1] for i in chosen}) == secret
+
+
+def test_fewer_shares_fit_every_secret():
+    # For t - 1 shares and any secret some polynomial fits them both: the one
+    # through all these points. So they tell nothing.
+    shares = shamir.split(b"\x01" * 32, threshold=3, holders=5)
+    for secret in (0, 12345, 2**256 - 1):
+        points = {
+            i: int.from_bytes(s, "big") for i, s in enumerate(shares[:2], start=1)
+        }
+        # Lagrange through (0, secret), (1, ..), (2, ..) evaluated at 3.
+        at_three = (secret - 3 * points[1] + 3 * points[2]) % shamir.PRIME
+        forged = {1: shares[0], 2: shares[1], 3: at_three.to_bytes(33, "big")}
+        assert shamir.join(forged) == secret.to_bytes(32, "big")
+
+
+def test_a_single_share_looks_uniform():
+    low = [shamir.split(bytes(32), threshold=2, holders=1 + 1)[0] for _ in range(2000)]
+    counts = np.bincount([share[-1] // 16 for share in low], minlength=16)
+    assert scipy.stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_bad_sharings_are_refused():
+    with pytest.raises(ValueError, match="secret has 31 bytes"):
+        shamir.split(bytes(31), threshold=1, holders=1)
+    with pytest.raises(ValueError, match=r"threshold is 4; allowed is 1\.\.3"):
+        shamir.split(bytes(32), threshold=4, holders=3)
+    # A sum that is no 32-byte secret: the largest residue.
+    assert shamir.join({1: (shamir.PRIME - 1).to_bytes(33, "big")}) is None
+
+
+@given(k=st.integers(1, 40), half=st.integers(1, 6), seed=st.integers(0, 99))
+def test_harary_graphs_are_regular_symmetric_and_connected(k, half, seed):
+    ids = [f"c{i}" for i in range(k)]
+    joined = graphs.neighbours(2 * half, ids, rng=random.Random(seed))
+    assert set(joined) == set(ids)
+    for client, peers in joined.items():
+        assert len(peers) == min(2 * half, k - 1)
+        assert client not in peers
+        assert all(client in joined[peer] for peer in peers)
+    assert graphs.is_connected(joined, ids)
+
+
+def test_connectivity_of_what_is_left():
+    ids = [str(i) for i in range(6)]
+    ring = {str(i): frozenset({str((i + 1) % 6), str((i - 1) % 6)}) for i in range(6)}
+    assert graphs.is_connected(ring, ids[:3])
+    assert not graphs.is_connected(ring, ["0", "1", "3"])
+    assert not graphs.is_connected(ring, [])
+
+
+@pytest.mark.parametrize(("k", "bad", "degree"), [(30, 9, 8), (100, 20, 16)])
+def test_tail_is_the_hypergeometric(k, bad, degree):
+    law = scipy.stats.hypergeom(k - 1, bad, degree)
+    for least in range(degree + 2):
+        assert graphs._tail(k - 1, bad, degree, least) == pytest.approx(
+            law.sf(least - 1), abs=1e-12
+        )
+
+
+def test_sparse_graphs_keep_their_promise_in_simulation():
+    # At 5 bits the promises fail at most once in 32 rounds; count how often.
+    k, corrupt, dropout = 60, 0.15, 0.25
+    graph = graphs.sparse(
+        k, corrupt=corrupt, dropout=dropout, security_bits=5, correctness_bits=5
+    )
+    assert graph.degree is not None
+    rng = random.Random(1)
+    ids = [f"c{i}" for i in range(k)]
+    corrupted, dropped = set(ids[:9]), set(ids[9:24])
+    broken = lost = 0
+    for _ in range(600):
+        joined = graphs.neighbours(graph.degree, ids, rng=rng)
+        exposed = any(
+            len(joined[c] & corrupted) >= graph.threshold for c in set(ids) - corrupted
+        )
+        honest = set(ids) - corrupted - dropped
+        broken += exposed or not graphs.is_connected(joined, honest)
+        lost += any(len(joined[c] - dropped) < graph.threshold for c in ids)
+    assert broken <= 600 / 32
+    assert lost <= 600 / 32
+
+
+def test_degrees_grow_slowly():
+    degrees = [graphs.sparse(k).degree for k in (100, 300, 1000)]
+    assert degrees == sorted(degrees)
+    # From 300 to 1000 clients all-pairs masks grow 3.3-fold.
+    assert degrees[2] / degrees[1] < 1.5
+
+
+def test_a_small_or_hopeless_round_masks_with_everybody():
+    assert graphs.sparse(3) == graphs.complete(3)
+    assert graphs.sparse(20, corrupt=0.45, dropout=0.5) == graphs.complete(20)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: graphs.complete(5, threshold=6), r"allowed is 2\.\.5"),
+        (lambda: graphs.complete(1), "threshold is 1; with 1 clients"),
+        (
+            lambda: graphs.neighbours(3, "abcdef", rng=random.Random(0)),
+            "degree is 3; allowed is an even number",
+        ),
+        (lambda: graphs.sparse(5, corrupt=1.0), "corrupt is 1.0"),
+        (lambda: graphs.sparse(5, dropout=-0.1), "dropout is -0.1"),
+        (lambda: graphs.sparse(5, corrupt=0.5, dropout=0.5), "must be < 1"),
+    ],
+)
+def test_bad_graphs_are_refused(build, message):
+    with pytest.raises(BadInputError, match=message):
+        build()

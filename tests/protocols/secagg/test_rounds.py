@@ -1,0 +1,325 @@
+import random
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tff_hdp.protocols.meter import Meter
+from tff_hdp.protocols.secagg import graphs
+from tff_hdp.protocols.secagg.client import PHASES, Client
+from tff_hdp.protocols.secagg.errors import (
+    BadInputError,
+    BelowThresholdError,
+    UnknownClientError,
+)
+from tff_hdp.protocols.secagg.fixed_point import (
+    FixedPoint,
+    from_ring,
+    ring_dtype,
+    to_ring,
+)
+from tff_hdp.protocols.secagg.messages import Round, unpack
+from tff_hdp.protocols.secagg.rounds import (
+    SUPER_NODE,
+    masking_graph,
+    run_round,
+    secure_sum,
+)
+from tff_hdp.protocols.secagg.server import Server
+
+
+def ring_inputs(k, size, bits, seed=0):
+    rng = np.random.default_rng(seed)
+    return {f"c{i}": to_ring(rng.integers(0, 2**bits, size), bits) for i in range(k)}
+
+
+def plain_sum(inputs, survivors, bits):
+    total = sum(inputs[client].astype(np.int64) for client in survivors)
+    return to_ring(total, bits)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_exactly_the_sum_or_a_refusal(data):
+    k = data.draw(st.integers(2, 9), label="k")
+    t = data.draw(st.integers(2, k), label="t")
+    bits = data.draw(st.sampled_from([5, 8, 16, 20, 32]), label="bits")
+    size = data.draw(st.integers(1, 40), label="size")
+    inputs = ring_inputs(k, size, bits)
+    drops = data.draw(
+        st.dictionaries(st.sampled_from(sorted(inputs)), st.sampled_from(PHASES)),
+        label="drops",
+    )
+    terms = Round(3, size, bits, t)
+    # Who has not dropped out by the end of each phase.
+    left = {
+        phase: {c for c in inputs if PHASES.index(drops.get(c, "unmask")) > i}
+        | (inputs.keys() - drops.keys())
+        for i, phase in enumerate(PHASES)
+    }
+    if len(left["unmask"]) < t:
+        with pytest.raises(BelowThresholdError, match="threshold is"):
+            run_round(inputs, terms, drops=drops)
+        return
+    total, survivors = run_round(inputs, terms, drops=drops)
+    assert set(survivors) == left["mask"]
+    np.testing.assert_array_equal(total, plain_sum(inputs, survivors, bits))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_the_sparse_protocol_gives_exactly_the_sum_or_a_refusal(data):
+    k = data.draw(st.integers(6, 16), label="k")
+    degree = data.draw(st.sampled_from([2, 4, 6]), label="degree")
+    inputs = ring_inputs(k, 20, 24)
+    drops = data.draw(
+        st.dictionaries(
+            st.sampled_from(sorted(inputs)), st.sampled_from(PHASES), max_size=k // 2
+        ),
+        label="drops",
+    )
+    rng = random.Random(data.draw(st.integers(0, 99), label="seed"))
+    terms = Round(0, 20, 24, data.draw(st.integers(2, 3), label="t"))
+    try:
+        total, survivors = run_round(inputs, terms, degree=degree, drops=drops, rng=rng)
+    except BelowThresholdError:
+        assert drops, "nobody dropped, yet the round was refused"
+        return
+    before_masking = ("advertise", "share", "mask")
+    staying = {c for c in inputs if drops.get(c) not in before_masking}
+    assert set(survivors) <= staying
+    np.testing.assert_array_equal(total, plain_sum(inputs, survivors, 24))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("protocol", ["bonawitz", "graph"])
+def test_a_fifth_may_drop_out_in_any_round(protocol, phase):
+    k, size = 40, 500
+    graph = masking_graph(protocol, k)
+    assert (graph.degree is not None) == (protocol == "graph")
+    inputs = ring_inputs(k, size, 32)
+    gone = sorted(inputs)[:8]
+    total, survivors = run_round(
+        inputs,
+        Round(7, size, 32, graph.threshold),
+        degree=graph.degree,
+        drops=dict.fromkeys(gone, phase),
+    )
+    assert len(survivors) == (40 if phase == "unmask" else 32)
+    np.testing.assert_array_equal(total, plain_sum(inputs, survivors, 32))
+
+
+def masked_updates(inputs, terms, degree=None):
+    """What the super-node receives in round 2, client by client."""
+    server = Server(terms, inputs, degree=degree)
+    clients = {c: Client(c, terms) for c in inputs}
+    for client in clients.values():
+        server.receive(client.advertise())
+    for name, message in server.end_advertise().items():
+        server.receive(clients[name].share(message))
+    return {
+        name: unpack(clients[name].mask(message, inputs[name]).values, terms.bits)
+        for name, message in server.end_share().items()
+    }
+
+
+@pytest.mark.parametrize("degree", [None, 2])
+@pytest.mark.parametrize("bits", [8, 20, 32])
+def test_masked_updates_look_uniform_whatever_is_in_them(bits, degree):
+    size = 4000
+    terms = Round(0, size, bits, 2)
+    constant = np.zeros(size, ring_dtype(bits))
+    inputs = {"a": constant, "b": constant + 1, "c": constant, "d": constant}
+    seen = masked_updates(inputs, terms, degree)
+    for values in seen.values():
+        scaled = values.astype(np.float64) / 2**bits
+        counts = np.histogram(scaled, bins=16, range=(0, 1))[0]
+        assert scipy.stats.chisquare(counts).pvalue > 1e-5
+        # Neighbouring coordinates are unrelated.
+        assert abs(np.corrcoef(scaled[:-1], scaled[1:])[0, 1]) < 5 / np.sqrt(size)
+    # Nor do two clients' masked updates, or an update and its masked form, agree.
+    ab = np.corrcoef(seen["a"].astype(float), seen["b"].astype(float))[0, 1]
+    assert abs(ab) < 5 / np.sqrt(size)
+
+
+def test_masked_updates_of_different_inputs_cannot_be_told_apart():
+    size = 4000
+    rng = np.random.default_rng(0)
+    terms = Round(0, size, 32, 2)
+    zeros = np.zeros(size, np.uint32)
+    gaussian = FixedPoint.for_sum(clip=1.0, bits=32, max_clients=3).encode(
+        rng.normal(size=size)
+    )
+    first = masked_updates({"a": zeros, "b": zeros, "c": zeros}, terms)["a"]
+    second = masked_updates({"a": gaussian, "b": zeros, "c": zeros}, terms)["a"]
+    assert scipy.stats.ks_2samp(first, second).pvalue > 1e-5
+    # The same test does tell the bare inputs apart.
+    assert scipy.stats.ks_2samp(zeros, gaussian).pvalue < 1e-5
+
+
+def test_masks_are_fresh_every_round_and_cancel_only_in_the_sum():
+    inputs = {c: np.zeros(100, np.uint32) for c in "abc"}
+    one, two = (masked_updates(inputs, Round(r, 100, 32, 2)) for r in (0, 1))
+    assert not np.array_equal(one["a"], two["a"])
+    # Even the sum of masked updates is hidden, by the self-masks, until shares
+    # of their seeds are given.
+    total = sum(v.astype(np.int64) for v in one.values()) % 2**32
+    assert scipy.stats.kstest(total / 2**32, "uniform").pvalue > 1e-5
+    assert total.any()
+
+
+def test_every_party_of_a_round_talks_little():
+    k, size = 10, 10_000
+    meter = Meter(SUPER_NODE)
+    run_round(ring_inputs(k, size, 32), Round(0, size, 32, 6), meter=meter)
+    # Four messages up and three down for each client.
+    assert meter.summary()["messages"] == 7 * k
+    for cost in meter.clients.values():
+        # The update, and per neighbour two shares of 33 bytes, their tag and
+        # digests, and the shares given back: some 150 bytes.
+        assert 4 * size < cost.sent_bytes < 4 * size + 200 * k + 200
+        assert cost.received_bytes < 200 * k + 200
+    hub = meter.parties[SUPER_NODE]
+    assert hub.received_bytes == sum(c.sent_bytes for c in meter.clients.values())
+
+
+@pytest.mark.parametrize(("bits", "width"), [(8, 1), (12, 2), (20, 3), (32, 4)])
+def test_updates_take_whole_bytes_of_the_ring(bits, width):
+    meter = Meter(SUPER_NODE)
+    run_round(ring_inputs(3, 5000, bits), Round(0, 5000, bits, 2), meter=meter)
+    for cost in meter.clients.values():
+        assert width * 5000 < cost.sent_bytes < width * 5000 + 1000
+
+
+def real_updates(k, size, norm=1.0, seed=0):
+    values = np.random.default_rng(seed).normal(size=(k, size))
+    values *= norm / np.linalg.norm(values, axis=1, keepdims=True)
+    return {f"c{i}": v for i, v in enumerate(values)}
+
+
+@pytest.mark.parametrize("protocol", ["bonawitz", "graph"])
+def test_real_sums_are_within_the_encoding_error(protocol):
+    updates = real_updates(20, 300)
+    encoding = FixedPoint.for_sum(clip=1.0, bits=20, max_clients=20)
+    result = secure_sum(
+        updates,
+        encoding=encoding,
+        graph=masking_graph(protocol, 20),
+        drops={"c3": "mask", "c4": "share", "c5": "unmask"},
+    )
+    assert set(result.survivors) == updates.keys() - {"c3", "c4"}
+    expected = sum(updates[c] for c in result.survivors)
+    error = np.abs(result.total - expected).max()
+    assert 0 < error <= encoding.max_error(18) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("gone", "variance"), [(0, 10 / 8), (2, 1.0)])
+def test_noise_under_the_mask_is_never_less_than_asked_for(gone, variance):
+    # Ten clients, shares sized for eight survivors: with eight the variance is
+    # as asked for, with all ten a quarter more.
+    size = 4000
+    updates = real_updates(10, size)
+    encoding = FixedPoint.for_sum(
+        clip=1.0, bits=24, max_clients=10, noise_std=0.8, size=size
+    )
+    result = secure_sum(
+        updates,
+        encoding=encoding,
+        graph=masking_graph("bonawitz", 10),
+        drops={f"c{i}": "mask" for i in range(gone)},
+        min_survivors=8,
+        noise_std=0.5,
+    )
+    noise = result.total - sum(updates[c] for c in result.survivors)
+    std = 0.5 * np.sqrt(variance)
+    assert scipy.stats.kstest(noise / std, "norm").pvalue > 1e-5
+    assert noise.std() == pytest.approx(std, rel=5 / np.sqrt(2 * size))
+
+
+def test_too_few_survivors_for_the_noise_are_refused_before_unmasking():
+    with pytest.raises(BelowThresholdError, match="7 clients sent updates; the fewest"):
+        secure_sum(
+            real_updates(10, 5),
+            encoding=FixedPoint.for_sum(clip=1.0, bits=24, max_clients=10),
+            graph=masking_graph("bonawitz", 10),
+            drops={f"c{i}": "mask" for i in range(3)},
+            min_survivors=8,
+            noise_std=0.1,
+        )
+
+
+def test_survivors_in_separate_groups_are_refused():
+    # A ring of degree 2 cut at two places: each arc would show its own sum.
+    ids = [f"c{i}" for i in range(8)]
+    order = graphs.neighbours(2, ids, rng=random.Random(0))
+    ring = ["c0"]
+    while len(ring) < 8:
+        ring.append(next(iter(sorted(order[ring[-1]] - set(ring)))))
+    inputs = {c: np.zeros(5, np.uint32) for c in ids}
+    with pytest.raises(BelowThresholdError, match="groups with no mask in common"):
+        run_round(
+            inputs,
+            Round(0, 5, 32, 2),
+            degree=2,
+            drops={ring[0]: "mask", ring[4]: "mask"},
+            rng=random.Random(0),
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"updates": {}}, BadInputError, "updates are of no client"),
+        (
+            {"updates": real_updates(6, 5)},
+            BadInputError,
+            "updates are of 6 clients; the encoding takes 5",
+        ),
+        ({"drops": {"x": "mask"}}, UnknownClientError, "drops name 'x'"),
+        ({"noise_std": -1.0}, BadInputError, "total_std is -1.0"),
+        ({"min_survivors": 0}, BadInputError, "min_clients is 0"),
+        (
+            {"updates": {"c0": np.zeros(5), "c1": np.zeros(5)}},
+            BelowThresholdError,
+            "2 clients take part; the threshold is 3",
+        ),
+        (
+            {"updates": real_updates(4, 5) | {"c4": np.zeros(6)}},
+            BadInputError,
+            r"update is uint32\[6\]; allowed is uint32\[5\]",
+        ),
+        (
+            {"updates": real_updates(4, 5) | {"c4": np.full(5, np.nan)}},
+            BadInputError,
+            r"values\[0\] is nan",
+        ),
+    ],
+)
+def test_bad_rounds_are_refused(options, error, message):
+    arguments = {
+        "updates": real_updates(5, 5),
+        "encoding": FixedPoint.for_sum(clip=1.0, bits=32, max_clients=5),
+        "graph": graphs.complete(5),
+    } | options
+    with pytest.raises(error, match=message):
+        secure_sum(arguments.pop("updates"), **arguments)
+
+
+def test_unknown_protocol_is_refused():
+    with pytest.raises(BadInputError, match="protocol is 'magic'; allowed are bona"):
+        masking_graph("magic", 5)
+
+
+def test_fixed_secrets_make_a_round_repeatable():
+    def source(client):
+        rng = random.Random(client)
+        return rng.randbytes
+
+    inputs = ring_inputs(4, 10, 32)
+    terms = Round(0, 10, 32, 3)
+    first = run_round(inputs, terms, random_bytes=source)
+    second = run_round(inputs, terms, random_bytes=source)
+    np.testing.assert_array_equal(first[0], second[0])
+    assert from_ring(first[0], 32).dtype == np.int64

@@ -1,0 +1,108 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tff_hdp.protocols import wire
+from tff_hdp.protocols.meter import Meter
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    name: str
+    data: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    number: int
+    items: tuple[Inner, ...]
+    table: dict[str, bytes]
+
+
+@dataclasses.dataclass(frozen=True)
+class Vector:
+    values: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Unsupported:
+    value: float
+
+
+inners = st.builds(Inner, st.text(max_size=5), st.binary(max_size=200))
+outers = st.builds(
+    Outer,
+    st.integers(0, 2**80),
+    st.lists(inners, max_size=4).map(tuple),
+    st.dictionaries(st.text(max_size=3), st.binary(max_size=5), max_size=4),
+)
+
+
+@given(outers)
+def test_messages_survive_the_wire(message):
+    data = wire.encode(message)
+    assert wire.decode(Outer, data) == message
+    for cut in range(len(data)):
+        with pytest.raises(wire.WireError, match="cut short"):
+            wire.decode(Outer, data[:cut])
+    with pytest.raises(wire.WireError, match=f"ends at byte {len(data)} of"):
+        wire.decode(Outer, data + b"x")
+
+
+def test_equal_messages_have_equal_bytes():
+    one = Outer(1, (), {"a": b"1", "b": b"2"})
+    other = Outer(1, (), {"b": b"2", "a": b"1"})
+    assert wire.encode(one) == wire.encode(other)
+
+
+def test_sizes_by_hand():
+    # varint 300 takes 2 bytes; an empty tuple and dict one each.
+    assert len(wire.encode(Outer(300, (), {}))) == 4
+    assert wire.encode(Inner("ab", b"xyz")) == b"\x02ab\x03xyz"
+    # Type, varint 400 of two bytes, 100 numbers of four.
+    assert len(wire.encode(Vector(np.zeros(100, np.uint32)))) == 1 + 2 + 400
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<u2", "<u4", "<u8"])
+def test_arrays_survive_the_wire(dtype):
+    values = np.arange(1000).astype(dtype)
+    found = wire.decode(Vector, wire.encode(Vector(values))).values
+    assert found.dtype == values.dtype
+    np.testing.assert_array_equal(found, values)
+
+
+def test_bad_values_are_refused():
+    with pytest.raises(wire.WireError, match="integer is -1"):
+        wire.encode(Outer(-1, (), {}))
+    with pytest.raises(TypeError, match=r"no wire format for .*float"):
+        wire.encode(Unsupported(1.0))
+    with pytest.raises(wire.WireError, match="array type is 9"):
+        wire.decode(Vector, b"\x09\x00")
+    with pytest.raises(wire.WireError, match="array of uint16 has 3 bytes"):
+        wire.decode(Vector, b"\x01\x03abc")
+    with pytest.raises(wire.WireError, match="not UTF-8"):
+        wire.decode(Inner, b"\x01\xff\x00")
+
+
+def test_the_meter_counts_real_sizes_and_the_critical_path(monkeypatch):
+    meter = Meter("hub")
+    message = Inner("ab", b"xyz")
+    assert meter.deliver("a", "hub", message) == message
+    meter.deliver("hub", "b", message)
+    clock = iter([0.0, 1.0, 1.0, 4.0, 4.0, 4.5, 5.0, 7.0])
+    monkeypatch.setattr("time.process_time", lambda: next(clock))
+    for party, phase in [("a", "x"), ("b", "x"), ("hub", "x"), ("a", "y")]:
+        with meter.time(party, phase):
+            pass
+    summary = meter.summary()
+    # Phase x: the slower client's 3 s and the hub's 0.5 s; phase y: 2 s.
+    assert summary["critical_path_seconds"] == 5.5
+    assert summary["total_seconds"] == 6.5
+    assert summary["client_seconds"] == 3.0
+    assert summary["hub_seconds"] == 0.5
+    assert summary["messages"] == 2
+    assert summary["client_sent_bytes"] == summary["hub_received_bytes"] == 7
+    assert summary["client_received_bytes"] == summary["hub_sent_bytes"] == 7

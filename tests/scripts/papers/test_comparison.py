@@ -1,0 +1,90 @@
+"""All five systems at one epsilon: what is asked of each, and what each reached."""
+
+import dataclasses
+
+import pandas as pd
+import pytest
+
+from scripts.papers.comparison import runs as matched
+from scripts.papers.comparison import settings as matched_settings
+from scripts.papers.comparison.config import SYSTEMS, MatchedConfig
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.systems.gfl import account as gfl_account
+from tff_hdp.systems.gfl import plan as gfl
+
+
+def config(out, **changes):
+    settings = {
+        "task": "digits",
+        "num_clients": 50,
+        "clients_per_round": 10,
+        "rounds": 3,
+        "target_epsilon": 5.0,
+        "batch_size": 5,
+        "seed": 3,
+        "out": str(out),
+    }
+    return MatchedConfig(**settings | changes)
+
+
+def test_every_system_runs_at_the_epsilon_asked_for(tmp_path):
+    found = matched.compare(config(tmp_path))
+    assert found["system"].tolist() == list(SYSTEMS)
+    assert found["eps released (RDP)"].to_list() == pytest.approx([5.0] * 5, rel=1e-3)
+    assert (found["eps released (RDP)"] <= 5.001).all()
+    assert found["accuracy"].between(0, 1).all()
+    assert (found["delta"] == 1e-5).all()
+    assert found["on own tests"].notna().tolist() == [False] * 4 + [True]
+    by_system = found.set_index("system")
+    assert by_system.loc["udp_hypernet", "eps aggregator"] == "none"
+    assert float(by_system.loc["hdp", "eps aggregator"]) > 5.0
+    assert set(found["neighbours"]) <= {"add_or_remove", "zero_out", "replace_one"}
+    again = pd.read_csv(tmp_path / "table.csv")
+    assert again["accuracy"].tolist() == found["accuracy"].tolist()
+    text = (tmp_path / "table.txt").read_text()
+    for name in SYSTEMS:
+        assert f"{name}: " in text
+
+
+def test_gfls_noise_is_the_least_that_meets_the_target(tmp_path):
+    asked = matched_settings.build_config(config(tmp_path), "gfl", seed=0)
+    plan = gfl.GflPlan(
+        scheme="iid",
+        mu=asked.mu,
+        B=asked.gradient_bound,
+        sigma_g=asked.sigma_g,
+        dimension=65 * 10,
+        clients=10,
+        per_round=2,
+    )
+
+    def epsilon(one):
+        return gfl_account.account([(one, 3)], 1e-5, ("rdp",))[-1].epsilon_rdp
+
+    assert epsilon(plan) <= 5.0
+    less = dataclasses.replace(plan, sigma_g=0.999 * plan.sigma_g)
+    assert epsilon(less) > 5.0
+
+
+@pytest.mark.parametrize("target", [0.3, 1.7, 40.0])
+def test_least_is_on_the_safe_side_of_a_known_root(target):
+    found = matched_settings._least(lambda x: 3.0 / x**2, target)
+    assert 3.0 / found**2 <= target
+    assert found == pytest.approx((3.0 / target) ** 0.5, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"systems": ("hdp", "gossip")}, "--systems is gossip"),
+        ({"systems": ("hdp", "hdp")}, "--systems is hdp,hdp"),
+        ({"systems": ()}, "--systems is empty"),
+        ({"num_clients": None}, "--num_clients is None"),
+        ({"groups": 7}, "--groups is 7"),
+        ({"clients_per_round": 51}, "--clients_per_round is 51"),
+        ({"target_epsilon": 0.0}, "--target_epsilon is 0"),
+    ],
+)
+def test_a_bad_setting_names_the_flag(tmp_path, changes, named):
+    with pytest.raises(ConfigError, match=named):
+        config(tmp_path, **changes)

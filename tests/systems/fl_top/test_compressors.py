@@ -1,0 +1,145 @@
+"""Compressors against NumPy, SciPy and scikit-learn."""
+
+import numpy as np
+import pytest
+import scipy.fft
+import scipy.stats
+import tensorflow as tf
+from sklearn.linear_model import orthogonal_mp
+
+from tff_hdp.systems.fl_top.compressed_sensing import CompressedSensing
+from tff_hdp.systems.fl_top.compressors import (
+    FixedSubset,
+    Identity,
+    RandomSubset,
+    draw_subset,
+)
+
+ROUND = tf.constant(3)
+
+
+def sparse_vector(size, nonzeros, seed):
+    rng = np.random.default_rng(seed)
+    x = np.zeros(size, np.float32)
+    x[rng.choice(size, nonzeros, replace=False)] = rng.normal(size=nonzeros)
+    return x
+
+
+def test_a_subset_is_distinct_and_the_same_for_all_parties():
+    first = draw_subset(1000, 300, 7, ROUND).numpy()
+    assert len(set(first)) == 300
+    assert first.min() >= 0 and first.max() < 1000
+    np.testing.assert_array_equal(first, draw_subset(1000, 300, 7, ROUND))
+    for seed, number in ((7, 4), (8, 3)):
+        other = draw_subset(1000, 300, seed, tf.constant(number)).numpy()
+        assert set(first) != set(other)
+
+
+def test_every_weight_is_equally_likely_to_be_drawn():
+    rounds, population, size = 2000, 37, 5
+    counts = np.zeros(population)
+    for number in range(rounds):
+        counts[draw_subset(population, size, 1, tf.constant(number)).numpy()] += 1
+    assert scipy.stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_a_fixed_subset_exchanges_its_coordinates_alone():
+    initial = np.arange(6, dtype=np.float32)
+    subset = FixedSubset(initial, np.array([1, 4]))
+    assert (subset.upload_size, subset.download_size) == (2, 2)
+    weights = tf.constant([9.0, 8.0, 7.0, 6.0, 5.0, 4.0])
+    np.testing.assert_array_equal(subset.send(weights), [8, 5])
+    # What was not exchanged is w_0's.
+    np.testing.assert_array_equal(
+        subset.receive(subset.send(weights)), [0, 8, 2, 3, 5, 5]
+    )
+    np.testing.assert_array_equal(
+        subset.decompress(tf.constant([1.0, 2.0]), ROUND), [0, 1, 0, 0, 2, 0]
+    )
+
+
+@pytest.mark.parametrize("coordinates", [[], [1, 1], [4, 2], [0, 6], [-1, 2]])
+def test_bad_coordinates_are_refused(coordinates):
+    with pytest.raises(ValueError, match="coordinates are"):
+        FixedSubset(np.zeros(6, np.float32), np.array(coordinates))
+
+
+def test_a_random_subset_sends_all_down_and_few_up():
+    subset = RandomSubset(50, 5, seed=2)
+    assert (subset.upload_size, subset.download_size) == (5, 50)
+    chosen = subset.trainable(ROUND).numpy()
+    whole = subset.decompress(tf.range(1.0, 6.0), ROUND).numpy()
+    np.testing.assert_array_equal(whole[chosen], [1, 2, 3, 4, 5])
+    assert np.count_nonzero(whole) == 5
+
+
+def test_identity_changes_nothing():
+    identity = Identity(4)
+    x = tf.constant([1.0, 2.0, 3.0, 4.0])
+    assert identity.trainable(ROUND) is None
+    np.testing.assert_array_equal(identity.receive(identity.send(x)), x)
+    np.testing.assert_array_equal(identity.compress(x[tf.newaxis], ROUND)[0], x)
+    np.testing.assert_array_equal(identity.decompress(x, ROUND), x)
+
+
+def test_measurements_are_cosine_coefficients():
+    x = np.random.default_rng(0).normal(size=[3, 90]).astype(np.float32)
+    sensing = CompressedSensing(90, 40, seed=5)
+    padded = np.pad(x, [(0, 0), (0, 10)]).reshape(3, 10, 10)
+    whole = scipy.fft.dctn(padded, axes=(1, 2), norm="ortho").reshape(3, 100)
+    chosen = draw_subset(100, 40, 5, ROUND).numpy()
+    np.testing.assert_allclose(
+        sensing.compress(x, ROUND), whole[:, chosen], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_the_adjoint_is_the_adjoint():
+    rng = np.random.default_rng(1)
+    sensing = CompressedSensing(90, 40, seed=5)
+    x, y = rng.normal(size=90), rng.normal(size=40)
+    x, y = x.astype(np.float32), y.astype(np.float32)
+    forward = sensing.measure(x[np.newaxis], ROUND)[0]
+    assert np.dot(forward, y) == pytest.approx(
+        np.dot(x, sensing.adjoint(y, ROUND)), rel=1e-4, abs=1e-4
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sparse_updates_are_recovered(seed):
+    size, nonzeros, measurements = 2000, 40, 400
+    x = sparse_vector(size, nonzeros, seed)
+    sensing = CompressedSensing(
+        size, measurements, seed, sparsity=nonzeros, iterations=60
+    )
+    measured = sensing.compress(x[np.newaxis], ROUND)[0]
+    found = sensing.decompress(measured, ROUND).numpy()
+    assert np.linalg.norm(found - x) < 1e-3 * np.linalg.norm(x)
+
+
+def test_recovery_is_that_of_orthogonal_matching_pursuit():
+    size, nonzeros, measurements = 144, 5, 60
+    x = sparse_vector(size, nonzeros, seed=11)
+    sensing = CompressedSensing(size, measurements, 3, sparsity=nonzeros, iterations=60)
+    matrix = sensing.measure(tf.eye(size), ROUND).numpy().T
+    measured = matrix @ x
+    expected = orthogonal_mp(matrix, measured, n_nonzero_coefs=nonzeros)
+    found = sensing.decompress(tf.constant(measured), ROUND)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_recovery_of_what_is_not_sparse_stays_bounded():
+    x = np.random.default_rng(2).normal(size=900).astype(np.float32)
+    residuals = []
+    for iterations in (1, 3, 10, 30):
+        sensing = CompressedSensing(900, 100, 4, iterations=iterations)
+        measured = sensing.compress(x[np.newaxis], ROUND)
+        found = sensing.decompress(measured[0], ROUND)
+        again = sensing.compress(found[tf.newaxis], ROUND)
+        residuals.append(float(tf.norm(measured - again) / tf.norm(measured)))
+    assert residuals == sorted(residuals, reverse=True)
+    assert residuals[-1] < 1.0
+
+
+def test_nothing_is_recovered_from_nothing():
+    sensing = CompressedSensing(90, 40, seed=5)
+    np.testing.assert_array_equal(sensing.decompress(tf.zeros(40), ROUND), np.zeros(90))

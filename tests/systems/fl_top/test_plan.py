@@ -1,0 +1,80 @@
+"""FL-TOP-DP's account against the paper's numbers and a closed form."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.rdp import compute_epsilon
+
+from tff_hdp.privacy import Clipping
+from tff_hdp.systems.fl_top import plan as fl_top_dp
+
+PAPER = {"clients": 6000, "per_round": 100, "sigma": 1.54}
+
+
+# Table 1's epsilons by the round of best accuracy, which the paper prints to two
+# digits; sigma = 1.54 is inferred from them.
+@pytest.mark.parametrize(
+    ("rounds", "printed"),
+    [
+        (200, 1.0),
+        (195, 0.99),
+        (189, 0.98),
+        (167, 0.95),
+        (160, 0.94),
+        (157, 0.93),
+        (152, 0.92),
+        (60, 0.76),
+    ],
+)
+def test_the_papers_epsilons(rounds, printed):
+    epsilon = fl_top_dp.paper_epsilon(**PAPER, rounds=rounds, delta=1e-5)
+    assert epsilon == pytest.approx(printed, abs=0.01)
+
+
+def test_the_reference_value_of_the_papers_account():
+    epsilon = fl_top_dp.paper_epsilon(**PAPER, rounds=200, delta=1e-5)
+    assert epsilon == pytest.approx(1.000551, abs=1e-6)
+
+
+def ledger(rounds, **changes):
+    result = fl_top_dp.FlTopLedger()
+    result.record(fl_top_dp.plan(**PAPER | changes), rounds)
+    return result
+
+
+def test_the_server_knows_the_cohort_and_so_gets_no_amplification():
+    rows = {r.observer: r for r in ledger(200).account(1e-5, ("rdp", "paper"))}
+    # Revealed participation, a client replaced: the sum moves by up to 2S.
+    orders = np.concatenate([np.arange(1.1, 11, 0.1), np.arange(11, 200)])
+    q, z = 1 / 60, 1.54 / 2
+    inner = np.log1p(q * np.expm1(orders * (orders - 1) / (2 * z**2)))
+    epsilon, _ = compute_epsilon(orders, 200 * inner / (orders - 1), 1e-5)
+    assert rows["aggregator"].epsilon_rdp == pytest.approx(epsilon, rel=0.01)
+    released = rows["released_model"]
+    assert released.epsilon_rdp < 0.5 * rows["aggregator"].epsilon_rdp
+    assert all(row.epsilon_paper == pytest.approx(1.000551) for row in rows.values())
+    # The paper's is no bound on either.
+    assert all(row.epsilon_rdp > 4 for row in rows.values())
+
+
+def test_the_papers_account_is_for_one_plan_only():
+    mixed = ledger(100)
+    mixed.record(fl_top_dp.plan(**PAPER | {"sigma": 2.0}), 100)
+    rows = mixed.account(1e-5)
+    assert all(row.epsilon_paper is None for row in rows)
+    assert ledger(200).account(1e-5, ("rdp",))[0].epsilon_paper is None
+
+
+def test_shares_add_up_to_sigma_in_the_plan():
+    plan = fl_top_dp.plan(**PAPER, clipping=Clipping(norm=2.4))
+    assert plan.clipping.norm == 2.4
+    assert plan.client_noise * math.sqrt(100) == pytest.approx(1.54)
+    assert plan.secure_aggregation and not plan.cohort_hidden
+    assert not fl_top_dp.plan_without_noise(clients=60, per_round=6).is_noisy
+
+
+def test_a_ledger_comes_back_from_json():
+    again = fl_top_dp.FlTopLedger()
+    again.load_state_dict(ledger(7).state_dict())
+    assert again.account(1e-5, ("paper",)) == ledger(7).account(1e-5, ("paper",))

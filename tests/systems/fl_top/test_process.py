@@ -1,0 +1,316 @@
+"""FL-TOP's rounds against Keras clients trained one by one, and its noise."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tasks
+from tff_hdp import runtime
+from tff_hdp.clients.batches import make_order
+from tff_hdp.clients.stacked_model import StackedModel
+from tff_hdp.clients.training import make_chunk
+from tff_hdp.privacy import Clipping
+from tff_hdp.systems.fl_top import plan as fl_top_dp
+from tff_hdp.systems.fl_top import public as top_k
+from tff_hdp.systems.fl_top.client_work import train_compressed
+from tff_hdp.systems.fl_top.compressed_sensing import CompressedSensing
+from tff_hdp.systems.fl_top.compressors import FixedSubset, Identity, RandomSubset
+from tff_hdp.systems.fl_top.process import build_fl_top
+from tff_hdp.systems.hdp.stacked_process import chunk_type
+
+RATE = 0.1
+CLIENTS, COHORT = 20, 6
+TOLERANCE = {"rtol": 1e-3, "atol": 2e-5}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return tasks.load("digits", num_clients=CLIENTS)
+
+
+@pytest.fixture(scope="module")
+def initial(task):
+    tf.keras.utils.set_random_seed(1)
+    weights = [w.numpy() for w in task.build_model().trainable_weights]
+    tf.random.set_seed(None)
+    return weights
+
+
+@pytest.fixture(autouse=True)
+def in_process():
+    runtime.set_context("in_process")
+
+
+def cohort_data(task, clients=range(COHORT), chunk_size=4):
+    """Chunks of a cohort, and each client's batches."""
+    rng = np.random.default_rng(0)
+    orders = {
+        c: make_order(int(task.train.sizes[c]), epochs=2, batch_size=16, rng=rng)
+        for c in clients
+    }
+    clients = list(clients)
+    chunks = []
+    for start in range(0, len(clients), chunk_size):
+        members = clients[start : start + chunk_size]
+        chunk = make_chunk(
+            [task.train.examples(c) for c in members],
+            [orders[c] for c in members],
+            weights=[1.0] * len(members),
+            carries_noise=[True] * len(members),
+            zone=0,
+        )
+        chunks.append(tf.data.Dataset.from_tensors(chunk))
+    return chunks, orders
+
+
+def top_k_sgd(model, initial, examples, order, coordinates):
+    """Algorithm 2: after every step all but the chosen weights are w_0's again."""
+    loss_fn = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    weights = start = top_k.flatten(initial).astype(np.float64)
+    chosen = np.zeros(len(start), bool)
+    chosen[coordinates] = True
+    for rows in order:
+        rows = rows[rows >= 0]
+        assign(model, weights)
+        with tf.GradientTape() as tape:
+            loss = loss_fn(examples[1][rows], model(examples[0][rows]))
+        gradient = tape.gradient(loss, model.trainable_weights)
+        moved = weights - RATE * top_k.flatten([g.numpy() for g in gradient])
+        weights = np.where(chosen, moved, start)
+    return weights
+
+
+def assign(model, flat):
+    position = 0
+    for variable in model.trainable_weights:
+        size = variable.shape.num_elements()
+        variable.assign(np.reshape(flat[position : position + size], variable.shape))
+        position += size
+
+
+def build(task, plan, compressor, dtype=np.uint8):
+    return build_fl_top(
+        build_model=task.build_model,
+        data_type=chunk_type(task.test_features.shape[1:], dtype),
+        plan=plan,
+        compressor=compressor,
+        client_learning_rate=RATE,
+    )
+
+
+def start(process, initial):
+    state = process.initialize()
+    like = process.get_model_weights(state)
+    weights = tf.nest.pack_sequence_as(like.trainable, initial)
+    return process.set_model_weights(state, like.__class__(weights, like.non_trainable))
+
+
+def flat_weights(process, state):
+    weights = process.get_model_weights(state).trainable
+    return top_k.flatten([np.asarray(w) for w in tf.nest.flatten(weights)])
+
+
+def quiet_plan():
+    return fl_top_dp.plan_without_noise(clients=CLIENTS, per_round=COHORT)
+
+
+def compressors(initial):
+    flat = top_k.flatten(initial)
+    coordinates = np.sort(np.random.default_rng(3).permutation(len(flat))[:200])
+    return {
+        "std": Identity(len(flat)),
+        "top": FixedSubset(flat, coordinates),
+        "basic": RandomSubset(len(flat), 200, seed=9),
+    }
+
+
+@pytest.mark.parametrize("scheme", ["std", "top", "basic"])
+def test_a_round_is_the_mean_of_clients_trained_one_by_one(task, initial, scheme):
+    compressor = compressors(initial)[scheme]
+    process = build(task, quiet_plan(), compressor)
+    data, orders = cohort_data(task)
+    output = process.next(start(process, initial), data)
+
+    coordinates = compressor.trainable(tf.constant(0))
+    whole = np.arange(compressor.num_weights)
+    coordinates = whole if coordinates is None else coordinates.numpy()
+    model = task.build_model()
+    trained = [
+        top_k_sgd(model, initial, task.train.examples(c), orders[c], coordinates)
+        for c in range(COHORT)
+    ]
+    found = flat_weights(process, output.state)
+    np.testing.assert_allclose(found, np.mean(trained, axis=0), **TOLERANCE)
+    others = np.setdiff1d(whole, coordinates)
+    np.testing.assert_array_equal(found[others], top_k.flatten(initial)[others])
+
+
+def test_all_weights_chosen_is_fl_std(task, initial):
+    flat = top_k.flatten(initial)
+    results = []
+    for compressor in (
+        Identity(len(flat)),
+        FixedSubset(flat, np.arange(len(flat))),
+        RandomSubset(len(flat), len(flat), seed=1),
+    ):
+        process = build(task, quiet_plan(), compressor)
+        state = start(process, initial)
+        for _ in range(2):
+            state = process.next(state, cohort_data(task)[0]).state
+        results.append(flat_weights(process, state))
+    np.testing.assert_allclose(results[1], results[0], **TOLERANCE)
+    np.testing.assert_allclose(results[2], results[0], **TOLERANCE)
+
+
+@pytest.mark.parametrize("scheme", ["std", "top", "basic"])
+def test_bytes_are_those_of_the_formula(task, initial, scheme):
+    compressor = compressors(initial)[scheme]
+    process = build(task, quiet_plan(), compressor)
+    exchanged = process.next(start(process, initial), cohort_data(task)[0]).metrics[
+        "exchanged"
+    ]
+    n = compressor.num_weights
+    up, down = {"std": (n, n), "top": (200, 200), "basic": (200, n)}[scheme]
+    assert exchanged["upstream_bytes"] == 4 * up * COHORT
+    assert exchanged["downstream_bytes"] == 4 * down * COHORT
+
+
+def test_what_crosses_the_network_has_the_compressed_size(task, initial):
+    compressor = compressors(initial)["top"]
+    process = build(task, quiet_plan(), compressor)
+    text = process.next.type_signature.compact_representation()
+    assert f"float32[{compressor.num_weights}]" not in text
+
+
+def test_gradients_that_are_nan_leave_the_other_weights_alone(task, initial):
+    broken = [w.copy() for w in initial]
+    broken[0][:] = np.nan
+    flat = top_k.flatten(broken)
+    subset = FixedSubset(flat, np.array([len(flat) - 1]))
+    model = task.build_model()
+    (data, *_), _ = cohort_data(task)
+    updates, _ = train_compressed(
+        StackedModel(model),
+        [w.shape for w in initial],
+        tf.constant(flat),
+        data.get_single_element(),
+        subset,
+        tf.constant(0),
+        RATE,
+    )
+    assert updates.shape[1] == 1
+    whole = subset.decompress(updates[0], tf.constant(0)).numpy()
+    assert np.isnan(whole[-1]) and not whole[:-1].any()
+
+
+@pytest.mark.parametrize("scheme", ["std", "top", "basic"])
+def test_the_secure_sum_carries_s_sigma_on_what_is_exchanged(task, initial, scheme):
+    compressor, s, sigma = compressors(initial)[scheme], 0.5, 1.54
+    plan = fl_top_dp.plan(
+        clients=CLIENTS, per_round=COHORT, sigma=sigma, clipping=Clipping(norm=s)
+    )
+    process = build(task, plan, compressor)
+    begin, data = start(process, initial), cohort_data(task)[0]
+    deviations = []
+    for _ in range(30):
+        output = process.next(begin, data)
+        deviations.append(flat_weights(process, output.state))
+    coordinates = compressor.trainable(tf.constant(0))
+    chosen = slice(None) if coordinates is None else coordinates.numpy()
+    spread = np.array(deviations)[:, chosen].std(axis=0, ddof=1)
+    # 30 x K normal draws: the root mean square is known to about 1 %.
+    assert math.sqrt(np.mean(spread**2)) == pytest.approx(s * sigma / COHORT, rel=0.06)
+    others = np.delete(np.array(deviations), chosen, axis=1)
+    assert not np.ptp(others, axis=0).any() if others.size else True
+
+
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("scheme", ["std", "top", "basic", "cs"])
+def test_a_client_that_is_rejected_leaves_no_trace(task, initial, scheme, private):
+    n = len(top_k.flatten(initial))
+    kinds = {**compressors(initial), "cs": CompressedSensing(n, 400, seed=3)}
+    plan = quiet_plan()
+    if private:
+        # Noise far below the tolerance, and nobody clipped.
+        plan = fl_top_dp.plan(
+            clients=CLIENTS, per_round=COHORT, sigma=1e-9, clipping=Clipping(norm=99.0)
+        )
+    process = build(task, plan, kinds[scheme], dtype=np.float32)
+    moved = []
+    for poisoned in (True, False):
+        (chunk, *_), _ = cohort_data(task)
+        chunk = chunk.get_single_element()
+        chunk["features"] = chunk["features"].numpy().astype(np.float32)
+        if poisoned:
+            chunk["features"][1] = np.nan
+        else:
+            chunk["order"] = chunk["order"].numpy()
+            chunk["order"][1] = -1  # the client has nothing to train on
+        output = process.next(
+            start(process, initial), [tf.data.Dataset.from_tensors(chunk)]
+        )
+        assert output.metrics["aggregator"]["rejected"] == int(poisoned)
+        moved.append(flat_weights(process, output.state) - top_k.flatten(initial))
+    assert np.abs(moved[1]).max() > 100 * TOLERANCE["atol"]
+    # With noise k is the denominator whoever is rejected; else it is who is not.
+    ratio = 1.0 if private else 4 / 3
+    np.testing.assert_allclose(moved[0], ratio * moved[1], **TOLERANCE)
+
+
+def test_clients_are_clipped_in_the_compressed_space(task, initial):
+    compressor, s = compressors(initial)["top"], 1e-3
+    plan = fl_top_dp.plan(
+        clients=CLIENTS, per_round=COHORT, sigma=1e-4, clipping=Clipping(norm=s)
+    )
+    process = build(task, plan, compressor)
+    output = process.next(start(process, initial), cohort_data(task)[0])
+    moved = flat_weights(process, output.state) - top_k.flatten(initial)
+    assert output.metrics["aggregator"]["update_norm"] > 10 * s
+    assert 0.1 * s < np.linalg.norm(moved) <= s * 1.01
+
+
+def test_compressed_sensing_steps_by_what_it_recovers(task, initial):
+    flat = top_k.flatten(initial)
+    sensing = CompressedSensing(len(flat), len(flat) // 2, seed=3)
+    process = build(task, quiet_plan(), sensing)
+    output = process.next(start(process, initial), cohort_data(task)[0])
+    moved = flat - flat_weights(process, output.state)
+    plain = build(task, quiet_plan(), Identity(len(flat)))
+    whole = plain.next(start(plain, initial), cohort_data(task)[0])
+    mean = flat - flat_weights(plain, whole.state)
+    number = tf.constant(0)
+    measured = sensing.compress(tf.constant(mean[np.newaxis]), number)[0]
+    np.testing.assert_allclose(
+        moved, sensing.decompress(measured, number), rtol=1e-2, atol=1e-4
+    )
+    # An update is not sparse, so this is far from exact, but it is the update's.
+    assert np.dot(moved, mean) > 0.5 * np.dot(mean, mean)
+    assert output.metrics["exchanged"]["upstream_bytes"] == 4 * (len(flat) // 2) * 6
+
+
+def test_the_native_worker_runs_the_same_rounds(task, initial, native_context):
+    del native_context
+    size = len(top_k.flatten(initial))
+    schemes = (
+        compressors(initial)["top"],
+        CompressedSensing(size, 400, seed=3, iterations=5),
+    )
+
+    def one_round(compressor):
+        process = build(task, quiet_plan(), compressor)
+        output = process.next(start(process, initial), cohort_data(task)[0])
+        return flat_weights(process, output.state), output.metrics["exchanged"]
+
+    native = [one_round(compressor) for compressor in schemes]
+    runtime.set_context("in_process")
+    for compressor, (weights, exchanged) in zip(schemes, native, strict=True):
+        here, exchanged_here = one_round(compressor)
+        np.testing.assert_allclose(weights, here, **TOLERANCE)
+        assert dict(exchanged) == dict(exchanged_here)
+
+
+def test_another_model_is_refused(task):
+    with pytest.raises(ValueError, match="num_weights is 5; the model has"):
+        build(task, quiet_plan(), Identity(5))

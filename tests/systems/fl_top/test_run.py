@@ -1,0 +1,207 @@
+"""Whole FL-TOP runs on bundled data: what they leave, and that they resume."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tasks
+from tasks.models import CNN_LARGE
+from tff_hdp.simulation import experiment
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.systems.fl_top import plan as fl_top_dp
+from tff_hdp.systems.fl_top import results
+from tff_hdp.systems.fl_top import run as fl_top
+from tff_hdp.systems.fl_top import setup as fl_top_setup
+from tff_hdp.systems.fl_top.config import FlTopConfig
+from tff_hdp.systems.fl_top.public import subset_size, top_k
+
+WEIGHTS = 2410
+
+
+def config(out, **changes):
+    settings = {
+        "task": "digits",
+        "num_clients": 40,
+        "clients_per_round": 8,
+        "rounds": 3,
+        "seed": 5,
+        "out": str(out),
+    }
+    return FlTopConfig(**settings | changes)
+
+
+def resolved(path):
+    return json.loads((path / "config.json").read_text())["resolved"]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rounds", "printed"), [(0.005, 200, 110.88), (1.0, 200, 22178.27)]
+)
+def test_the_papers_costs(ratio, rounds, printed):
+    n = CNN_LARGE.num_parameters(input_shape=(28, 28, 1), num_classes=10)
+    cost = results.cost_kilobytes(
+        size=subset_size(ratio, n), rounds=rounds, clients_per_round=100, clients=6000
+    )
+    assert cost == pytest.approx(printed, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "ratio", "down", "up"),
+    [
+        ("fl_std", 1.0, WEIGHTS, WEIGHTS),
+        ("fl_top", 0.05, 120, 120),
+        ("fl_basic", 0.05, WEIGHTS, 120),
+        ("fl_cs", 0.05, WEIGHTS, 120),
+    ],
+)
+def test_a_row_counts_what_was_exchanged(tmp_path, scheme, ratio, down, up):
+    result = experiment.run(config(tmp_path, scheme=scheme, ratio=ratio))
+    (row,) = results.table([tmp_path]).to_dict("records")
+    frame = pd.read_csv(tmp_path / "metrics.csv")
+    assert row["accuracy"] == frame["accuracy"].max()
+    assert frame["accuracy"][row["round"] - 1] == row["accuracy"]
+    assert frame["accuracy"].iloc[-1] == row["last"]
+    facts = resolved(tmp_path)
+    # The 10 public examples are those of one of the 40 clients.
+    assert facts["clients"] == 39
+    shared = {
+        "rounds": row["round"],
+        "clients_per_round": 8,
+        "clients": facts["clients"],
+    }
+    for column, size in (("downstream_kb", down), ("upstream_kb", up)):
+        expected = results.cost_kilobytes(size=size, **shared)
+        assert row[column] == pytest.approx(expected)
+    assert np.isnan(row["epsilon_paper"]) and np.isnan(row["epsilon_released"])
+    assert "N/A" in result.summary and not result.accounts
+
+
+def test_a_private_run_says_what_its_epsilons_rest_on(tmp_path):
+    result = experiment.run(config(tmp_path, scheme="fl_top_dp", ratio=0.05))
+    facts = resolved(tmp_path)
+    frame = pd.read_csv(tmp_path / "metrics.csv")
+    assert frame["clip_norm"].to_numpy() == pytest.approx(facts["clip_norm"])
+    (row,) = results.table([tmp_path]).to_dict("records")
+    options = {"clients": 39, "per_round": 8, "sigma": 1.54}
+    ledger = fl_top_dp.FlTopLedger()
+    ledger.record(fl_top_dp.plan(**options), 3)  # all of them, whichever is best
+    rows = {r.observer: r for r in ledger.account(1e-5, ("rdp",))}
+    assert row["epsilon_released"] == rows["released_model"].epsilon_rdp
+    assert row["epsilon_server"] == rows["aggregator"].epsilon_rdp
+    assert row["epsilon_paper"] == fl_top_dp.paper_epsilon(
+        **options, rounds=row["round"], delta=1e-5
+    )
+    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    assert privacy["rounds"] == 3
+    notes = " ".join(privacy["notes"])
+    for words in ("public data", "operator", "Theorem 1", "test set", "assumed"):
+        assert words in notes
+    assert {r.observer for r in result.accounts} == set(rows)
+    for words in ("replacing a client", "without replacement", "against the server"):
+        assert words in result.summary
+
+
+def test_the_other_weights_stay_at_the_start(tmp_path):
+    experiment.run(config(tmp_path, scheme="fl_top_dp", ratio=0.05))
+    initial, scores = fl_top_setup.read_setup(tmp_path)
+    with np.load(tmp_path / results.WEIGHTS_FILE) as saved:
+        final = saved["final"]
+    chosen = top_k(scores, 120)
+    others = np.setdiff1d(np.arange(WEIGHTS), chosen)
+    np.testing.assert_array_equal(final[others], initial[others])
+    assert np.all(final[chosen] != initial[chosen])
+    values = results.top_k_values(tmp_path, 120)
+    np.testing.assert_array_equal(values, final[chosen])
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    for scheme in ("fl_top", "fl_basic"):
+        settings = {"scheme": scheme, "ratio": 0.1}
+        once = experiment.run(config(whole / scheme, rounds=4, **settings))
+        experiment.run(config(halves / scheme, rounds=2, **settings))
+        twice = experiment.run(config(halves / scheme, rounds=4, **settings))
+        frames = [pd.read_csv(r.path / "metrics.csv") for r in (once, twice)]
+        for column in ("accuracy", "loss", "train_loss", "update_norm"):
+            np.testing.assert_allclose(*(f[column] for f in frames), rtol=1e-4)
+
+
+def test_held_out_clients_never_take_part(tmp_path):
+    asked = config(tmp_path, public_examples=50)
+    task, public = fl_top_setup.load_with_public(asked, partition_seed=5)
+    whole = tasks.load("digits", num_clients=40, seed=5)
+    assert len(task.train.client_ids) == 38
+    assert public.features.shape == (50, 8, 8, 1)
+    kept = set(map(bytes, task.train.features))
+    # A few digits are alike to the pixel; these are not.
+    assert sum(bytes(image) in kept for image in public.features) == 0
+    for index, client in enumerate(task.train.client_ids):
+        before = whole.train.examples(whole.train.client_ids.index(client))
+        for mine, theirs in zip(task.train.examples(index), before, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_mnist_is_the_public_data_of_fashion_mnist(data_dir):
+    asked = FlTopConfig(task="fashion_mnist", data_dir=str(data_dir))
+    task, public = fl_top_setup.load_with_public(asked, partition_seed=1)
+    assert len(task.train.client_ids) == 6000
+    mnist = tasks.load("mnist", data_dir=str(data_dir)).train
+    known = {bytes(x): y for x, y in zip(mnist.features, mnist.labels, strict=True)}
+    assert [known[bytes(x)] for x in public.features] == public.labels.tolist()
+
+
+def test_a_binary_task_reports_balanced_accuracy_and_auroc(tmp_path):
+    asked = config(
+        tmp_path, task="breast_cancer", num_clients=None, scheme="fl_std", rounds=2
+    )
+    result = experiment.run(asked)
+    assert result.headline == "balanced_accuracy"
+    (row,) = results.table([tmp_path]).to_dict("records")
+    assert 0 <= row["balanced_accuracy"] <= 1 and 0 <= row["auroc"] <= 1
+    assert "auroc" in result.summary
+
+
+def test_the_binary_metrics_are_those_of_their_definitions():
+    task = tasks.load("breast_cancer")
+    evaluate = fl_top._build_evaluation(task)
+    import tensorflow as tf
+    import tensorflow_federated as tff
+
+    tf.keras.utils.set_random_seed(3)
+    model = task.build_model()
+    tf.random.set_seed(None)
+    found = evaluate(tff.learning.models.ModelWeights.from_model(model))
+    logits, labels = model(task.test_features).numpy(), task.test_labels
+    right = logits.argmax(axis=1) == labels
+    recalls = [right[labels == c].mean() for c in (0, 1)]
+    assert found["balanced_accuracy"] == pytest.approx(np.mean(recalls))
+    score = logits[:, 1] - logits[:, 0]
+    pairs = np.sign(score[labels == 1][:, np.newaxis] - score[labels == 0])
+    assert found["auroc"] == pytest.approx(np.mean((pairs + 1) / 2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"clients_per_round": 40}, "--clients_per_round is 40; .* at most 39"),
+        ({"ratio": 1e-4}, "--ratio is 0.0001"),
+        ({"public_examples": 5000}, "--public_examples is 5000; allowed: fewer"),
+        ({"client_learning_rate": 1e30}, r"--client_learning_rate is 1e\+30"),
+    ],
+)
+def test_what_only_the_task_can_tell(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        experiment.run(config(tmp_path, **changes))
+
+
+def test_figure_1_compares_the_same_number_of_weights(tmp_path):
+    for scheme, ratio in (("fl_std", 1.0), ("fl_top", 0.05)):
+        experiment.run(config(tmp_path / scheme, scheme=scheme, ratio=ratio, rounds=1))
+    spread = results.weights_figure(
+        tmp_path / "fl_std", tmp_path / "fl_top", tmp_path / "figure1.png"
+    )
+    assert (tmp_path / "figure1.png").stat().st_size > 1000
+    expected = np.std(results.top_k_values(tmp_path / "fl_std", 120))
+    assert spread["FL-STD"] == pytest.approx(expected)

@@ -1,0 +1,150 @@
+"""Whole runs of GFL: what they leave behind, and what they refuse."""
+
+import json
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+from tasks import gfl_logistic
+from tff_hdp.simulation import experiment
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.simulation.run_folder import RunFolder
+from tff_hdp.systems.gfl import plan as formulas
+from tff_hdp.systems.gfl import run as gfl
+from tff_hdp.systems.gfl import setup as gfl_setup
+from tff_hdp.systems.gfl.config import GflConfig
+
+
+def config(out, **changes):
+    settings = {
+        "num_clients": 24,
+        "servers": 4,
+        "per_round": 3,
+        "rounds": 3,
+        "seed": 5,
+        "out": str(out),
+    }
+    return GflConfig(**settings | changes)
+
+
+def test_a_hybrid_run_leaves_metrics_account_and_figure(tmp_path):
+    result = experiment.run(config(tmp_path, sigma_g=0.5, repetitions=2))
+    frame = pd.read_csv(tmp_path / "metrics.csv")
+    assert {"msd", "msd_servers", "disagreement", "clipped"} <= set(frame.columns)
+    assert frame["clients"].tolist() == [2 * 4 * 3] * 3
+    assert frame["rejected"].tolist() == [0] * 3
+    # The servers stand around the centroid: MSDs differ by the disagreement.
+    np.testing.assert_allclose(
+        frame["msd_servers"], frame["msd"] + frame["disagreement"], rtol=1e-5
+    )
+    rows = {row.observer: row for row in result.accounts}
+    stated = formulas.epsilon(i=3, mu=0.1, B=2.0, sigma_g=0.5)
+    assert rows["other_servers"].epsilon_paper == pytest.approx(stated)
+    assert rows["other_servers"].epsilon_rdp == pytest.approx(stated * 2**0.5, rel=0.01)
+    assert rows["released_model"].epsilon_rdp is None
+    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    notes = " ".join(privacy["notes"])
+    for word in ("carries no noise", "2 repetitions", "operator"):
+        assert word in notes
+    assert "spectral gap" in result.summary
+    assert (tmp_path / "figures" / "msd.png").stat().st_size > 1000
+
+
+def test_without_privacy_it_nears_the_optimum(tmp_path):
+    result = experiment.run(config(tmp_path, scheme="none", rounds=25, mu=1.0))
+    msd = pd.read_csv(tmp_path / "metrics.csv")["msd"]
+    assert result.accounts == []
+    assert msd.iloc[-1] < 0.1 * msd.iloc[0]
+
+
+def test_the_hybrid_centroid_follows_the_plain_one(tmp_path):
+    """Same cohorts: after a round equal, later near, while iid strays at once."""
+    msd = {}
+    for scheme in formulas.SCHEMES:
+        out = tmp_path / scheme
+        # So much noise that its square shows, whichever way it points.
+        noise = {} if scheme == "none" else {"sigma_g": 20.0}
+        experiment.run(config(out, scheme=scheme, rounds=2, **noise))
+        msd[scheme] = pd.read_csv(out / "metrics.csv")["msd"].to_numpy()
+    assert msd["hybrid"][0] == pytest.approx(msd["none"][0], rel=1e-4)
+    assert msd["iid"][0] > 1.1 * msd["none"][0]
+
+
+@pytest.mark.parametrize("scheme", ["hybrid", "iid"])
+def test_a_seed_never_fixes_the_noise(tmp_path, scheme):
+    servers = []
+    for name in ("first", "second"):
+        experiment.run(config(tmp_path / name, scheme=scheme, rounds=1))
+        frame = pd.read_csv(tmp_path / name / "metrics.csv")
+        servers.append(frame["msd_servers"].iloc[0])
+    assert servers[0] != servers[1]
+
+
+def test_softmax_regression_on_a_real_task(tmp_path):
+    settings = {"task": "digits", "model": "softmax", "batch_size": 4, "mu": 1.0}
+    result = experiment.run(
+        config(tmp_path, **settings, scheme="none", rounds=15, num_clients=40)
+    )
+    assert result.headline == "accuracy"
+    assert result.accuracy > 0.6
+    resolved = json.loads((tmp_path / "config.json").read_text())["resolved"]
+    assert resolved["task"].endswith("Model: softmax regression.")
+
+
+@pytest.mark.parametrize("graph", ["random", "ring", "complete"])
+@pytest.mark.parametrize("servers", [1, 2, 7])
+def test_graphs_are_connected(graph, servers):
+    found = gfl_setup.build_graph(GflConfig(graph=graph, servers=servers), seed=1)
+    assert set(found) == set(range(servers))
+    assert nx.is_connected(found)
+    again = gfl_setup.build_graph(GflConfig(graph=graph, servers=servers), seed=1)
+    assert set(found.edges) == set(again.edges)
+
+
+def test_optimum_is_that_of_the_runs_own_data(tmp_path):
+    """At the optimum the centroid's MSD is zero."""
+    settings = config(tmp_path)
+    folder = RunFolder(settings)
+    folder.resolve(partition_seed=5)
+    system = gfl.build(settings, folder)
+    task = gfl_logistic.load(num_clients=24, seed=5)
+    best = gfl_logistic.optimum(task.train, settings.ridge)
+    state = system.initial_state(None)
+    models = np.tile(best, (4, 1)).astype(np.float32)
+    metrics = system.evaluate(state._replace(global_model_weights=models))
+    assert metrics["msd"] < 1e-12
+    assert metrics["msd_servers"] < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"servers": 25}, "--servers is 25; allowed: 1..24"),
+        ({"batch_size": 101}, "--batch_size is 101; allowed: at most 100"),
+        ({"per_round": 7}, "--per_round is 7; allowed is at most 6"),
+        ({"servers": 8, "edge_probability": 1e-9}, "--edge_probability is 1e-09"),
+    ],
+)
+def test_flags_that_do_not_fit_the_task(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        experiment.run(config(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scheme": "secret"}, "--scheme is secret; allowed: none, iid, hybrid"),
+        ({"scheme": "none", "sigma_g": 0.2}, "--sigma_g is 0.2; allowed: 0"),
+        ({"sigma_g": -1.0}, "--sigma_g is -1"),
+        ({"mu": 0.0}, "--mu is 0"),
+        ({"edge_probability": 1.5}, "--edge_probability is 1.5"),
+        ({"per_round": 1}, "--per_round is 1; allowed: at least 2"),
+        ({"model": "dnn"}, "--model is dnn; allowed: nothing with"),
+        ({"task": "digits", "repetitions": 2}, "--repetitions is 2; allowed: 1"),
+    ],
+)
+def test_settings_that_contradict_each_other(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        GflConfig(**changes)

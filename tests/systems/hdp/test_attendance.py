@@ -1,0 +1,240 @@
+"""Who takes part: drop-outs, elections and skipped zones, round by round."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tff_hdp.privacy import PoissonSampling, configurations
+from tff_hdp.systems.hdp.attendance import Elections, Participation
+from tff_hdp.systems.hdp.faults import Faults
+from tff_hdp.systems.hdp.seats import count_exposure, verify_seats, write_seats
+from tff_hdp.topology import Zoning
+
+IDS = tuple(f"c{i}" for i in range(24))
+ZONING = Zoning(IDS, tuple(i % 3 for i in range(24)))
+DRAWN = Elections(run_protocol=False, voters=7)
+
+
+def participation(*, q=0.4, entropy=11, **options):
+    plan = configurations.none(
+        zone_sizes=ZONING.zone_sizes, sampling=PoissonSampling((q,) * 3)
+    )
+    return Participation(plan=plan, zoning=ZONING, entropy=entropy, **options)
+
+
+def run(parties, rounds, carried=None, first=1):
+    """The attendance of every round, each carried over through JSON."""
+    carried = carried or {}
+    found = []
+    for number in range(first, first + rounds):
+        present = parties.attend(number, carried)
+        carried = json.loads(json.dumps(present.carried))
+        found.append(present)
+    return found
+
+
+def same(a, b):
+    keys = ("zone", "super_node", "failed", "refused", "elections", "transcripts")
+    return (
+        a.cohort.tolist() == b.cohort.tolist()
+        and a.byzantine.tolist() == b.byzantine.tolist()
+        and a.carried == b.carried
+        and [[s[k] for k in keys] for s in a.seats]
+        == [[s[k] for k in keys] for s in b.seats]
+    )
+
+
+def test_without_faults_everybody_drawn_delivers():
+    parties = participation()
+    for number, present in enumerate(run(parties, 5), start=1):
+        assert present.cohort.tolist() == parties.sampler.draw(number).tolist()
+        assert not present.byzantine.any()
+        assert present.seats == []
+        assert present.metrics == {}
+
+
+def test_drop_outs_are_independent_of_everything():
+    parties = participation(q=0.9, faults=Faults(drop_rate=0.25))
+    arrived, drawn = np.zeros(24), np.zeros(24)
+    for number, present in enumerate(run(parties, 600), start=1):
+        drawn[parties.sampler.draw(number)] += 1
+        arrived[present.cohort] += 1
+        assert present.metrics["dropped"] == (
+            len(parties.sampler.draw(number)) - len(present.cohort)
+        )
+    # A share of 540 draws has a standard error of 0.019.
+    np.testing.assert_allclose(arrived / drawn, 0.75, atol=0.085)
+    assert abs(arrived.sum() / drawn.sum() - 0.75) < 0.02
+
+
+FAULTS = Faults(
+    drop_rate=0.15, super_node_failure_rate=0.3, byzantine=((5, 0.13), (20, 0.26))
+)
+
+
+@pytest.mark.parametrize("policy", ["persistent", "rotate"])
+def test_a_resumed_run_goes_on_with_the_same_seats(policy):
+    elections = dataclasses.replace(DRAWN, policy=policy)
+    options = {"faults": FAULTS, "elections": elections}
+    whole = run(participation(**options), 40)
+    again = run(participation(**options), 25, carried=whole[14].carried, first=16)
+    assert all(map(same, again, whole[15:]))
+    other = run(participation(entropy=12, **options), 40)
+    assert not all(map(same, other, whole))
+
+
+def test_who_leads_and_who_is_skipped_does_not_depend_on_the_cohort():
+    """Else transcripts and skipped zones would tell who takes part."""
+    runs = [
+        run(participation(q=q, faults=FAULTS, elections=DRAWN), 40) for q in (0.1, 0.9)
+    ]
+    seats = [[present.seats for present in rounds] for rounds in runs]
+    assert seats[0] == seats[1]
+    assert sum(len(p.cohort) for p in runs[0]) < sum(len(p.cohort) for p in runs[1])
+    skipped = sum(present.metrics["skipped_zones"] for present in runs[0])
+    assert skipped > 5
+
+
+def test_seats_through_faults():
+    rounds = run(participation(faults=FAULTS, elections=DRAWN), 120)
+    seen = {}
+    before = [None] * 3
+    kept = replaced = 0
+    for present in rounds:
+        skipped = {s["zone"] for s in present.seats if s["super_node"] is None}
+        assert present.metrics["skipped_zones"] == len(skipped)
+        assert not skipped & set(np.asarray(ZONING.zone_of)[present.cohort])
+        for seat in present.seats:
+            leader = seat["super_node"]
+            assert (leader is None) == (seat["refused"] is not None)
+            assert leader not in seat["failed"]
+            if leader is None:
+                continue
+            assert leader in ZONING.clients_in(seat["zone"])
+            seen[leader] = seen.get(leader, 0) + 1
+            if seat["elections"] == 0:
+                assert leader == before[seat["zone"]]
+                kept += 1
+            replaced += bool(seat["failed"])
+        before = [s["super_node"] for s in present.seats]
+    assert kept > 50
+    assert replaced > 20
+    assert rounds[-1].carried["exposure"] == seen
+    total = sum(p.metrics["elections"] for p in rounds)
+    assert rounds[-1].carried["elections"] == total
+
+
+def test_byzantine_clients_never_lead_and_are_marked():
+    rounds = run(participation(faults=FAULTS, elections=DRAWN), 40)
+    bad: list[set[int]] = []
+    for part in (rounds[:4], rounds[4:19], rounds[19:]):
+        bad.append({int(c) for p in part for c in p.cohort[p.byzantine]})
+    # 13 % of 8 clients is one a zone, 26 % are two.
+    assert [len(some) for some in bad] == [0, 3, 6]
+    assert bad[1] < bad[2]
+    names = {IDS[i] for i in bad[2]}
+    leaders = {s["super_node"] for p in rounds[19:] for s in p.seats}
+    failed = {c for p in rounds[19:] for s in p.seats for c in s["failed"]}
+    assert not leaders & names
+    assert failed & names
+
+
+def test_without_elections_a_failed_super_node_costs_its_zone_the_round():
+    parties = participation(q=1.0, faults=Faults(super_node_failure_rate=0.2))
+    rounds = run(parties, 400)
+    for present in rounds:
+        zones = np.unique(np.asarray(ZONING.zone_of)[present.cohort])
+        assert len(zones) == 3 - present.metrics["skipped_zones"]
+        assert present.metrics["failed_super_nodes"] == 3 - len(zones)
+    skipped = sum(present.metrics["skipped_zones"] for present in rounds)
+    assert scipy.stats.binomtest(skipped, 1200, 0.2).pvalue > 1e-4
+
+
+def test_too_few_voters_skip_the_zone_and_say_so():
+    elections = dataclasses.replace(DRAWN, voters=4, fault_model="crash")
+    parties = participation(faults=Faults(drop_rate=0.5), elections=elections)
+    refusals = [s["refused"] for p in run(parties, 60) for s in p.seats if s["refused"]]
+    assert refusals
+    assert all("of 4 voters stayed" in refusal for refusal in refusals)
+    assert all("crash faults 3 must" in refusal for refusal in refusals)
+
+
+def test_rotation_spreads_exposure_evenly():
+    elections = dataclasses.replace(DRAWN, policy="rotate")
+    (*_, last) = run(participation(elections=elections), 800)
+    for zone in range(3):
+        counts = [last.carried["exposure"][c] for c in ZONING.clients_in(zone)]
+        assert sum(counts) == 800
+        assert scipy.stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_only_capable_clients_lead():
+    elections = dataclasses.replace(
+        DRAWN,
+        policy="rotate",
+        capability={c: float(i) for i, c in enumerate(IDS)},
+        min_capability=12.0,
+    )
+    rounds = run(participation(elections=elections), 60)
+    leaders = {s["super_node"] for p in rounds for s in p.seats}
+    assert leaders == set(IDS[12:])
+
+
+def test_a_state_of_other_zones_is_refused():
+    parties = participation(elections=DRAWN)
+    with pytest.raises(ValueError, match="incumbents holds 'c1', not of zone 0"):
+        parties.attend(1, {"incumbents": {"0": "c1"}})
+
+
+# The protocol in full ---------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory):
+    """Three rounds with elections held in full, and where they were kept."""
+    path = tmp_path_factory.mktemp("run") / "elections"
+    faults = Faults(super_node_failure_rate=0.5, byzantine=((1, 0.13),))
+    elections = Elections(voters=5)
+    rounds = run(participation(faults=faults, elections=elections), 3)
+    for number, present in enumerate(rounds, start=1):
+        write_seats(path, number, present.seats)
+    again = run(participation(faults=faults, elections=elections), 1)
+    return path, rounds, again
+
+
+def test_transcripts_verify_and_repeat(held):
+    path, rounds, again = held
+    assert same(again[0], rounds[0])
+    assert again[0].seats[0]["transcripts"]
+    count = sum(len(s["transcripts"]) for p in rounds for s in p.seats)
+    assert verify_seats(path) == count > 3
+    assert count_exposure(path) == rounds[-1].carried["exposure"]
+    first = rounds[0].metrics
+    assert first["election_seconds"] > 0
+    # Five voters of 32-byte keys exchange some kilobytes a zone.
+    assert first["election_bytes"] > 10_000
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda seats: seats[0].update(super_node="nobody"),
+            "leads, but .* was elected",
+        ),
+        (lambda seats: seats[0].update(zone=1), "a transcript is of 'zone 0, round 1"),
+        (
+            lambda seats: seats[0].update(transcripts=seats[1]["transcripts"]),
+            "a transcript is of 'zone 1, round 1",
+        ),
+    ],
+)
+def test_records_that_were_changed_do_not_verify(held, tmp_path, change, message):
+    seats = json.loads((held[0] / "round_00001.json").read_text())
+    change(seats)
+    write_seats(tmp_path, 1, seats)
+    with pytest.raises(ValueError, match=message):
+        verify_seats(tmp_path)

@@ -1,0 +1,70 @@
+"""Schedules of faults, and who is Byzantine."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tff_hdp.systems.hdp.faults import (
+    Faults,
+    byzantine_clients,
+    byzantine_counts,
+    parse_schedule,
+)
+from tff_hdp.topology import Zoning
+
+
+def test_schedules():
+    assert parse_schedule(()) == ()
+    assert parse_schedule(("0.1",)) == ((1, 0.1),)
+    faults = Faults(byzantine=parse_schedule(("5:0.1", "20:0.3", "30:0")))
+    shares = [faults.byzantine_share(number) for number in (1, 4, 5, 19, 20, 30, 99)]
+    assert shares == [0.0, 0.0, 0.1, 0.1, 0.3, 0.0, 0.0]
+    assert faults.largest_byzantine_share == 0.3
+    assert Faults().largest_byzantine_share == 0.0
+
+
+@pytest.mark.parametrize("word", ["many", "1:", ":", "0.1:2:3", "1.5:0.1"])
+def test_words_that_are_no_schedule(word):
+    with pytest.raises(ValueError, match=f"byzantine is {word}; allowed: SHARE"):
+        parse_schedule((word,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"drop_rate": 1.0}, "drop_rate is 1.0"),
+        ({"drop_rate": float("nan")}, "drop_rate is nan"),
+        ({"super_node_failure_rate": -0.1}, "super_node_failure_rate is -0.1"),
+        ({"byzantine": ((1, 1.0),)}, "byzantine is 1.0"),
+        ({"byzantine": ((0, 0.1),)}, "increasing rounds from 1 on"),
+        ({"byzantine": ((5, 0.1), (5, 0.2))}, "increasing rounds from 1 on"),
+    ],
+)
+def test_faults_out_of_range(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Faults(**changes)
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    st.floats(0, 0.99),
+    st.floats(0, 0.99),
+    st.integers(0, 2**32),
+)
+def test_a_larger_share_adds_clients(sizes, one, other, seed):
+    zone_of = np.repeat(np.arange(len(sizes)), sizes)
+    zoning = Zoning(tuple(map(str, range(len(zone_of)))), tuple(zone_of))
+    small, large = sorted((one, other))
+    few, many = (
+        byzantine_clients(zoning, share, rng=np.random.default_rng(seed))
+        for share in (small, large)
+    )
+    assert not np.any(few & ~many)
+    counts = tuple(np.bincount(zone_of, many, len(sizes)).astype(int))
+    assert counts == byzantine_counts(sizes, large)
+    assert all(c <= large * n + 1e-6 for c, n in zip(counts, sizes, strict=True))
+
+
+def test_shares_that_divide_a_zone_count_exactly():
+    assert byzantine_counts((10, 20, 3), 0.3) == (3, 6, 0)

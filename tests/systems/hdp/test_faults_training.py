@@ -1,0 +1,225 @@
+"""Whole runs with elections, faults and levels: sound ledgers, nothing hangs."""
+
+import functools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import tasks
+from tff_hdp.privacy import Clipping, PoissonSampling, account, configurations
+from tff_hdp.privacy.mechanisms import ORDERS
+from tff_hdp.simulation import experiment
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.systems.hdp.federation import build_federation, plan_of_round
+
+FAULTS = {
+    "elect_super_nodes": "persistent",
+    "election_protocol": "drawn",
+    "drop_rate": 0.1,
+    "supernode_failure_rate": 0.3,
+    "byzantine": ("3:0.1",),
+}
+
+
+@pytest.fixture
+def hdp_config(hdp_config):
+    """Longer runs of less work, for faults to happen."""
+    return functools.partial(hdp_config, rounds=6, local_epochs=1)
+
+
+def read(path):
+    return pd.read_csv(path / "metrics.csv")
+
+
+# Account ----------------------------------------------------------------------
+
+
+def ldp_plan(**options):
+    return configurations.c1(
+        zone_sizes=(20, 30, 25),
+        sampling=PoissonSampling((0.3,) * 3),
+        noise_multiplier=2.0,
+        **options,
+    )
+
+
+def test_a_skipped_zones_client_noise_is_not_counted():
+    """Against the closed form: K participants of the zones that are left."""
+    plan = plan_of_round(ldp_plan(), [5, 0, 9])
+    rows = [r for r in account(plan, 10, 1e-5) if r.observer == "released_model"]
+    orders = np.asarray(ORDERS, float)
+    for row in rows:
+        # The zone skipped may be the largest of the others.
+        others = {0: 20 + 25, 1: 30 + 20, 2: 25 + 20}[row.zone]
+        k = 1 + np.arange(others)
+        log_pmf = stats.binom.logpmf(k - 1, others - 1, 0.3)
+        a = orders[:, None]
+        moments = np.logaddexp.reduce(log_pmf + a * (a - 1) / (2 * 4.0 * k), axis=1)
+        rdp = np.logaddexp(np.log(0.7), np.log(0.3) + moments) / (orders - 1)
+        epsilon = (
+            10 * rdp + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)
+        )
+        assert row.epsilon_rdp == pytest.approx(epsilon.min(), rel=1e-6)
+
+
+def test_skipping_never_lowers_epsilon_and_leaves_central_noise_alone():
+    plan = ldp_plan()
+    cost = [
+        max(
+            row.epsilon_rdp
+            for row in account(plan_of_round(plan, delivered), 10, 1e-5)
+            if row.observer == "released_model"
+        )
+        for delivered in ([3, 4, 5], [3, 0, 5], [0, 0, 5], None)
+    ]
+    assert cost == sorted(cost)
+    assert cost[0] < cost[1] < cost[2] == cost[3]
+    assert plan_of_round(plan, [3, 4, 5]) == plan
+    central = configurations.c2(
+        zone_sizes=(20, 30),
+        sampling=PoissonSampling((0.3,) * 2),
+        noise_multiplier=2.0,
+    )
+    assert plan_of_round(central, [0, 0]) == central
+
+
+# Runs -------------------------------------------------------------------------
+
+
+def test_a_run_through_faults(hdp_config, tmp_path):
+    result = experiment.run(hdp_config(tmp_path, **FAULTS))
+    frame = read(tmp_path)
+    assert frame["failed_super_nodes"].sum() > 0
+    assert frame["elections"].sum() > 4
+    assert (frame["rejected"] == frame["byzantine"]).all()
+    assert frame["byzantine"].sum() > 0
+    assert (frame["empty_zones"] >= frame["skipped_zones"]).all()
+    # Central noise is the plan's whoever fails.
+    assert [count for _, count in result.ledger.history] == [6]
+    plan = result.ledger.history[0][0]
+    assert plan.elected_super_nodes
+    assert plan.dropout_rate == 0.1
+    (released,) = [r for r in result.accounts if r.observer == "released_model"]
+    assert released.noise_multiplier == pytest.approx(np.sqrt(3))
+    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    assert any("skipped for the round" in note for note in privacy["notes"])
+    exposure = pd.read_csv(tmp_path / "exposure.csv")
+    delivered = 6 * 4 - frame["skipped_zones"].sum()
+    assert exposure["aggregates_seen"].sum() == delivered
+    assert "clients saw an aggregate" in result.summary
+
+
+def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    experiment.run(hdp_config(whole, **FAULTS))
+    for rounds in (3, 6):
+        experiment.run(hdp_config(parts, **FAULTS | {"rounds": rounds}))
+    columns = ["clients", "dropped", "byzantine", "skipped_zones", "elections"]
+    pd.testing.assert_frame_equal(read(whole)[columns], read(parts)[columns])
+    for name in ("round_00004.json", "round_00006.json"):
+        texts = [(out / "elections" / name).read_text() for out in (whole, parts)]
+        assert texts[0] == texts[1]
+    assert (whole / "exposure.csv").read_text() == (parts / "exposure.csv").read_text()
+
+
+def test_a_run_keeps_to_the_zones_it_began_with(hdp_config, tmp_path):
+    file, out = tmp_path / "zones.csv", tmp_path / "run"
+    ids = tasks.load("digits", seed=5).train.client_ids
+
+    def write(zone_of):
+        rows = [f"{c},{zone_of(i)}" for i, c in enumerate(ids)]
+        file.write_text("\n".join(["client,zone", *rows]) + "\n")
+
+    write(lambda i: i % 3)
+    settings = {"zoning": "file", "zoning_file": str(file), "zones": None}
+    experiment.run(hdp_config(out, rounds=1, **settings))
+    before = (out / "metrics.csv").read_text()
+    for bad, message in (
+        (lambda i: i // 70, "--zoning_file is .*; allowed: the zones with which"),
+        (lambda i: "" if i == 7 else 1, "--zoning is file; .*line 9"),
+    ):
+        write(bad)
+        with pytest.raises(ConfigError, match=message):
+            experiment.run(hdp_config(out, rounds=2, **settings))
+        assert (out / "metrics.csv").read_text() == before
+    write(lambda i: i % 3)
+    assert experiment.run(hdp_config(out, rounds=2, **settings)).ledger.rounds == 2
+
+
+def test_rounds_without_a_zones_client_noise_cost_more(hdp_config, tmp_path):
+    changes = {"privacy": "ldp", "supernode_failure_rate": 0.5, "zones": 3}
+    result = experiment.run(hdp_config(tmp_path, **changes))
+    frame = read(tmp_path)
+    assert frame["skipped_zones"].sum() > 0
+    counted = sum(p.colluding_super_nodes * n for p, n in result.ledger.history)
+    assert counted == frame["empty_zones"].clip(upper=2).sum() > 0
+    steps = np.diff(frame["epsilon"], prepend=0)
+    assert (steps > 0).all()
+
+
+def test_byzantine_clients_noise_is_not_counted(hdp_config, tmp_path):
+    settings = hdp_config(
+        tmp_path, privacy="c5", alpha=0.4, byzantine=("1:0", "7:0.1", "9:0")
+    )
+    federation = build_federation(
+        settings,
+        tasks.load("digits", seed=0),
+        partition_seed=0,
+        clipping=Clipping(),
+        noise_multiplier=1.0,
+    )
+    # A tenth of each zone's 50 clients, of which 20 noise.
+    assert federation.plan.colluding_clients == 4 * 5
+
+
+def test_when_all_zones_are_skipped_only_their_noise_is_released(hdp_config, tmp_path):
+    result = experiment.run(
+        hdp_config(tmp_path, rounds=2, supernode_failure_rate=0.999)
+    )
+    frame = read(tmp_path)
+    assert frame["skipped_zones"].tolist() == [4, 4]
+    assert frame["clients"].tolist() == [0, 0]
+    assert frame["update_norm"].tolist() == [0.0, 0.0]
+    assert frame["loss"].nunique() == 2
+    assert np.isfinite(frame["loss"]).all()
+    assert result.ledger.rounds == 2
+
+
+def test_without_noise_a_round_goes_on_without_the_skipped_zones(hdp_config, tmp_path):
+    changes = {"privacy": "none", "noise_multiplier": None, "rounds": 8}
+    faults = FAULTS | {"supernode_failure_rate": 0.6}
+    experiment.run(hdp_config(tmp_path, cohort_chunk=0, **changes, **faults))
+    frame = read(tmp_path)
+    assert frame["skipped_zones"].sum() > 0
+    assert frame["loss"].iloc[-1] < frame["loss"].iloc[0] - 0.05
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"zoning": "capability", "zones": 5, "levels": ("3", "2"), "mixing": "equal"},
+        {"zone_sizes": ("20", "80", "100"), "zones": None, "mixing": "0.5,0.25,0.25"},
+        {
+            **{"zoning": "overlay", "levels": ("2",), "noising_levels": ("2",)},
+            "privacy": "levels",
+        },
+        {"secure_aggregation": "zone", "privacy": "ldp", **FAULTS},
+    ],
+    ids=str,
+)
+def test_every_zoning_trains_and_is_accounted(hdp_config, tmp_path, changes):
+    result = experiment.run(hdp_config(tmp_path, rounds=1, **changes))
+    released = [r for r in result.accounts if r.observer == "released_model"]
+    assert released
+    assert all(row.epsilon_rdp for row in released)
+    levels = {row.level for row in result.accounts if row.observer == "super_node"}
+    assert len(levels) == 1 + len(changes.get("levels", ()))
+
+
+def test_a_target_that_skips_would_miss_is_refused(hdp_config, tmp_path):
+    target = {"noise_multiplier": None, "target_epsilon": 4.0, "privacy": "ldp"}
+    with pytest.raises(ConfigError, match=r"--target_epsilon is 4; .*skip their zone"):
+        experiment.run(hdp_config(tmp_path, **target, **FAULTS))

@@ -1,0 +1,271 @@
+"""Rounds of HDP with secure sums, in TFF and by the protocol, against plain rounds."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp import runtime
+from tff_hdp.clients.batches import (
+    client_batches,
+    client_profile,
+    make_order,
+    model_fn_from_keras,
+)
+from tff_hdp.clients.optimizers import build_optimizer
+from tff_hdp.clients.training import make_chunk
+from tff_hdp.privacy import Clipping, PoissonSampling, configurations
+from tff_hdp.privacy.secure import with_encoding
+from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
+from tff_hdp.systems.hdp.process import build_hdp
+from tff_hdp.systems.hdp.protocol import ProtocolData, ProtocolHdp, build_secure_hdp
+from tff_hdp.systems.hdp.stacked_process import chunk_type
+
+FEATURES, CLASSES = 12, 4
+SIZE = FEATURES * CLASSES + CLASSES
+ZONES = (0, 0, 0, 1, 2, 2)
+RATE = 0.2
+OPTIONS = {"zone_sizes": (4, 4, 4), "sampling": PoissonSampling((0.5,) * 3)}
+MODES = {
+    "zone": {"secure_aggregation": True},
+    "server": {"secure_server": True},
+    "both": {"secure_aggregation": True, "secure_server": True},
+}
+pytestmark = pytest.mark.usefixtures("in_process_default")
+
+
+def build_model():
+    return tf.keras.Sequential(
+        [tf.keras.layers.InputLayer([FEATURES]), tf.keras.layers.Dense(CLASSES)]
+    )
+
+
+MODEL_FN = model_fn_from_keras(
+    build_model,
+    (tf.TensorSpec([None, FEATURES], tf.float32), tf.TensorSpec([None], tf.int32)),
+)
+
+
+def cohort():
+    rng = np.random.default_rng(0)
+    examples = [
+        (
+            rng.normal(size=[n, FEATURES]).astype(np.float32),
+            rng.integers(CLASSES, size=n).astype(np.int32),
+        )
+        for n in (7, 5, 9, 8, 4, 6)
+    ]
+    orders = [make_order(len(y), epochs=2, batch_size=3, rng=rng) for _, y in examples]
+    return examples, orders, [1.0, 0.5, 1.0, 0.25, 1.0, 0.75]
+
+
+def alone(carries=True):
+    return [
+        {
+            "examples": client_batches(*example, order),
+            "profile": client_profile(weight=w, zone=zone, carries_noise=carries),
+        }
+        for example, order, w, zone in zip(*cohort(), ZONES, strict=True)
+    ]
+
+
+def chunks(carries=True):
+    """Two chunks in the first zone, one in the others."""
+    examples, orders, w = cohort()
+    return [
+        tf.data.Dataset.from_tensors(
+            make_chunk(
+                [examples[i] for i in group],
+                [orders[i] for i in group],
+                weights=[w[i] for i in group],
+                carries_noise=[carries] * len(group),
+                zone=ZONES[group[0]],
+            )
+        )
+        for group in ([0, 1], [2], [3], [4, 5])
+    ]
+
+
+def data_of(clients, protocol, dropped=(0, 0, 0)):
+    data = {"alone": alone, "stacked": chunks}[clients]()
+    return data if protocol == "intrinsic" else ProtocolData(data, dropped)
+
+
+def encoded(plan, mode, **options):
+    plan = dataclasses.replace(plan, **MODES[mode], min_zone_clients=2)
+    return with_encoding(plan, size=SIZE, bits=30, **options)
+
+
+def process_of(plan, clients, protocol):
+    options = {
+        "clients": (
+            single_clients(
+                model_fn=MODEL_FN, client_optimizer=build_optimizer("sgd", RATE)
+            )
+            if clients == "alone"
+            else stacked_clients(
+                build_model=build_model,
+                data_type=chunk_type((FEATURES,), np.float32),
+                client_learning_rate=RATE,
+            )
+        ),
+        "plan": plan,
+        "server_optimizer": build_optimizer("sgd", 1.0),
+    }
+    if protocol == "intrinsic":
+        return build_secure_hdp(**options)
+    return ProtocolHdp(protocol=protocol, **options)
+
+
+def plain_process(plan):
+    return build_hdp(
+        model_fn=MODEL_FN,
+        plan=plan,
+        client_optimizer=build_optimizer("sgd", RATE),
+        server_optimizer=build_optimizer("sgd", 1.0),
+    )
+
+
+def start(process):
+    weights = tff.learning.models.ModelWeights(
+        [np.full([FEATURES, CLASSES], 0.1, np.float32), np.zeros(CLASSES, np.float32)],
+        [],
+    )
+    return process.set_model_weights(process.initialize(), weights)
+
+
+def released(process, state):
+    weights = process.get_model_weights(state).trainable
+    return np.concatenate([np.ravel(t) for t in weights])
+
+
+# The same rounds -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plain_rounds():
+    """The model after each of two plain rounds, without the zone of one client."""
+    runtime.set_in_process_context()
+    process = plain_process(configurations.none(**OPTIONS))
+    kept = [client for client, zone in zip(alone(), ZONES, strict=True) if zone != 1]
+    state, rounds = start(process), []
+    for _ in range(2):
+        state = process.next(state, kept).state
+        rounds.append(released(process, state))
+    return rounds
+
+
+@pytest.mark.parametrize(
+    ("clients", "protocol", "mode"),
+    [
+        *(("stacked", "intrinsic", mode) for mode in MODES),
+        *(("stacked", "bonawitz", mode) for mode in MODES),
+        ("stacked", "graph", "both"),
+        ("alone", "intrinsic", "both"),
+        ("alone", "bonawitz", "both"),
+    ],
+)
+def test_two_rounds_equal_plain_ones(clients, protocol, mode, plain_rounds):
+    plan = encoded(configurations.none(**OPTIONS), mode, largest=2.0)
+    process = process_of(plan, clients, protocol)
+    state = start(process)
+    data = data_of(clients, protocol)
+    for number, expected in enumerate(plain_rounds):
+        output = process.next(state, data)
+        state = output.state
+        np.testing.assert_allclose(released(process, state), expected, atol=2e-6)
+        assert int(state.aggregator["round"]) == number + 1
+    measured = output.metrics["aggregator"]
+    assert measured["left_out"] == 1
+    assert measured["saturated"] == 0
+    assert np.asarray(measured["clients"]).tolist() == [3, 1, 2]
+    train = output.metrics["client_work"]["train"]
+    assert train["num_examples"] == 2 * (7 + 5 + 9 + 8 + 4 + 6)
+    assert np.isfinite(train["loss"])
+
+
+def test_build_hdp_sums_securely_if_the_plan_says_so(plain_rounds):
+    plan = encoded(configurations.none(**OPTIONS), "both", largest=2.0)
+    process = plain_process(plan)
+    state = process.next(start(process), alone()).state
+    np.testing.assert_allclose(released(process, state), plain_rounds[0], atol=2e-6)
+
+
+def test_costs_of_the_protocol():
+    plan = encoded(configurations.none(**OPTIONS), "both", largest=2.0)
+    process = process_of(plan, "stacked", "bonawitz")
+    costs = process.next(start(process), data_of("stacked", "bonawitz")).metrics[
+        "secagg"
+    ]
+    # Five clients of two zones and three super-nodes each send a masked vector.
+    vector = 4 * (SIZE + 1)
+    assert 8 * vector < costs["secagg_bytes_up"] < 8 * (vector + 2000)
+    assert 0 < costs["secagg_bytes_down"] < 8 * 2000
+    assert vector < costs["secagg_client_bytes"] < vector + 4000
+    assert 0 < costs["secagg_seconds"] < costs["secagg_total_seconds"]
+
+
+# Noise -----------------------------------------------------------------------
+
+# 52 coordinates over 24 rounds: a standard error of 2 %; 10 % is five.
+ROUNDS, TOLERANCE = 24, 0.1
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("clients", "protocol", "mode", "config", "parties"),
+    [
+        ("stacked", "intrinsic", "zone", "c1", 5),
+        ("stacked", "intrinsic", "both", "c2", 3),
+        ("stacked", "bonawitz", "zone", "c1", 5),
+        pytest.param("stacked", "bonawitz", "server", "c1", 5, marks=SLOW),
+        ("stacked", "bonawitz", "both", "c2", 3),
+        pytest.param("alone", "bonawitz", "zone", "c2", 3, marks=SLOW),
+        ("alone", "graph", "both", "c1", 5),
+    ],
+)
+def test_noise(clients, protocol, mode, config, parties):
+    """A zone of one is left out, its client's noise too, but not its super-node's."""
+    z, norm = 1.3, 1e-3
+    plan = configurations.CONFIGURATIONS[config](
+        noise_multiplier=z, clipping=Clipping(norm=norm), **OPTIONS
+    )
+    process = process_of(encoded(plan, mode), clients, protocol)
+    state = start(process)
+    data = data_of(clients, protocol)
+    before, noise = released(process, state), []
+    for _ in range(ROUNDS):
+        after = released(process, output := process.next(state, data).state)
+        noise.append(after - before)
+    noise = np.stack(noise) - np.mean(noise, axis=0)
+    expected = math.sqrt(parties) * z * norm / 6.0
+    expected *= math.sqrt((ROUNDS - 1) / ROUNDS)
+    assert noise.std() == pytest.approx(expected, rel=TOLERANCE)
+    events = process.next(state, data).metrics["aggregator"]["events"]
+    assert set(events) == {"client" if config == "c1" else "zones"}
+    assert output.aggregator["round"] == 1
+
+
+def test_clients_that_carry_no_noise_add_none():
+    plan = configurations.c1(noise_multiplier=1.0, **OPTIONS)
+    process = process_of(encoded(plan, "zone"), "stacked", "bonawitz")
+    state = start(process)
+    first, second = (
+        released(
+            process,
+            process.next(state, ProtocolData(chunks(carries=False), (0, 0, 0))).state,
+        )
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+def test_the_protocol_refuses_plans_that_ignore_small_zones():
+    plan = configurations.none(**OPTIONS, secure_aggregation=True)
+    plan = with_encoding(plan, size=SIZE, bits=30, largest=2.0)
+    process = process_of(plan, "stacked", "bonawitz")
+    with pytest.raises(ValueError, match="min_zone_clients is 1"):
+        process.next(start(process), data_of("stacked", "bonawitz"))

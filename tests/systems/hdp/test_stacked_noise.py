@@ -1,0 +1,114 @@
+"""The noise of the process with a TFF client for a chunk, against the plan."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_hdp.clients.optimizers import build_optimizer
+from tff_hdp.privacy import Clipping, PoissonSampling, configurations
+from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
+
+pytestmark = pytest.mark.usefixtures("native_context")
+WIDTH, CLASSES = 40, 50
+S, Z, ROUNDS = 0.5, 1.4, 3
+# 2,050 coordinates over three rounds: the standard error of a measured standard
+# deviation is 1 / sqrt(2 * 6150) = 0.9 %; 5 % is over five of those.
+TOLERANCE = 0.05
+ZONE_SIZES = (5, 3, 4)
+PRESENT = ((3, 1), (), (2,))  # clients of every chunk of every zone
+
+
+def dense_model():
+    layers = [tf.keras.layers.InputLayer([WIDTH]), tf.keras.layers.Dense(CLASSES)]
+    return tf.keras.Sequential(layers)
+
+
+def convolutional_model():
+    """As many weights, 2,050, trained client by client."""
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [
+            layers.InputLayer([WIDTH]),
+            layers.Reshape([1, 1, WIDTH]),
+            layers.Conv2D(CLASSES, 1),
+            layers.Flatten(),
+        ]
+    )
+
+
+def noise_of(plan, build_model, epochs, make_clients, as_chunk):
+    """What moves the model at rate 0, [rounds, coordinates].
+
+    With one epoch a dense model's weights are trained as they are; with two, in
+    the span of the examples.
+    """
+    data, placed = [], [0] * len(ZONE_SIZES)
+    for zone, chunks in enumerate(PRESENT):
+        for count in chunks:
+            examples, orders = make_clients(
+                (WIDTH,), [4] * count, classes=CLASSES, epochs=epochs
+            )
+            chunk = as_chunk(examples, orders, zone=zone)
+            places = np.arange(placed[zone], placed[zone] + count)
+            placed[zone] += count
+            chunk["carries_noise"] = places < plan.noising_clients[zone]
+            data.append(tf.data.Dataset.from_tensors(chunk))
+    process = build_stacked_hdp(
+        build_model=build_model,
+        data_type=chunk_type((WIDTH,), np.uint8),
+        plan=plan,
+        client_learning_rate=0.0,
+        server_optimizer=build_optimizer("sgd", 1.0),
+    )
+    state = process.initialize()
+    steps = []
+    for _ in range(ROUNDS):
+        before = process.get_model_weights(state).trainable
+        state = process.next(state, data).state
+        after = process.get_model_weights(state).trainable
+        pairs = zip(before, after, strict=True)
+        steps.append(np.concatenate([np.ravel(b - a) for a, b in pairs]))
+    return np.stack(steps)
+
+
+@pytest.mark.parametrize(
+    ("config", "shares", "build_model", "epochs"),
+    [
+        ("c1", {}, dense_model, 2),
+        ("c1", {}, convolutional_model, 1),
+        ("c2", {}, dense_model, 1),
+        ("c2", {}, dense_model, 2),
+        ("c2", {}, convolutional_model, 1),
+        ("c3", {"beta": 1 / 3}, dense_model, 2),
+        ("c4", {}, dense_model, 2),
+        ("c5", {"alpha": 0.5}, dense_model, 1),
+        ("c6", {"beta": 2 / 3}, dense_model, 2),
+        ("c7", {"alpha": 1 / 3, "beta": 1 / 3}, dense_model, 2),
+    ],
+)
+def test_variances_add_as_the_plan_says(
+    make_clients, as_chunk, config, shares, build_model, epochs
+):
+    """Unequal zones, chunks of unequal sizes, and a zone without clients."""
+    plan = configurations.CONFIGURATIONS[config](
+        zone_sizes=ZONE_SIZES,
+        sampling=PoissonSampling((0.5,) * 3),
+        noise_multiplier=Z,
+        clipping=Clipping(norm=S),
+        **shares,
+    )
+    noise = noise_of(plan, build_model, epochs, make_clients, as_chunk)
+    present = np.array([sum(chunks) for chunks in PRESENT])
+    noising = np.minimum(present, plan.noising_clients)
+    # A client's noise is divided by the denominators of all zones together.
+    own = S / (0.5 * sum(ZONE_SIZES))
+    released = np.array(plan.released_sensitivities)
+    variance = (noising * (plan.client_noise * own) ** 2).sum()
+    variance += ((np.array(plan.zone_noise) * released) ** 2).sum()
+    variance += (plan.server_noise * released.max()) ** 2
+    assert noise.std() == pytest.approx(math.sqrt(variance), rel=TOLERANCE)
+    assert abs(noise.mean()) < 5 * noise.std() / math.sqrt(noise.size)
+    correlation = np.corrcoef(noise)[np.triu_indices(ROUNDS, 1)]
+    assert np.abs(correlation).max() < 5 / math.sqrt(noise.shape[1])

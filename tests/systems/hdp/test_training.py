@@ -1,0 +1,286 @@
+"""Whole runs on digits: what they leave behind, and that killing loses nothing."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tff_hdp.privacy import Ledger
+from tff_hdp.simulation import experiment, report, training
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.systems.hdp.config import HdpConfig
+
+TRAIN = pathlib.Path(__file__).parents[3] / "scripts" / "train.py"
+
+
+@pytest.fixture(scope="module")
+def finished(hdp_config, tmp_path_factory):
+    """What came of a run of three rounds."""
+    return experiment.run(hdp_config(tmp_path_factory.mktemp("finished")))
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """Its folder, copied to go on with."""
+    return shutil.copytree(finished.path, tmp_path / "copied")
+
+
+def test_a_run_leaves_metrics_ledger_and_figure(finished):
+    path = finished.path
+    frame = pd.read_csv(path / "metrics.csv")
+    needed = ["round", "accuracy", "loss", "round_seconds", "clients", "epsilon"]
+    assert set(needed) <= set(frame.columns)
+    assert frame["round"].tolist() == [1, 2, 3]
+    assert np.isfinite(frame.select_dtypes("number")).all(axis=None)
+    assert frame["epsilon"].is_monotonic_increasing
+    privacy = json.loads((path / "privacy.json").read_text())
+    ledger = Ledger()
+    ledger.load_state_dict(privacy["ledger"])
+    assert ledger == finished.ledger
+    assert ledger.rounds == privacy["rounds"] == 3
+    wanted = {
+        *("observer", "client_kind", "noise_multiplier", "epsilon_rdp"),
+        *("epsilon_pld", "epsilon_paper", "delta", "assumptions"),
+    }
+    assert all(wanted <= set(row) for row in privacy["accounts"])
+    observers = {row["observer"] for row in privacy["accounts"]}
+    assert observers == {"super_node", "aggregator", "released_model"}
+    assert any("seed" in note for note in privacy["notes"])
+    assert any("operator" in note for note in privacy["notes"])
+    assert (path / "figures" / "accuracy.png").stat().st_size > 1000
+    assert any((path / "tensorboard").iterdir())
+    released = [r for r in finished.accounts if r.observer == "released_model"]
+    assert frame["epsilon"].iloc[-1] == pytest.approx(released[0].epsilon_rdp)
+
+
+@pytest.mark.parametrize("privacy", ["none", "hdp"])
+def test_training_alone_or_in_stacks_gives_the_same_cohorts(
+    hdp_config, tmp_path, privacy
+):
+    changes = {"privacy": privacy}
+    if privacy == "none":
+        changes["noise_multiplier"] = None
+    frames = []
+    for chunk in (0, 3, None):
+        out = tmp_path / str(chunk)
+        experiment.run(hdp_config(out, cohort_chunk=chunk, **changes))
+        frames.append(pd.read_csv(out / "metrics.csv"))
+    for frame in frames[1:]:
+        assert frame["clients"].tolist() == frames[0]["clients"].tolist()
+        if privacy == "none":
+            np.testing.assert_allclose(frame["loss"], frames[0]["loss"], rtol=1e-4)
+
+
+def test_without_noise_learns_digits(hdp_config, tmp_path):
+    """Far above the 10 % of chance after 15 rounds."""
+    settings = {"privacy": "none", "noise_multiplier": None, "rounds": 15}
+    result = experiment.run(hdp_config(tmp_path, clients_per_round=50, **settings))
+    assert result.accuracy > 0.6
+    assert result.accounts == []
+    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    assert privacy["accounts"] == []
+    assert any("No noise" in note for note in privacy["notes"])
+
+
+def test_target_epsilon_is_met(hdp_config, tmp_path):
+    target = {"noise_multiplier": None, "target_epsilon": 4.0, "privacy": "cdp"}
+    result = experiment.run(
+        hdp_config(tmp_path, target_observer="released_model", **target)
+    )
+    (row,) = [r for r in result.accounts if r.observer == "released_model"]
+    assert row.epsilon_rdp == pytest.approx(4.0, rel=1e-3)
+    assert row.epsilon_rdp <= 4.0
+
+
+def test_a_target_nobody_can_meet_is_refused(hdp_config, tmp_path):
+    target = {"noise_multiplier": None, "target_epsilon": 4.0, "privacy": "cdp"}
+    with pytest.raises(ConfigError, match="guarantee"):
+        experiment.run(hdp_config(tmp_path, target_observer="super_node", **target))
+
+
+def test_auto_clip_norm_comes_from_a_pilot_and_says_so(hdp_config, tmp_path):
+    result = experiment.run(hdp_config(tmp_path, clip_norm="auto", pilot_rounds=2))
+    resolved = json.loads((tmp_path / "config.json").read_text())["resolved"]
+    plan = result.ledger.history[0][0]
+    assert plan.clipping.norm == pytest.approx(resolved["pilot_norms"]["update"])
+    assert 0.01 < plan.clipping.norm < 10
+    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    assert any("not private" in note for note in privacy["notes"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clipping": "per_layer", "clip_norm": "auto", "pilot_rounds": 1},
+        {"clipping": "adaptive", "privacy": "cdp"},
+        {"sampling": "fixed"},
+        {"estimator": "bounded"},
+        {"weighting": "examples"},
+        {"algorithm": "fedsgd", "local_epochs": 1, "server_learning_rate": 0.5},
+        {"client_optimizer": "sgdm"},
+        {"client_optimizer": "adam", "server_optimizer": "adam"},
+        {"privacy": "c5", "alpha": 0.5},
+    ],
+    ids=str,
+)
+def test_every_option_trains_and_is_accounted(hdp_config, tmp_path, changes):
+    result = experiment.run(hdp_config(tmp_path, rounds=1, **changes))
+    released = [r for r in result.accounts if r.observer == "released_model"]
+    assert released
+    for row in released:
+        assert (row.epsilon_rdp is not None) or row.assumptions
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"zones": 201}, "--zones is 201; allowed: 1..200"),
+        (
+            {"clients_per_round": 201},
+            "--clients_per_round is 201; allowed: at most 200",
+        ),
+        ({"clients_per_round": 1, "sampling": "fixed"}, "--clients_per_round is 1"),
+        ({"privacy": "c3", "beta": 0.3}, "--beta is 0.3: of 4 zones"),
+        ({"partition": "geography"}, "--partition is 'geography'"),
+        (
+            {"num_clients": 3, "clients_per_round": 2, "zones": 10},
+            "--zones is 10; allowed: 1..3",
+        ),
+        (
+            {"clip_norm": "auto", "clients_per_round": 0.01, "pilot_rounds": 1},
+            "--clip_norm is auto; the pilot",
+        ),
+        ({"cohort_chunk": 4, "client_optimizer": "adam"}, "--cohort_chunk is 4"),
+    ],
+)
+def test_flags_that_do_not_fit_the_task(hdp_config, tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        experiment.run(hdp_config(tmp_path, **changes))
+
+
+# Killed runs -----------------------------------------------------------------
+
+MIXED = {
+    **{"task": "digits", "privacy": "c7", "alpha": 0.5, "beta": 0.25, "zones": 4},
+    **{"clients_per_round": 20, "noise_multiplier": 1.0, "rounds": 8, "seed": 3},
+}
+
+
+def start(out):
+    flags = [f"--{name}={value}" for name, value in MIXED.items()]
+    return subprocess.Popen(
+        [sys.executable, str(TRAIN), *flags, f"--out={out}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def newest_round(out):
+    names = [p.name for p in (out / "checkpoints").glob("program_state_*")]
+    rounds = [name.removeprefix("program_state_") for name in names]
+    return max((int(r) for r in rounds if r.isdigit()), default=0)
+
+
+def test_killed_and_resumed_equals_uninterrupted(tmp_path):
+    experiment.run(HdpConfig(**MIXED, out=str(tmp_path / "whole")))
+    out = tmp_path / "killed"
+    kills = 0
+    for minimum in (2, 5):
+        run = start(out)
+        while run.poll() is None:
+            if newest_round(out) >= minimum:
+                os.kill(run.pid, signal.SIGKILL)
+                kills += 1
+                break
+            time.sleep(0.005)
+        run.wait(timeout=60)
+    assert kills >= 1
+    assert start(out).wait(timeout=300) == 0
+    whole, killed = (
+        json.loads((tmp_path / name / "privacy.json").read_text())
+        for name in ("whole", "killed")
+    )
+    assert killed["ledger"] == whole["ledger"]
+    assert killed["accounts"] == whole["accounts"]
+    frames = [pd.read_csv(tmp_path / n / "metrics.csv") for n in ("whole", "killed")]
+    assert frames[1]["round"].tolist() == list(range(1, 9))
+    assert frames[1]["clients"].tolist() == frames[0]["clients"].tolist()
+    np.testing.assert_allclose(frames[1]["epsilon"], frames[0]["epsilon"])
+
+
+def test_a_finished_run_can_be_extended(hdp_config, copied):
+    result = experiment.run(hdp_config(copied, rounds=5))
+    assert result.ledger.rounds == 5
+    assert pd.read_csv(copied / "metrics.csv")["round"].tolist() == [1, 2, 3, 4, 5]
+
+
+def test_fewer_rounds_than_there_are_is_refused(hdp_config, copied):
+    with pytest.raises(ConfigError, match=r"--rounds is 2; allowed: at least 3"):
+        experiment.run(hdp_config(copied, rounds=2))
+
+
+def test_a_released_round_whose_checkpoint_broke_counts_twice(hdp_config, copied):
+    for file in (copied / "checkpoints" / "program_state_3").rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"")
+    result = experiment.run(hdp_config(copied))
+    assert result.ledger.rounds == 4
+    assert pd.read_csv(copied / "metrics.csv")["round"].tolist() == [1, 2, 3]
+    assert experiment.run(hdp_config(copied)).ledger.rounds == 4
+
+
+def test_a_report_refuses_a_run_that_privacy_json_does_not_cover(copied):
+    frame = pd.read_csv(copied / "metrics.csv")
+    extra = frame.iloc[-1:].assign(round=4)
+    pd.concat([frame, extra]).to_csv(copied / "metrics.csv", index=False)
+    with pytest.raises(FileNotFoundError, match=r"ends at round 4, privacy.json at 3"):
+        report.read_run(copied)
+
+
+def test_privacy_json_follows_every_round(hdp_config, tmp_path, monkeypatch):
+    def train_and_stop(**arguments):
+        training.train(**arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiment, "train", train_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run(hdp_config(tmp_path))
+    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    assert privacy["last_round"] == privacy["rounds"] == 3
+    rows = [r for r in privacy["accounts"] if r["observer"] == "released_model"]
+    epsilon = pd.read_csv(tmp_path / "metrics.csv")["epsilon"].iloc[-1]
+    assert rows[0]["epsilon_rdp"] == pytest.approx(epsilon)
+
+
+def test_a_row_lost_between_checkpoint_and_metrics_comes_back(hdp_config, copied):
+    whole = (copied / "metrics.csv").read_text()
+    kept = "".join(whole.splitlines(keepends=True)[:-1])
+    (copied / "metrics.csv").write_text(kept)
+    experiment.run(hdp_config(copied))
+    assert pd.read_csv(copied / "metrics.csv")["round"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "chunk"), [("in_process", 0), ("in_process", None), ("native", None)]
+)
+def test_a_seed_never_fixes_the_noise(hdp_config, tmp_path, runtime, chunk):
+    """Same seed, same process: cohorts repeat, the noisy model must not."""
+    frames = []
+    for name in ("first", "second", "third"):
+        settings = hdp_config(
+            tmp_path / name, rounds=2, runtime=runtime, cohort_chunk=chunk
+        )
+        experiment.run(settings)
+        frames.append(pd.read_csv(tmp_path / name / "metrics.csv"))
+    for frame in frames[1:]:
+        assert frame["clients"].tolist() == frames[0]["clients"].tolist()
+    losses = [frame["loss"].iloc[0] for frame in frames]
+    assert len(set(losses)) == 3

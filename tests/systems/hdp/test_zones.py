@@ -1,0 +1,188 @@
+"""Flags to zones: every builder, and what does not fit is refused by its flag."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tasks.task import ClientData, Task
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hdp.zones import build_elections, build_zoning
+
+N = 12
+IDS = tuple(f"c{i}" for i in range(N))
+SIZES = np.arange(1, N + 1)
+# Client i holds i + 1 examples of label i % 3.
+TASK = Task(
+    name="made up",
+    train=ClientData(
+        client_ids=IDS,
+        features=np.zeros([SIZES.sum(), 2, 2, 1], np.uint8),
+        labels=np.repeat(np.arange(N) % 3, SIZES).astype(np.int32),
+        offsets=np.concatenate([[0], np.cumsum(SIZES)]),
+    ),
+    test_features=np.zeros([1, 2, 2, 1], np.uint8),
+    test_labels=np.zeros(1, np.int32),
+    num_classes=3,
+    build_model=lambda: None,
+    model_name="none",
+    description="",
+)
+
+
+def build(seed=0, **flags):
+    config = HdpConfig(privacy="hdp", noise_multiplier=1.0, **flags)
+    return build_zoning(config, TASK, rng=np.random.default_rng(seed))
+
+
+def write(path, rows):
+    path.write_text("\n".join(rows) + "\n")
+    return str(path)
+
+
+def test_by_default_ten_zones_of_like_size_at_random():
+    assert sorted(build().zone_sizes) == [1] * 8 + [2] * 2
+    assert build(zones=3).zone_sizes == (4, 4, 4)
+    assert build(zones=3) != build(seed=1, zones=3)
+    assert build(zone_sizes=("7", "1", "4")).zone_sizes == (7, 1, 4)
+
+
+def test_zones_of_like_clients(tmp_path):
+    assert build(zoning="label").zone_of == tuple(i % 3 for i in range(N))
+    bands = build(zoning="capability", zones=4)
+    assert bands.zone_of == tuple(i // 3 for i in range(N))
+    table = write(
+        tmp_path / "t.csv",
+        ["client,capability,land"]
+        + [f"{c},{-i},{'north' if i < 5 else 'south'}" for i, c in enumerate(IDS)],
+    )
+    land = build(zoning="key", zoning_file=table, zone_key="land")
+    assert (land.zone_names, land.zone_sizes) == (("north", "south"), (5, 7))
+    turned = build(zoning="capability", zones=4, capability_file=table)
+    assert turned.zone_of == tuple(3 - i // 3 for i in range(N))
+
+
+def test_zones_of_an_overlay(tmp_path):
+    links = ["a,b,weight"]
+    for group in (range(4), range(4, 7), range(7, 12)):
+        links += [f"c{i},c{j},1" for i in group for j in group if i < j]
+    file = write(tmp_path / "o.csv", links)
+    found = build(zoning="overlay", zoning_file=file, zones=3)
+    assert sorted(found.zone_sizes) == [3, 4, 5]
+    assert len({found.zone_of[i] for i in range(4)}) == 1
+    world = build(zoning="overlay")
+    assert sum(world.zone_sizes) == N
+    assert build(zoning="overlay", zones=2).num_zones == 2
+
+
+def test_levels_from_flags_and_from_files(tmp_path):
+    tree = build(zones=6, levels=("3", "2"))
+    assert tree.level_sizes == (12, 6, 3, 2)
+    file = tmp_path / "z.json"
+    file.write_text(
+        json.dumps(
+            {"west": {"a": list(IDS[:5]), "b": list(IDS[5:9])}, "east": {"c": IDS[9:]}}
+        )
+    )
+    read = build(zoning="file", zoning_file=str(file), zones=3)
+    assert read.zone_sizes == (5, 4, 3)
+    assert read.parents == ((0, 0, 1),)
+    with pytest.raises(ConfigError, match=r"--levels is 2; allowed: none, since"):
+        build(zoning="file", zoning_file=str(file), levels=("2",))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"zones": 13}, "--zones is 13; allowed: 1..12"),
+        ({"zoning": "label", "zones": 4}, "--zones is 4; allowed: 3, as many as"),
+        ({"zone_sizes": ("5", "5")}, "--zoning is iid; sizes sum to 10"),
+        ({"zones": 4, "levels": ("5",)}, r"--levels is 5; nodes_per_level\[1\] is 5"),
+        ({"levels": ("2",), "noising_levels": ("3",)}, "--noising_levels is 3; .*2..2"),
+        ({"levels": ("2",), "noising_levels": ("1",)}, "--noising_levels is 1; .*2..2"),
+        ({"noising_levels": ("2",)}, "--noising_levels is 2"),
+    ],
+)
+def test_flags_that_do_not_fit_the_clients(flags, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        build(**flags)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            ["client,zone", "c0,a", "c0,b"],
+            "client 'c0' is in zone 'a' and again in zone 'b'",
+        ),
+        (["client,zone", "c0,a", "zz,b"], "'c1' is in no zone"),
+        (["client,zone", *(f"{c},a" for c in IDS), "zz,a"], "'zz' is mapped"),
+        (["client,zone", "c0,"], "line 2"),
+    ],
+)
+def test_bad_files_are_refused_naming_the_offender(tmp_path, rows, message):
+    file = write(tmp_path / "z.csv", rows)
+    with pytest.raises(ConfigError, match=rf"--zoning is file; .*z\.csv: .*{message}"):
+        build(zoning="file", zoning_file=file)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
+        build(zoning="file", zoning_file=str(tmp_path / "nowhere.csv"))
+    table = write(tmp_path / "t.csv", ["client,capability", "c0,1"])
+    with pytest.raises(ConfigError, match=r"--capability_file is .*lacks client 'c1'"):
+        config = HdpConfig(
+            privacy="hdp",
+            noise_multiplier=1.0,
+            elect_super_nodes="rotate",
+            min_capability=1.0,
+            capability_file=table,
+        )
+        build_elections(config, TASK)
+
+
+def test_elections_from_flags():
+    def elections(**flags):
+        config = HdpConfig(privacy="hdp", noise_multiplier=1.0, **flags)
+        return build_elections(config, TASK)
+
+    assert elections() is None
+    found = elections(elect_super_nodes="persistent", voters=4, min_capability=3.0)
+    assert (found.policy, found.voters, found.run_protocol) == ("persistent", 4, True)
+    assert found.capability["c4"] == 5.0
+    drawn = elections(elect_super_nodes="rotate", election_protocol="drawn")
+    assert (drawn.policy, drawn.run_protocol) == ("rotate", False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"zoning": "file"}, "--zoning_file is None; allowed: a file, needed by"),
+        ({"zoning_file": "z.csv"}, "--zoning_file is z.csv; .*--zoning=key, file"),
+        ({"zone_sizes": ("4", "x")}, "--zone_sizes is 4,x; allowed: whole numbers"),
+        ({"levels": ("0",)}, "--levels is 0; allowed: whole numbers"),
+        ({"zone_sizes": ("4", "8"), "zones": 3}, "--zones is 3; allowed: 2, as"),
+        ({"zone_sizes": ("12",), "zoning": "label"}, "--zone_sizes is 12; .*iid"),
+        ({"mixing": "0.5,half"}, "--mixing is 0.5,half"),
+        ({"drop_rate": 1.0}, r"--drop_rate is 1.0; allowed: \[0, 1\)"),
+        ({"supernode_failure_rate": -1.0}, "--supernode_failure_rate is -1.0"),
+        ({"byzantine": ("9:0.1", "3:0.2")}, "--byzantine is 9:0.1,3:0.2; allowed"),
+        ({"byzantine": ("lots",)}, "--byzantine is lots; allowed: SHARE or ROUND"),
+        ({"voters": 0}, "--voters is 0"),
+        ({"min_capability": 2.0}, "--min_capability is 2.0; .*--elect_super_nodes"),
+        ({"capability_file": "c.csv"}, "--capability_file is c.csv; .*capability"),
+        ({"elect_super_nodes": "once"}, "--elect_super_nodes is once; allowed: none"),
+        ({"privacy": "levels"}, "--noising_levels is empty; allowed: a level"),
+        (
+            {"privacy": "none", "noise_multiplier": None, "noising_levels": ("2",)},
+            "--noising_levels is 2; allowed: none with --privacy=none",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other(flags, message):
+    settings = {"privacy": "hdp", "noise_multiplier": 1.0} | flags
+    with pytest.raises(ConfigError, match=f"^{message}") as error:
+        HdpConfig(**settings)
+    assert "\n" not in str(error.value)

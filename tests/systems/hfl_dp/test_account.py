@@ -1,0 +1,189 @@
+"""HFL-DP's noise put right, and its account against other accountants."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tff_hdp.privacy import gaussian
+from tff_hdp.privacy.rounds import RoundLedger
+from tff_hdp.systems.hfl_dp import account as hfl_dp_account
+from tff_hdp.systems.hfl_dp import noise as hfl_dp
+from tff_hdp.systems.hfl_dp import worth as hfl_dp_table
+
+SETTING = {"n": 10, "N": 5, "C": 15.0, "eps1": 20.0, "eps2": 25.0, "delta": 1e-5}
+ALL = (25, 13, 12, 12, 12)
+FEW = (1, 13, 1, 1, 12)
+
+
+def rounds(noise, **changes):
+    shape = {"n": 10, "N": 5, "C": 15.0, **changes}
+    return hfl_dp_account.rounds_of(noise, **shape)
+
+
+@given(
+    epsilon=st.floats(1e-3, 300.0),
+    delta=st.sampled_from([1e-12, 1e-5, 0.1]),
+)
+@settings(max_examples=60, deadline=None)
+def test_gaussian_multiplier_inverts_epsilon(epsilon, delta):
+    z = hfl_dp.gaussian_multiplier(epsilon, delta)
+    assert float(gaussian.delta(epsilon, z)) == pytest.approx(delta, rel=1e-6)
+
+
+def test_exposures_of_the_papers_run():
+    assert hfl_dp.exposures(25, 2) == ALL
+    assert hfl_dp.exposures(1, 2) == (1, 1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("t", [ALL, FEW])
+def test_exact_noise_gives_what_was_asked_as_run(t):
+    noise = hfl_dp.exact_noise(**SETTING, t=t)
+    table = hfl_dp_table.noise_table(noise, **SETTING, m=1000, t=t)
+    for row in table:
+        assert row.epsilon_client <= row.epsilon_stated * (1 + 1e-9)
+    # Going down nothing is added where the way up added enough.
+    exact = {row.quantity: row.epsilon_client for row in table}
+    assert exact["client to edge, edge rounds"] == pytest.approx(20.0)
+    if noise.n_e > 0:
+        assert exact["edge to clients"] == pytest.approx(20.0)
+    if noise.n_c > 0:
+        assert exact["cloud to clients"] == pytest.approx(25.0)
+    assert (noise.n_e > 0, noise.n_c > 0) == ((False, False) if t == ALL else (True, 0))
+
+
+def test_theorem_1_is_what_its_table_says_it_is_not():
+    noise = hfl_dp.theorem_1(**SETTING, m=1000, t=FEW)
+    table = hfl_dp_table.noise_table(noise, **SETTING, m=1000, t=FEW)
+    first = table[0]
+    assert first.epsilon_example == pytest.approx(25.44, abs=0.005)
+    assert first.epsilon_client > 1e5
+    said = hfl_dp_table.warnings(table, m=1000)
+    assert any("eps < 1" in w and "used at 20" in w for w in said)
+    assert any("25.44, not 20" in w for w in said)
+    assert any("1000 times as much" in w for w in said)
+
+
+def test_loose_noise_is_not_warned_of():
+    setting = {**SETTING, "eps1": 0.5, "eps2": 0.5}
+    noise = hfl_dp.theorem_1(**setting, m=1000, t=ALL)
+    table = hfl_dp_table.noise_table(noise, **setting, m=1000, t=ALL)
+    assert all(row.epsilon_example < row.epsilon_stated for row in table)
+    assert len(hfl_dp_table.warnings(table, m=1000)) == 1
+
+
+# What each observer meets ----------------------------------------------------------
+
+
+def test_multipliers_by_simulating_the_links():
+    """The variance of what is seen, drawn link by link, over its sensitivity."""
+    rng = np.random.default_rng(0)
+    n, edges, draws = 4, 3, 200_000
+    noise = hfl_dp.HflDpNoise(0.5, 0.7, 0.3, 0.2, 0.1)
+    edge, cloud = rounds(noise, n=n, N=edges, C=2.0)
+
+    def clients(sigma, silent=0):
+        values = rng.normal(0, sigma, (draws, edges, n))
+        values[:, 0, :silent] = 0  # noise that the observer knows
+        return values.mean(2)
+
+    def check(plan, observer, seen, sensitivity):
+        assert plan.multiplier(observer) == pytest.approx(
+            seen.std() / sensitivity, rel=0.01
+        )
+
+    down = rng.normal(0, 0.2, draws)
+    check(edge, "super_node", rng.normal(0, 0.5, draws), 4.0)
+    check(edge, "aggregator", clients(0.5)[:, 0] + down, 4.0 / n)
+    check(edge, "edge_broadcast", clients(0.5, 1)[:, 0] + down, 4.0 / n)
+    up = rng.normal(0, 0.3, (draws, edges))
+    down = rng.normal(0, 0.1, draws)
+    check(cloud, "super_node", rng.normal(0, 0.7, draws), 4.0)
+    check(cloud, "aggregator", clients(0.7)[:, 0] + up[:, 0], 4.0 / n)
+    released = (clients(0.7) + up).mean(1) + down
+    check(cloud, "released_model", released, 4.0 / (n * edges))
+    colluding = (clients(0.7, 1) + up).mean(1) + down
+    check(cloud, "edge_broadcast", colluding, 4.0 / (n * edges))
+
+
+def test_composition_against_pld_accounting():
+    noise = hfl_dp.HflDpNoise(60.0, 90.0, 5.0, 3.0, 1.0)
+    edge, cloud = rounds(noise)
+    found = hfl_dp_account.account([(edge, 13), (cloud, 12)], 1e-5)
+    assert [row.observer for row in found] == list(hfl_dp_account.OBSERVERS)
+    for row in found:
+        pld = None
+        for plan, count in ((edge, 13), (cloud, 12)):
+            one = privacy_loss_distribution.from_gaussian_mechanism(
+                plan.multiplier(row.observer), value_discretization_interval=1e-3
+            ).self_compose(count)
+            pld = one if pld is None else pld.compose(one)
+        assert row.epsilon_pld == pytest.approx(
+            pld.get_epsilon_for_delta(1e-5), rel=2e-3
+        )
+        assert row.epsilon_pld <= row.epsilon_rdp <= 1.2 * row.epsilon_pld
+
+
+def test_noise_only_on_one_link_leaves_others_without_promise():
+    edge, cloud = rounds(hfl_dp.HflDpNoise(n_e=1.0, n_c=1.0))
+    found = hfl_dp_account.account([(edge, 1), (cloud, 1)], 1e-5)
+    sound = {row.observer: row.epsilon_pld is not None for row in found}
+    assert sound == {
+        "super_node": False,
+        "edge_broadcast": True,
+        "aggregator": False,
+        "released_model": True,
+    }
+
+
+def test_a_single_client_meets_no_noise_but_its_own():
+    edge, _ = rounds(hfl_dp.HflDpNoise(1.0, 1.0), n=1, N=1)
+    found = {r.observer: r for r in hfl_dp_account.account([(edge, 1)], 1e-5)}
+    assert found["edge_broadcast"].epsilon_pld is None
+    assert found["released_model"].epsilon_pld is not None
+
+
+def test_stated_epsilons_are_eps1_at_the_edge_and_eps2_above():
+    noise = hfl_dp.theorem_1(**SETTING, m=1000, t=ALL)
+    edge, cloud = rounds(noise, paper_epsilons=(20.0, 25.0))
+    found = hfl_dp_account.account([(edge, 13), (cloud, 12)], 1e-5)
+    assert [row.epsilon_paper for row in found] == [20.0, 20.0, 25.0, 25.0]
+    found = hfl_dp_account.account([(edge, 13), (cloud, 12)], 1e-5, ("rdp",))
+    assert {(row.epsilon_paper, row.epsilon_pld) for row in found} == {(None, None)}
+
+
+def test_a_ledger_of_both_rounds_comes_back_from_json():
+    edge, cloud = rounds(hfl_dp.theorem_1(**SETTING, m=1000, t=ALL))
+    kind = {
+        "plan_type": hfl_dp_account.HflDpRound,
+        "account": hfl_dp_account.account,
+    }
+    ledger = RoundLedger(**kind)
+    for plan in (edge, cloud, edge):
+        ledger.record(plan)
+    fresh = RoundLedger(**kind)
+    fresh.load_state_dict(ledger.state_dict())
+    assert fresh.history == ((edge, 1), (cloud, 1), (edge, 1))
+    twice = hfl_dp_account.account([(edge, 2), (cloud, 1)], 1e-5)
+    assert [r.epsilon_pld for r in fresh.account(1e-5)] == pytest.approx(
+        [r.epsilon_pld for r in twice]
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n": 0}, "n is 0"),
+        ({"sigma_u": -1.0}, "sigma_u is -1"),
+        ({"C": None}, "C is None; noise without clipping"),
+        ({"C": math.inf}, "C is inf"),
+    ],
+)
+def test_rounds_that_make_no_sense(changes, message):
+    edge, _ = rounds(hfl_dp.HflDpNoise(1.0))
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(edge, **changes)

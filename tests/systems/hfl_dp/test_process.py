@@ -1,0 +1,312 @@
+"""HFL-DP against federated averaging, plain SGD, and its algorithm written out."""
+
+import collections
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp import runtime
+from tff_hdp.clients.batches import client_batches, make_order, model_fn_from_keras
+from tff_hdp.clients.training import make_chunk
+from tff_hdp.systems.hfl_dp.account import rounds_of
+from tff_hdp.systems.hfl_dp.noise import HflDpNoise
+from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
+from tff_hdp.systems.zone_models import flatten
+
+RATE, BATCH = 0.2, 4
+FEATURES, CLASSES = 6, 3
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@pytest.fixture(autouse=True)
+def in_process():
+    runtime.set_context("in_process")
+
+
+def build_model():
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.InputLayer([FEATURES]),
+            tf.keras.layers.Dense(5, activation="relu"),
+            tf.keras.layers.Dense(CLASSES),
+        ]
+    )
+
+
+def build(*, n, N, C=None, noise=None, k2=2, local_steps=3, proximal=0.0, rate=RATE):
+    edge, cloud = rounds_of(noise or HflDpNoise(), n=n, N=N, C=C)
+    return build_hfl_dp(
+        build_model=build_model,
+        data_type=chunk_type((FEATURES,), np.float32),
+        edge_round=edge,
+        cloud_round=cloud,
+        k2=k2,
+        local_steps=local_steps,
+        learning_rate=rate,
+        proximal=proximal,
+    )
+
+
+def client(seed, size=12):
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=[size, FEATURES]).astype(np.float32)
+    return features, rng.integers(0, CLASSES, size).astype(np.int32)
+
+
+def order(seed, number, epochs=1, size=12):
+    rng = np.random.default_rng([seed, number])
+    return make_order(size, epochs=epochs, batch_size=BATCH, rng=rng)
+
+
+def data(n, N, number, epochs=1, together=None, poison=None):
+    """A round's chunks, `together` clients in each; features of client 1 `poison`."""
+    chunks = []
+    for zone in range(N):
+        seeds = range(zone * n, (zone + 1) * n)
+        for some in np.array_split(seeds, math.ceil(n / (together or n))):
+            chunk = make_chunk(
+                [client(s) for s in some],
+                [order(s, number, epochs) for s in some],
+                weights=[1.0] * len(some),
+                carries_noise=[True] * len(some),
+                zone=zone,
+            )
+            if poison is not None and 1 in some:
+                chunk["features"][list(some).index(1)] = poison
+            chunk["zone"] = np.array([zone], np.int32)
+            fields = collections.OrderedDict((k, chunk[k]) for k in CHUNK_FIELDS)
+            chunks.append(tf.data.Dataset.from_tensors(fields))
+    return chunks
+
+
+def start():
+    tf.keras.utils.set_random_seed(0)
+    weights = tff.learning.models.ModelWeights.from_model(build_model())
+    tf.random.set_seed(None)
+    return tf.nest.map_structure(lambda v: v.numpy(), weights)
+
+
+def run(process, n, N, rounds, **options):
+    state = process.set_model_weights(process.initialize(), start())
+    for number in range(rounds):
+        output = process.next(state, data(n, N, number, **options))
+        state = output.state
+    return np.asarray(state.global_model_weights), output.metrics
+
+
+def train_alone(vector, seed, number, *, epochs=1, local_steps=3, proximal=0.0):
+    """Keras and a gradient tape: one client's k1 iterations from a model."""
+    model = build_model()
+    sizes = [w.shape.num_elements() for w in model.trainable_weights]
+    parts = np.split(vector, np.cumsum(sizes)[:-1])
+    for variable, part in zip(model.trainable_weights, parts, strict=True):
+        variable.assign(np.reshape(part, variable.shape))
+    features, labels = client(seed)
+    for step, rows in enumerate(order(seed, number, epochs)):
+        if step % local_steps == 0:
+            centre = [v.numpy() for v in model.trainable_weights]
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels[rows], model(features[rows])
+            )
+            away = sum(
+                tf.reduce_sum((v - c) ** 2)
+                for v, c in zip(model.trainable_weights, centre, strict=True)
+            )
+            loss = tf.reduce_mean(losses) + proximal / 2 * away
+        for variable, gradient in zip(
+            model.trainable_weights,
+            tape.gradient(loss, model.trainable_weights),
+            strict=True,
+        ):
+            variable.assign_sub(RATE * gradient)
+    return flatten([v.numpy() for v in model.trainable_weights])
+
+
+# Without noise -------------------------------------------------------------------
+
+
+def test_one_edge_and_one_iteration_is_federated_averaging():
+    """k1 = k2 = 1, N = 1: TFF's own FedAvg on the same batches."""
+    spec = (
+        tf.TensorSpec([None, FEATURES], tf.float32),
+        tf.TensorSpec([None], tf.int32),
+    )
+    fed_avg = tff.learning.algorithms.build_unweighted_fed_avg(
+        model_fn_from_keras(build_model, spec),
+        client_optimizer_fn=tff.learning.optimizers.build_sgdm(RATE),
+        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
+    )
+    state = fed_avg.set_model_weights(fed_avg.initialize(), start())
+    for number in range(3):
+        batches = [client_batches(*client(s), order(s, number)) for s in range(4)]
+        state = fed_avg.next(state, batches).state
+    models, metrics = run(build(n=4, N=1, k2=1), 4, 1, rounds=3)
+    expected = flatten(fed_avg.get_model_weights(state).trainable)
+    np.testing.assert_allclose(models[0], expected, **TOLERANCE)
+    assert metrics["clients"] == 4
+    assert metrics["rejected"] == 0
+    assert metrics["examples"] == 4 * 12
+
+
+def test_one_client_is_sgd():
+    models, _ = run(build(n=1, N=1, k2=1), 1, 1, rounds=2)
+    vector = flatten(start().trainable)
+    for number in range(2):
+        vector = train_alone(vector, 0, number)
+    np.testing.assert_allclose(models[0], vector, **TOLERANCE)
+
+
+@pytest.mark.parametrize("together", [1, 2, 3])
+def test_edges_go_alone_and_meet_at_the_cloud(together):
+    """N = 2, k2 = 2, k1 = 2 iterations with a proximal term, by hand."""
+    n, N, settings = 3, 2, {"epochs": 2, "proximal": 0.5}
+    process = build(n=n, N=N, proximal=0.5)
+    edges = [flatten(start().trainable)] * N
+    for number in range(3):
+        models, _ = run(process, n, N, number + 1, epochs=2, together=together)
+        edges = [
+            np.mean(
+                [
+                    train_alone(edges[e], s, number, **settings)
+                    for s in range(e * n, (e + 1) * n)
+                ],
+                axis=0,
+            )
+            for e in range(N)
+        ]
+        if (number + 1) % 2 == 0:
+            edges = [np.mean(edges, axis=0)] * N
+        np.testing.assert_allclose(models, edges, **TOLERANCE)
+        assert np.allclose(models[0], models[1], atol=1e-6) == (number == 1)
+
+
+def test_the_proximal_term_holds_clients_back():
+    first = flatten(start().trainable)
+    moved = [
+        np.linalg.norm(run(build(n=2, N=1, proximal=mu), 2, 1, 1)[0][0] - first)
+        for mu in (0.0, 2.0)
+    ]
+    assert moved[1] < 0.95 * moved[0]
+
+
+def test_clients_clip_their_models():
+    """To the norm C, before the edge averages."""
+    bound = 1.5
+    models, metrics = run(build(n=3, N=1, C=bound), 3, 1, rounds=1)
+    vector = flatten(start().trainable)
+    assert np.linalg.norm(vector) > bound
+    trained = [train_alone(vector, s, 0) for s in range(3)]
+    clipped = [t * min(1.0, bound / np.linalg.norm(t)) for t in trained]
+    np.testing.assert_allclose(models[0], np.mean(clipped, 0), **TOLERANCE)
+    assert metrics["clipped"] == 3
+
+
+@pytest.mark.parametrize("bound", [None, 1.5])
+def test_a_client_that_is_rejected_counts_as_its_edges_own_model(bound):
+    """Clipped, as every client's is."""
+    first = flatten(start().trainable)
+    models = [train_alone(first, 0, 0), first, train_alone(first, 2, 0)]
+    if bound is not None:
+        models = [m * min(1.0, bound / np.linalg.norm(m)) for m in models]
+    process = build(n=3, N=2, C=bound)
+    for poison in (np.nan, np.inf, 1e30):
+        found, metrics = run(process, 3, 2, rounds=1, poison=poison)
+        np.testing.assert_allclose(found[0], np.mean(models, 0), **TOLERANCE)
+        assert np.isfinite(found).all()
+        assert metrics["rejected"] == 1
+        assert metrics["clients"] == 6
+
+
+# Noise ----------------------------------------------------------------------------
+
+NOISE = HflDpNoise(sigma_u1=0.5, sigma_u2=0.8, sigma_e=0.3, n_e=0.4, n_c=0.2)
+
+
+def draws(noise, n, N, rounds, repeats=40, poison=None):
+    """Models after some rounds of hardly any training, less where they began."""
+    process = build(n=n, N=N, C=1e3, noise=noise, rate=1e-9)
+    begun = process.set_model_weights(process.initialize(), start())
+    if rounds == 2:
+        begun = begun._replace(aggregator=np.int32(1))  # the cloud's turn
+    found = [
+        process.next(begun, data(n, N, 0, poison=poison)).state.global_model_weights
+        for _ in range(repeats)
+    ]
+    return np.stack(found) - flatten(start().trainable)
+
+
+@pytest.mark.parametrize("poison", [None, np.nan])
+def test_noise_of_an_edge_round_is_what_is_accounted(poison):
+    """Whether or not a client is rejected."""
+    n, N = 4, 3
+    values = draws(NOISE, n, N, rounds=1, poison=poison)
+    expected = math.hypot(0.5 / math.sqrt(n), 0.4)
+    assert values.std() == pytest.approx(expected, rel=0.03)
+    edge, _ = rounds_of(NOISE, n=n, N=N, C=1e3)
+    accounted = edge.multiplier("aggregator") * 2e3 / n
+    assert values.std() == pytest.approx(accounted, rel=0.03)
+    edges = np.corrcoef(values.transpose(1, 0, 2).reshape(N, -1))
+    assert np.abs(edges - np.eye(N)).max() < 0.1
+
+
+def test_noise_of_a_cloud_round_is_what_is_accounted():
+    n, N = 4, 3
+    values = draws(NOISE, n, N, rounds=2)
+    variance = 0.8**2 / (n * N) + 0.3**2 / N + 0.2**2
+    assert values[:, 0].std() == pytest.approx(math.sqrt(variance), rel=0.04)
+    _, cloud = rounds_of(NOISE, n=n, N=N, C=1e3)
+    accounted = cloud.multiplier("released_model") * 2e3 / (n * N)
+    assert values[:, 0].std() == pytest.approx(accounted, rel=0.04)
+    np.testing.assert_array_equal(values[:, 0], values[:, 1])
+
+
+def test_each_noise_reaches_its_link_alone():
+    for name, rounds, expected in (
+        ("sigma_u1", 1, 1 / math.sqrt(2)),
+        ("sigma_u2", 2, 1 / math.sqrt(4)),
+        ("sigma_e", 2, 1 / math.sqrt(2)),
+        ("n_e", 1, 1.0),
+        ("n_c", 2, 1.0),
+    ):
+        noise = dataclasses.replace(HflDpNoise(), **{name: 1.0})
+        values = draws(noise, 2, 2, rounds, repeats=15)[:, 0]
+        assert values.std() == pytest.approx(expected, rel=0.1, abs=1e-5), name
+
+
+def test_noise_is_never_seeded():
+    found = []
+    for _ in range(2):
+        tf.random.set_seed(7)
+        found.append(draws(NOISE, 2, 1, 1, repeats=1))
+    assert not np.isclose(*found, atol=1e-6).any()
+
+
+# Elsewhere --------------------------------------------------------------------------
+
+
+def test_tffs_own_worker_gives_the_same(native_context):
+    native, _ = run(build(n=2, N=2, proximal=0.1), 2, 2, rounds=2)
+    runtime.set_context("in_process")
+    here, _ = run(build(n=2, N=2, proximal=0.1), 2, 2, rounds=2)
+    np.testing.assert_allclose(native, here, **TOLERANCE)
+
+
+def test_rounds_must_belong_together():
+    edge, cloud = rounds_of(HflDpNoise(), n=2, N=2, C=None)
+    options = {
+        "build_model": build_model,
+        "data_type": chunk_type((FEATURES,), np.float32),
+        "k2": 2,
+        "local_steps": 1,
+        "learning_rate": 0.1,
+    }
+    with pytest.raises(ValueError, match="one of each kind"):
+        build_hfl_dp(**options, edge_round=cloud, cloud_round=edge)
+    with pytest.raises(ValueError, match="differ in n, N or C"):
+        other = dataclasses.replace(cloud, N=3)
+        build_hfl_dp(**options, edge_round=edge, cloud_round=other)

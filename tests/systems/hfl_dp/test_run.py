@@ -1,0 +1,167 @@
+"""Whole runs of HFL-DP: what they leave behind, extend, and refuse."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from tff_hdp.privacy.rounds import RoundLedger
+from tff_hdp.simulation import experiment
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.simulation.run_folder import RunFolder
+from tff_hdp.systems.hfl_dp import noise as formulas
+from tff_hdp.systems.hfl_dp import run as hfl_dp
+from tff_hdp.systems.hfl_dp.account import HflDpRound, account
+from tff_hdp.systems.hfl_dp.config import HflDpConfig
+
+
+def config(out, **changes):
+    settings = {
+        "task": "digits",
+        "num_clients": 20,
+        "edges": 2,
+        "local_steps": 2,
+        "batch_size": 8,
+        "rounds": 3,
+        "seed": 5,
+        "out": str(out),
+    }
+    return HflDpConfig(**settings | changes)
+
+
+def test_a_run_by_theorem_1_says_what_it_is_worth(tmp_path):
+    result = experiment.run(config(tmp_path, noise="theorem_1", rounds=4))
+    assert [r.epsilon_paper for r in result.accounts] == [20.0, 20.0, 25.0, 25.0]
+    assert all(r.epsilon_pld > r.epsilon_paper for r in result.accounts)
+    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    notes = " ".join(privacy["notes"])
+    assert "eps < 1 an exposure" in notes
+    assert "whose sensitivity is 2C" in notes
+    kinds = [entry["plan"]["cloud"] for entry in privacy["ledger"]["history"]]
+    assert kinds == [False, True, False, True]
+    table = pd.read_csv(tmp_path / "noise.csv")
+    assert len(table) == 5
+    assert (table["epsilon_client"] > table["epsilon_example"]).all()
+    assert (table["delta"] == 1e-5).all()
+    for words in ("epsilon_client", "replacing one example", "every round", "against"):
+        assert words in result.summary
+    frame = pd.read_csv(tmp_path / "metrics.csv")
+    assert frame["rejected"].tolist() == [0] * 4
+    assert (frame["disagreement"].to_numpy() < 1e-6).tolist() == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    # Epsilon in the progress bar: the released model's, by RDP.
+    released = next(r for r in result.accounts if r.observer == "released_model")
+    assert frame["epsilon"].iloc[-1] == pytest.approx(released.epsilon_rdp)
+
+
+def test_exact_noise_keeps_its_word_as_run(tmp_path):
+    """Alternating rounds spend eps1 and eps2 at most, at the own edge, together."""
+    result = experiment.run(config(tmp_path, rounds=4))
+    noise = formulas.HflDpNoise(
+        **json.loads((tmp_path / "config.json").read_text())["resolved"]["noise"]
+    )
+    uploads = formulas.true_epsilon(
+        sigma=noise.sigma_u1, sensitivity=30.0, exposures=4, delta=1e-5
+    )
+    assert uploads == pytest.approx(20.0)
+    own = next(r for r in result.accounts if r.observer == "super_node")
+    assert own.epsilon_paper is None
+    assert own.epsilon_pld < 25.0 + 20.0
+
+
+def test_hierfavg_learns_and_promises_nothing(tmp_path):
+    result = experiment.run(
+        config(tmp_path, noise="none", rounds=10, learning_rate=0.3, local_steps=8)
+    )
+    assert result.accounts == []
+    assert result.accuracy > 0.6
+    assert not (tmp_path / "noise.csv").exists()
+
+
+@pytest.mark.parametrize("noise", ["exact", "theorem_1"])
+def test_noise_is_for_the_rounds_it_was_chosen_for(tmp_path, noise):
+    experiment.run(config(tmp_path, noise=noise, rounds=2))
+    with pytest.raises(ConfigError, match="--rounds is 8; allowed: 2"):
+        experiment.run(config(tmp_path, noise=noise, rounds=8))
+
+
+def test_more_rounds_keep_the_noise_where_exposures_are_given(tmp_path):
+    given = {"exposures": ("6", "3", "3", "3", "3")}
+    experiment.run(config(tmp_path, rounds=2, **given))
+    longer = experiment.run(config(tmp_path, rounds=6, **given))
+    plans = {plan for plan, _ in longer.ledger.history}
+    assert len(plans) == 2
+    assert longer.ledger.rounds == 6
+
+
+def test_lost_rounds_count_as_both_kinds(tmp_path):
+    settings = config(tmp_path)
+    folder = RunFolder(settings)
+    folder.resolve(partition_seed=1)
+    system = hfl_dp.build(settings, folder)
+    ledger = system.new_ledger()
+    system.record(ledger, None, 2)
+    by_hand = RoundLedger(plan_type=HflDpRound, account=account)
+    for number in (1, 2):
+        for _ in range(2):
+            system.record(by_hand, {"round": number}, 1)
+    assert ledger.rounds == 4
+    assert [r.epsilon_pld for r in ledger.account(1e-5)] == pytest.approx(
+        [r.epsilon_pld for r in by_hand.account(1e-5)]
+    )
+
+
+def test_a_seed_never_fixes_the_noise(tmp_path):
+    losses = []
+    for name in ("first", "second"):
+        experiment.run(config(tmp_path / name, rounds=1, noise="theorem_1"))
+        losses.append(pd.read_csv(tmp_path / name / "metrics.csv")["loss"].iloc[0])
+    assert losses[0] != losses[1]
+
+
+def test_clients_per_edge_is_the_other_reading_of_n(tmp_path):
+    settings = config(tmp_path, num_clients=None, clients_per_edge=7, edges=3)
+    assert settings.num_clients == 21
+    experiment.run(settings)
+    setting = json.loads((tmp_path / "config.json").read_text())["resolved"]["setting"]
+    assert (setting["n"], setting["N"]) == (7, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"edges": 3}, "--edges is 3; allowed: a divisor of 20"),
+        ({"model": "resnet"}, "--model is 'resnet'"),
+        (
+            {"min_examples": 10**6},
+            "--min_examples is 1000000; allowed: at most 71, the",
+        ),
+    ],
+)
+def test_flags_that_do_not_fit_the_task(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        experiment.run(config(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"noise": "gaussian"}, "--noise is gaussian; allowed: exact, theorem_1, none"),
+        ({"k1": 0}, "--k1 is 0"),
+        ({"proximal": -1.0}, "--proximal is -1"),
+        ({"eps1": 0.0}, "--eps1 is 0"),
+        ({"exposures": ("1", "2")}, "--exposures is 1.0,2.0; allowed: t1,t2"),
+        ({"exposures": ("1", "2", "x", "1", "1")}, "--exposures is x"),
+        ({"noise": "none", "clip_norm": 1.0}, "--clip_norm is 1.0; allowed: nothing"),
+        ({"noise": "none", "exposures": ("1",) * 5}, "--exposures is given"),
+        ({"clients_per_edge": 3, "num_clients": 16}, "--clients_per_edge is 3"),
+        ({"clip_norm": -2.0}, "--clip_norm is -2"),
+    ],
+)
+def test_settings_that_contradict_each_other(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        HflDpConfig(**changes)

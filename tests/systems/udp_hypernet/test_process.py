@@ -1,0 +1,297 @@
+"""UDP-Alg's round against a plain re-implementation, its clip and its noise."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_hdp.clients.batches import client_batches
+from tff_hdp.privacy import PoissonSampling, configurations
+from tff_hdp.runtime.in_process import create_in_process_context
+from tff_hdp.systems.udp_hypernet import plan as udp_alg
+from tff_hdp.systems.udp_hypernet import process as udp_hypernet
+from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
+from tff_hdp.systems.udp_hypernet.personal_model import (
+    LocalModel,
+    PersonalTests,
+    build_personal_evaluation,
+)
+
+USERS, CLASSES, INPUTS = 5, 3, 4
+ETA, LAMBDA, ZETA = 0.2, 0.3, 0.7
+SPEC = (tf.TensorSpec([None, INPUTS], tf.float32), tf.TensorSpec([None], tf.int32))
+
+
+def build_model():
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.InputLayer([INPUTS]),
+            tf.keras.layers.Dense(6, activation="tanh"),
+            tf.keras.layers.Dense(CLASSES),
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    return LocalModel.from_keras(build_model, SPEC)
+
+
+@pytest.fixture(scope="module")
+def network(model):
+    return Hypernetwork(descriptor_dim=3, width=7, targets=model.shapes)
+
+
+@pytest.fixture(scope="module", params=["in_process", "native"])
+def runtime(request):
+    """Makes either runtime the default context."""
+    import tensorflow_federated as tff
+
+    if request.param == "native":
+        _, context = request.getfixturevalue("native_worker")
+    else:
+        context = create_in_process_context()
+    tff.framework.set_default_context(context)
+    return request.param
+
+
+@pytest.fixture
+def in_process():
+    import tensorflow_federated as tff
+
+    tff.framework.set_default_context(create_in_process_context())
+
+
+def build(model, network, plan):
+    return udp_hypernet.build_udp_hypernet(
+        model=model,
+        hypernetwork=network,
+        plan=plan,
+        client_learning_rate=ETA,
+        server_learning_rate=LAMBDA,
+        descriptor_learning_rate=ZETA,
+    )
+
+
+def noiseless(q=0.5):
+    return configurations.none(zone_sizes=(USERS,), sampling=PoissonSampling((q,)))
+
+
+def start(process, model, network):
+    tf.keras.utils.set_random_seed(11)
+    weights = udp_hypernet.initial_weights(model, network, USERS)
+    tf.random.set_seed(None)
+    weights = tf.nest.map_structure(lambda t: t.numpy(), weights)
+    return process.set_model_weights(process.initialize(), weights), weights
+
+
+def examples(user):
+    rng = np.random.default_rng(user)
+    size = 5 + user
+    features = rng.normal(size=[size, INPUTS]).astype(np.float32)
+    return features, rng.integers(0, CLASSES, size).astype(np.int32)
+
+
+def order(user):
+    """Three batches of four rows, the last one short."""
+    rows = np.random.default_rng(100 + user).integers(0, 5 + user, (3, 4))
+    rows[-1, 2:] = -1
+    return rows.astype(np.int32)
+
+
+def data(users, weights=None):
+    weights = weights or {}
+    return [
+        collections.OrderedDict(
+            examples=client_batches(*examples(user), order(user)),
+            profile=udp_hypernet.user_profile(user=user, weight=weights.get(user, 1.0)),
+        )
+        for user in users
+    ]
+
+
+def plain_update(model, network, weights, user):
+    """Lines 8 to 12 and 16 for one user, with Keras and one tape."""
+    phi = [tf.Variable(p) for p in weights["phi"]]
+    descriptor = tf.Variable(weights["descriptors"][user])
+    keras = build_model()
+    with tf.GradientTape() as tape:
+        theta = network(phi, descriptor)
+        for variable, value in zip(keras.trainable_weights, theta, strict=True):
+            variable.assign(value)
+        loss_fn = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        optimizer = tf.keras.optimizers.SGD(ETA)
+        features, labels = examples(user)
+        for rows in order(user):
+            rows = rows[rows >= 0]
+            with tf.GradientTape() as inner:
+                loss = loss_fn(labels[rows], keras(features[rows]))
+            gradients = inner.gradient(loss, keras.trainable_weights)
+            optimizer.apply_gradients(
+                zip(gradients, keras.trainable_weights, strict=True)
+            )
+        delta = [
+            t.numpy() - w.numpy()
+            for t, w in zip(theta, keras.trainable_weights, strict=True)
+        ]
+        # The gradient of <theta, delta> with delta held fixed is the pull-back.
+        inner_product = tf.add_n(
+            [tf.reduce_sum(t * d) for t, d in zip(theta, delta, strict=True)]
+        )
+    pulled, of_v = tape.gradient(inner_product, (phi, descriptor))
+    return [p.numpy() for p in pulled], of_v.numpy()
+
+
+def norm(tensors):
+    return np.sqrt(sum(float(np.sum(np.square(t))) for t in tensors))
+
+
+def clip(tensors, bound):
+    return [t * min(1.0, bound / norm(tensors)) for t in tensors]
+
+
+def test_a_noiseless_round_is_the_plain_one(model, network, runtime):
+    process = build(model, network, noiseless())
+    state, weights = start(process, model, network)
+    users, w = [0, 3, 4], {0: 1.0, 3: 0.5, 4: 0.25}
+    output = process.next(state, data(users, w))
+    updates = {u: plain_update(model, network, weights, u) for u in users}
+    for i, found in enumerate(output.state["phi"]):
+        mean = sum(w[u] * updates[u][0][i] for u in users) / sum(w.values())
+        expected = weights["phi"][i] - LAMBDA * mean
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    for user in range(USERS):
+        expected = weights["descriptors"][user]
+        if user in users:
+            expected = expected - ZETA * updates[user][1]
+        np.testing.assert_allclose(
+            output.state["descriptors"][user], expected, rtol=1e-4, atol=1e-5
+        )
+
+
+def test_training_lowers_every_users_loss(model, network, in_process):
+    process = build(model, network, noiseless())
+    state, _ = start(process, model, network)
+    rows = [examples(user) for user in range(USERS)]
+    sizes = np.array([len(labels) for _, labels in rows])
+    tests = PersonalTests(
+        features=np.concatenate([x for x, _ in rows]),
+        labels=np.concatenate([y for _, y in rows]),
+        starts=np.cumsum(sizes) - sizes,
+        sizes=sizes,
+    )
+    evaluate = build_personal_evaluation(model=model, hypernetwork=network, tests=tests)
+    _, before = evaluate(state["phi"], state["descriptors"])
+    for _ in range(15):
+        state = process.next(state, data(range(USERS))).state
+    _, after = evaluate(state["phi"], state["descriptors"])
+    assert (after < before).all()
+    assert after.sum() < 0.7 * before.sum()
+
+
+def test_evaluation_is_each_users_own_keras_model(model, network, in_process):
+    weights = start(build(model, network, noiseless()), model, network)[1]
+    features, labels = examples(4)
+    tests = PersonalTests(
+        features=features,
+        labels=labels,
+        starts=np.array([0, 2, 4, 0, 1]),
+        sizes=np.array([3, 1, 5, 9, 2]),
+    )
+    evaluate = build_personal_evaluation(model=model, hypernetwork=network, tests=tests)
+    right, loss = evaluate(weights["phi"], weights["descriptors"])
+    for user in range(USERS):
+        keras = build_model()
+        keras.set_weights(network(weights["phi"], weights["descriptors"][user]))
+        rows = slice(tests.starts[user], tests.starts[user] + tests.sizes[user])
+        logits = keras(features[rows]).numpy()
+        assert right[user] == np.sum(logits.argmax(-1) == labels[rows])
+        shifted = logits - logits.max(-1, keepdims=True)
+        log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+        expected = -log_p[np.arange(len(logits)), labels[rows]].sum()
+        assert loss[user] == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_step_is_clipped_weighted_and_over_q_w(model, network, in_process):
+    """With sigma far below S the noisy round is the noiseless one to its noise."""
+    q, S, W, sigma = 0.5, 0.05, 4.0, 1e-6
+    plan = udp_alg.plan(users=USERS, q=q, sigma=sigma, S=S, W=W)
+    process = build(model, network, plan)
+    state, weights = start(process, model, network)
+    users, w = [1, 2, 4], {1: 1.0, 2: 0.5, 4: 0.5}
+    output = process.next(state, data(users, w))
+    updates = {u: plain_update(model, network, weights, u)[0] for u in users}
+    assert all(norm(update) > 2 * S for update in updates.values())
+    clipped = {u: clip(updates[u], S) for u in users}
+    for i, found in enumerate(output.state["phi"]):
+        mean = sum(w[u] * clipped[u][i] for u in users) / (q * W)
+        expected = weights["phi"][i] - LAMBDA * mean
+        np.testing.assert_allclose(found, expected, atol=6 * LAMBDA * sigma + 1e-6)
+
+
+def test_one_user_moves_phi_by_at_most_the_sensitivity(model, network, in_process):
+    """Lemma 3.1: max(w) S / (q W), whoever joins."""
+    q, S, sigma = 0.2, 0.01, 1e-7
+    plan = udp_alg.plan(users=USERS, q=q, sigma=sigma, S=S)
+    process = build(model, network, plan)
+    state, _ = start(process, model, network)
+    without = process.next(state, data([0, 1])).state["phi"]
+    for newcomer in (2, 3, 4):
+        joined = process.next(state, data([0, 1, newcomer])).state["phi"]
+        moved = norm([a - b for a, b in zip(joined, without, strict=True)])
+        assert moved <= LAMBDA * S / (q * USERS) * 1.001
+        assert moved > 0.9 * LAMBDA * S / (q * USERS)
+
+
+@pytest.mark.parametrize("users", [[], [0, 2]])
+def test_the_noise_is_sigma_with_or_without_users(model, network, in_process, users):
+    sigma, S = 0.3, 1e-6
+    plan = udp_alg.plan(users=USERS, q=0.4, sigma=sigma, S=S)
+    process = build(model, network, plan)
+    state, weights = start(process, model, network)
+    drawn = []
+    for _ in range(10):
+        phi = process.next(state, data(users)).state["phi"]
+        drawn += [
+            ((a - b) / LAMBDA).ravel() for a, b in zip(phi, weights["phi"], strict=True)
+        ]
+    drawn = np.concatenate(drawn)
+    # 4 standard errors of a sample standard deviation.
+    assert np.std(drawn) == pytest.approx(sigma, rel=4 / np.sqrt(2 * drawn.size))
+    assert abs(drawn.mean()) < 4 * sigma / np.sqrt(drawn.size)
+
+
+def test_a_user_that_diverges_is_left_out(model, network, in_process):
+    process = build(model, network, udp_alg.plan(users=USERS, q=1.0, sigma=1e-6, S=1.0))
+    state, weights = start(process, model, network)
+    bad = data([1, 2])
+    features = np.full([4, INPUTS], np.nan, np.float32)
+    labels = np.zeros(4, np.int32)
+    bad[0]["examples"] = client_batches(features, labels, order(0) % 4)
+    output = process.next(state, bad)
+    assert output.metrics["aggregator"]["rejected"] == 1
+    assert all(np.isfinite(p).all() for p in output.state["phi"])
+    found = output.state["descriptors"]
+    np.testing.assert_array_equal(found[1], weights["descriptors"][1])
+    assert np.any(found[2] != weights["descriptors"][2])
+
+
+def test_types_say_what_goes_where(model, network):
+    process = build(model, network, noiseless())
+    state_type = process.initialize.type_signature.result.member
+    assert state_type.descriptors.shape == (USERS, 3)
+    assert [t.shape for t in state_type.phi] == network.shapes
+    data_type = process.next.type_signature.parameter[1].member
+    assert data_type.profile.element == udp_hypernet.PROFILE_TYPE
+
+
+def test_what_does_not_fit_is_refused(model, network):
+    two_zones = configurations.none(
+        zone_sizes=(2, 3), sampling=PoissonSampling((0.5, 0.5))
+    )
+    with pytest.raises(ValueError, match="one zone"):
+        build(model, network, two_zones)
+    other = Hypernetwork(descriptor_dim=3, width=7, targets=((2, 2),))
+    with pytest.raises(ValueError, match=r"hypernetwork.targets is \(\(2, 2\),\)"):
+        build(model, other, noiseless())

@@ -1,0 +1,213 @@
+"""Whole runs of UDP-Alg on digits: folder, account, resuming, figures."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from scripts.papers.udp_alg import curves as udp_curves
+from scripts.papers.udp_alg import figures as udp_figures
+from tff_hdp.simulation import experiment
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.systems.udp_hypernet import plan as udp_alg
+from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
+
+SETTINGS = {
+    "task": "digits",
+    "num_clients": 30,
+    "partition": "dirichlet",
+    "dirichlet_alpha": 0.3,
+    "sampling_rate": 0.3,
+    "rounds": 3,
+    "local_steps": 4,
+    "batch_size": 8,
+    "client_learning_rate": 0.1,
+    "server_learning_rate": 0.1,
+    "descriptor_learning_rate": 0.5,
+    "descriptor_dim": 4,
+    "hidden_width": 8,
+    "seed": 5,
+}
+
+
+def config(out, **changes):
+    defaults = SETTINGS | {"noise_multiplier": 2.0, "clip_norm": 0.1, "out": str(out)}
+    return UdpHypernetConfig(**defaults | changes)
+
+
+def noiseless(out, **changes):
+    return config(out, privacy="none", noise_multiplier=None, **changes)
+
+
+def read(folder, name):
+    return json.loads((folder / name).read_text())
+
+
+def test_a_run_leaves_account_metrics_and_users(tmp_path):
+    result = experiment.run(config(tmp_path, tests_per_user=3))
+    assert result.headline == "accuracy"
+    frame = pd.read_csv(tmp_path / "metrics.csv")
+    assert frame["round"].tolist() == [1, 2, 3]
+    for column in ("user_accuracy", "loss", "train_loss", "update_norm", "epsilon"):
+        assert np.isfinite(frame[column]).all()
+    assert frame["epsilon"].is_monotonic_increasing
+    np.testing.assert_allclose(frame["clip_norm"], 0.1)
+    privacy = read(tmp_path, "privacy.json")
+    assert privacy["rounds"] == 3
+    epsilons = {row["observer"]: row["epsilon_rdp"] for row in privacy["accounts"]}
+    assert epsilons["descriptors"] is None
+    assert epsilons["aggregator"] is None
+    assert epsilons["released_model"] == pytest.approx(frame["epsilon"].iloc[-1])
+    assert any("joint DP" in note for note in privacy["notes"])
+    plan = udp_alg.plan(users=30, q=0.3, sigma=2.0 * 0.1 / (0.3 * 30), S=0.1)
+    assert result.ledger.history == ((plan, 3),)
+    users = pd.read_csv(tmp_path / "users.csv")
+    assert len(users) == 30
+    assert (users["own_tests"] >= 1).all()
+    assert (users["examples"] + users["own_tests"]).sum() == 1438
+    assert users["common_tests"].unique().tolist() == [359]
+    assert users[["own_accuracy", "common_accuracy"]].isin([np.nan]).sum().sum() == 0
+    assert "own tests" in result.summary
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
+    """Without noise, rounds and descriptors depend on the secret alone."""
+    whole = experiment.run(noiseless(tmp_path / "whole", rounds=4))
+    experiment.run(noiseless(tmp_path / "parts", rounds=2))
+    parts = experiment.run(noiseless(tmp_path / "parts", rounds=4))
+    a, b = (pd.read_csv(r.path / "metrics.csv") for r in (whole, parts))
+    columns = ["round", "accuracy", "loss", "train_loss", "update_norm", "clients"]
+    np.testing.assert_allclose(a[columns], b[columns], rtol=1e-5)
+    assert whole.accounts == []
+    assert (a["epsilon"] == np.inf).all()
+
+
+def test_a_resumed_run_has_one_plan(tmp_path):
+    """q W = .7 users and z = 1: by way of sigma and back, z would lose a bit."""
+    settings = {"num_clients": 14, "sampling_rate": 0.05, "noise_multiplier": 1.0}
+    for rounds in (1, 2, 3):
+        result = experiment.run(config(tmp_path, rounds=rounds, **settings))
+    ((plan, rounds),) = result.ledger.history
+    assert (plan.server_noise, rounds) == (1.0, 3)
+    phi = next(r for r in result.accounts if r.observer == "released_model")
+    assert phi.epsilon_paper is not None
+
+
+def test_both_runtimes_run_the_same_rounds(tmp_path):
+    frames = [
+        pd.read_csv(
+            experiment.run(noiseless(tmp_path / name, rounds=2, runtime=name)).path
+            / "metrics.csv"
+        )
+        for name in ("in_process", "native")
+    ]
+    columns = ["accuracy", "loss", "train_loss", "update_norm", "clients"]
+    np.testing.assert_allclose(frames[0][columns], frames[1][columns], rtol=1e-4)
+
+
+def test_personal_models_learn_their_users(tmp_path):
+    result = experiment.run(noiseless(tmp_path, rounds=40, local_steps=10))
+    frame = pd.read_csv(tmp_path / "metrics.csv")
+    assert frame["accuracy"].iloc[0] < 0.5
+    assert result.accuracy > 0.65
+
+
+@pytest.mark.parametrize(
+    ("changes", "multiplier"),
+    [
+        ({"noise_multiplier": None, "sigma": 0.05}, 0.05 * 0.3 * 30 / 0.1),
+        ({"weighting": "examples", "example_cap": 60}, 2.0),
+    ],
+)
+def test_the_noise_that_is_asked_is_the_noise_recorded(tmp_path, changes, multiplier):
+    result = experiment.run(config(tmp_path, rounds=1, **changes))
+    ((plan, rounds),) = result.ledger.history
+    assert rounds == 1
+    assert plan.server_noise == pytest.approx(multiplier, rel=1e-6)
+    W = read(tmp_path, "config.json")["resolved"]["W"]
+    assert plan.zone_weights == (W,)
+    assert (W < 30) == ("weighting" in changes)
+
+
+def test_a_target_epsilon_is_met(tmp_path):
+    result = experiment.run(
+        config(tmp_path, rounds=2, noise_multiplier=None, target_epsilon=3.0)
+    )
+    phi = next(r for r in result.accounts if r.observer == "released_model")
+    assert 2.99 < phi.epsilon_rdp <= 3.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"sampling_rate": 0.0}, "--sampling_rate is 0"),
+        ({"sampling_rate": 1.5}, "--sampling_rate is 1.5"),
+        ({"sigma": 0.1}, "exactly one of --sigma"),
+        ({"noise_multiplier": None}, "exactly one of --sigma"),
+        ({"privacy": "none"}, "--noise_multiplier is 2"),
+        ({"hidden_width": 0}, "--hidden_width is 0"),
+        ({"clip_norm": -1.0}, "--clip_norm is -1"),
+        ({"example_cap": 5}, "--example_cap is 5"),
+        ({"privacy": "hdp"}, "--privacy is hdp"),
+    ],
+)
+def test_a_bad_setting_names_the_flag(tmp_path, changes, named):
+    with pytest.raises(ConfigError, match=named):
+        config(tmp_path, **changes)
+
+
+def test_too_many_users_for_a_test_each_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"--num_clients is 1400; client .* has one"):
+        experiment.run(
+            config(tmp_path, num_clients=1400, partition="iid", dirichlet_alpha=None)
+        )
+
+
+def test_a_figure_is_its_curves_with_table_and_picture(tmp_path, monkeypatch):
+    curves = (
+        udp_curves.Curve(),
+        udp_curves.Curve(sigma=0.05, S=0.2, printed="69.67"),
+    )
+    monkeypatch.setitem(udp_curves.FIGURES, "2a", curves)
+    found = udp_figures.draw(noiseless(tmp_path, rounds=1), "2a")
+    assert found["S"].iloc[1] == 0.2
+    assert found["z"].iloc[1] == pytest.approx(0.05 * 0.3 * 30 / 0.2)
+    assert found["printed %"].tolist() == ["-", "69.67"]
+    assert found["eps PLD"].isna().tolist() == [True, False]
+    for name in ("table.csv", "table.txt", "figure.png"):
+        assert (tmp_path / name).stat().st_size > 0
+    assert "add_or_remove" in (tmp_path / "table.txt").read_text()
+    seeds = {
+        read(tmp_path / curve.name, "config.json")["resolved"]["partition_seed"]
+        for curve in curves
+    }
+    assert len(seeds) == 1
+
+
+def test_the_papers_curves_have_the_papers_multipliers():
+    """Section 4.2 tests z of 5 and 10; 2a has q = .1 and W = 100 users."""
+    base = UdpHypernetConfig(privacy="none")
+    found = {}
+    for curve in udp_curves.FIGURES["2a"][1:]:
+        one = udp_curves.configure(base, curve, "runs/x")
+        found[curve.name] = udp_alg.noise_multiplier(
+            sigma=one.sigma, q=0.1, W=100, S=one.clip_norm
+        )
+    assert found == pytest.approx(
+        {"sigma_0.05_S_0.1": 5, "sigma_0.1_S_0.1": 10, "sigma_0.05_S_0.2": 2.5}
+    )
+    assert dataclasses.asdict(base)["clip_norm"] in (0.05, 0.1, 0.2)
+
+
+def test_the_account_of_a_figure_is_its_curves_without_training():
+    """PAPERS: sigma = .05, S = .1 is at eps 4 after 1,430 rounds."""
+    base = UdpHypernetConfig(privacy="none", num_clients=100, rounds=1430)
+    found = udp_curves.account_table(base, "2a").set_index(["sigma", "S"])
+    assert found["z"].tolist() == [5.0, 10.0, 2.5]
+    assert found.loc[(0.05, 0.1), "eps paper"] == pytest.approx(4.0, abs=1e-3)
+    assert (found["eps PLD"] < found["eps RDP"]).all()
+    assert (found["eps RDP"] < found["eps paper"]).all()
+    with pytest.raises(ConfigError, match="--num_clients is None"):
+        udp_curves.account_table(UdpHypernetConfig(privacy="none"), "2b")

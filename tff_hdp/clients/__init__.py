@@ -1,0 +1,1 @@
+"""Training clients: one SGD rule, alone or in stacks."""

@@ -1,1 +1,0 @@
-"""One file per system; each builds a `tff.learning.templates.LearningProcess`."""

@@ -1,0 +1,301 @@
+"""The noise in an output that its observer cannot subtract.
+
+Everything is relative to one client: variances are in units of the squared
+distance that this client can move the output.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.sampling import FixedSizeSampling
+from tff_hdp.privacy.secure import on_one_grid
+from tff_hdp.privacy.spectrum import (
+    Pool,
+    Spectrum,
+    binomial_pool,
+    hypergeometric_pool,
+    noise_spectrum,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise:
+    """Noise in an output, in units of the squared sensitivity to the client.
+
+    Attributes:
+      spectrum: Its variance, given that the client takes part.
+      nominal: Its variance at the expected number of participants.
+      varies: Whether the variance depends on who takes part.
+      own: Whether the client itself carries part of it.
+    """
+
+    spectrum: Spectrum
+    nominal: float
+    varies: bool
+    own: bool
+
+
+def noise_before_super_node(
+    plan: NoisePlan, zone: int, noising: bool, notes: list[str]
+) -> Noise | None:
+    """What protects a client from its own super-node.
+
+    Args:
+      plan: The noise plan.
+      zone: The client's zone.
+      noising: Whether the client noises its own update.
+      notes: Assumptions in words; appended to.
+
+    Returns:
+      The noise, or None where there is none.
+    """
+    z2 = plan.client_noise**2
+    if not plan.secure_aggregation:
+        if not noising:
+            return None
+        return Noise(Spectrum((z2,), (0.0,)), z2, varies=True, own=True)
+    known = plan.colluding_clients + int(plan.elected_super_nodes)
+    pools, nominal = _pools(plan, zone, noising, {zone: z2}, known)
+    spectrum = noise_spectrum(z2 if noising else 0.0, pools)
+    if spectrum.variances == (0.0,):
+        return None
+    notes.append("secure aggregation: the super-node sees its zone's sum only")
+    if plan.elected_super_nodes:
+        notes.append("the elected super-node knows its own share of the noise")
+    return Noise(spectrum, nominal, varies=_varies(plan, zone), own=noising)
+
+
+def noise_in_output(
+    plan: NoisePlan,
+    level: int,
+    zone: int,
+    noising: bool,
+    released: bool,
+    notes: list[str],
+) -> Noise | None:
+    """Noise in the output of the node of `level` above a client.
+
+    Args:
+      plan: The noise plan.
+      level: 1 for the zone's super-node, ..., the last for the server.
+      zone: The client's zone.
+      noising: Whether the client noises its own update.
+      released: Whether the output is what everybody receives.
+      notes: Assumptions in words; appended to.
+
+    Returns:
+      The noise, or None where none of it protects the client.
+    """
+    beneath = _zones_beneath(plan, level, zone)
+    if level == 1:
+        relative = {zone: 1.0}
+    else:
+        u = plan.released_sensitivities
+        relative = {j: u[j] / u[zone] for j in beneath}
+    colluding = plan.colluding_super_nodes
+    if released and plan.elected_super_nodes:
+        colluding += 1
+        notes.append("received by another zone's elected super-node too")
+    if colluding and len(beneath) > 1:
+        notes.append(
+            f"{colluding} other super-nodes' zone outputs are known to the observer; "
+            "the client's own super-node is not among them"
+        )
+    fixed = sum(
+        (plan.zone_noise[j] * relative[j]) ** 2
+        for j in _zones_left(plan, zone, beneath, relative, colluding)
+    )
+    fixed += _upper_noise(plan, level, beneath, relative)
+    weights = {
+        j: (plan.client_noise * relative[j]) ** 2
+        for j in _pools_left(plan, zone, beneath, relative, colluding, notes)
+        if plan.client_noise > 0 and plan.noising_clients[j] > 0
+    }
+    if plan.estimator == "bounded" and set(weights) - {zone}:
+        weights = {j: w for j, w in weights.items() if j == zone}
+        notes.append(
+            "client noise of other zones is not counted: random denominators scale it"
+        )
+    if plan.encoding is not None and weights:
+        weights, fixed = on_one_grid(plan, weights, relative, fixed, notes)
+    if plan.top_up and weights:
+        known = plan.colluding_clients
+        fixed += sum(
+            w * max(plan.noising_clients[j] - known, 0) for j, w in weights.items()
+        )
+        notes.append("super-nodes are trusted to top up their zones' client noise")
+        weights = {}
+    if plan.colluding_clients and weights:
+        notes.append(f"{plan.colluding_clients} noising clients subtract their noise")
+    own = noising and zone in weights
+    pools, expected = _pools(plan, zone, own, weights, plan.colluding_clients)
+    own_variance = weights[zone] if own else 0.0
+    spectrum = noise_spectrum(fixed + own_variance, pools)
+    if spectrum.variances == (0.0,):
+        return None
+    varies = any(_varies(plan, j) for j in weights)
+    return Noise(spectrum, fixed + expected, varies=varies, own=own)
+
+
+def _zones_beneath(plan: NoisePlan, level: int, zone: int) -> list[int]:
+    """Zones that report, directly or not, to the client's node of `level`."""
+    zones = list(range(plan.num_zones))
+    if level == 1:
+        return [zone]
+    if level > len(plan.upper_levels) + 1:
+        return zones
+    nodes = _nodes(plan, level)
+    return [j for j in zones if nodes[j] == nodes[zone]]
+
+
+def _nodes(plan: NoisePlan, level: int) -> list[int]:
+    """For every zone its node of `level`, between 1 and the last below the server."""
+    nodes = list(range(plan.num_zones))
+    for upper in plan.upper_levels[: level - 1]:
+        nodes = [upper.parents[v] for v in nodes]
+    return nodes
+
+
+def _upper_noise(
+    plan: NoisePlan, level: int, beneath: Sequence[int], relative: dict[int, float]
+) -> float:
+    """Variance added by the nodes above the zones, up to `level`.
+
+    A node's standard deviation is its multiplier times the largest released
+    sensitivity of the zones beneath it.
+    """
+    total = 0.0
+    server = len(plan.upper_levels) + 2
+    for depth in range(2, min(level, server - 1) + 1):
+        nodes = _nodes(plan, depth)
+        largest: dict[int, float] = {}
+        for j in beneath:
+            largest[nodes[j]] = max(largest.get(nodes[j], 0.0), relative[j])
+        noise = plan.upper_levels[depth - 2].noise
+        total += sum((noise[v] * r) ** 2 for v, r in largest.items())
+    if level == server:
+        total += (plan.server_noise * max(relative.values())) ** 2
+    return total
+
+
+def _zones_left(
+    plan: NoisePlan,
+    zone: int,
+    beneath: Sequence[int],
+    relative: dict[int, float],
+    colluding: int,
+) -> list[int]:
+    """Zones whose super-node noise counts: the largest others collude."""
+    others = sorted(
+        (j for j in beneath if j != zone),
+        key=lambda j: plan.zone_noise[j] * relative[j],
+    )
+    return [zone, *others[: max(len(others) - colluding, 0)]]
+
+
+def _pools_left(
+    plan: NoisePlan,
+    zone: int,
+    beneath: Sequence[int],
+    relative: dict[int, float],
+    colluding: int,
+    notes: list[str],
+) -> list[int]:
+    """Zones whose client noise counts, whichever others collude.
+
+    A colluding super-node knows its zone's output and so all the noise in it.
+    Dropping the stochastically largest pools is the worst case; where the pools
+    have no such order, none of the others counts.
+    """
+    others = [j for j in beneath if j != zone]
+    if colluding == 0:
+        return [zone, *others]
+
+    def size(j: int) -> tuple[float, ...]:
+        noising = plan.noising_clients[j]
+        if noising == 0:
+            return ()
+        if isinstance(plan.sampling, FixedSizeSampling):
+            k, n = plan.sampling.sizes[j], plan.zone_sizes[j]
+            return (relative[j], noising, k, -n)
+        return (relative[j], noising, plan.participation[j])
+
+    others.sort(key=size)
+    ordered = all(
+        a <= b
+        for i, j in itertools.pairwise(others)
+        for a, b in zip(size(i), size(j), strict=False)
+    )
+    if not ordered:
+        notes.append(
+            "other zones' client noise is not counted: which zones collude is unknown "
+            "and theirs differ without an order"
+        )
+        return [zone]
+    return [zone, *others[: max(len(others) - colluding, 0)]]
+
+
+def _varies(plan: NoisePlan, j: int) -> bool:
+    """Whether the number of noising participants of zone j is random."""
+    noising = plan.noising_clients[j]
+    if noising == 0 or plan.client_noise == 0:
+        return False
+    if plan.dropout_rate > 0:
+        return True
+    if plan.participation[j] == 1.0:
+        return False
+    everybody = noising == plan.zone_sizes[j] and plan.colluding_clients == 0
+    return not (isinstance(plan.sampling, FixedSizeSampling) and everybody)
+
+
+def _pools(
+    plan: NoisePlan, zone: int, own: bool, weights: dict[int, float], known: int
+) -> tuple[list[Pool], float]:
+    """Noising participants other than the client, and the expected variance.
+
+    Args:
+      plan: The noise plan.
+      zone: The client's zone.
+      own: Whether the client is a noising client (left out of the pools, but
+        counted in the expected variance).
+      weights: Per zone, the variance that each noising participant adds.
+      known: Noising clients whose noise the observer knows.
+
+    Returns:
+      The pools, and the variance at the expected number of participants.
+    """
+    arrival = 1.0 - plan.dropout_rate
+    noising = {j: plan.noising_clients[j] for j in weights}
+    fixed_size = isinstance(plan.sampling, FixedSizeSampling)
+    rates = {j: plan.participation[j] * arrival for j in weights}
+    no_skips = plan.min_zone_clients == 1 or set(weights) <= {zone}
+    alike = len({(weights[j], rates[j]) for j in weights}) == 1
+    if alike and no_skips and not fixed_size:
+        # Exchangeable clients: it does not matter where the known ones are.
+        total = max(sum(noising.values()) - known, int(own))
+        weight, rate = next((weights[j], rates[j]) for j in weights)
+        pools = [binomial_pool(weight, total - int(own), rate)]
+        return pools, total * rate * weight
+    pools, expected = [], 0.0
+    for j, weight in weights.items():
+        mine = int(own and j == zone)
+        unknown = max(noising[j] - known, mine)
+        expected += unknown * rates[j] * weight
+        if fixed_size:
+            here = int(j == zone)
+            pool = hypergeometric_pool(
+                weight,
+                others=plan.zone_sizes[j] - here,
+                noising=unknown - mine,
+                drawn=plan.sampling.sizes[j] - here,
+                arrival=arrival,
+            )
+        else:
+            pool = binomial_pool(weight, unknown - mine, rates[j])
+        if j != zone and plan.min_zone_clients > 1:
+            # Counts noising clients alone; that others came too can only help.
+            pool = pool.left_out_below(plan.min_zone_clients)
+        pools.append(pool)
+    return pools, expected

@@ -1,0 +1,1 @@
+"""Protocols between parties that need not trust each other. Imports no TensorFlow."""

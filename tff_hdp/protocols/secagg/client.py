@@ -1,0 +1,295 @@
+"""A client's part in one round of secure aggregation.
+
+Bonawitz et al. (CCS 2017), figure 4 without the steps against an active server,
+and Bell et al. (CCS 2020), which differs only in who is a neighbour of whom.
+Honest-but-curious: the super-node and up to t - 1 colluding clients learn the
+sum of the survivors' updates and no more.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from tff_hdp.protocols.secagg import keys, shamir
+from tff_hdp.protocols.secagg.errors import (
+    BadInputError,
+    BadKeyError,
+    BadShareError,
+    BelowThresholdError,
+    SecureAggregationError,
+    UnknownClientError,
+    WrongPhaseError,
+)
+from tff_hdp.protocols.secagg.fixed_point import ring_dtype
+from tff_hdp.protocols.secagg.masks import SEED_BYTES, add_masks
+from tff_hdp.protocols.secagg.messages import (
+    Keys,
+    MaskedUpdate,
+    PeerKeys,
+    Round,
+    Shares,
+    SharesForClient,
+    Survivors,
+    Unmasking,
+    check_receiver,
+    check_round,
+    pack,
+)
+
+Phase = Literal["advertise", "share", "mask", "unmask"]
+PHASES: tuple[Phase, ...] = ("advertise", "share", "mask", "unmask")
+
+
+class Client:
+    """Four steps, each once and in order: advertise, share, mask, unmask.
+
+    A step that raises has changed nothing and may be tried again with a right
+    message.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        terms: Round,
+        *,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        """Draws the keys of one round.
+
+        Args:
+          client_id: Who this is.
+          terms: What all parties agreed on.
+          random_bytes: Source of secrets; another only for tests.
+        """
+        self.client_id = client_id
+        self.terms = terms
+        self._random_bytes = random_bytes
+        self._cipher_key = X25519PrivateKey.from_private_bytes(random_bytes(32))
+        self._mask_key = X25519PrivateKey.from_private_bytes(random_bytes(32))
+        self._seed = random_bytes(SEED_BYTES)
+        self._next: Phase | Literal["done"] = "advertise"
+        self._peers: dict[str, Keys] = {}
+        self._cipher_secrets: dict[str, bytes] = {}
+        self._held: dict[str, tuple[bytes, bytes]] = {}
+
+    def advertise(self) -> Keys:
+        """Round 0: the public keys.
+
+        Raises:
+          WrongPhaseError: If it was done before.
+        """
+        self._expect("advertise")
+        self._next = "share"
+        return Keys(
+            self.terms.number,
+            self.client_id,
+            self._cipher_key.public_key().public_bytes_raw(),
+            self._mask_key.public_key().public_bytes_raw(),
+        )
+
+    def share(self, message: PeerKeys) -> Shares:
+        """Round 1: shares of the mask key and of the self-mask's seed.
+
+        Args:
+          message: The neighbours' keys.
+
+        Raises:
+          BelowThresholdError: If this client and its neighbours are fewer
+            than t.
+          BadKeyError: If a key is unusable or two clients have the same.
+          SecureAggregationError: If the message is of another round, client or
+            phase.
+        """
+        self._expect("share")
+        self._check(message)
+        self._check_peers(message.peers)
+        holders = sorted({*message.peers, self.client_id})
+        self._check_threshold(len(holders), "share keys")
+        secrets = {
+            peer: keys.agree(self._cipher_key, sent.cipher_key, peer)
+            for peer, sent in message.peers.items()
+        }
+        number, me = self.terms.number, self.client_id
+        dealt = dict(
+            zip(
+                holders,
+                zip(
+                    self._split(self._seed, len(holders)),
+                    self._split(self._mask_key.private_bytes_raw(), len(holders)),
+                    strict=True,
+                ),
+                strict=True,
+            )
+        )
+        result = Shares(
+            number,
+            me,
+            {
+                peer: keys.seal(secret, number, me, peer, b"".join(dealt[peer]))
+                for peer, secret in secrets.items()
+            },
+            keys.seed_digest(number, me, self._seed),
+            {
+                holder: keys.share_digest(number, me, holder, pair)
+                for holder, pair in dealt.items()
+            },
+        )
+        self._peers = dict(message.peers)
+        self._cipher_secrets = secrets
+        self._held = {me: dealt[me]}
+        self._next = "mask"
+        return result
+
+    def mask(self, message: SharesForClient, update: np.ndarray) -> MaskedUpdate:
+        """Round 2: the update under its masks.
+
+        y_u = x_u + PRG(b_u) + sum_{u<v} PRG(s_uv) - sum_{u>v} PRG(s_uv) over the
+        neighbours v that shared, modulo 2^bits.
+
+        Args:
+          message: The neighbours' shares for this client.
+          update: [size] ring elements of the type `ring_dtype(bits)`.
+
+        Raises:
+          BelowThresholdError: If too few neighbours are left.
+          BadShareError: If a neighbour's shares cannot be opened.
+          BadInputError: If `update` has another shape, type or range.
+          SecureAggregationError: If the message is of another round, client or
+            phase, or about a stranger.
+        """
+        self._expect("mask")
+        self._check(message)
+        stranger = next((p for p in message.ciphertexts if p not in self._peers), None)
+        if stranger is not None:
+            raise UnknownClientError(
+                f"shares of {stranger!r}, who is no neighbour of {self.client_id!r}"
+            )
+        self._check_threshold(len(message.ciphertexts) + 1, "mask an update")
+        self._check_update(update)
+        held = {
+            dealer: self._open(dealer, data)
+            for dealer, data in message.ciphertexts.items()
+        }
+        number, me = self.terms.number, self.client_id
+        plus, minus = [self._seed], []
+        for peer in held:
+            secret = keys.agree(self._mask_key, self._peers[peer].mask_key, peer)
+            (plus if me < peer else minus).append(
+                keys.mask_seed(secret, number, me, peer)
+            )
+        values = update.copy()
+        add_masks(values, plus=plus, minus=minus)
+        bits = self.terms.bits
+        if bits != 8 * values.itemsize:
+            values &= values.dtype.type(2**bits - 1)
+        self._held |= held
+        self._next = "unmask"
+        return MaskedUpdate(number, me, pack(values, bits))
+
+    def unmask(self, message: Survivors) -> Unmasking:
+        """Round 3: shares of survivors' seeds and of dropped clients' keys.
+
+        Never both of one client: together they would lay bare its update.
+
+        Raises:
+          BelowThresholdError: If fewer than t of this client and its neighbours
+            survive; nothing is revealed.
+          SecureAggregationError: If the message is of another round, client or
+            phase, or does not name exactly those who shared, each once.
+        """
+        self._expect("unmask")
+        self._check(message)
+        named: set[str] = set()
+        for client in (*message.survivors, *message.dropped):
+            if client not in self._held:
+                raise UnknownClientError(
+                    f"{self.client_id!r} holds no share of {client!r}"
+                )
+            if client in named:
+                raise SecureAggregationError(
+                    f"{client!r} is named twice; its seed and its key together "
+                    "would reveal its update"
+                )
+            named.add(client)
+        missing = next((c for c in self._held if c not in named), None)
+        if missing is not None:
+            raise SecureAggregationError(f"{missing!r} is neither survivor nor dropped")
+        if self.client_id not in message.survivors:
+            raise SecureAggregationError(f"{self.client_id!r} has not dropped out")
+        self._check_threshold(len(message.survivors), "unmask")
+        self._next = "done"
+        return Unmasking(
+            self.terms.number,
+            self.client_id,
+            {client: self._held[client][0] for client in message.survivors},
+            {client: self._held[client][1] for client in message.dropped},
+        )
+
+    def _split(self, secret: bytes, holders: int) -> list[bytes]:
+        return shamir.split(
+            secret,
+            threshold=self.terms.threshold,
+            holders=holders,
+            below=self._below,
+        )
+
+    def _below(self, bound: int) -> int:
+        # 128 bits beyond the bound: the bias is below 2^-128.
+        size = bound.bit_length() // 8 + 17
+        return int.from_bytes(self._random_bytes(size), "big") % bound
+
+    def _open(self, dealer: str, data: bytes) -> tuple[bytes, bytes]:
+        secret = self._cipher_secrets[dealer]
+        text = keys.unseal(secret, self.terms.number, dealer, self.client_id, data)
+        if len(text) != 2 * shamir.SHARE_BYTES:
+            raise BadShareError(
+                f"shares of {dealer!r} have {len(text)} bytes; allowed is "
+                f"{2 * shamir.SHARE_BYTES}"
+            )
+        return text[: shamir.SHARE_BYTES], text[shamir.SHARE_BYTES :]
+
+    def _expect(self, phase: Phase) -> None:
+        if self._next != phase:
+            raise WrongPhaseError(
+                f"{self.client_id!r} is at {self._next!r}; this is {phase!r}"
+            )
+
+    def _check(self, message: PeerKeys | SharesForClient | Survivors) -> None:
+        check_round(message, self.terms.number)
+        check_receiver(message, self.client_id)
+
+    def _check_peers(self, peers: dict[str, Keys]) -> None:
+        seen = {
+            self._cipher_key.public_key().public_bytes_raw(): self.client_id,
+            self._mask_key.public_key().public_bytes_raw(): self.client_id,
+        }
+        for peer, sent in peers.items():
+            check_round(sent, self.terms.number)
+            if peer == self.client_id or sent.client != peer:
+                raise UnknownClientError(f"keys of {sent.client!r} stand for {peer!r}")
+            for key in (sent.cipher_key, sent.mask_key):
+                if key in seen:
+                    raise BadKeyError(f"{peer!r} uses a key of {seen[key]!r}")
+                seen[key] = peer
+
+    def _check_threshold(self, count: int, what: str) -> None:
+        if count < self.terms.threshold:
+            raise BelowThresholdError(
+                f"{count} clients are left to {what} with {self.client_id!r} among "
+                f"them; the threshold is {self.terms.threshold}"
+            )
+
+    def _check_update(self, update: np.ndarray) -> None:
+        dtype = ring_dtype(self.terms.bits)
+        if update.shape != (self.terms.size,) or update.dtype != dtype:
+            raise BadInputError(
+                f"update is {update.dtype}{list(update.shape)}; allowed is "
+                f"{dtype}[{self.terms.size}]"
+            )
+        if update.size and int(update.max()) >> self.terms.bits:
+            raise BadInputError(
+                f"update holds {update.max()}; the ring is modulo 2^{self.terms.bits}"
+            )

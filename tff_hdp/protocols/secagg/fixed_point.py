@@ -1,0 +1,161 @@
+"""Real vectors as integers modulo 2^b, so that masks can hide them exactly."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from tff_hdp.protocols.secagg.errors import BadInputError
+
+MIN_BITS, MAX_BITS = 4, 32
+# Chance that noise wraps around somewhere in one sum, where noise is expected.
+_WRAP_PROBABILITY = 2.0**-40
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedPoint:
+    """Coordinates in [-clip, clip], rounded to multiples of `step`, mod 2^bits.
+
+    Sums of up to `max_clients` encoded vectors never wrap around; with noise
+    (see `for_sum`) they do with probability at most 2^-40. Rounding is to the
+    nearest, so each coordinate of a sum over k clients is off by at most
+    k * step / 2, and a vector of d coordinates and norm S has norm at most
+    S + step * sqrt(d) / 2 once rounded, which is the sensitivity to account.
+
+    Attributes:
+      clip: Coordinates are clipped to [-clip, clip]; one L2 clipping norm will
+        do, since no coordinate exceeds it.
+      step: The value of integer 1.
+      bits: b, the ring is Z modulo 2^b.
+      max_clients: k, the most vectors one sum may have.
+
+    Raises:
+      BadInputError: If a field is out of range or the sum could wrap around.
+    """
+
+    clip: float
+    step: float
+    bits: int
+    max_clients: int
+
+    def __post_init__(self) -> None:
+        _check_ranges(self.clip, self.bits, self.max_clients)
+        if not (math.isfinite(self.step) and self.step > 0):
+            raise BadInputError(f"step is {self.step}; allowed is a finite number > 0")
+        largest = self.max_clients * (self.clip / self.step + 0.5)
+        if largest > 2 ** (self.bits - 1) - 1:
+            raise BadInputError(
+                f"bits is {self.bits}: sums of {self.max_clients} clients reach "
+                f"{largest:.0f}, beyond {2 ** (self.bits - 1) - 1}"
+            )
+
+    @staticmethod
+    def for_sum(
+        *,
+        clip: float,
+        bits: int,
+        max_clients: int,
+        noise_std: float = 0.0,
+        size: int = 1,
+    ) -> "FixedPoint":
+        """The finest step that leaves room for the sum and its noise.
+
+        Args:
+          clip: Bound on every coordinate.
+          bits: Size of the ring, 4..32.
+          max_clients: k, the most vectors one sum may have.
+          noise_std: Standard deviation of the total noise per coordinate, in
+            the units of `clip`.
+          size: d, coordinates of the vectors; only matters with noise.
+
+        Raises:
+          BadInputError: If an argument is out of range, or `bits` too few.
+        """
+        _check_ranges(clip, bits, max_clients)
+        if not (math.isfinite(noise_std) and noise_std >= 0):
+            raise BadInputError(
+                f"noise_std is {noise_std}; allowed is a finite number >= 0"
+            )
+        if size < 1:
+            raise BadInputError(f"size is {size}; allowed is >= 1")
+        # Discrete Gaussians are sub-Gaussian (Canonne et al. 2020, Lemma 17).
+        tail = noise_std * math.sqrt(2 * math.log(2 * size / _WRAP_PROBABILITY))
+        room = 2 ** (bits - 1) - 1 - max_clients / 2
+        if room < 1:
+            raise BadInputError(
+                f"bits is {bits}: too few for sums of {max_clients} clients"
+            )
+        # The relative 1e-12 keeps the check above true in floating point.
+        step = (max_clients * clip + tail) / room * (1 + 1e-12)
+        return FixedPoint(clip, step, bits, max_clients)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The smallest little-endian unsigned type that holds the ring."""
+        return ring_dtype(self.bits)
+
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        """Clips, rounds and reduces modulo 2^bits.
+
+        Args:
+          values: [d] real numbers.
+
+        Returns:
+          [d] of `dtype`.
+
+        Raises:
+          BadInputError: If `values` is not a vector of finite numbers.
+        """
+        values = np.asarray(values, np.float64)
+        if values.ndim != 1:
+            raise BadInputError(f"values have shape {values.shape}; give a vector")
+        finite = np.isfinite(values)
+        if not finite.all():
+            index = int(np.argmin(finite))
+            raise BadInputError(
+                f"values[{index}] is {values[index]}; it must be finite"
+            )
+        scaled = np.clip(values, -self.clip, self.clip)
+        scaled /= self.step
+        np.rint(scaled, out=scaled)
+        return to_ring(scaled.astype(np.int64), self.bits)
+
+    def decode(self, total: np.ndarray) -> np.ndarray:
+        """The real sum that an encoded sum stands for, [d] float64."""
+        return from_ring(total, self.bits) * self.step
+
+    def max_error(self, num_clients: int) -> float:
+        """Bound on any coordinate's error in a sum of clipped vectors."""
+        return num_clients * self.step / 2
+
+    def rounded_norm(self, norm: float, size: int) -> float:
+        """Bound on the L2 norm, once rounded, of vectors of L2 norm `norm`."""
+        return norm + self.step * math.sqrt(size) / 2
+
+
+def ring_dtype(bits: int) -> np.dtype:
+    """The smallest little-endian unsigned type of at least `bits` bits."""
+    return np.dtype("<u1" if bits <= 8 else "<u2" if bits <= 16 else "<u4")
+
+
+def to_ring(integers: np.ndarray, bits: int) -> np.ndarray:
+    """Signed integers (int64) modulo 2^bits."""
+    reduced = integers.astype(ring_dtype(bits))
+    if bits < 8 * reduced.itemsize:
+        reduced &= reduced.dtype.type(2**bits - 1)
+    return reduced
+
+
+def from_ring(values: np.ndarray, bits: int) -> np.ndarray:
+    """The representatives in [-2^(bits-1), 2^(bits-1)), as int64."""
+    half = 2 ** (bits - 1)
+    return ((values.astype(np.int64) + half) & (2**bits - 1)) - half
+
+
+def _check_ranges(clip: float, bits: int, max_clients: int) -> None:
+    if not (math.isfinite(clip) and clip > 0):
+        raise BadInputError(f"clip is {clip}; allowed is a finite number > 0")
+    if not MIN_BITS <= bits <= MAX_BITS:
+        raise BadInputError(f"bits is {bits}; allowed is {MIN_BITS}..{MAX_BITS}")
+    if max_clients < 1:
+        raise BadInputError(f"max_clients is {max_clients}; allowed is >= 1")

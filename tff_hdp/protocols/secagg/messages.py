@@ -1,0 +1,169 @@
+"""What clients and super-node send each other in one round."""
+
+import dataclasses
+from typing import Protocol
+
+import numpy as np
+
+from tff_hdp.protocols.secagg.errors import (
+    SecureAggregationError,
+    UnknownClientError,
+    WrongRoundError,
+)
+from tff_hdp.protocols.secagg.fixed_point import ring_dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """What all parties of one round agree on beforehand.
+
+    Attributes:
+      number: The round; keys and messages are bound to it.
+      size: d, coordinates of every update.
+      bits: b, sums are modulo 2^bits.
+      threshold: t, how many shares recover a secret.
+
+    Raises:
+      SecureAggregationError: If a field is out of range.
+    """
+
+    number: int
+    size: int
+    bits: int
+    threshold: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("number", 0), ("size", 1), ("bits", 1), ("threshold", 2)):
+            if getattr(self, name) < least:
+                raise SecureAggregationError(
+                    f"{name} is {getattr(self, name)}; allowed is >= {least}"
+                )
+
+
+class Message(Protocol):
+    """What every message says: its round, and the client at its other end."""
+
+    round_number: int
+    client: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Keys:
+    """Round 0, from a client: its two X25519 public keys, 32 bytes each."""
+
+    round_number: int
+    client: str
+    cipher_key: bytes
+    mask_key: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class PeerKeys:
+    """Round 0, to a client: the keys of its neighbours."""
+
+    round_number: int
+    client: str
+    peers: dict[str, Keys]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shares:
+    """Round 1, from a client: its two secrets, shared.
+
+    Attributes:
+      round_number: The round.
+      client: The dealer.
+      ciphertexts: For every neighbour its two shares, encrypted to it.
+      seed_digest: SHA-256 of the self-mask's seed.
+      share_digests: For every holder (neighbours and dealer) 16 bytes of each
+        share's SHA-256, so that a wrong share can be told, and by whom.
+    """
+
+    round_number: int
+    client: str
+    ciphertexts: dict[str, bytes]
+    seed_digest: bytes
+    share_digests: dict[str, bytes]
+
+
+@dataclasses.dataclass(frozen=True)
+class SharesForClient:
+    """Round 1, to a client: its neighbours' shares for it."""
+
+    round_number: int
+    client: str
+    ciphertexts: dict[str, bytes]
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedUpdate:
+    """Round 2, from a client: its masked update, packed to whole bytes."""
+
+    round_number: int
+    client: str
+    values: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Survivors:
+    """Round 3, to a client: which of its neighbourhood sent a masked update."""
+
+    round_number: int
+    client: str
+    survivors: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unmasking:
+    """Round 3, from a client: shares that take the masks off the sum.
+
+    Attributes:
+      round_number: The round.
+      client: The holder.
+      seed_shares: Shares of survivors' self-mask seeds.
+      key_shares: Shares of dropped clients' mask keys.
+    """
+
+    round_number: int
+    client: str
+    seed_shares: dict[str, bytes]
+    key_shares: dict[str, bytes]
+
+
+def check_round(message: Message, number: int) -> None:
+    """Raises WrongRoundError unless `message` is of that round."""
+    if message.round_number != number:
+        kind = type(message).__name__
+        raise WrongRoundError(
+            f"{kind} of {message.client!r} is of round {message.round_number}; "
+            f"this is round {number}"
+        )
+
+
+def check_receiver(message: Message, client: str) -> None:
+    """Raises UnknownClientError unless `message` is meant for `client`."""
+    if message.client != client:
+        kind = type(message).__name__
+        raise UnknownClientError(f"{kind} is for {message.client!r}, not {client!r}")
+
+
+def pack(values: np.ndarray, bits: int) -> np.ndarray:
+    """Ring elements in as few whole bytes each as `bits` needs."""
+    width = -(-bits // 8)
+    if width == values.itemsize:
+        return values
+    return np.ascontiguousarray(
+        values.view(np.uint8).reshape(-1, values.itemsize)[:, :width]
+    ).reshape(-1)
+
+
+def unpack(packed: np.ndarray, bits: int) -> np.ndarray:
+    """The ring elements that `pack` packed."""
+    dtype = ring_dtype(bits)
+    width = -(-bits // 8)
+    if width == dtype.itemsize:
+        return packed
+    values = np.zeros((len(packed) // width, dtype.itemsize), np.uint8)
+    values[:, :width] = packed.reshape(-1, width)
+    return values.view(dtype).reshape(-1)

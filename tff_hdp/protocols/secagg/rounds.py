@@ -1,0 +1,217 @@
+"""Whole rounds of secure aggregation among simulated parties."""
+
+import dataclasses
+import os
+import random
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import numpy as np
+
+from tff_hdp.protocols.meter import Meter
+from tff_hdp.protocols.secagg import graphs, noise
+from tff_hdp.protocols.secagg.client import PHASES, Client, Phase
+from tff_hdp.protocols.secagg.errors import (
+    BadInputError,
+    BelowThresholdError,
+    UnknownClientError,
+)
+from tff_hdp.protocols.secagg.fixed_point import FixedPoint, from_ring, to_ring
+from tff_hdp.protocols.secagg.graphs import MaskingGraph
+from tff_hdp.protocols.secagg.messages import Round
+from tff_hdp.protocols.secagg.server import Server
+
+SUPER_NODE = "super-node"
+RandomBytes = Callable[[str], Callable[[int], bytes]]
+Protocol = Literal["bonawitz", "graph"]
+PROTOCOLS: tuple[Protocol, ...] = ("bonawitz", "graph")
+
+
+@dataclasses.dataclass(frozen=True)
+class SecureSum:
+    """What a round gave.
+
+    Attributes:
+      total: [d] float64, the sum of the survivors' updates (and noise).
+      survivors: Whose updates are in it.
+      meter: Time, messages and bytes of every party.
+    """
+
+    total: np.ndarray
+    survivors: tuple[str, ...]
+    meter: Meter
+
+
+def masking_graph(
+    protocol: Protocol, num_clients: int, **options: float
+) -> MaskingGraph:
+    """The graph of a protocol by its name: `graphs.complete` or `sparse`.
+
+    Raises:
+      BadInputError: If there is no such protocol.
+    """
+    builders = {"bonawitz": graphs.complete, "graph": graphs.sparse}
+    if protocol not in builders:
+        raise BadInputError(
+            f"protocol is {protocol!r}; allowed are {', '.join(PROTOCOLS)}"
+        )
+    return builders[protocol](num_clients, **options)
+
+
+def secure_sum(
+    updates: Mapping[str, np.ndarray],
+    *,
+    encoding: FixedPoint,
+    graph: MaskingGraph,
+    round_number: int = 0,
+    drops: Mapping[str, Phase] | None = None,
+    min_survivors: int | None = None,
+    noise_std: float = 0.0,
+    meter: Meter | None = None,
+) -> SecureSum:
+    """Sums clients' real vectors so that the super-node sees only the sum.
+
+    Args:
+      updates: For every client its [d] update, clipped by the caller.
+      encoding: Fixed point for at least so many clients (and that noise).
+      graph: Who masks with whom, and the threshold.
+      round_number: Binds keys and messages to this round.
+      drops: Clients that go silent, with the first phase they miss.
+      min_survivors: The fewest updates worth a sum; None takes the threshold.
+      noise_std: Standard deviation of the discrete Gaussian noise of the sum
+        when `min_survivors` are left, in the updates' units; more survivors
+        leave more. Each client adds its share under the mask.
+      meter: Counts time and bytes; None starts a new one.
+
+    Returns:
+      A `SecureSum`, within `encoding.max_error` of the survivors' plain sum if
+      there is no noise.
+
+    Raises:
+      BelowThresholdError: If too few clients are left; nothing is revealed.
+      BadInputError: If an argument is out of range.
+    """
+    if not updates:
+        raise BadInputError("updates are of no client")
+    if len(updates) > encoding.max_clients:
+        raise BadInputError(
+            f"updates are of {len(updates)} clients; the encoding takes "
+            f"{encoding.max_clients}"
+        )
+    size = len(next(iter(updates.values())))
+    fewest = graph.threshold if min_survivors is None else min_survivors
+    sigma = noise.share_std(noise_std, fewest) / encoding.step
+    meter = Meter(SUPER_NODE) if meter is None else meter
+    terms = Round(round_number, size, encoding.bits, graph.threshold)
+    total, survivors = run_round(
+        updates,
+        terms,
+        encode=lambda update: _encode(update, encoding, sigma),
+        degree=graph.degree,
+        drops=drops,
+        min_survivors=fewest,
+        meter=meter,
+    )
+    return SecureSum(encoding.decode(total), survivors, meter)
+
+
+def run_round(
+    inputs: Mapping[str, np.ndarray],
+    terms: Round,
+    *,
+    encode: Callable[[np.ndarray], np.ndarray] = lambda values: values,
+    degree: int | None = None,
+    drops: Mapping[str, Phase] | None = None,
+    min_survivors: int = 0,
+    meter: Meter | None = None,
+    rng: random.Random | None = None,
+    random_bytes: RandomBytes = lambda _: os.urandom,
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Runs the four rounds of the protocol on ring elements.
+
+    Args:
+      inputs: For every client its [size] ring elements, or what `encode` turns
+        into them.
+      terms: What all parties agreed on.
+      encode: Applied by each client to its input before it is masked.
+      degree: Neighbours of each client; None for everybody.
+      drops: Clients that go silent, with the first phase they miss.
+      min_survivors: With fewer updates the round is refused before unmasking.
+      meter: Counts time and bytes, if given.
+      rng: Decides the masking graph; None for a secure one.
+      random_bytes: For a client's id its source of secrets; another for tests.
+
+    Returns:
+      (sum, survivors): [size] ring elements, and whose inputs are in it.
+
+    Raises:
+      BelowThresholdError: If too few clients are left; nothing is revealed.
+      UnknownClientError: If `drops` names a stranger.
+    """
+    drops = drops or {}
+    stranger = next((client for client in drops if client not in inputs), None)
+    if stranger is not None:
+        raise UnknownClientError(f"drops name {stranger!r}, who takes no part")
+    meter = Meter(SUPER_NODE) if meter is None else meter
+    server = Server(terms, inputs, degree=degree, rng=rng)
+    clients = {
+        client: Client(client, terms, random_bytes=random_bytes(client))
+        for client in inputs
+    }
+
+    def stays(client: str, phase: Phase) -> bool:
+        return client not in drops or PHASES.index(drops[client]) > PHASES.index(phase)
+
+    def exchange(phase: Phase, answers: Mapping[str, Callable[[], object]]) -> None:
+        for client, answer in answers.items():
+            if not stays(client, phase):
+                continue
+            try:
+                with meter.time(client, phase):
+                    message = answer()
+            except BelowThresholdError:
+                continue  # A client that refuses is to the others one that left.
+            message = meter.deliver(client, SUPER_NODE, message)
+            with meter.time(SUPER_NODE, phase):
+                server.receive(message)
+
+    def send(messages: Mapping[str, object], phase: Phase) -> dict[str, object]:
+        return {
+            client: meter.deliver(SUPER_NODE, client, message)
+            for client, message in messages.items()
+            if stays(client, phase)
+        }
+
+    exchange("advertise", {c: clients[c].advertise for c in clients})
+    with meter.time(SUPER_NODE, "advertise"):
+        messages = server.end_advertise()
+    got = send(messages, "share")
+    exchange("share", {c: lambda c=c: clients[c].share(got[c]) for c in got})
+    with meter.time(SUPER_NODE, "share"):
+        messages = server.end_share()
+    got = send(messages, "mask")
+    exchange(
+        "mask",
+        {c: lambda c=c: clients[c].mask(got[c], encode(inputs[c])) for c in got},
+    )
+    if len(server.survivors) < min_survivors:
+        raise BelowThresholdError(
+            f"round {terms.number}: {len(server.survivors)} clients sent updates; "
+            f"the fewest accepted is {min_survivors}"
+        )
+    with meter.time(SUPER_NODE, "mask"):
+        messages = server.end_mask()
+    got = send(messages, "unmask")
+    exchange("unmask", {c: lambda c=c: clients[c].unmask(got[c]) for c in got})
+    with meter.time(SUPER_NODE, "unmask"):
+        total = server.end_unmask()
+    return total, server.survivors
+
+
+def _encode(update: np.ndarray, encoding: FixedPoint, sigma: float) -> np.ndarray:
+    values = encoding.encode(update)
+    if sigma:
+        integers = from_ring(values, encoding.bits)
+        integers += noise.discrete_gaussian(sigma, len(values))
+        values = to_ring(integers, encoding.bits)
+    return values

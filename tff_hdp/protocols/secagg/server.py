@@ -1,0 +1,335 @@
+"""The super-node's part in one round of secure aggregation."""
+
+import random
+from collections.abc import Collection, Iterable
+from typing import Any, Literal
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from tff_hdp.protocols.secagg import graphs, keys, shamir
+from tff_hdp.protocols.secagg.client import PHASES, Phase
+from tff_hdp.protocols.secagg.errors import (
+    BadInputError,
+    BadKeyError,
+    BadShareError,
+    BelowThresholdError,
+    ReplayError,
+    UnknownClientError,
+    WrongPhaseError,
+)
+from tff_hdp.protocols.secagg.fixed_point import ring_dtype
+from tff_hdp.protocols.secagg.graphs import Neighbours
+from tff_hdp.protocols.secagg.masks import add_masks
+from tff_hdp.protocols.secagg.messages import (
+    Keys,
+    MaskedUpdate,
+    PeerKeys,
+    Round,
+    Shares,
+    SharesForClient,
+    Survivors,
+    Unmasking,
+    check_round,
+    unpack,
+)
+
+_MESSAGES = dict(zip(PHASES, (Keys, Shares, MaskedUpdate, Unmasking), strict=True))
+
+
+class Server:
+    """Collects, passes on and at last unmasks the sum of the survivors.
+
+    In every phase: `receive` each client's message, then end the phase by the
+    method that makes the next messages to clients. A call that raises has
+    changed nothing.
+
+    Attributes:
+      phase: What is being collected.
+      joined: The masking graph, once keys are in.
+    """
+
+    def __init__(
+        self,
+        terms: Round,
+        client_ids: Iterable[str],
+        *,
+        degree: int | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Opens a round.
+
+        Args:
+          terms: What all parties agreed on.
+          client_ids: Who may take part.
+          degree: Neighbours of each client; None for everybody.
+          rng: Decides the masking graph; None for the system's secure one.
+
+        Raises:
+          BelowThresholdError: If there are fewer clients than the threshold.
+          UnknownClientError: If an id repeats.
+        """
+        self.terms = terms
+        self.clients = tuple(client_ids)
+        if len(set(self.clients)) < len(self.clients):
+            raise UnknownClientError(f"client_ids hold an id twice: {self.clients}")
+        self._check_threshold(len(self.clients), "take part")
+        self.phase: Phase | Literal["done"] = "advertise"
+        self.joined: Neighbours = {}
+        self._degree = degree
+        self._rng = random.SystemRandom() if rng is None else rng
+        self._received: dict[str, dict[str, Any]] = {phase: {} for phase in PHASES}
+        self._total = np.zeros(terms.size, ring_dtype(terms.bits))
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """Who sent a masked update: the sum is over these."""
+        return tuple(sorted(self._received["mask"]))
+
+    def receive(self, message: Keys | Shares | MaskedUpdate | Unmasking) -> None:
+        """Takes one client's message of the current phase.
+
+        Raises:
+          SecureAggregationError: If it is of another round or phase, of a
+            client that takes no part (any more) or has sent its own, or holds a
+            wrong key, share or update. The message names which.
+        """
+        kind, sender = type(message).__name__, message.client
+        check_round(message, self.terms.number)
+        if self.phase == "done" or not isinstance(message, _MESSAGES[self.phase]):
+            raise WrongPhaseError(f"{kind} of {sender!r} came at {self.phase!r}")
+        received = self._received[self.phase]
+        if sender in received:
+            raise ReplayError(f"{sender!r} has sent its {kind} already")
+        if sender not in self._awaited():
+            raise UnknownClientError(
+                f"{kind} of {sender!r}, who takes no part at {self.phase!r}"
+            )
+        check = {
+            "advertise": self._check_keys,
+            "share": self._check_shares,
+            "mask": self._check_update,
+            "unmask": self._check_unmasking,
+        }[self.phase]
+        check(message)
+        if isinstance(message, MaskedUpdate):
+            self._total += unpack(message.values, self.terms.bits)
+            message = None  # Its place in the sum is all that is needed of it.
+        received[sender] = message
+
+    def end_advertise(self) -> dict[str, PeerKeys]:
+        """Ends round 0: to each client the keys of its neighbours.
+
+        Raises:
+          BelowThresholdError: If fewer clients advertised than the threshold.
+        """
+        self._expect("advertise")
+        sent = self._received["advertise"]
+        self._check_threshold(len(sent), "advertised keys")
+        self.joined = graphs.neighbours(self._degree, list(sent), rng=self._rng)
+        self.phase = "share"
+        return {
+            client: PeerKeys(
+                self.terms.number, client, {peer: sent[peer] for peer in sorted(peers)}
+            )
+            for client, peers in self.joined.items()
+        }
+
+    def end_share(self) -> dict[str, SharesForClient]:
+        """Ends round 1: to each client its neighbours' shares for it.
+
+        Raises:
+          BelowThresholdError: If fewer clients shared than the threshold.
+        """
+        self._expect("share")
+        sent = self._received["share"]
+        self._check_threshold(len(sent), "shared keys")
+        self.phase = "mask"
+        return {
+            client: SharesForClient(
+                self.terms.number,
+                client,
+                {
+                    peer: sent[peer].ciphertexts[client]
+                    for peer in sorted(self.joined[client] & sent.keys())
+                },
+            )
+            for client in sent
+        }
+
+    def end_mask(self) -> dict[str, Survivors]:
+        """Ends round 2: to each survivor who survived around it.
+
+        Raises:
+          BelowThresholdError: If the survivors are fewer than the threshold, or
+            fall into groups that mask only among themselves, so that more than
+            their common sum would show.
+        """
+        self._expect("mask")
+        alive = self._received["mask"].keys()
+        self._check_threshold(len(alive), "sent updates")
+        if not graphs.is_connected(self.joined, alive):
+            raise BelowThresholdError(
+                f"round {self.terms.number}: the {len(alive)} clients left fall into "
+                "groups with no mask in common; their separate sums would show"
+            )
+        self.phase = "unmask"
+        shared = self._received["share"].keys()
+        return {
+            client: Survivors(
+                self.terms.number,
+                client,
+                tuple(sorted((self.joined[client] | {client}) & alive)),
+                tuple(sorted((self.joined[client] & shared) - alive)),
+            )
+            for client in alive
+        }
+
+    def end_unmask(self) -> np.ndarray:
+        """Ends the round: exactly the sum of the survivors' updates.
+
+        Returns:
+          [size] ring elements.
+
+        Raises:
+          BelowThresholdError: If of some secret fewer than t shares came.
+          BadShareError: If a client's shares do not give back its secret.
+        """
+        self._expect("unmask")
+        alive = set(self.survivors)
+        dropped = self._received["share"].keys() - alive
+        plus: list[bytes] = []
+        minus = [self._seed(client) for client in sorted(alive)]
+        for client in sorted(dropped):
+            left = self.joined[client] & alive
+            if not left:
+                continue
+            key = self._mask_key(client)
+            for peer in left:
+                # The survivor added this mask if its id comes first.
+                secret = keys.agree(key, self._keys(peer).mask_key, peer)
+                seed = keys.mask_seed(secret, self.terms.number, client, peer)
+                (minus if peer < client else plus).append(seed)
+        total = self._total.copy()
+        add_masks(total, plus=plus, minus=minus)
+        if self.terms.bits != 8 * total.itemsize:
+            total &= total.dtype.type(2**self.terms.bits - 1)
+        self.phase = "done"
+        return total
+
+    def _seed(self, client: str) -> bytes:
+        seed = self._recover(client, "seed_shares")
+        expected = self._received["share"][client].seed_digest
+        if (
+            seed is None
+            or keys.seed_digest(self.terms.number, client, seed) != expected
+        ):
+            raise BadShareError(f"{client!r} dealt shares of another seed than its own")
+        return seed
+
+    def _mask_key(self, client: str) -> X25519PrivateKey:
+        data = self._recover(client, "key_shares")
+        key = None if data is None else X25519PrivateKey.from_private_bytes(data)
+        expected = self._keys(client).mask_key
+        if key is None or key.public_key().public_bytes_raw() != expected:
+            raise BadShareError(f"{client!r} dealt shares of another key than its own")
+        return key
+
+    def _recover(self, client: str, kind: str) -> bytes | None:
+        """A client's secret from the first t shares that came."""
+        answers = self._received["unmask"]
+        shares = {
+            number: getattr(answers[holder], kind)[client]
+            for number, holder in enumerate(self._holders(client), start=1)
+            if holder in answers
+        }
+        t = self.terms.threshold
+        if len(shares) < t:
+            raise BelowThresholdError(
+                f"round {self.terms.number}: {len(shares)} clients gave shares to "
+                f"unmask {client!r}; the threshold is {t}"
+            )
+        return shamir.join(dict(list(shares.items())[:t]))
+
+    def _holders(self, client: str) -> list[str]:
+        return sorted(self.joined[client] | {client})
+
+    def _keys(self, client: str) -> Keys:
+        return self._received["advertise"][client]
+
+    def _awaited(self) -> Collection[str]:
+        if self.phase == "advertise":
+            return self.clients
+        return self._received[PHASES[PHASES.index(self.phase) - 1]]
+
+    def _check_keys(self, message: Keys) -> None:
+        taken = {
+            key: client
+            for client, sent in self._received["advertise"].items()
+            for key in (sent.cipher_key, sent.mask_key)
+        }
+        for key in (message.cipher_key, message.mask_key):
+            if len(key) != 32:
+                raise BadKeyError(f"a key of {message.client!r} has {len(key)} bytes")
+            if key in taken:
+                raise BadKeyError(f"{message.client!r} uses a key of {taken[key]!r}")
+
+    def _check_shares(self, message: Shares) -> None:
+        holders = self._holders(message.client)
+        if sorted({*message.ciphertexts, message.client}) != holders:
+            raise BadShareError(
+                f"{message.client!r} shared with {sorted(message.ciphertexts)}, not "
+                "with its neighbours"
+            )
+        if sorted(message.share_digests) != holders:
+            raise BadShareError(f"{message.client!r} lacks digests of some shares")
+
+    def _check_update(self, message: MaskedUpdate) -> None:
+        width = -(-self.terms.bits // 8)
+        values = message.values
+        packed = values.dtype.itemsize * len(values)
+        wanted = width * self.terms.size
+        dtype = ring_dtype(self.terms.bits)
+        if packed != wanted or values.dtype.itemsize not in (1, dtype.itemsize):
+            raise BadInputError(
+                f"update of {message.client!r} has {packed} bytes of {values.dtype}; "
+                f"allowed is {wanted}"
+            )
+
+    def _check_unmasking(self, message: Unmasking) -> None:
+        me = message.client
+        alive = self._received["mask"].keys()
+        around = self.joined[me] | {me}
+        wanted = (
+            ("seed_shares", 0, around & alive),
+            ("key_shares", 1, (around & self._received["share"].keys()) - alive),
+        )
+        for kind, half, dealers in wanted:
+            shares = getattr(message, kind)
+            if shares.keys() != dealers:
+                raise BadShareError(
+                    f"{kind} of {me!r} are of {sorted(shares)}; allowed are "
+                    f"{sorted(dealers)}"
+                )
+            for dealer, share in shares.items():
+                digests = self._received["share"][dealer].share_digests[me]
+                pair = (share, share)
+                found = keys.share_digest(self.terms.number, dealer, me, pair)
+                part = slice(16 * half, 16 * half + 16)
+                if found[part] != digests[part]:
+                    raise BadShareError(
+                        f"{kind} of {me!r} hold a wrong share of {dealer!r}'s secret"
+                    )
+
+    def _expect(self, phase: Phase) -> None:
+        if self.phase != phase:
+            raise WrongPhaseError(
+                f"round {self.terms.number} is at {self.phase!r}, not {phase!r}"
+            )
+
+    def _check_threshold(self, count: int, what: str) -> None:
+        if count < self.terms.threshold:
+            raise BelowThresholdError(
+                f"round {self.terms.number}: {count} clients {what}; the threshold "
+                f"is {self.terms.threshold}"
+            )

@@ -1,0 +1,1 @@
+"""FL-TOP: compressed updates, with and without noise."""

@@ -1,0 +1,162 @@
+"""What the FL-TOP server decides before round 1, on public data alone.
+
+Source: FL-TOP paper, section 3.1 (Top-K) and section 4 (the clip norm S).
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import tensorflow as tf
+
+from tff_hdp.clients.batches import make_order
+from tff_hdp.clients.stacked_model import StackedModel
+from tff_hdp.clients.training import make_chunk
+from tff_hdp.systems.fl_top.client_work import train_compressed
+from tff_hdp.systems.fl_top.compressors import Compressor
+
+# How many random subsets the clip norm of FL-BASIC-DP is the median over.
+CLIP_DRAWS = 100
+
+
+def flatten(weights: Sequence[np.ndarray]) -> np.ndarray:
+    """All weights of a model as one float vector [n], in Keras' order."""
+    return np.concatenate([np.ravel(w) for w in weights])
+
+
+def subset_size(ratio: float, num_weights: int) -> int:
+    """K = floor(r n), r taken as the decimal number it is written as.
+
+    Args:
+      ratio: r in (0, 1].
+      num_weights: n.
+
+    Raises:
+      ValueError: If r is out of range or leaves no weight.
+    """
+    size = math.floor(Fraction(str(ratio)) * num_weights) if 0 < ratio <= 1 else 0
+    if size < 1:
+        raise ValueError(
+            f"ratio is {ratio}; allowed is (0, 1] and, for {num_weights:,} weights, "
+            f"at least {1 / num_weights:.3g}"
+        )
+    return size
+
+
+def accumulated_gradients(
+    model: tf.keras.Sequential,
+    initial: Sequence[np.ndarray],
+    features: np.ndarray,
+    labels: np.ndarray,
+    *,
+    steps: int,
+    learning_rate: float,
+) -> np.ndarray:
+    """How much every weight moves on public data: sum of |gradient| over SGD steps.
+
+    Args:
+      model: The model; its weights are left as they were.
+      initial: w_0, the weights to start from, in Keras' order.
+      features: [m, ...], the public batch.
+      labels: [m].
+      steps: T_init, steps on that one batch.
+      learning_rate: Of SGD.
+
+    Returns:
+      [n] float32.
+
+    Raises:
+      FloatingPointError: If a gradient is not finite.
+    """
+    stacked = StackedModel(model)
+    weights = [tf.constant(w) for w in initial]
+    scores = [tf.zeros_like(w) for w in weights]
+    batch = tf.constant(features)[tf.newaxis]
+
+    @tf.function
+    def gradients(weights: list[tf.Tensor]) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            logits = stacked([w[tf.newaxis] for w in weights], batch)[0]
+            loss = tf.reduce_mean(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            )
+        return tape.gradient(loss, weights)
+
+    for _ in range(steps):
+        step = gradients(weights)
+        scores = [s + tf.abs(g) for s, g in zip(scores, step, strict=True)]
+        weights = [w - learning_rate * g for w, g in zip(weights, step, strict=True)]
+    result = flatten([s.numpy() for s in scores])
+    if not np.isfinite(result).all():
+        raise FloatingPointError(
+            f"the gradients on public data are not finite after {steps} steps at "
+            f"learning rate {learning_rate}"
+        )
+    return result
+
+
+def top_k(scores: np.ndarray, size: int) -> np.ndarray:
+    """Coordinates of the `size` largest scores, int32 in rising order.
+
+    Of equal scores the earlier coordinate wins.
+    """
+    order = np.argsort(-scores, kind="stable")[:size]
+    return np.sort(order).astype(np.int32)
+
+
+def public_clip_norm(
+    *,
+    model: tf.keras.Sequential,
+    initial: Sequence[np.ndarray],
+    compressor: Compressor,
+    features: np.ndarray,
+    labels: np.ndarray,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    rng: np.random.Generator,
+) -> float:
+    """S: the norm of the compressed update of one round on public data.
+
+    Where the compressor is drawn anew every round, the median over `CLIP_DRAWS`.
+
+    Args:
+      model: The model.
+      initial: w_0, in Keras' order.
+      compressor: What clients train and send.
+      features: [m, ...], the public batch.
+      labels: [m].
+      epochs: Passes of a client over its data.
+      batch_size: Examples of a client's batch.
+      learning_rate: Of the clients' SGD.
+      rng: Decides the order of the public batch.
+
+    Raises:
+      ValueError: If the norm is not a finite number greater than 0.
+    """
+    stacked = StackedModel(model)
+    order = make_order(len(labels), epochs=epochs, batch_size=batch_size, rng=rng)
+    chunk = make_chunk(
+        [(features, labels)], [order], weights=[1.0], carries_noise=[False], zone=0
+    )
+    chunk = tf.nest.map_structure(tf.constant, chunk)
+    weights = tf.constant(flatten(initial))
+    shapes = [w.shape for w in initial]
+
+    @tf.function
+    def norm(draw: tf.Tensor) -> tf.Tensor:
+        updates, _ = train_compressed(
+            stacked, shapes, weights, chunk, compressor, draw, learning_rate
+        )
+        return tf.norm(updates)
+
+    draws = CLIP_DRAWS if compressor.is_random else 1
+    result = statistics.median(float(norm(tf.constant(i))) for i in range(draws))
+    if not (np.isfinite(result) and result > 0.0):
+        raise ValueError(
+            f"clip_norm is auto, but the update on public data has norm {result}"
+        )
+    return result

@@ -1,0 +1,178 @@
+"""Tables 1 and 2 and Figure 1 of the FL-TOP paper, from run folders."""
+
+import json
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from tff_hdp.privacy.accountant import worst
+from tff_hdp.simulation.report import read_run
+from tff_hdp.systems.fl_top.plan import FlTopLedger
+from tff_hdp.systems.fl_top.public import top_k
+from tff_hdp.systems.fl_top.setup import read_setup
+
+WEIGHTS_FILE = "weights.npz"
+NAMES = {
+    "fl_std": "FL-STD",
+    "fl_basic": "FL-BASIC",
+    "fl_cs": "FL-CS",
+    "fl_top": "FL-TOP",
+}
+
+
+EPSILONS = (
+    "epsilon_paper: Theorem 1 after `round`, Poisson sampling hidden from the server, "
+    "which is not what is run. epsilon_released, epsilon_server: RDP, the whole run, "
+    "for replacing a client with all its data, a fixed number drawn without "
+    "replacement; against who gets the models and does not learn who takes part, and "
+    "against the server, who does. A client that takes part also knows its own noise: "
+    "a plan with colluding_clients=1 accounts for it."
+)
+
+
+def headline(num_classes: int) -> str:
+    """The metric a task is judged by."""
+    return "balanced_accuracy" if num_classes == 2 else "accuracy"
+
+
+def cost_kilobytes(
+    *, size: int, rounds: int, clients_per_round: int, clients: int
+) -> float:
+    """The paper's cost of a client in kB: 4 K' Round C / 1000.
+
+    Args:
+      size: K', numbers exchanged in a round.
+      rounds: Round.
+      clients_per_round: Clients of a round.
+      clients: N; C = clients_per_round / N.
+    """
+    return 4 * size * rounds * clients_per_round / clients / 1000
+
+
+def table(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
+    """The paper's columns, one row a run, at the round of best accuracy.
+
+    Args:
+      paths: Run folders.
+
+    Returns:
+      Columns `r`, `scheme`, `accuracy` (or `balanced_accuracy` and `auroc`),
+      `round`, `last` (the same metric after the last round, which needs no look at
+      the test set), `downstream_kb` and `upstream_kb` (bytes exchanged up to that round
+      over the number of clients, in 1000 bytes), `epsilon_paper` (after `round`),
+      `epsilon_released` and `epsilon_server` (both sound, by RDP, of the whole run,
+      whose rounds all were seen, also by whoever picked the best: for replacing a
+      client, against who gets the models, and against the server, which knows the
+      cohorts), `delta`. Epsilons are NaN without noise.
+    """
+    return pd.DataFrame([_row(path) for path in paths])
+
+
+def table_text(rows: pd.DataFrame) -> str:
+    """The table as text, numbers as the paper prints them."""
+    formats = {
+        "r": "{:.3%}".format,
+        "accuracy": "{:.3f}".format,
+        "balanced_accuracy": "{:.3f}".format,
+        "auroc": "{:.3f}".format,
+        "last": "{:.3f}".format,
+        "downstream_kb": "{:.2f}".format,
+        "upstream_kb": "{:.2f}".format,
+        "epsilon_paper": "{:.2f}".format,
+        "epsilon_released": "{:.2f}".format,
+        "epsilon_server": "{:.2f}".format,
+        "delta": "{:g}".format,
+    }
+    text = rows.to_string(index=False, formatters=formats, na_rep="N/A")
+    return text if rows["epsilon_paper"].isna().all() else f"{text}\n{EPSILONS}"
+
+
+def top_k_values(path: pathlib.Path, size: int) -> np.ndarray:
+    """The values after the last round of a run's own Top-K weights, [size]."""
+    _, scores = read_setup(path)
+    with np.load(path / WEIGHTS_FILE) as saved:
+        return saved["final"][top_k(scores, size)]
+
+
+def weights_figure(
+    standard: pathlib.Path, top: pathlib.Path, figure_path: pathlib.Path
+) -> dict[str, float]:
+    """Figure 1: how the Top-K weights are spread under FL-STD and FL-TOP.
+
+    Args:
+      standard: Run folder of FL-STD.
+      top: Run folder of FL-TOP, whose K is used for both.
+      figure_path: The PNG to write.
+
+    Returns:
+      The standard deviation of either scheme's Top-K weights.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    size = json.loads((top / "config.json").read_text())["resolved"]["upload_size"]
+    values = {
+        NAMES["fl_top"]: top_k_values(top, size),
+        NAMES["fl_std"]: top_k_values(standard, size),
+    }
+    widest = max(np.quantile(np.abs(v), 0.995) for v in values.values())
+    bins = np.linspace(-widest, widest, 61)
+    figure, axes = pyplot.subplots(figsize=(6, 3.8))
+    for name, value in values.items():
+        axes.hist(value, bins, density=True, histtype="step", label=name, lw=1.8)
+    axes.set(
+        xlabel=f"value of the K = {size:,} Top-K weights after training",
+        ylabel="density",
+    )
+    axes.legend(frameon=False)
+    figure_path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(figure_path, dpi=120, bbox_inches="tight")
+    pyplot.close(figure)
+    return {name: float(np.std(value)) for name, value in values.items()}
+
+
+def _row(path: pathlib.Path) -> dict[str, object]:
+    run = read_run(path)
+    resolved = json.loads((path / "config.json").read_text())["resolved"]
+    judged = "balanced_accuracy" if "balanced_accuracy" in run.metrics else "accuracy"
+    best = run.metrics.loc[run.metrics[judged].idxmax()]
+    until = run.metrics[run.metrics["round"] <= best["round"]]
+    scheme = run.flags["scheme"]
+    name = NAMES[scheme.removesuffix("_dp")] + ("-DP" if scheme.endswith("_dp") else "")
+    row: dict[str, object] = {"r": run.flags["ratio"], "scheme": name}
+    row[judged] = best[judged]
+    if "auroc" in run.metrics:
+        row["auroc"] = best["auroc"]
+    row |= {"round": int(best["round"]), "last": run.metrics[judged].iloc[-1]}
+    for direction in ("downstream", "upstream"):
+        exchanged = until[f"{direction}_bytes"].sum()
+        row[f"{direction}_kb"] = exchanged / resolved["clients"] / 1000
+    return row | _epsilons(path, int(best["round"]))
+
+
+def _epsilons(path: pathlib.Path, best: int) -> dict[str, float]:
+    """The paper's epsilon after round `best`, the sound ones of the whole run."""
+    privacy = json.loads((path / "privacy.json").read_text())
+    whole = FlTopLedger()
+    whole.load_state_dict(privacy["ledger"])
+    nothing = dict.fromkeys(
+        ("epsilon_paper", "epsilon_released", "epsilon_server", "delta"), np.nan
+    )
+    if not whole.rounds:
+        return nothing
+    # Rounds that were lost and run again come on top, at any round.
+    extra = whole.rounds - privacy["last_round"]
+    until = FlTopLedger()
+    until.record(whole.history[-1][0], best + extra)
+    rows = whole.account(privacy["delta"], methods=("rdp",))
+    printed = until.account(privacy["delta"], methods=("paper",))
+    return {
+        "epsilon_paper": worst(printed, "released_model").epsilon_paper,
+        "epsilon_released": worst(rows, "released_model").epsilon_rdp,
+        "epsilon_server": worst(rows, "aggregator").epsilon_rdp,
+        "delta": privacy["delta"],
+    }

@@ -1,0 +1,218 @@
+"""What FL-TOP fixes before round 1: public data, w_0, the Top-K weights, S."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+import tasks
+from tff_hdp.simulation.classifier import initial_weights
+from tff_hdp.simulation.config import ConfigError, flag_error
+from tff_hdp.simulation.loading import load_task
+from tff_hdp.simulation.run_folder import RunFolder
+from tff_hdp.systems.fl_top import public as top_k
+from tff_hdp.systems.fl_top.compressed_sensing import CompressedSensing
+from tff_hdp.systems.fl_top.compressors import (
+    Compressor,
+    FixedSubset,
+    Identity,
+    RandomSubset,
+)
+from tff_hdp.systems.fl_top.config import FlTopConfig
+
+SETUP_FILE = "setup.npz"
+# Streams of the public randomness that the partition seed gives.
+_BATCH, _SUBSETS, _ORDER = 0, 1, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class PublicBatch:
+    """The examples the server has of its own.
+
+    Attributes:
+      features: [m, ...] uint8.
+      labels: [m] int32.
+      source: Where they come from, in words.
+    """
+
+    features: np.ndarray
+    labels: np.ndarray
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What all parties know before round 1, besides the program.
+
+    Attributes:
+      initial: w_0 per weight, in Keras' order.
+      scores: [n], the accumulated |gradient| on public data.
+      compressor: What clients train and exchange.
+    """
+
+    initial: list[np.ndarray]
+    scores: np.ndarray
+    compressor: Compressor
+
+
+def load_with_public(
+    config: FlTopConfig, partition_seed: int
+) -> tuple[tasks.Task, PublicBatch]:
+    """The task, without those of its clients whose examples are the public ones.
+
+    Args:
+      config: The run's settings.
+      partition_seed: Decides whose examples are whose, and which are public.
+
+    Raises:
+      ConfigError: If a flag does not fit the task.
+      DataNotFoundError: If data is missing; says what to get.
+    """
+    task = load_task(config, partition_seed)
+    rng = _public_rng(partition_seed, _BATCH)
+    if config.public_data == "held_out":
+        return _hold_out(config, task, rng)
+    mnist = tasks.load(
+        "mnist", data_dir=config.data_dir, partition="iid", num_clients=1
+    )
+    rows = rng.choice(len(mnist.train.labels), config.public_examples, replace=False)
+    return task, PublicBatch(
+        features=mnist.train.features[rows],
+        labels=mnist.train.labels[rows],
+        source=f"{len(rows)} images of MNIST",
+    )
+
+
+def set_up(
+    config: FlTopConfig,
+    task: tasks.Task,
+    public: PublicBatch,
+    folder: RunFolder,
+) -> Setup:
+    """Draws and computes the set-up, or reads what the run was started with.
+
+    Args:
+      config: The run's settings.
+      task: The loaded task.
+      public: The server's examples.
+      folder: Remembers w_0, the scores and S (`clip_norm`).
+
+    Raises:
+      ConfigError: If r leaves no weight, or the gradients on public data explode.
+    """
+    model = task.build_model()
+    shapes = [w.shape for w in model.trainable_weights]
+    path = folder.path / SETUP_FILE
+    if "clip_norm" not in folder.resolved:
+        weights = initial_weights(task.build_model, config.seed)
+        initial = [np.asarray(w) for w in weights.trainable]
+        try:
+            scores = top_k.accumulated_gradients(
+                model,
+                initial,
+                public.features,
+                public.labels,
+                steps=config.selection_steps,
+                learning_rate=config.client_learning_rate,
+            )
+        except FloatingPointError as error:
+            raise ConfigError(
+                f"--client_learning_rate is {config.client_learning_rate}; {error}"
+            ) from error
+        np.savez(path, initial=top_k.flatten(initial), scores=scores)
+    flat, scores = read_setup(folder.path)
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    parts = np.split(flat, np.cumsum(sizes)[:-1])
+    initial = [np.reshape(p, s) for p, s in zip(parts, shapes, strict=True)]
+    compressor = _compressor(config, flat, scores, folder.resolved["partition_seed"])
+    if "clip_norm" not in folder.resolved:
+        folder.resolve(
+            clip_norm=_clip_norm(config, model, initial, compressor, public, folder)
+        )
+    return Setup(initial=initial, scores=scores, compressor=compressor)
+
+
+def read_setup(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
+    """w_0 and the scores, each [n], of a run folder."""
+    with np.load(path / SETUP_FILE) as saved:
+        return saved["initial"], saved["scores"]
+
+
+def _public_rng(partition_seed: int, stream: int) -> np.random.Generator:
+    seed = np.random.SeedSequence(partition_seed, spawn_key=(stream,))
+    return np.random.default_rng(seed)
+
+
+def _hold_out(
+    config: FlTopConfig, task: tasks.Task, rng: np.random.Generator
+) -> tuple[tasks.Task, PublicBatch]:
+    train = task.train
+    order = rng.permutation(len(train.client_ids))
+    needed = np.searchsorted(np.cumsum(train.sizes[order]), config.public_examples) + 1
+    if needed >= len(order):
+        raise ConfigError(
+            f"--public_examples is {config.public_examples}; allowed: fewer than the "
+            f"{len(train.labels)} examples of --task={task.name}"
+        )
+    given = [train.examples(client) for client in order[:needed]]
+    kept = np.sort(order[needed:])
+    remaining = [train.examples(client) for client in kept]
+    clients = tasks.ClientData(
+        client_ids=tuple(train.client_ids[i] for i in kept),
+        features=np.concatenate([x for x, _ in remaining]),
+        labels=np.concatenate([y for _, y in remaining]),
+        offsets=np.concatenate([[0], np.cumsum(train.sizes[kept])]),
+    )
+    public = PublicBatch(
+        features=np.concatenate([x for x, _ in given])[: config.public_examples],
+        labels=np.concatenate([y for _, y in given])[: config.public_examples],
+        source=(
+            f"{config.public_examples} examples of {needed} clients, who give them to "
+            "the public and do not take part"
+        ),
+    )
+    return dataclasses.replace(task, train=clients), public
+
+
+def _compressor(
+    config: FlTopConfig, initial: np.ndarray, scores: np.ndarray, partition_seed: int
+) -> Compressor:
+    n = len(initial)
+    try:
+        size = top_k.subset_size(config.ratio, n)
+    except ValueError as error:
+        raise flag_error(error, config, f"--ratio is {config.ratio}") from error
+    seed = int(_public_rng(partition_seed, _SUBSETS).integers(2**31))
+    if config.compression == "fl_std":
+        return Identity(n)
+    if config.compression == "fl_basic":
+        return RandomSubset(n, size, seed)
+    if config.compression == "fl_cs":
+        return CompressedSensing(n, size, seed, iterations=config.recovery_iterations)
+    return FixedSubset(initial, top_k.top_k(scores, size))
+
+
+def _clip_norm(
+    config: FlTopConfig,
+    model: tf.keras.Model,
+    initial: list[np.ndarray],
+    compressor: Compressor,
+    public: PublicBatch,
+    folder: RunFolder,
+) -> float | None:
+    if not config.is_private:
+        return None
+    if config.clip_norm != "auto":
+        return config.clip_norm
+    return top_k.public_clip_norm(
+        model=model,
+        initial=initial,
+        compressor=compressor,
+        features=public.features,
+        labels=public.labels,
+        epochs=config.local_epochs,
+        batch_size=min(config.batch_size, len(public.labels)),
+        learning_rate=config.client_learning_rate,
+        rng=_public_rng(folder.resolved["partition_seed"], _ORDER),
+    )

@@ -1,0 +1,1 @@
+"""GFL: servers in a graph, noise that cancels between them."""

@@ -1,0 +1,147 @@
+"""GFL: who hides what in an iteration, and the paper's epsilon of its noise.
+
+Source: GFL paper, Theorem 2: after i iterations the model's sensitivity is
+2 mu B i, and the losses of iterations 1..i add up. The root in the theorem
+covers the 2 alone: a Laplace variable of standard deviation sigma_g has scale
+sigma_g / sqrt(2).
+"""
+
+import dataclasses
+import math
+from typing import Literal, get_args
+
+from tff_hdp.privacy.checks import check_positive, check_rounds
+from tff_hdp.protocols.secagg.fixed_point import FixedPoint
+
+Scheme = Literal["none", "iid", "hybrid"]
+SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GflPlan:
+    """Who hides what in one iteration of GFL.
+
+    Attributes:
+      scheme: `hybrid` (masked clients, graph-homomorphic noise between servers),
+        `iid` (independent noise at clients and between servers) or `none`.
+      mu: Step size.
+      B: Norm to which a client's stochastic gradient is clipped.
+      sigma_g: Standard deviation of each coordinate's Laplace noise; 0 under
+        `none`.
+      dimension: M, the model's parameters.
+      clients: K, the clients of the smallest server.
+      per_round: L, how many of them every server draws.
+
+    Raises:
+      ValueError: If a field is out of range.
+    """
+
+    scheme: Scheme
+    mu: float
+    B: float
+    sigma_g: float
+    dimension: int
+    clients: int
+    per_round: int
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise ValueError(
+                f"scheme is {self.scheme!r}; allowed are {', '.join(SCHEMES)}"
+            )
+        for name in ("mu", "B", "dimension", "clients", "per_round"):
+            check_positive(name, getattr(self, name))
+        if self.per_round > self.clients:
+            raise ValueError(
+                f"per_round is {self.per_round}; allowed is at most {self.clients}"
+            )
+        if self.is_noisy:
+            check_positive("sigma_g", self.sigma_g)
+        elif self.sigma_g != 0:
+            raise ValueError(f"sigma_g is {self.sigma_g}; allowed is 0 without noise")
+        if self.masked and self.per_round < 2:
+            raise ValueError(
+                f"per_round is {self.per_round}; masks need at least 2 clients"
+            )
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether anyone adds noise."""
+        return self.scheme != "none"
+
+    @property
+    def masked(self) -> bool:
+        """Whether clients mask their updates."""
+        return self.scheme == "hybrid"
+
+    @property
+    def encoding(self) -> FixedPoint:
+        """The fixed point of masked updates: coordinates in [-mu B, mu B]."""
+        return FixedPoint.for_sum(
+            clip=self.mu * self.B, bits=32, max_clients=self.per_round
+        )
+
+    @property
+    def update_norm(self) -> float:
+        """Bound on the L2 norm of a client's update as sent, rounding included."""
+        norm = self.mu * self.B
+        return self.encoding.rounded_norm(norm, self.dimension) if self.masked else norm
+
+
+def epsilon(
+    *, i: int, mu: float, B: float, sigma_g: float, dimension: int | None = None
+) -> float:
+    """Epsilon after i iterations against a neighbouring server.
+
+    Args:
+      i: Iterations, >= 0.
+      mu: Step size.
+      B: Bound on the gradient's norm.
+      sigma_g: Standard deviation of each coordinate's Laplace noise.
+      dimension: M, the model's parameters. None gives the paper's value, which
+        takes the L2 sensitivity for the L1 one. With it, epsilon is sqrt(M)
+        larger: the L1 norm can be sqrt(M) times the L2 norm.
+
+    Returns:
+      sqrt(2) mu B i (i+1) / sigma_g, times sqrt(M) if `dimension` is given.
+      Against whoever sees every server's model there is no guarantee: the noise
+      cancels in their average.
+
+    Raises:
+      ValueError: If an argument is out of range.
+    """
+    i = check_rounds("i", i)
+    for name, value in {"mu": mu, "B": B, "sigma_g": sigma_g}.items():
+        check_positive(name, value)
+    return math.sqrt(2 * _dimension(dimension)) * mu * B * i * (i + 1) / sigma_g
+
+
+def sigma_g(
+    *, i: int, mu: float, B: float, epsilon: float, dimension: int | None = None
+) -> float:
+    """The standard deviation that gives `epsilon` after i iterations.
+
+    Args:
+      i: Iterations, >= 1.
+      mu: Step size.
+      B: Bound on the gradient's norm.
+      epsilon: Target.
+      dimension: As in `epsilon`.
+
+    Returns:
+      The inverse of `epsilon` in sigma_g.
+
+    Raises:
+      ValueError: If an argument is out of range.
+    """
+    check_positive("i", i)
+    for name, value in {"mu": mu, "B": B, "epsilon": epsilon}.items():
+        check_positive(name, value)
+    return math.sqrt(2 * _dimension(dimension)) * mu * B * i * (i + 1) / epsilon
+
+
+def _dimension(dimension: int | None) -> int:
+    if dimension is None:
+        return 1
+    check_positive("dimension", dimension)
+    return dimension

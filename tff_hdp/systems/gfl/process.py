@@ -1,0 +1,191 @@
+"""GFL: servers in a graph, each with clients of its own (GFL paper, eqs. 6-8, 24)."""
+
+import collections
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.protocols.secagg.pairwise_masks import BITS
+from tff_hdp.systems.gfl.plan import GflPlan
+from tff_hdp.systems.zone_models import (
+    FlatModel,
+    build_zoned_process,
+    clip_rows,
+    screen_rows,
+)
+from tff_hdp.topology.mixing import check_mixing
+
+_RING = 2**BITS
+
+
+def cohort_type(
+    feature_shape: tuple[int, ...], dtype: Any, *, plan: GflPlan, servers: int = 1
+) -> tff.SequenceType:
+    """The type of a TFF client's data: C sampled clients of each of Z servers.
+
+    Args:
+      feature_shape: Of one example.
+      dtype: Of the features as stored.
+      plan: Whether they bring masks: int64 in 0..2^32 - 1.
+      servers: Z.
+
+    Returns:
+      Sequence of one structure of features [Z, C, B, ...], labels [Z, C, B], zone
+      [Z], and masks [Z, C, d] whose sum over a server's clients is 0.
+    """
+    fields = collections.OrderedDict(
+        features=tff.TensorType(dtype, [None, None, None, *feature_shape]),
+        labels=tff.TensorType(np.int32, [None, None, None]),
+        zone=tff.TensorType(np.int32, [servers]),
+    )
+    if plan.masked:
+        fields["masks"] = tff.TensorType(np.int64, [None, None, plan.dimension])
+    return tff.SequenceType(fields)
+
+
+def build_gfl(
+    *,
+    build_model: Callable[[], tf.keras.Sequential],
+    data_type: tff.SequenceType,
+    plan: GflPlan,
+    mixing: np.ndarray,
+    ridge: float = 0.0,
+) -> tff.learning.templates.LearningProcess:
+    """Builds the learning process; a round is one iteration.
+
+    Every sampled client takes one SGD step from its server's model on one batch
+    (eq. 6). Its stochastic gradient is clipped to the norm B, which the paper
+    assumes of it; one whose norm is not finite counts as 0, masked and noised as
+    any. Servers average (eq. 7) and combine (eq. 8): w_p = sum_m a_mp (psi_m + g_mp).
+
+    What hides what is the plan's scheme. `hybrid`: clients send their updates in
+    fixed point under masks that cancel in the server's sum (eq. 23), and servers
+    add graph-homomorphic Laplace noise (eq. 24), which cancels in the average of
+    all servers (eq. 25). `iid`: Laplace noise on every client's update, and a
+    fresh one on every message between two servers. `none`: neither.
+
+    Args:
+      build_model: Returns a new Keras classifier that `StackedModel` takes.
+      data_type: `cohort_type` of the data.
+      plan: Step size, gradient bound and noise.
+      mixing: A, [P, P], symmetric and doubly stochastic.
+      ridge: rho, the weight of rho/2 ||w||^2 in every client's loss.
+
+    Raises:
+      ValueError: If `mixing` is not symmetric and doubly stochastic, or the model
+        has not `plan.dimension` parameters.
+    """
+    mixing = check_mixing(mixing, doubly_stochastic=True)
+    flat = FlatModel(build_model)
+    if flat.size != plan.dimension:
+        raise ValueError(
+            f"plan.dimension is {plan.dimension}; the model has {flat.size} parameters"
+        )
+
+    def work(models: tf.Tensor, cohort: Any, number: tf.Tensor) -> Any:
+        del number
+        shape = tf.shape(cohort["labels"])
+        servers, clients = shape[0], shape[1]
+        # All clients of the Z servers side by side, [Z C, ...].
+        features, labels = (
+            tf.reshape(t, tf.concat([[servers * clients], tf.shape(t)[2:]], 0))
+            for t in (cohort["features"], cohort["labels"])
+        )
+        starts = tf.repeat(models, clients, axis=0)
+        gradients, sums = flat.gradients(
+            starts, features, labels, tf.ones_like(labels, tf.float32)
+        )
+        gradients += ridge * starts
+        gradients, rejected = screen_rows(gradients, tf.zeros_like(gradients))
+        gradients, clipped = clip_rows(gradients, plan.B)
+        updates = tf.reshape(-plan.mu * gradients, [servers, clients, plan.dimension])
+        counts = tf.fill([servers], tf.cast(clients, tf.float32))
+        measured = {**sums, "clipped": clipped, "rejected": rejected}
+        return _send(plan, updates, cohort), counts, measured
+
+    def combine(
+        models: tf.Tensor, sums: tf.Tensor, clients: tf.Tensor, number: tf.Tensor
+    ) -> tf.Tensor:
+        del number
+        updates = _receive(plan, sums)
+        psi = models + tf.math.divide_no_nan(updates, clients[:, tf.newaxis])
+        return mix(psi, mixing, scheme=plan.scheme, sigma_g=plan.sigma_g)
+
+    return build_zoned_process(
+        build_model=build_model,
+        num_zones=len(mixing),
+        data_type=data_type,
+        sum_dtype=tf.int64 if plan.masked else tf.float32,
+        work=work,
+        combine=combine,
+    )
+
+
+def mix(
+    psi: tf.Tensor, mixing: np.ndarray, *, scheme: str, sigma_g: float
+) -> tf.Tensor:
+    """Servers exchange and combine their models (eq. 8).
+
+    Args:
+      psi: [P, d] float32.
+      mixing: A, [P, P], symmetric.
+      scheme: As in `GflPlan`.
+      sigma_g: Standard deviation of each coordinate's noise.
+
+    Returns:
+      [P, d], w_p = sum_m a_mp (psi_m + g_mp).
+    """
+    weights = tf.constant(mixing, psi.dtype)
+    if scheme == "hybrid":
+        # Others receive psi_m + g_m, the own copy holds psi_p - (1 - a_pp)/a_pp g_p.
+        noise = laplace(tf.shape(psi), sigma_g)
+        return tf.matmul(weights, psi + noise) - noise
+    mixed = tf.matmul(weights, psi)
+    if scheme == "iid":
+        size = len(mixing)
+        between = weights * (1.0 - tf.eye(size))
+        shape = [size, size, tf.shape(psi)[1]]
+        mixed += tf.einsum("pm,pmd->pd", between, laplace(shape, sigma_g))
+    return mixed
+
+
+def laplace(shape: Any, stddev: float) -> tf.Tensor:
+    """Laplace noise of mean 0, float32: the difference of two exponentials.
+
+    Args:
+      shape: Of the result.
+      stddev: Its standard deviation, sqrt(2) times its scale.
+    """
+    # In float64 the tail reaches 36 scales; 1 - u is in (0, 1].
+    u = tf.random.uniform(tf.concat([[2], shape], 0), dtype=tf.float64)
+    exponential = -tf.math.log1p(-u)
+    unit = tf.cast(exponential[0] - exponential[1], tf.float32)
+    return unit * (stddev / math.sqrt(2))
+
+
+def _send(plan: GflPlan, updates: tf.Tensor, cohort: Any) -> tf.Tensor:
+    """The sums of what clients send, [Z, d], of their updates [Z, C, d]."""
+    if plan.scheme == "iid":
+        updates += laplace(tf.shape(updates), plan.sigma_g)
+    if not plan.masked:
+        return tf.reduce_sum(updates, 1)
+    encoding = plan.encoding
+    scaled = tf.clip_by_value(
+        tf.cast(updates, tf.float64), -encoding.clip, encoding.clip
+    )
+    integers = tf.cast(tf.round(scaled / encoding.step), tf.int64)
+    masked = tf.math.floormod(integers + cohort["masks"], _RING)
+    return tf.reduce_sum(masked, 1)
+
+
+def _receive(plan: GflPlan, sums: tf.Tensor) -> tf.Tensor:
+    """The sums of the updates, [P, d] float32, of the sums of what was sent."""
+    if not plan.masked:
+        return sums
+    half = _RING // 2
+    signed = tf.math.floormod(sums + half, _RING) - half
+    return tf.cast(tf.cast(signed, tf.float64) * plan.encoding.step, tf.float32)

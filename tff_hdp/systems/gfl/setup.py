@@ -1,0 +1,82 @@
+"""Data, model and graph of a GFL run."""
+
+import dataclasses
+
+import networkx as nx
+import numpy as np
+import tensorflow as tf
+
+import tasks
+from tasks import gfl_logistic
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.simulation.loading import load_task
+from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
+
+
+def build_graph(config: GflConfig, seed: int) -> nx.Graph:
+    """The graph of the servers, connected.
+
+    Args:
+      config: How they are joined.
+      seed: Decides a random graph.
+
+    Raises:
+      ConfigError: If `edge_probability` makes no connected graph in 1,000 draws.
+    """
+    size = config.servers
+    if config.graph == "ring":
+        return nx.cycle_graph(size) if size > 2 else nx.path_graph(size)
+    if config.graph == "complete":
+        return nx.complete_graph(size)
+    for attempt in range(1000):
+        drawn = np.random.default_rng([seed, attempt]).integers(2**32)
+        graph = nx.gnp_random_graph(size, config.edge_probability, seed=int(drawn))
+        if nx.is_connected(graph):
+            return graph
+    raise ConfigError(
+        f"--edge_probability is {config.edge_probability}; allowed: enough to join "
+        f"{size} servers"
+    )
+
+
+def load(config: GflConfig, seed: int) -> tasks.Task:
+    """The task of a run: the paper's, or any other, if asked with a convex model.
+
+    Args:
+      config: The run's settings.
+      seed: Decides the generated data, or which example goes to which client.
+
+    Raises:
+      ConfigError: If a flag does not fit the task.
+      DataNotFoundError: If its data is missing.
+    """
+    if config.task == LOGISTIC:
+        return gfl_logistic.load(
+            num_clients=config.num_clients or 500,
+            examples_per_client=config.examples_per_client,
+            dimension=config.dimension,
+            seed=seed,
+        )
+    if config.model != "softmax":
+        return load_task(config, seed)
+    task = load_task(dataclasses.replace(config, model=None), seed)
+    dataset = tasks.TASKS[config.task]
+
+    def softmax_regression() -> tf.keras.Sequential:
+        layers = tf.keras.layers
+        return tf.keras.Sequential(
+            [
+                layers.Input(dataset.input_shape),
+                layers.Rescaling(1.0 / dataset.max_value),
+                layers.Flatten(),
+                layers.Dense(dataset.num_classes),
+            ]
+        )
+
+    start = task.description.index("Model:")
+    return dataclasses.replace(
+        task,
+        build_model=softmax_regression,
+        model_name="softmax",
+        description=task.description[:start] + "Model: softmax regression.",
+    )

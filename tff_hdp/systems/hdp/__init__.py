@@ -1,0 +1,1 @@
+"""HDP: noise at clients, super-nodes or the server (Chandrasekaran et al.)."""

@@ -1,0 +1,248 @@
+"""Who takes part in a round: the cohort, who drops out, who leads the zones."""
+
+import dataclasses
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.protocols.elections import SuperNodes
+from tff_hdp.protocols.elections.election_round import PHASES, Phase
+from tff_hdp.protocols.elections.electorate import ElectionError
+from tff_hdp.protocols.elections.supernodes import Policy, Term
+from tff_hdp.simulation.cohorts import CohortSampler
+from tff_hdp.systems.hdp.faults import Faults, byzantine_clients
+from tff_hdp.topology import Zoning
+
+# Streams of a round's randomness; `round_data` takes 1 for the order of examples.
+_DROPS, _FAILURES, _VOTERS, _BYZANTINE = 2, 3, 4, 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Elections:
+    """How zones elect their super-nodes.
+
+    Attributes:
+      policy: `persistent` or `rotate`; see `SuperNodes`.
+      fault_model: `crash` or `byzantine`.
+      run_protocol: Whether to hold elections in full.
+      voters: How many of a zone's clients are online when it elects, at most;
+        who, is drawn apart from the cohort.
+      capability: Each client's score; needed with `min_capability`.
+      min_capability: Least score of an eligible client.
+    """
+
+    policy: Policy = "persistent"
+    fault_model: str = "byzantine"
+    run_protocol: bool = True
+    voters: int = 10
+    capability: dict[str, float] | None = None
+    min_capability: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Attendance:
+    """Who takes part in one round.
+
+    Attributes:
+      cohort: [k] int64, indices into `zoning.client_ids` of those who deliver.
+      byzantine: [k] bool, which of them are Byzantine.
+      dropped: Per zone how many were drawn, dropped out and would have delivered.
+      seats: Per zone its super-node and how it came to power, as JSON types;
+        empty without elections.
+      carried: What the next round must know, as JSON types.
+      metrics: Columns of metrics.csv.
+    """
+
+    cohort: np.ndarray
+    byzantine: np.ndarray
+    dropped: tuple[int, ...]
+    seats: list[dict[str, Any]]
+    carried: dict[str, Any]
+    metrics: dict[str, float]
+
+
+class Participation:
+    """Decides round by round who takes part.
+
+    A round depends on the run's secret, its number and what the round before
+    carried, and on nothing else: not on anybody's data, and whether a zone is
+    skipped not on the cohort either. So a skipped zone tells nothing of who
+    takes part, and voters, whom transcripts name, are drawn apart from it.
+
+    Args:
+      plan: How zones sample.
+      zoning: Who belongs where.
+      entropy: The run's secret.
+      faults: What goes wrong.
+      elections: How super-nodes are elected; None where they are given, so that a
+        zone whose super-node fails is skipped.
+    """
+
+    def __init__(
+        self,
+        *,
+        plan: NoisePlan,
+        zoning: Zoning,
+        entropy: int,
+        faults: Faults | None = None,
+        elections: Elections | None = None,
+    ) -> None:
+        self.sampler = CohortSampler(plan=plan, zoning=zoning, entropy=entropy)
+        self._faults = Faults() if faults is None else faults
+        self._elections = elections
+        self._zone_of = np.asarray(zoning.zone_of)
+        self._ids = np.asarray(zoning.client_ids, object)
+        self._zoning = zoning
+        self._super_nodes = None
+        if elections is not None:
+            secret = hashlib.sha256(f"elections {entropy}".encode()).digest()
+            self._super_nodes = SuperNodes(
+                zoning,
+                policy=elections.policy,
+                fault_model=elections.fault_model,
+                capability=elections.capability,
+                min_capability=elections.min_capability,
+                run_protocol=elections.run_protocol,
+                secret=secret,
+            )
+
+    def attend(self, round_number: int, carried: dict[str, Any]) -> Attendance:
+        """Who takes part in a round.
+
+        Args:
+          round_number: From 1.
+          carried: What the round before returned as `carried`; {} at the start.
+        """
+        faults = self._faults
+        drawn = self.sampler.draw(round_number)
+        rng = self.sampler.generator(round_number, stream=_DROPS)
+        arrives = rng.random(len(drawn)) >= faults.drop_rate
+        bad = byzantine_clients(
+            self._zoning,
+            faults.byzantine_share(round_number),
+            rng=self.sampler.generator(0, stream=_BYZANTINE),
+        )
+        fails = self.sampler.generator(round_number, stream=_FAILURES)
+        if self._super_nodes is None:
+            seats = []
+            gone = fails.random(self._zoning.num_zones) < faults.super_node_failure_rate
+            skipped, failed = np.flatnonzero(gone), int(gone.sum())
+        else:
+            seats, carried = self._hold_elections(round_number, carried, bad, fails)
+            skipped = [s["zone"] for s in seats if s["super_node"] is None]
+            failed = sum(len(s["failed"]) for s in seats)
+        led = ~np.isin(self._zone_of[drawn], skipped)
+        kept = drawn[arrives & led]
+        lost = self._zone_of[drawn[~arrives & led]]
+        zones = self._zoning.num_zones
+        metrics: dict[str, float] = {}
+        if faults != Faults() or seats:
+            metrics |= {
+                "dropped": int(np.sum(~arrives)),
+                "byzantine": int(bad[kept].sum()),
+                "skipped_zones": len(skipped),
+                "failed_super_nodes": failed,
+            }
+        if seats:
+            metrics |= {
+                "elections": sum(s["elections"] for s in seats),
+                "election_seconds": max(s["seconds"] for s in seats),
+                "election_bytes": sum(s["bytes"] for s in seats),
+            }
+        return Attendance(
+            cohort=kept,
+            byzantine=bad[kept],
+            dropped=tuple(np.bincount(lost, minlength=zones).tolist()),
+            seats=seats,
+            carried=carried,
+            metrics=metrics,
+        )
+
+    def _hold_elections(
+        self,
+        round_number: int,
+        carried: dict[str, Any],
+        bad: np.ndarray,
+        fails: np.random.Generator,
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Every zone's seat, and what to carry to the next round."""
+        nodes = self._super_nodes
+        nodes.load_state_dict(carried)
+        voters = self.sampler.generator(round_number, stream=_VOTERS)
+        seats = [
+            self._seat(zone, round_number, set(self._ids[bad]), voters, fails)
+            for zone in range(self._zoning.num_zones)
+        ]
+        return seats, nodes.state_dict()
+
+    def _seat(
+        self,
+        zone: int,
+        round_number: int,
+        bad: set[str],
+        voters: np.random.Generator,
+        fails: np.random.Generator,
+    ) -> dict[str, Any]:
+        """Seats a zone's super-node, and another as often as one fails."""
+        nodes = self._super_nodes
+        online, stops = self._voters(zone, voters)
+        if self._elections.policy == "persistent" and nodes.incumbent(zone):
+            online.add(nodes.incumbent(zone))
+        seat: dict[str, Any] = {
+            **{"zone": zone, "super_node": None, "failed": [], "refused": None},
+            **{"seconds": 0.0, "bytes": 0, "transcripts": []},
+        }
+        held = nodes.elections
+        attempt = 0
+        while seat["super_node"] is None:
+            try:
+                term = nodes.seat(
+                    zone,
+                    round_number,
+                    online,
+                    stops=stops,
+                    unsound=bad,
+                    attempt=attempt,
+                )
+            except ElectionError as refusal:
+                seat["refused"] = str(refusal)
+                break
+            attempt = term.attempt + 1
+            _add_costs(seat, term)
+            gone = fails.random() < self._faults.super_node_failure_rate
+            # A Byzantine super-node withholds the sum: it is as good as gone.
+            if gone or term.super_node in bad:
+                nodes.dismiss(zone)
+                seat["failed"].append(term.super_node)
+                online -= {term.super_node, *stops}
+            else:
+                nodes.saw_aggregate(zone)
+                seat["super_node"] = term.super_node
+        return seat | {"elections": nodes.elections - held}
+
+    def _voters(
+        self, zone: int, rng: np.random.Generator
+    ) -> tuple[set[str], dict[str, Phase]]:
+        """A zone's clients that are online to vote, and who falls silent when."""
+        members = np.flatnonzero(self._zone_of == zone)
+        size = min(self._elections.voters, len(members))
+        chosen = self._ids[rng.choice(members, size, replace=False)]
+        silent = rng.random(size) < self._faults.drop_rate
+        phases = rng.integers(len(PHASES), size=size)
+        stops = {
+            client: PHASES[phase]
+            for client, phase, stopped in zip(chosen, phases, silent, strict=True)
+            if stopped
+        }
+        return set(chosen), stops
+
+
+def _add_costs(seat: dict[str, Any], term: Term) -> None:
+    costs = term.costs
+    seat["seconds"] += costs.get("critical_path_seconds", 0.0)
+    # Every message passes the relay once.
+    seat["bytes"] += costs.get("hub_sent_bytes", 0) + costs.get("hub_received_bytes", 0)
+    if term.transcript is not None:
+        seat["transcripts"].append(term.transcript.to_json())

@@ -1,0 +1,219 @@
+"""From a config and a task to zones, plan and per-client facts."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tasks.task import Task
+from tff_hdp.privacy import (
+    Clipping,
+    FixedSizeSampling,
+    NoisePlan,
+    PoissonSampling,
+    calibrate,
+    configurations,
+)
+from tff_hdp.privacy.plan import Level
+from tff_hdp.privacy.rounding import largest_remainder
+from tff_hdp.simulation.config import ConfigError, flag_error
+from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hdp.faults import byzantine_counts
+from tff_hdp.systems.hdp.secure import encoded
+from tff_hdp.systems.hdp.zones import build_zoning
+from tff_hdp.topology import Zoning
+
+
+@dataclasses.dataclass(frozen=True)
+class Federation:
+    """Who takes part, where, and with which weight and noise.
+
+    Attributes:
+      task: The clients' data and the model.
+      zoning: Clients to zones, in the order of `task.train.client_ids`.
+      plan: Who adds which noise.
+      weights: [n] float64, w_k in (0, 1].
+      carries_noise: [n] bool, who noises its own update.
+    """
+
+    task: Task
+    zoning: Zoning
+    plan: NoisePlan
+    weights: np.ndarray
+    carries_noise: np.ndarray
+
+
+def build_federation(
+    config: HdpConfig,
+    task: Task,
+    *,
+    partition_seed: int,
+    clipping: Clipping,
+    noise_multiplier: float | None,
+) -> Federation:
+    """Deals the task's clients to zones and makes the plan.
+
+    Args:
+      config: The run's settings.
+      task: The loaded task.
+      partition_seed: Decides who belongs to which zone.
+      clipping: S and its kind.
+      noise_multiplier: z; None for no privacy, or to calibrate it to
+        `config.target_epsilon`.
+
+    Raises:
+      ConfigError: If a flag does not fit the task's clients.
+    """
+    n = len(task.train.client_ids)
+    if config.clients_per_round > n:
+        raise ConfigError(
+            f"--clients_per_round is {config.clients_per_round:g}; "
+            f"allowed: at most {n} (the clients)"
+        )
+    rng = np.random.default_rng(partition_seed)
+    zoning = build_zoning(config, task, rng=rng)
+    weights = _example_weights(config, task.train.sizes)
+    try:
+        plan = _plan(config, task, zoning, weights, clipping, noise_multiplier)
+    except ValueError as error:
+        raise flag_error(error, config, f"--privacy is {config.privacy}") from error
+    if config.target_epsilon is not None and plan.client_noise and config.may_skip:
+        raise ConfigError(
+            f"--target_epsilon is {config.target_epsilon:g}; allowed: none where "
+            "clients carry noise and a fault may skip their zone, which costs noise"
+        )
+    return Federation(
+        task=task,
+        zoning=zoning,
+        plan=plan,
+        weights=weights,
+        carries_noise=_noising_clients(plan, np.asarray(zoning.zone_of)),
+    )
+
+
+def plan_of_round(plan: NoisePlan, delivered: Sequence[int] | None) -> NoisePlan:
+    """What to account for a round in which faults may have skipped zones.
+
+    A skipped zone's noise is added by its parent in its place: the parent's parent
+    and those who get the model see as much noise as planned. Missing is what its
+    clients would have added, and all of it to a server that sees a secure sum only
+    and so knows what it added itself. With m zones that delivered nothing there is
+    at least the noise of the plan with m more colluding super-nodes, whichever they
+    are.
+
+    Args:
+      plan: The run's plan.
+      delivered: Clients that delivered, per zone; None if that was not kept.
+    """
+    carried = plan.client_noise > 0 and any(plan.noising_clients)
+    if not (carried or plan.secure_server):
+        return plan
+    missing = (
+        plan.num_zones
+        if delivered is None
+        else sum(int(count == 0) for count in delivered)
+    )
+    # Where nobody delivered, nothing of anybody was released.
+    colluding = min(plan.colluding_super_nodes + missing, plan.num_zones - 1)
+    return dataclasses.replace(plan, colluding_super_nodes=colluding)
+
+
+def _plan(
+    config: HdpConfig,
+    task: Task,
+    zoning: Zoning,
+    weights: np.ndarray,
+    clipping: Clipping,
+    noise_multiplier: float | None,
+) -> NoisePlan:
+    sizes = zoning.zone_sizes
+    options: dict[str, Any] = {
+        "zone_sizes": sizes,
+        "sampling": _sampling(config, sizes),
+        "clipping": clipping,
+        "zone_weights": tuple(np.bincount(zoning.zone_of, weights).tolist()),
+        "mixing": config.mixing_weights,
+        "dropout_rate": config.drop_rate,
+        "elected_super_nodes": config.elect_super_nodes != "none",
+        **config.secure_plan,
+    }
+    if config.estimator is not None:
+        options["estimator"] = config.estimator
+    options |= {
+        k: v for k in ("alpha", "beta") if (v := getattr(config, k)) is not None
+    }
+    bad = byzantine_counts(sizes, config.faults.largest_byzantine_share)
+
+    def make_plan(z: float) -> NoisePlan:
+        return encoded(noised(z), config, task)
+
+    def noised(z: float) -> NoisePlan:
+        levels = _upper_levels(zoning, dict.fromkeys(config.noising_levels, z))
+        if config.privacy == "levels":
+            return NoisePlan(upper_levels=levels, **options)
+        plan = configurations.CONFIGURATIONS[config.privacy](
+            noise_multiplier=z, upper_levels=levels, **options
+        )
+        if not plan.client_noise:
+            return plan
+        # A Byzantine client may leave its noise out.
+        known = sum(map(min, bad, plan.noising_clients))
+        return dataclasses.replace(plan, colluding_clients=known)
+
+    if config.privacy == "none":
+        levels = _upper_levels(zoning, {})
+        plan = configurations.none(upper_levels=levels, **options)
+        return encoded(plan, config, task)
+    if noise_multiplier is not None:
+        return make_plan(noise_multiplier)
+    return make_plan(
+        calibrate(
+            make_plan,
+            target_epsilon=config.target_epsilon,
+            observer=config.target_observer,
+            rounds=config.rounds,
+            delta=config.delta,
+        )
+    )
+
+
+def _upper_levels(zoning: Zoning, noise: Mapping[int, float]) -> tuple[Level, ...]:
+    """The zoning's levels above the zones; `noise` gives z by level, from 2 on."""
+    sizes = zoning.level_sizes[2:]
+    return tuple(
+        Level(parents, (noise.get(number, 0.0),) * size)
+        for number, (parents, size) in enumerate(
+            zip(zoning.parents, sizes, strict=True), start=2
+        )
+    )
+
+
+def _sampling(
+    config: HdpConfig, zone_sizes: tuple[int, ...]
+) -> PoissonSampling | FixedSizeSampling:
+    share = config.clients_per_round / sum(zone_sizes)
+    if config.sampling == "poisson":
+        return PoissonSampling((share,) * len(zone_sizes))
+    sizes = largest_remainder([share * n for n in zone_sizes])
+    if min(sizes) < 1:
+        raise ConfigError(
+            f"--clients_per_round is {config.clients_per_round:g}; allowed: enough for "
+            f"one client in each of {len(zone_sizes)} zones with --sampling=fixed"
+        )
+    return FixedSizeSampling(sizes)
+
+
+def _example_weights(config: HdpConfig, sizes: np.ndarray) -> np.ndarray:
+    if config.weighting == "uniform":
+        return np.ones(len(sizes))
+    return np.minimum(sizes / (config.example_cap or sizes.max()), 1.0)
+
+
+def _noising_clients(plan: NoisePlan, zone_of: np.ndarray) -> np.ndarray:
+    """The first `noising_clients[i]` clients of every zone i."""
+    carries = np.zeros(len(zone_of), bool)
+    if plan.client_noise > 0:
+        for zone, count in enumerate(plan.noising_clients):
+            carries[np.flatnonzero(zone_of == zone)[:count]] = True
+    return carries

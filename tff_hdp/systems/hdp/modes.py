@@ -1,0 +1,39 @@
+"""The paper's comparison: none, CDP, HDP and LDP on one task (HDP, Figure 2)."""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Sequence
+
+from tff_hdp.simulation import experiment, report
+from tff_hdp.systems.hdp.config import HdpConfig
+
+MODES = ("none", "cdp", "hdp", "ldp")
+
+
+def compare(config: HdpConfig, modes: Sequence[str] = MODES) -> list[report.Run]:
+    """Runs every mode with the same settings, then writes table and figure.
+
+    All modes share one partition over clients and zones.
+
+    Args:
+      config: The settings of the noisy modes; `out` is the folder that gets one
+        run folder a mode, table.csv, table.txt and accuracy.png. Calling again
+        resumes.
+      modes: Values of `privacy`.
+
+    Returns:
+      One finished run a mode.
+    """
+    folder = pathlib.Path(config.out)
+    runs, partition_seed = [], None
+    for mode in modes:
+        changes: dict[str, object] = {"privacy": mode, "out": str(folder / mode)}
+        if mode == "none":
+            changes |= {"noise_multiplier": None, "target_epsilon": None}
+        result = experiment.run(dataclasses.replace(config, **changes), partition_seed)
+        record = json.loads((result.path / "config.json").read_text())
+        partition_seed = record["resolved"]["partition_seed"]
+        runs.append(report.read_run(result.path))
+    report.write_comparison(runs, folder)
+    return runs

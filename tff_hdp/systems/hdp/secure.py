@@ -1,0 +1,111 @@
+"""Secure aggregation in a run of HDP: its fixed point, its process, its notes."""
+
+from typing import Any
+
+import numpy as np
+
+from tasks.task import Task
+from tff_hdp.privacy import NoisePlan
+from tff_hdp.privacy.secure import with_encoding
+from tff_hdp.protocols.secagg.errors import BadInputError
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.systems.hdp.secure_config import DEFAULT_BITS, SecureConfig
+
+
+def encoded(plan: NoisePlan, config: SecureConfig, task: Task) -> NoisePlan:
+    """The plan with the fixed point of the run's secure sums, if there are any.
+
+    Args:
+      plan: With the fields of `config.secure_plan`.
+      config: The run's settings.
+      task: Whose model is summed.
+
+    Raises:
+      ConfigError: If the sums do not fit --secure_bits.
+      ValueError: If the plan is none for secure sums.
+    """
+    if config.secure_aggregation == "none":
+        return plan
+    bits = config.secure_bits or DEFAULT_BITS
+    weights = task.build_model().trainable_weights
+    try:
+        return with_encoding(
+            plan,
+            size=sum(int(np.prod(w.shape)) for w in weights),
+            bits=bits,
+            largest=config.secure_range,
+        )
+    except BadInputError as error:
+        raise ConfigError(f"--secure_bits is {bits}; {error}") from error
+
+
+def notes(plan: NoisePlan, config: SecureConfig) -> tuple[str, ...]:
+    """What privacy.json says of secure sums."""
+    encoding = plan.encoding
+    if encoding is None:
+        return ()
+    protected = []
+    if plan.secure_aggregation:
+        protected.append("each super-node sees only the sum of its zone's updates")
+    if plan.secure_server:
+        protected.append("the server sees only the sum of all zones' outputs")
+    real = config.secure_aggregation_protocol
+    how = (
+        "TFF's secure sums, which its simulation computes in the clear"
+        if real == "intrinsic"
+        else f"the {real} protocol, run for every sum"
+    )
+    found = [
+        f"Secure aggregation: {' and '.join(protected)}, by {how}. Assumed: parties "
+        "are honest but curious, identities are authentic, and the super-node or "
+        "server colludes with fewer clients than the protocol's threshold. One process "
+        "plays all parties here.",
+        f"Sums are modulo 2^{encoding.bits} in steps of {encoding.step:.4g}, with "
+        f"coordinates within {encoding.clip:.6g}.",
+    ]
+    if plan.is_noisy:
+        found[-1] += (
+            " Records are shortened before they are rounded, so that they keep to the "
+            "clip norm: the sensitivity accounted includes rounding."
+        )
+        found.append(_law(plan))
+    if plan.min_zone_clients > 1:
+        found.append(
+            f"A zone with fewer than {plan.min_zone_clients} participants reveals "
+            "nothing and is left out of the round; its super-node still adds its "
+            "noise, and the account holds with it."
+        )
+    return tuple(found)
+
+
+def _law(plan: NoisePlan) -> str:
+    """Which noise is discrete, and why it is accounted as a Gaussian."""
+    parties = []
+    if plan.client_noise and any(plan.noising_clients):
+        parties.append("clients'")
+    if plan.secure_server and any(plan.zone_noise):
+        parties.append("super-nodes'")
+    if not parties:
+        return "All noise is continuous and added to sums that are out of the mask."
+    smallest = min(
+        z for z in (plan.client_noise, *plan.zone_noise, plan.server_noise) if z
+    )
+    steps = smallest * plan.clipping.norm / plan.encoding.step
+    return (
+        f"Under the mask the {' and '.join(parties)} noise is discrete Gaussian of at "
+        f"least {steps:.4g} steps; from 10 steps on, sums of such noise differ from "
+        "Gaussian noise by less than e^-900 (Kairouz, Liu and Steinke 2021) and are "
+        "accounted as that."
+    )
+
+
+def measured(metrics: Any) -> dict[str, float]:
+    """Columns of metrics.csv, from the metrics of a process with secure sums."""
+    aggregator = metrics["aggregator"]
+    if "left_out" not in aggregator:
+        return {}
+    return {
+        "left_out_zones": int(aggregator["left_out"]),
+        "saturated": int(aggregator["saturated"]),
+        **metrics.get("secagg", {}),
+    }

@@ -1,0 +1,137 @@
+"""From flags and a task to zones."""
+
+import numpy as np
+
+from tasks.task import Task
+from tff_hdp.simulation.config import ConfigError
+from tff_hdp.systems.hdp.attendance import Elections
+from tff_hdp.systems.hdp.zones_config import DEFAULT_ZONES, OWN_NUMBER, ZonesConfig
+from tff_hdp.topology import (
+    Zoning,
+    dominant_labels,
+    equal_zones,
+    load_zones,
+    with_levels,
+    zones_by_capability,
+    zones_by_key,
+    zones_by_overlay,
+    zones_of_sizes,
+)
+from tff_hdp.topology.attributes import (
+    load_attribute,
+    load_numbers,
+    load_overlay,
+    small_world,
+)
+
+
+def build_zoning(
+    config: ZonesConfig, task: Task, *, rng: np.random.Generator
+) -> Zoning:
+    """Puts the task's clients into zones, and zones under further levels.
+
+    Args:
+      config: Which zones.
+      task: The loaded task.
+      rng: Decides what is dealt at random.
+
+    Returns:
+      The zoning, in the order of `task.train.client_ids`.
+
+    Raises:
+      ConfigError: If a flag does not fit the task's clients or the file; it names
+        the flag, and for a file the offender.
+      FileNotFoundError: If a file is missing.
+    """
+    ids = task.train.client_ids
+    if config.zones is not None and config.zones > len(ids):
+        raise ConfigError(
+            f"--zones is {config.zones}; allowed: 1..{len(ids)} (the clients)"
+        )
+    try:
+        zoning = _zones(config, task, rng)
+    except ValueError as error:
+        raise ConfigError(f"--zoning is {config.zoning}; {error}") from error
+    if config.zoning in OWN_NUMBER and config.zones not in (None, zoning.num_zones):
+        raise ConfigError(
+            f"--zones is {config.zones}; allowed: {zoning.num_zones}, as many as "
+            f"--zoning={config.zoning} brings"
+        )
+    if config.levels and zoning.parents:
+        raise ConfigError(
+            f"--levels is {','.join(map(str, config.levels))}; allowed: none, since "
+            f"--zoning_file={config.zoning_file} has levels of its own"
+        )
+    try:
+        zoning = with_levels(zoning, config.levels, rng=rng)
+    except ValueError as error:
+        shown = ",".join(map(str, config.levels))
+        raise ConfigError(f"--levels is {shown}; {error}") from error
+    if any(not 2 <= level <= zoning.num_levels for level in config.noising_levels):
+        shown = ",".join(map(str, config.noising_levels))
+        raise ConfigError(
+            f"--noising_levels is {shown}; allowed: 2..{zoning.num_levels}, the levels "
+            "between zones and server"
+        )
+    return zoning
+
+
+def capability_of(config: ZonesConfig, task: Task) -> dict[str, float]:
+    """Every client's capability: as a file says, or the examples it holds.
+
+    Raises:
+      ConfigError: If the file does not fit the clients.
+    """
+    ids = task.train.client_ids
+    if config.capability_file is None:
+        return dict(zip(ids, map(float, task.train.sizes), strict=True))
+    try:
+        return load_numbers(config.capability_file, "capability", client_ids=ids)
+    except ValueError as error:
+        raise ConfigError(
+            f"--capability_file is {config.capability_file}; {error}"
+        ) from error
+
+
+def build_elections(config: ZonesConfig, task: Task) -> Elections | None:
+    """How the run's zones elect; None where super-nodes are given.
+
+    Raises:
+      ConfigError: As `capability_of`.
+    """
+    if config.elect_super_nodes == "none":
+        return None
+    limited = config.min_capability is not None
+    return Elections(
+        policy=config.elect_super_nodes,
+        fault_model=config.election_fault_model,
+        run_protocol=config.election_protocol == "pvss",
+        voters=config.voters,
+        capability=capability_of(config, task) if limited else None,
+        min_capability=config.min_capability,
+    )
+
+
+def _zones(config: ZonesConfig, task: Task, rng: np.random.Generator) -> Zoning:
+    ids, file = task.train.client_ids, config.zoning_file
+    number = min(config.zones or DEFAULT_ZONES, len(ids))
+    if config.zoning == "iid":
+        if config.zone_sizes:
+            return zones_of_sizes(ids, config.zone_sizes, rng=rng)
+        return equal_zones(ids, number, rng=rng)
+    if config.zoning == "label":
+        labels = {c: task.train.examples(i)[1] for i, c in enumerate(ids)}
+        return zones_by_key(ids, keys=dominant_labels(labels))
+    if config.zoning == "key":
+        keys = load_attribute(file, config.zone_key, client_ids=ids)
+        return zones_by_key(ids, keys=keys)
+    if config.zoning == "capability":
+        return zones_by_capability(
+            ids, capability=capability_of(config, task), num_zones=number
+        )
+    if config.zoning == "overlay":
+        overlay = (
+            load_overlay(file, client_ids=ids) if file else small_world(ids, rng=rng)
+        )
+        return zones_by_overlay(ids, overlay=overlay, num_zones=config.zones)
+    return load_zones(file, client_ids=ids)

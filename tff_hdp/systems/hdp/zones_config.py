@@ -1,0 +1,171 @@
+"""What a run in zones is asked: who is where, who leads, what fails. No TensorFlow."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from tff_hdp.simulation.config import RunConfig
+from tff_hdp.systems.hdp.faults import Faults, parse_schedule
+
+# Zonings that bring their own number of zones.
+OWN_NUMBER = ("label", "key", "file")
+NEEDS_FILE = ("key", "file")
+TAKES_FILE = (*NEEDS_FILE, "overlay")
+DEFAULT_ZONES = 10
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ZonesConfig(RunConfig):
+    """Zones, levels above them, elections and faults; field names are flag names.
+
+    Attributes:
+      zoning: Who shares a zone: `iid` at random; clients of like `label`, the most
+        frequent one; of like `key`, such as geography; of like `capability`;
+        communities of a peer-to-peer `overlay`; or as a `file` says.
+      zoning_file: What --zoning reads. key: a CSV table of clients; overlay: a CSV
+        of links a,b,weight (None makes a small world); file: client,zone,... as
+        CSV, or nested JSON.
+      zone_key: The column that --zoning=key reads.
+      zones: s; None means 10, or as many as the zoning brings.
+      zone_sizes: n_i of --zoning=iid; empty for sizes that differ by at most one.
+      levels: Nodes of every further level between zones and server, innermost
+        first, each level dealt evenly to the next; empty for none.
+      noising_levels: Which levels add noise besides those of --privacy: 2 is the
+        first above the zones.
+      mixing: Weights of the zones' outputs: `weighted` by D_i, `equal`, or numbers
+        p_1,...,p_s that sum to 1.
+      capability_file: A CSV table with the columns client and capability; None
+        takes the number of examples a client holds.
+      elect_super_nodes: `none` for given super-nodes; `persistent`: elected clients
+        in power while online; `rotate`: new ones every round.
+      election_fault_model: Which faults an election withstands.
+      election_protocol: `pvss` holds elections in full; `drawn` draws winners by
+        the same law, for long simulations.
+      voters: Clients of a zone that are online when it elects, at most.
+      min_capability: Least capability of an eligible client.
+      drop_rate: Probability that a drawn client never delivers, or that a voter
+        falls silent.
+      supernode_failure_rate: Probability that a zone's super-node is gone before
+        it has the sum: another is elected, or the zone skipped.
+      byzantine: Share of every zone's clients that misbehave, or ROUND:SHARE,...:
+        proofs that fail, updates out of range, and as super-node silence.
+
+    Raises:
+      ConfigError: If a setting is out of range or two contradict each other.
+    """
+
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **RunConfig.choices,
+        "zoning": ("iid", "label", "key", "capability", "overlay", "file"),
+        "elect_super_nodes": ("none", "persistent", "rotate"),
+        "election_fault_model": ("byzantine", "crash"),
+        "election_protocol": ("pvss", "drawn"),
+    }
+
+    zoning: str = "iid"
+    zoning_file: str | None = None
+    zone_key: str = "region"
+    zones: int | None = None
+    zone_sizes: tuple[int, ...] = ()
+    levels: tuple[int, ...] = ()
+    noising_levels: tuple[int, ...] = ()
+    mixing: str = "weighted"
+    capability_file: str | None = None
+    elect_super_nodes: str = "none"
+    election_fault_model: str = "byzantine"
+    election_protocol: str = "pvss"
+    voters: int = 10
+    min_capability: float | None = None
+    drop_rate: float = 0.0
+    supernode_failure_rate: float = 0.0
+    byzantine: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("zone_sizes", "levels", "noising_levels"):
+            self._set(name, self._whole_numbers(name, getattr(self, name)))
+        self._set("byzantine", tuple(self.byzantine))
+        self._check_zones()
+        self._check_elections()
+        # Refuses what is out of range.
+        _ = self.faults, self.mixing_weights
+
+    @property
+    def faults(self) -> Faults:
+        """The faults asked for."""
+        for name in ("drop_rate", "supernode_failure_rate"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise self._error(name, getattr(self, name), "[0, 1)")
+        try:
+            return Faults(
+                drop_rate=self.drop_rate,
+                super_node_failure_rate=self.supernode_failure_rate,
+                byzantine=parse_schedule(self.byzantine),
+            )
+        except ValueError as error:
+            raise self._error(
+                "byzantine",
+                ",".join(self.byzantine),
+                "SHARE or ROUND:SHARE,... with rounds increasing from 1 on and "
+                "shares in [0, 1)",
+            ) from error
+
+    @property
+    def mixing_weights(self) -> str | tuple[float, ...]:
+        """`NoisePlan.mixing`."""
+        if self.mixing in ("weighted", "equal"):
+            return self.mixing
+        try:
+            return tuple(map(float, self.mixing.split(",")))
+        except ValueError as error:
+            raise self._error(
+                "mixing", self.mixing, "weighted, equal, or numbers p_1,...,p_s"
+            ) from error
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether a fault may leave a zone out of a round."""
+        return self.elect_super_nodes != "none" or self.supernode_failure_rate > 0
+
+    def _whole_numbers(self, name: str, words: Sequence[Any]) -> tuple[int, ...]:
+        try:
+            numbers = tuple(map(int, words))
+        except ValueError:
+            numbers = (0,)
+        if any(number < 1 for number in numbers):
+            shown = ",".join(map(str, words))
+            raise self._error(name, shown, "whole numbers >= 1, joined by commas")
+        return numbers
+
+    def _check_zones(self) -> None:
+        self._check_count("zones", "voters")
+        if self.zoning in NEEDS_FILE and self.zoning_file is None:
+            raise self._error(
+                "zoning_file", None, f"a file, needed by --zoning={self.zoning}"
+            )
+        if self.zoning not in TAKES_FILE and self.zoning_file is not None:
+            raise self._error(
+                "zoning_file",
+                self.zoning_file,
+                f"only with --zoning={', '.join(TAKES_FILE)}",
+            )
+        sizes = ",".join(map(str, self.zone_sizes))
+        if self.zone_sizes and self.zoning != "iid":
+            raise self._error("zone_sizes", sizes, "only with --zoning=iid")
+        if self.zone_sizes and self.zones not in (None, len(self.zone_sizes)):
+            raise self._error(
+                "zones", self.zones, f"{len(self.zone_sizes)}, as --zone_sizes has"
+            )
+
+    def _check_elections(self) -> None:
+        if self.elect_super_nodes == "none" and self.min_capability is not None:
+            raise self._error(
+                "min_capability", self.min_capability, "only with --elect_super_nodes"
+            )
+        uses = self.zoning == "capability" or self.min_capability is not None
+        if self.capability_file is not None and not uses:
+            raise self._error(
+                "capability_file",
+                self.capability_file,
+                "only with --zoning=capability or --min_capability",
+            )

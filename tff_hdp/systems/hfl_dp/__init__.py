@@ -1,0 +1,1 @@
+"""HFL-DP: clients, edges and a cloud, noise on every link."""

@@ -1,0 +1,129 @@
+"""HFL-DP's noises beside what they are worth: the paper's epsilon and the exact one."""
+
+import dataclasses
+import math
+
+from tff_hdp.systems.hfl_dp.noise import HflDpNoise, true_epsilon
+
+READING = (
+    "epsilon_example: for replacing one example, at the paper's sensitivity; "
+    "epsilon_client: for replacing one client, as run; epsilon_stated: the former by "
+    "Theorem 1, the latter by the exact mechanism. All clients take part in every "
+    "round. Each link by itself, all its exposures, against: client to edge, the "
+    "client's edge; edge to clients, who gets an edge's models; edge to cloud, the "
+    "cloud; cloud to clients, who gets the cloud's models. Who sees several links, or "
+    "knows a noise of its own, is promised less: the account has that."
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NoiseRow:
+    """One quantity that HFL-DP sends, over all its exposures.
+
+    Attributes:
+      quantity: What is sent.
+      noise: Standard deviation of all the noise it carries.
+      exposures: How often it is counted as seen, t.
+      epsilon_stated: What the noise was chosen for.
+      epsilon_example: Exact, at the paper's sensitivity 2C/m of one example; it
+        would hold if each example's part were clipped and averaged.
+      epsilon_client: Exact, at the sensitivity 2C of the clipped model, as run.
+      delta: Of all three.
+    """
+
+    quantity: str
+    noise: float
+    exposures: float
+    epsilon_stated: float
+    epsilon_example: float
+    epsilon_client: float
+    delta: float
+
+
+def noise_table(
+    noise: HflDpNoise,
+    *,
+    n: int,
+    N: int,
+    m: int,
+    C: float,
+    eps1: float,
+    eps2: float,
+    delta: float,
+    t: tuple[float, float, float, float, float],
+) -> list[NoiseRow]:
+    """One row for each of Theorem 1's five quantities.
+
+    Args:
+      noise: The standard deviations in use.
+      n: Clients of an edge.
+      N: Edges.
+      m: Examples of the smallest client.
+      C: Bound on the norm of a client's model.
+      eps1: Epsilon of the edge rounds.
+      eps2: Epsilon of the cloud rounds.
+      delta: In (0, 1).
+      t: (t1..t5).
+    """
+    down_edge = math.hypot(noise.n_e, noise.sigma_u1 / math.sqrt(n))
+    down_cloud = math.hypot(
+        noise.n_c, noise.sigma_e / math.sqrt(N), noise.sigma_u2 / math.sqrt(n * N)
+    )
+    sent = (
+        ("client to edge, edge rounds", noise.sigma_u1, t[0], eps1, 1),
+        ("edge to clients", down_edge, t[1], eps1, n),
+        ("client to edge, cloud rounds", noise.sigma_u2, t[2], eps2, 1),
+        ("edge to cloud, sigma_E alone", noise.sigma_e, t[3], eps2, n),
+        ("cloud to clients", down_cloud, t[4], eps2, n * N),
+    )
+    rows = []
+    for quantity, sigma, count, stated, averaged in sent:
+        exact = {
+            level: true_epsilon(
+                sigma=sigma,
+                sensitivity=sensitivity / averaged,
+                exposures=count,
+                delta=delta,
+            )
+            for level, sensitivity in (("example", 2 * C / m), ("client", 2 * C))
+        }
+        rows.append(
+            NoiseRow(
+                quantity=quantity,
+                noise=sigma,
+                exposures=count,
+                epsilon_stated=stated,
+                epsilon_example=exact["example"],
+                epsilon_client=exact["client"],
+                delta=delta,
+            )
+        )
+    return rows
+
+
+def warnings(rows: list[NoiseRow], *, m: int) -> list[str]:
+    """Where Theorem 1's premises fail, for noise that it chose.
+
+    Args:
+      rows: `noise_table` of the noise.
+      m: Examples of the smallest client.
+    """
+    found = []
+    for row in rows:
+        step = row.epsilon_stated / row.exposures
+        if step >= 1:
+            found.append(
+                f"{row.quantity}: sigma = c dS / eps is proved for eps < 1 an exposure "
+                f"and is used at {step:g}"
+            )
+        if row.epsilon_example > row.epsilon_stated * (1 + 1e-9):
+            found.append(
+                f"{row.quantity}: even at the sensitivity 2C/m its noise gives "
+                f"{row.epsilon_example:.4g}, not {row.epsilon_stated:g}"
+            )
+    found.append(
+        f"the sensitivity 2C/m, m = {m}, is that of averages of clipped parts of "
+        "single examples; what is clipped and sent is the trained model, whose "
+        f"sensitivity is 2C, {m} times as much"
+    )
+    return found

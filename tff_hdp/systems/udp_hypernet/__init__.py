@@ -1,0 +1,1 @@
+"""UDP-Alg: personal models from a private hypernetwork."""
