@@ -23,7 +23,7 @@ def noise_plan(work: works.Work, privacy: str, noise_multiplier: float) -> Noise
     return CONFIGURATIONS[privacy](
         zone_sizes=(work.clients // work.zones,) * work.zones,
         sampling=FullParticipation(),
-        clipping=Clipping(norm=work.clip_norm),
+        clipping=Clipping(clip_norm=work.clip_norm),
         **options,
     )
 

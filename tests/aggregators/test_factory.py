@@ -94,12 +94,12 @@ def test_empty_cohort_without_noise_changes_nothing(aggregate, flat):
 
 def test_upper_levels_leave_the_mean_alone(updates, profiles, aggregate, flat):
     values = updates(3, seed=9)
-    levels = (Level(parents=(0, 0, 1), noise=(0.0, 1e-8)),)
+    levels = (Level(parents=(0, 0, 1), noise_multipliers=(0.0, 1e-8)),)
     plan = NoisePlan(
         zone_sizes=(1, 1, 1),
         sampling=FullParticipation(),
         upper_levels=levels,
-        clipping=Clipping(norm=1e3),
+        clipping=Clipping(clip_norm=1e3),
     )
     (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles([0, 1, 2]))
     expected = np.mean([flat(v) for v in values], axis=0)
@@ -128,7 +128,7 @@ def test_clips_flat_at_every_level(updates, profiles, aggregate, clipped, flat, 
         zone_sizes=SIZES,
         sampling=SAMPLING,
         noise_multiplier=1e-6,
-        clipping=Clipping(norm=2.0),
+        clipping=Clipping(clip_norm=2.0),
     )
     (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles([0, 1, 1, 2]))
     expected = sum(clipped(v, 2.0) for v in values) / (0.5 * sum(SIZES))
@@ -142,7 +142,7 @@ def test_clips_per_layer(updates, profiles, aggregate):
         zone_sizes=(1,),
         sampling=FullParticipation(),
         noise_multiplier=1e-7,
-        clipping=Clipping(norm=5.0, kind="per_layer", layer_norms=norms),
+        clipping=Clipping(clip_norm=5.0, kind="per_layer", layer_norms=norms),
     )
     (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles([0]))
     result = [np.linalg.norm(t) for t in tf.nest.flatten(output.result)]
@@ -154,7 +154,7 @@ def test_layer_norms_must_fit_the_update(value_type):
         zone_sizes=(1,),
         sampling=FullParticipation(),
         noise_multiplier=1.0,
-        clipping=Clipping(norm=1.0, kind="per_layer", layer_norms=(1.0,)),
+        clipping=Clipping(clip_norm=1.0, kind="per_layer", layer_norms=(1.0,)),
     )
     with pytest.raises(ValueError, match="layer_norms has 1 entries; the update has 2"):
         HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
@@ -175,7 +175,7 @@ def test_non_finite_update_is_left_out_and_counted(
             zone_sizes=SIZES,
             sampling=SAMPLING,
             noise_multiplier=1e-7,
-            clipping=Clipping(norm=1.0),
+            clipping=Clipping(clip_norm=1.0),
         )
         expected = (clipped(values[0], 1.0) + clipped(values[2], 1.0)) / 6
     (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles([0, 1, 2]))
@@ -202,7 +202,7 @@ def test_a_plan_that_tops_up_is_refused(value_type):
     plan = NoisePlan(
         zone_sizes=(2,),
         sampling=FullParticipation(),
-        client_noise=1.0,
+        client_noise_multiplier=1.0,
         noising_clients=(2,),
         top_up=True,
     )

@@ -69,7 +69,7 @@ def test_noise_of_every_configuration(
         zone_sizes=SIZES,
         sampling=SAMPLING,
         noise_multiplier=z,
-        clipping=Clipping(norm=norm, kind=kind),
+        clipping=Clipping(clip_norm=norm, kind=kind),
         estimator=estimator,
         **shares,
     )
@@ -87,9 +87,11 @@ def test_noise_of_every_configuration(
     variance = sum(
         per_client[z_] ** 2 for z_, c in zip(zones, carries, strict=True) if c
     )
-    variance = variance * plan.client_noise**2
-    variance += sum((h * u) ** 2 for h, u in zip(plan.zone_noise, unit, strict=True))
-    variance += (plan.server_noise * max(unit)) ** 2
+    variance = variance * plan.client_noise_multiplier**2
+    variance += sum(
+        (h * u) ** 2 for h, u in zip(plan.zone_noise_multipliers, unit, strict=True)
+    )
+    variance += (plan.server_noise_multiplier * max(unit)) ** 2
     measured = measured_noise(plan, profiles(zones, carries=carries))
     assert measured == pytest.approx(math.sqrt(variance), rel=NOISE_TOLERANCE)
 
@@ -99,8 +101,8 @@ def test_noise_of_unequal_mixing_and_upper_levels(profiles, measured_noise):
         zone_sizes=(4, 4, 8),
         sampling=FixedSizeSampling((2, 2, 2)),
         mixing=(0.2, 0.3, 0.5),
-        clipping=Clipping(norm=2.0),
-        upper_levels=(Level(parents=(0, 0, 1), noise=(1.5, 0.5)),),
+        clipping=Clipping(clip_norm=2.0),
+        upper_levels=(Level(parents=(0, 0, 1), noise_multipliers=(1.5, 0.5)),),
     )
     unit = np.array(plan.released_sensitivities)
     np.testing.assert_allclose(unit, [0.2, 0.3, 0.5])
@@ -138,7 +140,7 @@ def test_events_report_the_plan(updates, profiles, aggregate):
         noise_multiplier=1.25,
         alpha=1 / 3,
         beta=1 / 3,
-        clipping=Clipping(norm=3.0),
+        clipping=Clipping(clip_norm=3.0),
     )
     (output,) = aggregate(HierarchicalMeanFactory(plan), updates(2), profiles([0, 1]))
     events = output.measurements["events"]
@@ -156,7 +158,7 @@ def test_adaptive_clipping_moves_the_clip_norm(zeros, profiles, aggregate):
         zone_sizes=(50,),
         sampling=FullParticipation(),
         noise_multiplier=0.5,
-        clipping=Clipping(norm=10.0, kind="adaptive"),
+        clipping=Clipping(clip_norm=10.0, kind="adaptive"),
     )
     outputs = aggregate(
         HierarchicalMeanFactory(plan), [value] * 50, profiles([0] * 50), rounds=20

@@ -103,7 +103,7 @@ def test_clipped_sums_equal_the_plain_ones(
         zone_sizes=SIZES,
         sampling=SAMPLING,
         noise_multiplier=1e-6,
-        clipping=Clipping(norm=0.7, kind=kind),
+        clipping=Clipping(clip_norm=0.7, kind=kind),
         estimator=estimator,
         mixing=mixing,
     )
@@ -120,7 +120,7 @@ def test_the_native_runtime_sums_them_too(
         zone_sizes=SIZES,
         sampling=SAMPLING,
         noise_multiplier=1e-4,
-        clipping=Clipping(norm=5.0),
+        clipping=Clipping(clip_norm=5.0),
     )
     (found,) = secure(encoded(plan, "both"), values, clients)
     expected = sum(map(flat, values)) / 6
@@ -134,7 +134,7 @@ def test_upper_levels_stand_above_secure_zones(
     plan = NoisePlan(
         zone_sizes=SIZES,
         sampling=SAMPLING,
-        upper_levels=(Level(parents=(0, 0, 1), noise=(1e-6, 1e-6)),),
+        upper_levels=(Level(parents=(0, 0, 1), noise_multipliers=(1e-6, 1e-6)),),
     )
     values, clients = updates(4, seed=3, scale=0.1), profiles([0, 0, 1, 2])
     (plain,) = aggregate(HierarchicalMeanFactory(plan), values, clients)
@@ -237,7 +237,7 @@ def test_a_zone_left_out_still_has_its_noise(zeros, profiles, secure, flat, mode
     plan = NoisePlan(
         zone_sizes=SIZES,
         sampling=SAMPLING,
-        zone_noise=(0.0, 2.0, 0.0),
+        zone_noise_multipliers=(0.0, 2.0, 0.0),
         min_zone_clients=2,
     )
     outputs = secure(encoded(plan, mode), zeros(3), profiles([0, 0, 1]), rounds=3)
@@ -263,15 +263,17 @@ def test_noise_of_configurations(zeros, profiles, secure, flat, config, shares, 
         zone_sizes=SIZES,
         sampling=SAMPLING,
         noise_multiplier=z,
-        clipping=Clipping(norm=norm),
+        clipping=Clipping(clip_norm=norm),
         **shares,
     )
     zones = [0, 0, 0, 2, 2]
     carries = [plan.noising_clients[zone] > 0 for zone in zones]
     clients = profiles(zones, carries=carries)
     outputs = secure(encoded(plan, mode), zeros(5), clients, rounds=10)
-    parties = sum(carries) * (plan.client_noise > 0)
-    parties += np.count_nonzero(plan.zone_noise) + (plan.server_noise > 0)
+    parties = sum(carries) * (plan.client_noise_multiplier > 0)
+    parties += np.count_nonzero(plan.zone_noise_multipliers) + (
+        plan.server_noise_multiplier > 0
+    )
     expected = math.sqrt(parties) * z * max(plan.released_sensitivities)
     noise = np.stack([flat(o.result) for o in outputs])
     assert noise.std() == pytest.approx(expected, rel=NOISE_TOLERANCE)

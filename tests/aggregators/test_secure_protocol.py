@@ -89,7 +89,10 @@ def test_everybody_adds_exactly_sampled_noise_under_the_mask(mode):
         plan = dataclasses.replace(plan_of(mode, config), encoding=None)
         plan = with_encoding(plan, size=wide - 1, bits=30)
         shares = [
-            [Share(np.zeros(wide, np.int64), plan.client_noise) for _ in range(count)]
+            [
+                Share(np.zeros(wide, np.int64), plan.client_noise_multiplier)
+                for _ in range(count)
+            ]
             for count in counts
         ]
         outputs = [
@@ -118,7 +121,7 @@ def test_noise_is_discrete_gaussian_in_law():
     # Few coordinates at a time: rounding many on so coarse a grid is refused.
     size, rounds = 500, 4
     plan = with_encoding(dataclasses.replace(plan, encoding=None), size=size, bits=11)
-    sigma = plan.client_noise * plan.clipping.norm / plan.encoding.step
+    sigma = plan.client_noise_multiplier * plan.clipping.clip_norm / plan.encoding.step
     assert 10 < sigma < 20
     shares = [[Share(np.zeros(size + 1, np.int64), 1.0)] * 3]
     found = [

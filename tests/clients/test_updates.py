@@ -21,8 +21,8 @@ from tff_hdp.privacy import Clipping, FullParticipation, configurations
 CLIENTS, ROWS, WIDTH, HIDDEN = 5, 6, 30, 4
 S = 3.0
 OPTIONS = {"zone_sizes": (5, 5), "sampling": FullParticipation()}
-FLAT = Clipping(norm=S)
-PER_LAYER = Clipping(norm=S, kind="per_layer", layer_norms=(2.0, 5.0**0.5))
+FLAT = Clipping(clip_norm=S)
+PER_LAYER = Clipping(clip_norm=S, kind="per_layer", layer_norms=(2.0, 5.0**0.5))
 
 
 def plan_of(config, clipping=FLAT, **options):
@@ -134,7 +134,7 @@ def test_updates_of_zero_stay_zero(spanned):
 def test_norms_do_not_decide_where_a_record_is_noised_or_bent():
     assert not norms_decide(plan_of("c1"), None)
     assert not norms_decide(plan_of("c7", alpha=0.5, beta=0.5), None)
-    adaptive = Clipping(norm=S, kind="adaptive")
+    adaptive = Clipping(clip_norm=S, kind="adaptive")
     assert not norms_decide(plan_of("c4", adaptive), None)
     own = LevelQueries(server=tfp.GaussianSumQuery(1.0, 1.0))
     assert not norms_decide(plan_of("c4"), own)

@@ -57,7 +57,9 @@ def test_central_noise_reference(row, federation, z, rounds, paper, rdp, pld):
 
 def test_one_in_sixty_reference(row):
     plan = NoisePlan(
-        zone_sizes=(6000,), sampling=PoissonSampling((1 / 60,)), server_noise=1.54
+        zone_sizes=(6000,),
+        sampling=PoissonSampling((1 / 60,)),
+        server_noise_multiplier=1.54,
     )
     released = row(account(plan, T, DELTA), "released_model")
     assert released.epsilon_paper == pytest.approx(1.000551, rel=1e-5)
@@ -110,7 +112,9 @@ def test_paper_formula_of_table_iii(row):
 
 
 def test_full_participation_is_the_exact_gaussian(row):
-    plan = NoisePlan(zone_sizes=(8,), sampling=FullParticipation(), server_noise=3.0)
+    plan = NoisePlan(
+        zone_sizes=(8,), sampling=FullParticipation(), server_noise_multiplier=3.0
+    )
     r = row(account(plan, 40, DELTA), "released_model")
     exact = gaussian.epsilon(3.0 / math.sqrt(40), DELTA)
     assert r.epsilon_pld == pytest.approx(exact, rel=2e-5)
@@ -118,7 +122,11 @@ def test_full_participation_is_the_exact_gaussian(row):
 
 
 def test_replacing_is_twice_as_far_as_zeroing(row):
-    options = {"zone_sizes": (8,), "sampling": FullParticipation(), "server_noise": 3.0}
+    options = {
+        "zone_sizes": (8,),
+        "sampling": FullParticipation(),
+        "server_noise_multiplier": 3.0,
+    }
     replaced = NoisePlan(**options, neighbours="replace_one")
     r = row(account(replaced, 40, DELTA), "released_model")
     assert r.epsilon_pld == pytest.approx(

@@ -43,7 +43,7 @@ SIZES = (CANARIES // 3, CANARIES - CANARIES // 3)
 COMMON = {
     "zone_sizes": SIZES,
     "sampling": FullParticipation(),
-    "clipping": Clipping(norm=CLIP),
+    "clipping": Clipping(clip_norm=CLIP),
     "neighbours": "zero_out",
 }
 
@@ -56,7 +56,9 @@ def release(plan, included, length, queries=None):
     updates = length * np.eye(CANARIES, dtype=np.float32) * np.c_[included]
     profiles = [
         collections.OrderedDict(
-            weight=1.0, zone=int(i >= SIZES[0]), carries_noise=plan.client_noise > 0
+            weight=1.0,
+            zone=int(i >= SIZES[0]),
+            carries_noise=plan.client_noise_multiplier > 0,
         )
         for i in range(CANARIES)
     ]
@@ -70,12 +72,12 @@ def test_the_noise_accounted_is_the_noise_added():
     plan = NoisePlan(
         zone_sizes=(2, 3, 4),
         sampling=FullParticipation(),
-        clipping=Clipping(norm=CLIP),
-        client_noise=0.7,
+        clipping=Clipping(clip_norm=CLIP),
+        client_noise_multiplier=0.7,
         noising_clients=(2, 0, 1),
-        zone_noise=(0.0, 1.5, 0.5),
+        zone_noise_multipliers=(0.0, 1.5, 0.5),
         upper_levels=(Level((0, 0, 1), (0.9, 0.0)),),
-        server_noise=1.1,
+        server_noise_multiplier=1.1,
         mixing=(0.2, 0.5, 0.3),
     )
     mean = ZonedMean(plan, tf.TensorSpec([size], tf.float32))
@@ -125,7 +127,7 @@ def stacked_release(plan, included, length, queries=None, steps=1):
                 [(x, np.zeros(1, np.int32)) for x in pixels],
                 [np.zeros([steps, 1], np.int32)] * len(members),
                 weights=[1.0] * len(members),
-                carries_noise=[plan.client_noise > 0] * len(members),
+                carries_noise=[plan.client_noise_multiplier > 0] * len(members),
                 zone=zone,
             )
             chunks.append(tf.data.Dataset.from_tensors(chunk))
@@ -175,7 +177,9 @@ def central(z):
         central(1.6),
         configurations.CONFIGURATIONS["hdp"](noise_multiplier=1.2, **COMMON),
         configurations.CONFIGURATIONS["ldp"](noise_multiplier=0.1, **COMMON),
-        NoisePlan(**COMMON, zone_noise=(1.0, 1.0), server_noise=1.0),
+        NoisePlan(
+            **COMMON, zone_noise_multipliers=(1.0, 1.0), server_noise_multiplier=1.0
+        ),
     ],
     ids=["cdp", "hdp", "ldp", "mixed"],
 )

@@ -109,10 +109,10 @@ def test_unequal_zones_against_simulation():
     plan = NoisePlan(
         zone_sizes=sizes,
         sampling=PoissonSampling(rates),
-        client_noise=z,
+        client_noise_multiplier=z,
         noising_clients=(6, 12, 10),
-        zone_noise=(0.0, 0.0, 0.7),
-        server_noise=0.4,
+        zone_noise_multipliers=(0.0, 0.0, 0.7),
+        server_noise_multiplier=0.4,
         mixing="equal",
     )
     rounds, delta = 20, 1e-4
@@ -145,10 +145,10 @@ def test_noise_of_the_release_against_simulation():
     plan = NoisePlan(
         zone_sizes=(4, 8),
         sampling=PoissonSampling((1.0, 1.0)),
-        client_noise=0.5,
+        client_noise_multiplier=0.5,
         noising_clients=(4, 0),
-        zone_noise=(0.0, 2.0),
-        server_noise=0.8,
+        zone_noise_multipliers=(0.0, 2.0),
+        server_noise_multiplier=0.8,
         mixing=(0.25, 0.75),
     )
     rng = np.random.default_rng(6)

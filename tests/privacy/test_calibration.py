@@ -53,7 +53,9 @@ def test_the_worst_kind_of_client_decides():
 
 def test_exact_gaussian():
     def make(z):
-        return NoisePlan(zone_sizes=(8,), sampling=FullParticipation(), server_noise=z)
+        return NoisePlan(
+            zone_sizes=(8,), sampling=FullParticipation(), server_noise_multiplier=z
+        )
 
     z = calibrate(
         make,

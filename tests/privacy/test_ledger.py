@@ -84,7 +84,7 @@ def test_events_are_wrapped_with_the_zones_own_sampling():
     plan = NoisePlan(
         zone_sizes=(10, 40),
         sampling=PoissonSampling((0.5, 0.1)),
-        zone_noise=(1.5, 2.5),
+        zone_noise_multipliers=(1.5, 2.5),
     )
     ledger = Ledger()
     ledger.record(plan, 7)
@@ -121,7 +121,7 @@ def test_emitted_events_that_agree_are_taken():
         plan,
         events={
             "client": Gaussian(1.0),
-            "zone": [Gaussian(z) for z in plan.zone_noise],
+            "zone": [Gaussian(z) for z in plan.zone_noise_multipliers],
             # Adaptive clipping splits z; together the two are worth it again.
             "server": dp_accounting.ComposedDpEvent(
                 [Gaussian(2**0.5), Gaussian(2**0.5)]
@@ -166,7 +166,9 @@ def test_zone_event_with_less_noise_names_the_zone():
 
 
 def test_client_that_changes_kind_keeps_its_history():
-    before = NoisePlan(**FEDERATION, client_noise=2.0, noising_clients=(20,) * 4)
+    before = NoisePlan(
+        **FEDERATION, client_noise_multiplier=2.0, noising_clients=(20,) * 4
+    )
     after = dataclasses.replace(before, noising_clients=(30,) * 4)
     ledger = Ledger()
     ledger.record(before, 5)
@@ -181,7 +183,7 @@ def test_other_zones_and_other_relations_do_not_compose():
     ledger = Ledger()
     ledger.record(make("cdp"))
     other = NoisePlan(
-        zone_sizes=(100, 100), sampling=FullParticipation(), server_noise=1.0
+        zone_sizes=(100, 100), sampling=FullParticipation(), server_noise_multiplier=1.0
     )
     with pytest.raises(ValueError, match=r"plan\.zone_sizes is"):
         ledger.record(other)
@@ -212,12 +214,12 @@ def test_plans_survive_json(sampling):
     plan = NoisePlan(
         zone_sizes=(10, 30),
         sampling=sampling,
-        client_noise=0.1,
+        client_noise_multiplier=0.1,
         noising_clients=(3, 0),
-        zone_noise=(0.0, 1 / 3),
-        server_noise=2.0,
+        zone_noise_multipliers=(0.0, 1 / 3),
+        server_noise_multiplier=2.0,
         upper_levels=(Level((0, 0), (0.7,)),),
-        clipping=Clipping(norm=5.0, kind="per_layer", layer_norms=(3.0, 4.0)),
+        clipping=Clipping(clip_norm=5.0, kind="per_layer", layer_norms=(3.0, 4.0)),
         zone_weights=(9.5, 20.25),
         mixing=(0.3, 0.7),
         colluding_super_nodes=1,

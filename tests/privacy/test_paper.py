@@ -148,7 +148,7 @@ def test_udp_alg():
         assert found == pytest.approx(z)
         plan = udp_alg.plan(users=100, q=q, sigma=0.05, S=0.1)
         # The plan's noise on the average is the paper's sigma.
-        sigma = plan.server_noise * plan.released_sensitivities[0]
+        sigma = plan.server_noise_multiplier * plan.released_sensitivities[0]
         assert sigma == pytest.approx(0.05)
     for q, z, rounds in ((0.1, 5, 1430), (0.2, 10, 1467)):
         assert paper.accountant_epsilon(q, z, rounds, 1e-5) <= 4.0

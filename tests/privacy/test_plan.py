@@ -22,11 +22,14 @@ def plan(**options):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"client_noise": math.nan}, "client_noise is nan"),
-        ({"server_noise": -1.0}, "server_noise is -1.0"),
-        ({"server_noise": math.inf}, "server_noise is inf"),
-        ({"zone_noise": (1.0, -2.0, 0.0)}, r"zone_noise\[1\] is -2.0"),
-        ({"zone_noise": (1.0,)}, "zone_noise has 1 entries"),
+        ({"client_noise_multiplier": math.nan}, "client_noise_multiplier is nan"),
+        ({"server_noise_multiplier": -1.0}, "server_noise_multiplier is -1.0"),
+        ({"server_noise_multiplier": math.inf}, "server_noise_multiplier is inf"),
+        (
+            {"zone_noise_multipliers": (1.0, -2.0, 0.0)},
+            r"zone_noise_multipliers\[1\] is -2.0",
+        ),
+        ({"zone_noise_multipliers": (1.0,)}, "zone_noise_multipliers has 1 entries"),
         ({"zone_sizes": (10, 0, 30)}, r"zone_sizes\[1\] is 0"),
         ({"zone_sizes": ()}, "zone_sizes is empty"),
         ({"mixing": (0.5, 0.2, 0.2)}, "mixing sums to 0.[89]"),
@@ -36,11 +39,17 @@ def plan(**options):
         ({"noising_clients": (11, 0, 0)}, r"noising_clients\[0\] is 11"),
         ({"neighbours": "swap"}, "neighbours is 'swap'"),
         ({"sampling": FixedSizeSampling((11, 1, 1))}, r"sampling.sizes\[0\] is 11"),
-        ({"estimator": "realised", "server_noise": 1.0}, "estimator is 'realised'"),
+        (
+            {"estimator": "realised", "server_noise_multiplier": 1.0},
+            "estimator is 'realised'",
+        ),
         ({"zone_weights": (11.0, 1.0, 1.0)}, r"zone_weights\[0\] is 11.0"),
         ({"upper_levels": (Level((0, 0), (1.0,)),)}, r"upper_levels\[0\].parents"),
         (
-            {"clipping": Clipping(kind="adaptive"), "zone_noise": (1.0,) * 3},
+            {
+                "clipping": Clipping(kind="adaptive"),
+                "zone_noise_multipliers": (1.0,) * 3,
+            },
             "clipping.kind is 'adaptive'",
         ),
     ],
@@ -57,7 +66,7 @@ def test_bad_sampling_probability(q):
 
 
 def test_denominators_and_sensitivities_of_fixed_and_bounded_estimators():
-    fixed = plan(clipping=Clipping(norm=3.0))
+    fixed = plan(clipping=Clipping(clip_norm=3.0))
     assert fixed.denominators == pytest.approx((2.0, 4.0, 6.0))
     assert fixed.zone_sensitivities == pytest.approx((1.5, 0.75, 0.5))
     # Weighted mixing makes every client weigh the same in the release.
@@ -77,8 +86,8 @@ def test_configurations_put_the_noise_where_table_i_says():
     placed = {
         name: (
             [n for n in p.noising_clients if n],
-            sum(z > 0 for z in p.zone_noise),
-            p.server_noise,
+            sum(z > 0 for z in p.zone_noise_multipliers),
+            p.server_noise_multiplier,
         )
         for name, p in {
             "c1": make["c1"](**common),

@@ -24,10 +24,12 @@ def plans(draw, *, colluding=True, equal=False):
     return NoisePlan(
         zone_sizes=sizes,
         sampling=PoissonSampling((q,) * s),
-        client_noise=draw(multipliers),
+        client_noise_multiplier=draw(multipliers),
         noising_clients=(noising[0],) * s if equal else noising,
-        zone_noise=tuple(draw(st.lists(multipliers, min_size=s, max_size=s))),
-        server_noise=draw(multipliers),
+        zone_noise_multipliers=tuple(
+            draw(st.lists(multipliers, min_size=s, max_size=s))
+        ),
+        server_noise_multiplier=draw(multipliers),
         mixing=draw(st.sampled_from(["weighted", "equal"])),
         cohort_hidden=draw(st.booleans()),
         secure_aggregation=draw(st.booleans()),
@@ -67,9 +69,9 @@ def at_most(a, b):
 def test_epsilon_falls_with_noise(plan, factor):
     louder = dataclasses.replace(
         plan,
-        client_noise=plan.client_noise * factor,
-        zone_noise=tuple(z * factor for z in plan.zone_noise),
-        server_noise=plan.server_noise * factor,
+        client_noise_multiplier=plan.client_noise_multiplier * factor,
+        zone_noise_multipliers=tuple(z * factor for z in plan.zone_noise_multipliers),
+        server_noise_multiplier=plan.server_noise_multiplier * factor,
     )
     assert at_most(epsilons(louder), epsilons(plan))
 
@@ -84,7 +86,7 @@ def test_epsilon_rises_with_rounds(plan, rounds, more):
 @given(plans(), st.floats(0.05, 1.0), st.floats(0.05, 1.0))
 def test_epsilon_rises_with_q_where_participants_carry_no_noise(plan, a, b):
     low, high = sorted((a, b))
-    quiet = dataclasses.replace(plan, client_noise=0.0)
+    quiet = dataclasses.replace(plan, client_noise_multiplier=0.0)
     at = [
         dataclasses.replace(quiet, sampling=PoissonSampling((q,) * plan.num_zones))
         for q in (low, high)
@@ -127,7 +129,7 @@ def test_permuting_zones_changes_nothing(plan, random):
         zone_sizes=permuted(plan.zone_sizes),
         sampling=PoissonSampling(permuted(plan.sampling.probabilities)),
         noising_clients=permuted(plan.noising_clients),
-        zone_noise=permuted(plan.zone_noise),
+        zone_noise_multipliers=permuted(plan.zone_noise_multipliers),
     )
     before, after = epsilons(plan), epsilons(moved)
     for (observer, kind, zone), epsilon in after.items():
@@ -145,7 +147,7 @@ def test_splitting_a_zone_does_not_change_ldp_against_the_super_node(n, q, z):
         plan = NoisePlan(
             zone_sizes=sizes,
             sampling=PoissonSampling((q,) * len(sizes)),
-            client_noise=z,
+            client_noise_multiplier=z,
             noising_clients=sizes,
         )
         return epsilons(plan)["super_node", "ldp", 0]

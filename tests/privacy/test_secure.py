@@ -141,7 +141,7 @@ def test_noise_on_other_grids_is_not_counted():
 def test_noise_finer_than_the_grid_is_not_counted():
     plan = dataclasses.replace(plan_of("c3", beta=0.4), secure_aggregation=True)
     z = 0.5 * MIN_STEPS * with_encoding(plan, size=10).encoding.step
-    fine = dataclasses.replace(plan, zone_noise=(0, 0, z, z, z))
+    fine = dataclasses.replace(plan, zone_noise_multipliers=(0, 0, z, z, z))
     encoded = with_encoding(fine, size=10)
     rows = account(encoded, 1, DELTA, methods=("rdp",))
     ldp = next(
@@ -161,7 +161,7 @@ def test_noise_finer_than_the_grid_is_not_counted():
 def test_the_sum_and_its_noise_fit_the_ring(config, z, size, bits, server):
     options = {"beta": 0.4} if config == "c6" else {}
     secured = {"secure_server": True} if server else {"secure_aggregation": True}
-    plan = plan_of(config, z, clipping=Clipping(norm=0.7), **options, **secured)
+    plan = plan_of(config, z, clipping=Clipping(clip_norm=0.7), **options, **secured)
     encoding = with_encoding(plan, size=size, bits=bits).encoding
     clients = 50 if server else 10
     variance = clients * z * z if config == "ldp" else 0.0
@@ -186,7 +186,7 @@ def test_the_sum_and_its_noise_fit_the_ring(config, z, size, bits, server):
         ),
         (
             {"encoding": FixedPoint(1.0, 0.2, 8, 10), "secure_aggregation": True},
-            "client_noise is 1.0",
+            "client_noise_multiplier is 1.0",
         ),
     ],
 )

@@ -105,9 +105,9 @@ def test_top_up_restores_the_poisson_account(row):
 def test_upper_levels_add_their_noise_in_released_units(row):
     plan = NoisePlan(
         **CIFAR,
-        zone_noise=(1.0,) * 10,
+        zone_noise_multipliers=(1.0,) * 10,
         upper_levels=(Level((0,) * 6 + (1,) * 4, (3.0, 0.0)),),
-        server_noise=2.0,
+        server_noise_multiplier=2.0,
     )
     rows = account(plan, T, DELTA, RDP)
     level_2 = [r for r in rows if r.observer == "super_node" and r.level == 2]
@@ -123,7 +123,7 @@ def test_unequal_zones_have_a_row_each(row):
     plan = NoisePlan(
         zone_sizes=(10, 40),
         sampling=PoissonSampling((0.5, 0.25)),
-        zone_noise=(1.0, 2.0),
+        zone_noise_multipliers=(1.0, 2.0),
         mixing="equal",
     )
     rows = account(plan, 50, DELTA, RDP)
@@ -141,7 +141,7 @@ def test_a_zone_of_no_weight_loses_nothing_in_the_release(row):
     plan = NoisePlan(
         zone_sizes=(10, 10),
         sampling=FullParticipation(),
-        zone_noise=(1.0, 1.0),
+        zone_noise_multipliers=(1.0, 1.0),
         mixing=(0.0, 1.0),
     )
     rows = account(plan, 10, DELTA)

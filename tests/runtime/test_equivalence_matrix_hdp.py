@@ -21,13 +21,15 @@ from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
 
 FEATURES, CLASSES, BATCH = 30, 3, 4
 PLAN = configurations.none(
-    zone_sizes=(4, 4), sampling=PoissonSampling((0.5, 0.5)), clipping=Clipping(norm=0.3)
+    zone_sizes=(4, 4),
+    sampling=PoissonSampling((0.5, 0.5)),
+    clipping=Clipping(clip_norm=0.3),
 )
 S, Z = 0.3, 1.5
 NOISY_PLAN = configurations.c1(
     zone_sizes=(4, 4),
     sampling=PoissonSampling((0.5, 0.5)),
-    clipping=Clipping(norm=S),
+    clipping=Clipping(clip_norm=S),
     noise_multiplier=Z,
 )
 SIZES = {0: (9, 4, 6), 1: (12, 1)}

@@ -69,22 +69,28 @@ def queries_from_plan(plan: NoisePlan, record: Structure) -> LevelQueries:
         return LevelQueries(server=_adaptive_query(plan))
 
     def query(noise_multiplier: float) -> tfp.DPQuery:
-        stddev = noise_multiplier * plan.clipping.norm
+        stddev = noise_multiplier * plan.clipping.clip_norm
         if plan.clipping.kind == "flat":
-            return tfp.GaussianSumQuery(plan.clipping.norm, stddev)
+            return tfp.GaussianSumQuery(plan.clipping.clip_norm, stddev)
         per_tensor = [
             tfp.GaussianSumQuery(c, stddev) for c in layer_norms(plan, record)
         ]
         return NestedSumQuery(tf.nest.pack_sequence_as(record, per_tensor))
 
-    client_noises = plan.client_noise > 0 and any(plan.noising_clients)
+    client_noises = plan.client_noise_multiplier > 0 and any(plan.noising_clients)
     # Upper levels do not clip, so zones do for them where nobody else would.
-    zones_clip = any(plan.zone_noise) or not (client_noises or plan.server_noise > 0)
+    zones_clip = any(plan.zone_noise_multipliers) or not (
+        client_noises or plan.server_noise_multiplier > 0
+    )
     return LevelQueries(
-        client=query(plan.client_noise) if client_noises else None,
-        zones=[query(z) for z in plan.zone_noise] if zones_clip else (),
-        upper=[[query(z) for z in level.noise] for level in plan.upper_levels],
-        server=query(plan.server_noise) if plan.server_noise > 0 else None,
+        client=query(plan.client_noise_multiplier) if client_noises else None,
+        zones=[query(z) for z in plan.zone_noise_multipliers] if zones_clip else (),
+        upper=[
+            [query(z) for z in level.noise_multipliers] for level in plan.upper_levels
+        ],
+        server=query(plan.server_noise_multiplier)
+        if plan.server_noise_multiplier > 0
+        else None,
     )
 
 
@@ -93,7 +99,7 @@ def layer_norms(plan: NoisePlan, record: Structure) -> list[float]:
     count = len(tf.nest.flatten(record))
     given = plan.clipping.layer_norms
     if given is None:
-        return [plan.clipping.norm / math.sqrt(count)] * count
+        return [plan.clipping.clip_norm / math.sqrt(count)] * count
     if len(given) != count:
         raise ValueError(
             f"layer_norms has {len(given)} entries; the update has {count} tensors"
@@ -173,14 +179,14 @@ def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
         sum(q * n for q, n in zip(plan.participation, plan.zone_sizes, strict=True))
     )
     count_stddev = COUNT_STDDEV_SHARE * expected_clients
-    z = plan.server_noise
+    z = plan.server_noise_multiplier
     if z >= 2 * count_stddev:
         raise ValueError(
-            f"server_noise is {z}; adaptive clipping with {expected_clients:g} "
-            f"expected clients allows less than {2 * count_stddev:g}"
+            f"server_noise_multiplier is {z}; adaptive clipping with "
+            f"{expected_clients:g} expected clients allows less than {2 * count_stddev:g}"
         )
     return tfp.QuantileAdaptiveClipSumQuery(
-        initial_l2_norm_clip=plan.clipping.norm,
+        initial_l2_norm_clip=plan.clipping.clip_norm,
         noise_multiplier=(z**-2 - (2 * count_stddev) ** -2) ** -0.5,
         target_unclipped_quantile=plan.clipping.target_quantile,
         learning_rate=CLIP_LEARNING_RATE,

@@ -103,10 +103,12 @@ class SecureZonedMean(ZonedMean):
         saturated = tf.reduce_any(tf.abs(record) > self._encoding.clip)
         clipped = tf.clip_by_value(record, -self._encoding.clip, self._encoding.clip)
         integers = tf.cast(tf.round(clipped / self._encoding.step), tf.int64)
-        if self._draws_noise and self._plan.client_noise > 0:
+        if self._draws_noise and self._plan.client_noise_multiplier > 0:
             integers += tf.cond(
                 profile["carries_noise"],
-                lambda: self._discrete_noise(self._plan.client_noise, [self.size]),
+                lambda: self._discrete_noise(
+                    self._plan.client_noise_multiplier, [self.size]
+                ),
                 lambda: tf.zeros([self.size], tf.int64),
             )
         # Rounded up, so that no record outgrows its weight.
@@ -139,7 +141,8 @@ class SecureZonedMean(ZonedMean):
         vectors = tf.where(enough[:, tf.newaxis], vectors, 0)
         if self._draws_noise and self._plan.secure_server:
             noise = [
-                self._discrete_noise(z, [self.size]) for z in self._plan.zone_noise
+                self._discrete_noise(z, [self.size])
+                for z in self._plan.zone_noise_multipliers
             ]
             vectors += tf.pad(tf.stack(noise), [[0, 0], [0, 1]])
         return vectors, tf.logical_and(clients > 0, tf.logical_not(enough))
@@ -186,13 +189,13 @@ class SecureZonedMean(ZonedMean):
         new_state = collections.OrderedDict(state, round=state["round"] + 1)
         events = collections.OrderedDict()
         if queries.client is not None:
-            events["client"] = _gaussian_event(plan.client_noise)
+            events["client"] = _gaussian_event(plan.client_noise_multiplier)
         if queries.zones:
-            events["zones"] = [_gaussian_event(z) for z in plan.zone_noise]
+            events["zones"] = [_gaussian_event(z) for z in plan.zone_noise_multipliers]
         if plan.estimator == "realised":
             unit = tf.math.divide_no_nan(1.0, weight)
         else:
-            unit = max(plan.released_sensitivities) / plan.clipping.norm
+            unit = max(plan.released_sensitivities) / plan.clipping.clip_norm
         released = levels.scale(record, unit)
         if queries.server is not None:
             released, new_state["server"], event = levels.noise_sum(
@@ -202,7 +205,7 @@ class SecureZonedMean(ZonedMean):
         return released, new_state, self._measurements(state, operator, events)
 
     def _check_encoding(self) -> None:
-        encoding, norm = self._encoding, self._plan.clipping.norm
+        encoding, norm = self._encoding, self._plan.clipping.clip_norm
         if encoding.bits > MAX_BITS:
             raise ValueError(
                 f"plan.encoding.bits is {encoding.bits}; at most {MAX_BITS}"
@@ -230,7 +233,7 @@ class SecureZonedMean(ZonedMean):
     def _shortened(self, record: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
         """`record` with room to be rounded within norm w S."""
         norm = tf.norm(record)
-        longest = tf.cast(weight, tf.float64) * self._plan.clipping.norm
+        longest = tf.cast(weight, tf.float64) * self._plan.clipping.clip_norm
         longest = tf.maximum(longest - self._rounding, 0.0)
         return record * tf.minimum(
             tf.ones_like(norm), tf.math.divide_no_nan(longest, norm)
@@ -238,7 +241,7 @@ class SecureZonedMean(ZonedMean):
 
     def _discrete_noise(self, multiplier: float, shape: list[int]) -> tf.Tensor:
         """Discrete Gaussian noise, int64, its parameter rounded up to an integer."""
-        sigma = multiplier * self._plan.clipping.norm / self._encoding.step
+        sigma = multiplier * self._plan.clipping.clip_norm / self._encoding.step
         return discrete_gaussian_utils.sample_discrete_gaussian(
             tf.constant(math.ceil(sigma), tf.int64), shape, tf.int64
         )

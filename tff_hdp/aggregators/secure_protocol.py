@@ -111,7 +111,9 @@ def protocol_sums(
     if plan.secure_server:
         outputs = {
             f"super-node {i}": Share(vector, z)
-            for i, (vector, z) in enumerate(zip(vectors, plan.zone_noise, strict=True))
+            for i, (vector, z) in enumerate(
+                zip(vectors, plan.zone_noise_multipliers, strict=True)
+            )
         }
         vectors, upper = run.secure(outputs)
     return ProtocolSums(vectors, left_out, _costs(meters, upper))
@@ -158,7 +160,7 @@ class _Runner:
     def _noised(self, share: Share) -> np.ndarray:
         vector = share.vector.astype(np.int64)
         if share.noise_multiplier:
-            sigma = share.noise_multiplier * self.plan.clipping.norm
+            sigma = share.noise_multiplier * self.plan.clipping.clip_norm
             sigma /= self.plan.encoding.step
             vector[:-1] += noise.discrete_gaussian(sigma, self.size - 1)
         return vector

@@ -206,7 +206,7 @@ class ZonedMean:
         units = (
             plan.released_sensitivities if plan.estimator != "realised" else (1.0,) * s
         )
-        units = [u / plan.clipping.norm for u in units]
+        units = [u / plan.clipping.clip_norm for u in units]
         outputs, units, upper_states, upper_events = _noise_upper_levels(
             plan, queries, state, outputs, units
         )
@@ -249,7 +249,7 @@ def _zone_factors(
             return [1.0] * s, [whole] * s
         inverse = tf.math.divide_no_nan(tf.ones([s]), weight)
         return [inverse[i] for i in range(s)], plan.mixing_weights
-    released = [u / plan.clipping.norm for u in plan.released_sensitivities]
+    released = [u / plan.clipping.clip_norm for u in plan.released_sensitivities]
     if plan.estimator == "fixed":
         return [1.0] * s, released
     floors = tf.constant(plan.denominators, tf.float32)
@@ -293,7 +293,7 @@ def _clip_norm(plan: NoisePlan, queries: levels.LevelQueries, state: Any) -> tf.
         metrics = queries.server.derive_metrics(state["server"])
         if "clip" in metrics:
             return metrics["clip"]
-    return tf.constant(plan.clipping.norm, tf.float32)
+    return tf.constant(plan.clipping.clip_norm, tf.float32)
 
 
 def _sum(values: list[Any]) -> Any:

@@ -69,7 +69,7 @@ def norms_decide(plan: NoisePlan, queries: LevelQueries | None) -> bool:
     It is where clients add no noise and clip to a norm, flat or per layer, and
     send real numbers; a query that is not the plan's may do anything.
     """
-    noising = plan.client_noise > 0 and any(plan.noising_clients)
+    noising = plan.client_noise_multiplier > 0 and any(plan.noising_clients)
     bent = plan.clipping.kind == "adaptive" or plan.encoding is not None
     return queries is None and not noising and not bent
 

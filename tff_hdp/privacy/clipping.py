@@ -12,7 +12,7 @@ class Clipping:
     """The bound S on the L2 norm of one client's update.
 
     Attributes:
-      norm: S, the bound on the whole update; for `adaptive` its initial value.
+      clip_norm: S, the bound on the whole update; for `adaptive` its initial value.
       kind: `flat` clips the whole update to S; `per_layer` clips each weight
         tensor to `layer_norms` with S the root of their summed squares;
         `adaptive` tracks `target_quantile` of the norms privately (Andrew et
@@ -23,14 +23,14 @@ class Clipping:
       source: Where S comes from, in words, for the report.
     """
 
-    norm: float = 1.0
+    clip_norm: float = 1.0
     kind: Literal["flat", "per_layer", "adaptive"] = "flat"
     layer_norms: tuple[float, ...] | None = None
     target_quantile: float = 0.5
     source: str = "given"
 
     def __post_init__(self) -> None:
-        check_positive("norm", self.norm)
+        check_positive("clip_norm", self.clip_norm)
         if self.kind not in ("flat", "per_layer", "adaptive"):
             raise ValueError(
                 f"kind is {self.kind!r}; allowed are flat, per_layer, adaptive"
@@ -46,7 +46,8 @@ class Clipping:
             for i, c in enumerate(self.layer_norms):
                 check_positive(f"layer_norms[{i}]", c)
             total = math.sqrt(sum(c * c for c in self.layer_norms))
-            if not math.isclose(total, self.norm, rel_tol=1e-6):
+            if not math.isclose(total, self.clip_norm, rel_tol=1e-6):
                 raise ValueError(
-                    f"norm is {self.norm} but the layer_norms combine to {total}"
+                    f"clip_norm is {self.clip_norm} but the layer_norms combine to "
+                    f"{total}"
                 )

@@ -25,7 +25,7 @@ def c1(
     """C1, pure LDP: every client noises its own update."""
     return NoisePlan(
         zone_sizes=tuple(zone_sizes),
-        client_noise=noise_multiplier,
+        client_noise_multiplier=noise_multiplier,
         noising_clients=tuple(zone_sizes),
         **options,
     )
@@ -37,7 +37,7 @@ def c2(
     """C2, pure HDP: every super-node noises its zone's aggregate."""
     return NoisePlan(
         zone_sizes=tuple(zone_sizes),
-        zone_noise=(noise_multiplier,) * len(zone_sizes),
+        zone_noise_multipliers=(noise_multiplier,) * len(zone_sizes),
         **options,
     )
 
@@ -50,9 +50,9 @@ def c3(
     ldp = _share_of_zones("beta", beta, s)
     return NoisePlan(
         zone_sizes=tuple(zone_sizes),
-        client_noise=noise_multiplier,
+        client_noise_multiplier=noise_multiplier,
         noising_clients=(*zone_sizes[:ldp], *([0] * (s - ldp))),
-        zone_noise=(0.0,) * ldp + (noise_multiplier,) * (s - ldp),
+        zone_noise_multipliers=(0.0,) * ldp + (noise_multiplier,) * (s - ldp),
         **options,
     )
 
@@ -62,7 +62,9 @@ def c4(
 ) -> NoisePlan:
     """C4, pure CDP: only the server adds noise."""
     return NoisePlan(
-        zone_sizes=tuple(zone_sizes), server_noise=noise_multiplier, **options
+        zone_sizes=tuple(zone_sizes),
+        server_noise_multiplier=noise_multiplier,
+        **options,
     )
 
 
@@ -72,9 +74,9 @@ def c5(
     """C5: a share alpha of all clients, spread over the zones, and the server."""
     return NoisePlan(
         zone_sizes=tuple(zone_sizes),
-        client_noise=noise_multiplier,
+        client_noise_multiplier=noise_multiplier,
         noising_clients=_share_of_clients(alpha, tuple(zone_sizes)),
-        server_noise=noise_multiplier,
+        server_noise_multiplier=noise_multiplier,
         **options,
     )
 
@@ -87,8 +89,8 @@ def c6(
     hdp = _share_of_zones("beta", beta, s)
     return NoisePlan(
         zone_sizes=tuple(zone_sizes),
-        zone_noise=(noise_multiplier,) * hdp + (0.0,) * (s - hdp),
-        server_noise=noise_multiplier,
+        zone_noise_multipliers=(noise_multiplier,) * hdp + (0.0,) * (s - hdp),
+        server_noise_multiplier=noise_multiplier,
         **options,
     )
 
@@ -112,10 +114,10 @@ def c7(
     z = noise_multiplier
     return NoisePlan(
         zone_sizes=tuple(zone_sizes),
-        client_noise=z,
+        client_noise_multiplier=z,
         noising_clients=(*zone_sizes[:ldp], *([0] * (s - ldp))),
-        zone_noise=(0.0,) * ldp + (z,) * hdp + (0.0,) * (s - ldp - hdp),
-        server_noise=z,
+        zone_noise_multipliers=(0.0,) * ldp + (z,) * hdp + (0.0,) * (s - ldp - hdp),
+        server_noise_multiplier=z,
         **options,
     )
 

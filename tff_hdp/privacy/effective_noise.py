@@ -51,7 +51,7 @@ def noise_before_super_node(
     Returns:
       The noise, or None where there is none.
     """
-    z2 = plan.client_noise**2
+    z2 = plan.client_noise_multiplier**2
     if not plan.secure_aggregation:
         if not noising:
             return None
@@ -104,14 +104,14 @@ def noise_in_output(
             "the client's own super-node is not among them"
         )
     fixed = sum(
-        (plan.zone_noise[j] * relative[j]) ** 2
+        (plan.zone_noise_multipliers[j] * relative[j]) ** 2
         for j in _zones_left(plan, zone, beneath, relative, colluding)
     )
     fixed += _upper_noise(plan, level, beneath, relative)
     weights = {
-        j: (plan.client_noise * relative[j]) ** 2
+        j: (plan.client_noise_multiplier * relative[j]) ** 2
         for j in _pools_left(plan, zone, beneath, relative, colluding, notes)
-        if plan.client_noise > 0 and plan.noising_clients[j] > 0
+        if plan.client_noise_multiplier > 0 and plan.noising_clients[j] > 0
     }
     if plan.estimator == "bounded" and set(weights) - {zone}:
         weights = {j: w for j, w in weights.items() if j == zone}
@@ -173,10 +173,10 @@ def _upper_noise(
         largest: dict[int, float] = {}
         for j in beneath:
             largest[nodes[j]] = max(largest.get(nodes[j], 0.0), relative[j])
-        noise = plan.upper_levels[depth - 2].noise
+        noise = plan.upper_levels[depth - 2].noise_multipliers
         total += sum((noise[v] * r) ** 2 for v, r in largest.items())
     if level == server:
-        total += (plan.server_noise * max(relative.values())) ** 2
+        total += (plan.server_noise_multiplier * max(relative.values())) ** 2
     return total
 
 
@@ -190,7 +190,7 @@ def _zones_left(
     """Zones whose super-node noise counts: the largest others collude."""
     others = sorted(
         (j for j in beneath if j != zone),
-        key=lambda j: plan.zone_noise[j] * relative[j],
+        key=lambda j: plan.zone_noise_multipliers[j] * relative[j],
     )
     return [zone, *others[: max(len(others) - colluding, 0)]]
 
@@ -240,7 +240,7 @@ def _pools_left(
 def _varies(plan: NoisePlan, j: int) -> bool:
     """Whether the number of noising participants of zone j is random."""
     noising = plan.noising_clients[j]
-    if noising == 0 or plan.client_noise == 0:
+    if noising == 0 or plan.client_noise_multiplier == 0:
         return False
     if plan.dropout_rate > 0:
         return True

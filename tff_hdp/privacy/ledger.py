@@ -105,17 +105,17 @@ class Ledger(RoundLedger[NoisePlan]):
 
 def _check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
     """Refuses events with less noise than `plan` has at the same place."""
-    if plan.top_up and plan.client_noise > 0:
+    if plan.top_up and plan.client_noise_multiplier > 0:
         raise ValueError(
             "plan.top_up is True, but no query emits an event of topping up, so the "
             "events cannot show that it was done; record without events if it was"
         )
     noises = any(plan.noising_clients)
     expected: dict[str, Any] = {
-        "client": plan.client_noise if noises else 0.0,
-        "zone": list(plan.zone_noise),
-        "upper": [list(level.noise) for level in plan.upper_levels],
-        "server": plan.server_noise,
+        "client": plan.client_noise_multiplier if noises else 0.0,
+        "zone": list(plan.zone_noise_multipliers),
+        "upper": [list(level.noise_multipliers) for level in plan.upper_levels],
+        "server": plan.server_noise_multiplier,
     }
     unknown = sorted(set(events) - set(expected))
     if unknown:

@@ -132,8 +132,8 @@ def paper_epsilon(
       sampling rates or super-node noises, or noise at upper levels.
     """
     rates = set(plan.participation)
-    zone_noises = {z for z in plan.zone_noise if z > 0}
-    upper = any(z for level in plan.upper_levels for z in level.noise)
+    zone_noises = {z for z in plan.zone_noise_multipliers if z > 0}
+    upper = any(z for level in plan.upper_levels for z in level.noise_multipliers)
     if len(rates) > 1 or len(zone_noises) > 1 or upper:
         return None
     q = rates.pop()
@@ -144,13 +144,15 @@ def paper_epsilon(
     if observer == "super_node":
         online = q * plan.noising_clients[zone]
         return table_i(
-            epsilon_client=epsilon(plan.client_noise) if kind == "ldp" else None,
+            epsilon_client=epsilon(plan.client_noise_multiplier)
+            if kind == "ldp"
+            else None,
             noising_clients=online,
         )
     return table_i(
-        epsilon_client=epsilon(plan.client_noise),
+        epsilon_client=epsilon(plan.client_noise_multiplier),
         noising_clients=q * sum(plan.noising_clients),
         epsilon_zone=epsilon(max(zone_noises, default=0.0)),
-        noising_zones=sum(z > 0 for z in plan.zone_noise),
-        epsilon_server=epsilon(plan.server_noise),
+        noising_zones=sum(z > 0 for z in plan.zone_noise_multipliers),
+        epsilon_server=epsilon(plan.server_noise_multiplier),
     )

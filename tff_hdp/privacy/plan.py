@@ -28,21 +28,24 @@ class Level:
     Attributes:
       parents: For every node of the level beneath, the node of this level it
         reports to; covers 0..m-1.
-      noise: Noise multiplier of each of the m nodes.
+      noise_multipliers: Of each of the m nodes.
     """
 
     parents: tuple[int, ...]
-    noise: tuple[float, ...]
+    noise_multipliers: tuple[float, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parents", tuple(int(p) for p in self.parents))
-        object.__setattr__(self, "noise", tuple(map(float, self.noise)))
-        for i, z in enumerate(self.noise):
-            check_nonnegative(f"noise[{i}]", z)
-        if set(self.parents) != set(range(len(self.noise))):
+        object.__setattr__(
+            self, "noise_multipliers", tuple(map(float, self.noise_multipliers))
+        )
+        for i, z in enumerate(self.noise_multipliers):
+            check_nonnegative(f"noise_multipliers[{i}]", z)
+        if set(self.parents) != set(range(len(self.noise_multipliers))):
             raise ValueError(
                 f"parents name the nodes {sorted(set(self.parents))}, "
-                f"but noise is given for 0..{len(self.noise) - 1}"
+                "but noise_multipliers are given for "
+                f"0..{len(self.noise_multipliers) - 1}"
             )
 
 
@@ -59,11 +62,11 @@ class NoisePlan:
     Attributes:
       zone_sizes: n_i, registered clients of each zone.
       sampling: How each zone draws its cohort.
-      client_noise: z_L, multiplier of each noising client on its own update.
+      client_noise_multiplier: z_L, multiplier of each noising client on its own update.
       noising_clients: How many of zone i's clients noise their own update: the
         first so many in the zoning's order.
-      zone_noise: z_H per zone, added by its super-node.
-      server_noise: z_C, added by the server.
+      zone_noise_multipliers: z_H per zone, added by its super-node.
+      server_noise_multiplier: z_C, added by the server.
       upper_levels: Further levels between zones and server, innermost first.
       clipping: The bound on one client's update.
       estimator: `fixed` divides by D_i = q_i W_i; `bounded` by
@@ -99,10 +102,10 @@ class NoisePlan:
 
     zone_sizes: tuple[int, ...]
     sampling: Sampling
-    client_noise: float = 0.0
+    client_noise_multiplier: float = 0.0
     noising_clients: tuple[int, ...] | None = None
-    zone_noise: tuple[float, ...] | None = None
-    server_noise: float = 0.0
+    zone_noise_multipliers: tuple[float, ...] | None = None
+    server_noise_multiplier: float = 0.0
     upper_levels: tuple[Level, ...] = ()
     clipping: Clipping = Clipping()
     estimator: Literal["fixed", "bounded", "realised"] = "fixed"
@@ -146,10 +149,10 @@ class NoisePlan:
     def is_noisy(self) -> bool:
         """Whether anybody adds noise."""
         return bool(
-            self.server_noise
-            or any(self.zone_noise)
-            or (self.client_noise and any(self.noising_clients))
-            or any(z for level in self.upper_levels for z in level.noise)
+            self.server_noise_multiplier
+            or any(self.zone_noise_multipliers)
+            or (self.client_noise_multiplier and any(self.noising_clients))
+            or any(z for level in self.upper_levels for z in level.noise_multipliers)
         )
 
     @property
@@ -174,7 +177,7 @@ class NoisePlan:
     def zone_sensitivities(self) -> tuple[float, ...]:
         """L2 sensitivity of each zone's output X_i: S/D_i, twice it if bounded."""
         factor = 2.0 if self.estimator == "bounded" else 1.0
-        return tuple(factor * self.clipping.norm / d for d in self.denominators)
+        return tuple(factor * self.clipping.clip_norm / d for d in self.denominators)
 
     @property
     def mixing_weights(self) -> tuple[float, ...]:
@@ -209,14 +212,22 @@ class NoisePlan:
         return len(self.zone_sizes)
 
     def _check_noise(self, s: int) -> None:
-        check_nonnegative("client_noise", self.client_noise)
-        check_nonnegative("server_noise", self.server_noise)
+        check_nonnegative("client_noise_multiplier", self.client_noise_multiplier)
+        check_nonnegative("server_noise_multiplier", self.server_noise_multiplier)
         counts = (0,) * s if self.noising_clients is None else self.noising_clients
-        zone_noise = (0.0,) * s if self.zone_noise is None else self.zone_noise
+        zone_noise_multipliers = (
+            (0.0,) * s
+            if self.zone_noise_multipliers is None
+            else self.zone_noise_multipliers
+        )
         object.__setattr__(
             self, "noising_clients", _per_zone("noising_clients", counts, s)
         )
-        object.__setattr__(self, "zone_noise", _per_zone("zone_noise", zone_noise, s))
+        object.__setattr__(
+            self,
+            "zone_noise_multipliers",
+            _per_zone("zone_noise_multipliers", zone_noise_multipliers, s),
+        )
         for i, (noising, n) in enumerate(
             zip(self.noising_clients, self.zone_sizes, strict=True)
         ):
@@ -224,8 +235,8 @@ class NoisePlan:
                 raise ValueError(
                     f"noising_clients[{i}] is {noising}; allowed is 0..{n}"
                 )
-        for i, z in enumerate(self.zone_noise):
-            check_nonnegative(f"zone_noise[{i}]", z)
+        for i, z in enumerate(self.zone_noise_multipliers):
+            check_nonnegative(f"zone_noise_multipliers[{i}]", z)
         below = s
         for j, level in enumerate(self.upper_levels):
             if len(level.parents) != below:
@@ -233,7 +244,7 @@ class NoisePlan:
                     f"upper_levels[{j}].parents has {len(level.parents)} entries "
                     f"for {below} nodes"
                 )
-            below = len(level.noise)
+            below = len(level.noise_multipliers)
 
     def _check_sampling(self, s: int) -> None:
         if isinstance(self.sampling, PoissonSampling):
@@ -307,7 +318,11 @@ class NoisePlan:
         if (
             self.clipping.kind == "adaptive"
             and self.is_noisy
-            and (self.client_noise or any(self.zone_noise) or self.upper_levels)
+            and (
+                self.client_noise_multiplier
+                or any(self.zone_noise_multipliers)
+                or self.upper_levels
+            )
         ):
             raise ValueError(
                 "clipping.kind is 'adaptive', which is sound only where the server "

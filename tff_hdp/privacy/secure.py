@@ -48,17 +48,17 @@ def with_encoding(
       ValueError: If the plan is none for secure sums.
     """
     encoding = FixedPoint.for_sum(
-        clip=plan.clipping.norm if largest is None else largest,
+        clip=plan.clipping.clip_norm if largest is None else largest,
         bits=bits,
         max_clients=_most_clients(plan),
         noise_std=_largest_noise(plan),
         size=size,
     )
     moved = encoding.rounded_norm(0.0, size)
-    if plan.is_noisy and moved >= plan.clipping.norm:
+    if plan.is_noisy and moved >= plan.clipping.clip_norm:
         raise BadInputError(
             f"bits is {bits}: rounding {size} coordinates moves an update by up to "
-            f"{moved:.3g}, not less than the clip norm {plan.clipping.norm:.6g}"
+            f"{moved:.3g}, not less than the clip norm {plan.clipping.clip_norm:.6g}"
         )
     return dataclasses.replace(plan, encoding=encoding)
 
@@ -78,7 +78,9 @@ def on_one_grid(
     same = {j: w for j, w in weights.items() if math.isclose(relative[j], 1.0)}
     if len(same) < len(weights):
         notes.append("client noise of zones on another grid is not counted")
-    if fixed and smallest_noise(plan.encoding, plan.clipping.norm) > math.sqrt(fixed):
+    if fixed and smallest_noise(plan.encoding, plan.clipping.clip_norm) > math.sqrt(
+        fixed
+    ):
         notes.append("noise finer than the grid of the client noise is not counted")
         fixed = 0.0
     return same, fixed
@@ -137,11 +139,14 @@ def _check_encoding(plan: "NoisePlan", encoding: FixedPoint) -> None:
             f"encoding.max_clients is {encoding.max_clients}; a sum may be of "
             f"{_most_clients(plan)}"
         )
-    noise = {"client_noise": plan.client_noise}
+    noise = {"client_noise_multiplier": plan.client_noise_multiplier}
     if plan.secure_server:
-        noise |= {f"zone_noise[{i}]": z for i, z in enumerate(plan.zone_noise)}
-        noise["server_noise"] = plan.server_noise
-    least = smallest_noise(encoding, plan.clipping.norm)
+        noise |= {
+            f"zone_noise_multipliers[{i}]": z
+            for i, z in enumerate(plan.zone_noise_multipliers)
+        }
+        noise["server_noise_multiplier"] = plan.server_noise_multiplier
+    least = smallest_noise(encoding, plan.clipping.clip_norm)
     for name, z in noise.items():
         if 0 < z < least:
             raise ValueError(
@@ -156,9 +161,9 @@ def _most_clients(plan: "NoisePlan") -> int:
 
 def _largest_noise(plan: "NoisePlan") -> float:
     """Standard deviation of the noise in a sum, at most, in the updates' units."""
-    client = [plan.client_noise**2 * count for count in plan.noising_clients]
+    client = [plan.client_noise_multiplier**2 * count for count in plan.noising_clients]
     if plan.secure_server:
-        variance = sum(client) + sum(z * z for z in plan.zone_noise)
+        variance = sum(client) + sum(z * z for z in plan.zone_noise_multipliers)
     else:
         variance = max(client)
-    return plan.clipping.norm * math.sqrt(variance)
+    return plan.clipping.clip_norm * math.sqrt(variance)

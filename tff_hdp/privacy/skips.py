@@ -14,7 +14,7 @@ def skips_reveal(plan: NoisePlan, zone: int) -> bool:
     It is known then whether the zone is in, whatever the client's data. Hidden
     participation is accounted for clients that come or go and carry no noise.
     """
-    carried = plan.client_noise > 0 and plan.noising_clients[zone] > 0
+    carried = plan.client_noise_multiplier > 0 and plan.noising_clients[zone] > 0
     return plan.neighbours == "zero_out" or (carried and not plan.top_up)
 
 

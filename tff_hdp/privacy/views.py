@@ -58,13 +58,13 @@ class View:
 
 def client_kind(plan: NoisePlan, zone: int, noising: bool) -> ClientKind:
     """Whom the client relies on: itself (`ldp`), super-nodes, or the server."""
-    if noising and plan.client_noise > 0:
+    if noising and plan.client_noise_multiplier > 0:
         return "ldp"
     node = zone
-    noise = [plan.zone_noise[zone]]
+    noise = [plan.zone_noise_multipliers[zone]]
     for level in plan.upper_levels:
         node = level.parents[node]
-        noise.append(level.noise[node])
+        noise.append(level.noise_multipliers[node])
     return "hdp" if any(noise) else "trusting"
 
 
@@ -97,7 +97,7 @@ def view(
       ValueError: If `plan.neighbours` cannot be had with the plan's sampling or
         with noise that participants carry.
     """
-    noising = noising and plan.client_noise > 0
+    noising = noising and plan.client_noise_multiplier > 0
     _check_neighbours(plan)
     notes: list[str] = []
     if plan.colluding_super_nodes == plan.num_zones and level > 1:
@@ -120,7 +120,7 @@ def view(
             )
         if only_total:
             notes.append(SECURE_SERVER)
-            before = dataclasses.replace(plan, server_noise=0.0)
+            before = dataclasses.replace(plan, server_noise_multiplier=0.0)
             noise = noise_in_output(before, level, zone, noising, released, notes)
         else:
             noise = noise_in_output(plan, level - 1, zone, noising, released, notes)
@@ -142,7 +142,7 @@ def view(
 
 
 def _check_neighbours(plan: NoisePlan) -> None:
-    carried = plan.client_noise > 0 and any(plan.noising_clients)
+    carried = plan.client_noise_multiplier > 0 and any(plan.noising_clients)
     if plan.estimator == "bounded" and carried:
         if plan.neighbours not in (None, "zero_out"):
             raise ValueError(
@@ -165,8 +165,8 @@ def _check_neighbours(plan: NoisePlan) -> None:
     if carried and not plan.top_up:
         raise ValueError(
             "neighbours is 'add_or_remove' but participants carry noise "
-            f"(client_noise is {plan.client_noise}): without the client its noise "
-            "is gone too; use zero_out, replace_one or top_up"
+            f"(client_noise_multiplier is {plan.client_noise_multiplier}): without the "
+            "client its noise is gone too; use zero_out, replace_one or top_up"
         )
 
 
@@ -185,7 +185,7 @@ def _sampled_view(
         notes.append("participation is taken as revealed, as left-out zones show it")
         hidden = False
     if neighbours is None:
-        if bounded and plan.client_noise > 0 and any(plan.noising_clients):
+        if bounded and plan.client_noise_multiplier > 0 and any(plan.noising_clients):
             neighbours = "zero_out"
         elif fixed_size:
             neighbours = "replace_one"

@@ -116,7 +116,7 @@ def account_table(config: UdpHypernetConfig, figure: str) -> pd.DataFrame:
                 "S": curve.S,
                 "users": config.num_clients,
                 "q": config.sampling_rate,
-                "z": round(plan.server_noise, 4),
+                "z": round(plan.server_noise_multiplier, 4),
                 "rounds": config.rounds,
                 "eps PLD": round(row.epsilon_pld, 4),
                 "eps RDP": round(row.epsilon_rdp, 4),

@@ -5,8 +5,9 @@ import math
 import pytest
 
 from scripts.papers.hdp.figures import draw_levels, draw_rounds
+from scripts.papers.hdp.levels import multi_level
 from tff_hdp.privacy import account
-from tff_hdp.privacy.configurations import even_levels, multi_level
+from tff_hdp.privacy.configurations import even_levels
 from tff_hdp.privacy.request import AccountRequest
 
 
@@ -100,8 +101,11 @@ def test_a_request_with_levels(tmp_path):
         privacy="levels", levels=(5, 2), noising_levels=(3,), rounds=20
     )
     plan = request.plan()
-    assert [level.noise for level in plan.upper_levels] == [(0.0,) * 5, (1.0,) * 2]
-    assert not any(plan.zone_noise)
+    assert [level.noise_multipliers for level in plan.upper_levels] == [
+        (0.0,) * 5,
+        (1.0,) * 2,
+    ]
+    assert not any(plan.zone_noise_multipliers)
     rows = account(plan, 20, 1e-5, ("rdp",))
     assert [r.level for r in rows if r.epsilon_rdp is not None] == [4, 5]
     draw_rounds(request, str(tmp_path / "rounds.png"))

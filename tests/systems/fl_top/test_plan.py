@@ -67,9 +67,9 @@ def test_the_papers_account_is_for_one_plan_only():
 
 
 def test_shares_add_up_to_sigma_in_the_plan():
-    plan = fl_top_dp.plan(**PAPER, clipping=Clipping(norm=2.4))
-    assert plan.clipping.norm == 2.4
-    assert plan.client_noise * math.sqrt(100) == pytest.approx(1.54)
+    plan = fl_top_dp.plan(**PAPER, clipping=Clipping(clip_norm=2.4))
+    assert plan.clipping.clip_norm == 2.4
+    assert plan.client_noise_multiplier * math.sqrt(100) == pytest.approx(1.54)
     assert plan.secure_aggregation and not plan.cohort_hidden
     assert not fl_top_dp.plan_without_noise(clients=60, per_round=6).is_noisy
 

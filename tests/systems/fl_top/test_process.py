@@ -209,7 +209,7 @@ def test_gradients_that_are_nan_leave_the_other_weights_alone(task, initial):
 def test_the_secure_sum_carries_s_sigma_on_what_is_exchanged(task, initial, scheme):
     compressor, s, sigma = compressors(initial)[scheme], 0.5, 1.54
     plan = fl_top_dp.plan(
-        clients=CLIENTS, per_round=COHORT, sigma=sigma, clipping=Clipping(norm=s)
+        clients=CLIENTS, per_round=COHORT, sigma=sigma, clipping=Clipping(clip_norm=s)
     )
     process = build(task, plan, compressor)
     begin, data = start(process, initial), cohort_data(task)[0]
@@ -235,7 +235,10 @@ def test_a_client_that_is_rejected_leaves_no_trace(task, initial, scheme, privat
     if private:
         # Noise far below the tolerance, and nobody clipped.
         plan = fl_top_dp.plan(
-            clients=CLIENTS, per_round=COHORT, sigma=1e-9, clipping=Clipping(norm=99.0)
+            clients=CLIENTS,
+            per_round=COHORT,
+            sigma=1e-9,
+            clipping=Clipping(clip_norm=99.0),
         )
     process = build(task, plan, kinds[scheme], dtype=np.float32)
     moved = []
@@ -262,7 +265,7 @@ def test_a_client_that_is_rejected_leaves_no_trace(task, initial, scheme, privat
 def test_clients_are_clipped_in_the_compressed_space(task, initial):
     compressor, s = compressors(initial)["top"], 1e-3
     plan = fl_top_dp.plan(
-        clients=CLIENTS, per_round=COHORT, sigma=1e-4, clipping=Clipping(norm=s)
+        clients=CLIENTS, per_round=COHORT, sigma=1e-4, clipping=Clipping(clip_norm=s)
     )
     process = build(task, plan, compressor)
     output = process.next(start(process, initial), cohort_data(task)[0])

@@ -159,7 +159,7 @@ def test_noise_reaches_the_model(initial):
         zone_sizes=(1, 1),
         sampling=PoissonSampling((1.0, 1.0)),
         noise_multiplier=50.0,
-        clipping=Clipping(norm=1e-3),
+        clipping=Clipping(clip_norm=1e-3),
     )
     data = [examples(3, s) for s in range(2)]
     moved, _ = run(hdp(plan), initial, zoned(data, [0, 1]), rounds=1)

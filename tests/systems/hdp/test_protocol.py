@@ -231,7 +231,7 @@ def test_noise(clients, protocol, mode, config, parties):
     """A zone of one is left out, its client's noise too, but not its super-node's."""
     z, norm = 1.3, 1e-3
     plan = configurations.CONFIGURATIONS[config](
-        noise_multiplier=z, clipping=Clipping(norm=norm), **OPTIONS
+        noise_multiplier=z, clipping=Clipping(clip_norm=norm), **OPTIONS
     )
     process = process_of(encoded(plan, mode), clients, protocol)
     state = start(process)

@@ -96,7 +96,7 @@ def test_variances_add_as_the_plan_says(
         zone_sizes=ZONE_SIZES,
         sampling=PoissonSampling((0.5,) * 3),
         noise_multiplier=Z,
-        clipping=Clipping(norm=S),
+        clipping=Clipping(clip_norm=S),
         **shares,
     )
     noise = noise_of(plan, build_model, epochs, make_clients, as_chunk)
@@ -105,9 +105,9 @@ def test_variances_add_as_the_plan_says(
     # A client's noise is divided by the denominators of all zones together.
     own = S / (0.5 * sum(ZONE_SIZES))
     released = np.array(plan.released_sensitivities)
-    variance = (noising * (plan.client_noise * own) ** 2).sum()
-    variance += ((np.array(plan.zone_noise) * released) ** 2).sum()
-    variance += (plan.server_noise * released.max()) ** 2
+    variance = (noising * (plan.client_noise_multiplier * own) ** 2).sum()
+    variance += ((np.array(plan.zone_noise_multipliers) * released) ** 2).sum()
+    variance += (plan.server_noise_multiplier * released.max()) ** 2
     assert noise.std() == pytest.approx(math.sqrt(variance), rel=TOLERANCE)
     assert abs(noise.mean()) < 5 * noise.std() / math.sqrt(noise.size)
     correlation = np.corrcoef(noise)[np.triu_indices(ROUNDS, 1)]

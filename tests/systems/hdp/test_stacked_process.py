@@ -54,7 +54,7 @@ def test_both_processes_take_the_same_steps(
     options = {"zone_sizes": (3, 1), "sampling": FullParticipation()}
     plan = configurations.none(**options)
     if config == "c2":
-        clipping = Clipping(norm=0.05)
+        clipping = Clipping(clip_norm=0.05)
         plan = configurations.c2(noise_multiplier=1e-7, clipping=clipping, **options)
     (examples, order), zones = make_clients((width,), SIZES), [0, 0, 0, 1]
     alone_data = [

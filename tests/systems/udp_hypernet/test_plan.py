@@ -65,8 +65,8 @@ def test_weights_enter_through_their_public_sum():
     """Lemma 3.1 with max(w) taken as 1: S / (q W)."""
     plan = udp_alg.plan(users=10, q=0.5, sigma=0.2, S=0.3, W=4.0)
     assert plan.released_sensitivities == pytest.approx((0.3 / (0.5 * 4.0),))
-    assert plan.server_noise == pytest.approx(0.2 * 0.5 * 4.0 / 0.3)
-    noise = plan.server_noise * plan.released_sensitivities[0]
+    assert plan.server_noise_multiplier == pytest.approx(0.2 * 0.5 * 4.0 / 0.3)
+    noise = plan.server_noise_multiplier * plan.released_sensitivities[0]
     assert noise == pytest.approx(0.2)
 
 

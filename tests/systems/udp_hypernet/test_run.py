@@ -90,7 +90,7 @@ def test_a_resumed_run_has_one_plan(tmp_path):
     for rounds in (1, 2, 3):
         result = experiment.run(config(tmp_path, rounds=rounds, **settings))
     ((plan, rounds),) = result.ledger.history
-    assert (plan.server_noise, rounds) == (1.0, 3)
+    assert (plan.server_noise_multiplier, rounds) == (1.0, 3)
     phi = next(r for r in result.accounts if r.observer == "released_model")
     assert phi.epsilon_paper is not None
 
@@ -125,7 +125,7 @@ def test_the_noise_that_is_asked_is_the_noise_recorded(tmp_path, changes, multip
     result = experiment.run(config(tmp_path, rounds=1, **changes))
     ((plan, rounds),) = result.ledger.history
     assert rounds == 1
-    assert plan.server_noise == pytest.approx(multiplier, rel=1e-6)
+    assert plan.server_noise_multiplier == pytest.approx(multiplier, rel=1e-6)
     W = read(tmp_path, "config.json")["resolved"]["W"]
     assert plan.zone_weights == (W,)
     assert (W < 30) == ("weighting" in changes)

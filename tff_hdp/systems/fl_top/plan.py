@@ -84,7 +84,7 @@ def plan(
     return NoisePlan(
         zone_sizes=(clients,),
         sampling=FixedSizeSampling((per_round,)),
-        client_noise=share(sigma=sigma, clients=per_round),
+        client_noise_multiplier=share(sigma=sigma, clients=per_round),
         noising_clients=(clients,),
         clipping=clipping or Clipping(),
         cohort_hidden=False,
@@ -148,7 +148,7 @@ class FlTopLedger(Ledger):
         epsilon = paper_epsilon(
             clients=clients,
             per_round=per_round,
-            sigma=run.client_noise * math.sqrt(per_round),
+            sigma=run.client_noise_multiplier * math.sqrt(per_round),
             rounds=rounds,
             delta=delta,
         )

@@ -118,7 +118,7 @@ def _plan(config: FlTopConfig, clients: int, clip_norm: float | None) -> NoisePl
         clients=clients,
         per_round=per_round,
         sigma=config.noise_multiplier,
-        clipping=Clipping(norm=clip_norm, source=source),
+        clipping=Clipping(clip_norm=clip_norm, source=source),
     )
 
 
@@ -203,7 +203,7 @@ def _notes(plan: NoisePlan, public: PublicBatch) -> tuple[str, ...]:
         "clients, rejected, update_norm, train_loss and train_accuracy in metrics.csv "
         "carry no noise: they are for the operator of the simulation, and releasing "
         "them would void the epsilons.",
-        f"Clip norm {plan.clipping.norm:.6g}: {plan.clipping.source}.",
+        f"Clip norm {plan.clipping.clip_norm:.6g}: {plan.clipping.source}.",
         f"Public data: {public.source}. They are not protected.",
         "The server sees the sum of a round's clients only, by secure aggregation, "
         "which is assumed here: one process plays all parties.",

@@ -78,7 +78,11 @@ def build_federation(
         plan = _plan(config, task, zoning, weights, clipping, noise_multiplier)
     except ValueError as error:
         raise flag_error(error, config, f"--privacy is {config.privacy}") from error
-    if config.target_epsilon is not None and plan.client_noise and config.may_skip:
+    if (
+        config.target_epsilon is not None
+        and plan.client_noise_multiplier
+        and config.may_skip
+    ):
         raise ConfigError(
             f"--target_epsilon is {config.target_epsilon:g}; allowed: none where "
             "clients carry noise and a fault may skip their zone, which costs noise"
@@ -106,7 +110,7 @@ def plan_of_round(plan: NoisePlan, delivered: Sequence[int] | None) -> NoisePlan
       plan: The run's plan.
       delivered: Clients that delivered, per zone; None if that was not kept.
     """
-    carried = plan.client_noise > 0 and any(plan.noising_clients)
+    carried = plan.client_noise_multiplier > 0 and any(plan.noising_clients)
     if not (carried or plan.secure_server):
         return plan
     missing = (
@@ -155,7 +159,7 @@ def _plan(
         plan = configurations.CONFIGURATIONS[config.privacy](
             noise_multiplier=z, upper_levels=levels, **options
         )
-        if not plan.client_noise:
+        if not plan.client_noise_multiplier:
             return plan
         # A Byzantine client may leave its noise out.
         known = sum(map(min, bad, plan.noising_clients))
@@ -213,7 +217,7 @@ def _example_weights(config: HdpConfig, sizes: np.ndarray) -> np.ndarray:
 def _noising_clients(plan: NoisePlan, zone_of: np.ndarray) -> np.ndarray:
     """The first `noising_clients[i]` clients of every zone i."""
     carries = np.zeros(len(zone_of), bool)
-    if plan.client_noise > 0:
+    if plan.client_noise_multiplier > 0:
         for zone, count in enumerate(plan.noising_clients):
             carries[np.flatnonzero(zone_of == zone)[:count]] = True
     return carries

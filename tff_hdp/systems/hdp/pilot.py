@@ -38,7 +38,7 @@ def find_clipping(
     if config.privacy == "none":
         return Clipping(source="no clipping")
     if config.clip_norm != "auto":
-        return Clipping(norm=float(config.clip_norm), kind=config.clipping)
+        return Clipping(clip_norm=float(config.clip_norm), kind=config.clipping)
     if "pilot_norms" not in folder.resolved:
         folder.resolve(pilot_norms=_pilot_norms(config, task, folder, build))
     measured = folder.resolved["pilot_norms"]
@@ -47,10 +47,12 @@ def find_clipping(
         "this estimate is itself not private"
     )
     if config.clipping != "per_layer":
-        return Clipping(norm=measured["update"], kind=config.clipping, source=source)
+        return Clipping(
+            clip_norm=measured["update"], kind=config.clipping, source=source
+        )
     norms = tuple(measured["tensors"])
     return Clipping(
-        norm=math.hypot(*norms), kind="per_layer", layer_norms=norms, source=source
+        clip_norm=math.hypot(*norms), kind="per_layer", layer_norms=norms, source=source
     )
 
 

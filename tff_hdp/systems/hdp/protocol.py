@@ -138,7 +138,7 @@ class ProtocolHdp:
         for sent in contributions:
             pairs = zip(sent["vector"], sent["carries_noise"], strict=True)
             zones[int(sent["zone"])] += [
-                Share(vector, self._plan.client_noise if carries else 0.0)
+                Share(vector, self._plan.client_noise_multiplier if carries else 0.0)
                 for vector, carries in pairs
             ]
         sums = protocol_sums(

@@ -214,8 +214,13 @@ def _chunk_size(config: HdpConfig, federation: Federation) -> int:
 
 def _multiplier(plan: NoisePlan) -> float | None:
     """The one z of all parties that add noise."""
-    upper = (z for level in plan.upper_levels for z in level.noise)
-    used = (plan.client_noise, *plan.zone_noise, *upper, plan.server_noise)
+    upper = (z for level in plan.upper_levels for z in level.noise_multipliers)
+    used = (
+        plan.client_noise_multiplier,
+        *plan.zone_noise_multipliers,
+        *upper,
+        plan.server_noise_multiplier,
+    )
     return max(used) if plan.is_noisy else None
 
 
@@ -230,7 +235,7 @@ def _notes(plan: NoisePlan, config: HdpConfig) -> tuple[str, ...]:
     return (
         *notes,
         OPERATOR_METRICS,
-        f"Clip norm {plan.clipping.norm:.6g}: {plan.clipping.source}.",
+        f"Clip norm {plan.clipping.clip_norm:.6g}: {plan.clipping.source}.",
         "Zones draw their cohorts and do not show them to the aggregator. One "
         "process plays all parties here, so this is assumed, not enforced.",
     )

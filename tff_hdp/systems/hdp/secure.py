@@ -81,16 +81,22 @@ def notes(plan: NoisePlan, config: SecureConfig) -> tuple[str, ...]:
 def _law(plan: NoisePlan) -> str:
     """Which noise is discrete, and why it is accounted as a Gaussian."""
     parties = []
-    if plan.client_noise and any(plan.noising_clients):
+    if plan.client_noise_multiplier and any(plan.noising_clients):
         parties.append("clients'")
-    if plan.secure_server and any(plan.zone_noise):
+    if plan.secure_server and any(plan.zone_noise_multipliers):
         parties.append("super-nodes'")
     if not parties:
         return "All noise is continuous and added to sums that are out of the mask."
     smallest = min(
-        z for z in (plan.client_noise, *plan.zone_noise, plan.server_noise) if z
+        z
+        for z in (
+            plan.client_noise_multiplier,
+            *plan.zone_noise_multipliers,
+            plan.server_noise_multiplier,
+        )
+        if z
     )
-    steps = smallest * plan.clipping.norm / plan.encoding.step
+    steps = smallest * plan.clipping.clip_norm / plan.encoding.step
     return (
         f"Under the mask the {' and '.join(parties)} noise is discrete Gaussian of at "
         f"least {steps:.4g} steps; from 10 steps on, sums of such noise differ from "

@@ -73,8 +73,8 @@ def plan(
     return NoisePlan(
         zone_sizes=(users,),
         sampling=PoissonSampling((q,)),
-        server_noise=z,
-        clipping=Clipping(norm=S),
+        server_noise_multiplier=z,
+        clipping=Clipping(clip_norm=S),
         zone_weights=(W,),
     )
 

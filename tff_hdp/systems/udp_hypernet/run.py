@@ -85,7 +85,7 @@ def build(config: UdpHypernetConfig, folder: RunFolder) -> System:
         targets=model.shapes,
     )
     folder.resolve(
-        noise_multiplier=plan.server_noise or None,
+        noise_multiplier=plan.server_noise_multiplier or None,
         W=float(weights.sum()),
         hypernetwork_parameters=hypernetwork.num_parameters,
         task=task.description,
@@ -209,7 +209,7 @@ def _plan(
 
     def plan(z: float) -> NoisePlan:
         # Not by way of sigma and back: a resumed run must find the very same plan.
-        return dataclasses.replace(of_sigma(sigma=1.0), server_noise=z)
+        return dataclasses.replace(of_sigma(sigma=1.0), server_noise_multiplier=z)
 
     if noise_multiplier is not None:
         return plan(noise_multiplier)

@@ -1,0 +1,43 @@
+"""Errors about arguments, the same in the library and on the command line."""
+
+from collections.abc import Mapping
+
+
+class ArgumentError(ValueError):
+    """An argument, or a setting, is not what is allowed.
+
+    The message is one line, `name is value; allowed: ...`; a command line shows the
+    flag of that name with its dashes.
+
+    Attributes:
+      name: The argument's, as the caller wrote it; `zone_sizes[3]` for an entry.
+      value: What was given.
+      allowed: What may be given instead, in words.
+    """
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        self.name, self.value, self.allowed = name, value, allowed
+        super().__init__(f"{name} is {_shown(value)}; allowed: {allowed}")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.name, self.value, self.allowed)
+
+    def renamed(self, names: Mapping[str, str]) -> "ArgumentError":
+        """The same error under the name that a caller gave the argument.
+
+        Args:
+          names: From names here to names there; others stay.
+        """
+        return type(self)(names.get(self.name, self.name), self.value, self.allowed)
+
+
+# A line that nobody reads to its end is no help.
+_LONGEST = 200
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple):
+        text = ",".join(map(str, value)) or "empty"
+    else:
+        text = " ".join(str(value).split()) or "empty"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
