@@ -183,7 +183,8 @@ def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
     if z >= 2 * count_stddev:
         raise ValueError(
             f"server_noise_multiplier is {z}; adaptive clipping with "
-            f"{expected_clients:g} expected clients allows less than {2 * count_stddev:g}"
+            f"{expected_clients:g} expected clients allows less than "
+            f"{2 * count_stddev:g}"
         )
     return tfp.QuantileAdaptiveClipSumQuery(
         initial_l2_norm_clip=plan.clipping.clip_norm,
