@@ -1,5 +1,6 @@
 """Errors about arguments, the same in the library and on the command line."""
 
+import math
 from collections.abc import Mapping
 
 
@@ -41,3 +42,37 @@ def _shown(value: object) -> str:
     else:
         text = " ".join(str(value).split()) or "empty"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def require(ok: bool, name: str, value: object, allowed: str) -> None:
+    """Raises ArgumentError unless `ok`."""
+    if not ok:
+        raise ArgumentError(name, value, allowed)
+
+
+def check_nonnegative(name: str, value: float) -> None:
+    """Raises ArgumentError unless `value` is finite and >= 0."""
+    ok = math.isfinite(value) and value >= 0
+    require(ok, name, value, "a finite number >= 0")
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raises ArgumentError unless `value` is finite and > 0."""
+    require(math.isfinite(value) and value > 0, name, value, "a finite number > 0")
+
+
+def check_probability(name: str, value: float) -> None:
+    """Raises ArgumentError unless `value` is in (0, 1], as a sampling rate is."""
+    require(0.0 < value <= 1.0, name, value, "(0, 1]")
+
+
+def check_delta(name: str, value: float) -> None:
+    """Raises ArgumentError unless `value` is in (0, 1)."""
+    require(0.0 < value < 1.0, name, value, "(0, 1)")
+
+
+def check_count(name: str, value: float, least: int = 0) -> int:
+    """Returns `value` as an int; raises ArgumentError unless whole and >= `least`."""
+    ok = math.isfinite(value) and int(value) == value and value >= least
+    require(ok, name, value, f"a whole number >= {least}")
+    return int(value)

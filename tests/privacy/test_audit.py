@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tff_hdp.privacy import gaussian
 from tff_hdp.privacy.audit import (
     one_run_audit,
     one_run_chance,
@@ -13,6 +12,7 @@ from tff_hdp.privacy.audit import (
     paired_audit_scores,
     paired_lower_bound,
 )
+from tff_hdp.privacy.divergences import gaussian_epsilon
 
 DELTA = 1e-5
 
@@ -113,7 +113,7 @@ def test_one_run_bound_falls_with_delta_and_stops_at_zero():
 @pytest.mark.parametrize("z", [1.5, 3.0])
 def test_gaussian_noise_is_not_refuted_and_missing_noise_is(z):
     rng = np.random.default_rng(5)
-    claimed = gaussian.epsilon(z, DELTA)
+    claimed = gaussian_epsilon(z, DELTA)
     included = rng.random(2000) < 0.5
     noise = rng.normal(size=2000)
     for scale, refuted in ((z, False), (0.05 * z, True)):
@@ -142,11 +142,11 @@ def test_gaussian_noise_is_not_refuted_and_missing_noise_is(z):
         (lambda: paired_audit(float, runs=3, claimed=1, delta=0), "runs is 3"),
         (
             lambda: paired_audit_scores([math.nan] * 9, [0.0] * 9, claimed=1, delta=0),
-            "scores_in holds nan",
+            "scores_in is nan; allowed: finite",
         ),
         (
             lambda: one_run_audit([0.0] * 9, [True] * 8, guesses=2, claimed=1, delta=0),
-            "included has 8 entries for 9",
+            "included is 8 entries; allowed: 9",
         ),
         (
             lambda: one_run_audit([0.0] * 9, [True] * 9, guesses=3, claimed=1, delta=0),

@@ -8,7 +8,7 @@ from scipy import optimize, stats
 
 from tff_hdp.privacy import NoisePlan, PoissonSampling, account
 from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp
-from tff_hdp.privacy.mechanisms import SampledGaussian
+from tff_hdp.privacy.sampled import SampledGaussian
 from tff_hdp.privacy.spectrum import binomial_pool, noise_spectrum
 
 DELTA = 1e-3

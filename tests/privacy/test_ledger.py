@@ -6,6 +6,7 @@ import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
@@ -14,10 +15,12 @@ from tff_hdp.privacy import (
     Level,
     NoisePlan,
     PoissonSampling,
+    ThreatModel,
     account,
     configurations,
 )
-from tff_hdp.privacy.serialisation import plan_from_dict, plan_to_dict
+from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
+from tff_hdp.protocols.secagg import FixedPoint
 
 DELTA = 1e-5
 FEDERATION = {"zone_sizes": (50,) * 4, "sampling": PoissonSampling((0.2,) * 4)}
@@ -80,38 +83,27 @@ def test_rounds_under_different_plans_compose_as_dp_accounting_does():
     assert aggregator[0].epsilon_rdp is None
 
 
-def test_events_are_wrapped_with_the_zones_own_sampling():
-    plan = NoisePlan(
-        zone_sizes=(10, 40),
-        sampling=PoissonSampling((0.5, 0.1)),
-        zone_noise_multipliers=(1.5, 2.5),
-    )
+def test_each_round_is_accounted_under_its_own_threat_model():
+    """Two rounds in which a zone was skipped, of five."""
+    plan, skipped = make("ldp", z=2.0), ThreatModel(skipped_zones=1)
     ledger = Ledger()
-    ledger.record(plan, 7)
-    event = ledger.events("aggregator", "hdp", 1)
-    assert event == dp_accounting.ComposedDpEvent(
-        [
-            dp_accounting.SelfComposedDpEvent(
-                dp_accounting.PoissonSampledDpEvent(0.1, Gaussian(2.5)), 7
-            )
-        ]
+    ledger.record(plan, 3)
+    ledger.record(plan, 2, threat=skipped)
+    assert [count for _, count in ledger.history] == [3, 2]
+    whole, fewer = (
+        epsilon(account(plan, 5, DELTA, ("rdp",), threat=threat))
+        for threat in (ThreatModel(), skipped)
     )
-    theirs = RdpAccountant().compose(event).get_epsilon(DELTA)
-    rows = ledger.account(DELTA, ("rdp",))
-    ours = next(r for r in rows if r.observer == "aggregator" and r.zone == 1)
-    assert ours.epsilon_rdp == pytest.approx(theirs, rel=1e-3)
+    assert whole < epsilon(ledger.account(DELTA, ("rdp",))) < fewer
+    (released,) = [r for r in ledger.account(DELTA, ()) if r.level == 3]
+    assert "1 other zones were skipped" in released.assumptions
 
 
-def test_events_exist_only_where_dp_accounting_has_them():
+def test_assumptions_that_do_not_fit_are_not_recorded():
     ledger = Ledger()
-    ledger.record(make("ldp"), 3)
-    assert ledger.events("released_model", "ldp", 0) is None
-    with pytest.raises(ValueError, match="kind is 'hdp'"):
-        ledger.events("released_model", "hdp", 0)
-    bare = Ledger()
-    bare.record(make("cdp"), 3)
-    event = bare.events("aggregator", "trusting", 0)
-    assert event.events[0].event == dp_accounting.NonPrivateDpEvent()
+    with pytest.raises(ArgumentError, match=r"skipped_zones is 5; allowed: 0\.\.4"):
+        ledger.record(make("ldp"), threat=ThreatModel(skipped_zones=5))
+    assert ledger.rounds == 0
 
 
 def test_emitted_events_that_agree_are_taken():
@@ -137,7 +129,7 @@ def test_emitted_events_that_agree_are_taken():
         ({"server": Gaussian(0.5)}, "'server' emitted a noise multiplier of 0.5"),
         ({"server": dp_accounting.NonPrivateDpEvent()}, "'server' emitted .* of 0"),
         ({"zone": [Gaussian(1.0)] * 4}, "'server' emitted a noise multiplier of 0,"),
-        ({"cloud": Gaussian(1.0)}, "level 'cloud'"),
+        ({"cloud": Gaussian(1.0)}, "events is cloud; allowed: client, zone"),
         (
             {"server": dp_accounting.SingleEpochTreeAggregationDpEvent(1.0, 8)},
             "'server' used tree aggregation",
@@ -199,8 +191,10 @@ def test_empty_ledger_and_foreign_state():
         Ledger().account(DELTA)
     ledger = Ledger()
     ledger.record(make("cdp"), 2)
-    with pytest.raises(ValueError, match="'format'"):
-        ledger.load_state_dict({"format": 99, "history": []})
+    for other in (1, 99):
+        words = rf"^state\['format'\] is {other}; allowed: 2; rounds that another .*$"
+        with pytest.raises(ArgumentError, match=words):
+            ledger.load_state_dict({"format": other, "history": []})
     assert ledger.rounds == 2
     with pytest.raises(ValueError, match="count is -1"):
         ledger.record(make("cdp"), -1)
@@ -222,20 +216,65 @@ def test_plans_survive_json(sampling):
         clipping=Clipping(clip_norm=5.0, kind="per_layer", layer_norms=(3.0, 4.0)),
         zone_weights=(9.5, 20.25),
         mixing=(0.3, 0.7),
-        colluding_super_nodes=1,
-        dropout_rate=0.05,
-        neighbours="zero_out",
+        secure_aggregation=True,
+        encoding=FixedPoint(5.0, 1e-6, 30, 30),
         top_up=True,
     )
     assert plan_from_dict(json.loads(json.dumps(plan_to_dict(plan)))) == plan
 
 
-def test_unknown_plan_fields_are_refused():
+def test_threat_models_survive_json():
+    threat = ThreatModel(
+        neighbours="zero_out",
+        cohort_hidden=False,
+        participation_revealed=True,
+        dropout_rate=1 / 3,
+        colluding_super_nodes=1,
+        colluding_clients=2,
+        elected_super_nodes=True,
+        skipped_zones=3,
+        secure_sums_hold=False,
+    )
+    changed = (
+        dataclasses.asdict(threat).items() - dataclasses.asdict(ThreatModel()).items()
+    )
+    assert len(changed) == len(dataclasses.fields(ThreatModel))
+    ledger, again = Ledger(), Ledger()
+    ledger.record(make("ldp"), 2, threat=threat)
+    again.load_state_dict(json.loads(json.dumps(ledger.state_dict())))
+    assert again == ledger
+    assert again.history[0][0].threat == threat
+
+
+def test_unknown_and_missing_fields_are_refused():
     fields = plan_to_dict(make("cdp"))
-    with pytest.raises(ValueError, match="'extra'"):
+    with pytest.raises(ArgumentError, match="plan is extra; allowed: the fields"):
         plan_from_dict({**fields, "extra": 1})
-    with pytest.raises(ValueError, match=r"sampling.kind is 'none'"):
+    with pytest.raises(ArgumentError, match="plan is mixing; allowed: the fields"):
+        plan_from_dict({k: v for k, v in fields.items() if k != "mixing"})
+    with pytest.raises(ArgumentError, match=r"sampling.kind is none"):
         plan_from_dict({**fields, "sampling": {"kind": "none"}})
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        (("plan", "clipping"), "Clipping"),
+        (("plan", "sampling"), "PoissonSampling"),
+        (("threat",), "ThreatModel"),
+        ((), "history"),
+    ],
+)
+def test_a_ledger_refuses_unknown_fields_anywhere(part, name):
+    ledger = Ledger()
+    ledger.record(make("cdp"))
+    state = json.loads(json.dumps(ledger.state_dict()))
+    place = state["history"][0]
+    for key in part:
+        place = place[key]
+    place["extra"] = 1
+    with pytest.raises(ArgumentError, match=rf"{name}.* is extra; allowed"):
+        Ledger().load_state_dict(state)
 
 
 def test_bounded_rounds_under_different_relations_do_not_compose():
@@ -248,7 +287,7 @@ def test_bounded_rounds_under_different_relations_do_not_compose():
     )
     ledger = Ledger()
     ledger.record(bounded, 100)
-    ledger.record(dataclasses.replace(bounded, neighbours="zero_out"), 100)
+    ledger.record(bounded, 100, threat=ThreatModel(neighbours="zero_out"))
     for row in ledger.account(1e-5, methods=("rdp",)):
         assert row.epsilon_rdp is None
         if row.observer != "super_node":

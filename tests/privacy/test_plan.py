@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
@@ -29,19 +30,21 @@ def plan(**options):
             {"zone_noise_multipliers": (1.0, -2.0, 0.0)},
             r"zone_noise_multipliers\[1\] is -2.0",
         ),
-        ({"zone_noise_multipliers": (1.0,)}, "zone_noise_multipliers has 1 entries"),
+        (
+            {"zone_noise_multipliers": (1.0,)},
+            "zone_noise_multipliers is 1.0; allowed: 3 entries",
+        ),
         ({"zone_sizes": (10, 0, 30)}, r"zone_sizes\[1\] is 0"),
         ({"zone_sizes": ()}, "zone_sizes is empty"),
-        ({"mixing": (0.5, 0.2, 0.2)}, "mixing sums to 0.[89]"),
-        ({"colluding_super_nodes": 4}, "colluding_super_nodes is 4"),
-        ({"colluding_clients": 60}, "colluding_clients is 60"),
-        ({"dropout_rate": 1.0}, "dropout_rate is 1.0"),
+        (
+            {"mixing": (0.5, 0.2, 0.2)},
+            "mixing is 0.5,0.2,0.2; allowed: .* sum to 1, not 0.9",
+        ),
         ({"noising_clients": (11, 0, 0)}, r"noising_clients\[0\] is 11"),
-        ({"neighbours": "swap"}, "neighbours is 'swap'"),
         ({"sampling": FixedSizeSampling((11, 1, 1))}, r"sampling.sizes\[0\] is 11"),
         (
             {"estimator": "realised", "server_noise_multiplier": 1.0},
-            "estimator is 'realised'",
+            "estimator is realised",
         ),
         ({"zone_weights": (11.0, 1.0, 1.0)}, r"zone_weights\[0\] is 11.0"),
         ({"upper_levels": (Level((0, 0), (1.0,)),)}, r"upper_levels\[0\].parents"),
@@ -50,18 +53,18 @@ def plan(**options):
                 "clipping": Clipping(kind="adaptive"),
                 "zone_noise_multipliers": (1.0,) * 3,
             },
-            "clipping.kind is 'adaptive'",
+            "clipping.kind is adaptive",
         ),
     ],
 )
 def test_bad_plans_are_refused_by_name_and_value(options, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ArgumentError, match=words):
         plan(**options)
 
 
 @pytest.mark.parametrize("q", [0.0, -0.1, 1.1, math.nan])
 def test_bad_sampling_probability(q):
-    with pytest.raises(ValueError, match=r"probabilities\[0\] is"):
+    with pytest.raises(ArgumentError, match=r"probabilities\[0\] is"):
         PoissonSampling((q,))
 
 
@@ -71,7 +74,7 @@ def test_denominators_and_sensitivities_of_fixed_and_bounded_estimators():
     assert fixed.zone_sensitivities == pytest.approx((1.5, 0.75, 0.5))
     # Weighted mixing makes every client weigh the same in the release.
     assert fixed.released_sensitivities == pytest.approx((0.25,) * 3)
-    bounded = plan(estimator="bounded", minimum_weights=(5.0, 10.0, 15.0))
+    bounded = plan(estimator="bounded", zone_weights=(5.0, 10.0, 15.0))
     assert bounded.zone_sensitivities == pytest.approx((2.0, 1.0, 2 / 3))
 
 
@@ -114,12 +117,12 @@ def test_configurations_put_the_noise_where_table_i_says():
     [
         ("c3", {"beta": 0.33}, "beta is 0.33"),
         ("c3", {"beta": math.nan}, "beta is nan"),
-        ("c7", {"alpha": 0.6, "beta": 0.6}, "alpha is 0.6 and beta is 0.6"),
+        ("c7", {"alpha": 0.6, "beta": 0.6}, "alpha is 0.6; allowed: at most 0.4"),
         ("c5", {"alpha": 1.5}, "alpha is 1.5"),
     ],
 )
 def test_shares_that_do_not_fit(name, shares, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ArgumentError, match=words):
         configurations.CONFIGURATIONS[name](
             zone_sizes=(10,) * 10,
             sampling=FullParticipation(),

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tff_hdp.privacy import FixedSizeSampling, NoisePlan, PoissonSampling, account
+from tff_hdp.privacy import (
+    FixedSizeSampling,
+    NoisePlan,
+    PoissonSampling,
+    ThreatModel,
+    account,
+)
+from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.privacy.views import client_kind
 
 DELTA = 1e-5
@@ -13,7 +20,7 @@ multipliers = st.sampled_from([0.0, 0.5, 1.0, 3.0])
 
 
 @st.composite
-def plans(draw, *, colluding=True, equal=False):
+def runs(draw, *, colluding=True, equal=False):
     s = draw(st.integers(1, 4))
     if equal:
         sizes = (draw(st.integers(4, 12)),) * s
@@ -21,7 +28,7 @@ def plans(draw, *, colluding=True, equal=False):
         sizes = tuple(draw(st.lists(st.integers(4, 12), min_size=s, max_size=s)))
     q = draw(st.sampled_from([0.1, 0.35, 0.8, 1.0]))
     noising = tuple(draw(st.sampled_from([0, n // 2, n])) for n in sizes)
-    return NoisePlan(
+    plan = NoisePlan(
         zone_sizes=sizes,
         sampling=PoissonSampling((q,) * s),
         client_noise_multiplier=draw(multipliers),
@@ -31,13 +38,23 @@ def plans(draw, *, colluding=True, equal=False):
         ),
         server_noise_multiplier=draw(multipliers),
         mixing=draw(st.sampled_from(["weighted", "equal"])),
-        cohort_hidden=draw(st.booleans()),
         secure_aggregation=draw(st.booleans()),
+    )
+    threat = ThreatModel(
+        cohort_hidden=draw(st.booleans()),
         elected_super_nodes=draw(st.booleans()) if colluding else False,
         colluding_super_nodes=draw(st.integers(0, s)) if colluding else 0,
         colluding_clients=draw(st.integers(0, 3)) if colluding else 0,
         dropout_rate=draw(st.sampled_from([0.0, 0.2])),
+        skipped_zones=draw(st.integers(0, s)) if colluding else 0,
     )
+    return AccountedRound(plan, threat)
+
+
+def changed(run, plan=None, **assumed):
+    """The round with another plan, or other assumptions."""
+    threat = dataclasses.replace(run.threat, **assumed)
+    return AccountedRound(plan or run.plan, threat)
 
 
 def has_client(plan, zone, kind):
@@ -47,10 +64,10 @@ def has_client(plan, zone, kind):
     )
 
 
-def epsilons(plan, rounds=20):
+def epsilons(run, rounds=20):
     """Epsilon by (observer, level, kind, zone); infinite where nothing holds."""
-    table = {}
-    for row in account(plan, rounds, DELTA, ("rdp",)):
+    table, plan = {}, run.plan
+    for row in account(plan, rounds, DELTA, ("rdp",), threat=run.threat):
         epsilon = math.inf if row.epsilon_rdp is None else row.epsilon_rdp
         zones = range(plan.num_zones) if row.zone is None else (row.zone,)
         for zone in zones:
@@ -65,59 +82,71 @@ def at_most(a, b):
 
 
 @settings(max_examples=40, deadline=None)
-@given(plans(), st.sampled_from([1.5, 4.0]))
-def test_epsilon_falls_with_noise(plan, factor):
+@given(runs(), st.sampled_from([1.5, 4.0]))
+def test_epsilon_falls_with_noise(run, factor):
+    plan = run.plan
     louder = dataclasses.replace(
         plan,
         client_noise_multiplier=plan.client_noise_multiplier * factor,
         zone_noise_multipliers=tuple(z * factor for z in plan.zone_noise_multipliers),
         server_noise_multiplier=plan.server_noise_multiplier * factor,
     )
-    assert at_most(epsilons(louder), epsilons(plan))
+    assert at_most(epsilons(changed(run, louder)), epsilons(run))
 
 
 @settings(max_examples=25, deadline=None)
-@given(plans(), st.integers(1, 50), st.integers(1, 50))
-def test_epsilon_rises_with_rounds(plan, rounds, more):
-    assert at_most(epsilons(plan, rounds), epsilons(plan, rounds + more))
+@given(runs(), st.integers(1, 50), st.integers(1, 50))
+def test_epsilon_rises_with_rounds(run, rounds, more):
+    assert at_most(epsilons(run, rounds), epsilons(run, rounds + more))
 
 
 @settings(max_examples=25, deadline=None)
-@given(plans(), st.floats(0.05, 1.0), st.floats(0.05, 1.0))
-def test_epsilon_rises_with_q_where_participants_carry_no_noise(plan, a, b):
-    low, high = sorted((a, b))
-    quiet = dataclasses.replace(plan, client_noise_multiplier=0.0)
+@given(runs(), st.floats(0.05, 1.0), st.floats(0.05, 1.0))
+def test_epsilon_rises_with_q_where_participants_carry_no_noise(run, a, b):
+    s = run.plan.num_zones
+    quiet = dataclasses.replace(run.plan, client_noise_multiplier=0.0)
     at = [
-        dataclasses.replace(quiet, sampling=PoissonSampling((q,) * plan.num_zones))
-        for q in (low, high)
+        changed(run, dataclasses.replace(quiet, sampling=PoissonSampling((q,) * s)))
+        for q in sorted((a, b))
     ]
     assert at_most(epsilons(at[0]), epsilons(at[1]))
 
 
 @settings(max_examples=60, deadline=None)
-@given(plans())
-def test_release_is_never_worse_protected_than_the_aggregators_view(plan):
-    table = epsilons(dataclasses.replace(plan, elected_super_nodes=False))
+@given(runs())
+def test_release_is_never_worse_protected_than_the_aggregators_view(run):
+    table = epsilons(changed(run, elected_super_nodes=False))
     for (observer, kind, zone), epsilon in table.items():
         if observer == "released_model":
             assert epsilon <= table["aggregator", kind, zone] * (1 + 1e-9) + 1e-12
 
 
 @settings(max_examples=40, deadline=None)
-@given(plans(colluding=False), st.integers(0, 4), st.integers(0, 3))
-def test_collusion_never_helps(plan, super_nodes, clients):
-    colluding = dataclasses.replace(
-        plan,
-        colluding_super_nodes=min(super_nodes, plan.num_zones),
+@given(runs(colluding=False), st.integers(0, 4), st.integers(0, 3))
+def test_collusion_never_helps(run, super_nodes, clients):
+    colluding = changed(
+        run,
+        colluding_super_nodes=min(super_nodes, run.plan.num_zones),
         colluding_clients=clients,
         elected_super_nodes=True,
     )
-    assert at_most(epsilons(plan), epsilons(colluding))
+    assert at_most(epsilons(run), epsilons(colluding))
+
+
+@settings(max_examples=40, deadline=None)
+@given(runs(colluding=False), st.integers(0, 3))
+def test_a_skipped_zones_noise_is_as_lost_as_a_colluding_super_nodes(run, zones):
+    """Short of all zones, of which the client's own cannot have been skipped."""
+    zones = min(zones, run.plan.num_zones - 1)
+    skipped = epsilons(changed(run, skipped_zones=zones))
+    assert skipped == epsilons(changed(run, colluding_super_nodes=zones))
+    assert at_most(epsilons(run), skipped)
 
 
 @settings(max_examples=30, deadline=None)
-@given(plans(), st.randoms(use_true_random=False))
-def test_permuting_zones_changes_nothing(plan, random):
+@given(runs(), st.randoms(use_true_random=False))
+def test_permuting_zones_changes_nothing(run, random):
+    plan = run.plan
     order = list(range(plan.num_zones))
     random.shuffle(order)
 
@@ -131,7 +160,7 @@ def test_permuting_zones_changes_nothing(plan, random):
         noising_clients=permuted(plan.noising_clients),
         zone_noise_multipliers=permuted(plan.zone_noise_multipliers),
     )
-    before, after = epsilons(plan), epsilons(moved)
+    before, after = epsilons(run), epsilons(changed(run, moved))
     for (observer, kind, zone), epsilon in after.items():
         assert epsilon == pytest.approx(before[observer, kind, order[zone]], rel=1e-9)
 
@@ -150,25 +179,24 @@ def test_splitting_a_zone_does_not_change_ldp_against_the_super_node(n, q, z):
             client_noise_multiplier=z,
             noising_clients=sizes,
         )
-        return epsilons(plan)["super_node", "ldp", 0]
+        return epsilons(AccountedRound(plan))["super_node", "ldp", 0]
 
     assert against_super_node((n,)) == against_super_node((n // 2, n - n // 2))
 
 
 @settings(max_examples=25, deadline=None)
-@given(plans(colluding=False), st.sampled_from(["zero_out", "replace_one"]))
-def test_replacing_is_no_cheaper_than_zeroing(plan, relation):
-    zeroed = dataclasses.replace(plan, neighbours="zero_out")
-    assert at_most(
-        epsilons(zeroed), epsilons(dataclasses.replace(plan, neighbours=relation))
-    )
+@given(runs(colluding=False), st.sampled_from(["zero_out", "replace_one"]))
+def test_replacing_is_no_cheaper_than_zeroing(run, relation):
+    zeroed, other = (changed(run, neighbours=n) for n in ("zero_out", relation))
+    assert at_most(epsilons(zeroed), epsilons(other))
 
 
 @settings(max_examples=6, deadline=None)
-@given(plans(equal=True))
-def test_fixed_size_plans_get_rows_for_everybody(plan):
+@given(runs(equal=True))
+def test_fixed_size_plans_get_rows_for_everybody(run):
+    plan = run.plan
     k = max(1, plan.zone_sizes[0] // 2)
     fixed = dataclasses.replace(plan, sampling=FixedSizeSampling((k,) * plan.num_zones))
-    rows = account(fixed, 10, DELTA, ("rdp",))
+    rows = account(fixed, 10, DELTA, ("rdp",), threat=run.threat)
     for row in rows:
         assert row.epsilon_rdp is not None or "no guarantee" in row.assumptions

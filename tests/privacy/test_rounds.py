@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tff_hdp.privacy.rounds import RoundLedger
+from tff_hdp.privacy import RoundLedger
 
 
 @dataclasses.dataclass(frozen=True)

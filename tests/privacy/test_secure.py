@@ -16,15 +16,18 @@ from tff_hdp.privacy import (
     FullParticipation,
     Level,
     PoissonSampling,
+    ThreatModel,
     account,
     configurations,
+    worst,
 )
-from tff_hdp.privacy.accountant import worst
-from tff_hdp.privacy.request import AccountRequest
-from tff_hdp.privacy.secure import MIN_STEPS, with_encoding
-from tff_hdp.privacy.serialisation import plan_from_dict, plan_to_dict
-from tff_hdp.privacy.skips import with_skips
+from tff_hdp.privacy.config import AccountConfig
+from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
+from tff_hdp.privacy.plan import MIN_STEPS
+from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.privacy.spectrum import Spectrum, binomial_pool
+from tff_hdp.privacy.threat import AccountedRound
+from tff_hdp.privacy.views import view
 from tff_hdp.protocols.secagg import FixedPoint, noise
 
 SIZES = (10,) * 5
@@ -32,8 +35,8 @@ SAMPLING = PoissonSampling((0.3,) * 5)
 DELTA = 1e-5
 
 
-def epsilon(plan, observer, rounds=20, kind=None):
-    rows = account(plan, rounds, DELTA, methods=("rdp",))
+def epsilon(plan, observer, rounds=20, kind=None, **assumed):
+    rows = account(plan, rounds, DELTA, ("rdp",), threat=ThreatModel(**assumed))
     return worst(rows, observer, kind).epsilon_rdp
 
 
@@ -68,21 +71,29 @@ def test_secure_server_does_not_help_trusting_clients():
 
 
 def test_secure_server_cannot_hide_zones_from_colluding_super_nodes():
-    plan = plan_of("hdp", secure_server=True, colluding_super_nodes=4)
-    alone = plan_of("hdp", cohort_hidden=True)
-    assert epsilon(plan, "aggregator") == epsilon(alone, "aggregator")
+    plan, alone = plan_of("hdp", secure_server=True), plan_of("hdp")
+    found = epsilon(plan, "aggregator", colluding_super_nodes=4)
+    assert found == epsilon(alone, "aggregator")
+
+
+@pytest.mark.parametrize("config", ["ldp", "hdp"])
+@pytest.mark.parametrize("observer", ["super_node", "aggregator", "released_model"])
+def test_secure_sums_that_do_not_hold_are_seen_as_plain_ones(config, observer):
+    plan = plan_of(config, secure_server=True, secure_aggregation=True)
+    found = epsilon(plan, observer, secure_sums_hold=False)
+    assert found == epsilon(plan_of(config), observer)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"upper_levels": (Level((0, 0, 1, 1, 1), (0.0, 0.0)),)}, "upper_levels"),
-        ({"estimator": "bounded"}, "estimator is 'bounded'"),
+        ({"estimator": "bounded"}, "estimator bounded"),
         (
             {"zone_sizes": (9,), "sampling": PoissonSampling((0.3,))},
-            "secure_server is True with 1 zone",
+            "secure_server is True; allowed: False with 1 zone",
         ),
-        ({"mixing": "equal", "zone_weights": (5, 6, 7, 8, 9)}, "mixing is 'equal'"),
+        ({"mixing": "equal", "zone_weights": (5, 6, 7, 8, 9)}, "mixing equal"),
     ],
 )
 def test_secure_server_refuses(options, message):
@@ -90,8 +101,8 @@ def test_secure_server_refuses(options, message):
         plan_of("hdp", secure_server=True, **options)
 
 
-def test_a_request_asks_for_it():
-    plan = AccountRequest(secure_server=True, min_zone_clients=3).plan()
+def test_a_config_asks_for_it():
+    plan = AccountConfig(secure_server=True, min_zone_clients=3).plan()
     assert plan.secure_server
     assert plan.min_zone_clients == 3
 
@@ -179,10 +190,13 @@ def test_the_sum_and_its_noise_fit_the_ring(config, z, size, bits, server):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"encoding": FixedPoint(1.0, 1e-6, 32, 50)}, "without secure aggregation"),
+        (
+            {"encoding": FixedPoint(1.0, 1e-6, 32, 50)},
+            "encoding is .* None without secure aggregation",
+        ),
         (
             {"encoding": FixedPoint(1.0, 1e-6, 32, 9), "secure_aggregation": True},
-            "max_clients is 9",
+            "max_clients is 9; allowed: at least 10",
         ),
         (
             {"encoding": FixedPoint(1.0, 0.2, 8, 10), "secure_aggregation": True},
@@ -203,7 +217,9 @@ def test_encoding_refuses_adaptive_clipping():
 
 def test_encoding_refuses_steps_as_wide_as_the_clip_norm():
     plan = plan_of("hdp", secure_aggregation=True)
-    with pytest.raises(ValueError, match="bits is 12: rounding 1000000 coordinates"):
+    with pytest.raises(
+        ValueError, match="bits is 12; allowed: more: rounding 1000000 coordinates"
+    ):
         with_encoding(plan, size=10**6, bits=12)
 
 
@@ -245,9 +261,7 @@ def test_tipping_the_balance_by_brute_force():
         shift = 0 if others < m - 1 else m if others == m - 1 else 1
         expected += stats.binom.pmf(others, n - 1, q) * moment(shift)
     rdp = math.log(expected) / (a - 1)
-    from tff_hdp.privacy.views import view
-
-    mechanism = view(plan, "released_model", 3, 0, False).mechanism
+    mechanism = view(AccountedRound(plan), "released_model", 3, 0, False).mechanism
     bound = mechanism.rdp((a,))[0]
     # Rounds with fewer others are accounted as if the client's coming counted.
     slack = sum(stats.binom.pmf(c, n - 1, q) for c in range(m - 1))
@@ -291,18 +305,17 @@ def test_pool_of_a_zone_left_out_below():
 
 
 def test_zero_out_neighbours_reveal_participation():
-    plan = plan_of("hdp", min_zone_clients=2, neighbours="zero_out")
-    assert epsilon(plan, "aggregator") > epsilon(
-        plan_of("hdp", neighbours="zero_out"), "aggregator"
-    )
-    row = account(plan, 1, DELTA, methods=("rdp",))[-1]
+    plan, zeroed = plan_of("hdp", min_zone_clients=2), {"neighbours": "zero_out"}
+    whole = epsilon(plan_of("hdp"), "aggregator", **zeroed)
+    assert epsilon(plan, "aggregator", **zeroed) > whole
+    row = account(plan, 1, DELTA, ("rdp",), threat=ThreatModel(**zeroed))[-1]
     assert "revealed" in row.sampling
 
 
 @pytest.mark.parametrize("least", [1, 2, 5])
 def test_with_skips_keeps_the_mass(least):
-    plan = plan_of("hdp", min_zone_clients=least)
-    spectrum = with_skips(plan, 0, Spectrum((1.0, 4.0), (math.log(0.3), math.log(0.7))))
+    plain = Spectrum((1.0, 4.0), (math.log(0.3), math.log(0.7)))
+    spectrum = plain.with_skips(least=least, others=9, rate=0.3)
     assert sum(map(math.exp, spectrum.log_probabilities)) == pytest.approx(1.0)
     assert list(spectrum.variances) == sorted(spectrum.variances)
 
@@ -310,11 +323,11 @@ def test_with_skips_keeps_the_mass(least):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min_zone_clients": 0}, "min_zone_clients is 0; allowed is 1..10"),
+        ({"min_zone_clients": 0}, "min_zone_clients is 0; allowed: 1..10"),
         ({"min_zone_clients": 11}, "min_zone_clients is 11"),
         (
             {"min_zone_clients": 4, "sampling": FixedSizeSampling((3,) * 5)},
-            "allowed is 1..3",
+            "allowed: 1..3",
         ),
     ],
 )

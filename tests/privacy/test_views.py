@@ -9,6 +9,7 @@ from tff_hdp.privacy import (
     Level,
     NoisePlan,
     PoissonSampling,
+    ThreatModel,
     account,
     configurations,
     worst,
@@ -56,38 +57,52 @@ def test_trusting_clients_behind_noising_ones_have_a_guarantee_only_in_large_zon
 
 def test_revealed_cohort_costs_amplification(row):
     hidden = row(account(make("hdp"), T, DELTA), "aggregator")
-    shown = row(account(make("hdp", cohort_hidden=False), T, DELTA), "aggregator")
+    threat = ThreatModel(cohort_hidden=False)
+    shown = row(account(make("hdp"), T, DELTA, threat=threat), "aggregator")
     assert shown.epsilon_rdp == pytest.approx(55.83, rel=5e-4)
     assert shown.epsilon_rdp > 2 * hidden.epsilon_rdp
     assert shown.neighbours == "zero_out"
 
 
 def test_colluding_super_nodes_take_their_noise_away(row):
-    rows = account(make("hdp", colluding_super_nodes=6), T, DELTA, RDP)
+    rows = account(
+        make("hdp"), T, DELTA, RDP, threat=ThreatModel(colluding_super_nodes=6)
+    )
     assert row(rows, "released_model").noise_multiplier == pytest.approx(2.0)
     assert row(rows, "aggregator").noise_multiplier == pytest.approx(1.0)
-    elected = account(make("hdp", elected_super_nodes=True), T, DELTA, RDP)
+    elected = account(
+        make("hdp"), T, DELTA, RDP, threat=ThreatModel(elected_super_nodes=True)
+    )
     assert row(elected, "released_model").noise_multiplier == pytest.approx(3.0)
-    everyone = account(make("hdp", colluding_super_nodes=10), T, DELTA, RDP)
+    everyone = account(
+        make("hdp"), T, DELTA, RDP, threat=ThreatModel(colluding_super_nodes=10)
+    )
     assert all(r.epsilon_rdp is None for r in everyone)
     # An LDP client's own noise stays: its super-node's view is all they gain.
-    ldp = account(make("ldp", colluding_super_nodes=10), T, DELTA, RDP)
+    ldp = account(
+        make("ldp"), T, DELTA, RDP, threat=ThreatModel(colluding_super_nodes=10)
+    )
     assert len({r.epsilon_rdp for r in ldp}) == 1
 
 
 def test_colluding_clients_subtract_their_noise(row):
-    rows = account(make("ldp", colluding_clients=20), T, DELTA, RDP)
+    rows = account(make("ldp"), T, DELTA, RDP, threat=ThreatModel(colluding_clients=20))
     aggregator = row(rows, "aggregator")
     assert aggregator.noise_multiplier == pytest.approx(math.sqrt(0.2 * 30))
-    alone = account(make("ldp", colluding_clients=499), T, DELTA, RDP)
+    alone = account(
+        make("ldp"), T, DELTA, RDP, threat=ThreatModel(colluding_clients=499)
+    )
     assert len({r.epsilon_rdp for r in alone}) == 1
 
 
 def test_secure_aggregation_lets_a_zone_protect_its_members(row):
     rows = account(make("ldp", secure_aggregation=True), T, DELTA, RDP)
     assert row(rows, "super_node").epsilon_rdp == pytest.approx(11.659, rel=5e-4)
-    elected = make("ldp", secure_aggregation=True, elected_super_nodes=True)
-    r = row(account(elected, T, DELTA, RDP), "super_node")
+    plan, threat = (
+        make("ldp", secure_aggregation=True),
+        ThreatModel(elected_super_nodes=True),
+    )
+    r = row(account(plan, T, DELTA, RDP, threat=threat), "super_node")
     assert r.noise_multiplier == pytest.approx(math.sqrt(0.2 * 49))
 
 

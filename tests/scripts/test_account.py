@@ -106,7 +106,7 @@ def test_flags_reach_the_plan(run, rows):
         r for r in table if r["observer"] == "aggregator" and r["client_kind"] == "hdp"
     ]
     assert {r["noise_multiplier"] for r in seen} == {2.0}
-    colluding = rows("--privacy=hdp", "--colluding=6", "--rounds=1")
+    colluding = rows("--privacy=hdp", "--colluding_super_nodes=6", "--rounds=1")
     assert colluding[-1]["noise_multiplier"] == pytest.approx(2.0)
 
 
@@ -204,7 +204,7 @@ def test_figure(run, tmp_path):
         (["--privacy=c3"], ["--beta", "None", "[0, 1]"]),
         (["--alpha=0.5"], ["--alpha", "0.5", "c5, c7"]),
         (["--privacy=c3", "--beta=.33"], ["--beta", "0.33", "whole number"]),
-        (["--colluding=11"], ["--colluding", "11", "0..10"]),
+        (["--colluding_super_nodes=11"], ["--colluding_super_nodes", "11", "0..10"]),
         (["--zone_sizes=5,x"], ["--zone_sizes", "5,x", "whole numbers"]),
         (["--zone_sizes=5,0"], ["--zone_sizes", "5,0", ">= 1"]),
         (["--clients_per_round=900"], ["--clients_per_round", "900", "500"]),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tff_hdp.privacy.rounds import RoundLedger
+from tff_hdp.privacy import RoundLedger
 from tff_hdp.simulation.config import ConfigError, RunConfig
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RoundInput, System

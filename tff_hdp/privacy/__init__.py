@@ -1,30 +1,33 @@
-"""Noise plans and what they are worth. Imports no TensorFlow."""
+"""Noise plans, what is assumed of the parties, and what that is worth.
 
-from tff_hdp.privacy import configurations
-from tff_hdp.privacy.accountant import AccountRow, account, worst
-from tff_hdp.privacy.calibration import calibrate
-from tff_hdp.privacy.clipping import Clipping
-from tff_hdp.privacy.ledger import Ledger
-from tff_hdp.privacy.plan import Level, NoisePlan
-from tff_hdp.privacy.sampling import (
-    FixedSizeSampling,
-    FullParticipation,
-    PoissonSampling,
-    Sampling,
-)
+Names are imported when they are first used: a plan costs nothing to import, an
+account needs SciPy. Imports no TensorFlow.
+"""
 
-__all__ = [
-    "AccountRow",
-    "Clipping",
-    "FixedSizeSampling",
-    "FullParticipation",
-    "Ledger",
-    "Level",
-    "NoisePlan",
-    "PoissonSampling",
-    "Sampling",
-    "account",
-    "calibrate",
-    "configurations",
-    "worst",
-]
+import importlib
+from typing import Any
+
+_HOMES = {
+    "AccountRow": "accountant",
+    "Clipping": "parts",
+    "FixedSizeSampling": "parts",
+    "FullParticipation": "parts",
+    "Ledger": "ledger",
+    "Level": "parts",
+    "NoisePlan": "plan",
+    "PoissonSampling": "parts",
+    "RoundLedger": "ledger",
+    "Sampling": "parts",
+    "ThreatModel": "threat",
+    "account": "accountant",
+    "calibrate": "calibration",
+    "worst": "accountant",
+}
+__all__ = [*_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+    return getattr(home, name)

@@ -2,14 +2,15 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from tff_hdp.privacy.checks import check_delta, check_rounds
+from tff_hdp.errors import ArgumentError, check_count, check_delta
 from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp
 from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.paper import paper_epsilon
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.threat import AccountedRound, ThreatModel
 from tff_hdp.privacy.views import (
     CLIENT_KINDS,
     ClientKind,
@@ -66,11 +67,16 @@ class AccountRow:
         return dataclasses.asdict(self)
 
 
+History = Sequence[tuple[AccountedRound, int]]
+
+
 def account(
     plan: NoisePlan,
     rounds: int,
     delta: float,
     methods: Sequence[Method] = METHODS,
+    *,
+    threat: ThreatModel = ThreatModel(),
 ) -> list[AccountRow]:
     """Accounts `rounds` rounds of `plan` for every observer and kind of client.
 
@@ -79,28 +85,28 @@ def account(
       rounds: T >= 0.
       delta: In (0, 1).
       methods: Which epsilons to compute; the others are None.
+      threat: What is assumed of the parties.
 
     Returns:
       Rows by observer from the client upwards, then kind, then zone.
 
     Raises:
-      ValueError: If an argument is out of range, or `plan.neighbours` cannot be
-        had with its sampling or its noise.
+      ArgumentError: If an argument is out of range, or the threat model does not fit
+        the plan.
     """
-    return account_history([(plan, check_rounds("rounds", rounds))], delta, methods)
+    run = AccountedRound(plan, threat)
+    return account_history([(run, check_count("rounds", rounds))], delta, methods)
 
 
 def account_history(
-    history: Sequence[tuple[NoisePlan, int]],
-    delta: float,
-    methods: Sequence[Method] = METHODS,
+    history: History, delta: float, methods: Sequence[Method] = METHODS
 ) -> list[AccountRow]:
     """Accounts runs of rounds under different plans over the same zones.
 
     A client's kind is the one it has under the last plan.
 
     Args:
-      history: Plans with how many rounds each was run.
+      history: Rounds with how many times each was run.
       delta: In (0, 1).
       methods: Which epsilons to compute.
 
@@ -108,15 +114,14 @@ def account_history(
       Rows as `account` gives them.
 
     Raises:
-      ValueError: As `account`; or if the plans' zones or levels differ.
+      ArgumentError: If an argument is out of range, or the plans' zones or levels
+        differ.
     """
     check_delta("delta", delta)
     for method in methods:
         if method not in METHODS:
-            raise ValueError(
-                f"methods holds {method!r}; allowed are {', '.join(METHODS)}"
-            )
-    plans = [plan for plan, _ in history]
+            raise ArgumentError("methods", method, ", ".join(METHODS))
+    plans = [run.plan for run, _ in history]
     check_same_zones(plans)
     rows = []
     last = plans[-1]
@@ -149,7 +154,7 @@ def worst(
       One of the rows.
 
     Raises:
-      ValueError: If no row matches.
+      ArgumentError: If no row matches.
     """
     found = [
         r
@@ -157,7 +162,9 @@ def worst(
         if r.observer == observer and (kind is None or r.client_kind == kind)
     ]
     if not found:
-        raise ValueError(f"the plan has no {kind or ''} client seen by {observer!r}")
+        there = sorted({f"{r.client_kind} clients against {r.observer}" for r in rows})
+        asked = observer if kind is None else f"{observer}, for {kind} clients"
+        raise ArgumentError("observer", asked, "; ".join(there))
 
     def size(row: AccountRow) -> float:
         epsilon = getattr(row, f"epsilon_{method}")
@@ -167,18 +174,15 @@ def worst(
 
 
 def check_same_zones(plans: Sequence[NoisePlan]) -> None:
-    """Raises ValueError unless the plans have the same zones and levels."""
+    """Raises ArgumentError unless the plans have the same zones and levels."""
+    zones, levels = plans[0].zone_sizes, len(plans[0].upper_levels)
     for plan in plans:
-        if plan.zone_sizes != plans[0].zone_sizes:
-            raise ValueError(
-                f"plan.zone_sizes is {plan.zone_sizes}, but earlier rounds had "
-                f"{plans[0].zone_sizes}"
-            )
-        if len(plan.upper_levels) != len(plans[0].upper_levels):
-            raise ValueError(
-                f"plan.upper_levels has {len(plan.upper_levels)} levels, but earlier "
-                f"rounds had {len(plans[0].upper_levels)}"
-            )
+        if plan.zone_sizes != zones:
+            allowed = f"{zones}, as in earlier rounds"
+            raise ArgumentError("plan.zone_sizes", plan.zone_sizes, allowed)
+        if len(plan.upper_levels) != levels:
+            allowed = f"{levels} levels, as in earlier rounds"
+            raise ArgumentError("plan.upper_levels", plan.upper_levels, allowed)
 
 
 def _cells(plans: Sequence[NoisePlan]) -> list[tuple[int, int]]:
@@ -209,7 +213,7 @@ def _strength(row: AccountRow) -> float:
 
 
 def _row(
-    history: Sequence[tuple[NoisePlan, int]],
+    history: History,
     observer: Observer,
     level: int,
     kind: ClientKind,
@@ -219,31 +223,32 @@ def _row(
     methods: Sequence[Method],
 ) -> AccountRow:
     views = [
-        (view(p, observer, level, zone, index < p.noising_clients[zone]), count)
-        for p, count in history
+        (view(r, observer, level, zone, index < r.plan.noising_clients[zone]), count)
+        for r, count in history
     ]
-    last = views[-1][0]
+    bounded = any(run.plan.estimator == "bounded" for run, _ in history)
+    paper = None
+    if "paper" in methods and len({run for run, _ in history}) == 1:
+        # The paper has no formula for rounds that differ.
+        rounds = sum(count for _, count in history)
+        plan = history[0][0].plan
+        paper = paper_epsilon(plan, rounds, observer, kind, zone, delta)
     row = AccountRow(
         observer=observer,
         client_kind=kind,
         zone=None,
-        noise_multiplier=last.noise_multiplier,
+        noise_multiplier=views[-1][0].noise_multiplier,
         epsilon_rdp=None,
         epsilon_pld=None,
-        epsilon_paper=(
-            _paper(history, observer, kind, zone, delta) if "paper" in methods else None
-        ),
+        epsilon_paper=paper,
         delta=delta,
-        neighbours=_common_neighbours(
-            views, any(plan.estimator == "bounded" for plan, _ in history)
-        ),
+        neighbours=_common_neighbours(views, bounded),
         sampling=_together([v.sampling for v, _ in views]),
         assumptions=_together(["; ".join(v.assumptions) for v, _ in views]),
         level=level,
     )
     seen = [(v, count) for v, count in views if count > 0 and not v.sees_nothing]
-    unguarded = [v for v, _ in seen if v.mechanism is None]
-    if unguarded:
+    if any(v.mechanism is None for v, _ in seen):
         return dataclasses.replace(row, noise_multiplier=None)
     if row.neighbours == "mixed":
         return dataclasses.replace(
@@ -251,34 +256,33 @@ def _row(
             assumptions="no guarantee: these rounds' neighbour relations differ and "
             "do not compose",
         )
-    rounds: dict[Mechanism, int] = {}
-    for v, count in seen:
-        rounds[v.mechanism] = rounds.get(v.mechanism, 0) + count
+    return composed(row, [(v.mechanism, count) for v, count in seen], methods)
+
+
+def composed(
+    row: AccountRow,
+    rounds: Iterable[tuple[Mechanism, int]],
+    methods: Sequence[Method],
+) -> AccountRow:
+    """`row` with the sound epsilons of some rounds, and what they rest on.
+
+    Args:
+      row: With its delta and assumptions.
+      rounds: Mechanisms with how often each was run.
+      methods: Which epsilons to compute.
+    """
+    counts: dict[Mechanism, int] = {}
+    for mechanism, count in rounds:
+        counts[mechanism] = counts.get(mechanism, 0) + count
     notes = [row.assumptions] if row.assumptions else []
-    rdp = pld = None
-    if "rdp" in methods:
-        rdp, why = epsilon_by_rdp(frozenset(rounds.items()), delta)
-        notes += why
-    if "pld" in methods:
-        pld, why = epsilon_by_pld(frozenset(rounds.items()), delta)
-        notes += [w for w in why if w not in notes]
-    return dataclasses.replace(
-        row, epsilon_rdp=rdp, epsilon_pld=pld, assumptions="; ".join(notes)
-    )
-
-
-def _paper(
-    history: Sequence[tuple[NoisePlan, int]],
-    observer: Observer,
-    kind: ClientKind,
-    zone: int,
-    delta: float,
-) -> float | None:
-    """The paper's formula; it has none for rounds under different plans."""
-    if len({plan for plan, _ in history}) > 1:
-        return None
-    rounds = sum(count for _, count in history)
-    return paper_epsilon(history[-1][0], rounds, observer, kind, zone, delta)
+    found: dict[str, float | None] = {}
+    for method, epsilon in (("rdp", epsilon_by_rdp), ("pld", epsilon_by_pld)):
+        if method in methods:
+            found[f"epsilon_{method}"], why = epsilon(
+                frozenset(counts.items()), row.delta
+            )
+            notes += [w for w in why if w not in notes]
+    return dataclasses.replace(row, **found, assumptions="; ".join(notes))
 
 
 def _common_neighbours(views: Sequence[tuple[View, int]], bounded: bool) -> str:

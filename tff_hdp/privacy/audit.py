@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import optimize, stats
 
-from tff_hdp.privacy.checks import check_nonnegative
+from tff_hdp.errors import check_count, check_nonnegative, require
 
 _LARGEST = 100.0
 
@@ -76,10 +76,9 @@ def paired_audit(
       The result.
 
     Raises:
-      ValueError: If an argument is out of range or a score is not finite.
+      ArgumentError: If an argument is out of range or a score is not finite.
     """
-    if runs < 8:
-        raise ValueError(f"runs is {runs}; allowed is 8 or more")
+    check_count("runs", runs, 8)
     scores_in = [run_once(True) for _ in range(runs)]
     scores_out = [run_once(False) for _ in range(runs)]
     return paired_audit_scores(
@@ -111,7 +110,7 @@ def paired_audit_scores(
       The result.
 
     Raises:
-      ValueError: If an argument is out of range or a score is not finite.
+      ArgumentError: If an argument is out of range or a score is not finite.
     """
     _check(claimed, delta, confidence)
     inside, outside = _scores("scores_in", scores_in), _scores("scores_out", scores_out)
@@ -164,15 +163,14 @@ def paired_lower_bound(
       The bound, >= 0.
 
     Raises:
-      ValueError: If a count is out of range.
+      ArgumentError: If a count is out of range.
     """
     _check(0.0, delta, confidence)
     for name, count, total in (
         ("true_positives", true_positives, positives),
         ("false_positives", false_positives, negatives),
     ):
-        if total < 1 or not 0 <= count <= total:
-            raise ValueError(f"{name} is {count}; allowed is 0..{total}")
+        require(total >= 1 and 0 <= count <= total, name, count, f"0..{total}")
     tail = (1 - confidence) / 2
     tpr = _clopper_pearson_lower(true_positives, positives, tail)
     tnr = _clopper_pearson_lower(negatives - false_positives, negatives, tail)
@@ -231,17 +229,15 @@ def one_run_audit(
       The result.
 
     Raises:
-      ValueError: If an argument is out of range or a score is not finite.
+      ArgumentError: If an argument is out of range or a score is not finite.
     """
     _check(claimed, delta, confidence)
     values = _scores("scores", scores)
     coins = np.asarray(included, dtype=bool)
-    if coins.shape != values.shape:
-        raise ValueError(f"included has {coins.size} entries for {values.size} scores")
-    if not 2 <= guesses <= values.size or guesses % 2:
-        raise ValueError(
-            f"guesses is {guesses}; allowed are even numbers from 2 to {values.size}"
-        )
+    allowed = f"{values.size} entries, as scores"
+    require(coins.shape == values.shape, "included", f"{coins.size} entries", allowed)
+    ok = 2 <= guesses <= values.size and guesses % 2 == 0
+    require(ok, "guesses", guesses, f"even numbers from 2 to {values.size}")
     order = np.argsort(values, kind="stable")
     half = guesses // 2
     correct = int(np.sum(coins[order[-half:]]) + np.sum(~coins[order[:half]]))
@@ -277,13 +273,11 @@ def one_run_lower_bound(
       The bound, >= 0.
 
     Raises:
-      ValueError: If a count is out of range.
+      ArgumentError: If a count is out of range.
     """
     _check(0.0, delta, confidence)
-    if not 0 <= correct <= guesses:
-        raise ValueError(f"correct is {correct}; allowed is 0..{guesses}")
-    if not 1 <= guesses <= canaries:
-        raise ValueError(f"guesses is {guesses}; allowed is 1..{canaries}")
+    require(0 <= correct <= guesses, "correct", correct, f"0..{guesses}")
+    require(1 <= guesses <= canaries, "guesses", guesses, f"1..{canaries}")
 
     def excess(epsilon: float) -> float:
         chance = one_run_chance(correct, guesses, canaries, epsilon, delta)
@@ -327,17 +321,14 @@ def one_run_chance(
 
 def _check(claimed: float, delta: float, confidence: float) -> None:
     check_nonnegative("claimed", claimed)
-    if not 0.0 <= delta < 1.0:
-        raise ValueError(f"delta is {delta}; allowed is [0, 1)")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence is {confidence}; allowed is (0, 1)")
+    require(0.0 <= delta < 1.0, "delta", delta, "[0, 1)")
+    require(0.0 < confidence < 1.0, "confidence", confidence, "(0, 1)")
 
 
 def _scores(name: str, scores: Sequence[float]) -> np.ndarray:
     values = np.asarray(scores, dtype=np.float64)
-    if values.ndim != 1 or values.size < 8:
-        raise ValueError(f"{name} has shape {values.shape}; 8 or more are needed")
-    if not np.all(np.isfinite(values)):
-        bad = values[~np.isfinite(values)][0]
-        raise ValueError(f"{name} holds {bad}; scores must be finite")
+    many = values.ndim == 1 and values.size >= 8
+    require(many, f"{name}.shape", values.shape, "8 scores or more")
+    bad = values[~np.isfinite(values)]
+    require(not bad.size, name, bad[:1].tolist(), "finite scores")
     return values

@@ -4,15 +4,18 @@ import functools
 import math
 
 import numpy as np
-from dp_accounting.rdp import compute_epsilon
+from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
-from tff_hdp.privacy.mechanisms import (
-    LARGE_ORDERS,
-    ORDERS,
-    FixedSizeGaussian,
-    Mechanism,
-    SampledGaussian,
-)
+from tff_hdp.privacy.mechanisms import Mechanism
+
+_DEFAULT = tuple(RdpAccountant().orders.tolist())
+_LOW = (1.011, 1.015, 1.02, 1.03, 1.05, 1.07, *(1.15 + 0.1 * k for k in range(8)))
+_HIGH = (72, 80, 96, 112, 160, 192, 224, 320, 384, 448, 640, 768, 896)
+# dp_accounting's default orders, with more for very large epsilons and in the
+# gaps above 63.
+ORDERS = tuple(sorted({*_LOW, *_DEFAULT, *_HIGH}))
+# Used where the best of ORDERS is the largest, that is for tiny epsilons.
+LARGE_ORDERS = tuple(float(round(2 ** (k / 2))) for k in range(21, 35))
 
 _STEPS_PER_EPSILON = 2e4
 _MOST_POINTS = 2e6
@@ -23,9 +26,11 @@ Rounds = frozenset[tuple[Mechanism, int]]
 Epsilon = tuple[float | None, tuple[str, ...]]
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=256)
 def epsilon_by_rdp(rounds: Rounds, delta: float) -> Epsilon:
     """Composes in Renyi DP, with dp_accounting's conversion to epsilon.
+
+    Where the rounds have pure epsilons that add up to less, it is those.
 
     Args:
       rounds: Mechanisms with how often each was run, each mechanism once.
@@ -40,6 +45,9 @@ def epsilon_by_rdp(rounds: Rounds, delta: float) -> Epsilon:
     notes = (f"{spent:.3g} of delta pays for rounds without noise",) if spent else ()
     left = delta - spent
     epsilon, order = _convert(sound, ORDERS, left)
+    pure = sum(count * mechanism.pure_epsilon for mechanism, count in sound)
+    if rounds and pure <= epsilon:
+        return pure, (*notes, "epsilon is the sum of the rounds' and needs no delta")
     if order == ORDERS[-1]:
         epsilon = min(epsilon, _convert(sound, LARGE_ORDERS, left)[0])
     if not math.isfinite(epsilon):
@@ -62,10 +70,9 @@ def _without_bare_rounds(rounds: Rounds) -> tuple[Rounds, float]:
     sound: dict[Mechanism, int] = {}
     spent = 0.0
     for mechanism, count in rounds:
-        if isinstance(mechanism, SampledGaussian):
-            mechanism, bare = mechanism.given_noise()
-            spent += count * bare
-        sound[mechanism] = sound.get(mechanism, 0) + count
+        given, bare = mechanism.given_noise()
+        spent += count * bare
+        sound[given] = sound.get(given, 0) + count
     return frozenset(sound.items()), spent
 
 
@@ -76,7 +83,7 @@ def _bare_words(spent: float) -> str:
     )
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=256)
 def epsilon_by_pld(rounds: Rounds, delta: float) -> Epsilon:
     """Composes privacy loss distributions, rounded pessimistically.
 
@@ -89,8 +96,8 @@ def epsilon_by_pld(rounds: Rounds, delta: float) -> Epsilon:
     """
     if not rounds:
         return 0.0, ()
-    if any(isinstance(m, FixedSizeGaussian) for m, _ in rounds):
-        return None, ("no PLD is known for sampling without replacement",)
+    if why := next((m.no_pld for m, _ in rounds if m.no_pld), ""):
+        return None, (why,)
     if delta < _SMALLEST_PLD_DELTA:
         return None, (f"PLD is not resolved below delta {_SMALLEST_PLD_DELTA}",)
     _, spent = _without_bare_rounds(rounds)

@@ -8,9 +8,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tff_hdp.privacy.plan import Level, NoisePlan
-from tff_hdp.privacy.rounding import largest_remainder
-from tff_hdp.privacy.sampling import Sampling
+from tff_hdp.errors import ArgumentError, require
+from tff_hdp.privacy.parts import Level, Sampling
+from tff_hdp.privacy.plan import NoisePlan
 
 
 def none(*, zone_sizes: Sequence[int], sampling: Sampling, **options: Any) -> NoisePlan:
@@ -108,9 +108,7 @@ def c7(
     ldp = _share_of_zones("beta", beta, s)
     hdp = _share_of_zones("alpha", alpha, s)
     if ldp + hdp > s:
-        raise ValueError(
-            f"alpha is {alpha} and beta is {beta}; their sum must not exceed 1"
-        )
+        raise ArgumentError("alpha", alpha, f"at most {1 - beta:g}, 1 less beta")
     z = noise_multiplier
     return NoisePlan(
         zone_sizes=tuple(zone_sizes),
@@ -134,26 +132,23 @@ def even_levels(
         above the zones.
 
     Raises:
-      ValueError: If a level has more nodes than the one beneath, or noise is asked
+      ArgumentError: If a level has more nodes than the one beneath, or noise is asked
         of a level that there is not.
     """
     levels: list[Level] = []
     below = num_zones
     for number, count in enumerate(nodes_per_level, start=2):
         if not 1 <= count <= below:
-            raise ValueError(
-                f"levels is {','.join(map(str, nodes_per_level))}; level {number} may "
-                f"have 1..{below} nodes, as many as are beneath"
-            )
+            allowed = f"1..{below} nodes at level {number}, as many as are beneath"
+            raise ArgumentError("levels", tuple(nodes_per_level), allowed)
         parents = tuple(i * count // below for i in range(below))
         levels.append(Level(parents, (noise.get(number, 0.0),) * count))
         below = count
-    absent = next((n for n in noise if not 2 <= n < 2 + len(levels)), None)
-    if absent is not None:
-        raise ValueError(
-            f"noising_levels is {absent}; the levels between zones and server are "
-            f"{', '.join(str(n) for n in range(2, 2 + len(levels))) or 'none'}"
-        )
+    numbers = range(2, 2 + len(levels))
+    if not set(noise) <= set(numbers):
+        allowed = ", ".join(map(str, numbers)) or "none"
+        allowed = f"levels between zones and server, here {allowed}"
+        raise ArgumentError("noising_levels", tuple(noise), allowed)
     return tuple(levels)
 
 
@@ -172,19 +167,37 @@ CONFIGURATIONS: dict[str, Callable[..., NoisePlan]] = {
 }
 
 
+# Which configurations take Table I's shares.
+USERS_OF_SHARES = {"alpha": ("c5", "c7"), "beta": ("c3", "c6", "c7")}
+
+
+def largest_remainder(exact: Sequence[float]) -> tuple[int, ...]:
+    """Rounds to whole numbers whose sum is the rounded sum.
+
+    Args:
+      exact: Numbers >= 0.
+
+    Returns:
+      Each rounded down, or up for those with the largest fractions.
+    """
+    counts = [math.floor(x + 1e-9) for x in exact]
+    missing = round(sum(exact)) - sum(counts)
+    order = sorted(range(len(exact)), key=lambda i: counts[i] - exact[i])
+    for i in order[: max(missing, 0)]:
+        counts[i] += 1
+    return tuple(counts)
+
+
 def _share_of_zones(name: str, share: float, s: int) -> int:
-    if not (math.isfinite(share) and 0.0 <= share <= 1.0):
-        raise ValueError(f"{name} is {share}; allowed is [0, 1]")
+    require(0.0 <= share <= 1.0, name, share, "[0, 1]")
     count = round(share * s)
-    if not math.isclose(count, share * s, abs_tol=1e-6):
-        raise ValueError(
-            f"{name} is {share}: of {s} zones that is {share * s:g}, not a whole number"
-        )
+    whole = math.isclose(count, share * s, abs_tol=1e-6)
+    allowed = f"a share that gives a whole number of {s} zones, not {share * s:g}"
+    require(whole, name, share, allowed)
     return count
 
 
 def _share_of_clients(alpha: float, zone_sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Rounds alpha * n to whole clients, spread over zones by largest remainder."""
-    if not (math.isfinite(alpha) and 0.0 <= alpha <= 1.0):
-        raise ValueError(f"alpha is {alpha}; allowed is [0, 1]")
+    require(0.0 <= alpha <= 1.0, "alpha", alpha, "[0, 1]")
     return largest_remainder([alpha * n for n in zone_sizes])

@@ -1,39 +1,169 @@
-"""The ledger of noise plans, checked against what the rounds' events say."""
+"""The rounds that were really run, checked against what their events say."""
 
-from collections.abc import Mapping
-from typing import Any
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
-import dp_accounting
-
-from tff_hdp.privacy.accountant import account_history, check_same_zones
+from tff_hdp.errors import ArgumentError, check_count
+from tff_hdp.privacy.accountant import (
+    METHODS,
+    AccountRow,
+    Method,
+    account_history,
+    check_same_zones,
+)
+from tff_hdp.privacy.events import check_events
+from tff_hdp.privacy.parts import (
+    Clipping,
+    FixedSizeSampling,
+    FullParticipation,
+    Level,
+    PoissonSampling,
+)
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.rounds import RoundLedger
-from tff_hdp.privacy.serialisation import plan_from_dict, plan_to_dict
-from tff_hdp.privacy.views import ClientKind, Observer, client_kind, observers, view
+from tff_hdp.privacy.threat import AccountedRound, ThreatModel
+from tff_hdp.protocols.secagg import FixedPoint
 
-_FLOAT32 = 1e-6  # events may have passed through float32
+_FORMAT = 2
+_SAMPLING = {
+    "poisson": PoissonSampling,
+    "fixed_size": FixedSizeSampling,
+    "full": FullParticipation,
+}
+Plan = TypeVar("Plan")
 
 
-class Ledger(RoundLedger[NoisePlan]):
-    """Composes rounds, also across resumed runs and changes of plan.
+class RoundLedger(Generic[Plan]):
+    """Composes rounds of any frozen plan, also across resumed runs.
+
+    Args:
+      plan_type: A frozen dataclass of JSON types, whose `__post_init__` turns lists
+        back into tuples.
+      account: From (plan, rounds) pairs in the order they were run, delta and
+        methods to the account's rows.
+    """
+
+    def __init__(
+        self,
+        *,
+        plan_type: type[Plan],
+        account: Callable[
+            [Sequence[tuple[Plan, int]], float, Sequence[Method]], list[AccountRow]
+        ],
+    ) -> None:
+        self._plan_type = plan_type
+        self._account = account
+        self._history: list[tuple[Plan, int]] = []
+
+    @property
+    def rounds(self) -> int:
+        """Rounds recorded so far."""
+        return sum(count for _, count in self._history)
+
+    @property
+    def history(self) -> tuple[tuple[Plan, int], ...]:
+        """Plans in the order they were run, each with its number of rounds."""
+        return tuple(self._history)
+
+    def record(self, plan: Plan, count: int = 1) -> None:
+        """Records `count` rounds of `plan`.
+
+        Raises:
+          ArgumentError: If `count` is no whole number >= 0.
+          TypeError: If `plan` is of another type. Nothing is recorded then.
+        """
+        if not isinstance(plan, self._plan_type):
+            raise TypeError(
+                f"plan is a {type(plan).__name__}; "
+                f"allowed is {self._plan_type.__name__}"
+            )
+        count = check_count("count", count)
+        if count and self._history and self._history[-1][0] == plan:
+            self._history[-1] = (plan, self._history[-1][1] + count)
+        elif count:
+            self._history.append((plan, count))
+
+    def account(
+        self, delta: float, methods: Sequence[Method] = METHODS
+    ) -> list[AccountRow]:
+        """Epsilon of the rounds recorded.
+
+        Args:
+          delta: In (0, 1).
+          methods: Which epsilons to compute.
+
+        Raises:
+          ValueError: If nothing is recorded, or as the account raises.
+        """
+        if not self._history:
+            raise ValueError("the ledger has 0 rounds; record some before an account")
+        return self._account(self._history, delta, methods)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The ledger as JSON types."""
+        return {
+            "format": _FORMAT,
+            "history": [
+                {**self._to_dict(plan), "rounds": count}
+                for plan, count in self._history
+            ],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replaces the content with what `state_dict` wrote.
+
+        Raises:
+          ArgumentError: If `state` is of another format or holds a bad plan; the
+            ledger is then as it was.
+        """
+        if state.get("format") != _FORMAT:
+            raise ArgumentError(
+                "state['format']",
+                state.get("format"),
+                f"{_FORMAT}; rounds that another version recorded cannot be continued",
+            )
+        fresh = copy.copy(self)
+        fresh._history = []
+        for entry in state["history"]:
+            entry = dict(entry)
+            count = entry.pop("rounds")
+            RoundLedger.record(fresh, self._from_dict(entry), count)
+        self._history = fresh._history
+
+    def _to_dict(self, plan: Plan) -> dict[str, Any]:
+        return {"plan": dataclasses.asdict(plan)}
+
+    def _from_dict(self, entry: Mapping[str, Any]) -> Plan:
+        _check_names("state['history']", entry, {"plan"})
+        return _build(self._plan_type, entry["plan"])
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._history == other._history
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        plans = len(self._history)
+        return f"{type(self).__name__}(rounds={self.rounds}, plans={plans})"
+
+
+class Ledger(RoundLedger[AccountedRound]):
+    """Composes rounds of noise plans, also across changes of plan or threat model.
 
     Its account is that of `tff_hdp.privacy.account`; a client's kind is the one it
     has under the last plan.
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            plan_type=NoisePlan,
-            account=account_history,
-            to_dict=plan_to_dict,
-            from_dict=plan_from_dict,
-        )
+        super().__init__(plan_type=AccountedRound, account=account_history)
 
     def record(
         self,
         plan: NoisePlan,
         count: int = 1,
         *,
+        threat: ThreatModel = ThreatModel(),
         events: Mapping[str, Any] | None = None,
     ) -> None:
         """Records `count` rounds of `plan`.
@@ -41,146 +171,85 @@ class Ledger(RoundLedger[NoisePlan]):
         Args:
           plan: The plan that was run.
           count: How many rounds.
+          threat: What is assumed of the parties in these rounds.
           events: What the levels' queries emitted in these rounds: `client` and
             `server` a `DpEvent`, `zone` one per zone, `upper` one list per upper
             level. A level may be missing, unless the plan has noise there and
             other levels are given.
 
         Raises:
-          ValueError: If a level emitted less noise than the plan says or an
-            event that cannot be accounted, or the plan has other zones than the
-            rounds before. Nothing is recorded then.
+          ArgumentError: If the threat model does not fit the plan, or the plan has
+            other zones than the rounds before.
+          ValueError: If a level emitted less noise than the plan says or an event
+            that cannot be accounted. Nothing is recorded then.
         """
         if events is not None:
-            _check_events(plan, events)
-        check_same_zones([*(p for p, _ in self._history), plan])
-        super().record(plan, count)
+            check_events(plan, events)
+        check_same_zones([*(run.plan for run, _ in self._history), plan])
+        super().record(AccountedRound(plan, threat), count)
 
-    def events(
-        self, observer: Observer, kind: ClientKind, zone: int
-    ) -> dp_accounting.DpEvent | None:
-        """The rounds as one dp_accounting event, wrapped with the zone's sampling.
+    def _to_dict(self, plan: AccountedRound) -> dict[str, Any]:
+        threat = dataclasses.asdict(plan.threat)
+        return {"plan": plan_to_dict(plan.plan), "threat": threat}
 
-        Args:
-          observer: Who looks; a super-node is the zone's own.
-          kind: The client's kind, the same in every round.
-          zone: The client's zone.
-
-        Returns:
-          The event; None where some rounds have none (participation revealed, a
-          random number of noising participants). `NonPrivateDpEvent` stands for
-          rounds that guarantee nothing.
-
-        Raises:
-          ValueError: If a plan has no client of that kind in the zone.
-        """
-        composed: list[dp_accounting.DpEvent] = []
-        for plan, count in self._history:
-            noising = kind == "ldp"
-            here = plan.noising_clients[zone]
-            exists = here > 0 if noising else here < plan.zone_sizes[zone]
-            if not exists or client_kind(plan, zone, noising) != kind:
-                raise ValueError(f"kind is {kind!r}; zone {zone} has no such client")
-            level = next(lv for name, lv in observers(plan) if name == observer)
-            seen = view(plan, observer, level, zone, noising)
-            if seen.sees_nothing:
-                continue
-            if seen.mechanism is None:
-                event: Any = dp_accounting.NonPrivateDpEvent()
-            else:
-                event = seen.mechanism.event
-            if event is None:
-                return None
-            composed.append(dp_accounting.SelfComposedDpEvent(event, count))
-        return dp_accounting.ComposedDpEvent(composed)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ledger) and self._history == other._history
-
-    __hash__ = None  # type: ignore[assignment]  # mutable
-
-    def __repr__(self) -> str:
-        return f"Ledger(rounds={self.rounds}, plans={len(self._history)})"
+    def _from_dict(self, entry: Mapping[str, Any]) -> AccountedRound:
+        _check_names("state['history']", entry, {"plan", "threat"})
+        threat = _build(ThreatModel, entry["threat"])
+        return AccountedRound(plan_from_dict(entry["plan"]), threat)
 
 
-def _check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
-    """Refuses events with less noise than `plan` has at the same place."""
-    if plan.top_up and plan.client_noise_multiplier > 0:
-        raise ValueError(
-            "plan.top_up is True, but no query emits an event of topping up, so the "
-            "events cannot show that it was done; record without events if it was"
-        )
-    noises = any(plan.noising_clients)
-    expected: dict[str, Any] = {
-        "client": plan.client_noise_multiplier if noises else 0.0,
-        "zone": list(plan.zone_noise_multipliers),
-        "upper": [list(level.noise_multipliers) for level in plan.upper_levels],
-        "server": plan.server_noise_multiplier,
-    }
-    unknown = sorted(set(events) - set(expected))
-    if unknown:
-        raise ValueError(
-            f"events holds the level {unknown[0]!r}; allowed are {', '.join(expected)}"
-        )
-    for level, planned in expected.items():
-        _check_level(level, planned, events.get(level))
+# Plans as JSON types, and back, exactly ------------------------------------------
 
 
-def _check_level(level: str, planned: Any, emitted: Any) -> None:
-    if isinstance(planned, list):
-        if emitted is None:
-            emitted = [None] * len(planned)
-        if len(emitted) != len(planned):
-            raise ValueError(
-                f"events[{level!r}] has {len(emitted)} entries for {len(planned)} nodes"
-            )
-        for i, pair in enumerate(zip(planned, emitted, strict=True)):
-            _check_level(f"{level}[{i}]", *pair)
-        return
-    silent = emitted is None or isinstance(emitted, dp_accounting.NoOpDpEvent)
-    found = 0.0 if silent else event_multiplier(level, emitted)
-    if found < planned * (1 - _FLOAT32):
-        raise ValueError(
-            f"events: level {level!r} emitted a noise multiplier of {found:.9g}, but "
-            f"the plan has {planned:.9g}"
-        )
+def plan_to_dict(plan: NoisePlan) -> dict[str, Any]:
+    """Every field of `plan` as JSON types; `plan_from_dict` is the inverse."""
+    fields = dataclasses.asdict(plan)
+    kind = next(k for k, cls in _SAMPLING.items() if isinstance(plan.sampling, cls))
+    fields["sampling"]["kind"] = kind
+    return _with(list, fields)
 
 
-def event_multiplier(level: str, event: dp_accounting.DpEvent) -> float:
-    """The noise multiplier of Gaussian events released together.
+def plan_from_dict(fields: Mapping[str, Any]) -> NoisePlan:
+    """The plan that `plan_to_dict` wrote.
 
     Args:
-      level: Named in errors.
-      event: A `GaussianDpEvent`, or such events composed, as adaptive clipping
-        and per-layer clipping emit them.
+      fields: What `plan_to_dict` returned, possibly through JSON.
 
     Returns:
-      (sum z^-2)^-1/2; 0 for an event without privacy.
+      An equal plan.
 
     Raises:
-      ValueError: If the event is of another kind, naming why.
+      ArgumentError: If a field is unknown, missing or out of range.
     """
-    if isinstance(event, dp_accounting.NoOpDpEvent):
-        return float("inf")
-    if isinstance(event, dp_accounting.NonPrivateDpEvent):
-        return 0.0
-    if isinstance(event, dp_accounting.GaussianDpEvent):
-        return float(event.noise_multiplier)
-    if isinstance(event, dp_accounting.ComposedDpEvent):
-        parts = [event_multiplier(level, e) for e in event.events]
-        if any(z == 0 for z in parts):
-            return 0.0
-        total = sum(z**-2 for z in parts)
-        return total**-0.5 if total else float("inf")
-    if isinstance(event, dp_accounting.SelfComposedDpEvent):
-        return event_multiplier(level, event.event) / float(event.count) ** 0.5
-    if isinstance(event, dp_accounting.SingleEpochTreeAggregationDpEvent):
-        raise ValueError(
-            f"events: level {level!r} used tree aggregation, whose account needs every "
-            "client at most once between restarts; this sampling does not give that"
-        )
-    raise ValueError(
-        f"events: level {level!r} emitted {type(event).__name__}, which is not "
-        "Gaussian and cannot be accounted here (tensorflow-privacy's tree, discrete "
-        "Gaussian and Skellam queries emit UnsupportedDpEvent)"
-    )
+    _check_names("plan", fields, {f.name for f in dataclasses.fields(NoisePlan)})
+    values = dict(fields)
+    sampling = dict(values["sampling"])
+    kind = sampling.pop("kind")
+    if kind not in _SAMPLING:
+        raise ArgumentError("sampling.kind", kind, ", ".join(_SAMPLING))
+    values["sampling"] = _build(_SAMPLING[kind], sampling)
+    values["clipping"] = _build(Clipping, values["clipping"])
+    if values["encoding"] is not None:
+        values["encoding"] = _build(FixedPoint, values["encoding"])
+    values["upper_levels"] = [_build(Level, each) for each in values["upper_levels"]]
+    return NoisePlan(**{name: _with(tuple, value) for name, value in values.items()})
+
+
+def _build(cls: type, fields: Mapping[str, Any]) -> Any:
+    _check_names(cls.__name__, fields, {f.name for f in dataclasses.fields(cls)})
+    return cls(**{name: _with(tuple, value) for name, value in fields.items()})
+
+
+def _check_names(what: str, found: Mapping[str, Any], known: set[str]) -> None:
+    """Raises ArgumentError unless the names are those known, all of them."""
+    if wrong := sorted(set(found) ^ known):
+        raise ArgumentError(what, wrong, f"the fields {', '.join(sorted(known))}")
+
+
+def _with(sequence: type, value: Any) -> Any:
+    """`value` with its lists and tuples, at any depth, as `sequence`."""
+    if isinstance(value, dict):
+        return {name: _with(sequence, item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return sequence(_with(sequence, item) for item in value)
+    return value

@@ -14,7 +14,7 @@ import dp_accounting
 import numpy as np
 from dp_accounting.rdp import RdpAccountant
 
-from tff_hdp.privacy.checks import check_delta, check_positive, check_rounds
+from tff_hdp.errors import check_count, check_delta, check_positive, check_probability
 from tff_hdp.privacy.plan import NoisePlan
 
 # The orders of tensorflow-privacy's example accountants in 2020-2021.
@@ -42,13 +42,12 @@ def accountant_epsilon(q: float, z: float, rounds: int, delta: float) -> float:
       today's conversion and PLDs give less for the same mechanism.
 
     Raises:
-      ValueError: If an argument is out of range.
+      ArgumentError: If an argument is out of range.
     """
-    if not 0.0 < q <= 1.0:
-        raise ValueError(f"q is {q}; allowed is (0, 1]")
+    check_probability("q", q)
     check_positive("z", z)
     check_delta("delta", delta)
-    rounds = check_rounds("rounds", rounds)
+    rounds = check_count("rounds", rounds)
     if rounds == 0:
         return 0.0
     total = rounds * _rdp(q, z) + math.log(1 / delta) / (np.asarray(ORDERS) - 1)

@@ -1,7 +1,8 @@
-"""The noise plan: who adds noise to what, in which zone, and who sees it.
+"""The noise plan: who adds noise to what, in which zone, and how sums are taken.
 
 The aggregator is built from a `NoisePlan` and epsilon is computed from the same
-value, so what is accounted is what is added.
+value, so what is accounted is what is added. What is assumed of the parties is
+not in it: see `tff_hdp.privacy.threat`.
 """
 
 import dataclasses
@@ -9,49 +10,26 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from tff_hdp.privacy.checks import check_nonnegative, check_positive
-from tff_hdp.privacy.clipping import Clipping
-from tff_hdp.privacy.sampling import (
+from tff_hdp.errors import ArgumentError, check_nonnegative, check_positive, require
+from tff_hdp.privacy.parts import (
+    Clipping,
     FixedSizeSampling,
     FullParticipation,
+    Level,
     PoissonSampling,
     Sampling,
 )
-from tff_hdp.privacy.secure import check_secure
 from tff_hdp.protocols.secagg import FixedPoint
 
-
-@dataclasses.dataclass(frozen=True)
-class Level:
-    """An aggregation level between the zones and the server.
-
-    Attributes:
-      parents: For every node of the level beneath, the node of this level it
-        reports to; covers 0..m-1.
-      noise_multipliers: Of each of the m nodes.
-    """
-
-    parents: tuple[int, ...]
-    noise_multipliers: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parents", tuple(int(p) for p in self.parents))
-        object.__setattr__(
-            self, "noise_multipliers", tuple(map(float, self.noise_multipliers))
-        )
-        for i, z in enumerate(self.noise_multipliers):
-            check_nonnegative(f"noise_multipliers[{i}]", z)
-        if set(self.parents) != set(range(len(self.noise_multipliers))):
-            raise ValueError(
-                f"parents name the nodes {sorted(set(self.parents))}, "
-                "but noise_multipliers are given for "
-                f"0..{len(self.noise_multipliers) - 1}"
-            )
+# From this standard deviation on, in steps, sums of discrete Gaussians and sums of
+# those with continuous ones differ from Gaussians by less than e^-900 at any point
+# (Kairouz, Liu and Steinke 2021, Theorem 1), so they are accounted as Gaussians.
+MIN_STEPS = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoisePlan:
-    """Who adds Gaussian noise where, and what the account may assume.
+    """Who adds Gaussian noise where.
 
     Zone i outputs X_i = (sum_k w_k clip(Delta_k) + noise) / D_i and the server
     releases sum_i p_i X_i + noise, with weights w_k in [0, 1] (PAPERS: section
@@ -62,7 +40,7 @@ class NoisePlan:
     Attributes:
       zone_sizes: n_i, registered clients of each zone.
       sampling: How each zone draws its cohort.
-      client_noise_multiplier: z_L, multiplier of each noising client on its own update.
+      client_noise_multiplier: z_L, of each noising client on its own update.
       noising_clients: How many of zone i's clients noise their own update: the
         first so many in the zoning's order.
       zone_noise_multipliers: z_H per zone, added by its super-node.
@@ -70,34 +48,25 @@ class NoisePlan:
       upper_levels: Further levels between zones and server, innermost first.
       clipping: The bound on one client's update.
       estimator: `fixed` divides by D_i = q_i W_i; `bounded` by
-        max(q_i Wmin_i, sum w), with twice the sensitivity; `realised` by
-        sum w, which has no bounded sensitivity and so allows no noise.
+        max(q_i W_i, sum w), with twice the sensitivity; `realised` by sum w,
+        which has no bounded sensitivity and so allows no noise.
       zone_weights: W_i, the public sum of w over the whole zone; None means
         uniform weights, W_i = n_i.
-      minimum_weights: Wmin_i for `bounded`; None means W_i.
       mixing: `weighted` (p_i proportional to D_i), `equal` (1/s), or p itself.
-      cohort_hidden: Whether the aggregator does not learn who took part.
-      participation_revealed: Whether every observer learns who took part.
-      secure_aggregation: Whether a super-node sees only its zone's sum.
-      secure_server: Whether the server sees only the sum over all zones.
+      secure_aggregation: Whether zones' sums are taken by secure aggregation, which
+        shows a super-node its zone's sum and nothing else.
+      secure_server: Whether the sum over zones is, which shows the server that sum
+        and nothing else.
       encoding: The fixed point in which those sums are taken; client noise, and
         with `secure_server` zone noise, is then discrete Gaussian on its grid.
         None accounts as if sums were real numbers.
       min_zone_clients: A zone with fewer participants than this is left out of
         the round; its super-node then adds its noise to zero.
-      neighbours: `add_or_remove`, `zero_out` or `replace_one`; None lets the
-        account take the relation that fits the sampling and the noise.
-      colluding_super_nodes: How many super-nodes share what they know with the
-        observer; their noise protects nobody from it.
-      colluding_clients: How many noising clients do likewise.
-      dropout_rate: Probability that a sampled client never delivers.
       top_up: Whether each super-node tops its zone's client noise up to that of
         all its noising clients, so that the total does not show who came.
-      elected_super_nodes: Whether super-nodes are clients elected by their
-        peers; one of another zone then receives the released model too.
 
     Raises:
-      ValueError: If any field is out of range, naming it and its value.
+      ArgumentError: If any field is out of range.
     """
 
     zone_sizes: tuple[int, ...]
@@ -110,28 +79,18 @@ class NoisePlan:
     clipping: Clipping = Clipping()
     estimator: Literal["fixed", "bounded", "realised"] = "fixed"
     zone_weights: tuple[float, ...] | None = None
-    minimum_weights: tuple[float, ...] | None = None
     mixing: Literal["weighted", "equal"] | tuple[float, ...] = "weighted"
-    cohort_hidden: bool = True
-    participation_revealed: bool = False
     secure_aggregation: bool = False
     secure_server: bool = False
     encoding: FixedPoint | None = None
     min_zone_clients: int = 1
-    neighbours: Literal["add_or_remove", "zero_out", "replace_one"] | None = None
-    colluding_super_nodes: int = 0
-    colluding_clients: int = 0
-    dropout_rate: float = 0.0
     top_up: bool = False
-    elected_super_nodes: bool = False
 
     def __post_init__(self) -> None:
-        s = self._check_zones()
-        self._check_noise(s)
-        self._check_sampling(s)
-        self._check_estimator(s)
-        self._check_account(s)
-        check_secure(self)
+        self._check_zones()
+        self._check_noise()
+        self._check_estimator()
+        self._check_sums()
 
     # Derived quantities -----------------------------------------------------
 
@@ -146,14 +105,28 @@ class NoisePlan:
         return sum(self.zone_sizes)
 
     @property
+    def clients_carry_noise(self) -> bool:
+        """Whether clients noise their own updates."""
+        return self.client_noise_multiplier > 0 and any(self.noising_clients)
+
+    @property
     def is_noisy(self) -> bool:
         """Whether anybody adds noise."""
         return bool(
-            self.server_noise_multiplier
+            self.clients_carry_noise
+            or self.server_noise_multiplier
             or any(self.zone_noise_multipliers)
-            or (self.client_noise_multiplier and any(self.noising_clients))
             or any(z for level in self.upper_levels for z in level.noise_multipliers)
         )
+
+    @property
+    def discrete_noise_multipliers(self) -> tuple[float, ...]:
+        """Multipliers of the noise that is drawn on the encoding's grid."""
+        if self.encoding is None:
+            return ()
+        client = (self.client_noise_multiplier,) if self.clients_carry_noise else ()
+        zones = self.zone_noise_multipliers if self.secure_server else ()
+        return tuple(z for z in (*client, *zones) if z > 0)
 
     @property
     def participation(self) -> tuple[float, ...]:
@@ -167,10 +140,8 @@ class NoisePlan:
 
     @property
     def denominators(self) -> tuple[float, ...]:
-        """D_i = q_i W_i (`fixed`) or its floor q_i Wmin_i (`bounded`)."""
+        """D_i = q_i W_i, which is its floor for `bounded`."""
         weights = self.zone_weights or tuple(map(float, self.zone_sizes))
-        if self.estimator == "bounded" and self.minimum_weights is not None:
-            weights = self.minimum_weights
         return tuple(q * w for q, w in zip(self.participation, weights, strict=True))
 
     @property
@@ -201,136 +172,170 @@ class NoisePlan:
 
     # Validation -------------------------------------------------------------
 
-    def _check_zones(self) -> int:
-        object.__setattr__(self, "zone_sizes", tuple(self.zone_sizes))
-        if not self.zone_sizes:
-            raise ValueError("zone_sizes is empty")
-        for i, n in enumerate(self.zone_sizes):
-            if int(n) != n or n < 1:
-                raise ValueError(f"zone_sizes[{i}] is {n}; a zone needs a client")
-        object.__setattr__(self, "zone_sizes", tuple(int(n) for n in self.zone_sizes))
-        return len(self.zone_sizes)
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
 
-    def _check_noise(self, s: int) -> None:
+    def _set_per_zone(self, name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+        s = self.num_zones
+        require(len(values) == s, name, values, f"{s} entries, one for each zone")
+        self._set(name, tuple(values))
+        return tuple(values)
+
+    def _check_zones(self) -> None:
+        sizes = tuple(self.zone_sizes)
+        require(bool(sizes), "zone_sizes", sizes, "a zone or more")
+        for i, n in enumerate(sizes):
+            ok = int(n) == n and n >= 1
+            require(ok, f"zone_sizes[{i}]", n, "a whole number >= 1")
+        self._set("zone_sizes", tuple(map(int, sizes)))
+        if isinstance(self.sampling, PoissonSampling):
+            drawn = self.sampling.probabilities
+        elif isinstance(self.sampling, FixedSizeSampling):
+            drawn = self.sampling.sizes
+            for i, (k, n) in enumerate(zip(drawn, sizes, strict=False)):
+                name = f"sampling.sizes[{i}]"
+                require(k <= n, name, k, f"at most {n}, the zone's clients")
+        else:
+            ok = isinstance(self.sampling, FullParticipation)
+            require(ok, "sampling", self.sampling, "a Sampling")
+            return
+        s = len(sizes)
+        require(len(drawn) == s, "sampling", self.sampling, f"{s} entries, as zones")
+
+    def _check_noise(self) -> None:
         check_nonnegative("client_noise_multiplier", self.client_noise_multiplier)
         check_nonnegative("server_noise_multiplier", self.server_noise_multiplier)
-        counts = (0,) * s if self.noising_clients is None else self.noising_clients
-        zone_noise_multipliers = (
-            (0.0,) * s
-            if self.zone_noise_multipliers is None
-            else self.zone_noise_multipliers
-        )
-        object.__setattr__(
-            self, "noising_clients", _per_zone("noising_clients", counts, s)
-        )
-        object.__setattr__(
-            self,
-            "zone_noise_multipliers",
-            _per_zone("zone_noise_multipliers", zone_noise_multipliers, s),
-        )
-        for i, (noising, n) in enumerate(
-            zip(self.noising_clients, self.zone_sizes, strict=True)
-        ):
-            if int(noising) != noising or not 0 <= noising <= n:
-                raise ValueError(
-                    f"noising_clients[{i}] is {noising}; allowed is 0..{n}"
-                )
+        for name, none in (("noising_clients", 0), ("zone_noise_multipliers", 0.0)):
+            given = getattr(self, name)
+            zones = (none,) * self.num_zones
+            self._set_per_zone(name, zones if given is None else given)
+        counts = self.noising_clients
+        for i, (count, n) in enumerate(zip(counts, self.zone_sizes, strict=True)):
+            ok = int(count) == count and 0 <= count <= n
+            require(ok, f"noising_clients[{i}]", count, f"0..{n}")
         for i, z in enumerate(self.zone_noise_multipliers):
             check_nonnegative(f"zone_noise_multipliers[{i}]", z)
-        below = s
+        below = self.num_zones
         for j, level in enumerate(self.upper_levels):
-            if len(level.parents) != below:
-                raise ValueError(
-                    f"upper_levels[{j}].parents has {len(level.parents)} entries "
-                    f"for {below} nodes"
-                )
+            require(
+                len(level.parents) == below,
+                f"upper_levels[{j}].parents",
+                level.parents,
+                f"{below} entries, one for each node beneath",
+            )
             below = len(level.noise_multipliers)
-
-    def _check_sampling(self, s: int) -> None:
-        if isinstance(self.sampling, PoissonSampling):
-            _per_zone("sampling.probabilities", self.sampling.probabilities, s)
-        elif isinstance(self.sampling, FixedSizeSampling):
-            sizes = _per_zone("sampling.sizes", self.sampling.sizes, s)
-            for i, (k, n) in enumerate(zip(sizes, self.zone_sizes, strict=True)):
-                if k > n:
-                    raise ValueError(
-                        f"sampling.sizes[{i}] is {k}; the zone has {n} clients"
-                    )
-        elif not isinstance(self.sampling, FullParticipation):
-            raise ValueError(f"sampling is {self.sampling!r}; give a Sampling")
-
-    def _check_estimator(self, s: int) -> None:
-        if self.estimator not in ("fixed", "bounded", "realised"):
-            raise ValueError(
-                f"estimator is {self.estimator!r}; allowed are fixed, bounded, realised"
-            )
-        if self.estimator == "realised" and self.is_noisy:
-            raise ValueError(
-                "estimator is 'realised', whose sensitivity is unbounded; with noise "
-                "use 'fixed' or 'bounded'"
-            )
-        for name in ("zone_weights", "minimum_weights"):
-            weights = getattr(self, name)
-            if weights is None:
-                continue
-            object.__setattr__(self, name, _per_zone(name, weights, s))
-            for i, (w, n) in enumerate(zip(weights, self.zone_sizes, strict=True)):
-                check_positive(f"{name}[{i}]", w)
-                if w > n * (1 + 1e-9):
-                    raise ValueError(
-                        f"{name}[{i}] is {w}; with weights in [0, 1] and {n} clients "
-                        f"it cannot exceed {n}"
-                    )
-        if self.minimum_weights is not None and self.estimator != "bounded":
-            raise ValueError(
-                f"minimum_weights are given but estimator is {self.estimator!r}"
-            )
-        if isinstance(self.mixing, str):
-            if self.mixing not in ("weighted", "equal"):
-                raise ValueError(
-                    f"mixing is {self.mixing!r}; allowed are weighted, equal or p_i"
-                )
-            return
-        object.__setattr__(self, "mixing", _per_zone("mixing", self.mixing, s))
-        for i, p in enumerate(self.mixing):
-            check_nonnegative(f"mixing[{i}]", p)
-        if not math.isclose(sum(self.mixing), 1.0, rel_tol=1e-6):
-            raise ValueError(f"mixing sums to {sum(self.mixing)}; it must sum to 1")
-
-    def _check_account(self, s: int) -> None:
-        if self.neighbours not in (None, "add_or_remove", "zero_out", "replace_one"):
-            raise ValueError(
-                f"neighbours is {self.neighbours!r}; allowed are add_or_remove, "
-                "zero_out, replace_one"
-            )
-        if not 0 <= self.colluding_super_nodes <= s:
-            raise ValueError(
-                f"colluding_super_nodes is {self.colluding_super_nodes}; allowed is "
-                f"0..{s} (the zones)"
-            )
-        if not 0 <= self.colluding_clients < self.num_clients:
-            raise ValueError(
-                f"colluding_clients is {self.colluding_clients}; allowed is "
-                f"0..{self.num_clients - 1}"
-            )
-        if not 0.0 <= self.dropout_rate < 1.0:
-            raise ValueError(f"dropout_rate is {self.dropout_rate}; allowed is [0, 1)")
-        if (
-            self.clipping.kind == "adaptive"
-            and self.is_noisy
-            and (
+        if self.clipping.kind == "adaptive":
+            alone = not (
                 self.client_noise_multiplier
                 or any(self.zone_noise_multipliers)
                 or self.upper_levels
             )
+            require(
+                alone or not self.is_noisy,
+                "clipping.kind",
+                "adaptive",
+                "flat or per_layer unless the server alone adds noise (cdp, c4)",
+            )
+
+    def _check_estimator(self) -> None:
+        allowed = ("fixed", "bounded", "realised")
+        if self.estimator not in allowed:
+            raise ArgumentError("estimator", self.estimator, ", ".join(allowed))
+        if self.estimator == "realised" and self.is_noisy:
+            raise ArgumentError(
+                "estimator",
+                "realised",
+                "fixed or bounded with noise; its sensitivity is unbounded",
+            )
+        if self.top_up and self.estimator == "bounded" and self.clients_carry_noise:
+            raise ArgumentError(
+                "top_up",
+                True,
+                "False with estimator bounded, whose random denominator scales noise",
+            )
+        if self.zone_weights is not None:
+            weights = self._set_per_zone("zone_weights", self.zone_weights)
+            for i, (w, n) in enumerate(zip(weights, self.zone_sizes, strict=True)):
+                check_positive(f"zone_weights[{i}]", w)
+                ok = w <= n * (1 + 1e-9)
+                require(ok, f"zone_weights[{i}]", w, f"at most {n}, weights being <= 1")
+        if isinstance(self.mixing, str):
+            ok = self.mixing in ("weighted", "equal")
+            require(ok, "mixing", self.mixing, "weighted, equal or p_i")
+            return
+        mixing = self._set_per_zone("mixing", self.mixing)
+        for i, p in enumerate(mixing):
+            check_nonnegative(f"mixing[{i}]", p)
+        ok = math.isclose(sum(mixing), 1.0, rel_tol=1e-6)
+        require(ok, "mixing", mixing, f"numbers that sum to 1, not {sum(mixing):g}")
+
+    def _check_sums(self) -> None:
+        least, sizes = self.min_zone_clients, self.zone_sizes
+        if isinstance(self.sampling, FixedSizeSampling):
+            sizes = self.sampling.sizes
+        require(
+            int(least) == least and 1 <= least <= min(sizes),
+            "min_zone_clients",
+            least,
+            f"1..{min(sizes)}, the clients of the smallest zone or fixed cohort",
+        )
+        if self.secure_server:
+            self._check_secure_server()
+        if self.encoding is not None:
+            self._check_encoding(self.encoding)
+
+    def _check_secure_server(self) -> None:
+        equal = True
+        if self.estimator == "realised":
+            equal = self.mixing == "weighted"
+        elif self.estimator == "fixed":
+            units = self.released_sensitivities
+            equal = math.isclose(min(units), max(units), rel_tol=1e-9)
+        for ok, allowed in (
+            (not self.upper_levels, "False with upper_levels: it sums zones"),
+            (self.num_zones > 1, "False with 1 zone, whose output is the sum"),
+            (
+                self.estimator != "bounded",
+                "False with estimator bounded, which divides each zone's sum by its "
+                "own random denominator; use fixed",
+            ),
+            (equal, f"False with mixing {self.mixing}: zones' sums count differently"),
         ):
-            raise ValueError(
-                "clipping.kind is 'adaptive', which is sound only where the server "
-                "alone adds noise (cdp, c4)"
+            require(ok, "secure_server", True, allowed)
+
+    def _check_encoding(self, encoding: FixedPoint) -> None:
+        if not (self.secure_aggregation or self.secure_server):
+            raise ArgumentError("encoding", encoding, "None without secure aggregation")
+        if self.clipping.kind == "adaptive":
+            raise ArgumentError(
+                "clipping.kind",
+                "adaptive",
+                "flat or per_layer with an encoding, which is for one clip norm",
+            )
+        most, largest = most_clients(self), encoding.max_clients
+        ok = largest >= most
+        require(ok, "encoding.max_clients", largest, f"at least {most}, as in a sum")
+        noise = {"client_noise_multiplier": self.client_noise_multiplier}
+        if self.secure_server:
+            for i, z in enumerate(self.zone_noise_multipliers):
+                noise[f"zone_noise_multipliers[{i}]"] = z
+            noise["server_noise_multiplier"] = self.server_noise_multiplier
+        least = smallest_noise(encoding, self.clipping.clip_norm)
+        for name, z in noise.items():
+            require(
+                z == 0 or z >= least,
+                name,
+                z,
+                f"0 or at least {least:.3g} with an encoding of step "
+                f"{encoding.step:.3g}; use more bits",
             )
 
 
-def _per_zone(name: str, values: Sequence[Any], s: int) -> tuple[Any, ...]:
-    if len(values) != s:
-        raise ValueError(f"{name} has {len(values)} entries for {s} zones")
-    return tuple(values)
+def smallest_noise(encoding: FixedPoint, clip_norm: float) -> float:
+    """The least noise multiplier that a grid resolves; see `MIN_STEPS`."""
+    return MIN_STEPS * encoding.step / clip_norm
+
+
+def most_clients(plan: NoisePlan) -> int:
+    """How many clients' updates one of the plan's sums may hold."""
+    return plan.num_clients if plan.secure_server else max(plan.zone_sizes)

@@ -30,16 +30,6 @@ class Spectrum:
         """Whether there is only one possible variance."""
         return len(self.variances) == 1
 
-    @property
-    def mean(self) -> float:
-        """Expected variance."""
-        return float(np.dot(self.variances, np.exp(self.log_probabilities)))
-
-    @property
-    def certain_multiplier(self) -> float:
-        """The noise multiplier of the least variance possible."""
-        return math.sqrt(self.variances[0])
-
     def compact(self, log_tail: float = -60.0) -> "Spectrum":
         """Rounds tails down in variance, which only raises epsilon.
 
@@ -67,6 +57,36 @@ class Spectrum:
         return Spectrum(
             tuple(v * factor for v in self.variances), self.log_probabilities
         )
+
+    def with_skips(self, *, least: int, others: int, rate: float) -> "Spectrum":
+        """With those rounds in which the client tips the balance for its zone.
+
+        A zone with fewer than `least` = m participants is left out. With m - 1
+        others there, the client's coming decides whether the zone's sum, of norm up
+        to m S, is in the output: the noise is worth 1/m^2 of its variance. With more
+        others, its coming moves the output by S; with fewer, not at all. How many
+        others there are does not depend on the client.
+
+        Args:
+          least: m.
+          others: The zone's other clients.
+          rate: Probability that any of them takes part, independently.
+
+        Returns:
+          The distribution, if this one is that where the zone is not left out.
+        """
+        log_tips = float(stats.binom.logpmf(least - 1, others, rate))
+        log_rest = math.log(-math.expm1(log_tips)) if log_tips < 0.0 else -math.inf
+        parts = sorted(
+            (variance * scale, log_p + log_weight)
+            for scale, log_weight in ((1.0, log_rest), (least**-2, log_tips))
+            for variance, log_p in zip(
+                self.variances, self.log_probabilities, strict=True
+            )
+            if log_weight > -math.inf
+        )
+        variances, log_probabilities = zip(*parts, strict=True)
+        return Spectrum(variances, log_probabilities)
 
 
 @dataclasses.dataclass(frozen=True)

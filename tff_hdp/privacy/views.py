@@ -13,15 +13,12 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from tff_hdp.privacy.effective_noise import (
-    Noise,
-    noise_before_super_node,
-    noise_in_output,
-)
-from tff_hdp.privacy.mechanisms import FixedSizeGaussian, Mechanism, SampledGaussian
+from tff_hdp.privacy.mechanisms import DiscreteGaussian, Mechanism
+from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_output
+from tff_hdp.privacy.parts import FixedSizeSampling
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.sampling import FixedSizeSampling
-from tff_hdp.privacy.skips import skips_reveal, with_skips
+from tff_hdp.privacy.sampled import FixedSizeGaussian, SampledGaussian
+from tff_hdp.privacy.threat import AccountedRound
 
 Observer = Literal["super_node", "aggregator", "released_model"]
 ClientKind = Literal["ldp", "hdp", "trusting"]
@@ -79,12 +76,12 @@ def observers(plan: NoisePlan) -> Iterator[tuple[Observer, int]]:
 
 @functools.lru_cache(maxsize=8192)
 def view(
-    plan: NoisePlan, observer: Observer, level: int, zone: int, noising: bool
+    run: AccountedRound, observer: Observer, level: int, zone: int, noising: bool
 ) -> View:
-    """One round of `plan` as an observer sees a client.
+    """One round as an observer sees a client.
 
     Args:
-      plan: The noise plan.
+      run: The round.
       observer: Who looks.
       level: The observer's level, as `observers` yields it.
       zone: The client's zone.
@@ -92,28 +89,24 @@ def view(
 
     Returns:
       The view.
-
-    Raises:
-      ValueError: If `plan.neighbours` cannot be had with the plan's sampling or
-        with noise that participants carry.
     """
+    plan, threat = run.plan, run.threat
     noising = noising and plan.client_noise_multiplier > 0
-    _check_neighbours(plan)
     notes: list[str] = []
-    if plan.colluding_super_nodes == plan.num_zones and level > 1:
+    if threat.colluding_super_nodes == plan.num_zones and level > 1:
         notes.append("the client's own super-node colludes: its view is the observer's")
         level = 1
     if level == 1:
-        noise = noise_before_super_node(plan, zone, noising, notes)
+        noise = noise_before_super_node(run, zone, noising, notes)
         hidden = False
     else:
         released = observer == "released_model"
-        only_total = plan.secure_server and not released
+        only_total = plan.secure_server and threat.secure_sums_hold and not released
         if plan.mixing_weights[zone] == 0 and (level > 2 or only_total):
             return View(
                 mechanism=None,
                 noise_multiplier=None,
-                neighbours=plan.neighbours or "zero_out",
+                neighbours=threat.neighbours or "zero_out",
                 sampling=_sampling_words(plan, zone, hidden=False),
                 assumptions=("the zone's mixing weight is 0: nothing of it is seen",),
                 sees_nothing=True,
@@ -121,71 +114,44 @@ def view(
         if only_total:
             notes.append(SECURE_SERVER)
             before = dataclasses.replace(plan, server_noise_multiplier=0.0)
+            before = dataclasses.replace(run, plan=before)
             noise = noise_in_output(before, level, zone, noising, released, notes)
         else:
-            noise = noise_in_output(plan, level - 1, zone, noising, released, notes)
-        hidden = released or plan.cohort_hidden
-        hidden = hidden and not plan.participation_revealed
+            noise = noise_in_output(run, level - 1, zone, noising, released, notes)
+        hidden = released or threat.cohort_hidden
+        hidden = hidden and not threat.participation_revealed
     if noise is None or noise.nominal == 0:
-        reason = notes[-1] if notes else _why_none(plan, level, zone)
+        reason = notes[-1] if notes else _why_none(run, level)
         return View(
             mechanism=None,
             noise_multiplier=None,
-            neighbours=plan.neighbours or "zero_out",
+            neighbours=threat.neighbours or "zero_out",
             sampling=_sampling_words(plan, zone, hidden=hidden),
             assumptions=("no guarantee: " + reason,),
         )
-    return _sampled_view(plan, zone, noise, hidden, notes)
+    return _sampled_view(run, zone, noise, hidden, notes)
 
 
 # How the client comes to take part -------------------------------------------
 
 
-def _check_neighbours(plan: NoisePlan) -> None:
-    carried = plan.client_noise_multiplier > 0 and any(plan.noising_clients)
-    if plan.estimator == "bounded" and carried:
-        if plan.neighbours not in (None, "zero_out"):
-            raise ValueError(
-                f"neighbours is {plan.neighbours!r} but estimator is 'bounded' and "
-                "participants carry noise, which its random denominator scales; use "
-                "zero_out"
-            )
-        if plan.top_up:
-            raise ValueError(
-                "top_up is True but estimator is 'bounded', whose random denominator "
-                "scales the noise; use the fixed estimator"
-            )
-    if plan.neighbours != "add_or_remove":
-        return
-    if isinstance(plan.sampling, FixedSizeSampling):
-        raise ValueError(
-            "neighbours is 'add_or_remove' but cohorts have a fixed size, so one "
-            "client less changes everybody's chance; use replace_one or zero_out"
-        )
-    if carried and not plan.top_up:
-        raise ValueError(
-            "neighbours is 'add_or_remove' but participants carry noise "
-            f"(client_noise_multiplier is {plan.client_noise_multiplier}): without the "
-            "client its noise is gone too; use zero_out, replace_one or top_up"
-        )
-
-
 def _sampled_view(
-    plan: NoisePlan, zone: int, noise: Noise, hidden: bool, notes: list[str]
+    run: AccountedRound, zone: int, noise: Noise, hidden: bool, notes: list[str]
 ) -> View:
+    plan, threat = run.plan, run.threat
     q = plan.participation[zone]
     fixed_size = isinstance(plan.sampling, FixedSizeSampling) and q < 1.0
     bounded = plan.estimator == "bounded"
     if hidden and q < 1.0 and noise.varies and (noise.own or fixed_size):
         notes.append("participants carry noise, so participation is taken as revealed")
         hidden = False
-    neighbours = plan.neighbours
+    neighbours = threat.neighbours
     may_skip = plan.min_zone_clients > 1
-    if may_skip and hidden and not fixed_size and skips_reveal(plan, zone):
+    if may_skip and hidden and not fixed_size and _skips_reveal(run, zone):
         notes.append("participation is taken as revealed, as left-out zones show it")
         hidden = False
     if neighbours is None:
-        if bounded and plan.client_noise_multiplier > 0 and any(plan.noising_clients):
+        if bounded and plan.clients_carry_noise:
             neighbours = "zero_out"
         elif fixed_size:
             neighbours = "replace_one"
@@ -215,19 +181,26 @@ def _sampled_view(
         # Colluding clients know whether they came; worst for the rest is that
         # none of them did.
         n, k = plan.zone_sizes[zone], plan.sampling.sizes[zone]
-        n -= min(plan.colluding_clients, n - k)
+        n -= min(threat.colluding_clients, n - k)
         mechanism = FixedSizeGaussian(n, k, math.sqrt(spectrum.variances[0]))
     else:
         # Poisson amplification is proved for one sum with or without the client;
         # elsewhere participation is given to the observer, which bounds it.
         hidden = hidden and neighbours != "replace_one" and not fixed_size
         if may_skip and neighbours == "add_or_remove":
-            spectrum = with_skips(plan, zone, spectrum)
+            spectrum = spectrum.with_skips(
+                least=plan.min_zone_clients,
+                others=plan.zone_sizes[zone] - 1,
+                rate=q * (1.0 - threat.dropout_rate),
+            )
             notes.append(
                 f"a zone with fewer than {plan.min_zone_clients} participants is left "
                 "out; that the client's coming may decide it is accounted"
             )
         mechanism = SampledGaussian(q, spectrum, hidden or q == 1.0)
+    if plan.discrete_noise_multipliers:
+        std = min(plan.discrete_noise_multipliers) * plan.clipping.clip_norm
+        mechanism = DiscreteGaussian(mechanism, std / plan.encoding.step)
     if q < 1.0:
         notes.append(
             "the observer does not learn who takes part"
@@ -238,7 +211,7 @@ def _sampled_view(
         notes.append("accounts the random number of noising participants, not its mean")
     if plan.clipping.kind == "adaptive":
         notes.append("z is that of update and clipped count together")
-    if plan.dropout_rate > 0:
+    if threat.dropout_rate > 0:
         notes.append("clients drop out independently of each other and of the data")
     return View(
         mechanism=mechanism,
@@ -247,6 +220,17 @@ def _sampled_view(
         sampling=_sampling_words(plan, zone, hidden=hidden),
         assumptions=tuple(notes),
     )
+
+
+def _skips_reveal(run: AccountedRound, zone: int) -> bool:
+    """Whether leaving out the zone is only accounted with participation revealed.
+
+    It is known then whether the zone is in, whatever the client's data. Hidden
+    participation is accounted for clients that come or go and carry no noise.
+    """
+    plan = run.plan
+    carried = plan.client_noise_multiplier > 0 and plan.noising_clients[zone] > 0
+    return run.threat.neighbours == "zero_out" or (carried and not plan.top_up)
 
 
 def _sampling_words(plan: NoisePlan, zone: int, *, hidden: bool) -> str:
@@ -260,8 +244,9 @@ def _sampling_words(plan: NoisePlan, zone: int, *, hidden: bool) -> str:
     return f"{words}, participation {'hidden' if hidden else 'revealed'}"
 
 
-def _why_none(plan: NoisePlan, level: int, zone: int) -> str:
-    if level == 1 and plan.secure_aggregation:
+def _why_none(run: AccountedRound, level: int) -> str:
+    plan, threat = run.plan, run.threat
+    if level == 1 and plan.secure_aggregation and threat.secure_sums_hold:
         return "the super-node sees its zone's sum without noise"
     if level == 1:
         return "the super-node sees the client's own update without noise"

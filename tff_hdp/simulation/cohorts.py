@@ -4,8 +4,7 @@ import secrets
 
 import numpy as np
 
-from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.sampling import FixedSizeSampling
+from tff_hdp.privacy import FixedSizeSampling, NoisePlan
 from tff_hdp.topology import Zoning
 
 

@@ -114,6 +114,7 @@ def _fl_top(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConf
         observer="released_model",
         rounds=config.rounds,
         delta=config.delta,
+        threat=fl_top_dp.THREAT,
     )
     return dataclasses.replace(asked, noise_multiplier=sigma)
 

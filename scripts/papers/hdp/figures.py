@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tff_hdp.privacy.request import AccountRequest
+from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.views import OBSERVERS
 
 _TITLES = {
@@ -13,7 +13,7 @@ _TITLES = {
 }
 
 
-def draw_rounds(request: AccountRequest, path: str) -> None:
+def draw_rounds(request: AccountConfig, path: str) -> None:
     """Draws epsilon by RDP over the rounds, one line per row of the account.
 
     Args:

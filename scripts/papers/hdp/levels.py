@@ -7,8 +7,8 @@ from typing import Any
 from tff_hdp.privacy import paper
 from tff_hdp.privacy.accountant import account, worst
 from tff_hdp.privacy.configurations import c1, c2, c4, even_levels
+from tff_hdp.privacy.parts import PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.sampling import PoissonSampling
 
 
 def multi_level(

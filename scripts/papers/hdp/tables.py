@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from tff_hdp.privacy import paper
 from tff_hdp.privacy.accountant import AccountRow, account, worst
+from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.configurations import CONFIGURATIONS
-from tff_hdp.privacy.request import AccountRequest
-from tff_hdp.privacy.sampling import PoissonSampling
+from tff_hdp.privacy.parts import PoissonSampling
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.gfl import plan as gfl
 from tff_hdp.systems.hfl_dp import noise as hfl_dp
@@ -250,14 +250,17 @@ def other_papers(*, delta: float = 1e-5) -> list[dict[str, Any]]:
         "FL-TOP-DP",
         "sigma=1.54, 100 of 6000 clients, 200 rounds",
         paper.accountant_epsilon(1 / 60, 1.54, 200, delta),
-        worst(account(plan, 200, delta, ("rdp",)), "released_model").epsilon_rdp,
+        worst(
+            account(plan, 200, delta, ("rdp",), threat=fl_top_dp.THREAT),
+            "released_model",
+        ).epsilon_rdp,
         "cohorts have a fixed size: replace-one neighbours, without replacement",
     )
     return rows
 
 
 def comparison(
-    request: AccountRequest, equal: Literal["multiplier", "release"]
+    request: AccountConfig, equal: Literal["multiplier", "release"]
 ) -> list[dict[str, Any]]:
     """LDP, HDP and CDP side by side, against every observer.
 
@@ -280,7 +283,8 @@ def comparison(
         own = dataclasses.replace(request, privacy=mode, alpha=None, beta=None)
         if equal == "release":
             unit = worst(
-                account(own.plan(1.0), own.rounds, own.delta, ()), "released_model"
+                account(own.plan(1.0), own.rounds, own.delta, (), threat=own.threat),
+                "released_model",
             )
             z = request.noise_multiplier / unit.noise_multiplier
             own = dataclasses.replace(own, noise_multiplier=z)

@@ -7,8 +7,8 @@ import pytest
 from scripts.papers.hdp.figures import draw_levels, draw_rounds
 from scripts.papers.hdp.levels import multi_level
 from tff_hdp.privacy import account
+from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.configurations import even_levels
-from tff_hdp.privacy.request import AccountRequest
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_noise_counts_for_more_the_higher_one_looks(rows):
 
 def test_one_level_is_the_flat_account():
     (*_, released) = [r for r in multi_level(fan_ins=(4, 6)) if r["noise_at"] == 1]
-    request = AccountRequest(
+    request = AccountConfig(
         privacy="hdp", zone_sizes=(20,) * 6, clients_per_round=24, sampling="poisson"
     )
     flat = [r for r in request.rows(("rdp",)) if r.observer == "released_model"]
@@ -97,7 +97,7 @@ def test_trees_out_of_range(options, message):
 
 
 def test_a_request_with_levels(tmp_path):
-    request = AccountRequest(
+    request = AccountConfig(
         privacy="levels", levels=(5, 2), noising_levels=(3,), rounds=20
     )
     plan = request.plan()
@@ -112,9 +112,9 @@ def test_a_request_with_levels(tmp_path):
     draw_levels(multi_level(fan_ins=(2, 2)), (2, 2), str(tmp_path / "levels.png"))
     assert all(p.stat().st_size > 1000 for p in tmp_path.iterdir())
     with pytest.raises(ValueError, match="--noising_levels is ; allowed: a level"):
-        AccountRequest(privacy="levels")
+        AccountConfig(privacy="levels")
     with pytest.raises(ValueError, match="noising_levels is 4"):
-        AccountRequest(levels=(5,), noising_levels=(4,)).plan()
+        AccountConfig(levels=(5,), noising_levels=(4,)).plan()
 
 
 def test_curves_of_two_levels_stay_apart(tmp_path, monkeypatch):
@@ -129,7 +129,7 @@ def test_curves_of_two_levels_stay_apart(tmp_path, monkeypatch):
         return plain(axes, *args, **kwargs)
 
     monkeypatch.setattr(Axes, "plot", plot)
-    request = AccountRequest(privacy="ldp", levels=(2,), zones=4, rounds=5)
+    request = AccountConfig(privacy="ldp", levels=(2,), zones=4, rounds=5)
     draw_rounds(request, str(tmp_path / "rounds.png"))
     assert {label for label, _ in labels} >= {
         "super node: ldp client",

@@ -9,11 +9,18 @@ import pytest
 from scipy import stats
 
 import tasks
-from tff_hdp.privacy import Clipping, PoissonSampling, account, configurations
-from tff_hdp.privacy.mechanisms import ORDERS
+from tff_hdp.privacy import (
+    Clipping,
+    PoissonSampling,
+    ThreatModel,
+    account,
+    configurations,
+    worst,
+)
+from tff_hdp.privacy.composition import ORDERS
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.config import ConfigError
-from tff_hdp.systems.hdp.federation import build_federation, plan_of_round
+from tff_hdp.systems.hdp.federation import build_federation, threat_of_round
 
 FAULTS = {
     "elect_super_nodes": "persistent",
@@ -48,8 +55,9 @@ def ldp_plan(**options):
 
 def test_a_skipped_zones_client_noise_is_not_counted():
     """Against the closed form: K participants of the zones that are left."""
-    plan = plan_of_round(ldp_plan(), [5, 0, 9])
-    rows = [r for r in account(plan, 10, 1e-5) if r.observer == "released_model"]
+    threat = threat_of_round(ThreatModel(), ldp_plan(), [5, 0, 9])
+    rows = account(ldp_plan(), 10, 1e-5, threat=threat)
+    rows = [r for r in rows if r.observer == "released_model"]
     orders = np.asarray(ORDERS, float)
     for row in rows:
         # The zone skipped may be the largest of the others.
@@ -66,24 +74,21 @@ def test_a_skipped_zones_client_noise_is_not_counted():
 
 
 def test_skipping_never_lowers_epsilon_and_leaves_central_noise_alone():
-    plan = ldp_plan()
-    cost = [
-        max(
-            row.epsilon_rdp
-            for row in account(plan_of_round(plan, delivered), 10, 1e-5)
-            if row.observer == "released_model"
-        )
-        for delivered in ([3, 4, 5], [3, 0, 5], [0, 0, 5], None)
-    ]
+    plan, threat = ldp_plan(), ThreatModel(dropout_rate=0.1)
+    cost = []
+    for delivered in ([3, 4, 5], [3, 0, 5], [0, 0, 5], None):
+        assumed = threat_of_round(threat, plan, delivered)
+        rows = account(plan, 10, 1e-5, threat=assumed)
+        cost.append(worst(rows, "released_model").epsilon_rdp)
     assert cost == sorted(cost)
     assert cost[0] < cost[1] < cost[2] == cost[3]
-    assert plan_of_round(plan, [3, 4, 5]) == plan
+    assert threat_of_round(threat, plan, [3, 4, 5]) == threat
     central = configurations.c2(
         zone_sizes=(20, 30),
         sampling=PoissonSampling((0.3,) * 2),
         noise_multiplier=2.0,
     )
-    assert plan_of_round(central, [0, 0]) == central
+    assert threat_of_round(threat, central, [0, 0]) == threat
 
 
 # Runs -------------------------------------------------------------------------
@@ -99,9 +104,9 @@ def test_a_run_through_faults(hdp_config, tmp_path):
     assert (frame["empty_zones"] >= frame["skipped_zones"]).all()
     # Central noise is the plan's whoever fails.
     assert [count for _, count in result.ledger.history] == [6]
-    plan = result.ledger.history[0][0]
-    assert plan.elected_super_nodes
-    assert plan.dropout_rate == 0.1
+    threat = result.ledger.history[0][0].threat
+    assert threat.elected_super_nodes
+    assert threat.dropout_rate == 0.1
     (released,) = [r for r in result.accounts if r.observer == "released_model"]
     assert released.noise_multiplier == pytest.approx(np.sqrt(3))
     privacy = json.loads((tmp_path / "privacy.json").read_text())
@@ -154,8 +159,8 @@ def test_rounds_without_a_zones_client_noise_cost_more(hdp_config, tmp_path):
     result = experiment.run(hdp_config(tmp_path, **changes))
     frame = read(tmp_path)
     assert frame["skipped_zones"].sum() > 0
-    counted = sum(p.colluding_super_nodes * n for p, n in result.ledger.history)
-    assert counted == frame["empty_zones"].clip(upper=2).sum() > 0
+    counted = sum(r.threat.skipped_zones * n for r, n in result.ledger.history)
+    assert counted == frame["empty_zones"].sum() > 0
     steps = np.diff(frame["epsilon"], prepend=0)
     assert (steps > 0).all()
 
@@ -172,7 +177,7 @@ def test_byzantine_clients_noise_is_not_counted(hdp_config, tmp_path):
         noise_multiplier=1.0,
     )
     # A tenth of each zone's 50 clients, of which 20 noise.
-    assert federation.plan.colluding_clients == 4 * 5
+    assert federation.threat.colluding_clients == 4 * 5
 
 
 def test_when_all_zones_are_skipped_only_their_noise_is_released(hdp_config, tmp_path):

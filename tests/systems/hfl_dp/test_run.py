@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from tff_hdp.privacy.rounds import RoundLedger
+from tff_hdp.privacy import RoundLedger
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.run_folder import RunFolder

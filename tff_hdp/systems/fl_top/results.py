@@ -28,7 +28,7 @@ EPSILONS = (
     "for replacing a client with all its data, a fixed number drawn without "
     "replacement; against who gets the models and does not learn who takes part, and "
     "against the server, who does. A client that takes part also knows its own noise: "
-    "a plan with colluding_clients=1 accounts for it."
+    "a threat model with colluding_clients=1 accounts for it."
 )
 
 

@@ -208,8 +208,8 @@ def _notes(plan: NoisePlan, public: PublicBatch) -> tuple[str, ...]:
         "The server sees the sum of a round's clients only, by secure aggregation, "
         "which is assumed here: one process plays all parties.",
         "A client that takes part knows the round and its own share of the noise: no "
-        "epsilon here holds against it; a plan with colluding_clients=1 accounts for "
-        "it.",
+        "epsilon here holds against it; a threat model with colluding_clients=1 "
+        "accounts for it.",
         "epsilon_paper is the FL-TOP paper's Theorem 1, which takes cohorts as if "
         "drawn by Poisson sampling and hidden from the server.",
         BEST_ROUND,

@@ -5,12 +5,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from dp_accounting.rdp import compute_epsilon
 
-from tff_hdp.privacy.accountant import METHODS, AccountRow, Method
-from tff_hdp.privacy.checks import check_delta
-from tff_hdp.privacy.mechanisms import ORDERS
-from tff_hdp.privacy.renyi import log_mean_exp
+from tff_hdp.errors import ArgumentError, check_delta
+from tff_hdp.privacy.accountant import METHODS, AccountRow, Method, composed
+from tff_hdp.privacy.mechanisms import Laplace
 from tff_hdp.systems.gfl import plan as gfl
 from tff_hdp.systems.gfl.plan import GflPlan
 
@@ -60,12 +58,14 @@ def account(
       `released_model` (whoever gets the models of all servers).
 
     Raises:
-      ValueError: If an argument is out of range, or the schemes differ.
+      ArgumentError: If an argument is out of range, or the schemes differ.
     """
     check_delta("delta", delta)
+    # No PLD is known for a shift over many coordinates.
+    sound = [method for method in methods if method == "rdp"]
     schemes = {plan.scheme for plan, _ in history}
     if len(schemes) != 1:
-        raise ValueError(f"history has the schemes {sorted(schemes)}; allowed is one")
+        raise ArgumentError("history", sorted(schemes), "plans of one scheme")
     scheme = schemes.pop()
     last = history[-1][0]
     bare = AccountRow(
@@ -88,22 +88,34 @@ def account(
             for level, o in enumerate(observers, 1)
         ]
     if scheme == "iid":
-        noisy = _noisy_row(bare, _local_ratios(history), _LOCAL, methods)
         noisy = dataclasses.replace(
-            noisy, noise_multiplier=last.sigma_g / (2 * last.update_norm)
+            bare,
+            noise_multiplier=last.sigma_g / (2 * last.update_norm),
+            assumptions=_LOCAL,
         )
+        rounds = [
+            (_laplace(plan, 2 * plan.update_norm, plan.per_round / plan.clients), count)
+            for plan, count in history
+        ]
+        noisy = composed(noisy, rounds, sound)
         return [
             dataclasses.replace(noisy, observer=o, level=level)
             for level, o in enumerate(observers, 1)
         ]
-    shifts = _shifts(history)
-    others = _noisy_row(bare, _hybrid_ratios(history, shifts), _OTHERS, methods)
+    plans = [plan for plan, count in history for _ in range(count)]
+    steps = [2 * plan.update_norm for plan, _ in history]
+    shifts = np.cumsum(np.repeat(steps, [count for _, count in history])).tolist()
+    others = composed(
+        dataclasses.replace(bare, assumptions=_OTHERS),
+        [(_laplace(*pair), 1) for pair in zip(plans, shifts, strict=True)],
+        sound,
+    )
     return [
         dataclasses.replace(bare, assumptions=_SUPER_NODE_NONE),
         dataclasses.replace(
             others,
             observer="other_servers",
-            noise_multiplier=last.sigma_g / shifts[-1] if len(shifts) else None,
+            noise_multiplier=last.sigma_g / shifts[-1] if shifts else None,
             epsilon_paper=_paper(history) if "paper" in methods else None,
             level=2,
         ),
@@ -113,79 +125,14 @@ def account(
     ]
 
 
-def laplace_rdp(ratio: np.ndarray, orders: Sequence[float]) -> np.ndarray:
-    """Renyi divergence of Laplace noise under an L1 shift (Mironov 2017, Prop. 6).
+def _laplace(plan: GflPlan, shift: float, q: float = 1.0) -> Laplace:
+    """One iteration in which a client moves what is noised by `shift`, in L2.
 
-    Several coordinates that share the shift diverge less: the divergence is convex
-    in it and 0 without one.
-
-    Args:
-      ratio: [n] shift over scale, >= 0.
-      orders: [orders] each > 1.
-
-    Returns:
-      [n, orders].
+    The L1 norm of that is at most sqrt(M) times it, and the noise's scale is
+    sigma_g / sqrt(2).
     """
-    t, a = np.asarray(ratio, np.float64)[:, None], np.asarray(orders, np.float64)
-    near = np.log(a / (2 * a - 1)) + (a - 1) * t
-    far = np.log((a - 1) / (2 * a - 1)) - a * t
-    return np.logaddexp(near, far) / (a - 1)
-
-
-def _noisy_row(
-    row: AccountRow,
-    iterations: Sequence[tuple[np.ndarray, float]],
-    assumptions: str,
-    methods: Sequence[Method],
-) -> AccountRow:
-    """`row` with its epsilon: `iterations` are pairs of L1 ratios [n] and q."""
-    if "rdp" not in methods:
-        return dataclasses.replace(row, assumptions=assumptions)
-    pure = float(sum(ratios.sum() for ratios, _ in iterations))
-    orders = np.asarray(ORDERS)
-    total = np.zeros(len(orders))
-    for ratios, q in iterations:
-        exponent = laplace_rdp(ratios, ORDERS) * (orders - 1)
-        moments = log_mean_exp(exponent[..., np.newaxis], np.zeros(1), q)
-        total += moments.sum(0) / (orders - 1)
-    composed = float(compute_epsilon(ORDERS, total, row.delta)[0])
-    if pure <= composed:
-        assumptions += "; epsilon is the sum of the iterations' and needs no delta"
-    return dataclasses.replace(
-        row, epsilon_rdp=min(pure, composed), assumptions=assumptions
-    )
-
-
-def _shifts(history: Sequence[tuple[GflPlan, int]]) -> np.ndarray:
-    """[i] bounds on the L2 change of the own server's psi, iteration by iteration."""
-    steps = [np.full(count, 2 * plan.update_norm) for plan, count in history]
-    return np.cumsum(np.concatenate(steps))
-
-
-def _hybrid_ratios(
-    history: Sequence[tuple[GflPlan, int]], shifts: np.ndarray
-) -> list[tuple[np.ndarray, float]]:
-    factors = np.concatenate(
-        [np.full(count, _ratio(plan, 1.0)) for plan, count in history]
-    )
-    return [(shifts * factors, 1.0)]
-
-
-def _local_ratios(
-    history: Sequence[tuple[GflPlan, int]],
-) -> list[tuple[np.ndarray, float]]:
-    return [
-        (
-            np.full(count, _ratio(plan, 2 * plan.update_norm)),
-            plan.per_round / plan.clients,
-        )
-        for plan, count in history
-    ]
-
-
-def _ratio(plan: GflPlan, shift: float) -> float:
-    """An L2 shift's L1 norm, at most sqrt(M) times it, over the Laplace scale."""
-    return math.sqrt(2 * plan.dimension) * shift / plan.sigma_g
+    ratio = math.sqrt(2 * plan.dimension) * shift / plan.sigma_g
+    return Laplace(ratio, q, plan.dimension)
 
 
 def _paper(history: Sequence[tuple[GflPlan, int]]) -> float | None:

@@ -10,7 +10,7 @@ import dataclasses
 import math
 from typing import Literal, get_args
 
-from tff_hdp.privacy.checks import check_positive, check_rounds
+from tff_hdp.errors import ArgumentError, check_count, check_positive, require
 from tff_hdp.protocols.secagg.fixed_point import FixedPoint
 
 Scheme = Literal["none", "iid", "hybrid"]
@@ -33,7 +33,7 @@ class GflPlan:
       per_round: L, how many of them every server draws.
 
     Raises:
-      ValueError: If a field is out of range.
+      ArgumentError: If a field is out of range.
     """
 
     scheme: Scheme
@@ -45,24 +45,17 @@ class GflPlan:
     per_round: int
 
     def __post_init__(self) -> None:
-        if self.scheme not in SCHEMES:
-            raise ValueError(
-                f"scheme is {self.scheme!r}; allowed are {', '.join(SCHEMES)}"
-            )
+        require(self.scheme in SCHEMES, "scheme", self.scheme, ", ".join(SCHEMES))
         for name in ("mu", "B", "dimension", "clients", "per_round"):
             check_positive(name, getattr(self, name))
-        if self.per_round > self.clients:
-            raise ValueError(
-                f"per_round is {self.per_round}; allowed is at most {self.clients}"
-            )
+        drawn, most = self.per_round, self.clients
+        require(drawn <= most, "per_round", drawn, f"at most {most}, the clients")
         if self.is_noisy:
             check_positive("sigma_g", self.sigma_g)
         elif self.sigma_g != 0:
-            raise ValueError(f"sigma_g is {self.sigma_g}; allowed is 0 without noise")
-        if self.masked and self.per_round < 2:
-            raise ValueError(
-                f"per_round is {self.per_round}; masks need at least 2 clients"
-            )
+            raise ArgumentError("sigma_g", self.sigma_g, "0 without noise")
+        if self.masked and drawn < 2:
+            raise ArgumentError("per_round", drawn, "at least 2, so that masks hide")
 
     @property
     def is_noisy(self) -> bool:
@@ -108,40 +101,10 @@ def epsilon(
       cancels in their average.
 
     Raises:
-      ValueError: If an argument is out of range.
+      ArgumentError: If an argument is out of range.
     """
-    i = check_rounds("i", i)
+    i = check_count("i", i)
     for name, value in {"mu": mu, "B": B, "sigma_g": sigma_g}.items():
         check_positive(name, value)
-    return math.sqrt(2 * _dimension(dimension)) * mu * B * i * (i + 1) / sigma_g
-
-
-def sigma_g(
-    *, i: int, mu: float, B: float, epsilon: float, dimension: int | None = None
-) -> float:
-    """The standard deviation that gives `epsilon` after i iterations.
-
-    Args:
-      i: Iterations, >= 1.
-      mu: Step size.
-      B: Bound on the gradient's norm.
-      epsilon: Target.
-      dimension: As in `epsilon`.
-
-    Returns:
-      The inverse of `epsilon` in sigma_g.
-
-    Raises:
-      ValueError: If an argument is out of range.
-    """
-    check_positive("i", i)
-    for name, value in {"mu": mu, "B": B, "epsilon": epsilon}.items():
-        check_positive(name, value)
-    return math.sqrt(2 * _dimension(dimension)) * mu * B * i * (i + 1) / epsilon
-
-
-def _dimension(dimension: int | None) -> int:
-    if dimension is None:
-        return 1
-    check_positive("dimension", dimension)
-    return dimension
+    M = 1 if dimension is None else check_count("dimension", dimension, 1)
+    return math.sqrt(2 * M) * mu * B * i * (i + 1) / sigma_g

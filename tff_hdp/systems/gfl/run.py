@@ -12,8 +12,7 @@ import tensorflow_federated as tff
 
 import tasks
 from tasks import gfl_logistic
-from tff_hdp.privacy import FixedSizeSampling, NoisePlan
-from tff_hdp.privacy.rounds import RoundLedger
+from tff_hdp.privacy import FixedSizeSampling, NoisePlan, RoundLedger
 from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
 from tff_hdp.simulation.classifier import (
     build_evaluation,

@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tff_hdp.privacy.configurations import CONFIGURATIONS
-from tff_hdp.privacy.request import USERS_OF_SHARES
+from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
 from tff_hdp.systems.hdp.secure_config import SecureConfig
 from tff_hdp.systems.hdp.zones_config import ZonesConfig
 

@@ -10,13 +10,14 @@ from tasks.task import Task
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
+    Level,
     NoisePlan,
     PoissonSampling,
+    ThreatModel,
     calibrate,
     configurations,
 )
-from tff_hdp.privacy.plan import Level
-from tff_hdp.privacy.rounding import largest_remainder
+from tff_hdp.privacy.configurations import largest_remainder
 from tff_hdp.simulation.config import ConfigError, flag_error
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts
@@ -33,6 +34,7 @@ class Federation:
       task: The clients' data and the model.
       zoning: Clients to zones, in the order of `task.train.client_ids`.
       plan: Who adds which noise.
+      threat: What is assumed of the parties.
       weights: [n] float64, w_k in (0, 1].
       carries_noise: [n] bool, who noises its own update.
     """
@@ -40,6 +42,7 @@ class Federation:
     task: Task
     zoning: Zoning
     plan: NoisePlan
+    threat: ThreatModel
     weights: np.ndarray
     carries_noise: np.ndarray
 
@@ -80,7 +83,7 @@ def build_federation(
         raise flag_error(error, config, f"--privacy is {config.privacy}") from error
     if (
         config.target_epsilon is not None
-        and plan.client_noise_multiplier
+        and plan.clients_carry_noise
         and config.may_skip
     ):
         raise ConfigError(
@@ -91,36 +94,45 @@ def build_federation(
         task=task,
         zoning=zoning,
         plan=plan,
+        threat=_threat(config, plan),
         weights=weights,
         carries_noise=_noising_clients(plan, np.asarray(zoning.zone_of)),
     )
 
 
-def plan_of_round(plan: NoisePlan, delivered: Sequence[int] | None) -> NoisePlan:
-    """What to account for a round in which faults may have skipped zones.
+def threat_of_round(
+    threat: ThreatModel, plan: NoisePlan, delivered: Sequence[int] | None
+) -> ThreatModel:
+    """What to assume in a round in which faults may have skipped zones.
 
     A skipped zone's noise is added by its parent in its place: the parent's parent
     and those who get the model see as much noise as planned. Missing is what its
     clients would have added, and all of it to a server that sees a secure sum only
-    and so knows what it added itself. With m zones that delivered nothing there is
-    at least the noise of the plan with m more colluding super-nodes, whichever they
-    are.
+    and so knows what it added itself. The account takes all of it for missing, of as
+    many zones as delivered nothing, whichever they are.
 
     Args:
-      plan: The run's plan.
+      threat: The run's.
+      plan: The run's.
       delivered: Clients that delivered, per zone; None if that was not kept.
     """
-    carried = plan.client_noise_multiplier > 0 and any(plan.noising_clients)
-    if not (carried or plan.secure_server):
-        return plan
-    missing = (
-        plan.num_zones
-        if delivered is None
-        else sum(int(count == 0) for count in delivered)
+    if not (plan.clients_carry_noise or plan.secure_server):
+        return threat
+    skipped = plan.num_zones
+    if delivered is not None:
+        skipped = sum(int(count == 0) for count in delivered)
+    return dataclasses.replace(threat, skipped_zones=skipped)
+
+
+def _threat(config: HdpConfig, plan: NoisePlan) -> ThreatModel:
+    bad = byzantine_counts(plan.zone_sizes, config.faults.largest_byzantine_share)
+    noising = plan.noising_clients if plan.clients_carry_noise else (0,) * len(bad)
+    return ThreatModel(
+        dropout_rate=config.drop_rate,
+        elected_super_nodes=config.elect_super_nodes != "none",
+        # A Byzantine client may leave its noise out.
+        colluding_clients=sum(map(min, bad, noising)),
     )
-    # Where nobody delivered, nothing of anybody was released.
-    colluding = min(plan.colluding_super_nodes + missing, plan.num_zones - 1)
-    return dataclasses.replace(plan, colluding_super_nodes=colluding)
 
 
 def _plan(
@@ -138,8 +150,6 @@ def _plan(
         "clipping": clipping,
         "zone_weights": tuple(np.bincount(zoning.zone_of, weights).tolist()),
         "mixing": config.mixing_weights,
-        "dropout_rate": config.drop_rate,
-        "elected_super_nodes": config.elect_super_nodes != "none",
         **config.secure_plan,
     }
     if config.estimator is not None:
@@ -147,23 +157,17 @@ def _plan(
     options |= {
         k: v for k in ("alpha", "beta") if (v := getattr(config, k)) is not None
     }
-    bad = byzantine_counts(sizes, config.faults.largest_byzantine_share)
-
-    def make_plan(z: float) -> NoisePlan:
-        return encoded(noised(z), config, task)
 
     def noised(z: float) -> NoisePlan:
         levels = _upper_levels(zoning, dict.fromkeys(config.noising_levels, z))
         if config.privacy == "levels":
             return NoisePlan(upper_levels=levels, **options)
-        plan = configurations.CONFIGURATIONS[config.privacy](
+        return configurations.CONFIGURATIONS[config.privacy](
             noise_multiplier=z, upper_levels=levels, **options
         )
-        if not plan.client_noise_multiplier:
-            return plan
-        # A Byzantine client may leave its noise out.
-        known = sum(map(min, bad, plan.noising_clients))
-        return dataclasses.replace(plan, colluding_clients=known)
+
+    def make_plan(z: float) -> NoisePlan:
+        return encoded(noised(z), config, task)
 
     if config.privacy == "none":
         levels = _upper_levels(zoning, {})
@@ -178,6 +182,8 @@ def _plan(
             observer=config.target_observer,
             rounds=config.rounds,
             delta=config.delta,
+            # Who is there does not depend on the multiplier.
+            threat=_threat(config, noised(1.0)),
         )
     )
 
@@ -217,7 +223,7 @@ def _example_weights(config: HdpConfig, sizes: np.ndarray) -> np.ndarray:
 def _noising_clients(plan: NoisePlan, zone_of: np.ndarray) -> np.ndarray:
     """The first `noising_clients[i]` clients of every zone i."""
     carries = np.zeros(len(zone_of), bool)
-    if plan.client_noise_multiplier > 0:
+    if plan.clients_carry_noise:
         for zone, count in enumerate(plan.noising_clients):
             carries[np.flatnonzero(zone_of == zone)[:count]] = True
     return carries

@@ -23,7 +23,11 @@ from tff_hdp.systems.hdp import secure
 from tff_hdp.systems.hdp.attendance import Participation
 from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.config import HdpConfig
-from tff_hdp.systems.hdp.federation import Federation, build_federation, plan_of_round
+from tff_hdp.systems.hdp.federation import (
+    Federation,
+    build_federation,
+    threat_of_round,
+)
 from tff_hdp.systems.hdp.pilot import find_clipping
 from tff_hdp.systems.hdp.process import build_hdp
 from tff_hdp.systems.hdp.protocol import ProtocolData, ProtocolHdp, build_secure_hdp
@@ -140,9 +144,11 @@ def build_plain(
             return
         measured = None if metrics is None else metrics["aggregator"]
         delivered = None if measured is None else measured["clients"]
-        run = plan_of_round(plan, delivered) if config.may_skip else plan
+        threat = federation.threat
+        if config.may_skip:
+            threat = threat_of_round(threat, plan, delivered)
         events = None if measured is None else _events(measured.get("events"))
-        ledger.record(run, count, events=events)
+        ledger.record(plan, count, threat=threat, events=events)
 
     return System(
         process=process,

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 
 from tasks.task import Task
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import NoisePlan
+from tff_hdp.privacy.plan import MIN_STEPS
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.protocols.secagg.errors import BadInputError
 from tff_hdp.simulation.config import ConfigError
@@ -22,7 +24,7 @@ def encoded(plan: NoisePlan, config: SecureConfig, task: Task) -> NoisePlan:
 
     Raises:
       ConfigError: If the sums do not fit --secure_bits.
-      ValueError: If the plan is none for secure sums.
+      ArgumentError: If the plan is none for secure sums.
     """
     if config.secure_aggregation == "none":
         return plan
@@ -35,7 +37,9 @@ def encoded(plan: NoisePlan, config: SecureConfig, task: Task) -> NoisePlan:
             bits=bits,
             largest=config.secure_range,
         )
-    except BadInputError as error:
+    except (BadInputError, ArgumentError) as error:
+        if getattr(error, "name", "bits") != "bits":
+            raise
         raise ConfigError(f"--secure_bits is {bits}; {error}") from error
 
 
@@ -81,27 +85,19 @@ def notes(plan: NoisePlan, config: SecureConfig) -> tuple[str, ...]:
 def _law(plan: NoisePlan) -> str:
     """Which noise is discrete, and why it is accounted as a Gaussian."""
     parties = []
-    if plan.client_noise_multiplier and any(plan.noising_clients):
+    if plan.clients_carry_noise:
         parties.append("clients'")
     if plan.secure_server and any(plan.zone_noise_multipliers):
         parties.append("super-nodes'")
     if not parties:
         return "All noise is continuous and added to sums that are out of the mask."
-    smallest = min(
-        z
-        for z in (
-            plan.client_noise_multiplier,
-            *plan.zone_noise_multipliers,
-            plan.server_noise_multiplier,
-        )
-        if z
-    )
+    smallest = min(plan.discrete_noise_multipliers)
     steps = smallest * plan.clipping.clip_norm / plan.encoding.step
     return (
         f"Under the mask the {' and '.join(parties)} noise is discrete Gaussian of at "
-        f"least {steps:.4g} steps; from 10 steps on, sums of such noise differ from "
-        "Gaussian noise by less than e^-900 (Kairouz, Liu and Steinke 2021) and are "
-        "accounted as that."
+        f"least {steps:.4g} steps; from {MIN_STEPS:g} steps on, sums of such noise "
+        "differ from Gaussian noise by less than e^-900 (Kairouz, Liu and Steinke "
+        "2021) and are accounted as that."
     )
 
 

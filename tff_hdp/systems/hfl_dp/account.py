@@ -10,12 +10,14 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from tff_hdp.privacy import gaussian
-from tff_hdp.privacy.accountant import METHODS, AccountRow, Method
-from tff_hdp.privacy.checks import check_delta, check_nonnegative, check_positive
-from tff_hdp.privacy.composition import epsilon_by_rdp
-from tff_hdp.privacy.mechanisms import SampledGaussian
-from tff_hdp.privacy.spectrum import Spectrum
+from tff_hdp.errors import (
+    ArgumentError,
+    check_delta,
+    check_nonnegative,
+    check_positive,
+)
+from tff_hdp.privacy.accountant import METHODS, AccountRow, Method, composed
+from tff_hdp.privacy.mechanisms import Gaussian
 from tff_hdp.systems.hfl_dp import noise as hfl_dp
 
 OBSERVERS = ("super_node", "edge_broadcast", "aggregator", "released_model")
@@ -52,7 +54,7 @@ class HflDpRound:
         its formulas did not choose the noise.
 
     Raises:
-      ValueError: If a field is out of range.
+      ArgumentError: If a field is out of range.
     """
 
     cloud: bool
@@ -72,7 +74,7 @@ class HflDpRound:
         if self.C is not None:
             check_positive("C", self.C)
         elif self.is_noisy:
-            raise ValueError("C is None; noise without clipping protects nobody")
+            raise ArgumentError("C", None, "a bound, without which noise is no use")
 
     @property
     def is_noisy(self) -> bool:
@@ -164,7 +166,7 @@ def account(
       A row for each of `OBSERVERS`.
 
     Raises:
-      ValueError: If `delta` is out of range.
+      ArgumentError: If `delta` is out of range.
     """
     check_delta("delta", delta)
     return [
@@ -180,10 +182,7 @@ def _row(
     delta: float,
     methods: Sequence[Method],
 ) -> AccountRow:
-    counts: dict[float, int] = {}
-    for plan, count in history:
-        z = plan.multiplier(observer)
-        counts[z] = counts.get(z, 0) + count
+    rounds = [(plan.multiplier(observer), count) for plan, count in history]
     last = history[-1][0]
     above = observer in ("aggregator", "released_model")
     stated = {plan.paper_epsilon for plan, _ in history if plan.cloud == above}
@@ -205,21 +204,16 @@ def _row(
         ),
         level=level,
     )
-    if 0.0 in counts:
+    if any(z == 0.0 for z, _ in rounds):
         return dataclasses.replace(
             row,
             noise_multiplier=None,
             assumptions="no guarantee: in some round this observer meets no noise but "
             "its own",
         )
-    rdp = exact = None
-    if "rdp" in methods:
-        rounds = frozenset(
-            (SampledGaussian(1.0, Spectrum((z * z,), (0.0,)), hidden=False), count)
-            for z, count in counts.items()
-        )
-        rdp, _ = epsilon_by_rdp(rounds, delta)
-    if "pld" in methods:
-        composed = sum(count / z**2 for z, count in counts.items()) ** -0.5
-        exact = gaussian.epsilon(composed, delta)
-    return dataclasses.replace(row, epsilon_rdp=rdp, epsilon_pld=exact)
+    sound = [method for method in methods if method == "rdp"]
+    row = composed(row, [(Gaussian(z), count) for z, count in rounds], sound)
+    if "pld" not in methods:
+        return row
+    total = sum(count / z**2 for z, count in rounds) ** -0.5
+    return dataclasses.replace(row, epsilon_pld=Gaussian(total).epsilon(delta))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from scipy import optimize
 
-from tff_hdp.privacy import gaussian
-from tff_hdp.privacy.checks import check_delta, check_positive
+from tff_hdp.errors import check_delta, check_positive, require
+from tff_hdp.privacy.divergences import gaussian_delta, gaussian_epsilon
 
 # From (exposures, epsilon) to noise standard deviation over sensitivity.
 Rule = Callable[[float, float], float]
@@ -65,11 +65,11 @@ def theorem_1(
       The five standard deviations.
 
     Raises:
-      ValueError: If an argument is out of range.
+      ArgumentError: If an argument is out of range.
     """
     check_positive("m", m)
     check_delta("delta", delta)
-    c = gaussian.classic_multiplier(1.0, delta)
+    c = math.sqrt(2 * math.log(1.25 / delta))
     return _noise(n, N, C, 2 * C / m, eps1, eps2, t, lambda count, e: c * count / e)
 
 
@@ -101,7 +101,7 @@ def exact_noise(
       The five standard deviations.
 
     Raises:
-      ValueError: If an argument is out of range.
+      ArgumentError: If an argument is out of range.
     """
     check_delta("delta", delta)
 
@@ -130,13 +130,13 @@ def gaussian_multiplier(epsilon: float, delta: float) -> float:
     """The least noise over sensitivity with (epsilon, delta), exactly.
 
     Raises:
-      ValueError: If an argument is out of range.
+      ArgumentError: If an argument is out of range.
     """
     check_positive("epsilon", epsilon)
     check_delta("delta", delta)
 
     def excess(log_z: float) -> float:
-        return float(gaussian.delta(epsilon, math.exp(log_z))) - delta
+        return float(gaussian_delta(epsilon, math.exp(log_z))) - delta
 
     low, high = -0.5 * math.log(2 * epsilon) - 3.0, 1.0
     while excess(high) > 0:
@@ -161,12 +161,12 @@ def true_epsilon(
       Epsilon of the composed Gaussian mechanism.
 
     Raises:
-      ValueError: If an argument is out of range.
+      ArgumentError: If an argument is out of range.
     """
     check_positive("sigma", sigma)
     check_positive("sensitivity", sensitivity)
     check_positive("exposures", exposures)
-    return gaussian.epsilon(sigma / (sensitivity * math.sqrt(exposures)), delta)
+    return gaussian_epsilon(sigma / (sensitivity * math.sqrt(exposures)), delta)
 
 
 def _noise(
@@ -182,8 +182,7 @@ def _noise(
     """Noise at a client and at an edge going up, and what is missing going down."""
     for name, value in {"n": n, "N": N, "C": C, "eps1": eps1, "eps2": eps2}.items():
         check_positive(name, value)
-    if len(t) != 5:
-        raise ValueError(f"t has {len(t)} entries; it needs t1..t5")
+    require(len(t) == 5, "t", t, "five numbers, t1..t5")
     for i, count in enumerate(t):
         check_positive(f"t[{i}]", count)
     t1, t2, t3, t4, t5 = t

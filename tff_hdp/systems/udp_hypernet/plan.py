@@ -7,12 +7,11 @@ sigma = z max(w) S / (q W) on the sum divided by q W.
 import dataclasses
 from collections.abc import Sequence
 
+from tff_hdp.errors import check_positive, check_probability
 from tff_hdp.privacy.accountant import METHODS, AccountRow, Method
-from tff_hdp.privacy.checks import check_positive
-from tff_hdp.privacy.clipping import Clipping
 from tff_hdp.privacy.ledger import Ledger
+from tff_hdp.privacy.parts import Clipping, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.sampling import PoissonSampling
 
 
 def noise_multiplier(
@@ -31,16 +30,13 @@ def noise_multiplier(
       The noise multiplier.
 
     Raises:
-      ValueError: If an argument is out of range.
+      ArgumentError: If an argument is out of range.
     """
-    if not 0.0 < q <= 1.0:
-        raise ValueError(f"q is {q}; allowed is (0, 1]")
-    for name, value in {
-        "sigma": sigma,
-        "W": W,
-        "S": S,
-        "max_weight": max_weight,
-    }.items():
+    check_probability("q", q)
+    for name, value in (
+        *(("sigma", sigma), ("W", W)),
+        *(("S", S), ("max_weight", max_weight)),
+    ):
         check_positive(name, value)
     return sigma * q * W / (S * max_weight)
 
@@ -66,7 +62,7 @@ def plan(
       The plan.
 
     Raises:
-      ValueError: If an argument is out of range.
+      ArgumentError: If an argument is out of range.
     """
     W = float(users) if W is None else W
     z = noise_multiplier(sigma=sigma, q=q, W=W, S=S)

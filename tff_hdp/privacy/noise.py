@@ -8,8 +8,8 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
+from tff_hdp.privacy.parts import FixedSizeSampling
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.sampling import FixedSizeSampling
 from tff_hdp.privacy.secure import on_one_grid
 from tff_hdp.privacy.spectrum import (
     Pool,
@@ -18,6 +18,7 @@ from tff_hdp.privacy.spectrum import (
     hypergeometric_pool,
     noise_spectrum,
 )
+from tff_hdp.privacy.threat import AccountedRound
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,12 +39,12 @@ class Noise:
 
 
 def noise_before_super_node(
-    plan: NoisePlan, zone: int, noising: bool, notes: list[str]
+    run: AccountedRound, zone: int, noising: bool, notes: list[str]
 ) -> Noise | None:
     """What protects a client from its own super-node.
 
     Args:
-      plan: The noise plan.
+      run: The round.
       zone: The client's zone.
       noising: Whether the client noises its own update.
       notes: Assumptions in words; appended to.
@@ -51,24 +52,25 @@ def noise_before_super_node(
     Returns:
       The noise, or None where there is none.
     """
+    plan, threat = run.plan, run.threat
     z2 = plan.client_noise_multiplier**2
-    if not plan.secure_aggregation:
+    if not (plan.secure_aggregation and threat.secure_sums_hold):
         if not noising:
             return None
         return Noise(Spectrum((z2,), (0.0,)), z2, varies=True, own=True)
-    known = plan.colluding_clients + int(plan.elected_super_nodes)
-    pools, nominal = _pools(plan, zone, noising, {zone: z2}, known)
+    known = threat.colluding_clients + int(threat.elected_super_nodes)
+    pools, nominal = _pools(run, zone, noising, {zone: z2}, known)
     spectrum = noise_spectrum(z2 if noising else 0.0, pools)
     if spectrum.variances == (0.0,):
         return None
     notes.append("secure aggregation: the super-node sees its zone's sum only")
-    if plan.elected_super_nodes:
+    if threat.elected_super_nodes:
         notes.append("the elected super-node knows its own share of the noise")
-    return Noise(spectrum, nominal, varies=_varies(plan, zone), own=noising)
+    return Noise(spectrum, nominal, varies=_varies(run, zone), own=noising)
 
 
 def noise_in_output(
-    plan: NoisePlan,
+    run: AccountedRound,
     level: int,
     zone: int,
     noising: bool,
@@ -78,7 +80,7 @@ def noise_in_output(
     """Noise in the output of the node of `level` above a client.
 
     Args:
-      plan: The noise plan.
+      run: The round.
       level: 1 for the zone's super-node, ..., the last for the server.
       zone: The client's zone.
       noising: Whether the client noises its own update.
@@ -88,29 +90,22 @@ def noise_in_output(
     Returns:
       The noise, or None where none of it protects the client.
     """
+    plan, threat = run.plan, run.threat
     beneath = _zones_beneath(plan, level, zone)
     if level == 1:
         relative = {zone: 1.0}
     else:
         u = plan.released_sensitivities
         relative = {j: u[j] / u[zone] for j in beneath}
-    colluding = plan.colluding_super_nodes
-    if released and plan.elected_super_nodes:
-        colluding += 1
-        notes.append("received by another zone's elected super-node too")
-    if colluding and len(beneath) > 1:
-        notes.append(
-            f"{colluding} other super-nodes' zone outputs are known to the observer; "
-            "the client's own super-node is not among them"
-        )
+    lost = _lost_zones(run, released, len(beneath) > 1, notes)
     fixed = sum(
         (plan.zone_noise_multipliers[j] * relative[j]) ** 2
-        for j in _zones_left(plan, zone, beneath, relative, colluding)
+        for j in _zones_left(plan, zone, beneath, relative, lost)
     )
     fixed += _upper_noise(plan, level, beneath, relative)
     weights = {
         j: (plan.client_noise_multiplier * relative[j]) ** 2
-        for j in _pools_left(plan, zone, beneath, relative, colluding, notes)
+        for j in _pools_left(plan, zone, beneath, relative, lost, notes)
         if plan.client_noise_multiplier > 0 and plan.noising_clients[j] > 0
     }
     if plan.estimator == "bounded" and set(weights) - {zone}:
@@ -120,23 +115,45 @@ def noise_in_output(
         )
     if plan.encoding is not None and weights:
         weights, fixed = on_one_grid(plan, weights, relative, fixed, notes)
+    known = threat.colluding_clients
     if plan.top_up and weights:
-        known = plan.colluding_clients
         fixed += sum(
             w * max(plan.noising_clients[j] - known, 0) for j, w in weights.items()
         )
         notes.append("super-nodes are trusted to top up their zones' client noise")
         weights = {}
-    if plan.colluding_clients and weights:
-        notes.append(f"{plan.colluding_clients} noising clients subtract their noise")
+    if known and weights:
+        notes.append(f"{known} noising clients subtract their noise")
     own = noising and zone in weights
-    pools, expected = _pools(plan, zone, own, weights, plan.colluding_clients)
+    pools, expected = _pools(run, zone, own, weights, known)
     own_variance = weights[zone] if own else 0.0
     spectrum = noise_spectrum(fixed + own_variance, pools)
     if spectrum.variances == (0.0,):
         return None
-    varies = any(_varies(plan, j) for j in weights)
+    varies = any(_varies(run, j) for j in weights)
     return Noise(spectrum, fixed + expected, varies=varies, own=own)
+
+
+def _lost_zones(
+    run: AccountedRound, released: bool, others: bool, notes: list[str]
+) -> int:
+    """How many other zones' noise protects nobody, whichever zones they are."""
+    threat = run.threat
+    colluding = threat.colluding_super_nodes
+    if released and threat.elected_super_nodes:
+        colluding += 1
+        notes.append("received by another zone's elected super-node too")
+    if colluding and others:
+        notes.append(
+            f"{colluding} other super-nodes' zone outputs are known to the observer; "
+            "the client's own super-node is not among them"
+        )
+    if threat.skipped_zones and others:
+        notes.append(
+            f"{threat.skipped_zones} other zones were skipped: none of their noise is "
+            "counted"
+        )
+    return colluding + threat.skipped_zones
 
 
 def _zones_beneath(plan: NoisePlan, level: int, zone: int) -> list[int]:
@@ -185,14 +202,14 @@ def _zones_left(
     zone: int,
     beneath: Sequence[int],
     relative: dict[int, float],
-    colluding: int,
+    lost: int,
 ) -> list[int]:
-    """Zones whose super-node noise counts: the largest others collude."""
+    """Zones whose super-node noise counts: the largest others' is lost."""
     others = sorted(
         (j for j in beneath if j != zone),
         key=lambda j: plan.zone_noise_multipliers[j] * relative[j],
     )
-    return [zone, *others[: max(len(others) - colluding, 0)]]
+    return [zone, *others[: max(len(others) - lost, 0)]]
 
 
 def _pools_left(
@@ -200,17 +217,17 @@ def _pools_left(
     zone: int,
     beneath: Sequence[int],
     relative: dict[int, float],
-    colluding: int,
+    lost: int,
     notes: list[str],
 ) -> list[int]:
-    """Zones whose client noise counts, whichever others collude.
+    """Zones whose client noise counts, whichever others' is lost.
 
-    A colluding super-node knows its zone's output and so all the noise in it.
-    Dropping the stochastically largest pools is the worst case; where the pools
-    have no such order, none of the others counts.
+    A colluding super-node knows its zone's output and so all the noise in it, and a
+    skipped zone has none. Dropping the stochastically largest pools is the worst
+    case; where the pools have no such order, none of the others counts.
     """
     others = [j for j in beneath if j != zone]
-    if colluding == 0:
+    if lost == 0:
         return [zone, *others]
 
     def size(j: int) -> tuple[float, ...]:
@@ -230,33 +247,34 @@ def _pools_left(
     )
     if not ordered:
         notes.append(
-            "other zones' client noise is not counted: which zones collude is unknown "
-            "and theirs differ without an order"
+            "other zones' client noise is not counted: whose is lost is unknown and "
+            "theirs differ without an order"
         )
         return [zone]
-    return [zone, *others[: max(len(others) - colluding, 0)]]
+    return [zone, *others[: max(len(others) - lost, 0)]]
 
 
-def _varies(plan: NoisePlan, j: int) -> bool:
+def _varies(run: AccountedRound, j: int) -> bool:
     """Whether the number of noising participants of zone j is random."""
+    plan, threat = run.plan, run.threat
     noising = plan.noising_clients[j]
     if noising == 0 or plan.client_noise_multiplier == 0:
         return False
-    if plan.dropout_rate > 0:
+    if threat.dropout_rate > 0:
         return True
     if plan.participation[j] == 1.0:
         return False
-    everybody = noising == plan.zone_sizes[j] and plan.colluding_clients == 0
+    everybody = noising == plan.zone_sizes[j] and threat.colluding_clients == 0
     return not (isinstance(plan.sampling, FixedSizeSampling) and everybody)
 
 
 def _pools(
-    plan: NoisePlan, zone: int, own: bool, weights: dict[int, float], known: int
+    run: AccountedRound, zone: int, own: bool, weights: dict[int, float], known: int
 ) -> tuple[list[Pool], float]:
     """Noising participants other than the client, and the expected variance.
 
     Args:
-      plan: The noise plan.
+      run: The round.
       zone: The client's zone.
       own: Whether the client is a noising client (left out of the pools, but
         counted in the expected variance).
@@ -266,7 +284,8 @@ def _pools(
     Returns:
       The pools, and the variance at the expected number of participants.
     """
-    arrival = 1.0 - plan.dropout_rate
+    plan = run.plan
+    arrival = 1.0 - run.threat.dropout_rate
     noising = {j: plan.noising_clients[j] for j in weights}
     fixed_size = isinstance(plan.sampling, FixedSizeSampling)
     rates = {j: plan.participation[j] * arrival for j in weights}

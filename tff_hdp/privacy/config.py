@@ -1,0 +1,266 @@
+"""What an account of HDP is asked. Imports nothing heavy before it accounts."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tff_hdp.errors import ArgumentError, check_delta, check_positive, require
+from tff_hdp.privacy.configurations import (
+    CONFIGURATIONS,
+    USERS_OF_SHARES,
+    even_levels,
+    largest_remainder,
+)
+from tff_hdp.privacy.parts import (
+    FixedSizeSampling,
+    FullParticipation,
+    PoissonSampling,
+    Sampling,
+)
+from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.threat import NEIGHBOURS, ThreatModel
+
+if TYPE_CHECKING:
+    from tff_hdp.privacy.accountant import AccountRow
+
+DEFAULT_CLIENTS = 500
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AccountConfig:
+    """A federation, its noise, and what to tell of it; field names are flag names.
+
+    Attributes:
+      privacy: Who adds noise (Table I); `levels` if only the --noising_levels do.
+      alpha: Share alpha of Table I, for c5 and c7.
+      beta: Share beta of Table I, for c3, c6 and c7.
+      clients: n; None means 500, or the sum of --zone_sizes.
+      clients_per_round: k, the expected cohort; q = k/n in every zone.
+      zones: s zones of sizes that differ by at most one.
+      zone_sizes: n_i, as 10,20,30, in place of --clients and --zones.
+      levels: Nodes of every level between zones and server, innermost first, as 5,2.
+      noising_levels: Which of those add noise besides the parties of --privacy, as 2
+        or 2,3; 2 is the first above the zones.
+      mixing: Weights p_i of the zones.
+      sampling: How cohorts are drawn; `revealed` is Poisson with participation known
+        to every observer.
+      cohort_hidden: Whether the aggregator does not learn who takes part.
+      neighbours: Neighbour relation; None takes what fits the noise.
+      secure_aggregation: Whether super-nodes see their zone's sum only.
+      secure_server: Whether the server sees the sum over zones only.
+      min_zone_clients: A zone with fewer participants is left out.
+      colluding_super_nodes: How many collude with the observer.
+      colluding_clients: How many noising clients collude with it.
+      elected_super_nodes: Whether super-nodes are clients themselves.
+      dropout_rate: Probability that a drawn client never delivers.
+      noise_multiplier: z of every party that adds noise.
+      rounds: T.
+      delta: Of (epsilon, delta).
+      calibrate: Find the z for this epsilon instead.
+      observer: Against whom, for --calibrate.
+      client_kind: For whom, for --calibrate; None for those worst off.
+      method: The account that --calibrate must meet.
+      paper_table: Print the paper's table instead: III at the paper's settings,
+        others for the four other systems, I at the settings of --clients,
+        --clients_per_round, --zones, --noise_multiplier, --rounds, --alpha and
+        --beta; all at --delta.
+      compare: Compare ldp, hdp and cdp instead: every party with
+        --noise_multiplier, or every released model with it.
+      format: How to print.
+      figure: Also draw it to this file (epsilon over rounds).
+
+    Raises:
+      ArgumentError: If a field is out of range or two contradict each other.
+    """
+
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "privacy": (*(name for name in CONFIGURATIONS if name != "none"), "levels"),
+        "mixing": ("weighted", "equal"),
+        "sampling": ("poisson", "revealed", "fixed", "full"),
+        "neighbours": NEIGHBOURS,
+        "observer": ("super_node", "aggregator", "released_model"),
+        "client_kind": ("ldp", "hdp", "trusting"),
+        "method": ("rdp", "pld"),
+        "paper_table": ("I", "III", "others"),
+        "compare": ("multiplier", "release"),
+        "format": ("table", "csv", "json"),
+    }
+
+    privacy: str = "hdp"
+    alpha: float | None = None
+    beta: float | None = None
+    clients: int | None = None
+    clients_per_round: float = 100.0
+    zones: int = 10
+    zone_sizes: tuple[int, ...] = ()
+    levels: tuple[int, ...] = ()
+    noising_levels: tuple[int, ...] = ()
+    mixing: str = "weighted"
+    sampling: str = "poisson"
+    cohort_hidden: bool = True
+    neighbours: str | None = None
+    secure_aggregation: bool = False
+    secure_server: bool = False
+    min_zone_clients: int = 1
+    colluding_super_nodes: int = 0
+    colluding_clients: int = 0
+    elected_super_nodes: bool = False
+    dropout_rate: float = 0.0
+    noise_multiplier: float = 1.0
+    rounds: int = 200
+    delta: float = 1e-5
+    calibrate: float | None = None
+    observer: str = "released_model"
+    client_kind: str | None = None
+    method: str = "rdp"
+    paper_table: str | None = None
+    compare: str | None = None
+    format: str = "table"
+    figure: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in self.choices.items():
+            value = getattr(self, name)
+            ok = value is None or value in allowed
+            require(ok, name, value, ", ".join(allowed))
+        for name in ("zone_sizes", "levels", "noising_levels"):
+            numbers = _whole_numbers(name, getattr(self, name))
+            object.__setattr__(self, name, numbers)
+        if self.paper_table is None and self.compare is None:
+            self._check_shares()
+        self._check_sizes()
+        check_positive("noise_multiplier", self.noise_multiplier)
+        require(self.rounds >= 0, "rounds", self.rounds, "a whole number >= 0")
+        check_delta("delta", self.delta)
+        # Refuses what is out of range, and what does not fit the zones.
+        zones = NoisePlan(zone_sizes=self.sizes, sampling=FullParticipation())
+        self.threat.check_fits(zones)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """n_i of every zone."""
+        if self.zone_sizes:
+            return self.zone_sizes
+        n = self.clients or DEFAULT_CLIENTS
+        return tuple((n + i) // self.zones for i in reversed(range(self.zones)))
+
+    @property
+    def threat(self) -> ThreatModel:
+        """What is assumed of the parties."""
+        names = (
+            *("neighbours", "cohort_hidden", "dropout_rate", "colluding_super_nodes"),
+            *("colluding_clients", "elected_super_nodes"),
+        )
+        return ThreatModel(
+            participation_revealed=self.sampling == "revealed",
+            **{name: getattr(self, name) for name in names},
+        )
+
+    def plan(self, noise_multiplier: float | None = None) -> NoisePlan:
+        """The noise plan, with another multiplier if one is given.
+
+        Raises:
+          ArgumentError: If the shares do not fit the zones.
+        """
+        z = self.noise_multiplier if noise_multiplier is None else noise_multiplier
+        configuration: Callable[..., NoisePlan] = NoisePlan
+        shares: dict[str, Any] = {}
+        if self.privacy != "levels":
+            configuration = functools.partial(
+                CONFIGURATIONS[self.privacy], noise_multiplier=z
+            )
+            shares = {
+                name: getattr(self, name)
+                for name, users in USERS_OF_SHARES.items()
+                if self.privacy in users
+            }
+        noise = dict.fromkeys(self.noising_levels, z)
+        return configuration(
+            zone_sizes=self.sizes,
+            sampling=self._sampling(),
+            upper_levels=even_levels(len(self.sizes), self.levels, noise),
+            mixing=self.mixing,
+            secure_aggregation=self.secure_aggregation,
+            secure_server=self.secure_server,
+            min_zone_clients=self.min_zone_clients,
+            **shares,
+        )
+
+    def rows(self, methods: Sequence[str] | None = None) -> list["AccountRow"]:
+        """The account of `rounds` rounds, by all methods unless some are given."""
+        from tff_hdp.privacy.accountant import METHODS, account
+
+        methods = METHODS if methods is None else methods
+        plan, threat = self.plan(), self.threat
+        return account(plan, self.rounds, self.delta, methods, threat=threat)
+
+    def calibrated(self) -> "AccountConfig":
+        """With the multiplier that meets `calibrate`."""
+        from tff_hdp.privacy.calibration import calibrate
+
+        try:
+            z = calibrate(
+                self.plan,
+                target_epsilon=self.calibrate,
+                observer=self.observer,
+                client_kind=self.client_kind,
+                rounds=self.rounds,
+                delta=self.delta,
+                method=self.method,
+                threat=self.threat,
+            )
+        except ArgumentError as error:
+            raise error.renamed({"target_epsilon": "calibrate"}) from error
+        return dataclasses.replace(self, noise_multiplier=z)
+
+    def _sampling(self) -> Sampling:
+        n = sum(self.sizes)
+        if self.sampling == "full":
+            return FullParticipation()
+        if self.sampling == "fixed":
+            exact = [self.clients_per_round * size / n for size in self.sizes]
+            return FixedSizeSampling(tuple(max(1, k) for k in largest_remainder(exact)))
+        return PoissonSampling((self.clients_per_round / n,) * len(self.sizes))
+
+    def _check_shares(self) -> None:
+        for name, users in USERS_OF_SHARES.items():
+            given = getattr(self, name)
+            if self.privacy in users:
+                ok = given is not None and 0.0 <= given <= 1.0
+                require(ok, name, given, f"[0, 1], needed by privacy {self.privacy}")
+            elif given is not None:
+                raise ArgumentError(name, given, f"only with {', '.join(users)}")
+        if self.privacy == "levels" and not self.noising_levels:
+            raise ArgumentError("noising_levels", (), "a level, needed by levels")
+
+    def _check_sizes(self) -> None:
+        if self.zone_sizes:
+            total = sum(self.zone_sizes)
+            ok = self.clients in (None, total)
+            require(ok, "clients", self.clients, f"{total}, as zone_sizes sum to")
+        elif self.clients is not None and self.clients < 1:
+            raise ArgumentError("clients", self.clients, "a whole number >= 1")
+        else:
+            most = self.clients or DEFAULT_CLIENTS
+            ok = 1 <= self.zones <= most
+            require(ok, "zones", self.zones, f"1..{most} (the clients)")
+        n, k = sum(self.sizes), self.clients_per_round
+        if self.sampling != "full":
+            ok = math.isfinite(k) and 0 < k <= n
+            require(ok, "clients_per_round", k, f"(0, {n}] (the clients)")
+        if self.sampling == "fixed":
+            ok = k == int(k) and k >= len(self.sizes)
+            allowed = "a whole number, one or more a zone, with fixed sampling"
+            require(ok, "clients_per_round", k, allowed)
+
+
+def _whole_numbers(name: str, words: Sequence[Any]) -> tuple[int, ...]:
+    try:
+        numbers = tuple(map(int, words))
+    except ValueError:
+        numbers = (0,)
+    allowed = "whole numbers >= 1, joined by commas"
+    require(min(numbers, default=1) >= 1, name, tuple(words), allowed)
+    return numbers

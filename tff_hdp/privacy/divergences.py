@@ -1,0 +1,210 @@
+"""Divergences of the Gaussian and Laplace mechanisms: Renyi's, and hockey-stick.
+
+Renyi moments come for many orders at once. Those of the Poisson-sampled Gaussian
+are dp_accounting's for `PoissonSampledDpEvent(q, GaussianDpEvent(z))`, fast enough
+to average over every possible number of noising participants, and with their
+digits kept when they are tiny.
+"""
+
+import functools
+import math
+
+import numpy as np
+from scipy import optimize, special
+
+from tff_hdp.errors import check_delta, check_positive
+from tff_hdp.privacy.spectrum import Spectrum
+
+# Renyi -------------------------------------------------------------------------
+
+
+def laplace_rdp(ratio: float, orders: tuple[float, ...]) -> np.ndarray:
+    """Renyi divergence of Laplace noise under an L1 shift (Mironov 2017, Prop. 6).
+
+    Several coordinates that share the shift diverge less: the divergence is convex
+    in it and 0 without one.
+
+    Args:
+      ratio: Shift over scale, >= 0.
+      orders: Each > 1.
+
+    Returns:
+      Shape [len(orders)].
+    """
+    a = np.asarray(orders, np.float64)
+    near = np.log(a / (2 * a - 1)) + (a - 1) * ratio
+    far = np.log((a - 1) / (2 * a - 1)) - a * ratio
+    return np.logaddexp(near, far) / (a - 1)
+
+
+def log_mean_exp(exponent: np.ndarray, log_p: np.ndarray, q: float) -> np.ndarray:
+    """ln(1 - q + q sum_k p_k exp(x_k)) over the last axis, for x_k >= 0.
+
+    Args:
+      exponent: x, shape [..., k].
+      log_p: Natural logs of probabilities that sum to 1, shape [k].
+      q: In (0, 1].
+
+    Returns:
+      Shape [...]; computed as ln(1 + q sum_k p_k expm1(x_k)), so that tiny
+      values keep their digits.
+    """
+    log_sum = special.logsumexp(_log_expm1(exponent) + log_p, axis=-1)
+    return np.logaddexp(0.0, log_sum + math.log(q))
+
+
+def log_moments(q: float, z: float, orders: tuple[float, ...]) -> np.ndarray:
+    """Log moments, ln E_{x~N(0,z^2)}[(1 - q + q exp((2x-1) / 2z^2))^a].
+
+    Divided by a - 1 it is the Renyi divergence of the mechanism in its worse
+    direction (Mironov, Talwar and Zhang 2019).
+
+    Args:
+      q: Sampling probability in (0, 1).
+      z: Noise multiplier > 0.
+      orders: Orders a > 1.
+
+    Returns:
+      Shape [len(orders)].
+    """
+    a = np.asarray(orders, dtype=np.float64)
+    whole = a == np.floor(a)
+    result = np.empty(len(a))
+    result[whole] = _whole(q, z, tuple(a[whole].astype(int).tolist()))
+    result[~whole] = _fractional(q, z, a[~whole])
+    return np.maximum(result, 0.0)
+
+
+def _whole(q: float, z: float, orders: tuple[int, ...]) -> np.ndarray:
+    """ln(1 + sum_i C(a,i) q^i (1-q)^(a-i) expm1(i(i-1) / 2z^2)), i = 2..a."""
+    if not orders:
+        return np.empty(0)
+    starts, i, rest, log_choose = _binomials(orders)
+    log_terms = log_choose + i * math.log(q) + rest * math.log1p(-q)
+    log_terms += _log_expm1(i * (i - 1) / (2 * z * z))
+    highest = np.maximum.reduceat(log_terms, starts)
+    scaled = np.exp(log_terms - np.repeat(highest, np.diff([*starts, len(i)])))
+    return np.logaddexp(0.0, highest + np.log(np.add.reduceat(scaled, starts)))
+
+
+@functools.lru_cache(maxsize=8)
+def _binomials(orders: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """For i = 2..a of each order a, end to end: starts, i, a - i, ln C(a, i)."""
+    i = np.concatenate([np.arange(2.0, a + 1) for a in orders])
+    a = np.repeat(np.asarray(orders, dtype=np.float64), [a - 1 for a in orders])
+    starts = np.concatenate([[0], np.cumsum([a - 1 for a in orders])[:-1]])
+    log_choose = special.gammaln(a + 1) - special.gammaln(i + 1)
+    return starts, i, a - i, log_choose - special.gammaln(a - i + 1)
+
+
+def _fractional(q: float, z: float, a: np.ndarray) -> np.ndarray:
+    """The integral by the trapezoidal rule.
+
+    The integrand is analytic within pi z^2 of the real line, so the rule's
+    error is exp(-2 pi^2 z^2 / step) relative to it, below 1e-16 for these steps.
+    """
+    if a.size == 0:
+        return a
+    step = min(z / 4, z * z / 2)
+    x = np.arange(-12 * z, float(a.max()) + 12 * z + step, step)
+    log_weight = -0.5 * (x / z) ** 2 + math.log(step / (z * math.sqrt(2 * math.pi)))
+    exponent = a[:, None] * np.logaddexp(
+        math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z)
+    )
+    if exponent.max() < 30:
+        # The weights sum to 1; taking it out keeps the digits of tiny moments.
+        return np.log1p(np.expm1(exponent) @ np.exp(log_weight))
+    return special.logsumexp(exponent + log_weight, axis=-1)
+
+
+def _log_expm1(x: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.where(x > 30, x, np.log(np.expm1(np.minimum(x, 30.0))))
+
+
+# Hockey-stick ------------------------------------------------------------------
+
+
+def gaussian_delta(epsilon: np.ndarray, z: float) -> np.ndarray:
+    """The least delta for each epsilon.
+
+    Args:
+      epsilon: Any real numbers.
+      z: Noise standard deviation over sensitivity; 0 gives delta 1.
+
+    Returns:
+      Phi(1/2z - eps z) - e^eps Phi(-1/2z - eps z), of epsilon's shape.
+    """
+    epsilon = np.asarray(epsilon, dtype=np.float64)
+    if z == 0:
+        return np.ones_like(epsilon)
+    a, b = 0.5 / z - epsilon * z, -0.5 / z - epsilon * z
+    # The product is at most Phi(a), so its log cannot exceed 0.
+    second = np.exp(np.minimum(epsilon + special.log_ndtr(b), 0.0))
+    return np.maximum(special.ndtr(a) - second, 0.0)
+
+
+def gaussian_epsilon(z: float, target_delta: float) -> float:
+    """The least epsilon >= 0 with gaussian_delta at most `target_delta`.
+
+    Args:
+      z: Noise standard deviation over sensitivity; for T rounds, that of one
+        round over sqrt(T).
+      target_delta: In (0, 1).
+
+    Returns:
+      Epsilon, to 1e-12 relative.
+
+    Raises:
+      ArgumentError: If an argument is out of range.
+    """
+    check_positive("z", z)
+    check_delta("target_delta", target_delta)
+
+    def excess(e: float) -> float:
+        return float(gaussian_delta(e, z)) - target_delta
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = 0.5 / z**2 + math.sqrt(2 * math.log(1 / target_delta)) / z
+    return float(optimize.brentq(excess, 0.0, high + 1.0, xtol=1e-14, rtol=1e-12))
+
+
+def _mean_delta(epsilon: np.ndarray, spectrum: Spectrum) -> np.ndarray:
+    total = np.zeros_like(epsilon)
+    for v, log_p in zip(spectrum.variances, spectrum.log_probabilities, strict=True):
+        total += math.exp(log_p) * gaussian_delta(epsilon, math.sqrt(v))
+    return total
+
+
+def sampled_delta(
+    epsilon: np.ndarray, q: float, spectrum: Spectrum, *, hidden: bool, remove: bool
+) -> np.ndarray:
+    """The least delta of Gaussian noise on a sum that holds the client by chance.
+
+    Args:
+      epsilon: Any real numbers.
+      q: Probability that the client takes part, in (0, 1].
+      spectrum: Noise variance in units of the squared sensitivity, known to the
+        observer.
+      hidden: Whether the observer does not learn if the client took part.
+      remove: Which way to look: from with the client to without it, or back. It
+        makes no difference where participation is seen.
+
+    Returns:
+      Of epsilon's shape; where hidden by subsampling's exact amplification (Balle,
+      Barthe and Gaboardi 2018).
+    """
+    if not hidden:
+        absent = (1 - q) * np.maximum(-np.expm1(epsilon), 0.0)
+        return absent + q * _mean_delta(epsilon, spectrum)
+    if remove:  # (1-q) N(0) + q N(1) against N(0)
+        ratio = 1 + np.expm1(epsilon) / q
+        scale, offset = q, -np.expm1(epsilon)
+    else:  # N(0) against (1-q) N(0) + q N(1)
+        scale = 1 - (1 - q) * np.exp(epsilon)
+        ratio = q * np.exp(epsilon) / np.where(scale > 0, scale, 1.0)
+        offset = np.zeros_like(epsilon)
+    inside = (ratio > 0) & (np.asarray(scale) > 0)
+    shifted = np.log(np.where(inside, ratio, 1.0))
+    return np.where(inside, scale * _mean_delta(shifted, spectrum), offset)

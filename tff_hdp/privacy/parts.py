@@ -1,0 +1,123 @@
+"""What a noise plan is made of: how cohorts are drawn, the clip, upper levels."""
+
+import dataclasses
+import math
+from typing import Literal
+
+from tff_hdp.errors import (
+    ArgumentError,
+    check_count,
+    check_nonnegative,
+    check_positive,
+    check_probability,
+    require,
+)
+
+# How a round's cohort is drawn within each zone --------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class PoissonSampling:
+    """Zone i takes each of its clients independently with probability q_i.
+
+    Attributes:
+      probabilities: q_i in (0, 1], one per zone.
+    """
+
+    probabilities: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "probabilities", tuple(map(float, self.probabilities)))
+        for i, q in enumerate(self.probabilities):
+            check_probability(f"probabilities[{i}]", q)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedSizeSampling:
+    """Zone i takes exactly k_i of its clients, uniformly without replacement.
+
+    Attributes:
+      sizes: k_i >= 1, one per zone.
+    """
+
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        sizes = [check_count(f"sizes[{i}]", k, 1) for i, k in enumerate(self.sizes)]
+        object.__setattr__(self, "sizes", tuple(sizes))
+
+
+@dataclasses.dataclass(frozen=True)
+class FullParticipation:
+    """Every client takes part in every round."""
+
+
+Sampling = PoissonSampling | FixedSizeSampling | FullParticipation
+
+# The rest ----------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """An aggregation level between the zones and the server.
+
+    Attributes:
+      parents: For every node of the level beneath, the node of this level it
+        reports to; covers 0..m-1.
+      noise_multipliers: Of each of the m nodes.
+    """
+
+    parents: tuple[int, ...]
+    noise_multipliers: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parents", tuple(map(int, self.parents)))
+        multipliers = tuple(map(float, self.noise_multipliers))
+        object.__setattr__(self, "noise_multipliers", multipliers)
+        for i, z in enumerate(multipliers):
+            check_nonnegative(f"noise_multipliers[{i}]", z)
+        m = len(multipliers)
+        allowed = f"every node of 0..{m - 1}, which noise_multipliers are given for"
+        require(set(self.parents) == set(range(m)), "parents", self.parents, allowed)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Clipping:
+    """The bound S on the L2 norm of one client's update.
+
+    Attributes:
+      clip_norm: S, the bound on the whole update; for `adaptive` its initial value.
+      kind: `flat` clips the whole update to S; `per_layer` clips each weight
+        tensor to `layer_norms` with S the root of their summed squares;
+        `adaptive` tracks `target_quantile` of the norms privately (Andrew et
+        al. 2021, as in tensorflow-privacy).
+      layer_norms: C_l per weight tensor; for `per_layer` only. None there
+        means equal shares, C_l = S / sqrt(number of tensors).
+      target_quantile: For `adaptive`, the share of updates left unclipped.
+      source: Where S comes from, in words, for the report.
+    """
+
+    clip_norm: float = 1.0
+    kind: Literal["flat", "per_layer", "adaptive"] = "flat"
+    layer_norms: tuple[float, ...] | None = None
+    target_quantile: float = 0.5
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        check_positive("clip_norm", self.clip_norm)
+        kinds = ("flat", "per_layer", "adaptive")
+        require(self.kind in kinds, "kind", self.kind, ", ".join(kinds))
+        quantile = self.target_quantile
+        require(0.0 < quantile < 1.0, "target_quantile", quantile, "(0, 1)")
+        if self.layer_norms is None:
+            return
+        norms = tuple(map(float, self.layer_norms))
+        object.__setattr__(self, "layer_norms", norms)
+        if self.kind != "per_layer":
+            raise ArgumentError("layer_norms", norms, f"None with kind {self.kind}")
+        for i, c in enumerate(norms):
+            check_positive(f"layer_norms[{i}]", c)
+        total = math.hypot(*norms)
+        if not math.isclose(total, self.clip_norm, rel_tol=1e-6):
+            allowed = f"{total}, to which the layer_norms combine"
+            raise ArgumentError("clip_norm", self.clip_norm, allowed)

@@ -1,0 +1,202 @@
+"""The Gaussian mechanism on a sum in which a client takes part only sometimes."""
+
+import dataclasses
+import functools
+import math
+from typing import ClassVar
+
+import dp_accounting
+import numpy as np
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld import privacy_loss_distribution as pld_lib
+from dp_accounting.rdp import RdpAccountant
+
+from tff_hdp.privacy.divergences import log_mean_exp, log_moments, sampled_delta
+from tff_hdp.privacy.mechanisms import Gaussian, Mechanism, Pld, connected_dots, frozen
+from tff_hdp.privacy.spectrum import Spectrum
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledGaussian(Mechanism):
+    """Gaussian noise on a sum in which the client takes part with probability q.
+
+    Attributes:
+      q: Probability that the client takes part in a round.
+      spectrum: Noise variance in units of the squared sensitivity, given that
+        the client takes part. The observer knows the realised variance.
+      hidden: Whether the observer does not learn if the client took part; the
+        variance must then not depend on it.
+    """
+
+    q: float
+    spectrum: Spectrum
+    hidden: bool
+
+    @property
+    def multiplier(self) -> float | None:
+        """The noise multiplier if it is the same every round, else None."""
+        variance = self.spectrum.variances[0]
+        certain = self.spectrum.is_certain and variance > 0
+        return math.sqrt(variance) if certain else None
+
+    @property
+    def event(self) -> dp_accounting.DpEvent | None:
+        """See base class."""
+        if self.multiplier is None or (self.q < 1.0 and not self.hidden):
+            return None
+        event = dp_accounting.GaussianDpEvent(self.multiplier)
+        if self.q == 1.0:
+            return event
+        return dp_accounting.PoissonSampledDpEvent(self.q, event)
+
+    @property
+    def loss_span(self) -> float:
+        """See base class."""
+        span = 0.0
+        s = self.spectrum.compact()
+        for v, log_p in zip(s.variances, s.log_probabilities, strict=True):
+            if v > 0:
+                # A Gaussian tail, with the variance's own probability spent.
+                sigmas = math.sqrt(2 * max(0.0, 40.0 + log_p))
+                span = max(span, 0.5 / v + sigmas / math.sqrt(v))
+        return span
+
+    def given_noise(self) -> tuple["SampledGaussian", float]:
+        """See base class."""
+        s = self.spectrum
+        if s.variances[0] > 0 or s.is_certain:
+            return self, 0.0
+        bare = math.exp(s.log_probabilities[0])
+        rest = Spectrum(
+            s.variances[1:],
+            tuple(p - math.log1p(-bare) for p in s.log_probabilities[1:]),
+        )
+        bare *= 1.0 if self.hidden else self.q
+        return dataclasses.replace(self, spectrum=rest), bare
+
+    def rdp(self, orders: tuple[float, ...]) -> np.ndarray:
+        """See base class."""
+        return _sampled_gaussian_rdp(self, orders)
+
+    def pld(self, rounds: int, discretisation: float) -> Pld:
+        """See base class."""
+        z = self.multiplier
+        if z is not None and self.q == 1.0:
+            return Gaussian(z).pld(rounds, discretisation)
+        if z is not None and self.hidden:
+            one = pld_lib.from_gaussian_mechanism(
+                z, value_discretization_interval=discretisation, sampling_prob=self.q
+            )
+        else:
+            one = _mixture_pld(self, discretisation)
+        return one.self_compose(rounds)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedSizeGaussian(Mechanism):
+    """Gaussian noise on the sum of exactly k of n clients, replace-one neighbours.
+
+    Attributes:
+      n: Clients to draw from.
+      k: Clients drawn, uniformly without replacement.
+      multiplier: Noise standard deviation over the replace-one sensitivity.
+    """
+
+    no_pld: ClassVar[str] = "no PLD is known for sampling without replacement"
+
+    n: int
+    k: int
+    multiplier: float
+
+    @property
+    def event(self) -> dp_accounting.DpEvent:
+        """See base class."""
+        return dp_accounting.SampledWithoutReplacementDpEvent(
+            self.n, self.k, dp_accounting.GaussianDpEvent(self.multiplier)
+        )
+
+    def rdp(self, orders: tuple[float, ...]) -> np.ndarray:
+        """See base class; the less of two bounds.
+
+        One is for sampling without replacement (Wang, Balle, Kasiviswanathan
+        2019), the other gives participation away; it is the less for little
+        noise.
+        """
+        spectrum = Spectrum((self.multiplier**2,), (0.0,))
+        revealed = SampledGaussian(self.k / self.n, spectrum, hidden=False)
+        return np.fmin(_fixed_size_rdp(self, orders), revealed.rdp(orders))
+
+
+# Renyi divergences, kept -------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def _sampled_gaussian_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
+    if m.hidden and m.q < 1.0:
+        rdp = _hidden_rdp(m, orders)
+        if rdp is not None:
+            return frozen(np.fmin(rdp, _revealed_rdp(m, orders)))
+    return frozen(_revealed_rdp(m, orders))
+
+
+@functools.lru_cache(maxsize=1024)
+def _fixed_size_rdp(m: FixedSizeGaussian, orders: tuple[float, ...]) -> np.ndarray:
+    # Beyond 1024 the bound's quadratic book-keeping costs more than it saves.
+    served = tuple(a for a in orders if a <= 1024)
+    accountant = RdpAccountant(
+        served, dp_accounting.NeighboringRelation.REPLACE_ONE
+    ).compose(m.event)
+    rdp = np.full(len(orders), np.inf)
+    rdp[: len(served)] = accountant.rdp
+    return frozen(rdp)
+
+
+def _revealed_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
+    """ln(1 - q + q E[exp(a(a-1) / 2V)]) / (a-1), V the variance.
+
+    This holds whether or not participation is revealed: hiding it is
+    post-processing.
+    """
+    a = np.asarray(orders)
+    with np.errstate(divide="ignore"):
+        exponent = (a * (a - 1))[:, None] / (2 * np.asarray(m.spectrum.variances))
+    log_p = np.asarray(m.spectrum.log_probabilities)
+    return log_mean_exp(exponent, log_p, m.q) / (a - 1)
+
+
+def _hidden_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray | None:
+    """Renyi divergence when participation is hidden; None where it cannot help.
+
+    With the variance known and independent of the client's participation the
+    moments average: exp((a-1) rdp_a) = E_V[exp((a-1) rdp_a(q, V))].
+    """
+    # Below this noise participation shows in the output anyway.
+    if m.spectrum.variances[0] < 1e-4:
+        return None
+    spectrum = m.spectrum.compact()
+    moments = np.stack(
+        [log_moments(m.q, math.sqrt(v), orders) for v in spectrum.variances], axis=-1
+    )
+    log_p = np.asarray(spectrum.log_probabilities)
+    return log_mean_exp(moments, log_p, 1.0) / (np.asarray(orders) - 1)
+
+
+# Privacy loss distributions ----------------------------------------------------
+
+
+def _mixture_pld(m: SampledGaussian, discretisation: float) -> Pld:
+    """The PLD of a mixture of Gaussians over known variances.
+
+    The hockey-stick divergence of the pair (variance, output) is the mean of
+    the divergences given the variance, so it is exact at the grid's points and
+    pessimistic between them.
+    """
+    spectrum = m.spectrum.compact()
+
+    def pmf(remove: bool) -> pld_pmf.PLDPmf:
+        deltas = functools.partial(
+            sampled_delta, q=m.q, spectrum=spectrum, hidden=m.hidden, remove=remove
+        )
+        return connected_dots(deltas, m.loss_span, discretisation)
+
+    return Pld(pmf(True), pmf(False)) if m.hidden else Pld(pmf(True))

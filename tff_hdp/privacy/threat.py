@@ -1,0 +1,108 @@
+"""The threat model: what is assumed of the parties of a noise plan.
+
+A plan is run; a threat model is only accounted. Nothing is built from it.
+"""
+
+import dataclasses
+from typing import Literal, get_args
+
+from tff_hdp.errors import ArgumentError, check_count, require
+from tff_hdp.privacy.parts import FixedSizeSampling
+from tff_hdp.privacy.plan import NoisePlan
+
+Neighbours = Literal["add_or_remove", "zero_out", "replace_one"]
+NEIGHBOURS: tuple[Neighbours, ...] = get_args(Neighbours)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ThreatModel:
+    """What is assumed of the parties, and between which data sets epsilon is.
+
+    Attributes:
+      neighbours: How neighbouring data sets differ in one client; None takes the
+        relation that fits the sampling and the noise.
+      cohort_hidden: Whether the aggregator does not learn who took part.
+      participation_revealed: Whether every observer learns who took part.
+      dropout_rate: Probability that a sampled client never delivers, independently
+        of the others and of the data.
+      colluding_super_nodes: How many super-nodes share what they know with the
+        observer; their noise protects nobody from it.
+      colluding_clients: How many noising clients do likewise.
+      elected_super_nodes: Whether super-nodes are clients elected by their
+        peers; one of another zone then receives the released model too.
+      skipped_zones: How many zones were skipped in the round and so added none of
+        their noise, nor their clients'; whichever those are.
+      secure_sums_hold: Whether the sums that the plan takes by secure aggregation
+        hide all but themselves: parties are honest but curious, and fewer collude
+        than the protocol's threshold. If not, they are seen as plain sums are.
+
+    Raises:
+      ArgumentError: If a field is out of range.
+    """
+
+    neighbours: Neighbours | None = None
+    cohort_hidden: bool = True
+    participation_revealed: bool = False
+    dropout_rate: float = 0.0
+    colluding_super_nodes: int = 0
+    colluding_clients: int = 0
+    elected_super_nodes: bool = False
+    skipped_zones: int = 0
+    secure_sums_hold: bool = True
+
+    def __post_init__(self) -> None:
+        if self.neighbours is not None and self.neighbours not in NEIGHBOURS:
+            raise ArgumentError("neighbours", self.neighbours, ", ".join(NEIGHBOURS))
+        rate = self.dropout_rate
+        require(0.0 <= rate < 1.0, "dropout_rate", rate, "[0, 1)")
+        for name in ("colluding_super_nodes", "colluding_clients", "skipped_zones"):
+            check_count(name, getattr(self, name))
+
+    def check_fits(self, plan: NoisePlan) -> None:
+        """Raises ArgumentError unless this can be assumed of the parties of `plan`.
+
+        It cannot where more parties are named than there are, or for a neighbour
+        relation that cannot be had with the plan's sampling or with noise that
+        participants carry.
+        """
+        for name, most, of in (
+            ("colluding_super_nodes", plan.num_zones, "zones"),
+            ("colluding_clients", plan.num_clients - 1, "other clients"),
+            ("skipped_zones", plan.num_zones, "zones"),
+        ):
+            found = getattr(self, name)
+            require(found <= most, name, found, f"0..{most} (the {of})")
+        carried = plan.clients_carry_noise
+        allowed = ""
+        if plan.estimator == "bounded" and carried:
+            if self.neighbours not in (None, "zero_out"):
+                allowed = "zero_out with estimator bounded, whose random denominator "
+                allowed += "scales the noise that participants carry"
+        elif self.neighbours != "add_or_remove":
+            pass
+        elif isinstance(plan.sampling, FixedSizeSampling):
+            allowed = "replace_one or zero_out with cohorts of a fixed size, where one "
+            allowed += "client less changes everybody's chance"
+        elif carried and not plan.top_up:
+            allowed = "zero_out, replace_one or top_up where participants carry noise: "
+            allowed += "without the client its noise is gone too"
+        require(not allowed, "neighbours", self.neighbours, allowed)
+
+
+@dataclasses.dataclass(frozen=True)
+class AccountedRound:
+    """One round as it is accounted: what was run, and what is assumed.
+
+    Attributes:
+      plan: Who added noise to what.
+      threat: What is assumed of the parties.
+
+    Raises:
+      ArgumentError: If the threat model does not fit the plan.
+    """
+
+    plan: NoisePlan
+    threat: ThreatModel = ThreatModel()
+
+    def __post_init__(self) -> None:
+        self.threat.check_fits(self.plan)
