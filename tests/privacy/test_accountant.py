@@ -272,6 +272,15 @@ def test_large_table_is_fast(method, seconds):
     assert time.process_time() - start < seconds
 
 
+def test_plans_and_configs_need_no_scipy():
+    """What a command line imports to show its help."""
+    code = (
+        "import sys; import tff_hdp.privacy.config; import tff_hdp.privacy.threat; "
+        "assert not {'scipy.stats', 'dp_accounting'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_import_needs_no_tensorflow_and_is_quick():
     code = (
         "import sys, time; t = time.process_time(); import tff_hdp.privacy.accountant; "

@@ -62,8 +62,8 @@ def test_even_levels_share_out_nodes():
     first, second = even_levels(7, (3, 2), {3: 1.5})
     sizes = [first.parents.count(node) for node in range(3)]
     assert sorted(sizes) == [2, 2, 3]
-    assert first.noise == (0.0,) * 3
-    assert second.noise == (1.5,) * 2
+    assert first.noise_multipliers == (0.0,) * 3
+    assert second.noise_multipliers == (1.5,) * 2
     assert sorted(second.parents) == [0, 0, 1]
     assert even_levels(7, (), {}) == ()
 
@@ -71,10 +71,10 @@ def test_even_levels_share_out_nodes():
 @pytest.mark.parametrize(
     ("nodes", "noise", "message"),
     [
-        ((8,), {}, "levels is 8; level 2 may have 1..7 nodes"),
-        ((3, 4), {}, "levels is 3,4; level 3 may have 1..3 nodes"),
-        ((3,), {3: 1.0}, "noising_levels is 3; .* server are 2$"),
-        ((), {2: 1.0}, "noising_levels is 2; .* server are none"),
+        ((8,), {}, "levels is 8; allowed: 1..7 nodes at level 2"),
+        ((3, 4), {}, "levels is 3,4; allowed: 1..3 nodes at level 3"),
+        ((3,), {3: 1.0}, "noising_levels is 3; .* server, here 2$"),
+        ((), {2: 1.0}, "noising_levels is 2; .* server, here none"),
     ],
 )
 def test_levels_that_cannot_be(nodes, noise, message):
@@ -111,7 +111,7 @@ def test_a_request_with_levels(tmp_path):
     draw_rounds(request, str(tmp_path / "rounds.png"))
     draw_levels(multi_level(fan_ins=(2, 2)), (2, 2), str(tmp_path / "levels.png"))
     assert all(p.stat().st_size > 1000 for p in tmp_path.iterdir())
-    with pytest.raises(ValueError, match="--noising_levels is ; allowed: a level"):
+    with pytest.raises(ValueError, match="noising_levels is empty; allowed: a level"):
         AccountConfig(privacy="levels")
     with pytest.raises(ValueError, match="noising_levels is 4"):
         AccountConfig(levels=(5,), noising_levels=(4,)).plan()
