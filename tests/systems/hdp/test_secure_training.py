@@ -80,7 +80,8 @@ def test_ledger_and_notes_say_who_sees_what(run, tmp_path):
     assert rows["aggregator"]["noise_multiplier"] == pytest.approx(math.sqrt(3))
     assert "sum over all zones only" in rows["aggregator"]["assumptions"]
     assert "fewer than 3 participants" in rows["aggregator"]["assumptions"]
-    ((plan, count),) = result.ledger.history
+    ((accounted, count),) = result.ledger.history
+    plan = accounted.plan
     assert count == 2
     assert plan.secure_server and plan.secure_aggregation
     assert plan.encoding.bits == 30

@@ -109,7 +109,7 @@ def test_a_target_nobody_can_meet_is_refused(hdp_config, tmp_path):
 def test_auto_clip_norm_comes_from_a_pilot_and_says_so(hdp_config, tmp_path):
     result = experiment.run(hdp_config(tmp_path, clip_norm="auto", pilot_rounds=2))
     resolved = json.loads((tmp_path / "config.json").read_text())["resolved"]
-    plan = result.ledger.history[0][0]
+    plan = result.ledger.history[0][0].plan
     assert plan.clipping.clip_norm == pytest.approx(resolved["pilot_norms"]["update"])
     assert 0.01 < plan.clipping.clip_norm < 10
     privacy = json.loads((tmp_path / "privacy.json").read_text())

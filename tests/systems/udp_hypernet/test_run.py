@@ -9,6 +9,7 @@ import pytest
 
 from scripts.papers.udp_alg import curves as udp_curves
 from scripts.papers.udp_alg import figures as udp_figures
+from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.config import ConfigError
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
@@ -62,7 +63,7 @@ def test_a_run_leaves_account_metrics_and_users(tmp_path):
     assert epsilons["released_model"] == pytest.approx(frame["epsilon"].iloc[-1])
     assert any("joint DP" in note for note in privacy["notes"])
     plan = udp_alg.plan(users=30, q=0.3, sigma=2.0 * 0.1 / (0.3 * 30), S=0.1)
-    assert result.ledger.history == ((plan, 3),)
+    assert result.ledger.history == ((AccountedRound(plan), 3),)
     users = pd.read_csv(tmp_path / "users.csv")
     assert len(users) == 30
     assert (users["own_tests"] >= 1).all()
@@ -89,8 +90,8 @@ def test_a_resumed_run_has_one_plan(tmp_path):
     settings = {"num_clients": 14, "sampling_rate": 0.05, "noise_multiplier": 1.0}
     for rounds in (1, 2, 3):
         result = experiment.run(config(tmp_path, rounds=rounds, **settings))
-    ((plan, rounds),) = result.ledger.history
-    assert (plan.server_noise_multiplier, rounds) == (1.0, 3)
+    ((run, rounds),) = result.ledger.history
+    assert (run.plan.server_noise_multiplier, rounds) == (1.0, 3)
     phi = next(r for r in result.accounts if r.observer == "released_model")
     assert phi.epsilon_paper is not None
 
@@ -123,11 +124,11 @@ def test_personal_models_learn_their_users(tmp_path):
 )
 def test_the_noise_that_is_asked_is_the_noise_recorded(tmp_path, changes, multiplier):
     result = experiment.run(config(tmp_path, rounds=1, **changes))
-    ((plan, rounds),) = result.ledger.history
+    ((run, rounds),) = result.ledger.history
     assert rounds == 1
-    assert plan.server_noise_multiplier == pytest.approx(multiplier, rel=1e-6)
+    assert run.plan.server_noise_multiplier == pytest.approx(multiplier, rel=1e-6)
     W = read(tmp_path, "config.json")["resolved"]["W"]
-    assert plan.zone_weights == (W,)
+    assert run.plan.zone_weights == (W,)
     assert (W < 30) == ("weighting" in changes)
 
 

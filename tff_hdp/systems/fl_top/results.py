@@ -167,7 +167,7 @@ def _epsilons(path: pathlib.Path, best: int) -> dict[str, float]:
     # Rounds that were lost and run again come on top, at any round.
     extra = whole.rounds - privacy["last_round"]
     until = FlTopLedger()
-    until.record(whole.history[-1][0], best + extra)
+    until.record(whole.history[-1][0].plan, best + extra)
     rows = whole.account(privacy["delta"], methods=("rdp",))
     printed = until.account(privacy["delta"], methods=("paper",))
     return {
