@@ -1,12 +1,9 @@
 """What tests everywhere share: contexts, programs, processes, and data."""
 
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 import contextlib
 import ctypes
 import functools
+import os
 import pathlib
 import signal
 import subprocess
@@ -14,6 +11,8 @@ import sys
 import time
 
 import pytest
+
+import tff_hdp  # noqa: F401, before the plugins import TensorFlow
 
 pytest_plugins = [
     "tests.fixtures.accounts",

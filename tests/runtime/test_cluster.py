@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp import runtime
+from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.cluster import ClusterContext, ClusterError
 
 CLIENT_INTS = tff.FederatedType(np.int32, tff.CLIENTS)
@@ -95,7 +96,7 @@ class TestDeath:
         assert run_on(context, doubled, [1, 2]) == [2, 4]
         for host in hosts:
             host.end()
-        with pytest.raises(ClusterError, match="--workers were all lost") as error:
+        with pytest.raises(ClusterError, match=r"^all workers were lost") as error:
             run_on(context, doubled, [1, 2])
         for host in hosts:
             assert host.address in str(error.value)
@@ -203,26 +204,26 @@ class TestSetContext:
 
     def test_names_a_worker_that_does_not_answer(self, cluster_context):
         answering = cluster_context.members[0].address
-        message = r"^--workers names 127.0.0.1:1, where no TFF worker answers: [^\n]+$"
+        message = r"^no TFF worker answers at 127.0.0.1:1: [^\n]+$"
         with pytest.raises(ConnectionError, match=message):
             ClusterContext([answering, "127.0.0.1:1"], start_timeout=0.5)
 
     @pytest.mark.parametrize(
         ("workers", "message"),
         [
-            ((), "--workers is empty; allowed: host:port"),
-            (("here",), "--workers names 'here'; allowed: host:port"),
-            ((":80",), "--workers names ':80'"),
-            (("a:0",), "--workers names 'a:0'"),
-            (("a:70000",), "--workers names 'a:70000'"),
-            (("a:1", "b:1", "a:1"), "--workers names a:1 twice"),
+            ((), "workers is empty; allowed: host:port,host:port"),
+            (("here",), r"workers\[0\] is here; allowed: host:port"),
+            ((":80",), r"workers\[0\] is :80; allowed: host:port"),
+            (("b:1", "a:0"), r"workers\[1\] is a:0; allowed: host:port"),
+            (("a:70000",), r"workers\[0\] is a:70000; allowed: host:port"),
+            (("a:1", "a:1"), "workers is a:1,a:1; allowed: each address once"),
         ],
     )
     def test_names_a_bad_address(self, workers, message):
-        with pytest.raises(ValueError, match=f"^{message}"):
+        with pytest.raises(ArgumentError, match=f"^{message}"):
             runtime.set_context("cluster", workers=workers)
 
     def test_workers_are_only_for_the_cluster(self):
-        message = "--workers is a:1,b:2; allowed: only with --runtime=cluster"
-        with pytest.raises(ValueError, match=f"^{message}"):
+        message = "workers is a:1,b:2; allowed: empty, unless runtime is cluster"
+        with pytest.raises(ArgumentError, match=f"^{message}"):
             runtime.set_context("in_process", workers=("a:1", "b:2"))

@@ -3,7 +3,9 @@
 import collections
 import typing
 
+import grpc
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -161,6 +163,21 @@ def test_select(agree_twice):
         return tff.federated_map(joined, parts), tff.federated_map(joined, secret)
 
     agree_twice(compute, [[0, 2], [1, 1], [2, 0]], ["a", "b", "c"])
+
+
+def test_secure_sums_refuse_more_than_their_maximum(
+    native_plain_context, in_process_context, cluster_context, run_on
+):
+    @tff.federated_computation(CLIENT_INTS)
+    def compute(x):
+        return tff.federated_secure_sum(x, 3)
+
+    message = "client value larger than maximum specified for secure sum"
+    with pytest.raises(grpc.RpcError, match=message):
+        run_on(native_plain_context, compute, [3, 4])
+    for context in (in_process_context, cluster_context):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            run_on(context, compute, [3, 4])
 
 
 def test_secure_sums(agree_twice):

@@ -178,6 +178,32 @@ def test_every_kind_of_value_at_clients(agree_twice):
     )
 
 
+def test_a_computation_in_a_computation_colocates_with_its_argument(agree_twice):
+    """`tf.linalg.global_norm` places its sums beside the tensors they are of."""
+    pair = [tff.TensorType(np.float32, [2]), np.float32]
+    norm = tff.tensorflow.computation(
+        lambda x: tf.linalg.global_norm(tf.nest.flatten(x)), pair
+    )
+
+    @tff.tensorflow.computation(pair)
+    def compute(x):
+        return norm(x), norm([tf.constant([3.0, 4.0]), 0.0])
+
+    agree_twice(compute, [np.float32([2, 3]), 6.0])
+
+
+def test_queues_may_colocate_too(agree_twice):
+    norm = tff.tensorflow.computation(lambda x: tf.linalg.global_norm([x]), np.float32)
+
+    @tff.tensorflow.computation(np.float32)
+    def compute(x):
+        queue = tf.queue.FIFOQueue(10, [tf.float32], [[]])
+        with tf.control_dependencies([queue.enqueue(norm(x))]):
+            return queue.dequeue()
+
+    agree_twice(compute, np.float32(-3))
+
+
 def test_ragged_client_shapes(agree_twice):
     member = tff.TensorType(np.float32, [None, 2])
     column_sums = tff.tensorflow.computation(lambda v: tf.reduce_sum(v, 0), member)
@@ -195,7 +221,18 @@ def test_ragged_client_shapes(agree_twice):
         (np.int32, 7),
         (np.int32, np.int64(7)),
         (np.int32, np.int16(7)),
+        # What fits, wherever NumPy would think of a wider or an unsigned type first.
+        (np.int32, 100565241),
+        (np.int32, 2**31 - 1),
+        (np.int32, -(2**31)),
         (np.int32, 2**31),
+        (np.int32, -(2**31) - 1),
+        (np.int64, 2**63 - 1),
+        (np.int64, 2**63),
+        (np.int16, 2**15 - 1),
+        (np.int16, 2**15),
+        (np.uint32, 2**32 - 1),
+        (np.uint64, 2**64 - 1),
         (np.int32, 7.0),
         (np.int32, True),
         (np.uint8, 255),
@@ -211,6 +248,8 @@ def test_ragged_client_shapes(agree_twice):
         (np.str_, 1),
         ((np.int32, [2]), [1, 2]),
         ((np.int32, [2]), (1, 2)),
+        ((np.int32, [2]), [-1, 2**31 - 1]),
+        ((np.int32, [2]), [-1, 2**31]),
         ((np.int32, [2]), [1, 2.5]),
         ((np.int32, [2]), [1, 2, 3]),
         ((np.int32, [None]), np.int32([1, 2, 3])),

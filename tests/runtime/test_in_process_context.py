@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime import in_process
 
 CLIENT_INTS = tff.FederatedType(np.int32, tff.CLIENTS)
@@ -143,7 +144,8 @@ print("done")
         assert run_python(program) == "done"
 
     def test_unknown_device_is_named(self):
-        with pytest.raises(ValueError, match=r"'TPU:9'.*TensorFlow has.*CPU:0"):
+        message = r"devices\[0\] is TPU:9; allowed: .*CPU:0"
+        with pytest.raises(ArgumentError, match=message):
             in_process.create_in_process_context(devices=["TPU:9"])
 
     @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ print("done")
         ],
     )
     def test_options_out_of_range(self, options):
-        with pytest.raises(ValueError, match=next(iter(options))):
+        with pytest.raises(ArgumentError, match=f"^{next(iter(options))} is "):
             in_process.create_in_process_context(**options)
 
 

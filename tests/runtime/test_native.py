@@ -10,12 +10,13 @@ import pytest
 import tensorflow_federated as tff
 
 from tff_hdp import runtime
+from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.native import NativeWorker
 
 PARENT = """
 import os, signal, sys, threading, time
-from tff_hdp.runtime.native import set_native_context
-worker = set_native_context()
+from tff_hdp.runtime.native import NativeWorker
+worker = NativeWorker()
 print(worker.pid, flush=True)
 end = sys.argv[1]
 if end == "exception":
@@ -66,7 +67,8 @@ def test_a_worker_that_died_is_started_anew(native_context):
 
 
 def test_unknown_runtime_is_refused():
-    with pytest.raises(ValueError, match="runtime is 'abacus'; allowed are"):
+    message = "runtime is abacus; allowed: in_process, native, cluster"
+    with pytest.raises(ArgumentError, match=f"^{message}$"):
         runtime.set_context("abacus")
 
 

@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from tff_hdp.errors import ArgumentError
+
 RUNTIMES = ("in_process", "native", "cluster")
 
 _contexts: dict[tuple[str, ...], Any] = {}
@@ -25,16 +27,14 @@ def set_context(
       log_file: Receives the output of a worker process, if one is started.
 
     Raises:
-      ValueError: If there is no such runtime, or `workers` are missing, malformed,
-        or given to a runtime that has none.
+      ArgumentError: If there is no such runtime, or `workers` are missing,
+        malformed, or given to a runtime that has none.
       ConnectionError: If one of `workers` does not answer.
     """
     if runtime not in RUNTIMES:
-        raise ValueError(f"runtime is {runtime!r}; allowed are {', '.join(RUNTIMES)}")
+        raise ArgumentError("runtime", runtime, ", ".join(RUNTIMES))
     if workers and runtime != "cluster":
-        raise ValueError(
-            f"--workers is {','.join(workers)}; allowed: only with --runtime=cluster"
-        )
+        raise ArgumentError("workers", workers, "empty, unless runtime is cluster")
     import tensorflow_federated as tff
 
     key = (runtime, *workers)

@@ -108,28 +108,6 @@ class NativeWorker:
             time.sleep(0.05)
 
 
-def set_native_context(
-    *,
-    max_concurrent_computation_calls: int = -1,
-    log_file: str | os.PathLike[str] | None = None,
-) -> NativeWorker:
-    """Makes a worker of our own the default TFF execution context.
-
-    Args:
-      max_concurrent_computation_calls: See `NativeWorker`.
-      log_file: See `NativeWorker`.
-
-    Returns:
-      The worker; `close()` it when done. It dies with this process anyway.
-    """
-    worker = NativeWorker(
-        max_concurrent_computation_calls=max_concurrent_computation_calls,
-        log_file=log_file,
-    )
-    tff.framework.set_default_context(create_native_context(worker))
-    return worker
-
-
 def create_native_context(worker: NativeWorker) -> tff.framework.SyncExecutionContext:
     """An execution context on `worker`, not yet anybody's default."""
     from tensorflow_federated.python.core.backends.native import compiler

@@ -11,6 +11,7 @@ import grpc
 import tensorflow as tf
 from tensorflow_federated.proto.v0 import executor_pb2
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.cluster.connection import Connection, ConnectionLostError
 from tff_hdp.runtime.cluster.remote import RemoteFunction, Replicated
 from tff_hdp.runtime.in_process import InProcessContext, stages
@@ -84,8 +85,7 @@ class Cluster(Workers):
                 for started in self.members:
                     started.connection.drop()
                 raise ClusterError(
-                    f"--workers names {member.address}, where no TFF worker answers: "
-                    f"{_reason(error)}"
+                    f"no TFF worker answers at {member.address}: {_reason(error)}"
                 ) from error
             member.is_up = True
 
@@ -153,7 +153,7 @@ class Cluster(Workers):
             up = [member for member in self.members if member.is_up]
             if not up:
                 lost = "; ".join(f"{m.address}: {m.lost}" for m in self.members)
-                raise ClusterError(f"--workers were all lost: {lost}")
+                raise ClusterError(f"all workers were lost: {lost}")
             member = min(up, key=lambda member: member.in_flight)
             member.in_flight += 1
         try:
@@ -219,15 +219,13 @@ class ClusterContext(InProcessContext):
             start_timeout: seconds to wait for each worker.
 
         Raises:
-            ValueError: if an argument is out of range.
+            ArgumentError: if an argument is out of range.
             ClusterError: if a worker does not answer.
         """
         super().__init__(default_num_clients=default_num_clients)
         check_addresses(workers)
         if clients_per_worker < 1:
-            raise ValueError(
-                f"clients_per_worker must be positive, is {clients_per_worker}"
-            )
+            raise ArgumentError("clients_per_worker", clients_per_worker, ">= 1")
         self._workers = Cluster(
             workers,
             clients_per_worker=clients_per_worker,
@@ -248,11 +246,11 @@ def check_addresses(workers: Sequence[str]) -> None:
     """Checks a list of workers without connecting.
 
     Raises:
-        ValueError: if it is empty, or a name is no host:port or comes twice.
+        ArgumentError: if it is empty, or a name is no host:port or comes twice.
     """
     if not workers:
-        raise ValueError("--workers is empty; allowed: host:port,host:port,...")
-    for address in workers:
+        raise ArgumentError("workers", workers, "host:port,host:port,...")
+    for number, address in enumerate(workers):
         host, _, port = address.rpartition(":")
         if (
             not host
@@ -260,9 +258,9 @@ def check_addresses(workers: Sequence[str]) -> None:
             or not port.isdigit()
             or not 0 < int(port) < 65536
         ):
-            raise ValueError(f"--workers names {address!r}; allowed: host:port")
-        if list(workers).count(address) > 1:
-            raise ValueError(f"--workers names {address} twice; allowed: once")
+            raise ArgumentError(f"workers[{number}]", address, "host:port")
+        if address in workers[:number]:
+            raise ArgumentError("workers", workers, "each address once")
 
 
 def _reason(error: Exception) -> str:

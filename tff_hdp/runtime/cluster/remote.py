@@ -10,6 +10,7 @@ from tensorflow_federated.proto.v0 import executor_pb2
 
 from tff_hdp.runtime.cluster.connection import Connection
 from tff_hdp.runtime.in_process import stages, values
+from tff_hdp.runtime.in_process.interpret import Interpreter
 from tff_hdp.runtime.in_process.program import Node
 
 Tensors = list[tf.Tensor]
@@ -63,13 +64,16 @@ class RemoteFunction:
         self._shared = [node for node in function.inputs if not node.per_client]
         self._own = [node for node in function.inputs if node.per_client]
 
+        # No worker knows this process's Python functions.
+        interpreter = Interpreter(replace_marked=False)
+
         def compute(parts: Iterable[Iterable[object]]) -> list[object]:
             known = {}
             for nodes, leaves in zip((self._shared, self._own), parts, strict=True):
                 tensors = map(_to_tensor, leaves)
                 for node in nodes:
                     known[node] = values.unflatten(tensors, node.type)
-            known = function.compute(known)
+            known = function.compute(known, interpreter)
             return [
                 _from_tensor(tensor, leaf)
                 for node in function.outputs

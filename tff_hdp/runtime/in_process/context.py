@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.in_process import arguments
 from tff_hdp.runtime.in_process.execute import Executable, Workers
 
@@ -54,14 +55,12 @@ class InProcessContext(tff.framework.SyncContext):
                 models on CPUs, where the clients already fill the cores.
 
         Raises:
-            ValueError: if a device does not exist or a number is out of range.
+            ArgumentError: if a device does not exist or a number is out of range.
             RuntimeError: if `intra_op_threads` comes after TensorFlow's first use.
         """
         if intra_op_threads is not None:
             if intra_op_threads < 1:
-                raise ValueError(
-                    f"intra_op_threads must be positive, is {intra_op_threads}"
-                )
+                raise ArgumentError("intra_op_threads", intra_op_threads, ">= 1")
             tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
         devices = _resolve(devices)
         if clients_at_once is None:
@@ -69,11 +68,9 @@ class InProcessContext(tff.framework.SyncContext):
             if all("CPU" in device for device in devices):
                 clients_at_once = max(len(devices), len(os.sched_getaffinity(0)))
         if clients_at_once < 1:
-            raise ValueError(f"clients_at_once must be positive, is {clients_at_once}")
+            raise ArgumentError("clients_at_once", clients_at_once, ">= 1")
         if default_num_clients < 0:
-            raise ValueError(
-                f"default_num_clients must not be negative, is {default_num_clients}"
-            )
+            raise ArgumentError("default_num_clients", default_num_clients, ">= 0")
         self._workers = Workers(devices, clients_at_once)
         self._default_num_clients = default_num_clients
         self._executables: weakref.WeakValueDictionary[bytes, Executable] = (
@@ -183,14 +180,12 @@ def _resolve(devices: Sequence[str] | None) -> tuple[str, ...]:
             name for name in existing if name.endswith("CPU:0")
         )
     if not devices:
-        raise ValueError("devices must name at least one device, is empty")
+        raise ArgumentError("devices", devices, ", ".join(existing))
     wanted = [
         "/device:" + name.removeprefix("/").removeprefix("device:").upper()
         for name in devices
     ]
-    for given, name in zip(devices, wanted, strict=True):
+    for number, (given, name) in enumerate(zip(devices, wanted, strict=True)):
         if name not in existing:
-            raise ValueError(
-                f"devices names {given!r}; TensorFlow has {', '.join(existing)}"
-            )
+            raise ArgumentError(f"devices[{number}]", given, ", ".join(existing))
     return tuple(wanted)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.runtime.in_process import loops
+from tff_hdp.runtime.in_process import loops, replacements
 
 GraphDef = tf.compat.v1.GraphDef
 NodeDef = tf.compat.v1.NodeDef
@@ -49,11 +49,14 @@ class SessionGraph:
         token: the name of the tensor that identifies the session, empty if none.
     """
 
-    def __init__(self, computation: tff.framework.CompiledComputation) -> None:
+    def __init__(
+        self, computation: tff.framework.CompiledComputation, *, replace_marked: bool
+    ) -> None:
         """Unpacks `computation`.
 
         Args:
             computation: a building block that holds serialised TensorFlow.
+            replace_marked: whether marked functions are computed in Python.
 
         Raises:
             UnsupportedComputationError: if it holds another backend's code.
@@ -70,6 +73,9 @@ class SessionGraph:
                 "the computation's graph is not a GraphDef, found "
                 f"{proto.graph_def.type_url!r}"
             )
+        if replace_marked:
+            replacements.replace_marked(self.graph)
+        _drop_colocations(self.graph)
         self.inputs = list(_tensor_names(proto.parameter))
         self.fetches = list(_tensor_names(proto.result))
         self.initialise = proto.initialize_op
@@ -156,6 +162,13 @@ def _all_nodes(graph: GraphDef) -> Iterator[NodeDef]:
     yield from graph.node
     for function in graph.library.function:
         yield from function.node_def
+
+
+def _drop_colocations(graph: GraphDef) -> None:
+    # They are hints, which name nodes that are gone where a computation was called by
+    # another. Resources are kept together without them.
+    for node in _all_nodes(graph):
+        node.attr.pop("_class", None)
 
 
 def _node_name(edge: str) -> str:
@@ -269,9 +282,4 @@ def _copies(
             if _node_name(edge) not in kept:
                 control = "^" if edge.startswith("^") else ""
                 copied.input[i] = f"{control}{prefix}/{edge.removeprefix('^')}"
-        places = copied.attr["_class"].list.s if "_class" in copied.attr else ()
-        for i, place in enumerate(places):
-            target = place.decode().removeprefix("loc:@")
-            if target not in shared:
-                places[i] = f"loc:@{prefix}/{target}".encode()
         yield copied

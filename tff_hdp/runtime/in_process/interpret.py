@@ -21,7 +21,14 @@ _as_is = tf.autograph.experimental.do_not_convert
 class Interpreter:
     """Evaluates building blocks with TensorFlow, importing each graph once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, replace_marked: bool = True) -> None:
+        """Starts with no graph imported.
+
+        Args:
+            replace_marked: whether marked functions are computed in Python, in this
+                process; see `replacements`.
+        """
+        self._replace_marked = replace_marked
         self._graphs: dict[bytes, graphs.InlinedGraph | sessions.SessionCall] = {}
 
     def evaluate(
@@ -75,7 +82,7 @@ class Interpreter:
     def _import(self, block: tff.framework.CompiledComputation) -> Function:
         key = block.proto.SerializeToString(deterministic=True)
         if key not in self._graphs:
-            self._graphs[key] = _runnable(block)
+            self._graphs[key] = self._runnable(block)
         graph, signature = self._graphs[key], block.type_signature
 
         def call(argument: Any) -> Any:
@@ -84,16 +91,15 @@ class Interpreter:
 
         return call
 
-
-def _runnable(
-    block: tff.framework.CompiledComputation,
-) -> graphs.InlinedGraph | sessions.SessionCall:
-    source = graphs.SessionGraph(block)
-    if not source.keeps_named_state:
-        return graphs.InlinedGraph(source)
-    parameter, result = block.type_signature.parameter, block.type_signature.result
-    arguments = [] if parameter is None else values.tensor_specs(parameter)
-    return sessions.SessionCall(source, arguments, values.tensor_specs(result))
+    def _runnable(
+        self, block: tff.framework.CompiledComputation
+    ) -> graphs.InlinedGraph | sessions.SessionCall:
+        source = graphs.SessionGraph(block, replace_marked=self._replace_marked)
+        if not source.keeps_named_state:
+            return graphs.InlinedGraph(source)
+        parameter, result = block.type_signature.parameter, block.type_signature.result
+        arguments = [] if parameter is None else values.tensor_specs(parameter)
+        return sessions.SessionCall(source, arguments, values.tensor_specs(result))
 
 
 def select(

@@ -82,6 +82,8 @@ class SessionCall:
     def _run(self, *arguments: np.ndarray) -> list[np.ndarray]:
         feeds = dict(zip(self._feeds, arguments, strict=True))
         config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
+        # To optimise a graph that runs once takes longer than to run it as it is.
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
         with tf.compat.v1.Session(graph=self._graph, config=config) as session:
             if self._initialise:
                 session.run(self._initialise, feeds)

@@ -28,15 +28,16 @@ class Function:
     Attributes:
         inputs: the nodes whose tensors it takes, one after the other.
         outputs: the nodes whose tensors it computes.
-        compute: gives the values of the outputs from those of the inputs, inside a
-            function being traced.
+        compute: gives the values of the outputs from those of the inputs and an
+            interpreter, inside a function being traced.
     """
 
     def __init__(
         self,
         inputs: Iterable[Node],
         outputs: Iterable[Node],
-        compute: Callable[[Known], Known],
+        compute: Callable[[Known, Interpreter], Known],
+        interpreter: Interpreter,
     ) -> None:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.compute = compute
@@ -48,7 +49,7 @@ class Function:
             known = {
                 node: values.unflatten(remaining, node.type) for node in self.inputs
             }
-            known = compute(known)
+            known = compute(known, interpreter)
             return [
                 tensor
                 for node in self.outputs
@@ -196,14 +197,14 @@ def _trace(
         if operand not in inside
     )
 
-    def compute(known: Known) -> Known:
+    def compute(known: Known, interpreter: Interpreter) -> Known:
         known = dict(known)
         for node in members:
             operand = programs.evaluate(node.operand, known, interpreter)
             known[node] = node.meaning(operand)
         return known
 
-    return Function(inputs, outputs, compute)
+    return Function(inputs, outputs, compute, interpreter)
 
 
 def _trace_accumulation(
@@ -215,7 +216,7 @@ def _trace_accumulation(
         for operand in (node.value, *programs.nodes_of(node.accumulate))
     )
 
-    def compute(known: Known) -> Known:
+    def compute(known: Known, interpreter: Interpreter) -> Known:
         return {
             node: programs.evaluate(node.accumulate, known, interpreter)(
                 (known[node], known[node.value])
@@ -223,4 +224,4 @@ def _trace_accumulation(
             for node in aggregates
         }
 
-    return Function((*aggregates, *operands), aggregates, compute)
+    return Function((*aggregates, *operands), aggregates, compute, interpreter)

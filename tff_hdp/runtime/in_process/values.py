@@ -186,12 +186,11 @@ def _is_castable(array: np.ndarray, value: Any, wanted: type[np.generic]) -> boo
     kind, wanted_kind = array.dtype.kind, np.dtype(wanted).kind
     if kinds.get(kind, kind) != kinds.get(wanted_kind, wanted_kind):
         return False
-    dtype = array.dtype
-    if not isinstance(value, np.ndarray | np.generic):
-        # Python's numbers have no width of their own: their size decides.
-        extremes = array.min(), array.max()
-        dtype = np.result_type(*map(np.min_scalar_type, extremes))
-    return np.can_cast(dtype, wanted)
+    if isinstance(value, np.ndarray | np.generic):
+        return np.can_cast(array.dtype, wanted)
+    # Python's numbers have no width of their own: their size decides.
+    extremes = array.min().item(), array.max().item()
+    return all(np.can_cast(extreme, wanted) for extreme in extremes)
 
 
 def _shortened(value: Any, limit: int = 80) -> str:

@@ -1,0 +1,123 @@
+"""What TensorFlow finds when it is imported, and what is left at the end: nothing."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).parents[2]
+OURS = ("TF_ENABLE_ONEDNN_OPTS", "TF_CPP_MIN_LOG_LEVEL")
+
+TELL = "import os, sys, tff_hdp\nassert 'tensorflow' not in sys.modules\n" + "".join(
+    f"print(os.environ[{name!r}])\n" for name in OURS
+)
+
+# A round of federated averaging of a small convolutional model.
+CONVOLUTIONS = """
+import collections
+from tff_hdp import runtime
+runtime.set_context("in_process")
+import numpy as np, tensorflow as tf, tensorflow_federated as tff
+
+tf.keras.utils.set_random_seed(1)
+layers = tf.keras.layers
+keras = tf.keras.Sequential([
+    layers.InputLayer((16, 16, 3)), layers.Conv2D(16, 5, padding="same"),
+    layers.MaxPool2D(), layers.ReLU(), layers.Conv2D(16, 3), layers.Flatten(),
+    layers.Dense(10),
+])
+spec = collections.OrderedDict(
+    x=tf.TensorSpec([None, 16, 16, 3]), y=tf.TensorSpec([None], tf.int32)
+)
+model = tff.learning.models.functional_model_from_keras(
+    keras, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), spec
+)
+process = tff.learning.algorithms.build_unweighted_fed_avg(
+    model, tff.learning.optimizers.build_sgdm(0.05)
+)
+generator = np.random.default_rng(2)
+clients = [
+    tf.data.Dataset.from_tensor_slices(collections.OrderedDict(
+        x=generator.normal(size=(16, 16, 16, 3)).astype(np.float32),
+        y=generator.integers(10, size=16).astype(np.int32),
+    )).batch(8)
+    for _ in range(2)
+]
+state = process.next(process.initialize(), clients).state
+weights = process.get_model_weights(state).trainable
+print(np.concatenate([np.ravel(w) for w in weights]).tobytes().hex())
+"""
+
+PROGRAMS = {
+    "nothing is run": "import tff_hdp, tensorflow_federated as tff\n",
+    "in process": """
+from tff_hdp import runtime
+runtime.set_in_process_context()
+import tensorflow as tf, tensorflow_federated as tff
+assert tff.tensorflow.computation(lambda: tf.constant(1))() == 1
+""",
+    "a context beside TFF's": """
+from tff_hdp.runtime import in_process
+import tensorflow as tf, tensorflow_federated as tff
+context = in_process.create_in_process_context()
+with tff.framework.get_context_stack().install(context):
+    assert tff.tensorflow.computation(lambda: tf.constant(1))() == 1
+""",
+    "native": """
+from tff_hdp import runtime
+runtime.set_context("native")
+import tensorflow as tf, tensorflow_federated as tff
+assert tff.tensorflow.computation(lambda: tf.constant(1))() == 1
+""",
+}
+
+
+def run(program, **variables):
+    """Runs a program where the user has set just these variables."""
+    inherited = {k: v for k, v in os.environ.items() if k not in OURS}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        env=inherited | variables,
+        timeout=300,
+    )
+
+
+def test_importing_the_package_sets_what_tensorflow_will_read():
+    assert run(TELL).stdout.split() == ["1", "3"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_what_the_user_has_set_stays(name):
+    told = dict(zip(OURS, run(TELL, **{name: "0"}).stdout.split(), strict=True))
+    assert told.pop(name) == "0"
+    assert "0" not in told.values()
+
+
+def test_workers_find_the_same(native_worker, host_worker):
+    with host_worker("--port=0") as hosted:
+        for pid in (native_worker[0].pid, hosted.worker_pid):
+            environment = pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0")
+            assert f"TF_ENABLE_ONEDNN_OPTS={os.environ['TF_ENABLE_ONEDNN_OPTS']}" in (
+                environment
+            )
+
+
+def test_onednn_changes_results_by_rounding_alone():
+    with_it, without = (
+        np.frombuffer(bytes.fromhex(done.stdout.strip()), np.float32)
+        for done in (run(CONVOLUTIONS, TF_ENABLE_ONEDNN_OPTS=x) for x in "10")
+    )
+    assert len(with_it) > 5000 and np.abs(with_it).max() > 0.01
+    np.testing.assert_allclose(with_it, without, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_nothing_is_printed_that_the_program_does_not_print(program):
+    done = run(program)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
