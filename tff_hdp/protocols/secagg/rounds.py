@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg import graphs, noise
 from tff_hdp.protocols.secagg.client import PHASES, Client, Phase
 from tff_hdp.protocols.secagg.errors import (
-    BadInputError,
     BelowThresholdError,
     UnknownClientError,
 )
@@ -48,13 +48,11 @@ def masking_graph(
     """The graph of a protocol by its name: `graphs.complete` or `sparse`.
 
     Raises:
-      BadInputError: If there is no such protocol.
+      ArgumentError: If there is no such protocol.
     """
     builders = {"bonawitz": graphs.complete, "graph": graphs.sparse}
     if protocol not in builders:
-        raise BadInputError(
-            f"protocol is {protocol!r}; allowed are {', '.join(PROTOCOLS)}"
-        )
+        raise ArgumentError("protocol", protocol, ", ".join(PROTOCOLS))
     return builders[protocol](num_clients, **options)
 
 
@@ -89,16 +87,14 @@ def secure_sum(
 
     Raises:
       BelowThresholdError: If too few clients are left; nothing is revealed.
-      BadInputError: If an argument is out of range.
+      ArgumentError: If an argument is out of range.
+      BadInputError: If an update is no vector of the others' length.
     """
-    if not updates:
-        raise BadInputError("updates are of no client")
-    if len(updates) > encoding.max_clients:
-        raise BadInputError(
-            f"updates are of {len(updates)} clients; the encoding takes "
-            f"{encoding.max_clients}"
+    if not 1 <= len(updates) <= encoding.max_clients:
+        raise ArgumentError(
+            "updates", f"of {len(updates)} clients", f"1..{encoding.max_clients}"
         )
-    size = len(next(iter(updates.values())))
+    size = np.size(next(iter(updates.values())))
     fewest = graph.threshold if min_survivors is None else min_survivors
     sigma = noise.share_std(noise_std, fewest) / encoding.step
     meter = Meter(SUPER_NODE) if meter is None else meter

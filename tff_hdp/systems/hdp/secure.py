@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from tasks.task import Task
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import NoisePlan
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.protocols.secagg.errors import BadInputError
@@ -35,7 +36,7 @@ def encoded(plan: NoisePlan, config: SecureConfig, task: Task) -> NoisePlan:
             bits=bits,
             largest=config.secure_range,
         )
-    except BadInputError as error:
+    except (ArgumentError, BadInputError) as error:
         raise ConfigError(f"--secure_bits is {bits}; {error}") from error
 
 
