@@ -3,7 +3,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tff_hdp.protocols import wire
@@ -42,6 +42,7 @@ outers = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(outers)
 def test_messages_survive_the_wire(message):
     data = wire.encode(message)
@@ -74,6 +75,7 @@ def test_a_message_has_one_encoding_only(data, message):
         wire.decode(Outer, data)
 
 
+@settings(deadline=None)
 @given(outers, st.data())
 def test_what_decodes_encodes_to_the_same_bytes(message, data):
     encoded = bytearray(wire.encode(message))

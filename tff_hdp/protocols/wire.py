@@ -26,8 +26,8 @@ class WireError(ValueError):
 def encode(message: Any) -> bytes:
     """The bytes of a dataclass instance.
 
-    Fields may be int (of 64 bits, >= 0), str, bytes, a 1-D array of unsigned integers, a
-    dataclass of such, or a homogeneous tuple or dict of these.
+    Fields may be int (0..2^64 - 1), str, bytes, a 1-D array of unsigned integers,
+    a dataclass of such, or a homogeneous tuple or dict of these.
 
     Raises:
       TypeError: If a field's annotation is none of these.

@@ -20,22 +20,22 @@ RandomScalar = Callable[[], int]
 _CHALLENGE_BITS = 128
 
 
-def random_scalar() -> int:
-    """A uniform scalar from the system's secure random source."""
-    return secrets.randbelow(ORDER)
+def hedged_scalars(secret: bytes, *message: bytes, fresh: bytes) -> RandomScalar:
+    """A source of uniform scalars for one message alone.
 
-
-def derived_scalars(secret: bytes, *labels: str) -> RandomScalar:
-    """A source of uniform scalars that is the same whenever it is made again.
+    A nonce must never serve two messages: their two proofs would give away the key.
+    So all that a proof is about goes into its source, beside a secret of the prover
+    and fresh randomness. Should that fail, or be left out to repeat a simulation,
+    other messages still have other nonces.
 
     Args:
-      secret: 32 bytes that nobody knows who should not foresee the scalars.
-      labels: Tell sources of one secret apart.
+      secret: 32 bytes that nobody but the prover knows.
+      message: Everything the scalars are for.
+      fresh: Randomness of this one use.
     """
-    encoded = [label.encode() for label in labels]
-    key = hashlib.sha512(b"tff_hdp scalars" + secret)
-    for label in encoded:
-        key.update(len(label).to_bytes(4, "little") + label)
+    key = hashlib.sha512(b"tff_hdp scalars")
+    for part in (secret, fresh, *message):
+        key.update(len(part).to_bytes(8, "little") + part)
     count = itertools.count()
 
     def scalar() -> int:
@@ -60,7 +60,7 @@ def deal(
     keys: Sequence[Point],
     threshold: int,
     *,
-    random: RandomScalar = random_scalar,
+    random: RandomScalar,
 ) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...]]:
     """Shares a fresh secret among the holders of `keys`.
 
@@ -137,7 +137,7 @@ def decrypt(
     secret_key: int,
     encrypted: Point,
     *,
-    random: RandomScalar = random_scalar,
+    random: RandomScalar,
 ) -> tuple[bytes, tuple[bytes, bytes], bytes]:
     """A holder's share p(i) G of the sum, and the proof that it is that.
 

@@ -124,7 +124,7 @@ def build_plain(
         parties = participation(entropy)
         present = parties.attend(number, carried)
         if elections is not None and seats_path is not None:
-            write_seats(seats_path, number, present.seats)
+            write_seats(seats_path, number, present.seats, parties.registries())
         rng = parties.sampler.generator(number, stream=1)
         data = round_data(present, rng)
         if isinstance(process, ProtocolHdp):
