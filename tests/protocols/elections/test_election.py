@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.protocols.elections.zones import (
+    BOARD,
     POOL,
     call_of,
     certified,
@@ -66,17 +67,21 @@ def test_an_election_ends_and_anyone_can_check_it(k, fault_model):
 
 def test_withholding_reveals_changes_nothing():
     registry = registry_of(5, "crash")
-    _, electors, certificate = certified(registry)
+    relay, electors, certificate = certified(registry)
     reveals = [elector.reveal(certificate) for elector in electors.values()]
     digest = certificate.election
+    for reveal in reveals:
+        relay.receive(reveal)
+    done = relay.finish()
     winners = set()
     subsets = itertools.combinations(reveals, 2)
     for elector, subset in zip(electors.values(), subsets, strict=False):
         with pytest.raises(BeyondThresholdError, match=r"1 of 5 voters revealed; .* 2"):
-            elector.conclude(Outcome(digest, subset[:1]))
+            elector.conclude(Outcome(digest, subset[:1], b""))
         with pytest.raises(ElectionError, match="3 reveals; allowed are 2"):
-            elector.conclude(Outcome(digest, tuple(reveals[:3])))
-        winners.add(elector.conclude(Outcome(digest, subset)))
+            elector.conclude(Outcome(digest, tuple(reveals[:3]), b""))
+        other = dataclasses.replace(done, reveals=subset).sealed(BOARD)
+        winners.add(elector.conclude(Outcome(digest, subset, other.seal)))
     assert len(winners) == 1
 
 
@@ -165,7 +170,7 @@ def test_only_the_capable_are_elected():
         (lambda: registry_of(2, call_size=3), r"call_size is 3; allowed: 1\.\.2"),
         (lambda: registry_of(2, eligible=("c9",)), "eligible is c9"),
         (
-            lambda: Registry(0, (POOL["c0"].public,) * 2, ("c0",), "crash", 1),
+            lambda: Registry(0, (POOL["c0"].public,) * 2, ("c0",), "crash", 1, b""),
             "voters is with 'c0' twice",
         ),
         (
@@ -183,7 +188,7 @@ def test_impossible_zones_are_refused(build, message):
 
 def with_key(**changes):
     voters = (dataclasses.replace(POOL["c0"].public, **changes), POOL["c1"].public)
-    return Registry(0, voters, ("c0", "c1"), "crash", 2)
+    return Registry(0, voters, ("c0", "c1"), "crash", 2, b"")
 
 
 @pytest.mark.parametrize(
@@ -320,8 +325,10 @@ def test_unsound_dealings_and_reveals_are_dropped_and_named():
     assert [r.sender for r in transcript.reveals] == ["c2", "c3"]
     digest = certificate.election
     with pytest.raises(ElectionError, match=r"\['c0'\] revealed wrong shares"):
-        electors["c1"].conclude(Outcome(digest, (wrong, reveals["c2"])))
-    outcome = Outcome(digest, (reveals["c0"], reveals["c1"]))
+        electors["c1"].conclude(Outcome(digest, (wrong, reveals["c2"]), b""))
+    with pytest.raises(ElectionError, match="transcript .* wrong signature"):
+        electors["c1"].conclude(Outcome(digest, transcript.reveals, b""))
+    outcome = relay.outcome(transcript)
     assert electors["c1"].conclude(outcome) == transcript.verify(registry)
 
 
@@ -372,7 +379,7 @@ def test_each_step_is_taken_once_and_in_order():
     with pytest.raises(ElectionError, match="has confirmed no ballot"):
         elector.reveal(Certificate(b"", ()))
     with pytest.raises(ElectionError, match="has not revealed yet"):
-        elector.conclude(Outcome(b"", ()))
+        elector.conclude(Outcome(b"", (), b""))
     relay, electors, certificate = certified(registry)
     electors["c0"].reveal(certificate)
     with pytest.raises(ElectionError, match="has revealed already"):

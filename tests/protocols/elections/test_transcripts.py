@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.protocols.elections.zones import (
+    BOARD,
     POOL,
     call_of,
     certified,
@@ -21,7 +22,6 @@ from tff_hdp.protocols.elections.electorate import (
     BeyondThresholdError,
     ElectionError,
     Identity,
-    Registry,
 )
 from tff_hdp.protocols.elections.transcripts import PHASES, Transcript
 
@@ -195,10 +195,10 @@ def test_a_client_left_out_beyond_the_allowed_share_is_missed(held):
     registry, (done, *_) = held
     few = replace(done, presences=done.presences[:2])
     with pytest.raises(BeyondThresholdError, match="2 of 4 called are absent"):
-        few.verify(registry)
+        few.sealed(BOARD).verify(registry)
     # A refused election cannot pretend that too few came, confirmed or revealed.
     for phase, said in [("deal", {"confirmations": (), "reveals": ()}), ("reveal", {})]:
-        with pytest.raises(ElectionError):
+        with pytest.raises(ElectionError, match="transcript .* wrong signature"):
             replace(done, phase=phase, **said).verify(registry)
 
 
@@ -216,21 +216,23 @@ def test_superfluous_words_are_refused():
     assert [word.sender for word in confirmations] == ["c0", "c1", "c2"]
     for words, message in [
         ((*confirmations, fourth), "4 confirmations; allowed are 3"),
-        ((*confirmations, confirmations[0]), "repeated or out of order"),
-        ((fourth, *confirmations[:2]), "repeated or out of order"),
+        ((*confirmations, confirmations[0]), "repeated or misplaced"),
+        ((fourth, *confirmations[:2]), "repeated or misplaced"),
         (confirmations[:2], "2 of 4 voters confirmed"),
     ]:
         with pytest.raises(ElectionError, match=message):
-            replace(done, confirmations=words).verify(registry)
+            replace(done, confirmations=words).sealed(BOARD).verify(registry)
     # Another quorum's words are as good, and the winner is the same.
     other = replace(done, confirmations=(*confirmations[:2], fourth))
-    assert other.verify(registry) == elected
+    assert other.sealed(BOARD).verify(registry) == elected
+    with pytest.raises(ElectionError, match="transcript .* wrong signature"):
+        other.verify(registry)
 
 
 def test_a_registry_of_no_keys_verifies_nothing(held):
     _, (done, *_) = held
     voters = tuple(replace(v, verify_key=v.verify_key[:31]) for v in held[0].voters)
-    short = Registry(0, voters, held[0].eligible, "byzantine", 4)
+    short = replace(held[0], voters=voters)
     call = replace(done.call, registry=short.digest)
     with pytest.raises(ElectionError, match="wrong signature"):
         replace(

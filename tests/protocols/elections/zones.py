@@ -8,11 +8,13 @@ from tff_hdp.protocols.elections.relay import Relay
 from tff_hdp.protocols.elections.setup import Call, Setup
 
 POOL = {f"c{i}": Identity(f"c{i}") for i in range(7)}
+BOARD = Identity("relay")
 
 
 def registry_of(k=4, fault_model="byzantine", zone=0, **options):
     ids = [f"c{i}" for i in range(k)]
     fields = {"eligible": tuple(ids), "call_size": k} | options
+    fields["relay_key"] = BOARD.public.verify_key
     voters = tuple(POOL[c].public for c in ids)
     return Registry(zone=zone, voters=voters, fault_model=fault_model, **fields)
 
@@ -37,13 +39,13 @@ def setup_of(registry, **options):
 def hold(registry, *, electors=None, stops=None, meter=None, **options):
     electors = electors_of(registry) if electors is None else electors
     call = call_of(registry, **options)
-    return run_election(registry, call, electors, stops=stops, meter=meter)
+    return run_election(registry, call, electors, relay=BOARD, stops=stops, meter=meter)
 
 
 def dealt(registry, electors=None, **options):
     """A relay, its electors and their dealings; none is received yet."""
     electors = electors_of(registry) if electors is None else electors
-    relay = Relay(registry, call_of(registry, **options))
+    relay = Relay(registry, call_of(registry, **options), BOARD)
     for elector in electors.values():
         relay.receive(elector.attend(relay.call))
     roll = relay.roll()

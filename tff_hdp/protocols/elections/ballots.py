@@ -91,10 +91,11 @@ class Reveal:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The f + 1 reveals that end an election."""
+    """The f + 1 reveals that end an election, and the seal of its transcript."""
 
     election: bytes
     reveals: tuple[Reveal, ...]
+    seal: bytes
 
 
 Signed = Presence | Dealing | Confirmation | Reveal
@@ -114,16 +115,18 @@ def check_signed(message: Signed, election: bytes, voter: Voter) -> None:
       ElectionError: If it is of another election (a replay) or its signature is
         wrong.
     """
-    kind = type(message).__name__.lower()
+    name = f"{type(message).__name__.lower()} of {message.sender!r}"
     if message.election != election:
-        raise ElectionError(f"{kind} of {message.sender!r} is of another election")
+        raise ElectionError(f"{name} is of another election")
+    check_signature(name, voter.verify_key, message.signature, _signed_bytes(message))
+
+
+def check_signature(name: str, key: bytes, signature: bytes, data: bytes) -> None:
+    """Raises ElectionError unless the signature is that key's of the data."""
     try:
-        key = Ed25519PublicKey.from_public_bytes(voter.verify_key)
-        key.verify(message.signature, _signed_bytes(message))
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, data)
     except (InvalidSignature, ValueError) as error:
-        raise ElectionError(
-            f"{kind} of {message.sender!r} bears a wrong signature"
-        ) from error
+        raise ElectionError(f"{name} bears a wrong signature") from error
 
 
 def check_all_signed(setup: Setup, messages: Sequence[Signed]) -> None:

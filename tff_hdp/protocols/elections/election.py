@@ -187,16 +187,17 @@ class Elector:
         elected = winner(
             self._setup, self._ballot.digest, self._encrypted, outcome.reveals
         )
-        self._end(
-            Transcript(
-                self._call,
-                "done",
-                self._presences,
-                self._ballot.dealings,
-                self._certificate.confirmations,
-                outcome.reveals,
-            )
+        transcript = Transcript(
+            self._call,
+            "done",
+            self._presences,
+            self._ballot.dealings,
+            self._certificate.confirmations,
+            outcome.reveals,
+            outcome.seal,
         )
+        transcript.check_seal(self.registry)
+        self._end(transcript)
         return elected
 
     def close(self, transcript: Transcript) -> str | None:

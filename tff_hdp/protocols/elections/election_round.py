@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from tff_hdp.protocols.elections.election import Elector
-from tff_hdp.protocols.elections.electorate import ElectionError, Registry
+from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
 from tff_hdp.protocols.elections.relay import Relay
 from tff_hdp.protocols.elections.setup import Call
 from tff_hdp.protocols.elections.transcripts import Transcript
@@ -20,6 +20,7 @@ def run_election(
     call: Call,
     electors: Mapping[str, Elector],
     *,
+    relay: Identity,
     stops: Mapping[str, Phase] | None = None,
     meter: Meter | None = None,
 ) -> tuple[str, Transcript]:
@@ -29,6 +30,7 @@ def run_election(
       registry: The zone's, as the relay knows it.
       call: What the relay calls for.
       electors: Those who are online, by id.
+      relay: The relay's keys.
       stops: Clients that go silent, with the first phase they miss.
       meter: Counts time and bytes, if given; its hub must be `RELAY`.
 
@@ -42,7 +44,7 @@ def run_election(
     """
     meter = Meter(RELAY) if meter is None else meter
     stops = stops or {}
-    relay = Relay(registry, call)
+    board = Relay(registry, call, relay)
 
     def online(phase: str) -> list[str]:
         return [
@@ -67,7 +69,7 @@ def run_election(
                 message = act(received)
             message = meter.deliver(client, RELAY, message)
             with meter.time(RELAY, phase):
-                relay.receive(message)
+                board.receive(message)
 
     def ended(phase: str, end: Callable[[], object]) -> object:
         with meter.time(RELAY, phase):
@@ -75,10 +77,10 @@ def run_election(
 
     try:
         exchange("attend", call)
-        exchange("deal", ended("attend", relay.roll))
-        exchange("confirm", ended("deal", relay.propose))
-        exchange("reveal", ended("confirm", relay.certify))
-        transcript = ended("reveal", relay.finish)
+        exchange("deal", ended("attend", board.roll))
+        exchange("confirm", ended("deal", board.propose))
+        exchange("reveal", ended("confirm", board.certify))
+        transcript = ended("reveal", board.finish)
     except ElectionError as error:
         for transcript in error.transcripts:
             for client in online("reveal"):
@@ -89,7 +91,7 @@ def run_election(
 
     winners = set()
     for client in online("reveal"):
-        outcome = meter.deliver(RELAY, client, relay.outcome(transcript))
+        outcome = meter.deliver(RELAY, client, board.outcome(transcript))
         with meter.time(client, "conclude"):
             winners.add(electors[client].conclude(outcome))
     if len(winners) != 1:

@@ -111,6 +111,7 @@ class Registry:
       eligible: The ids of those who may be elected.
       fault_model: `crash` or `byzantine`.
       call_size: How many of the clients are called to vote in a round.
+      relay_key: 32 bytes, the Ed25519 key by which the relay seals transcripts.
 
     Raises:
       ArgumentError: If there is no client, a client or key repeats, an eligible id
@@ -122,6 +123,7 @@ class Registry:
     eligible: tuple[str, ...]
     fault_model: str
     call_size: int
+    relay_key: bytes
 
     def __post_init__(self) -> None:
         max_faulty(len(self.voters), self.fault_model)
@@ -174,6 +176,7 @@ class Registry:
             "zone": self.zone,
             "fault_model": self.fault_model,
             "call_size": self.call_size,
+            "relay_key": self.relay_key.hex(),
             "eligible": list(self.eligible),
             "voters": {
                 voter.client_id: [voter.verify_key.hex(), voter.share_key.hex()]
@@ -199,6 +202,7 @@ class Registry:
                 tuple(map(str, fields["eligible"])),
                 fields["fault_model"],
                 int(fields["call_size"]),
+                bytes.fromhex(fields["relay_key"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ElectionError(f"no registry: {error}") from error

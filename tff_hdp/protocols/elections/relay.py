@@ -18,7 +18,7 @@ from tff_hdp.protocols.elections.ballots import (
     reveals_hold,
     sum_of_shares,
 )
-from tff_hdp.protocols.elections.electorate import ElectionError, Registry
+from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
 from tff_hdp.protocols.elections.ristretto import Point
 from tff_hdp.protocols.elections.setup import Call, Setup
 from tff_hdp.protocols.elections.transcripts import PHASES, Phase, Transcript
@@ -38,10 +38,17 @@ class Relay:
       rejected: Who sent unsound proofs and why.
     """
 
-    def __init__(self, registry: Registry, call: Call) -> None:
-        """Opens an election for presences."""
+    def __init__(self, registry: Registry, call: Call, identity: Identity) -> None:
+        """Opens an election for presences.
+
+        Args:
+          registry: The zone's.
+          call: What clients are called for.
+          identity: The relay's own keys, with which it seals the transcript.
+        """
         self.registry = registry
         self.call = call
+        self._identity = identity
         self.phase: Phase = "attend"
         self._ids = [voter.client_id for voter in registry.voters]
         self.rejected: dict[str, str] = {}
@@ -137,7 +144,7 @@ class Relay:
 
     def outcome(self, transcript: Transcript) -> Outcome:
         """What to tell everybody of an election that is done."""
-        return Outcome(self._setup.digest, transcript.reveals)
+        return Outcome(self._setup.digest, transcript.reveals, transcript.seal)
 
     def _enter(self, build: Callable[..., Setup], *arguments: object) -> None:
         self._setup = build(*arguments)
@@ -160,7 +167,7 @@ class Relay:
             said.append(self._certificate.confirmations)
         if phase != "attend":
             said.append(last)
-        return Transcript(self.call, phase, *said)
+        return Transcript(self.call, phase, *said).sealed(self._identity)
 
     def _ordered(self, clients: Iterable[str], phase: Phase | None = None) -> tuple:
         received = self._received[phase or self.phase]

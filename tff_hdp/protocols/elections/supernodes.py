@@ -111,6 +111,8 @@ class SuperNodes:
         # With a secret elections are to repeat themselves, without fresh randomness.
         self._fresh = None if secret is None else b""
         self._secret = secrets.token_bytes(32) if secret is None else secret
+        # No client's secret: theirs are derived with their ids behind "identity".
+        self._relay = Identity(RELAY, secret=hashlib.sha256(self._secret).digest())
         self._identities: dict[str, Identity] = {}
         self._registries: dict[int, Registry] = {}
         self._incumbent: dict[int, str] = {}
@@ -127,6 +129,7 @@ class SuperNodes:
                 tuple(client for client in members if client in self._eligible),
                 self._fault_model,
                 min(self._call_size or len(members), len(members)),
+                self._relay.public.verify_key if self._run_protocol else b"",
             )
         return self._registries[zone]
 
@@ -294,6 +297,7 @@ class SuperNodes:
             registry,
             call,
             electors,
+            relay=self._relay,
             stops={client: stops[client] for client in present if client in stops},
             meter=meter,
         )

@@ -21,12 +21,17 @@ from tff_hdp.protocols.elections.ballots import (
     Reveal,
     check_all_signed,
     check_ballot_named,
+    check_signature,
     check_signed,
     dealings_hold,
     reveals_hold,
     sum_of_shares,
 )
-from tff_hdp.protocols.elections.electorate import ElectionError, Registry
+from tff_hdp.protocols.elections.electorate import (
+    ElectionError,
+    Identity,
+    Registry,
+)
 from tff_hdp.protocols.elections.ristretto import Point
 from tff_hdp.protocols.elections.setup import Call, Setup
 
@@ -38,7 +43,8 @@ PHASES: tuple[Phase, ...] = ("attend", "deal", "confirm", "reveal", "done")
 class Transcript:
     """What was said in an election, whether it reached its end or was refused.
 
-    It holds no keys: who checks it brings the registry. Everything is in the order
+    It holds no keys: who checks it brings the registry. The relay seals it, and so
+    answers for what it says of an election that was refused. Everything is in the order
     of the registry and nothing is there that need not be, so an election that
     ended has as many messages as it takes: f + 1 dealings, k - f confirmations,
     f + 1 reveals.
@@ -50,6 +56,7 @@ class Transcript:
       dealings: Those of the ballot; all that came, if too few did.
       confirmations: The quorum's; likewise.
       reveals: The decrypted shares; likewise.
+      seal: The relay's Ed25519 signature of all this.
     """
 
     call: Call
@@ -58,11 +65,22 @@ class Transcript:
     dealings: tuple[Dealing, ...] = ()
     confirmations: tuple[Confirmation, ...] = ()
     reveals: tuple[Reveal, ...] = ()
+    seal: bytes = b""
 
     @functools.cached_property
     def digest(self) -> bytes:
         """32 bytes by which the zone's next election refers to this one."""
         return hashlib.sha256(b"tff_hdp transcript" + wire.encode(self)).digest()
+
+    def sealed(self, relay: Identity) -> "Transcript":
+        """The transcript with the relay's seal."""
+        signature = relay.signing_key.sign(self._sealed_bytes())
+        return dataclasses.replace(self, seal=signature)
+
+    def check_seal(self, registry: Registry) -> None:
+        """Raises ElectionError unless the zone's relay sealed exactly this."""
+        name = f"transcript of {self.call.name(registry.zone)}"
+        check_signature(name, registry.relay_key, self.seal, self._sealed_bytes())
 
     def verify(self, registry: Registry) -> str | None:
         """Checks every signature and proof and draws the winner again.
@@ -77,6 +95,7 @@ class Transcript:
           ElectionError: If anything does not hold, naming it.
         """
         check_presences(registry, self.call, self.presences)
+        self.check_seal(registry)
         present = tuple(presence.sender for presence in self.presences)
         reached = self._check_phase()
         if reached == 0:
@@ -119,6 +138,9 @@ class Transcript:
         if transcript.to_text() != text:
             raise ElectionError("no transcript: not spelt as one is")
         return transcript
+
+    def _sealed_bytes(self) -> bytes:
+        return b"transcript\0" + wire.encode(dataclasses.replace(self, seal=b""))
 
     def _check_phase(self) -> int:
         """The number of the phase reached, with nothing from beyond it."""
