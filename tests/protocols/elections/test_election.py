@@ -326,7 +326,7 @@ def test_unsound_dealings_and_reveals_are_dropped_and_named():
     digest = certificate.election
     with pytest.raises(ElectionError, match=r"\['c0'\] revealed wrong shares"):
         electors["c1"].conclude(Outcome(digest, (wrong, reveals["c2"]), b""))
-    with pytest.raises(ElectionError, match="transcript .* wrong signature"):
+    with pytest.raises(ElectionError, match=r"transcript .* wrong signature"):
         electors["c1"].conclude(Outcome(digest, transcript.reveals, b""))
     outcome = relay.outcome(transcript)
     assert electors["c1"].conclude(outcome) == transcript.verify(registry)

@@ -198,7 +198,7 @@ def test_a_client_left_out_beyond_the_allowed_share_is_missed(held):
         few.sealed(BOARD).verify(registry)
     # A refused election cannot pretend that too few came, confirmed or revealed.
     for phase, said in [("deal", {"confirmations": (), "reveals": ()}), ("reveal", {})]:
-        with pytest.raises(ElectionError, match="transcript .* wrong signature"):
+        with pytest.raises(ElectionError, match=r"transcript .* wrong signature"):
             replace(done, phase=phase, **said).verify(registry)
 
 
@@ -225,7 +225,7 @@ def test_superfluous_words_are_refused():
     # Another quorum's words are as good, and the winner is the same.
     other = replace(done, confirmations=(*confirmations[:2], fourth))
     assert other.sealed(BOARD).verify(registry) == elected
-    with pytest.raises(ElectionError, match="transcript .* wrong signature"):
+    with pytest.raises(ElectionError, match=r"transcript .* wrong signature"):
         other.verify(registry)
 
 

@@ -195,7 +195,13 @@ def _build_process(
     if config.secure_aggregation_protocol == "intrinsic":
         return build_secure_hdp(clients=work, **server)
     protocol = config.secure_aggregation_protocol
-    return ProtocolHdp(clients=work, protocol=protocol, **server)
+    return ProtocolHdp(
+        clients=work,
+        protocol=protocol,
+        signed=config.elect_super_nodes != "none"
+        and config.election_fault_model == "byzantine",
+        **server,
+    )
 
 
 def _chunk_size(config: HdpConfig, federation: Federation) -> int:
