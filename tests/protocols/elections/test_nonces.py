@@ -6,8 +6,7 @@ import itertools
 import pytest
 
 from tests.protocols.elections.zones import POOL, call_of, hold, registry_of
-from tff_hdp.protocols.elections import ballots, pvss
-from tff_hdp.protocols.elections import ristretto as group
+from tff_hdp.protocols.elections import ballots, group, pvss
 from tff_hdp.protocols.elections.election import Elector
 
 
@@ -45,7 +44,7 @@ def challenge(registry, transcript, reveal):
         ballots.reveal_context(setup, reveal.ballot, reveal.sender),
         (
             setup.voters[index].share_key,
-            group.encode(encrypted),
+            encrypted,
             reveal.share,
         ),
         reveal.commitments,

@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import pvss
 from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Voter
-from tff_hdp.protocols.elections.ristretto import Point
 from tff_hdp.protocols.elections.setup import Call, Setup
 
 
@@ -179,13 +178,13 @@ def dealings_hold(setup: Setup, dealings: Iterable[Dealing]) -> bool:
     )
 
 
-def sum_of_shares(dealings: Iterable[Dealing]) -> list[Point]:
+def sum_of_shares(dealings: Iterable[Dealing]) -> list[bytes]:
     """Voter by voter, the encrypted share of the sum of all contributions."""
     return pvss.aggregate([dealing.shares for dealing in dealings])
 
 
 def reveals_hold(
-    setup: Setup, ballot: bytes, encrypted: Sequence[Point], reveals: Iterable[Reveal]
+    setup: Setup, ballot: bytes, encrypted: Sequence[bytes], reveals: Iterable[Reveal]
 ) -> bool:
     """Whether every reveal's proof holds, given `sum_of_shares` of the ballot."""
     rows = []

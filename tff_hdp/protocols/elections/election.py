@@ -37,7 +37,6 @@ from tff_hdp.protocols.elections.ballots import (
 )
 from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
 from tff_hdp.protocols.elections.pvss import RandomScalar
-from tff_hdp.protocols.elections.ristretto import Point
 from tff_hdp.protocols.elections.setup import Call, Setup
 from tff_hdp.protocols.elections.transcripts import (
     PHASES,
@@ -237,7 +236,7 @@ class Elector:
         self._presences: tuple[Presence, ...] = ()
         self._ballot: Ballot | None = None
         self._certificate: Certificate | None = None
-        self._encrypted: list[Point] = []
+        self._encrypted: list[bytes] = []
 
     def _end(self, transcript: Transcript) -> None:
         self.head = transcript.digest

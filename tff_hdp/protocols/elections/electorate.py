@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols import wire
-from tff_hdp.protocols.elections import ristretto as group
+from tff_hdp.protocols.elections import group
 
 FaultModel = Literal["crash", "byzantine"]
 
@@ -90,11 +90,10 @@ class Identity:
     @functools.cached_property
     def public(self) -> Voter:
         """What everybody may know of this client."""
-        share_key = group.multiply(self.share_secret, group.GENERATOR)
         return Voter(
             self.client_id,
             self.signing_key.public_key().public_bytes_raw(),
-            group.encode(share_key),
+            group.backend.multiply_generator(self.share_secret),
         )
 
 

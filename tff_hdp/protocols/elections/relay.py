@@ -19,7 +19,6 @@ from tff_hdp.protocols.elections.ballots import (
     sum_of_shares,
 )
 from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
-from tff_hdp.protocols.elections.ristretto import Point
 from tff_hdp.protocols.elections.setup import Call, Setup
 from tff_hdp.protocols.elections.transcripts import PHASES, Phase, Transcript
 
@@ -56,7 +55,7 @@ class Relay:
         self._setup: Setup | None = None
         self._ballot: Ballot | None = None
         self._certificate: Certificate | None = None
-        self._encrypted: list[Point] = []
+        self._encrypted: list[bytes] = []
 
     def receive(self, message: Presence | Dealing | Confirmation | Reveal) -> None:
         """Takes one client's message of the current phase.

@@ -5,7 +5,7 @@ import functools
 import hashlib
 
 from tff_hdp.protocols import wire
-from tff_hdp.protocols.elections import ristretto as group
+from tff_hdp.protocols.elections import group
 from tff_hdp.protocols.elections.electorate import (
     BeyondThresholdError,
     ElectionError,
@@ -129,7 +129,7 @@ class Setup:
         return hashlib.sha256(b"tff_hdp election" + self.call.digest + present).digest()
 
     @functools.cached_property
-    def share_keys(self) -> tuple[group.Point, ...]:
+    def share_keys(self) -> tuple[bytes, ...]:
         """The voters' ristretto255 keys.
 
         Raises:
@@ -163,13 +163,13 @@ class Setup:
             )
 
 
-def _share_key(voter: Voter) -> group.Point:
+def _share_key(voter: Voter) -> bytes:
     try:
-        point = group.decode(voter.share_key)
+        group.backend.check(voter.share_key)
     except group.DecodingError as error:
         raise ElectionError(
             f"share_key of {voter.client_id!r} is no key: {error}"
         ) from error
-    if group.equal(point, group.IDENTITY):
+    if voter.share_key == group.IDENTITY:
         raise ElectionError(f"share_key of {voter.client_id!r} is the identity")
-    return point
+    return voter.share_key

@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import pvss
-from tff_hdp.protocols.elections import ristretto as group
 from tff_hdp.protocols.elections.ballots import (
     Ballot,
     Confirmation,
@@ -32,7 +31,6 @@ from tff_hdp.protocols.elections.electorate import (
     Identity,
     Registry,
 )
-from tff_hdp.protocols.elections.ristretto import Point
 from tff_hdp.protocols.elections.setup import Call, Setup
 
 Phase = Literal["attend", "deal", "confirm", "reveal", "done"]
@@ -214,7 +212,7 @@ def check_certified(
 
 
 def check_reveals(
-    setup: Setup, ballot: bytes, encrypted: Sequence[Point], reveals: Sequence[Reveal]
+    setup: Setup, ballot: bytes, encrypted: Sequence[bytes], reveals: Sequence[Reveal]
 ) -> None:
     """Raises ElectionError if one is repeated, forged, wrong or of another ballot."""
     check_all_signed(setup, reveals)
@@ -230,7 +228,7 @@ def check_reveals(
 
 
 def winner(
-    setup: Setup, ballot: bytes, encrypted: Sequence[Point], reveals: Sequence[Reveal]
+    setup: Setup, ballot: bytes, encrypted: Sequence[bytes], reveals: Sequence[Reveal]
 ) -> str:
     """Draws the winner from the recovered sum of contributions.
 
@@ -254,11 +252,11 @@ def winner(
     return draw(setup, ballot, secret)
 
 
-def draw(setup: Setup, ballot: bytes, secret: Point) -> str:
+def draw(setup: Setup, ballot: bytes, secret: bytes) -> str:
     """The candidate that a recovered secret elects, each equally likely."""
     # 512 bits modulo at most a few thousand candidates: the bias is below 2^-490.
     stream = HKDF(hashes.SHA256(), 64, setup.digest, b"winner" + ballot)
-    number = int.from_bytes(stream.derive(group.encode(secret)), "little")
+    number = int.from_bytes(stream.derive(secret), "little")
     return setup.candidates[number % len(setup.candidates)]
 
 
