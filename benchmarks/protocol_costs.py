@@ -8,12 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import RELAY, run_election
 from tff_hdp.protocols.elections.electorate import (
     BeyondThresholdError,
     Identity,
-    setup_election,
+    Registry,
 )
+from tff_hdp.protocols.elections.setup import Call
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg.errors import BelowThresholdError
 from tff_hdp.protocols.secagg.fixed_point import FixedPoint
@@ -157,13 +159,22 @@ def _zone_cost(cell: Cell, size: int, gone: int) -> dict[str, float]:
     if cell.protocol == "election":
         meter = Meter(RELAY)
         identities = {client: Identity(client) for client in ids}
-        setup = setup_election(
-            session="benchmark",
-            voters=[identity.public for identity in identities.values()],
+        relay = Identity(RELAY)
+        registry = Registry(
+            zone=0,
+            voters=tuple(identity.public for identity in identities.values()),
+            eligible=tuple(ids),
             fault_model=cell.fault_model,
+            call_size=size,
+            relay_key=relay.public.verify_key,
         )
         run_election(
-            setup, identities, stops=dict.fromkeys(silent, "reveal"), meter=meter
+            registry,
+            Call(registry.digest, 0),
+            {c: Elector(identity, registry) for c, identity in identities.items()},
+            relay=relay,
+            stops=dict.fromkeys(silent, "reveal"),
+            meter=meter,
         )
         degree = size - 1
     else:

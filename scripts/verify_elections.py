@@ -1,6 +1,6 @@
 """Checks every election of a run again, as anybody can who has its transcripts.
 
-python scripts/verify_elections.py --run=runs/digits_hdp
+python scripts/verify_elections.py --run=runs/digits_hdp --registry=registry.json
 """
 
 import pathlib
@@ -12,8 +12,19 @@ from tff_hdp import cli
 
 
 def define_flags() -> None:
-    """Defines whose elections."""
+    """Defines whose elections, and by which keys."""
     flags.DEFINE_string("run", None, "The run folder.")
+    flags.DEFINE_string(
+        "registry",
+        None,
+        "The zones' clients and keys as you know them; without it those that the run "
+        "wrote down itself, which tells nothing of who made them.",
+    )
+    flags.DEFINE_integer(
+        "max_unfinished",
+        0,
+        "How many confirmed ballots of a zone may have come to nothing.",
+    )
 
 
 def main(argv: list[str]) -> int:
@@ -25,11 +36,27 @@ def main(argv: list[str]) -> int:
     from tff_hdp.systems.hdp import seats
 
     path = pathlib.Path(run) / "elections"
+    registry = pathlib.Path(flags.FLAGS.registry or path / seats.REGISTRY)
+    if not registry.is_file():
+        raise cli.UsageError(f"--registry is {registry}; allowed: a file of registries")
     try:
-        count = seats.verify_seats(path)
-    except ValueError as error:
+        chains = seats.verify_seats(
+            path,
+            seats.read_registries(registry),
+            max_unfinished=flags.FLAGS.max_unfinished,
+        ).values()
+    except (OSError, ValueError) as error:
         raise cli.UsageError(f"--run is {run}; {error}") from error
-    print(f"{count} transcripts verify; every super-node seated was elected")
+    print(
+        f"{sum(chain.transcripts for chain in chains)} transcripts verify by the keys "
+        f"of {registry}; every super-node seated was elected"
+    )
+    print(
+        f"{sum(chain.refused for chain in chains)} elections refused, "
+        f"{sum(chain.unfinished for chain in chains)} of them after their ballot was "
+        f"confirmed; {sum(chain.failures for chain in chains)} super-nodes said to "
+        "have failed"
+    )
     print(seats.summary(path))
     return 0
 

@@ -48,14 +48,14 @@ def test_elections_do_not_depend_on_the_model():
         for size in (10, 10**6)
     )
     assert small["total_bytes"] == large["total_bytes"]
-    assert small["messages"] == 2 * (5 * 2 + 2 * 1)
+    assert small["messages"] == 2 * 9 * 2
 
 
 def test_cells_below_the_threshold_are_left_out():
     alone = Cell(protocol="bonawitz", clients=4, zones=4, model_size=10)
     with pytest.raises(BelowThresholdError):
         measure(alone)
-    stopped = Cell(protocol="election", clients=4, zones=2, dropout=0.5)
+    stopped = Cell(protocol="election", clients=4, zones=2, dropout=0.99)
     with pytest.raises(BeyondThresholdError):
         measure(stopped)
     sound = Cell(protocol="bonawitz", clients=4, zones=2, model_size=10)

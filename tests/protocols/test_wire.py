@@ -1,8 +1,9 @@
 import dataclasses
+import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tff_hdp.protocols import wire
@@ -35,12 +36,13 @@ class Unsupported:
 inners = st.builds(Inner, st.text(max_size=5), st.binary(max_size=200))
 outers = st.builds(
     Outer,
-    st.integers(0, 2**80),
+    st.integers(0, 2**64 - 1),
     st.lists(inners, max_size=4).map(tuple),
     st.dictionaries(st.text(max_size=3), st.binary(max_size=5), max_size=4),
 )
 
 
+@settings(deadline=None)
 @given(outers)
 def test_messages_survive_the_wire(message):
     data = wire.encode(message)
@@ -56,6 +58,42 @@ def test_equal_messages_have_equal_bytes():
     one = Outer(1, (), {"a": b"1", "b": b"2"})
     other = Outer(1, (), {"b": b"2", "a": b"1"})
     assert wire.encode(one) == wire.encode(other)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x81\x00" + bytes(2), "at their shortest"),
+        (b"\xff" * 9 + b"\x02" + bytes(2), "at their shortest"),
+        (b"\x80" * 10 + b"\x01" + bytes(2), "at their shortest"),
+        (bytes(2) + b"\x02" + b"\x01b\x00" + b"\x01a\x00", "'a' comes after 'b'"),
+        (bytes(2) + b"\x02" + b"\x01a\x00" + b"\x01a\x00", "'a' comes after 'a'"),
+    ],
+)
+def test_a_message_has_one_encoding_only(data, message):
+    with pytest.raises(wire.WireError, match=message):
+        wire.decode(Outer, data)
+
+
+@settings(deadline=None)
+@given(outers, st.data())
+def test_what_decodes_encodes_to_the_same_bytes(message, data):
+    encoded = bytearray(wire.encode(message))
+    for _ in range(3):
+        at = data.draw(st.integers(0, len(encoded) - 1))
+        encoded[at] = data.draw(st.integers(0, 255))
+    try:
+        found = wire.decode(Outer, bytes(encoded))
+    except wire.WireError:
+        return
+    assert wire.encode(found) == encoded
+
+
+def test_a_long_integer_is_refused_at_once():
+    start = time.process_time()
+    with pytest.raises(wire.WireError, match="at their shortest"):
+        wire.decode(Outer, b"\xff" * 10**6)
+    assert time.process_time() - start < 0.1
 
 
 def test_sizes_by_hand():
@@ -75,8 +113,9 @@ def test_arrays_survive_the_wire(dtype):
 
 
 def test_bad_values_are_refused():
-    with pytest.raises(wire.WireError, match="integer is -1"):
-        wire.encode(Outer(-1, (), {}))
+    for number in (-1, 2**64):
+        with pytest.raises(wire.WireError, match=f"integer is {number}; allowed is 0"):
+            wire.encode(Outer(number, (), {}))
     with pytest.raises(TypeError, match=r"no wire format for .*float"):
         wire.encode(Unsupported(1.0))
     with pytest.raises(wire.WireError, match="array type is 9"):

@@ -63,6 +63,7 @@ def protocol_sums(
     round_number: int,
     size: int,
     dropped: Sequence[int] | None = None,
+    signed: bool = False,
 ) -> ProtocolSums:
     """Sums every zone, and the zones, as `plan` says who may see what.
 
@@ -82,6 +83,7 @@ def protocol_sums(
       size: d + 1.
       dropped: Per zone how many more clients took part at first and fell silent
         once they had shared their keys; None for nobody.
+      signed: Whether parties sign and agree on the survivors (`run_round`).
 
     Raises:
       ValueError: If a zone may be too small for the protocol but the plan's
@@ -92,7 +94,7 @@ def protocol_sums(
             f"plan.min_zone_clients is {plan.min_zone_clients}; secure sums of a zone "
             "need at least 2"
         )
-    run = _Runner(plan, protocol, round_number, size)
+    run = _Runner(plan, protocol, round_number, size, signed)
     dropped = [0] * plan.num_zones if dropped is None else dropped
     vectors = np.zeros([plan.num_zones, size], np.int64)
     left_out = np.zeros(plan.num_zones, bool)
@@ -125,6 +127,7 @@ class _Runner:
     protocol: Protocol
     round_number: int
     size: int
+    signed: bool
 
     def secure(
         self, shares: Mapping[str, Share], dropped: int = 0
@@ -149,6 +152,7 @@ class _Runner:
             encode=lambda share: to_ring(self._noised(share), bits),
             degree=graph.degree,
             drops=dict.fromkeys(gone, "mask"),
+            signed=self.signed,
             meter=meter,
         )
         return total

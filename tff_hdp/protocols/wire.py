@@ -2,7 +2,8 @@
 
 Fields are written in order, without names: non-negative integers as LEB128
 varints, everything of variable length with its length before it. Equal messages
-have equal bytes, so they can be signed and their real sizes counted.
+have equal bytes, so they can be signed and their real sizes counted; other bytes
+than those are refused, so that nobody can write one message in two ways.
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ import numpy as np
 
 _T = TypeVar("_T")
 _DTYPES = ("|u1", "<u2", "<u4", "<u8")
+_LARGEST = 2**64 - 1
 
 
 class WireError(ValueError):
@@ -24,12 +26,12 @@ class WireError(ValueError):
 def encode(message: Any) -> bytes:
     """The bytes of a dataclass instance.
 
-    Fields may be int (>= 0), str, bytes, a 1-D array of unsigned integers, a
-    dataclass of such, or a homogeneous tuple or dict of these.
+    Fields may be int (0..2^64 - 1), str, bytes, a 1-D array of unsigned integers,
+    a dataclass of such, or a homogeneous tuple or dict of these.
 
     Raises:
       TypeError: If a field's annotation is none of these.
-      WireError: If an integer is negative.
+      WireError: If an integer is out of range.
     """
     parts: list[bytes] = []
     _write(parts, type(message), message)
@@ -40,7 +42,7 @@ def decode(message_type: type[_T], data: bytes) -> _T:
     """The message that `encode` turned into `data`. Arrays are read-only views.
 
     Raises:
-      WireError: If the bytes are cut short, too long, or no such message.
+      WireError: If the bytes are cut short, too long, or not what `encode` makes.
     """
     reader = _Reader(data)
     message = _read(reader, message_type)
@@ -100,7 +102,15 @@ def _read(reader: "_Reader", kind: Any) -> Any:
     count = reader.varint()
     if origin is tuple:
         return tuple(_read(reader, items[0]) for _ in range(count))
-    return {_read(reader, items[0]): _read(reader, items[1]) for _ in range(count)}
+    table: dict[Any, Any] = {}
+    last = None
+    for _ in range(count):
+        key = _read(reader, items[0])
+        if last is not None and key <= last:
+            raise WireError(f"key {key!r} comes after {last!r}; keys must ascend")
+        table[key] = _read(reader, items[1])
+        last = key
+    return table
 
 
 def _container(kind: Any) -> tuple[type, tuple[Any, ...]]:
@@ -112,8 +122,8 @@ def _container(kind: Any) -> tuple[type, tuple[Any, ...]]:
 
 
 def _varint(value: int) -> bytes:
-    if value < 0:
-        raise WireError(f"integer is {value}; allowed is >= 0")
+    if not 0 <= value <= _LARGEST:
+        raise WireError(f"integer is {value}; allowed is 0..2^64 - 1")
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -136,13 +146,18 @@ class _Reader:
         return chunk
 
     def varint(self) -> int:
-        value = shift = 0
-        while True:
+        value = 0
+        # 64 bits take ten bytes; without a bound a long one costs minutes.
+        for shift in range(0, 70, 7):
             byte = self.take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return value
-            shift += 7
+                if value <= _LARGEST and (byte or not shift):
+                    return value
+                break
+        raise WireError(
+            f"integer ending at byte {self.position} is not 64 bits at their shortest"
+        )
 
     def array(self) -> np.ndarray:
         code = self.take(1)[0]

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.secagg.errors import BadInputError
 from tff_hdp.protocols.secagg.fixed_point import FixedPoint, from_ring, to_ring
 from tff_hdp.protocols.secagg.messages import pack, unpack
@@ -19,6 +20,7 @@ def modular_sum(encoded, bits):
     return (total % 2**bits).astype(encoded[0].dtype)
 
 
+@settings(deadline=None)
 @given(CASES)
 def test_sums_are_within_the_error_bound(case):
     clip, bits, k, seed = case
@@ -35,7 +37,7 @@ def test_sums_are_within_the_error_bound(case):
 
 def test_the_step_is_the_finest_that_fits():
     encoding = FixedPoint.for_sum(clip=1.0, bits=16, max_clients=10)
-    with pytest.raises(BadInputError, match="bits is 16: sums of 10 clients reach"):
+    with pytest.raises(ArgumentError, match=r"bits is 16; .* of 10 clients"):
         FixedPoint(1.0, encoding.step * 0.999, 16, 10)
     # One client more than there is room for does wrap around.
     finer = FixedPoint.for_sum(clip=1.0, bits=16, max_clients=1)
@@ -53,6 +55,7 @@ def test_values_are_clipped_and_rounded_to_nearest():
     )
 
 
+@settings(deadline=None)
 @given(CASES)
 def test_rounding_moves_norms_no_more_than_said(case):
     clip, bits, k, seed = case
@@ -75,6 +78,7 @@ def test_room_for_noise_is_left():
     assert 2 * 1000 * np.exp(-((room / 2.0) ** 2) / 2) <= 2.0**-40 * 1.001
 
 
+@settings(deadline=None)
 @given(st.integers(1, 32), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=20))
 def test_ring_representatives(bits, integers):
     integers = np.array(integers, np.int64)
@@ -95,17 +99,17 @@ def test_packing_uses_whole_bytes_and_loses_nothing(bits):
     [
         ({"clip": 0.0}, "clip is 0.0"),
         ({"clip": float("inf")}, "clip is inf"),
-        ({"bits": 33}, "bits is 33; allowed is 4..32"),
+        ({"bits": 33}, "bits is 33; allowed: 4..32"),
         ({"bits": 3}, "bits is 3"),
         ({"max_clients": 0}, "max_clients is 0"),
-        ({"bits": 8, "max_clients": 300}, "bits is 8: too few for sums of 300"),
+        ({"bits": 8, "max_clients": 300}, "bits is 8; allowed: enough for sums of 300"),
         ({"noise_std": -1.0}, "noise_std is -1.0"),
         ({"size": 0}, "size is 0"),
     ],
 )
 def test_bad_encodings_are_refused(build, message):
     options = {"clip": 1.0, "bits": 16, "max_clients": 4} | build
-    with pytest.raises(BadInputError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         FixedPoint.for_sum(**options)
 
 
@@ -124,5 +128,5 @@ def test_bad_values_are_refused(values, message):
 
 
 def test_bad_step_is_refused():
-    with pytest.raises(BadInputError, match="step is 0"):
+    with pytest.raises(ArgumentError, match="step is 0"):
         FixedPoint(1.0, 0.0, 16, 1)

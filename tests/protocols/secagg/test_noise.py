@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.secagg import noise
-from tff_hdp.protocols.secagg.errors import BadInputError
 from tff_hdp.protocols.secagg.masks import SecureRandom
 
 
@@ -76,7 +76,7 @@ def test_both_ways_of_deciding_agree(monkeypatch):
 def test_no_noise_and_bad_sigmas():
     np.testing.assert_array_equal(noise.discrete_gaussian(0.0, 3), np.zeros(3))
     for sigma in (-1.0, 2.0**41, float("nan")):
-        with pytest.raises(BadInputError, match="sigma is"):
+        with pytest.raises(ArgumentError, match="sigma is"):
             noise.discrete_gaussian(sigma, 1)
 
 
@@ -140,5 +140,5 @@ def test_shares_add_up_when_the_fewest_are_left():
     [((1.0, 0), "min_clients is 0"), ((float("inf"), 1), "total_std is inf")],
 )
 def test_bad_shares_are_refused(arguments, message):
-    with pytest.raises(BadInputError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         noise.share_std(*arguments)

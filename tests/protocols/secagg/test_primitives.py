@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import scipy.stats
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.secagg import graphs, masks, shamir
-from tff_hdp.protocols.secagg.errors import BadInputError
 
 SEEDS = [bytes([i]) * 32 for i in range(5)]
 
@@ -32,7 +32,7 @@ def test_masks_are_the_aes_key_stream(dtype, size):
 
 
 def test_bad_seeds_are_refused():
-    with pytest.raises(ValueError, match="seed has 31 bytes"):
+    with pytest.raises(ArgumentError, match="seed is of 31 bytes; allowed: 32 bytes"):
         masks.add_masks(np.zeros(1, np.uint32), plus=[bytes(31)])
 
 
@@ -72,6 +72,7 @@ def test_the_field_is_the_smallest_prime_above_every_secret():
     assert not any(is_probable_prime(n) for n in range(2**256, shamir.PRIME))
 
 
+@settings(deadline=None)
 @given(data=st.data(), secret=st.binary(min_size=32, max_size=32))
 def test_any_t_shares_give_the_secret(data, secret):
     n = data.draw(st.integers(1, 12))
@@ -103,14 +104,15 @@ def test_a_single_share_looks_uniform():
 
 
 def test_bad_sharings_are_refused():
-    with pytest.raises(ValueError, match="secret has 31 bytes"):
+    with pytest.raises(ArgumentError, match="secret is of 31 bytes; allowed: 32 b"):
         shamir.split(bytes(31), threshold=1, holders=1)
-    with pytest.raises(ValueError, match=r"threshold is 4; allowed is 1\.\.3"):
+    with pytest.raises(ArgumentError, match=r"threshold is 4; allowed: 1\.\.3"):
         shamir.split(bytes(32), threshold=4, holders=3)
     # A sum that is no 32-byte secret: the largest residue.
     assert shamir.join({1: (shamir.PRIME - 1).to_bytes(33, "big")}) is None
 
 
+@settings(deadline=None)
 @given(k=st.integers(1, 40), half=st.integers(1, 6), seed=st.integers(0, 99))
 def test_harary_graphs_are_regular_symmetric_and_connected(k, half, seed):
     ids = [f"c{i}" for i in range(k)]
@@ -178,17 +180,20 @@ def test_a_small_or_hopeless_round_masks_with_everybody():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: graphs.complete(5, threshold=6), r"allowed is 2\.\.5"),
-        (lambda: graphs.complete(1), "threshold is 1; with 1 clients"),
+        (lambda: graphs.complete(5, threshold=6), r"allowed: 2\.\.5"),
+        (lambda: graphs.complete(1), "threshold is 1; .* with 1 clients"),
         (
             lambda: graphs.neighbours(3, "abcdef", rng=random.Random(0)),
-            "degree is 3; allowed is an even number",
+            "degree is 3; allowed: an even number",
         ),
         (lambda: graphs.sparse(5, corrupt=1.0), "corrupt is 1.0"),
         (lambda: graphs.sparse(5, dropout=-0.1), "dropout is -0.1"),
-        (lambda: graphs.sparse(5, corrupt=0.5, dropout=0.5), "must be < 1"),
+        (
+            lambda: graphs.sparse(5, corrupt=0.5, dropout=0.5),
+            "1.0; allowed: < 1",
+        ),
     ],
 )
 def test_bad_graphs_are_refused(build, message):
-    with pytest.raises(BadInputError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         build()

@@ -1,24 +1,42 @@
-"""What the parties of an election say: public, signed values."""
+"""What the parties of an election say to each other."""
 
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import pvss
-from tff_hdp.protocols.elections import ristretto as group
-from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Setup
+from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Voter
+from tff_hdp.protocols.elections.setup import Call, Setup
+
+
+@dataclasses.dataclass(frozen=True)
+class Presence:
+    """A client's word that it is there; `election` is the digest of the call."""
+
+    election: bytes
+    sender: str
+    signature: bytes = b""
+
+
+@dataclasses.dataclass(frozen=True)
+class Roll:
+    """Who is there, from the relay; from here on the election has its digest."""
+
+    call: Call
+    presences: tuple[Presence, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Dealing:
     """A voter's contribution, shared among all voters (`pvss.deal`)."""
 
-    setup: bytes
+    election: bytes
     sender: str
     shares: tuple[bytes, ...]
     commitments: tuple[bytes, ...]
@@ -28,9 +46,9 @@ class Dealing:
 
 @dataclasses.dataclass(frozen=True)
 class Ballot:
-    """The relay's proposal: the dealings that count."""
+    """The relay's proposal: the f + 1 dealings that count."""
 
-    setup: bytes
+    election: bytes
     dealings: tuple[Dealing, ...]
 
     @functools.cached_property
@@ -43,7 +61,7 @@ class Ballot:
 class Confirmation:
     """A voter's one word that it checked a ballot and takes no other."""
 
-    setup: bytes
+    election: bytes
     sender: str
     ballot: bytes
     signature: bytes = b""
@@ -53,7 +71,7 @@ class Confirmation:
 class Certificate:
     """A quorum's confirmations of one ballot."""
 
-    setup: bytes
+    election: bytes
     confirmations: tuple[Confirmation, ...]
 
 
@@ -61,7 +79,7 @@ class Certificate:
 class Reveal:
     """A voter's decrypted share of the summed contributions (`pvss.decrypt`)."""
 
-    setup: bytes
+    election: bytes
     sender: str
     ballot: bytes
     share: bytes
@@ -70,36 +88,72 @@ class Reveal:
     signature: bytes = b""
 
 
-Signed = Dealing | Confirmation | Reveal
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """The f + 1 reveals that end an election, and the seal of its transcript."""
+
+    election: bytes
+    reveals: tuple[Reveal, ...]
+    seal: bytes
 
 
-def sign(message: Signed, identity: Identity) -> Signed:
+Signed = Presence | Dealing | Confirmation | Reveal
+_S = TypeVar("_S", Presence, Dealing, Confirmation, Reveal)
+
+
+def sign(message: _S, identity: Identity) -> _S:
     """The message with its sender's signature."""
     signature = identity.signing_key.sign(_signed_bytes(message))
     return dataclasses.replace(message, signature=signature)
 
 
-def check_signed(message: Signed, setup: Setup) -> None:
-    """Checks that a message is of this election and by who it says.
+def check_signed(message: Signed, election: bytes, voter: Voter) -> None:
+    """Checks that a message is of this election and by that voter.
 
     Raises:
-      ElectionError: If it is of another election (a replay), by no voter, or
-        its signature is wrong.
+      ElectionError: If it is of another election (a replay) or its signature is
+        wrong.
     """
-    kind = type(message).__name__.lower()
-    if message.setup != setup.digest:
-        raise ElectionError(
-            f"{kind} of {message.sender!r} belongs to another election than "
-            f"{setup.session!r}"
-        )
-    voter = setup.voter(message.sender)
-    key = Ed25519PublicKey.from_public_bytes(voter.verify_key)
+    name = f"{type(message).__name__.lower()} of {message.sender!r}"
+    if message.election != election:
+        raise ElectionError(f"{name} is of another election")
+    check_signature(name, voter.verify_key, message.signature, _signed_bytes(message))
+
+
+def check_signature(name: str, key: bytes, signature: bytes, data: bytes) -> None:
+    """Raises ElectionError unless the signature is that key's of the data."""
     try:
-        key.verify(message.signature, _signed_bytes(message))
-    except InvalidSignature as error:
-        raise ElectionError(
-            f"{kind} of {message.sender!r} bears a wrong signature"
-        ) from error
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, data)
+    except (InvalidSignature, ValueError) as error:
+        raise ElectionError(f"{name} bears a wrong signature") from error
+
+
+def check_all_signed(setup: Setup, messages: Sequence[Signed]) -> None:
+    """Checks signatures, and that senders are voters in order, each once.
+
+    One order only, so that who passes messages on has no choice of words.
+
+    Raises:
+      ElectionError: If a message is repeated, out of order, of another election or
+        forged.
+    """
+    last = 0
+    for message in messages:
+        number = setup.share_number(message.sender)
+        if number <= last:
+            kind = type(message).__name__.lower()
+            raise ElectionError(
+                f"{kind} of {message.sender!r} is repeated or misplaced"
+            )
+        check_signed(message, setup.digest, setup.voters[number - 1])
+        last = number
+
+
+def check_ballot_named(ballot: bytes, message: Confirmation | Reveal) -> None:
+    """Raises ElectionError unless a message is about the ballot of that digest."""
+    if message.ballot != ballot:
+        kind = type(message).__name__.lower()
+        raise ElectionError(f"{kind} of {message.sender!r} is of another ballot")
 
 
 def dealing_context(setup: Setup, sender: str) -> bytes:
@@ -115,13 +169,38 @@ def reveal_context(setup: Setup, ballot: bytes, sender: str) -> bytes:
 def dealings_hold(setup: Setup, dealings: Iterable[Dealing]) -> bool:
     """Whether every dealing's proof holds; signatures are checked apart."""
     return pvss.deals_hold(
-        [group.decode(voter.share_key) for voter in setup.voters],
+        setup.share_keys,
         setup.threshold,
         [
             (dealing_context(setup, d.sender), d.shares, d.commitments, d.responses)
             for d in dealings
         ],
     )
+
+
+def sum_of_shares(dealings: Iterable[Dealing]) -> list[bytes]:
+    """Voter by voter, the encrypted share of the sum of all contributions."""
+    return pvss.aggregate([dealing.shares for dealing in dealings])
+
+
+def reveals_hold(
+    setup: Setup, ballot: bytes, encrypted: Sequence[bytes], reveals: Iterable[Reveal]
+) -> bool:
+    """Whether every reveal's proof holds, given `sum_of_shares` of the ballot."""
+    rows = []
+    for reveal in reveals:
+        index = setup.share_number(reveal.sender) - 1
+        rows.append(
+            (
+                reveal_context(setup, ballot, reveal.sender),
+                setup.share_keys[index],
+                encrypted[index],
+                reveal.share,
+                reveal.commitments,
+                reveal.response,
+            )
+        )
+    return pvss.shares_hold(rows)
 
 
 def _signed_bytes(message: Signed) -> bytes:

@@ -3,9 +3,16 @@
 import dataclasses
 from collections.abc import Sequence
 
-from tff_hdp.protocols.elections.ballots import Certificate, Dealing, Reveal, sign
+from tff_hdp.protocols.elections.ballots import (
+    Certificate,
+    Dealing,
+    Reveal,
+    Roll,
+    sign,
+)
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.pvss import ORDER
+from tff_hdp.protocols.elections.transcripts import Transcript
 
 
 class UnsoundElector(Elector):
@@ -14,9 +21,9 @@ class UnsoundElector(Elector):
     It concludes like everybody else, from the others' reveals.
     """
 
-    def deal(self) -> Dealing:
+    def deal(self, roll: Roll) -> Dealing:
         """A dealing whose shares do not lie on one polynomial."""
-        dealing = super().deal()
+        dealing = super().deal(roll)
         return sign(
             dataclasses.replace(
                 dealing, responses=_spoiled(dealing.responses), signature=b""
@@ -32,6 +39,10 @@ class UnsoundElector(Elector):
             dataclasses.replace(reveal, response=response, signature=b""),
             self.identity,
         )
+
+    def close(self, transcript: Transcript) -> None:
+        """Takes any end, since none tells of its unsound words."""
+        self._end(transcript)
 
 
 def _spoiled(responses: Sequence[bytes]) -> tuple[bytes, ...]:

@@ -1,98 +1,140 @@
 """Electing a super-node by randomness that nobody can bias.
 
-Three rounds over a relay (the server, or the outgoing super-node):
+Four rounds over a relay (the server, or the outgoing super-node):
 
-1. deal: every online client shares a random contribution, verifiably, so that
-   any f + 1 clients can open it and f cannot;
-2. confirm: the relay proposes f + 1 sound dealings, of which one at least is
+1. attend: the relay calls the zone's clients, who sign that they are there;
+2. deal: every client there shares a random contribution, verifiably, so that any
+   f + 1 clients can open it and f cannot;
+3. confirm: the relay proposes f + 1 sound dealings, of which one at least is
    honest; each client checks them and signs that one ballot and no other. k - f
    signatures make it final;
-3. reveal: only now do clients decrypt their share of the sum of contributions.
+4. reveal: only now do clients decrypt their share of the sum of contributions.
    Any f + 1 give the sum, from which the winner is drawn.
 
 Contributions are fixed before any is known, and a client that stops half-way
 takes nothing away, since the others open its contribution. The relay may lose
-messages, which ends in a refusal, but it can neither forge them nor have two
-ballots confirmed. Faults up to f are withstood as `electorate.max_faulty` says.
+messages, but it can neither forge them nor have two ballots confirmed, and who has
+confirmed a ballot takes part in no further election before it has seen how that
+one ended. Faults up to f are withstood as `electorate.max_faulty` says.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeVar
+import os
 
 from tff_hdp.protocols.elections import pvss
-from tff_hdp.protocols.elections import ristretto as group
 from tff_hdp.protocols.elections.ballots import (
     Ballot,
     Certificate,
     Confirmation,
     Dealing,
+    Outcome,
+    Presence,
     Reveal,
-    check_signed,
+    Roll,
     dealing_context,
-    dealings_hold,
     reveal_context,
     sign,
+    sum_of_shares,
 )
-from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Setup
+from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
+from tff_hdp.protocols.elections.pvss import RandomScalar
+from tff_hdp.protocols.elections.setup import Call, Setup
 from tff_hdp.protocols.elections.transcripts import (
+    PHASES,
     Transcript,
     check_ballot,
-    check_certificate,
-    check_confirmation,
-    check_quorum,
-    check_reveal,
-    reveals_hold,
-    sum_of_shares,
+    check_certified,
+    check_presences,
     winner,
 )
 
-_M = TypeVar("_M", Dealing, Reveal)
-
 
 class Elector:
-    """One client's part in one election: deal, confirm, reveal, each once."""
+    """One client's part in its zone's elections, one after the other.
+
+    In each: attend, deal, confirm, reveal, conclude, each once and in order; or
+    `close`, if the relay says that it was refused.
+
+    Attributes:
+      head: The digest of the last transcript that this client knows of; None if
+        it was in no election yet and takes the relay's word for it.
+    """
 
     def __init__(
         self,
-        setup: Setup,
         identity: Identity,
+        registry: Registry,
         *,
-        random: pvss.RandomScalar = pvss.random_scalar,
+        head: bytes | None = None,
+        fresh: bytes | None = None,
     ) -> None:
-        """Joins an election.
+        """Joins a zone.
 
         Args:
-          setup: What it is about.
-          identity: The client's secret keys, of one of the voters.
-          random: Source of scalars; for tests.
+          identity: The client's secret keys.
+          registry: The zone's clients, as this client knows them.
+          head: As the attribute.
+          fresh: Randomness that goes into contributions and proofs; None draws it
+            from the system each time. Fixed, the same election has the same
+            messages whenever it is held again.
 
         Raises:
-          ElectionError: If the identity is no voter's.
+          ElectionError: If the identity is not registered.
         """
-        if setup.voter(identity.client_id) != identity.public:
-            raise ElectionError(f"keys of {identity.client_id!r} are not its voter's")
-        self.setup = setup
+        if registry.voter(identity.client_id) != identity.public:
+            raise ElectionError(f"keys of {identity.client_id!r} are not those known")
         self.identity = identity
-        self._random = random
-        self._dealt = False
-        self._ballot: Ballot | None = None
-        self._encrypted: list[group.Point] = []
-        self._revealed = False
+        self.registry = registry
+        self.head = head
+        self._fresh = fresh
+        self._start(None)
 
-    def deal(self) -> Dealing:
-        """Shares this client's contribution.
+    def attend(self, call: Call) -> Presence:
+        """Signs that this client is there.
 
         Raises:
-          ElectionError: If it has dealt before.
+          ElectionError: If the call is of another registry or not for this client,
+            does not follow the election before, or if this client confirmed a
+            ballot whose end it has not seen.
         """
-        if self._dealt:
-            raise ElectionError(f"{self.identity.client_id!r} has dealt already")
-        keys = [group.decode(voter.share_key) for voter in self.setup.voters]
-        context = dealing_context(self.setup, self.identity.client_id)
-        parts = pvss.deal(context, keys, self.setup.threshold, random=self._random)
-        dealing = Dealing(self.setup.digest, self.identity.client_id, *parts)
-        self._dealt = True
-        return sign(dealing, self.identity)
+        if self._ballot is not None:
+            raise ElectionError(
+                f"{self._me} has confirmed a ballot of {self._setup.name} and has "
+                "not seen how it ended"
+            )
+        check_presences(self.registry, call, ())
+        if self.head is not None and call.previous != self.head:
+            raise ElectionError(
+                f"{call.name(self.registry.zone)} does not follow the election before"
+            )
+        called = self.registry.called(call.round_number)
+        if self._me not in called or self._me in call.failed:
+            raise ElectionError(f"{self._me!r} is not called")
+        self._start(call)
+        return sign(Presence(call.digest, self._me), self.identity)
+
+    def deal(self, roll: Roll) -> Dealing:
+        """Shares this client's contribution among those who are there.
+
+        Raises:
+          ElectionError: If the roll is of another call, lacks this client or too
+            many others, or holds a forged presence.
+        """
+        if self._call is None or self._setup is not None:
+            raise ElectionError(f"{self._me!r} has attended no call, or has dealt")
+        if roll.call != self._call:
+            raise ElectionError(f"{self._me!r} attended another call")
+        check_presences(self.registry, roll.call, roll.presences)
+        present = tuple(presence.sender for presence in roll.presences)
+        setup = Setup(self.registry, roll.call, present)
+        setup.share_number(self._me)
+        parts = pvss.deal(
+            dealing_context(setup, self._me),
+            setup.share_keys,
+            setup.threshold,
+            random=self._scalars(b"deal", setup.digest),
+        )
+        self._setup, self._presences = setup, roll.presences
+        return sign(Dealing(setup.digest, self._me, *parts), self.identity)
 
     def confirm(self, ballot: Ballot) -> Confirmation:
         """Checks the relay's ballot and signs it, and never another.
@@ -100,16 +142,14 @@ class Elector:
         Raises:
           ElectionError: If the ballot is unsound, or one was confirmed before.
         """
+        if self._setup is None:
+            raise ElectionError(f"{self._me!r} has not dealt yet")
         if self._ballot is not None:
-            raise ElectionError(
-                f"{self.identity.client_id!r} has confirmed a ballot already"
-            )
-        check_ballot(self.setup, ballot)
+            raise ElectionError(f"{self._me!r} has confirmed a ballot already")
+        check_ballot(self._setup, ballot)
         self._ballot = ballot
-        self._encrypted = sum_of_shares(ballot)
         return sign(
-            Confirmation(self.setup.digest, self.identity.client_id, ballot.digest),
-            self.identity,
+            Confirmation(self._setup.digest, self._me, ballot.digest), self.identity
         )
 
     def reveal(self, certificate: Certificate) -> Reveal:
@@ -120,144 +160,88 @@ class Elector:
             or it has revealed before.
         """
         if self._ballot is None:
-            raise ElectionError(f"{self.identity.client_id!r} has confirmed no ballot")
-        if self._revealed:
-            raise ElectionError(f"{self.identity.client_id!r} has revealed already")
-        check_certificate(self.setup, self._ballot, certificate)
-        me, digest = self.identity.client_id, self._ballot.digest
+            raise ElectionError(f"{self._me!r} has confirmed no ballot")
+        if self._certificate is not None:
+            raise ElectionError(f"{self._me!r} has revealed already")
+        setup, digest = self._setup, self._ballot.digest
+        check_certified(setup, self._ballot, certificate.confirmations)
+        self._encrypted = sum_of_shares(self._ballot.dealings)
         parts = pvss.decrypt(
-            reveal_context(self.setup, digest, me),
+            reveal_context(setup, digest, self._me),
             self.identity.share_secret,
-            self._encrypted[self.setup.share_number(me) - 1],
-            random=self._random,
+            self._encrypted[setup.share_number(self._me) - 1],
+            random=self._scalars(b"reveal", setup.digest, digest),
         )
-        self._revealed = True
-        return sign(Reveal(self.setup.digest, me, digest, *parts), self.identity)
+        self._certificate = certificate
+        return sign(Reveal(setup.digest, self._me, digest, *parts), self.identity)
 
-    def conclude(self, reveals: Sequence[Reveal]) -> str:
+    def conclude(self, outcome: Outcome) -> str:
         """The winner, computed by this client itself from the others' reveals.
 
         Raises:
           ElectionError: As `transcripts.winner`; or before a ballot is final.
         """
-        if not self._revealed or self._ballot is None:
-            raise ElectionError(f"{self.identity.client_id!r} has not revealed yet")
-        return winner(self.setup, self._ballot.digest, self._encrypted, reveals)
+        if self._certificate is None:
+            raise ElectionError(f"{self._me!r} has not revealed yet")
+        elected = winner(
+            self._setup, self._ballot.digest, self._encrypted, outcome.reveals
+        )
+        transcript = Transcript(
+            self._call,
+            "done",
+            self._presences,
+            self._ballot.dealings,
+            self._certificate.confirmations,
+            outcome.reveals,
+            outcome.seal,
+        )
+        transcript.check_seal(self.registry)
+        self._end(transcript)
+        return elected
 
+    def close(self, transcript: Transcript) -> str | None:
+        """Takes note of how an election ended that this client did not conclude.
 
-class Relay:
-    """The bulletin board: collects, proposes, passes on; trusted with nothing.
+        Returns:
+          The winner; None if it was refused.
 
-    A message that is refused leaves the state as it was. `rejected` names who
-    sent unsound proofs and why.
-    """
+        Raises:
+          ElectionError: If the transcript does not verify or is of another call, or
+            if it says that too few confirmed or revealed and leaves this client's
+            confirmation or reveal out.
+        """
+        if transcript.call != self._call:
+            raise ElectionError(f"{self._me!r} attended another call")
+        elected = transcript.verify(self.registry)
+        reached = PHASES.index(transcript.phase)
+        for phase, own, told in (
+            ("confirm", self._ballot, transcript.confirmations),
+            ("reveal", self._certificate, transcript.reveals),
+        ):
+            named = self._me in {message.sender for message in told}
+            if own is not None and reached <= PHASES.index(phase) and not named:
+                raise ElectionError(
+                    f"the transcript leaves out what {self._me!r} said at {phase!r}"
+                )
+        self._end(transcript)
+        return elected
 
-    def __init__(self, setup: Setup) -> None:
-        """Opens an election for dealings."""
-        self.setup = setup
-        self.phase: Literal["deal", "confirm", "reveal", "done"] = "deal"
-        self.rejected: dict[str, str] = {}
-        self._dealings: dict[str, Dealing] = {}
-        self._confirmations: dict[str, Confirmation] = {}
-        self._reveals: dict[str, Reveal] = {}
+    @property
+    def _me(self) -> str:
+        return self.identity.client_id
+
+    def _start(self, call: Call | None) -> None:
+        self._call = call
+        self._setup: Setup | None = None
+        self._presences: tuple[Presence, ...] = ()
         self._ballot: Ballot | None = None
         self._certificate: Certificate | None = None
-        self._encrypted: list[group.Point] = []
+        self._encrypted: list[bytes] = []
 
-    def receive(self, message: Dealing | Confirmation | Reveal) -> None:
-        """Takes one client's message of the current phase.
+    def _end(self, transcript: Transcript) -> None:
+        self.head = transcript.digest
+        self._start(None)
 
-        Raises:
-          ElectionError: If it is of another phase or election, forged, sent
-            twice, or of another ballot. Proofs are checked when the phase ends.
-        """
-        expected, held = {
-            "deal": (Dealing, self._dealings),
-            "confirm": (Confirmation, self._confirmations),
-            "reveal": (Reveal, self._reveals),
-            "done": (type(None), {}),
-        }[self.phase]
-        kind = type(message).__name__.lower()
-        if not isinstance(message, expected):
-            raise ElectionError(
-                f"{kind} of {message.sender!r} came in phase {self.phase!r}"
-            )
-        if message.sender in held:
-            raise ElectionError(f"{message.sender!r} sent more than one {kind}")
-        if self.phase == "deal":
-            check_signed(message, self.setup)
-        elif self.phase == "confirm":
-            check_confirmation(self.setup, self._ballot.digest, message)
-        else:
-            check_reveal(self.setup, self._ballot.digest, message)
-        held[message.sender] = message
-
-    def propose(self) -> Ballot:
-        """Ends the dealing: f + 1 sound dealings, for all to confirm.
-
-        One honest contribution makes the sum uniform, and none is known yet, so it
-        does not matter whose are taken.
-
-        Raises:
-          BeyondThresholdError: If fewer than k - f clients dealt soundly.
-        """
-        self._expect("deal")
-        dealings = self._sound(
-            self._dealings.values(), lambda some: dealings_hold(self.setup, some)
-        )
-        check_quorum(self.setup, "dealt", len(dealings))
-        chosen = dealings[: self.setup.threshold]
-        self._ballot = Ballot(self.setup.digest, tuple(chosen))
-        self._encrypted = sum_of_shares(self._ballot)
-        self.phase = "confirm"
-        return self._ballot
-
-    def certify(self) -> Certificate:
-        """Ends the confirming: the signatures that make the ballot final.
-
-        Raises:
-          BeyondThresholdError: If fewer than k - f clients confirmed.
-        """
-        self._expect("confirm")
-        check_quorum(self.setup, "confirmed", len(self._confirmations))
-        self._certificate = Certificate(
-            self.setup.digest, tuple(self._confirmations.values())
-        )
-        self.phase = "reveal"
-        return self._certificate
-
-    def finish(self) -> Transcript:
-        """Ends the election: its transcript, with the f + 1 reveals it takes.
-
-        Raises:
-          BeyondThresholdError: If fewer than k - f clients revealed.
-        """
-        self._expect("reveal")
-        reveals = self._sound(
-            self._reveals.values(),
-            lambda some: reveals_hold(
-                self.setup, self._ballot.digest, self._encrypted, some
-            ),
-        )
-        check_quorum(self.setup, "revealed", len(reveals))
-        self.phase = "done"
-        enough = tuple(reveals[: self.setup.threshold])
-        return Transcript(self.setup, self._ballot, self._certificate, enough)
-
-    def _sound(
-        self, messages: Iterable[_M], hold: Callable[[list[_M]], bool]
-    ) -> list[_M]:
-        """Those messages whose proofs hold; names the senders of the others."""
-        messages = list(messages)
-        if hold(messages):
-            return messages
-        sound = [message for message in messages if hold([message])]
-        for message in messages:
-            if message not in sound:
-                kind = type(message).__name__.lower()
-                self.rejected[message.sender] = f"the proof of its {kind} fails"
-        return sound
-
-    def _expect(self, phase: str) -> None:
-        if self.phase != phase:
-            raise ElectionError(f"phase is {self.phase!r}; this belongs to {phase!r}")
+    def _scalars(self, *message: bytes) -> RandomScalar:
+        fresh = os.urandom(32) if self._fresh is None else self._fresh
+        return pvss.hedged_scalars(self.identity.nonce_secret, *message, fresh=fresh)

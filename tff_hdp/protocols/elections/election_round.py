@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from tff_hdp.protocols.elections.ballots import Ballot, Certificate
-from tff_hdp.protocols.elections.election import Elector, Relay
-from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Setup
+from tff_hdp.protocols.elections.election import Elector
+from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
+from tff_hdp.protocols.elections.relay import Relay
+from tff_hdp.protocols.elections.setup import Call
 from tff_hdp.protocols.elections.transcripts import Transcript
 from tff_hdp.protocols.meter import Meter
 
@@ -15,72 +16,84 @@ PHASES: tuple[Phase, ...] = ("deal", "confirm", "reveal")
 
 
 def run_election(
-    setup: Setup,
-    identities: Mapping[str, Identity],
+    registry: Registry,
+    call: Call,
+    electors: Mapping[str, Elector],
     *,
+    relay: Identity,
     stops: Mapping[str, Phase] | None = None,
-    elector: Callable[[Setup, Identity], Elector] = Elector,
     meter: Meter | None = None,
 ) -> tuple[str, Transcript]:
     """Holds an election among simulated clients.
 
     Args:
-      setup: What it is about.
-      identities: The secret keys of every voter, by id.
+      registry: The zone's, as the relay knows it.
+      call: What the relay calls for.
+      electors: Those who are online, by id.
+      relay: The relay's keys.
       stops: Clients that go silent, with the first phase they miss.
-      elector: Builds one client's part; tests put adversaries here.
       meter: Counts time and bytes, if given; its hub must be `RELAY`.
 
     Returns:
       (winner, transcript). Every client that stayed computed the same winner.
 
     Raises:
-      BeyondThresholdError: If more clients are faulty than `setup.faulty`.
+      BeyondThresholdError: If more clients are faulty than tolerated; those that
+        stayed have then been shown the transcript that the error carries.
       ElectionError: If the clients that stayed do not agree.
     """
     meter = Meter(RELAY) if meter is None else meter
     stops = stops or {}
-    relay = Relay(setup)
-    electors = {
-        voter.client_id: elector(setup, identities[voter.client_id])
-        for voter in setup.voters
-    }
+    board = Relay(registry, call, relay)
 
-    def online(phase: Phase) -> list[str]:
+    def online(phase: str) -> list[str]:
         return [
             client
             for client in electors
-            if client not in stops or PHASES.index(stops[client]) > PHASES.index(phase)
+            if client not in stops
+            or phase == "attend"
+            or PHASES.index(stops[client]) > PHASES.index(phase)
         ]
 
-    def collect(phase: Phase, act: Callable[[Elector, str], object]) -> None:
+    def exchange(phase: str, shown: object) -> None:
+        """Shows everybody online something and collects their answers."""
         for client in online(phase):
+            received = meter.deliver(RELAY, client, shown)
+            act = {
+                "attend": electors[client].attend,
+                "deal": electors[client].deal,
+                "confirm": electors[client].confirm,
+                "reveal": electors[client].reveal,
+            }[phase]
             with meter.time(client, phase):
-                message = act(electors[client], client)
+                message = act(received)
             message = meter.deliver(client, RELAY, message)
             with meter.time(RELAY, phase):
-                relay.receive(message)
+                board.receive(message)
 
-    def broadcast(message: Ballot | Certificate, to: Phase) -> dict[str, object]:
-        return {client: meter.deliver(RELAY, client, message) for client in online(to)}
+    def ended(phase: str, end: Callable[[], object]) -> object:
+        with meter.time(RELAY, phase):
+            return end()
 
-    collect("deal", lambda party, _: party.deal())
-    with meter.time(RELAY, "deal"):
-        ballot = relay.propose()
-    ballots = broadcast(ballot, "confirm")
-    collect("confirm", lambda party, client: party.confirm(ballots[client]))
-    with meter.time(RELAY, "confirm"):
-        certificate = relay.certify()
-    certificates = broadcast(certificate, "reveal")
-    collect("reveal", lambda party, client: party.reveal(certificates[client]))
-    with meter.time(RELAY, "reveal"):
-        transcript = relay.finish()
+    try:
+        exchange("attend", call)
+        exchange("deal", ended("attend", board.roll))
+        exchange("confirm", ended("deal", board.propose))
+        exchange("reveal", ended("confirm", board.certify))
+        transcript = ended("reveal", board.finish)
+    except ElectionError as error:
+        for transcript in error.transcripts:
+            for client in online("reveal"):
+                shown = meter.deliver(RELAY, client, transcript)
+                with meter.time(client, "conclude"):
+                    electors[client].close(shown)
+        raise
 
     winners = set()
     for client in online("reveal"):
-        reveals = [meter.deliver(RELAY, client, r) for r in transcript.reveals]
+        outcome = meter.deliver(RELAY, client, board.outcome(transcript))
         with meter.time(client, "conclude"):
-            winners.add(electors[client].conclude(reveals))
+            winners.add(electors[client].conclude(outcome))
     if len(winners) != 1:
         raise ElectionError(f"clients disagree on the winner: {sorted(winners)}")
     return winners.pop(), transcript

@@ -1,44 +1,54 @@
-"""Who takes part in an election, who may win it, and how many may fail."""
+"""A zone's clients, their keys, and how many of them may fail."""
 
 import dataclasses
 import functools
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols import wire
-from tff_hdp.protocols.elections import ristretto as group
+from tff_hdp.protocols.elections import group
+
+FaultModel = Literal["crash", "byzantine"]
 
 
 class ElectionError(ValueError):
-    """An election that cannot be held, or a message that is refused."""
+    """An election that cannot be held, or a message that is refused.
+
+    Attributes:
+      transcripts: Of the elections that led here, the refused one last; empty where
+        there is nothing to put on record.
+    """
+
+    transcripts: tuple[Any, ...] = ()
 
 
 class BeyondThresholdError(ElectionError):
     """More clients are faulty than the fault model tolerates."""
 
 
-def max_faulty(voters: int, fault_model: Literal["crash", "byzantine"]) -> int:
+def max_faulty(voters: int, fault_model: str) -> int:
     """How many of k voters may be faulty (the HDP paper's section IV-A).
 
     Crash faults: the largest f < (k - 1) / 2. Byzantine: f <= (k - 1) / 3. One
     voter alone elects itself and tolerates nothing.
 
     Raises:
-      ElectionError: If there is no voter or no such fault model.
+      ArgumentError: If there is no voter or no such fault model.
     """
     if voters < 1:
-        raise ElectionError(f"voters is {voters}; an election needs one")
+        raise ArgumentError("voters", voters, "1 or more")
     if fault_model == "crash":
         return max(0, -(-(voters - 1) // 2) - 1)
     if fault_model == "byzantine":
         return (voters - 1) // 3
-    raise ElectionError(f"fault_model is {fault_model!r}; allowed are crash, byzantine")
+    raise ArgumentError("fault_model", fault_model, "crash, byzantine")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,154 +81,155 @@ class Identity:
         if secret is None:
             secret = secrets.token_bytes(32)
         info = b"identity" + client_id.encode()
-        material = HKDF(hashes.SHA256(), 96, None, info).derive(secret)
+        material = HKDF(hashes.SHA256(), 128, None, info).derive(secret)
         self.signing_key = Ed25519PrivateKey.from_private_bytes(material[:32])
-        number = int.from_bytes(material[32:], "little")
+        number = int.from_bytes(material[32:96], "little")
         self.share_secret = 1 + number % (group.ORDER - 1)
+        self.nonce_secret = material[96:]
 
     @functools.cached_property
     def public(self) -> Voter:
         """What everybody may know of this client."""
-        share_key = group.multiply(self.share_secret, group.GENERATOR)
         return Voter(
             self.client_id,
             self.signing_key.public_key().public_bytes_raw(),
-            group.encode(share_key),
+            group.backend.multiply_generator(self.share_secret),
         )
 
 
 @dataclasses.dataclass(frozen=True)
-class Setup:
-    """What all parties of one election agree on beforehand.
+class Registry:
+    """A zone's clients as everybody knows them before any election.
+
+    Whoever votes or verifies has it beforehand and takes nothing of it from the
+    relay or from a transcript: neither keys nor who may win nor how many may fail.
 
     Attributes:
-      session: Names this election and no other, such as "zone 3, round 17".
-      voters: The zone's online clients, who make the randomness.
-      candidates: The ids of those who may be elected, among the voters.
-      faulty: f, how many voters may be faulty.
+      zone: The zone.
+      voters: Its clients.
+      eligible: The ids of those who may be elected.
       fault_model: `crash` or `byzantine`.
+      call_size: How many of the clients are called to vote in a round.
+      relay_key: 32 bytes, the Ed25519 key by which the relay seals transcripts.
 
     Raises:
-      BeyondThresholdError: If `faulty` exceeds what the fault model tolerates.
-      ElectionError: If a voter or candidate repeats or is unknown, a key is no
-        key, or there is no candidate.
+      ArgumentError: If there is no client, a client or key repeats, an eligible id
+        is unknown, or `call_size` is not in 1..n.
     """
 
-    session: str
+    zone: int
     voters: tuple[Voter, ...]
-    candidates: tuple[str, ...]
-    faulty: int
+    eligible: tuple[str, ...]
     fault_model: str
+    call_size: int
+    relay_key: bytes
 
     def __post_init__(self) -> None:
-        k = len(self.voters)
-        allowed = max_faulty(k, self.fault_model)
-        if not 0 <= self.faulty <= allowed:
-            raise BeyondThresholdError(
-                f"faulty is {self.faulty}; with {k} voters and {self.fault_model} "
-                f"faults allowed is 0..{allowed}"
-            )
+        max_faulty(len(self.voters), self.fault_model)
         ids = [voter.client_id for voter in self.voters]
         _refuse_repeats("voters", ids)
-        _refuse_repeats("candidates", self.candidates)
-        _refuse_repeats("voters' verify keys", [v.verify_key for v in self.voters])
-        if not self.candidates:
-            raise ElectionError("candidates is empty: no voter is eligible")
-        unknown = next((c for c in self.candidates if c not in set(ids)), None)
+        _refuse_repeats("verify_keys", [voter.verify_key for voter in self.voters])
+        _refuse_repeats("eligible", self.eligible)
+        unknown = next((c for c in self.eligible if c not in set(ids)), None)
         if unknown is not None:
-            raise ElectionError(f"candidates names {unknown!r}, who is no voter")
-        for voter in self.voters:
-            _check_share_key(voter)
-
-    @property
-    def threshold(self) -> int:
-        """How many shares recover a contribution: t = f + 1."""
-        return self.faulty + 1
-
-    @property
-    def quorum(self) -> int:
-        """How many voters must act, k - f: two such sets share an honest one."""
-        return len(self.voters) - self.faulty
+            raise ArgumentError("eligible", unknown, "clients of the zone")
+        if not 1 <= self.call_size <= len(ids):
+            raise ArgumentError("call_size", self.call_size, f"1..{len(ids)}")
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """32 bytes that name this setup in every signature and proof."""
-        return hashlib.sha256(b"tff_hdp election" + wire.encode(self)).digest()
+        """32 bytes that stand for all of it."""
+        return hashlib.sha256(b"tff_hdp registry" + wire.encode(self)).digest()
 
-    def share_number(self, client_id: str) -> int:
-        """The number of that voter's share, from 1 in the order of `voters`.
-
-        Raises:
-          ElectionError: If there is no such voter.
-        """
-        for number, voter in enumerate(self.voters, start=1):
-            if voter.client_id == client_id:
-                return number
-        raise ElectionError(f"{client_id!r} is no voter of {self.session!r}")
+    @functools.cached_property
+    def _by_id(self) -> dict[str, Voter]:
+        return {voter.client_id: voter for voter in self.voters}
 
     def voter(self, client_id: str) -> Voter:
-        """The voter of that id.
+        """The client of that id.
 
         Raises:
           ElectionError: If there is none.
         """
-        return self.voters[self.share_number(client_id) - 1]
+        if client_id not in self._by_id:
+            raise ElectionError(f"{client_id!r} is no client of zone {self.zone}")
+        return self._by_id[client_id]
+
+    def called(self, round_number: int) -> tuple[str, ...]:
+        """Who is to vote in a round, in the order of `voters`.
+
+        Drawn by a rule that leaves nobody a choice: those whose id has the least
+        hash with zone and round.
+        """
+        ids = [voter.client_id for voter in self.voters]
+        if self.call_size == len(ids):
+            return tuple(ids)
+        salt = f"tff_hdp call {self.zone} {round_number} ".encode()
+        order = sorted(ids, key=lambda c: hashlib.sha256(salt + c.encode()).digest())
+        chosen = set(order[: self.call_size])
+        return tuple(client for client in ids if client in chosen)
+
+    def to_fields(self) -> dict[str, Any]:
+        """The registry as JSON types, keys in hexadecimal."""
+        return {
+            "zone": self.zone,
+            "fault_model": self.fault_model,
+            "call_size": self.call_size,
+            "relay_key": self.relay_key.hex(),
+            "eligible": list(self.eligible),
+            "voters": {
+                voter.client_id: [voter.verify_key.hex(), voter.share_key.hex()]
+                for voter in self.voters
+            },
+        }
+
+    @staticmethod
+    def from_fields(fields: Mapping[str, Any]) -> "Registry":
+        """Reads what `to_fields` made.
+
+        Raises:
+          ElectionError: If the fields are no registry's.
+        """
+        try:
+            voters = tuple(
+                Voter(str(client), *(bytes.fromhex(key) for key in keys))
+                for client, keys in fields["voters"].items()
+            )
+            return Registry(
+                int(fields["zone"]),
+                voters,
+                tuple(map(str, fields["eligible"])),
+                fields["fault_model"],
+                int(fields["call_size"]),
+                bytes.fromhex(fields["relay_key"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ElectionError(f"no registry: {error}") from error
 
 
-def setup_election(
+def eligible_clients(
+    client_ids: Sequence[str],
     *,
-    session: str,
-    voters: Sequence[Voter],
-    fault_model: Literal["crash", "byzantine"] = "byzantine",
-    faulty: int | None = None,
     capability: Mapping[str, float] | None = None,
     min_capability: float | None = None,
-) -> Setup:
-    """Sets up an election among a zone's online clients.
-
-    Args:
-      session: Names this election and no other.
-      voters: The online clients.
-      fault_model: Which faults to withstand.
-      faulty: f; None takes the most the fault model allows.
-      capability: Each client's score, if eligibility asks for one.
-      min_capability: Least score of an eligible client.
+) -> tuple[str, ...]:
+    """Those who reach the least score, all without one.
 
     Raises:
-      ElectionError: As `Setup`; or if a voter's capability is unknown.
+      ArgumentError: If a client's capability is unknown.
     """
-    ids = [voter.client_id for voter in voters]
-    candidates = tuple(ids)
-    if min_capability is not None:
-        scores = capability or {}
-        missing = next((c for c in ids if c not in scores), None)
-        if missing is not None:
-            raise ElectionError(f"capability lacks client {missing!r}")
-        candidates = tuple(c for c in ids if scores[c] >= min_capability)
-        if not candidates:
-            raise ElectionError(
-                f"no online client of {session!r} reaches min_capability "
-                f"{min_capability}"
-            )
-    if faulty is None:
-        faulty = max_faulty(len(ids), fault_model)
-    return Setup(session, tuple(voters), candidates, faulty, fault_model)
+    if min_capability is None:
+        return tuple(client_ids)
+    scores = capability or {}
+    missing = next((c for c in client_ids if c not in scores), None)
+    if missing is not None:
+        raise ArgumentError("capability", f"without {missing!r}", "one per client")
+    return tuple(c for c in client_ids if scores[c] >= min_capability)
 
 
-def _refuse_repeats(name: str, values: Sequence[object]) -> None:
+def _refuse_repeats(name: str, values: Collection[object]) -> None:
     seen = set()
     for value in values:
         if value in seen:
-            raise ElectionError(f"{name} hold {value!r} twice")
+            raise ArgumentError(name, f"with {value!r} twice", "distinct")
         seen.add(value)
-
-
-def _check_share_key(voter: Voter) -> None:
-    try:
-        point = group.decode(voter.share_key)
-    except group.DecodingError as error:
-        raise ElectionError(
-            f"share_key of {voter.client_id!r} is no key: {error}"
-        ) from error
-    if group.equal(point, group.IDENTITY):
-        raise ElectionError(f"share_key of {voter.client_id!r} is the identity")

@@ -13,29 +13,29 @@ import itertools
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
-from tff_hdp.protocols.elections import ristretto as group
-from tff_hdp.protocols.elections.ristretto import ORDER, Point
+from tff_hdp.protocols.elections import group
+from tff_hdp.protocols.elections.group import ORDER
 
 RandomScalar = Callable[[], int]
 _CHALLENGE_BITS = 128
 
 
-def random_scalar() -> int:
-    """A uniform scalar from the system's secure random source."""
-    return secrets.randbelow(ORDER)
+def hedged_scalars(secret: bytes, *message: bytes, fresh: bytes) -> RandomScalar:
+    """A source of uniform scalars for one message alone.
 
-
-def derived_scalars(secret: bytes, *labels: str) -> RandomScalar:
-    """A source of uniform scalars that is the same whenever it is made again.
+    A nonce must never serve two messages: their two proofs would give away the key.
+    So all that a proof is about goes into its source, beside a secret of the prover
+    and fresh randomness. Should that fail, or be left out to repeat a simulation,
+    other messages still have other nonces.
 
     Args:
-      secret: 32 bytes that nobody knows who should not foresee the scalars.
-      labels: Tell sources of one secret apart.
+      secret: 32 bytes that nobody but the prover knows.
+      message: Everything the scalars are for.
+      fresh: Randomness of this one use.
     """
-    encoded = [label.encode() for label in labels]
-    key = hashlib.sha512(b"tff_hdp scalars" + secret)
-    for label in encoded:
-        key.update(len(label).to_bytes(4, "little") + label)
+    key = hashlib.sha512(b"tff_hdp scalars")
+    for part in (secret, fresh, *message):
+        key.update(len(part).to_bytes(8, "little") + part)
     count = itertools.count()
 
     def scalar() -> int:
@@ -51,16 +51,16 @@ def evaluate(polynomial: Sequence[int], x: int) -> int:
     """p(x) mod the group order; coefficients from the constant term up."""
     value = 0
     for coefficient in reversed(polynomial):
-        value = (value * x + coefficient) % ORDER
+        value = group.backend.multiply_add(value, x, coefficient)
     return value
 
 
 def deal(
     context: bytes,
-    keys: Sequence[Point],
+    keys: Sequence[bytes],
     threshold: int,
     *,
-    random: RandomScalar = random_scalar,
+    random: RandomScalar,
 ) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...]]:
     """Shares a fresh secret among the holders of `keys`.
 
@@ -77,22 +77,20 @@ def deal(
     secret = [random() for _ in range(threshold)]
     blind = [random() for _ in range(threshold)]
     pairs = [
-        group.multiply_many((evaluate(secret, i), evaluate(blind, i)), key)
+        group.backend.multiply_many((evaluate(secret, i), evaluate(blind, i)), key)
         for i, key in enumerate(keys, start=1)
     ]
-    shares, commitments = (
-        tuple(map(group.encode, column)) for column in zip(*pairs, strict=True)
-    )
+    shares, commitments = zip(*pairs, strict=True)
     c = _challenge(context, shares, commitments)
     responses = tuple(
-        ((u + c * p) % ORDER).to_bytes(32, "little")
+        group.backend.multiply_add(c, p, u).to_bytes(32, "little")
         for p, u in zip(secret, blind, strict=True)
     )
     return shares, commitments, responses
 
 
 def deals_hold(
-    keys: Sequence[Point],
+    keys: Sequence[bytes],
     threshold: int,
     deals: Sequence[tuple[bytes, Sequence[bytes], Sequence[bytes], Sequence[bytes]]],
 ) -> bool:
@@ -104,7 +102,7 @@ def deals_hold(
     size = len(keys)
     on_keys = [0] * size
     scalars: list[int] = []
-    points: list[Point] = []
+    points: list[bytes] = []
     for context, shares, commitments, responses in deals:
         if (len(shares), len(commitments), len(responses)) != (size, size, threshold):
             return False
@@ -112,32 +110,26 @@ def deals_hold(
         if any(len(z) != 32 for z in responses) or any(z >= ORDER for z in response):
             return False
         c = _challenge(context, shares, commitments)
-        try:
-            points += map(group.decode, (*shares, *commitments))
-        except group.DecodingError:
-            return False
+        points += (*shares, *commitments)
         weights = [secrets.randbits(_CHALLENGE_BITS) for _ in range(size)]
         scalars += [-c * weight for weight in weights]
         scalars += [-weight for weight in weights]
         for i, weight in enumerate(weights):
             on_keys[i] += weight * evaluate(response, i + 1)
-    combined = group.multiply_sum([*on_keys, *scalars], [*keys, *points])
-    return group.equal(combined, group.IDENTITY)
+    return _is_nothing([*on_keys, *scalars], [*keys, *points])
 
 
-def aggregate(deals: Sequence[Sequence[bytes]]) -> list[Point]:
+def aggregate(deals: Sequence[Sequence[bytes]]) -> list[bytes]:
     """Holder by holder, the sum of the encrypted shares of several deals."""
-    return [
-        group.total(map(group.decode, column)) for column in zip(*deals, strict=True)
-    ]
+    return [group.backend.total(column) for column in zip(*deals, strict=True)]
 
 
 def decrypt(
     context: bytes,
     secret_key: int,
-    encrypted: Point,
+    encrypted: bytes,
     *,
-    random: RandomScalar = random_scalar,
+    random: RandomScalar,
 ) -> tuple[bytes, tuple[bytes, bytes], bytes]:
     """A holder's share p(i) G of the sum, and the proof that it is that.
 
@@ -146,23 +138,20 @@ def decrypt(
     Returns:
       (share, commitments, response), of 32, 2 x 32 and 32 bytes.
     """
-    share = group.multiply(pow(secret_key, -1, ORDER), encrypted)
+    share = group.backend.multiply(group.backend.invert(secret_key), encrypted)
     blind = random()
     commitments = (
-        group.encode(group.multiply(blind, group.GENERATOR)),
-        group.encode(group.multiply(blind, share)),
+        group.backend.multiply_generator(blind),
+        group.backend.multiply(blind, share),
     )
-    encoded = group.encode(share)
-    key = group.multiply(secret_key, group.GENERATOR)
-    c = _challenge(
-        context, (group.encode(key), group.encode(encrypted), encoded), commitments
-    )
-    response = (blind + c * secret_key) % ORDER
-    return encoded, commitments, response.to_bytes(32, "little")
+    key = group.backend.multiply_generator(secret_key)
+    c = _challenge(context, (key, encrypted, share), commitments)
+    response = group.backend.multiply_add(c, secret_key, blind)
+    return share, commitments, response.to_bytes(32, "little")
 
 
 def shares_hold(
-    reveals: Sequence[tuple[bytes, Point, Point, bytes, Sequence[bytes], bytes]],
+    reveals: Sequence[tuple[bytes, bytes, bytes, bytes, Sequence[bytes], bytes]],
 ) -> bool:
     """Whether all shares are the decryptions they claim to be.
 
@@ -172,33 +161,33 @@ def shares_hold(
     """
     on_generator = 0
     scalars: list[int] = []
-    points: list[Point] = []
+    points: list[bytes] = []
     for context, key, encrypted, share, commitments, response in reveals:
         z = int.from_bytes(response, "little")
         if len(commitments) != 2 or len(response) != 32 or z >= ORDER:
             return False
-        c = _challenge(
-            context, (group.encode(key), group.encode(encrypted), share), commitments
-        )
-        try:
-            opened, *committed = map(group.decode, (share, *commitments))
-        except group.DecodingError:
-            return False
+        c = _challenge(context, (key, encrypted, share), commitments)
         v, w = (secrets.randbits(_CHALLENGE_BITS) for _ in range(2))
         on_generator += v * z
         scalars += [w * z, -v * c, -w * c, -v, -w]
-        points += [opened, key, encrypted, *committed]
-    combined = group.multiply_sum([on_generator, *scalars], [group.GENERATOR, *points])
-    return group.equal(combined, group.IDENTITY)
+        points += [share, key, encrypted, *commitments]
+    generator = group.backend.multiply_generator(1)
+    return _is_nothing([on_generator, *scalars], [generator, *points])
 
 
-def recover(shares: Mapping[int, bytes]) -> Point:
+def recover(shares: Mapping[int, bytes]) -> bytes:
     """The secret p(0) G from t shares, keyed by share number (Lagrange at 0)."""
     numbers = list(shares)
-    return group.multiply_sum(
-        [_lagrange_at_zero(numbers, i) for i in numbers],
-        [group.decode(shares[i]) for i in numbers],
+    return group.backend.multiply_sum(
+        [_lagrange_at_zero(numbers, i) for i in numbers], [shares[i] for i in numbers]
     )
+
+
+def _is_nothing(scalars: Sequence[int], elements: Sequence[bytes]) -> bool:
+    try:
+        return group.backend.multiply_sum(scalars, elements) == group.IDENTITY
+    except group.DecodingError:
+        return False
 
 
 def _lagrange_at_zero(numbers: Sequence[int], i: int) -> int:

@@ -2,8 +2,8 @@
 
 A group of prime order with 32-byte canonical encodings; elements are tuples
 (X, Y, Z, T) of extended coordinates on edwards25519. Python's arithmetic takes
-time that depends on its operands: good for measuring and checking protocols,
-not hardened against someone who times it.
+time that depends on its operands: right, but not hardened against someone who times
+it. `group` takes libsodium's where that is found.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,12 +44,6 @@ def double(a: Point) -> Point:
     g = xx - yy
     f = 2 * z * z % P + g
     return e * f % P, g * h % P, f * g % P, e * h % P
-
-
-def negate(a: Point) -> Point:
-    """The inverse, -a."""
-    x, y, z, t = a
-    return -x % P, y, z, -t % P
 
 
 def total(points: Iterable[Point]) -> Point:

@@ -3,21 +3,28 @@
 import dataclasses
 import hashlib
 import secrets
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.elections.byzantine import UnsoundElector
 from tff_hdp.protocols.elections.election import Elector
-from tff_hdp.protocols.elections.election_round import RELAY, Phase, run_election
+from tff_hdp.protocols.elections.election_round import (
+    PHASES,
+    RELAY,
+    Phase,
+    run_election,
+)
 from tff_hdp.protocols.elections.electorate import (
     ElectionError,
+    FaultModel,
     Identity,
-    Setup,
-    setup_election,
+    Registry,
+    Voter,
+    eligible_clients,
 )
-from tff_hdp.protocols.elections.pvss import derived_scalars
-from tff_hdp.protocols.elections.transcripts import Transcript, check_quorum
+from tff_hdp.protocols.elections.setup import NO_RECORD, Call, Setup
+from tff_hdp.protocols.elections.transcripts import Transcript
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.topology.zoning import Zoning
 
@@ -31,19 +38,16 @@ class Term:
 
     Attributes:
       super_node: Its client id.
-      elected: Whether it was elected this round.
-      attempt: The number of the last election, to count repeated ones on from.
-      costs: `Meter.summary()` of the round's elections, summed; empty if there
-        was none.
-      transcript: The last one's transcript; None without an election, or if no
-        protocol was run.
+      elected: Whether it was elected now.
+      costs: `Meter.summary()` of the elections held, summed; empty if there was
+        none.
+      transcripts: Of the elections held, in order; none if no protocol was run.
     """
 
     super_node: str
     elected: bool
-    attempt: int
     costs: Mapping[str, float]
-    transcript: Transcript | None
+    transcripts: tuple[Transcript, ...]
 
 
 class SuperNodes:
@@ -62,9 +66,10 @@ class SuperNodes:
         zoning: Zoning,
         *,
         policy: Policy = "persistent",
-        fault_model: Literal["crash", "byzantine"] = "byzantine",
+        fault_model: FaultModel = "byzantine",
         capability: Mapping[str, float] | None = None,
         min_capability: float | None = None,
+        call_size: int | None = None,
         run_protocol: bool = True,
         secret: bytes | None = None,
     ) -> None:
@@ -76,6 +81,8 @@ class SuperNodes:
           fault_model: Which faults elections withstand, at their most.
           capability: Each client's score, if eligibility asks for one.
           min_capability: Least score of an eligible client.
+          call_size: How many of a zone's clients are called to vote in a round;
+            None for all.
           run_protocol: Whether to hold elections in full. False draws winners by
             the same law, with the same refusals, at no cost.
           secret: All simulated clients' keys and contributions derive from it, so
@@ -83,23 +90,48 @@ class SuperNodes:
             one.
 
         Raises:
-          ValueError: If `policy` is unknown.
+          ArgumentError: If `policy` is unknown.
         """
         if policy not in POLICIES:
-            raise ValueError(f"policy is {policy!r}; allowed are {', '.join(POLICIES)}")
+            raise ArgumentError("policy", policy, ", ".join(POLICIES))
         self.zoning = zoning
         self.policy = policy
         self.exposure = dict.fromkeys(zoning.client_ids, 0)
         self.elections = 0
-        self._options = {
-            "fault_model": fault_model,
-            "capability": capability,
-            "min_capability": min_capability,
-        }
+        self._fault_model = fault_model
+        self._call_size = call_size
+        self._eligible = set(
+            eligible_clients(
+                zoning.client_ids,
+                capability=capability,
+                min_capability=min_capability,
+            )
+        )
         self._run_protocol = run_protocol
+        # With a secret elections are to repeat themselves, without fresh randomness.
+        self._fresh = None if secret is None else b""
         self._secret = secrets.token_bytes(32) if secret is None else secret
+        # No client's secret: theirs are derived with their ids behind "identity".
+        self._relay = Identity(RELAY, secret=hashlib.sha256(self._secret).digest())
         self._identities: dict[str, Identity] = {}
+        self._registries: dict[int, Registry] = {}
         self._incumbent: dict[int, str] = {}
+        self._heads: dict[int, bytes] = {}
+        self._failed: dict[int, tuple[int, tuple[str, ...]]] = {}
+
+    def registry(self, zone: int) -> Registry:
+        """A zone's clients and their keys, for all who vote or verify."""
+        if zone not in self._registries:
+            members = self.zoning.clients_in(zone)
+            self._registries[zone] = Registry(
+                zone,
+                tuple(self._voter(client) for client in members),
+                tuple(client for client in members if client in self._eligible),
+                self._fault_model,
+                min(self._call_size or len(members), len(members)),
+                self._relay.public.verify_key if self._run_protocol else b"",
+            )
+        return self._registries[zone]
 
     def seat(
         self,
@@ -109,40 +141,37 @@ class SuperNodes:
         *,
         stops: Mapping[str, Phase] | None = None,
         unsound: Collection[str] = (),
-        attempt: int = 0,
     ) -> Term:
         """Who leads a zone this round, after an election if one is due.
 
         Args:
           zone: The zone.
-          round_number: The round; with zone and attempt it names the election.
-          online: The zone's clients that are online.
+          round_number: The round.
+          online: The zone's clients that are online; those of them who are called
+            vote.
           stops: Clients that go silent during an election, and when; who is not
             online has no part in it.
           unsound: Clients whose proofs do not hold (`UnsoundElector`); likewise.
-          attempt: Counts repeated elections within one round, as after a
-            super-node's failure.
 
         Raises:
-          ElectionError: If an election is refused. The zone then has no
-            super-node, and is as if it had just left.
-          ValueError: If a client online is not of the zone.
+          ElectionError: If an election is refused, with the transcripts of all that
+            were held. The zone then has no super-node, and is as if it had just
+            left.
+          ArgumentError: If a client online is not of the zone.
         """
-        members = self.zoning.clients_in(zone)
-        stranger = next((c for c in online if c not in set(members)), None)
+        members = set(self.zoning.clients_in(zone))
+        stranger = next((client for client in online if client not in members), None)
         if stranger is not None:
-            raise ValueError(f"online holds {stranger!r}, who is not of zone {zone}")
+            raise ArgumentError("online", stranger, f"clients of zone {zone}")
         online = set(online)
         incumbent = self._incumbent.pop(zone, None)
         if self.policy == "persistent" and incumbent in online:
             self._incumbent[zone] = incumbent
-            return Term(incumbent, False, attempt, {}, None)
-        present = [client for client in members if client in online]
-        if not present:
-            raise ElectionError(f"zone {zone} has no client online")
+            return Term(incumbent, False, {}, ())
+        if self._failed.get(zone, (round_number,))[0] != round_number:
+            del self._failed[zone]
         stops = {c: phase for c, phase in (stops or {}).items() if c in online}
-        faulty = online.intersection(unsound)
-        term = self._elect(zone, round_number, attempt, present, stops, faulty)
+        term = self._elect(zone, round_number, online, stops, online & set(unsound))
         self._incumbent[zone] = term.super_node
         return term
 
@@ -150,12 +179,14 @@ class SuperNodes:
         """The zone's super-node, if it has one."""
         return self._incumbent.get(zone)
 
-    def dismiss(self, zone: int) -> None:
-        """The zone's super-node failed: the next `seat` elects another.
+    def dismiss(self, zone: int, round_number: int) -> None:
+        """The zone's super-node failed in a round: `seat` elects another in it.
 
-        Exclude it from `online` there, if it is gone for good.
+        It is out of that round's further elections. Exclude it from `online` in
+        later rounds, if it is gone for good.
         """
-        self._incumbent.pop(zone, None)
+        if zone in self._incumbent:
+            self._fail(zone, round_number, self._incumbent.pop(zone))
 
     def saw_aggregate(self, zone: int) -> None:
         """Counts one zone aggregate as seen by the zone's super-node.
@@ -167,83 +198,143 @@ class SuperNodes:
             raise ElectionError(f"zone {zone} has no super-node")
         self.exposure[self._incumbent[zone]] += 1
 
-    def exposure_histogram(self) -> dict[int, int]:
-        """For every number of aggregates seen, how many clients saw so many."""
-        return dict(sorted(Counter(self.exposure.values()).items()))
-
     def state_dict(self) -> dict[str, Any]:
-        """Who is in power and who saw how much, as JSON types."""
+        """Who is in power, who saw how much and what was said, as JSON types."""
         return {
             "incumbents": {str(z): c for z, c in sorted(self._incumbent.items())},
             "exposure": {c: seen for c, seen in self.exposure.items() if seen},
             "elections": self.elections,
+            "heads": {str(z): head.hex() for z, head in sorted(self._heads.items())},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replaces the state by what `state_dict` wrote; {} is the start.
 
         Raises:
-          ValueError: If it names a client that is not of the zone.
+          ArgumentError: If it names a client that is not of the zone.
         """
         incumbents = {int(z): c for z, c in state.get("incumbents", {}).items()}
         for zone, client in incumbents.items():
             if client not in self.zoning.clients_in(zone):
-                raise ValueError(f"incumbents holds {client!r}, not of zone {zone}")
+                raise ArgumentError("incumbents", client, f"clients of zone {zone}")
         exposure = dict.fromkeys(self.zoning.client_ids, 0)
         stranger = next((c for c in state.get("exposure", {}) if c not in exposure), "")
         if stranger:
-            raise ValueError(f"exposure holds {stranger!r}, which is not a client")
+            raise ArgumentError("exposure", stranger, "clients")
         self._incumbent = incumbents
         self.exposure = exposure | dict(state.get("exposure", {}))
         self.elections = int(state.get("elections", 0))
+        heads = state.get("heads", {})
+        self._heads = {int(z): bytes.fromhex(head) for z, head in heads.items()}
+        self._failed = {}
+
+    def _fail(self, zone: int, round_number: int, client: str) -> None:
+        number, failed = self._failed.get(zone, (round_number, ()))
+        if number != round_number:
+            failed = ()
+        self._failed[zone] = (round_number, (*failed, client))
 
     def _elect(
         self,
         zone: int,
         round_number: int,
-        attempt: int,
-        present: Sequence[str],
+        online: Collection[str],
         stops: Mapping[str, Phase],
         unsound: Collection[str],
     ) -> Term:
-        setup = setup_election(
-            session=f"zone {zone}, round {round_number}, attempt {attempt}",
-            voters=[self._identity(client).public for client in present],
-            **self._options,
+        registry = self.registry(zone)
+        failed = self._failed.get(zone, (round_number, ()))[1]
+        call = Call(
+            registry.digest, round_number, self._heads.get(zone, NO_RECORD), failed
         )
-        winner, costs, transcript = self._hold(setup, stops, unsound)
+        present = [
+            client
+            for client in registry.called(round_number)
+            if client in online and client not in failed
+        ]
+        try:
+            winner, costs, held = self._hold(registry, call, present, stops, unsound)
+        except ElectionError as error:
+            self._note(zone, error.transcripts)
+            raise
+        self._note(zone, held)
         self.elections += 1
         if winner not in stops:
-            return Term(winner, True, attempt, costs, transcript)
+            return Term(winner, True, costs, held)
         # It went silent before it could serve: those still there elect another.
+        self._fail(zone, round_number, winner)
         rest = [client for client in present if client not in stops]
-        term = self._elect(zone, round_number, attempt + 1, rest, {}, unsound)
+        try:
+            term = self._elect(zone, round_number, rest, {}, unsound)
+        except ElectionError as error:
+            error.transcripts = (*held, *error.transcripts)
+            raise
         summed = {name: cost + term.costs[name] for name, cost in costs.items()}
-        return dataclasses.replace(term, costs=summed)
+        return Term(term.super_node, True, summed, (*held, *term.transcripts))
 
     def _hold(
-        self, setup: Setup, stops: Mapping[str, Phase], unsound: Collection[str]
-    ) -> tuple[str, dict[str, float], Transcript | None]:
+        self,
+        registry: Registry,
+        call: Call,
+        present: Sequence[str],
+        stops: Mapping[str, Phase],
+        unsound: Collection[str],
+    ) -> tuple[str, dict[str, float], tuple[Transcript, ...]]:
         if not self._run_protocol:
-            faulty = {*stops, *unsound}
-            sound = sum(voter.client_id not in faulty for voter in setup.voters)
-            check_quorum(setup, "stayed", sound)
-            digest = hashlib.sha256(self._secret + setup.session.encode()).digest()
-            number = int.from_bytes(digest, "little") % len(setup.candidates)
-            return setup.candidates[number], {}, None
-
-        def elector(setup: Setup, identity: Identity) -> Elector:
-            name = identity.client_id
-            kind = UnsoundElector if name in unsound else Elector
-            random = derived_scalars(self._secret, setup.session, name)
-            return kind(setup, identity, random=random)
-
-        identities = {v.client_id: self._identity(v.client_id) for v in setup.voters}
+            setup = Setup(registry, call, tuple(present))
+            return self._draw(setup, stops, unsound), {}, ()
+        electors = {
+            client: (UnsoundElector if client in unsound else Elector)(
+                self._identity(client),
+                registry,
+                head=call.previous,
+                fresh=self._fresh,
+            )
+            for client in present
+        }
         meter = Meter(RELAY)
         winner, transcript = run_election(
-            setup, identities, stops=stops, elector=elector, meter=meter
+            registry,
+            call,
+            electors,
+            relay=self._relay,
+            stops={client: stops[client] for client in present if client in stops},
+            meter=meter,
         )
-        return winner, meter.summary(), transcript
+        return winner, meter.summary(), (transcript,)
+
+    def _draw(
+        self, setup: Setup, stops: Mapping[str, Phase], unsound: Collection[str]
+    ) -> str:
+        """The winner as the protocol would have it, or as it would refuse."""
+
+        def acting(phase: Phase) -> list[str]:
+            last = PHASES.index(phase)
+            return [
+                client
+                for client in setup.present
+                if client not in stops or PHASES.index(stops[client]) > last
+            ]
+
+        def sound(phase: Phase) -> int:
+            return sum(client not in unsound for client in acting(phase))
+
+        setup.check_quorum("dealt", sound("deal"))
+        setup.check_quorum("confirmed", len(acting("confirm")))
+        setup.check_threshold("revealed", sound("reveal"))
+        digest = hashlib.sha256(self._secret + setup.name.encode()).digest()
+        number = int.from_bytes(digest, "little") % len(setup.candidates)
+        return setup.candidates[number]
+
+    def _note(self, zone: int, transcripts: Sequence[Transcript]) -> None:
+        for transcript in transcripts:
+            self._heads[zone] = transcript.digest
+
+    def _voter(self, client_id: str) -> Voter:
+        if self._run_protocol:
+            return self._identity(client_id).public
+        # Where nothing is signed, the id stands for the keys.
+        return Voter(client_id, client_id.encode(), b"")
 
     def _identity(self, client_id: str) -> Identity:
         if client_id not in self._identities:

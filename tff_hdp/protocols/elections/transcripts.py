@@ -2,90 +2,176 @@
 
 import base64
 import dataclasses
-import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import pvss
-from tff_hdp.protocols.elections import ristretto as group
 from tff_hdp.protocols.elections.ballots import (
     Ballot,
-    Certificate,
     Confirmation,
+    Dealing,
+    Presence,
     Reveal,
+    check_all_signed,
+    check_ballot_named,
+    check_signature,
     check_signed,
     dealings_hold,
-    reveal_context,
+    reveals_hold,
+    sum_of_shares,
 )
 from tff_hdp.protocols.elections.electorate import (
-    BeyondThresholdError,
     ElectionError,
-    Setup,
+    Identity,
+    Registry,
 )
-from tff_hdp.protocols.elections.ristretto import Point
+from tff_hdp.protocols.elections.setup import Call, Setup
+
+Phase = Literal["attend", "deal", "confirm", "reveal", "done"]
+PHASES: tuple[Phase, ...] = ("attend", "deal", "confirm", "reveal", "done")
 
 
 @dataclasses.dataclass(frozen=True)
 class Transcript:
-    """All that was said in an election that reached its end.
+    """What was said in an election, whether it reached its end or was refused.
+
+    It holds no keys: who checks it brings the registry. The relay seals it, and so
+    answers for what it says of an election that was refused. Everything is in the order
+    of the registry and nothing is there that need not be, so an election that
+    ended has as many messages as it takes: f + 1 dealings, k - f confirmations,
+    f + 1 reveals.
 
     Attributes:
-      setup: What the election was about.
-      ballot: The dealings that count.
-      certificate: The quorum that confirmed them before anything was revealed.
-      reveals: The decrypted shares.
+      call: What the relay called for.
+      phase: `done`, or the phase of which too few messages came.
+      presences: Who was there.
+      dealings: Those of the ballot; all that came, if too few did.
+      confirmations: The quorum's; likewise.
+      reveals: The decrypted shares; likewise.
+      seal: The relay's Ed25519 signature of all this.
     """
 
-    setup: Setup
-    ballot: Ballot
-    certificate: Certificate
-    reveals: tuple[Reveal, ...]
+    call: Call
+    phase: str
+    presences: tuple[Presence, ...]
+    dealings: tuple[Dealing, ...] = ()
+    confirmations: tuple[Confirmation, ...] = ()
+    reveals: tuple[Reveal, ...] = ()
+    seal: bytes = b""
 
-    def verify(self) -> str:
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """32 bytes by which the zone's next election refers to this one."""
+        return hashlib.sha256(b"tff_hdp transcript" + wire.encode(self)).digest()
+
+    def sealed(self, relay: Identity) -> "Transcript":
+        """The transcript with the relay's seal."""
+        signature = relay.signing_key.sign(self._sealed_bytes())
+        return dataclasses.replace(self, seal=signature)
+
+    def check_seal(self, registry: Registry) -> None:
+        """Raises ElectionError unless the zone's relay sealed exactly this."""
+        name = f"transcript of {self.call.name(registry.zone)}"
+        check_signature(name, registry.relay_key, self.seal, self._sealed_bytes())
+
+    def verify(self, registry: Registry) -> str | None:
         """Checks every signature and proof and draws the winner again.
 
+        Args:
+          registry: The zone's, from elsewhere than whoever brings the transcript.
+
         Returns:
-          The id of the elected client.
+          The id of the elected client; None if the election was refused.
 
         Raises:
           ElectionError: If anything does not hold, naming it.
         """
-        check_ballot(self.setup, self.ballot)
-        check_certificate(self.setup, self.ballot, self.certificate)
-        return winner(
-            self.setup, self.ballot.digest, sum_of_shares(self.ballot), self.reveals
-        )
+        check_presences(registry, self.call, self.presences)
+        self.check_seal(registry)
+        present = tuple(presence.sender for presence in self.presences)
+        reached = self._check_phase()
+        if reached == 0:
+            return _refused(lambda: Setup(registry, self.call, present))
+        setup = Setup(registry, self.call, present)
+        if reached == 1:
+            check_dealings(setup, self.dealings)
+            return _refused(lambda: setup.check_quorum("dealt", len(self.dealings)))
+        ballot = Ballot(setup.digest, self.dealings)
+        check_ballot(setup, ballot)
+        if reached == 2:
+            check_confirmations(setup, ballot, self.confirmations)
+            count = len(self.confirmations)
+            return _refused(lambda: setup.check_quorum("confirmed", count))
+        check_certified(setup, ballot, self.confirmations)
+        encrypted = sum_of_shares(self.dealings)
+        if reached == 3:
+            check_reveals(setup, ballot.digest, encrypted, self.reveals)
+            count = len(self.reveals)
+            return _refused(lambda: setup.check_threshold("revealed", count))
+        return winner(setup, ballot.digest, encrypted, self.reveals)
 
-    def to_json(self) -> str:
-        """The transcript as JSON, the bytes of its wire format within."""
-        return json.dumps(
-            {
-                "session": self.setup.session,
-                "voters": [voter.client_id for voter in self.setup.voters],
-                "winner": self.verify(),
-                "transcript": base64.b64encode(wire.encode(self)).decode(),
-            }
-        )
+    def to_text(self) -> str:
+        """The transcript as one word of base64."""
+        return base64.b64encode(wire.encode(self)).decode()
 
     @staticmethod
-    def from_json(text: str) -> "Transcript":
-        """Reads what `to_json` wrote; `verify` it before believing it.
+    def from_text(text: str) -> "Transcript":
+        """Reads what `to_text` wrote, and no other spelling of it.
+
+        `verify` it before believing it.
 
         Raises:
-          ElectionError: If the text holds no transcript.
+          ElectionError: If the text is no transcript's.
         """
         try:
-            fields: dict[str, Any] = json.loads(text)
-            data = base64.b64decode(fields["transcript"], validate=True)
-            return wire.decode(Transcript, data)
-        except ElectionError:
-            raise
-        except (ValueError, KeyError, TypeError) as error:
+            transcript = wire.decode(Transcript, base64.b64decode(text, validate=True))
+        except (ValueError, TypeError) as error:
             raise ElectionError(f"no transcript: {error}") from error
+        if transcript.to_text() != text:
+            raise ElectionError("no transcript: not spelt as one is")
+        return transcript
+
+    def _sealed_bytes(self) -> bytes:
+        return b"transcript\0" + wire.encode(dataclasses.replace(self, seal=b""))
+
+    def _check_phase(self) -> int:
+        """The number of the phase reached, with nothing from beyond it."""
+        if self.phase not in PHASES:
+            raise ElectionError(f"phase is {self.phase!r}; allowed: {PHASES}")
+        reached = PHASES.index(self.phase)
+        said = (self.dealings, self.confirmations, self.reveals)
+        if any(said[reached:]):
+            raise ElectionError(f"refused at {self.phase!r}, but holds more than that")
+        return reached
+
+
+def check_presences(
+    registry: Registry, call: Call, presences: Sequence[Presence]
+) -> None:
+    """Checks that those who are there say so themselves.
+
+    Raises:
+      ElectionError: If the call is of another registry, or a presence is forged or
+        of another call.
+    """
+    if call.registry != registry.digest:
+        raise ElectionError(f"{call.name(registry.zone)} is called by another registry")
+    for presence in presences:
+        check_signed(presence, call.digest, registry.voter(presence.sender))
+
+
+def check_dealings(setup: Setup, dealings: Sequence[Dealing]) -> None:
+    """Raises ElectionError if a dealing is repeated, forged or unsound."""
+    check_all_signed(setup, dealings)
+    if not dealings_hold(setup, dealings):
+        bad = [d.sender for d in dealings if not dealings_hold(setup, [d])]
+        raise ElectionError(f"dealings of {bad} are no sound sharings")
 
 
 def check_ballot(setup: Setup, ballot: Ballot) -> None:
@@ -93,81 +179,56 @@ def check_ballot(setup: Setup, ballot: Ballot) -> None:
 
     Raises:
       BeyondThresholdError: If it holds fewer.
-      ElectionError: If a dealing is another election's, repeated, or unsound.
+      ElectionError: If it holds more, or a dealing is another election's, repeated,
+        or unsound.
     """
-    _check_setup("ballot", ballot, setup)
-    _check_distinct("dealing", ballot.dealings)
-    for dealing in ballot.dealings:
-        check_signed(dealing, setup)
-    if not dealings_hold(setup, ballot.dealings):
-        bad = [d.sender for d in ballot.dealings if not dealings_hold(setup, [d])]
-        raise ElectionError(f"dealings of {bad} are no sound sharings")
-    _check_threshold(setup, "dealings", len(ballot.dealings))
+    _check_election("ballot", ballot.election, setup)
+    check_dealings(setup, ballot.dealings)
+    setup.check_threshold("dealt", len(ballot.dealings))
+    _check_no_more("dealings", len(ballot.dealings), setup.threshold)
 
 
-def check_certificate(setup: Setup, ballot: Ballot, certificate: Certificate) -> None:
+def check_confirmations(
+    setup: Setup, ballot: Ballot, confirmations: Sequence[Confirmation]
+) -> None:
+    """Raises ElectionError if one is repeated, forged, or of another ballot."""
+    check_all_signed(setup, confirmations)
+    for confirmation in confirmations:
+        check_ballot_named(ballot.digest, confirmation)
+
+
+def check_certified(
+    setup: Setup, ballot: Ballot, confirmations: Sequence[Confirmation]
+) -> None:
     """Checks that a quorum confirmed exactly this ballot.
 
     Raises:
       BeyondThresholdError: If fewer than k - f confirmed.
-      ElectionError: If a confirmation is repeated, forged, or of another ballot.
+      ElectionError: As `check_confirmations`; or if there are more.
     """
-    _check_setup("certificate", certificate, setup)
-    _check_distinct("confirmation", certificate.confirmations)
-    for confirmation in certificate.confirmations:
-        check_confirmation(setup, ballot.digest, confirmation)
-    check_quorum(setup, "confirmed", len(certificate.confirmations))
+    check_confirmations(setup, ballot, confirmations)
+    setup.check_quorum("confirmed", len(confirmations))
+    _check_no_more("confirmations", len(confirmations), setup.quorum)
 
 
-def check_confirmation(setup: Setup, digest: bytes, confirmation: Confirmation) -> None:
-    """Checks one confirmation of the ballot of that digest.
-
-    Raises:
-      ElectionError: If it is forged or of another ballot.
-    """
-    check_signed(confirmation, setup)
-    if confirmation.ballot != digest:
-        raise ElectionError(f"{confirmation.sender!r} confirmed another ballot")
-
-
-def sum_of_shares(ballot: Ballot) -> list[Point]:
-    """Voter by voter, the encrypted share of the sum of all contributions."""
-    return pvss.aggregate([dealing.shares for dealing in ballot.dealings])
-
-
-def check_reveal(setup: Setup, digest: bytes, reveal: Reveal) -> None:
-    """Checks who sent a reveal and for which ballot; not yet its proof.
-
-    Raises:
-      ElectionError: If it is forged or of another ballot.
-    """
-    check_signed(reveal, setup)
-    if reveal.ballot != digest:
-        raise ElectionError(f"{reveal.sender!r} revealed for another ballot")
-
-
-def reveals_hold(
-    setup: Setup, digest: bytes, encrypted: Sequence[Point], reveals: Iterable[Reveal]
-) -> bool:
-    """Whether every reveal's proof holds, given `sum_of_shares` of the ballot."""
-    rows = []
+def check_reveals(
+    setup: Setup, ballot: bytes, encrypted: Sequence[bytes], reveals: Sequence[Reveal]
+) -> None:
+    """Raises ElectionError if one is repeated, forged, wrong or of another ballot."""
+    check_all_signed(setup, reveals)
     for reveal in reveals:
-        index = setup.share_number(reveal.sender) - 1
-        rows.append(
-            (
-                reveal_context(setup, digest, reveal.sender),
-                group.decode(setup.voters[index].share_key),
-                encrypted[index],
-                reveal.share,
-                reveal.commitments,
-                reveal.response,
-            )
-        )
-    return pvss.shares_hold(rows)
+        check_ballot_named(ballot, reveal)
+    if not reveals_hold(setup, ballot, encrypted, reveals):
+        bad = [
+            reveal.sender
+            for reveal in reveals
+            if not reveals_hold(setup, ballot, encrypted, [reveal])
+        ]
+        raise ElectionError(f"{bad} revealed wrong shares")
 
 
 def winner(
-    setup: Setup, digest: bytes, encrypted: Sequence[Point], reveals: Sequence[Reveal]
+    setup: Setup, ballot: bytes, encrypted: Sequence[bytes], reveals: Sequence[Reveal]
 ) -> str:
     """Draws the winner from the recovered sum of contributions.
 
@@ -176,66 +237,43 @@ def winner(
 
     Args:
       setup: What the election is about.
-      digest: The digest of the ballot that was certified.
+      ballot: The digest of the ballot that was certified.
       encrypted: `sum_of_shares` of that ballot.
-      reveals: At least f + 1 sound ones.
+      reveals: f + 1 sound ones.
 
     Raises:
       BeyondThresholdError: If there are fewer.
-      ElectionError: If a reveal is repeated, forged or wrong.
+      ElectionError: If there are more, or one is repeated, forged or wrong.
     """
-    _check_distinct("reveal", reveals)
-    for reveal in reveals:
-        check_reveal(setup, digest, reveal)
-    if not reveals_hold(setup, digest, encrypted, reveals):
-        bad = [
-            reveal.sender
-            for reveal in reveals
-            if not reveals_hold(setup, digest, encrypted, [reveal])
-        ]
-        raise ElectionError(f"{bad} revealed wrong shares")
-    _check_threshold(setup, "reveals", len(reveals))
-    secret = pvss.recover(
-        {setup.share_number(r.sender): r.share for r in reveals[: setup.threshold]}
-    )
-    return draw(setup, digest, secret)
+    check_reveals(setup, ballot, encrypted, reveals)
+    setup.check_threshold("revealed", len(reveals))
+    _check_no_more("reveals", len(reveals), setup.threshold)
+    secret = pvss.recover({setup.share_number(r.sender): r.share for r in reveals})
+    return draw(setup, ballot, secret)
 
 
-def draw(setup: Setup, digest: bytes, secret: Point) -> str:
+def draw(setup: Setup, ballot: bytes, secret: bytes) -> str:
     """The candidate that a recovered secret elects, each equally likely."""
     # 512 bits modulo at most a few thousand candidates: the bias is below 2^-490.
-    stream = HKDF(hashes.SHA256(), 64, setup.digest, b"winner" + digest)
-    number = int.from_bytes(stream.derive(group.encode(secret)), "little")
+    stream = HKDF(hashes.SHA256(), 64, setup.digest, b"winner" + ballot)
+    number = int.from_bytes(stream.derive(secret), "little")
     return setup.candidates[number % len(setup.candidates)]
 
 
-def check_quorum(setup: Setup, verb: str, count: int) -> None:
-    """Raises BeyondThresholdError if fewer than k - f voters did their part."""
-    if count < setup.quorum:
-        raise BeyondThresholdError(
-            f"{setup.session!r}: {count} of {len(setup.voters)} voters {verb}; with "
-            f"at most {setup.faulty} {setup.fault_model} faults {setup.quorum} must"
-        )
+def _refused(check: Callable[[], object]) -> None:
+    """Raises ElectionError unless `check` finds too few: then it was refused."""
+    try:
+        check()
+    except ElectionError:
+        return
+    raise ElectionError("refused, though there were enough")
 
 
-def _check_threshold(setup: Setup, what: str, count: int) -> None:
-    if count < setup.threshold:
-        raise BeyondThresholdError(
-            f"{setup.session!r}: {count} {what}; with up to {setup.faulty} "
-            f"{setup.fault_model} faults {setup.threshold} are needed"
-        )
+def _check_election(kind: str, election: bytes, setup: Setup) -> None:
+    if election != setup.digest:
+        raise ElectionError(f"{kind} is of another election than {setup.name}")
 
 
-def _check_setup(kind: str, message: Ballot | Certificate, setup: Setup) -> None:
-    if message.setup != setup.digest:
-        raise ElectionError(
-            f"{kind} belongs to another election than {setup.session!r}"
-        )
-
-
-def _check_distinct(kind: str, messages: Sequence[Any]) -> None:
-    seen: set[str] = set()
-    for message in messages:
-        if message.sender in seen:
-            raise ElectionError(f"{message.sender!r} sent more than one {kind}")
-        seen.add(message.sender)
+def _check_no_more(kind: str, count: int, needed: int) -> None:
+    if count > needed:
+        raise ElectionError(f"{count} {kind}; allowed are {needed}")

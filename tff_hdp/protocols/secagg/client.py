@@ -1,14 +1,14 @@
 """A client's part in one round of secure aggregation.
 
-Bonawitz et al. (CCS 2017), figure 4 without the steps against an active server,
-and Bell et al. (CCS 2020), which differs only in who is a neighbour of whom.
-Honest-but-curious: the super-node and up to t - 1 colluding clients learn the
-sum of the survivors' updates and no more.
+Bonawitz et al. (CCS 2017), figure 4, and Bell et al. (CCS 2020), which differs only
+in who is a neighbour of whom. The super-node and up to t - 1 colluding clients learn
+the sum of the survivors' updates and no more: if they are honest but curious, and
+with a `Signer` also if they lie, as long as fewer than a third of the clients do.
 """
 
 import os
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -26,8 +26,12 @@ from tff_hdp.protocols.secagg.errors import (
 from tff_hdp.protocols.secagg.fixed_point import ring_dtype
 from tff_hdp.protocols.secagg.masks import SEED_BYTES, add_masks
 from tff_hdp.protocols.secagg.messages import (
+    SUPER_NODE,
+    Agreement,
+    Agreements,
     Keys,
     MaskedUpdate,
+    Message,
     PeerKeys,
     Round,
     Shares,
@@ -37,14 +41,21 @@ from tff_hdp.protocols.secagg.messages import (
     check_receiver,
     check_round,
     pack,
+    survivors_digest,
 )
+from tff_hdp.protocols.secagg.signing import Signer
 
-Phase = Literal["advertise", "share", "mask", "unmask"]
-PHASES: tuple[Phase, ...] = ("advertise", "share", "mask", "unmask")
+_M = TypeVar("_M", bound=Message)
+
+# Clients agree on the survivors only where they sign.
+Phase = Literal["advertise", "share", "mask", "agree", "unmask"]
+PHASES: tuple[Phase, ...] = ("advertise", "share", "mask", "agree", "unmask")
 
 
 class Client:
-    """Four steps, each once and in order: advertise, share, mask, unmask.
+    """The steps, each once and in order: advertise, share, mask, agree, unmask.
+
+    Without a signer there is no `agree`.
 
     A step that raises has changed nothing and may be tried again with a right
     message.
@@ -55,6 +66,7 @@ class Client:
         client_id: str,
         terms: Round,
         *,
+        signer: Signer | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         """Draws the keys of one round.
@@ -62,10 +74,14 @@ class Client:
         Args:
           client_id: Who this is.
           terms: What all parties agreed on.
+          signer: Signs what this client says and checks what others say; None
+            believes the channel.
           random_bytes: Source of secrets; another only for tests.
         """
         self.client_id = client_id
         self.terms = terms
+        self._signer = signer
+        self._told: Survivors | None = None
         self._random_bytes = random_bytes
         self._cipher_key = X25519PrivateKey.from_private_bytes(random_bytes(32))
         self._mask_key = X25519PrivateKey.from_private_bytes(random_bytes(32))
@@ -83,11 +99,13 @@ class Client:
         """
         self._expect("advertise")
         self._next = "share"
-        return Keys(
-            self.terms.number,
-            self.client_id,
-            self._cipher_key.public_key().public_bytes_raw(),
-            self._mask_key.public_key().public_bytes_raw(),
+        return self._signed(
+            Keys(
+                self.terms.number,
+                self.client_id,
+                self._cipher_key.public_key().public_bytes_raw(),
+                self._mask_key.public_key().public_bytes_raw(),
+            )
         )
 
     def share(self, message: PeerKeys) -> Shares:
@@ -141,7 +159,7 @@ class Client:
         self._cipher_secrets = secrets
         self._held = {me: dealt[me]}
         self._next = "mask"
-        return result
+        return self._signed(result)
 
     def mask(self, message: SharesForClient, update: np.ndarray) -> MaskedUpdate:
         """Round 2: the update under its masks.
@@ -186,22 +204,78 @@ class Client:
         if bits != 8 * values.itemsize:
             values &= values.dtype.type(2**bits - 1)
         self._held |= held
-        self._next = "unmask"
-        return MaskedUpdate(number, me, pack(values, bits))
+        self._next = "unmask" if self._signer is None else "agree"
+        return self._signed(MaskedUpdate(number, me, pack(values, bits)))
 
-    def unmask(self, message: Survivors) -> Unmasking:
+    def agree(self, message: Survivors) -> Agreement:
+        """Where parties sign: which survivors this client was told of.
+
+        Raises:
+          SecureAggregationError: As `unmask`.
+        """
+        self._expect("agree")
+        self._check(message)
+        self._check_survivors(message)
+        summed = set(message.summed)
+        if tuple(sorted(summed)) != message.summed or summed & self._held.keys() != set(
+            message.survivors
+        ):
+            raise SecureAggregationError(
+                f"survivors around {self.client_id!r} are not those of all"
+            )
+        self._told = message
+        self._next = "unmask"
+        return self._signed(
+            Agreement(
+                self.terms.number, self.client_id, survivors_digest(message.summed)
+            )
+        )
+
+    def unmask(self, message: Survivors | Agreements) -> Unmasking:
         """Round 3: shares of survivors' seeds and of dropped clients' keys.
 
         Never both of one client: together they would lay bare its update.
 
+        Args:
+          message: Who survived; where parties sign, the signatures by which so many
+            clients were told the same that nobody honest was told otherwise.
+
         Raises:
           BelowThresholdError: If fewer than t of this client and its neighbours
-            survive; nothing is revealed.
+            survive, or too few agreed; nothing is revealed.
           SecureAggregationError: If the message is of another round, client or
             phase, or does not name exactly those who shared, each once.
         """
         self._expect("unmask")
         self._check(message)
+        if self._signer is not None:
+            self._check_agreements(message)
+            message = self._told
+        else:
+            self._check_survivors(message)
+        self._next = "done"
+        return self._signed(
+            Unmasking(
+                self.terms.number,
+                self.client_id,
+                {client: self._held[client][0] for client in message.survivors},
+                {client: self._held[client][1] for client in message.dropped},
+            )
+        )
+
+    def _check_agreements(self, message: Agreements) -> None:
+        digest = survivors_digest(self._told.summed)
+        for client, signature in message.signatures.items():
+            word = Agreement(self.terms.number, client, digest, signature)
+            self._signer.check(word, client)
+        clients = message.signatures.keys() - {SUPER_NODE}
+        if len(clients) < self._signer.quorum:
+            raise BelowThresholdError(
+                f"{len(clients)} clients agreed on the survivors; "
+                f"{self._signer.quorum} must"
+            )
+
+    def _check_survivors(self, message: Survivors) -> None:
         named: set[str] = set()
         for client in (*message.survivors, *message.dropped):
             if client not in self._held:
@@ -220,13 +294,9 @@ class Client:
         if self.client_id not in message.survivors:
             raise SecureAggregationError(f"{self.client_id!r} has not dropped out")
         self._check_threshold(len(message.survivors), "unmask")
-        self._next = "done"
-        return Unmasking(
-            self.terms.number,
-            self.client_id,
-            {client: self._held[client][0] for client in message.survivors},
-            {client: self._held[client][1] for client in message.dropped},
-        )
+
+    def _signed(self, message: _M) -> _M:
+        return message if self._signer is None else self._signer.sign(message)
 
     def _split(self, secret: bytes, holders: int) -> list[bytes]:
         return shamir.split(
@@ -257,9 +327,11 @@ class Client:
                 f"{self.client_id!r} is at {self._next!r}; this is {phase!r}"
             )
 
-    def _check(self, message: PeerKeys | SharesForClient | Survivors) -> None:
+    def _check(self, message: Message) -> None:
         check_round(message, self.terms.number)
         check_receiver(message, self.client_id)
+        if self._signer is not None:
+            self._signer.check(message, SUPER_NODE)
 
     def _check_peers(self, peers: dict[str, Keys]) -> None:
         seen = {
@@ -270,6 +342,8 @@ class Client:
             check_round(sent, self.terms.number)
             if peer == self.client_id or sent.client != peer:
                 raise UnknownClientError(f"keys of {sent.client!r} stand for {peer!r}")
+            if self._signer is not None:
+                self._signer.check(sent, peer)
             for key in (sent.cipher_key, sent.mask_key):
                 if key in seen:
                     raise BadKeyError(f"{peer!r} uses a key of {seen[key]!r}")

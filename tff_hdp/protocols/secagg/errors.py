@@ -36,5 +36,13 @@ class BadShareError(SecureAggregationError):
     """A share that cannot be opened or is not the one that was dealt."""
 
 
+class MalformedMessageError(SecureAggregationError):
+    """Bytes that are no message of the kind awaited."""
+
+
+class BadSignatureError(SecureAggregationError):
+    """A message that its sender did not sign."""
+
+
 class BadInputError(SecureAggregationError):
     """Values of the wrong shape, type or range."""

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.secagg.errors import BadInputError
 
 MIN_BITS, MAX_BITS = 4, 32
@@ -30,7 +31,7 @@ class FixedPoint:
       max_clients: k, the most vectors one sum may have.
 
     Raises:
-      BadInputError: If a field is out of range or the sum could wrap around.
+      ArgumentError: If a field is out of range or the sum could wrap around.
     """
 
     clip: float
@@ -41,12 +42,14 @@ class FixedPoint:
     def __post_init__(self) -> None:
         _check_ranges(self.clip, self.bits, self.max_clients)
         if not (math.isfinite(self.step) and self.step > 0):
-            raise BadInputError(f"step is {self.step}; allowed is a finite number > 0")
+            raise ArgumentError("step", self.step, "a finite number > 0")
         largest = self.max_clients * (self.clip / self.step + 0.5)
         if largest > 2 ** (self.bits - 1) - 1:
-            raise BadInputError(
-                f"bits is {self.bits}: sums of {self.max_clients} clients reach "
-                f"{largest:.0f}, beyond {2 ** (self.bits - 1) - 1}"
+            raise ArgumentError(
+                "bits",
+                self.bits,
+                f"enough for sums of {self.max_clients} clients, which reach "
+                f"{largest:.0f}, beyond {2 ** (self.bits - 1) - 1}",
             )
 
     @staticmethod
@@ -69,21 +72,19 @@ class FixedPoint:
           size: d, coordinates of the vectors; only matters with noise.
 
         Raises:
-          BadInputError: If an argument is out of range, or `bits` too few.
+          ArgumentError: If an argument is out of range, or `bits` too few.
         """
         _check_ranges(clip, bits, max_clients)
         if not (math.isfinite(noise_std) and noise_std >= 0):
-            raise BadInputError(
-                f"noise_std is {noise_std}; allowed is a finite number >= 0"
-            )
+            raise ArgumentError("noise_std", noise_std, "a finite number >= 0")
         if size < 1:
-            raise BadInputError(f"size is {size}; allowed is >= 1")
+            raise ArgumentError("size", size, ">= 1")
         # Discrete Gaussians are sub-Gaussian (Canonne et al. 2020, Lemma 17).
         tail = noise_std * math.sqrt(2 * math.log(2 * size / _WRAP_PROBABILITY))
         room = 2 ** (bits - 1) - 1 - max_clients / 2
         if room < 1:
-            raise BadInputError(
-                f"bits is {bits}: too few for sums of {max_clients} clients"
+            raise ArgumentError(
+                "bits", bits, f"enough for sums of {max_clients} clients"
             )
         # The relative 1e-12 keeps the check above true in floating point.
         step = (max_clients * clip + tail) / room * (1 + 1e-12)
@@ -154,8 +155,8 @@ def from_ring(values: np.ndarray, bits: int) -> np.ndarray:
 
 def _check_ranges(clip: float, bits: int, max_clients: int) -> None:
     if not (math.isfinite(clip) and clip > 0):
-        raise BadInputError(f"clip is {clip}; allowed is a finite number > 0")
+        raise ArgumentError("clip", clip, "a finite number > 0")
     if not MIN_BITS <= bits <= MAX_BITS:
-        raise BadInputError(f"bits is {bits}; allowed is {MIN_BITS}..{MAX_BITS}")
+        raise ArgumentError("bits", bits, f"{MIN_BITS}..{MAX_BITS}")
     if max_clients < 1:
-        raise BadInputError(f"max_clients is {max_clients}; allowed is >= 1")
+        raise ArgumentError("max_clients", max_clients, ">= 1")

@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 
-from tff_hdp.protocols.secagg.errors import BadInputError
+from tff_hdp.errors import ArgumentError
 
 Neighbours = Mapping[str, frozenset[str]]
 
@@ -33,14 +33,13 @@ def complete(num_clients: int, *, threshold: int | None = None) -> MaskingGraph:
       threshold: t; None takes a majority, floor(k/2) + 1.
 
     Raises:
-      BadInputError: If `threshold` is not in 2..k.
+      ArgumentError: If `threshold` is not in 2..k.
     """
     if threshold is None:
         threshold = num_clients // 2 + 1
     if not 2 <= threshold <= num_clients:
-        raise BadInputError(
-            f"threshold is {threshold}; with {num_clients} clients allowed is "
-            f"2..{num_clients}"
+        raise ArgumentError(
+            "threshold", threshold, f"2..{num_clients} with {num_clients} clients"
         )
     return MaskingGraph(None, threshold)
 
@@ -74,13 +73,13 @@ def sparse(
       correctness_bits: As above.
 
     Raises:
-      BadInputError: If a share is not in [0, 1), or both leave nobody.
+      ArgumentError: If a share is not in [0, 1), or both leave nobody.
     """
     for name, share in (("corrupt", corrupt), ("dropout", dropout)):
         if not 0 <= share < 1:
-            raise BadInputError(f"{name} is {share}; allowed is [0, 1)")
+            raise ArgumentError(name, share, "[0, 1)")
     if corrupt + dropout >= 1:
-        raise BadInputError(f"corrupt + dropout is {corrupt + dropout}; it must be < 1")
+        raise ArgumentError("corrupt + dropout", corrupt + dropout, "< 1")
     k = num_clients
     bad, gone = math.floor(corrupt * k), math.floor(dropout * k)
     for degree in range(2, k - 1, 2):
@@ -113,10 +112,10 @@ def neighbours(
       rng: Decides the order around the ring.
 
     Raises:
-      BadInputError: If `degree` is odd or below 2.
+      ArgumentError: If `degree` is odd or below 2.
     """
     if degree is not None and (degree < 2 or degree % 2):
-        raise BadInputError(f"degree is {degree}; allowed is an even number >= 2")
+        raise ArgumentError("degree", degree, "an even number >= 2")
     ring = sorted(client_ids)
     if degree is None or degree >= len(ring) - 1:
         everyone = frozenset(ring)

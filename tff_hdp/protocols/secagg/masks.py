@@ -10,6 +10,8 @@ from cryptography.hazmat.primitives.ciphers import (
     modes,
 )
 
+from tff_hdp.errors import ArgumentError
+
 SEED_BYTES = 32
 # One block of every stream at a time, so that the sum stays in the cache.
 _BLOCK_BYTES = 1 << 17
@@ -67,5 +69,5 @@ class SecureRandom:
 
 def _stream(seed: bytes) -> CipherContext:
     if len(seed) != SEED_BYTES:
-        raise ValueError(f"seed has {len(seed)} bytes; allowed is {SEED_BYTES}")
+        raise ArgumentError("seed", f"of {len(seed)} bytes", f"{SEED_BYTES} bytes")
     return Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()

@@ -1,6 +1,7 @@
 """What clients and super-node send each other in one round."""
 
 import dataclasses
+import hashlib
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +12,8 @@ from tff_hdp.protocols.secagg.errors import (
     WrongRoundError,
 )
 from tff_hdp.protocols.secagg.fixed_point import ring_dtype
+
+SUPER_NODE = "super-node"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +44,14 @@ class Round:
 
 
 class Message(Protocol):
-    """What every message says: its round, and the client at its other end."""
+    """What every message says: its round, and the client at its other end.
+
+    Where parties sign, `signature` is the sender's, 64 bytes; elsewhere empty.
+    """
 
     round_number: int
     client: str
+    signature: bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +62,7 @@ class Keys:
     client: str
     cipher_key: bytes
     mask_key: bytes
+    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +72,7 @@ class PeerKeys:
     round_number: int
     client: str
     peers: dict[str, Keys]
+    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +93,7 @@ class Shares:
     ciphertexts: dict[str, bytes]
     seed_digest: bytes
     share_digests: dict[str, bytes]
+    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +103,7 @@ class SharesForClient:
     round_number: int
     client: str
     ciphertexts: dict[str, bytes]
+    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,16 +113,53 @@ class MaskedUpdate:
     round_number: int
     client: str
     values: np.ndarray
+    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
 class Survivors:
-    """Round 3, to a client: which of its neighbourhood sent a masked update."""
+    """Round 3, to a client: who sent a masked update.
+
+    Attributes:
+      round_number: The round.
+      client: The receiver.
+      survivors: Those of its neighbourhood, itself included, who did.
+      dropped: Those of its neighbourhood who shared but did not.
+      summed: Where parties sign, all clients who did; else empty.
+    """
 
     round_number: int
     client: str
     survivors: tuple[str, ...]
     dropped: tuple[str, ...]
+    summed: tuple[str, ...] = ()
+    signature: bytes = b""
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """Where parties sign, from a client: that it was told of these survivors.
+
+    Attributes:
+      round_number: The round.
+      client: Who says so.
+      survivors: 32 bytes, `survivors_digest` of the list it was told.
+    """
+
+    round_number: int
+    client: str
+    survivors: bytes
+    signature: bytes = b""
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreements:
+    """Where parties sign, to a client: the signatures of `Agreement` by client."""
+
+    round_number: int
+    client: str
+    signatures: dict[str, bytes]
+    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +177,13 @@ class Unmasking:
     client: str
     seed_shares: dict[str, bytes]
     key_shares: dict[str, bytes]
+    signature: bytes = b""
+
+
+def survivors_digest(summed: tuple[str, ...]) -> bytes:
+    """32 bytes that stand for a list of clients."""
+    names = b"".join(hashlib.sha256(client.encode()).digest() for client in summed)
+    return hashlib.sha256(b"tff_hdp survivors" + names).digest()
 
 
 def check_round(message: Message, number: int) -> None:

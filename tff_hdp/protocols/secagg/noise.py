@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tff_hdp.protocols.secagg.errors import BadInputError
+from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.secagg.masks import SecureRandom
 
 # Where a uniform number is nearer than this to a probability that was computed
@@ -34,14 +34,12 @@ def share_std(total_std: float, min_clients: int) -> float:
       min_clients: The fewest survivors of a round that is not refused.
 
     Raises:
-      BadInputError: If `min_clients` is below 1 or `total_std` negative.
+      ArgumentError: If `min_clients` is below 1 or `total_std` negative.
     """
     if min_clients < 1:
-        raise BadInputError(f"min_clients is {min_clients}; allowed is >= 1")
+        raise ArgumentError("min_clients", min_clients, ">= 1")
     if not (math.isfinite(total_std) and total_std >= 0):
-        raise BadInputError(
-            f"total_std is {total_std}; allowed is a finite number >= 0"
-        )
+        raise ArgumentError("total_std", total_std, "a finite number >= 0")
     return total_std / math.sqrt(min_clients)
 
 
@@ -101,10 +99,10 @@ def discrete_gaussian(
       [size] int64.
 
     Raises:
-      BadInputError: If `sigma` is out of range.
+      ArgumentError: If `sigma` is out of range.
     """
     if not 0 <= sigma <= _MAX_SIGMA:
-        raise BadInputError(f"sigma is {sigma}; allowed is 0..2^40")
+        raise ArgumentError("sigma", sigma, "0..2^40")
     if sigma == 0:
         return np.zeros(size, np.int64)
     random = SecureRandom(os.urandom(32)) if random is None else random

@@ -8,20 +8,22 @@ from typing import Literal
 
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
+from tff_hdp.protocols import wire
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg import graphs, noise
 from tff_hdp.protocols.secagg.client import PHASES, Client, Phase
 from tff_hdp.protocols.secagg.errors import (
-    BadInputError,
     BelowThresholdError,
+    MalformedMessageError,
     UnknownClientError,
 )
 from tff_hdp.protocols.secagg.fixed_point import FixedPoint, from_ring, to_ring
 from tff_hdp.protocols.secagg.graphs import MaskingGraph
-from tff_hdp.protocols.secagg.messages import Round
+from tff_hdp.protocols.secagg.messages import SUPER_NODE, Round
 from tff_hdp.protocols.secagg.server import Server
+from tff_hdp.protocols.secagg.signing import make_signers
 
-SUPER_NODE = "super-node"
 RandomBytes = Callable[[str], Callable[[int], bytes]]
 Protocol = Literal["bonawitz", "graph"]
 PROTOCOLS: tuple[Protocol, ...] = ("bonawitz", "graph")
@@ -48,13 +50,11 @@ def masking_graph(
     """The graph of a protocol by its name: `graphs.complete` or `sparse`.
 
     Raises:
-      BadInputError: If there is no such protocol.
+      ArgumentError: If there is no such protocol.
     """
     builders = {"bonawitz": graphs.complete, "graph": graphs.sparse}
     if protocol not in builders:
-        raise BadInputError(
-            f"protocol is {protocol!r}; allowed are {', '.join(PROTOCOLS)}"
-        )
+        raise ArgumentError("protocol", protocol, ", ".join(PROTOCOLS))
     return builders[protocol](num_clients, **options)
 
 
@@ -67,6 +67,7 @@ def secure_sum(
     drops: Mapping[str, Phase] | None = None,
     min_survivors: int | None = None,
     noise_std: float = 0.0,
+    signed: bool = False,
     meter: Meter | None = None,
 ) -> SecureSum:
     """Sums clients' real vectors so that the super-node sees only the sum.
@@ -81,6 +82,7 @@ def secure_sum(
       noise_std: Standard deviation of the discrete Gaussian noise of the sum
         when `min_survivors` are left, in the updates' units; more survivors
         leave more. Each client adds its share under the mask.
+      signed: As in `run_round`.
       meter: Counts time and bytes; None starts a new one.
 
     Returns:
@@ -89,16 +91,14 @@ def secure_sum(
 
     Raises:
       BelowThresholdError: If too few clients are left; nothing is revealed.
-      BadInputError: If an argument is out of range.
+      ArgumentError: If an argument is out of range.
+      BadInputError: If an update is no vector of the others' length.
     """
-    if not updates:
-        raise BadInputError("updates are of no client")
-    if len(updates) > encoding.max_clients:
-        raise BadInputError(
-            f"updates are of {len(updates)} clients; the encoding takes "
-            f"{encoding.max_clients}"
+    if not 1 <= len(updates) <= encoding.max_clients:
+        raise ArgumentError(
+            "updates", f"of {len(updates)} clients", f"1..{encoding.max_clients}"
         )
-    size = len(next(iter(updates.values())))
+    size = np.size(next(iter(updates.values())))
     fewest = graph.threshold if min_survivors is None else min_survivors
     sigma = noise.share_std(noise_std, fewest) / encoding.step
     meter = Meter(SUPER_NODE) if meter is None else meter
@@ -110,6 +110,7 @@ def secure_sum(
         degree=graph.degree,
         drops=drops,
         min_survivors=fewest,
+        signed=signed,
         meter=meter,
     )
     return SecureSum(encoding.decode(total), survivors, meter)
@@ -123,11 +124,12 @@ def run_round(
     degree: int | None = None,
     drops: Mapping[str, Phase] | None = None,
     min_survivors: int = 0,
+    signed: bool = False,
     meter: Meter | None = None,
     rng: random.Random | None = None,
     random_bytes: RandomBytes = lambda _: os.urandom,
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Runs the four rounds of the protocol on ring elements.
+    """Runs the protocol's rounds on ring elements.
 
     Args:
       inputs: For every client its [size] ring elements, or what `encode` turns
@@ -137,6 +139,9 @@ def run_round(
       degree: Neighbours of each client; None for everybody.
       drops: Clients that go silent, with the first phase they miss.
       min_survivors: With fewer updates the round is refused before unmasking.
+      signed: Whether everybody signs what it says and clients agree on the
+        survivors before they unmask, so that neither the channel nor the
+        super-node can change a message or tell clients different things.
       meter: Counts time and bytes, if given.
       rng: Decides the masking graph; None for a secure one.
       random_bytes: For a client's id its source of secrets; another for tests.
@@ -146,18 +151,36 @@ def run_round(
 
     Raises:
       BelowThresholdError: If too few clients are left; nothing is revealed.
-      UnknownClientError: If `drops` names a stranger.
+      UnknownClientError: If `drops` names a stranger, or a client has the
+        super-node's name.
+      SecureAggregationError: If a party refuses a message that was changed.
     """
     drops = drops or {}
     stranger = next((client for client in drops if client not in inputs), None)
     if stranger is not None:
         raise UnknownClientError(f"drops name {stranger!r}, who takes no part")
     meter = Meter(SUPER_NODE) if meter is None else meter
-    server = Server(terms, inputs, degree=degree, rng=rng)
+    if SUPER_NODE in inputs:
+        raise UnknownClientError(f"{SUPER_NODE!r} is no client")
+    signers = make_signers(inputs) if signed else {}
+    server = Server(
+        terms, inputs, degree=degree, signer=signers.get(SUPER_NODE), rng=rng
+    )
     clients = {
-        client: Client(client, terms, random_bytes=random_bytes(client))
+        client: Client(
+            client,
+            terms,
+            signer=signers.get(client),
+            random_bytes=random_bytes(client),
+        )
         for client in inputs
     }
+
+    def deliver(sender: str, receiver: str, message: object) -> object:
+        try:
+            return meter.deliver(sender, receiver, message)
+        except wire.WireError as error:
+            raise MalformedMessageError(f"from {sender!r}: {error}") from error
 
     def stays(client: str, phase: Phase) -> bool:
         return client not in drops or PHASES.index(drops[client]) > PHASES.index(phase)
@@ -171,13 +194,13 @@ def run_round(
                     message = answer()
             except BelowThresholdError:
                 continue  # A client that refuses is to the others one that left.
-            message = meter.deliver(client, SUPER_NODE, message)
+            message = deliver(client, SUPER_NODE, message)
             with meter.time(SUPER_NODE, phase):
                 server.receive(message)
 
     def send(messages: Mapping[str, object], phase: Phase) -> dict[str, object]:
         return {
-            client: meter.deliver(SUPER_NODE, client, message)
+            client: deliver(SUPER_NODE, client, message)
             for client, message in messages.items()
             if stays(client, phase)
         }
@@ -201,6 +224,11 @@ def run_round(
         )
     with meter.time(SUPER_NODE, "mask"):
         messages = server.end_mask()
+    if signed:
+        got = send(messages, "agree")
+        exchange("agree", {c: lambda c=c: clients[c].agree(got[c]) for c in got})
+        with meter.time(SUPER_NODE, "agree"):
+            messages = server.end_agree()
     got = send(messages, "unmask")
     exchange("unmask", {c: lambda c=c: clients[c].unmask(got[c]) for c in got})
     with meter.time(SUPER_NODE, "unmask"):

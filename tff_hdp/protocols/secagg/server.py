@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Collection, Iterable
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -15,6 +15,7 @@ from tff_hdp.protocols.secagg.errors import (
     BadShareError,
     BelowThresholdError,
     ReplayError,
+    SecureAggregationError,
     UnknownClientError,
     WrongPhaseError,
 )
@@ -22,8 +23,11 @@ from tff_hdp.protocols.secagg.fixed_point import ring_dtype
 from tff_hdp.protocols.secagg.graphs import Neighbours
 from tff_hdp.protocols.secagg.masks import add_masks
 from tff_hdp.protocols.secagg.messages import (
+    Agreement,
+    Agreements,
     Keys,
     MaskedUpdate,
+    Message,
     PeerKeys,
     Round,
     Shares,
@@ -31,10 +35,16 @@ from tff_hdp.protocols.secagg.messages import (
     Survivors,
     Unmasking,
     check_round,
+    pack,
+    survivors_digest,
     unpack,
 )
+from tff_hdp.protocols.secagg.signing import Signer
 
-_MESSAGES = dict(zip(PHASES, (Keys, Shares, MaskedUpdate, Unmasking), strict=True))
+_MESSAGES = dict(
+    zip(PHASES, (Keys, Shares, MaskedUpdate, Agreement, Unmasking), strict=True)
+)
+_M = TypeVar("_M", bound=Message)
 
 
 class Server:
@@ -55,6 +65,7 @@ class Server:
         client_ids: Iterable[str],
         *,
         degree: int | None = None,
+        signer: Signer | None = None,
         rng: random.Random | None = None,
     ) -> None:
         """Opens a round.
@@ -63,6 +74,8 @@ class Server:
           terms: What all parties agreed on.
           client_ids: Who may take part.
           degree: Neighbours of each client; None for everybody.
+          signer: Signs what the super-node says and checks what clients say; None
+            believes the channel.
           rng: Decides the masking graph; None for the system's secure one.
 
         Raises:
@@ -77,6 +90,7 @@ class Server:
         self.phase: Phase | Literal["done"] = "advertise"
         self.joined: Neighbours = {}
         self._degree = degree
+        self._signer = signer
         self._rng = random.SystemRandom() if rng is None else rng
         self._received: dict[str, dict[str, Any]] = {phase: {} for phase in PHASES}
         self._total = np.zeros(terms.size, ring_dtype(terms.bits))
@@ -86,13 +100,15 @@ class Server:
         """Who sent a masked update: the sum is over these."""
         return tuple(sorted(self._received["mask"]))
 
-    def receive(self, message: Keys | Shares | MaskedUpdate | Unmasking) -> None:
+    def receive(
+        self, message: Keys | Shares | MaskedUpdate | Agreement | Unmasking
+    ) -> None:
         """Takes one client's message of the current phase.
 
         Raises:
           SecureAggregationError: If it is of another round or phase, of a
-            client that takes no part (any more) or has sent its own, or holds a
-            wrong key, share or update. The message names which.
+            client that takes no part (any more) or has sent its own, is not signed
+            by it, or holds a wrong key, share or update. The message names which.
         """
         kind, sender = type(message).__name__, message.client
         check_round(message, self.terms.number)
@@ -105,10 +121,13 @@ class Server:
             raise UnknownClientError(
                 f"{kind} of {sender!r}, who takes no part at {self.phase!r}"
             )
+        if self._signer is not None:
+            self._signer.check(message, sender)
         check = {
             "advertise": self._check_keys,
             "share": self._check_shares,
             "mask": self._check_update,
+            "agree": self._check_agreement,
             "unmask": self._check_unmasking,
         }[self.phase]
         check(message)
@@ -129,8 +148,12 @@ class Server:
         self.joined = graphs.neighbours(self._degree, list(sent), rng=self._rng)
         self.phase = "share"
         return {
-            client: PeerKeys(
-                self.terms.number, client, {peer: sent[peer] for peer in sorted(peers)}
+            client: self._signed(
+                PeerKeys(
+                    self.terms.number,
+                    client,
+                    {peer: sent[peer] for peer in sorted(peers)},
+                )
             )
             for client, peers in self.joined.items()
         }
@@ -146,13 +169,15 @@ class Server:
         self._check_threshold(len(sent), "shared keys")
         self.phase = "mask"
         return {
-            client: SharesForClient(
-                self.terms.number,
-                client,
-                {
-                    peer: sent[peer].ciphertexts[client]
-                    for peer in sorted(self.joined[client] & sent.keys())
-                },
+            client: self._signed(
+                SharesForClient(
+                    self.terms.number,
+                    client,
+                    {
+                        peer: sent[peer].ciphertexts[client]
+                        for peer in sorted(self.joined[client] & sent.keys())
+                    },
+                )
             )
             for client in sent
         }
@@ -173,16 +198,40 @@ class Server:
                 f"round {self.terms.number}: the {len(alive)} clients left fall into "
                 "groups with no mask in common; their separate sums would show"
             )
-        self.phase = "unmask"
+        signed = self._signer is not None
+        self.phase = "agree" if signed else "unmask"
         shared = self._received["share"].keys()
         return {
-            client: Survivors(
-                self.terms.number,
-                client,
-                tuple(sorted((self.joined[client] | {client}) & alive)),
-                tuple(sorted((self.joined[client] & shared) - alive)),
+            client: self._signed(
+                Survivors(
+                    self.terms.number,
+                    client,
+                    tuple(sorted((self.joined[client] | {client}) & alive)),
+                    tuple(sorted((self.joined[client] & shared) - alive)),
+                    self.survivors if signed else (),
+                )
             )
             for client in alive
+        }
+
+    def end_agree(self) -> dict[str, Agreements]:
+        """Where parties sign: to each client who was told of the same survivors.
+
+        Raises:
+          BelowThresholdError: If fewer agreed than any of them will answer to.
+        """
+        self._expect("agree")
+        agreed = self._received["agree"]
+        if len(agreed) < self._signer.quorum:
+            raise BelowThresholdError(
+                f"round {self.terms.number}: {len(agreed)} clients agreed on the "
+                f"survivors; {self._signer.quorum} must"
+            )
+        self.phase = "unmask"
+        signatures = {client: word.signature for client, word in agreed.items()}
+        return {
+            client: self._signed(Agreements(self.terms.number, client, signatures))
+            for client in agreed
         }
 
     def end_unmask(self) -> np.ndarray:
@@ -260,7 +309,13 @@ class Server:
     def _awaited(self) -> Collection[str]:
         if self.phase == "advertise":
             return self.clients
-        return self._received[PHASES[PHASES.index(self.phase) - 1]]
+        before: Phase = PHASES[PHASES.index(self.phase) - 1]
+        if before == "agree" and self._signer is None:
+            before = "mask"
+        return self._received[before]
+
+    def _signed(self, message: _M) -> _M:
+        return message if self._signer is None else self._signer.sign(message)
 
     def _check_keys(self, message: Keys) -> None:
         taken = {
@@ -285,15 +340,18 @@ class Server:
             raise BadShareError(f"{message.client!r} lacks digests of some shares")
 
     def _check_update(self, message: MaskedUpdate) -> None:
-        width = -(-self.terms.bits // 8)
-        values = message.values
-        packed = values.dtype.itemsize * len(values)
-        wanted = width * self.terms.size
-        dtype = ring_dtype(self.terms.bits)
-        if packed != wanted or values.dtype.itemsize not in (1, dtype.itemsize):
+        found = message.values
+        wanted = pack(np.zeros_like(self._total), self.terms.bits)
+        if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
             raise BadInputError(
-                f"update of {message.client!r} has {packed} bytes of {values.dtype}; "
-                f"allowed is {wanted}"
+                f"update of {message.client!r} is {found.dtype}[{len(found)}]; allowed "
+                f"is {wanted.dtype}[{len(wanted)}]"
+            )
+
+    def _check_agreement(self, message: Agreement) -> None:
+        if message.survivors != survivors_digest(self.survivors):
+            raise SecureAggregationError(
+                f"{message.client!r} agreed on other survivors than it was told of"
             )
 
     def _check_unmasking(self, message: Unmasking) -> None:

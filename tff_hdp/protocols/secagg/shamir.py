@@ -4,6 +4,8 @@ import functools
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
+from tff_hdp.errors import ArgumentError
+
 # The smallest prime above 2^256, so that every 32-byte secret is a residue.
 PRIME = 2**256 + 297
 SHARE_BYTES = 33
@@ -28,12 +30,12 @@ def split(
       n shares of 33 bytes each.
 
     Raises:
-      ValueError: If the secret has another length or t is not in 1..n.
+      ArgumentError: If the secret has another length or t is not in 1..n.
     """
     if len(secret) != 32:
-        raise ValueError(f"secret has {len(secret)} bytes; allowed is 32")
+        raise ArgumentError("secret", f"of {len(secret)} bytes", "32 bytes")
     if not 1 <= threshold <= holders:
-        raise ValueError(f"threshold is {threshold}; allowed is 1..{holders}")
+        raise ArgumentError("threshold", threshold, f"1..{holders}")
     coefficients = [below(PRIME) for _ in range(threshold - 1)]
     coefficients.append(int.from_bytes(secret, "big"))
     shares = []

@@ -9,7 +9,7 @@ import numpy as np
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.elections import SuperNodes
 from tff_hdp.protocols.elections.election_round import PHASES, Phase
-from tff_hdp.protocols.elections.electorate import ElectionError
+from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.supernodes import Policy, Term
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.systems.hdp.faults import Faults, byzantine_clients
@@ -27,8 +27,8 @@ class Elections:
       policy: `persistent` or `rotate`; see `SuperNodes`.
       fault_model: `crash` or `byzantine`.
       run_protocol: Whether to hold elections in full.
-      voters: How many of a zone's clients are online when it elects, at most;
-        who, is drawn apart from the cohort.
+      voters: How many of a zone's clients are called to vote when it elects, at
+        most; who, is drawn by `Registry.called`, apart from the cohort.
       capability: Each client's score; needed with `min_capability`.
       min_capability: Least score of an eligible client.
     """
@@ -104,9 +104,16 @@ class Participation:
                 fault_model=elections.fault_model,
                 capability=elections.capability,
                 min_capability=elections.min_capability,
+                call_size=elections.voters,
                 run_protocol=elections.run_protocol,
                 secret=secret,
             )
+
+    def registries(self) -> tuple[Registry, ...]:
+        """Every zone's clients and their keys, where elections are held in full."""
+        if self._elections is None or not self._elections.run_protocol:
+            return ()
+        return tuple(map(self._super_nodes.registry, range(self._zoning.num_zones)))
 
     def attend(self, round_number: int, carried: dict[str, Any]) -> Attendance:
         """Who takes part in a round.
@@ -187,7 +194,7 @@ class Participation:
     ) -> dict[str, Any]:
         """Seats a zone's super-node, and another as often as one fails."""
         nodes = self._super_nodes
-        online, stops = self._voters(zone, voters)
+        online, stops = self._voters(zone, round_number, voters)
         if self._elections.policy == "persistent" and nodes.incumbent(zone):
             online.add(nodes.incumbent(zone))
         seat: dict[str, Any] = {
@@ -195,7 +202,6 @@ class Participation:
             **{"seconds": 0.0, "bytes": 0, "transcripts": []},
         }
         held = nodes.elections
-        attempt = 0
         while seat["super_node"] is None:
             try:
                 term = nodes.seat(
@@ -204,17 +210,16 @@ class Participation:
                     online,
                     stops=stops,
                     unsound=bad,
-                    attempt=attempt,
                 )
             except ElectionError as refusal:
                 seat["refused"] = str(refusal)
+                seat["transcripts"] += [t.to_text() for t in refusal.transcripts]
                 break
-            attempt = term.attempt + 1
             _add_costs(seat, term)
             gone = fails.random() < self._faults.super_node_failure_rate
             # A Byzantine super-node withholds the sum: it is as good as gone.
             if gone or term.super_node in bad:
-                nodes.dismiss(zone)
+                nodes.dismiss(zone, round_number)
                 seat["failed"].append(term.super_node)
                 online -= {term.super_node, *stops}
             else:
@@ -223,12 +228,11 @@ class Participation:
         return seat | {"elections": nodes.elections - held}
 
     def _voters(
-        self, zone: int, rng: np.random.Generator
+        self, zone: int, round_number: int, rng: np.random.Generator
     ) -> tuple[set[str], dict[str, Phase]]:
-        """A zone's clients that are online to vote, and who falls silent when."""
-        members = np.flatnonzero(self._zone_of == zone)
-        size = min(self._elections.voters, len(members))
-        chosen = self._ids[rng.choice(members, size, replace=False)]
+        """A zone's clients that are called to vote, and who falls silent when."""
+        chosen = self._super_nodes.registry(zone).called(round_number)
+        size = len(chosen)
         silent = rng.random(size) < self._faults.drop_rate
         phases = rng.integers(len(PHASES), size=size)
         stops = {
@@ -244,5 +248,4 @@ def _add_costs(seat: dict[str, Any], term: Term) -> None:
     seat["seconds"] += costs.get("critical_path_seconds", 0.0)
     # Every message passes the relay once.
     seat["bytes"] += costs.get("hub_sent_bytes", 0) + costs.get("hub_received_bytes", 0)
-    if term.transcript is not None:
-        seat["transcripts"].append(term.transcript.to_json())
+    seat["transcripts"] += [t.to_text() for t in term.transcripts]

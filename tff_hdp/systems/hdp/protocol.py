@@ -79,6 +79,7 @@ class ProtocolHdp:
       plan: Who adds which noise, in which fixed point.
       server_optimizer: Applied to the aggregated update.
       protocol: `bonawitz` or `graph`.
+      signed: Whether its parties sign, as where clients may be Byzantine.
 
     Raises:
       ValueError: If the plan's encoding does not suit the model.
@@ -91,8 +92,9 @@ class ProtocolHdp:
         plan: NoisePlan,
         server_optimizer: tff.learning.optimizers.Optimizer,
         protocol: Protocol,
+        signed: bool = False,
     ) -> None:
-        self._plan, self._protocol = plan, protocol
+        self._plan, self._protocol, self._signed = plan, protocol, signed
         server = _SecureServer(clients, plan, server_optimizer, draws_noise=False)
         self._size = server.mean.vector_size
         self._initialize = server.initialize
@@ -148,6 +150,7 @@ class ProtocolHdp:
             round_number=int(state.aggregator["round"]),
             size=self._size,
             dropped=data.dropped,
+            signed=self._signed,
         )
         total = collections.OrderedDict(
             vectors=sums.vectors, left_out=sums.left_out, **operator

@@ -128,7 +128,7 @@ def build_plain(
         parties = participation(entropy)
         present = parties.attend(number, carried)
         if elections is not None and seats_path is not None:
-            write_seats(seats_path, number, present.seats)
+            write_seats(seats_path, number, present.seats, parties.registries())
         rng = parties.sampler.generator(number, stream=1)
         data = round_data(present, rng)
         if isinstance(process, ProtocolHdp):
@@ -201,7 +201,13 @@ def _build_process(
     if config.secure_aggregation_protocol == "intrinsic":
         return build_secure_hdp(clients=work, **server)
     protocol = config.secure_aggregation_protocol
-    return ProtocolHdp(clients=work, protocol=protocol, **server)
+    return ProtocolHdp(
+        clients=work,
+        protocol=protocol,
+        signed=config.elect_super_nodes != "none"
+        and config.election_fault_model == "byzantine",
+        **server,
+    )
 
 
 def _chunk_size(config: HdpConfig, federation: Federation) -> int:

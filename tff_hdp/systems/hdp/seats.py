@@ -3,26 +3,38 @@
 `<run folder>/elections/round_00012.json` holds a list with a seat per zone: the
 super-node that delivered the zone's aggregate (null if the zone was skipped),
 those that failed before, why an election was refused, what it cost, and the
-transcripts of all elections held.
+transcripts of all elections held. `registry.json` beside them holds the zones'
+clients and keys. Who does not trust the run brings a registry of its own.
 """
 
 import csv
 import json
 import pathlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tff_hdp.protocols.elections.chain import Chain
+from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.transcripts import Transcript
 
+REGISTRY = "registry.json"
 
-def write_seats(path: pathlib.Path, number: int, seats: Sequence[dict]) -> None:
+
+def write_seats(
+    path: pathlib.Path,
+    number: int,
+    seats: Sequence[dict],
+    registries: Sequence[Registry] = (),
+) -> None:
     """Keeps a round's seats; a round prepared again overwrites them by the same."""
     # Brings TensorFlow, which who verifies a run need not have.
     from tff_hdp.simulation.run_folder import write_json
 
     path.mkdir(parents=True, exist_ok=True)
     write_json(path / f"round_{number:05d}.json", list(seats))
+    if registries and not (path / REGISTRY).exists():
+        write_json(path / REGISTRY, [registry.to_fields() for registry in registries])
 
 
 def read_seats(path: pathlib.Path) -> list[list[dict[str, Any]]]:
@@ -37,42 +49,87 @@ def read_seats(path: pathlib.Path) -> list[list[dict[str, Any]]]:
     return [json.loads(file.read_text()) for file in files]
 
 
-def verify_seats(path: pathlib.Path) -> int:
+def read_registries(file: pathlib.Path) -> dict[int, Registry]:
+    """Every zone's registry, from a file such as a run's `registry.json`.
+
+    Raises:
+      FileNotFoundError: If there is no such file.
+      ElectionError: If it holds no registries.
+    """
+    try:
+        found = [
+            Registry.from_fields(fields) for fields in json.loads(file.read_text())
+        ]
+    except (json.JSONDecodeError, TypeError) as error:
+        raise ElectionError(f"{file} holds no registries: {error}") from error
+    return {registry.zone: registry for registry in found}
+
+
+def verify_seats(
+    path: pathlib.Path,
+    registries: Mapping[int, Registry],
+    *,
+    max_unfinished: int = 0,
+) -> dict[int, Chain]:
     """Checks every transcript of a run, as anybody can, and who sits where.
+
+    Not checked are `seconds` and `bytes`, of which there is no witness, and the words
+    of a refusal.
 
     Args:
       path: The run folder's `elections`.
+      registries: By zone, from elsewhere than the run if it is not trusted.
+      max_unfinished: How many confirmed ballots of a zone may have come to nothing.
 
     Returns:
-      How many transcripts there are; all hold.
+      By zone the chain of its elections; all hold.
 
     Raises:
-      ValueError: If a transcript does not verify, is not of that zone and round,
-        or the super-node seated is neither its winner nor the one before.
+      ElectionError: If a transcript does not verify or does not follow the one
+        before, a seat is not as its transcripts say, or too many confirmed ballots
+        came to nothing.
     """
-    count = 0
-    seated: dict[int, str | None] = {}
+    chains = {zone: Chain(registry) for zone, registry in registries.items()}
     for number, seats in enumerate(read_seats(path), start=1):
+        if sorted(seat["zone"] for seat in seats) != sorted(chains):
+            raise ElectionError(f"round {number} has other zones than the registry")
         for seat in seats:
-            zone, winner = seat["zone"], seated.get(seat["zone"])
-            for text in seat["transcripts"]:
-                transcript = Transcript.from_json(text)
-                winner = transcript.verify()
-                count += 1
-                if not transcript.setup.session.startswith(
-                    f"zone {zone}, round {number},"
-                ):
-                    raise ValueError(
-                        f"round {number}, zone {zone}: a transcript is of "
-                        f"{transcript.setup.session!r}"
-                    )
-            if seat["super_node"] not in (None, winner):
-                raise ValueError(
-                    f"round {number}, zone {zone}: {seat['super_node']!r} leads, but "
-                    f"{winner!r} was elected"
-                )
-            seated[zone] = seat["super_node"]
-    return count
+            try:
+                _follow(chains[seat["zone"]], number, seat)
+            except ElectionError as error:
+                raise ElectionError(
+                    f"round {number}, zone {seat['zone']}: {error}"
+                ) from error
+    for zone, chain in chains.items():
+        if chain.unfinished > max_unfinished:
+            raise ElectionError(
+                f"zone {zone}: {chain.unfinished} confirmed ballots came to nothing; "
+                f"allowed: {max_unfinished}"
+            )
+    return chains
+
+
+def _follow(chain: Chain, number: int, seat: Mapping[str, Any]) -> None:
+    """Checks one zone's seat in one round."""
+    held, failed = 0, ()
+    for text in seat["transcripts"]:
+        transcript = Transcript.from_text(text)
+        if transcript.call.round_number != number:
+            raise ElectionError(
+                f"a transcript is of {transcript.call.name(chain.registry.zone)!r}"
+            )
+        held += chain.follow(transcript) is not None
+        failed = transcript.call.failed
+    if seat["super_node"] != chain.leader:
+        raise ElectionError(
+            f"{seat['super_node']!r} leads, but {chain.leader!r} was elected"
+        )
+    if seat["elections"] != held:
+        raise ElectionError(f"{seat['elections']} elections, but {held} were held")
+    # Who was elected and silent at once is among those that failed as well.
+    named = [client for client in failed if client in seat["failed"]]
+    if named != seat["failed"]:
+        raise ElectionError(f"{seat['failed']} failed, but by the transcripts {failed}")
 
 
 def count_exposure(path: pathlib.Path) -> Counter[str]:

@@ -1,0 +1,203 @@
+"""A relay that does not like a winner cannot elect again unseen."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+from tests.protocols.elections.zones import (
+    BOARD,
+    call_of,
+    certified,
+    electors_of,
+    hold,
+    registry_of,
+)
+from tff_hdp.protocols.elections.ballots import Roll
+from tff_hdp.protocols.elections.chain import Chain
+from tff_hdp.protocols.elections.electorate import (
+    BeyondThresholdError,
+    ElectionError,
+)
+from tff_hdp.protocols.elections.relay import Relay
+from tff_hdp.protocols.elections.setup import NO_RECORD
+from tff_hdp.protocols.elections.transcripts import Transcript
+
+replace = dataclasses.replace
+
+
+def revealed(registry, electors):
+    """A relay that has all reveals, and what it may say of them."""
+    relay, _, certificate = certified(registry, electors)
+    reveals = [elector.reveal(certificate) for elector in electors.values()]
+    for reveal in reveals:
+        relay.receive(reveal)
+    done = relay.finish()
+    return done, tuple(reveals)
+
+
+def test_who_confirmed_a_ballot_votes_no_more_until_it_sees_the_end():
+    registry = registry_of(4)
+    electors = electors_of(registry)
+    done, reveals = revealed(registry, electors)
+    lost = replace(done, phase="reveal", reveals=()).sealed(BOARD)
+    # All the relay can do with a winner it does not like: hold the election again,
+    # under another name, or say that too few confirmed or revealed.
+    for call in (
+        call_of(registry),
+        call_of(registry, failed=("c1",)),
+        call_of(registry, round_number=1),
+        call_of(registry, round_number=1, previous=lost.digest),
+    ):
+        for client, elector in electors.items():
+            if client not in call.failed:
+                with pytest.raises(ElectionError, match="has not seen how it ended"):
+                    elector.attend(call)
+    assert lost.verify(registry) is None
+    unconfirmed = replace(
+        done, phase="confirm", confirmations=done.confirmations[:1], reveals=()
+    ).sealed(BOARD)
+    assert unconfirmed.verify(registry) is None
+    for client, elector in electors.items():
+        own = next(reveal for reveal in reveals if reveal.sender == client)
+        for told in (lost, unconfirmed):
+            if client != "c0" or told is lost:
+                with pytest.raises(ElectionError, match=f"leaves out what '{client}'"):
+                    elector.close(told)
+        # Its own reveal is in, but a second one makes the winner known to all.
+        seen = replace(lost, reveals=(own,)).sealed(BOARD)
+        assert seen.verify(registry) is None
+        with pytest.raises(ElectionError, match="enough"):
+            replace(lost, reveals=reveals[:2]).sealed(BOARD).verify(registry)
+        assert elector.close(done) == done.verify(registry)
+        assert elector.head == done.digest
+        elector.attend(call_of(registry, 1, previous=done.digest))
+
+
+def test_a_relay_cannot_repeat_until_its_friend_wins():
+    """The audit's attack: it sees reveals first, loses them and calls again."""
+    registry = registry_of(4)
+    electors = electors_of(registry)
+    done, _ = revealed(registry, electors)
+    friend = next(c for c in registry.eligible if c != done.verify(registry))
+    for _ in range(5):
+        relay = Relay(registry, call_of(registry, previous=NO_RECORD), BOARD)
+        for elector in electors.values():
+            with pytest.raises(ElectionError):
+                relay.receive(elector.attend(relay.call))
+        with pytest.raises(ElectionError, match="no client online"):
+            relay.roll()
+    # Nor is a transcript of anybody else's making part of the chain.
+    chain = Chain(registry)
+    for _ in range(30):
+        winner, other = hold(registry)
+        if winner == friend:
+            break
+    assert chain.follow(done) != friend
+    with pytest.raises(ElectionError, match="does not follow"):
+        chain.follow(other)
+    hidden = Chain(registry)
+    hidden.follow(other)
+    with pytest.raises(ElectionError, match="does not follow"):
+        hidden.follow(done)
+
+
+def test_who_shows_a_different_past_is_found_out():
+    registry = registry_of(4)
+    electors = electors_of(registry)
+    _, first = hold(registry, electors=electors)
+    for previous in (NO_RECORD, bytes(31) + b"x"):
+        for elector in electors.values():
+            with pytest.raises(ElectionError, match="does not follow"):
+                elector.attend(call_of(registry, 1, previous=previous))
+    _, second = hold(registry, electors=electors, round_number=1, previous=first.digest)
+    chain = Chain(registry)
+    for transcripts in itertools.permutations((first, second)):
+        chain = Chain(registry)
+        if transcripts == (first, second):
+            assert [chain.follow(t) for t in transcripts]
+        else:
+            with pytest.raises(ElectionError, match="does not follow"):
+                chain.follow(second)
+
+
+def test_a_further_attempt_names_the_winner_it_replaces():
+    registry = registry_of(4)
+    electors = electors_of(registry)
+    winner, first = hold(registry, electors=electors)
+    other = next(c for c in registry.eligible if c != winner)
+    options = {"previous": first.digest}
+
+    def attempt(failed, round_number=0):
+        fresh = electors_of(registry, head=first.digest)
+        there = {c: e for c, e in fresh.items() if c not in failed}
+        return hold(
+            registry,
+            electors=there,
+            round_number=round_number,
+            failed=failed,
+            **options,
+        )[1]
+
+    for failed in ((), (other,), (winner, other)):
+        chain = Chain(registry)
+        chain.follow(first)
+        with pytest.raises(ElectionError, match="failed; before it led"):
+            chain.follow(attempt(failed))
+        assert chain.head == first.digest
+    second = attempt((winner,))
+    assert chain.follow(second) == second.verify(registry) != winner
+    assert (chain.failures, chain.transcripts) == (1, 2)
+    with pytest.raises(ElectionError, match="does not follow"):
+        chain.follow(second)
+    # In a new round the last super-node may have left, or have failed.
+    for failed in ((), (winner,)):
+        chain = Chain(registry)
+        chain.follow(first)
+        assert chain.follow(attempt(failed, round_number=1))
+
+
+def test_a_refusal_ends_the_round_and_is_counted():
+    registry = registry_of(4)
+    electors = electors_of(registry)
+    stops = dict.fromkeys(("c1", "c2", "c3"), "reveal")
+    with pytest.raises(BeyondThresholdError) as refused:
+        hold(registry, electors=electors, stops=stops)
+    (first,) = refused.value.transcripts
+    # The one that stayed has been shown it and goes on from there.
+    assert electors["c0"].head == first.digest
+    chain = Chain(registry)
+    assert chain.follow(first) is None
+    assert (chain.refused, chain.unfinished) == (1, 1)
+    fresh = electors_of(registry, head=first.digest)
+    _, again = hold(registry, electors=fresh, previous=first.digest)
+    with pytest.raises(ElectionError, match="comes after the round it belongs to"):
+        chain.follow(again)
+    fresh = electors_of(registry, head=first.digest)
+    _, later = hold(registry, electors=fresh, round_number=3, previous=first.digest)
+    assert chain.follow(later) in registry.eligible
+
+
+def test_a_roll_without_oneself_or_with_too_few_is_not_dealt_to():
+    registry = registry_of(4)
+    electors = electors_of(registry)
+    call = call_of(registry)
+    presences = tuple(elector.attend(call) for elector in electors.values())
+    with pytest.raises(ElectionError, match="'c0' is no voter"):
+        electors["c0"].deal(Roll(call, presences[1:]))
+    with pytest.raises(BeyondThresholdError, match="2 of 4 called are absent"):
+        electors["c0"].deal(Roll(call, presences[:2]))
+    forged = replace(presences[1], signature=presences[2].signature)
+    with pytest.raises(ElectionError, match="presence of 'c1' bears a wrong"):
+        electors["c0"].deal(Roll(call, (presences[0], forged, *presences[2:])))
+    with pytest.raises(ElectionError, match="attended another call"):
+        electors["c0"].deal(Roll(call_of(registry, 1), presences))
+    electors["c0"].deal(Roll(call, presences))
+
+
+def test_a_refused_transcript_of_another_call_closes_nothing():
+    registry = registry_of(2)
+    electors = electors_of(registry)
+    electors["c0"].attend(call_of(registry))
+    with pytest.raises(ElectionError, match="attended another call"):
+        electors["c0"].close(Transcript(call_of(registry, 1), "attend", ()))

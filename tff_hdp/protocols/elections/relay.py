@@ -1,0 +1,188 @@
+"""The bulletin board of an election."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from tff_hdp.protocols.elections.ballots import (
+    Ballot,
+    Certificate,
+    Confirmation,
+    Dealing,
+    Outcome,
+    Presence,
+    Reveal,
+    Roll,
+    check_ballot_named,
+    check_signed,
+    dealings_hold,
+    reveals_hold,
+    sum_of_shares,
+)
+from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
+from tff_hdp.protocols.elections.setup import Call, Setup
+from tff_hdp.protocols.elections.transcripts import PHASES, Phase, Transcript
+
+_M = TypeVar("_M", Presence, Dealing, Confirmation, Reveal)
+_MESSAGES = dict(zip(PHASES, (Presence, Dealing, Confirmation, Reveal), strict=False))
+
+
+class Relay:
+    """Collects, proposes, passes on; trusted with nothing.
+
+    A message that is refused leaves the state as it was. An election that cannot go
+    on is refused by an error that carries its transcript.
+
+    Attributes:
+      phase: What is being collected.
+      rejected: Who sent unsound proofs and why.
+    """
+
+    def __init__(self, registry: Registry, call: Call, identity: Identity) -> None:
+        """Opens an election for presences.
+
+        Args:
+          registry: The zone's.
+          call: What clients are called for.
+          identity: The relay's own keys, with which it seals the transcript.
+        """
+        self.registry = registry
+        self.call = call
+        self._identity = identity
+        self.phase: Phase = "attend"
+        self._ids = [voter.client_id for voter in registry.voters]
+        self.rejected: dict[str, str] = {}
+        self._received: dict[str, dict] = {phase: {} for phase in PHASES}
+        self._setup: Setup | None = None
+        self._ballot: Ballot | None = None
+        self._certificate: Certificate | None = None
+        self._encrypted: list[bytes] = []
+
+    def receive(self, message: Presence | Dealing | Confirmation | Reveal) -> None:
+        """Takes one client's message of the current phase.
+
+        Raises:
+          ElectionError: If it is of another phase or election, forged, sent
+            twice, or of another ballot. Proofs are checked when the phase ends.
+        """
+        kind, sender = type(message).__name__.lower(), message.sender
+        if _MESSAGES.get(self.phase) is not type(message):
+            raise ElectionError(f"{kind} of {sender!r} came in phase {self.phase!r}")
+        received = self._received[self.phase]
+        if sender in received:
+            raise ElectionError(f"{sender!r} sent more than one {kind}")
+        voter = self.registry.voter(sender)
+        if self._setup is None:
+            check_signed(message, self.call.digest, voter)
+        else:
+            self._setup.share_number(sender)
+            check_signed(message, self._setup.digest, voter)
+        if isinstance(message, Confirmation | Reveal):
+            check_ballot_named(self._ballot.digest, message)
+        received[sender] = message
+
+    def roll(self) -> Roll:
+        """Ends the attending: who is there.
+
+        Raises:
+          ElectionError: As `Setup`; a `BeyondThresholdError` if too many are not.
+        """
+        self._expect("attend")
+        presences = self._ordered(self._ids)
+        present = tuple(presence.sender for presence in presences)
+        self._or_refuse(self._enter, Setup, self.registry, self.call, present)
+        return Roll(self.call, presences)
+
+    def propose(self) -> Ballot:
+        """Ends the dealing: f + 1 sound dealings, for all to confirm.
+
+        One honest contribution makes the sum uniform, and none is known yet, so it
+        does not matter whose are taken.
+
+        Raises:
+          BeyondThresholdError: If fewer than k - f clients dealt soundly.
+        """
+        self._expect("deal")
+        setup = self._setup
+        self._keep_sound(lambda some: dealings_hold(setup, some))
+        dealings = self._ordered(setup.present)
+        self._or_refuse(setup.check_quorum, "dealt", len(dealings))
+        self._ballot = Ballot(setup.digest, dealings[: setup.threshold])
+        self._encrypted = sum_of_shares(self._ballot.dealings)
+        self.phase = "confirm"
+        return self._ballot
+
+    def certify(self) -> Certificate:
+        """Ends the confirming: the signatures that make the ballot final.
+
+        Raises:
+          BeyondThresholdError: If fewer than k - f clients confirmed.
+        """
+        self._expect("confirm")
+        setup = self._setup
+        confirmations = self._ordered(setup.present)
+        self._or_refuse(setup.check_quorum, "confirmed", len(confirmations))
+        self._certificate = Certificate(setup.digest, confirmations[: setup.quorum])
+        self.phase = "reveal"
+        return self._certificate
+
+    def finish(self) -> Transcript:
+        """Ends the election: its transcript, with the f + 1 reveals it takes.
+
+        Raises:
+          BeyondThresholdError: If fewer than f + 1 clients revealed.
+        """
+        self._expect("reveal")
+        setup = self._setup
+        self._keep_sound(
+            lambda some: reveals_hold(setup, self._ballot.digest, self._encrypted, some)
+        )
+        reveals = self._ordered(setup.present)
+        self._or_refuse(setup.check_threshold, "revealed", len(reveals))
+        self.phase = "done"
+        return self._transcript("done", reveals[: setup.threshold])
+
+    def outcome(self, transcript: Transcript) -> Outcome:
+        """What to tell everybody of an election that is done."""
+        return Outcome(self._setup.digest, transcript.reveals, transcript.seal)
+
+    def _enter(self, build: Callable[..., Setup], *arguments: object) -> None:
+        self._setup = build(*arguments)
+        self.phase = "deal"
+
+    def _or_refuse(self, check: Callable[..., None], *arguments: object) -> None:
+        try:
+            check(*arguments)
+        except ElectionError as error:
+            last = self._ordered(self._ids)
+            error.transcripts = (self._transcript(self.phase, last),)
+            raise
+
+    def _transcript(self, phase: Phase, last: tuple) -> Transcript:
+        """The election up to `phase`, of which the messages are `last`."""
+        said = [self._ordered(self._ids, "attend")]
+        if self._ballot is not None:
+            said.append(self._ballot.dealings)
+        if self._certificate is not None:
+            said.append(self._certificate.confirmations)
+        if phase != "attend":
+            said.append(last)
+        return Transcript(self.call, phase, *said).sealed(self._identity)
+
+    def _ordered(self, clients: Iterable[str], phase: Phase | None = None) -> tuple:
+        received = self._received[phase or self.phase]
+        return tuple(received[client] for client in clients if client in received)
+
+    def _keep_sound(self, hold: Callable[[list], bool]) -> None:
+        """Drops messages whose proofs fail, and names their senders."""
+        received: Mapping[str, _M] = self._received[self.phase]
+        if hold(list(received.values())):
+            return
+        for sender, message in list(received.items()):
+            if not hold([message]):
+                kind = type(message).__name__.lower()
+                self.rejected[sender] = f"the proof of its {kind} fails"
+                del self._received[self.phase][sender]
+
+    def _expect(self, phase: str) -> None:
+        if self.phase != phase:
+            raise ElectionError(f"phase is {self.phase!r}; this belongs to {phase!r}")

@@ -1,0 +1,175 @@
+"""What one election is about: whom the relay calls, and who came."""
+
+import dataclasses
+import functools
+import hashlib
+
+from tff_hdp.protocols import wire
+from tff_hdp.protocols.elections import group
+from tff_hdp.protocols.elections.electorate import (
+    BeyondThresholdError,
+    ElectionError,
+    Registry,
+    Voter,
+    max_faulty,
+)
+
+NO_RECORD = bytes(32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """The relay's call to vote.
+
+    Attributes:
+      registry: `Registry.digest` of the zone.
+      round_number: The round.
+      previous: The digest of the transcript of the zone's election before, however
+        it ended; `NO_RECORD` if there was none.
+      failed: The super-nodes that failed in this round so far, in order. They are
+        out of it, as voters too.
+    """
+
+    registry: bytes
+    round_number: int
+    previous: bytes = NO_RECORD
+    failed: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """32 bytes that name this call in every presence."""
+        return hashlib.sha256(b"tff_hdp call" + wire.encode(self)).digest()
+
+    def name(self, zone: int) -> str:
+        """The election in words."""
+        return f"zone {zone}, round {self.round_number}, attempt {len(self.failed)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """An election of those who came; all else follows from the registry.
+
+    Attributes:
+      registry: The zone's.
+      call: The relay's.
+      present: Who attested to be there, in the order of the registry.
+
+    Raises:
+      BeyondThresholdError: If, besides failed super-nodes, more of those called are
+        missing than may be faulty.
+      ElectionError: If the call is of another registry, somebody came who was not
+        called, has failed or stands twice or out of order, or none of those who
+        came is eligible.
+    """
+
+    registry: Registry
+    call: Call
+    present: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.call.registry != self.registry.digest:
+            raise ElectionError(f"{self.name} is called by another registry")
+        called = self.registry.called(self.call.round_number)
+        came = set(self.present)
+        awaited = [client for client in called if client not in self.call.failed]
+        if self.present != tuple(client for client in awaited if client in came):
+            raise ElectionError(
+                f"{self.name}: {list(self.present)} are not some of those called, "
+                f"each once and in order: {awaited}"
+            )
+        if not self.present:
+            raise ElectionError(f"{self.name} has no client online")
+        if not self.candidates:
+            raise ElectionError(f"{self.name}: no online client is eligible")
+        absent = len(awaited) - len(self.present)
+        allowed = max_faulty(len(called), self.registry.fault_model)
+        if absent > allowed:
+            raise BeyondThresholdError(
+                f"{self.name}: {absent} of {len(called)} called are absent; allowed "
+                f"are {allowed}"
+            )
+
+    @property
+    def name(self) -> str:
+        """The election in words, "zone 3, round 17, attempt 0"."""
+        return self.call.name(self.registry.zone)
+
+    @functools.cached_property
+    def voters(self) -> tuple[Voter, ...]:
+        """Who makes the randomness."""
+        return tuple(map(self.registry.voter, self.present))
+
+    @functools.cached_property
+    def candidates(self) -> tuple[str, ...]:
+        """Who may be elected: those present and eligible."""
+        eligible = set(self.registry.eligible)
+        return tuple(client for client in self.present if client in eligible)
+
+    @property
+    def faulty(self) -> int:
+        """How many voters may be faulty: f, the most the fault model allows."""
+        return max_faulty(len(self.present), self.registry.fault_model)
+
+    @property
+    def threshold(self) -> int:
+        """How many shares recover a contribution: t = f + 1."""
+        return self.faulty + 1
+
+    @property
+    def quorum(self) -> int:
+        """How many voters must act, k - f: two such sets share an honest one."""
+        return len(self.present) - self.faulty
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """32 bytes that name this election in every signature and proof."""
+        present = b"".join(
+            hashlib.sha256(client.encode()).digest() for client in self.present
+        )
+        return hashlib.sha256(b"tff_hdp election" + self.call.digest + present).digest()
+
+    @functools.cached_property
+    def share_keys(self) -> tuple[bytes, ...]:
+        """The voters' ristretto255 keys.
+
+        Raises:
+          ElectionError: If one is none.
+        """
+        return tuple(map(_share_key, self.voters))
+
+    def share_number(self, client_id: str) -> int:
+        """The number of that voter's share, from 1 in the order of `present`.
+
+        Raises:
+          ElectionError: If there is no such voter.
+        """
+        if client_id not in self.present:
+            raise ElectionError(f"{client_id!r} is no voter of {self.name}")
+        return self.present.index(client_id) + 1
+
+    def check_quorum(self, verb: str, count: int) -> None:
+        """Raises BeyondThresholdError if fewer than k - f voters did their part."""
+        self._check(verb, count, self.quorum)
+
+    def check_threshold(self, verb: str, count: int) -> None:
+        """Raises BeyondThresholdError if fewer than f + 1 voters did their part."""
+        self._check(verb, count, self.threshold)
+
+    def _check(self, verb: str, count: int, least: int) -> None:
+        if count < least:
+            raise BeyondThresholdError(
+                f"{self.name}: {count} of {len(self.present)} voters {verb}; with at "
+                f"most {self.faulty} {self.registry.fault_model} faults {least} must"
+            )
+
+
+def _share_key(voter: Voter) -> bytes:
+    try:
+        group.backend.check(voter.share_key)
+    except group.DecodingError as error:
+        raise ElectionError(
+            f"share_key of {voter.client_id!r} is no key: {error}"
+        ) from error
+    if voter.share_key == group.IDENTITY:
+        raise ElectionError(f"share_key of {voter.client_id!r} is the identity")
+    return voter.share_key
