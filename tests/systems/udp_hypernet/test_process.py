@@ -10,7 +10,7 @@ from tff_hdp.runtime.in_process import create_in_process_context
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet import process as udp_hypernet
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
-from tff_hdp.systems.udp_hypernet.personal_tests import (
+from tff_hdp.systems.udp_hypernet.personal_model import (
     PersonalTests,
     build_personal_evaluation,
 )

@@ -112,12 +112,12 @@ def build_hfl_dp(
     def edge(
         models: tf.Tensor, sums: tf.Tensor, clients: tf.Tensor, number: tf.Tensor
     ) -> tf.Tensor:
-        """Line 20; an edge without clients keeps its model."""
+        """Lines 20-23; an edge without clients keeps its model."""
         means = tf.where(clients > 0, tf.math.divide_no_nan(sums, clients), models)
         return gaussian(means, of_round(number, 0.0, cloud_round.sigma_e))
 
     def down(means: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """Lines 23-36."""
+        """Lines 24-36."""
         mixing = of_round(number, alone, together)
         mixed = tf.matmul(tf.cast(mixing, means.dtype), means)
         own = gaussian(mixed, edge_round.n_down)

@@ -30,7 +30,7 @@ from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet import process as udp_hypernet
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
-from tff_hdp.systems.udp_hypernet.personal_tests import (
+from tff_hdp.systems.udp_hypernet.personal_model import (
     PersonalTests,
     build_personal_evaluation,
 )
