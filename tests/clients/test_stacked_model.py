@@ -7,12 +7,7 @@ import tensorflow as tf
 import tasks
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel, is_supported
-from tff_hdp.clients.training import (
-    chunk_size,
-    train_and_sum,
-    train_one_by_one,
-    train_stack,
-)
+from tff_hdp.clients.training import chunk_size, train_one_by_one, train_stack
 from tff_hdp.errors import ArgumentError
 
 # In float64 what is left of rounding is far below any mistake.
@@ -102,8 +97,7 @@ def test_clients_one_by_one_add_up_to_each_alone(
     chunk["weight"] = tf.cast(chunk["weight"], tf.float64)
     rule = SgdRule(learning_rate=0.1, momentum=momentum)
     sent = [tf.constant(w) for w in initial]
-    train = train_one_by_one if size == 8 else train_and_sum
-    found, sums = train(stacked, sent, chunk, rule, then=then)
+    found, sums = train_one_by_one(stacked, sent, chunk, rule, then=then)
     assert seen == [[1]] * len(SIZES)
     for i, total in enumerate(found):
         pairs = zip(weights, alone, strict=True)

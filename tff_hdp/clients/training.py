@@ -28,33 +28,6 @@ def chunk_size(num_parameters: int) -> int:
     return max(1, min(MAX_CHUNK, by_memory))
 
 
-def train_and_sum(
-    model: StackedModel,
-    initial: Sequence[tf.Tensor],
-    chunk: Any,
-    rule: SgdRule,
-    *,
-    then: Then,
-) -> tuple[Any, Any]:
-    """What `then` makes of a chunk's clients, added up, trained the faster way.
-
-    That is in a stack, or one by one where every client has a convolution.
-
-    Args:
-      model: See `train_stack`.
-      initial: See `train_stack`.
-      chunk: See `train_stack`.
-      rule: See `train_stack`.
-      then: To structures of tensors that add up over the clients; it is given a
-        stack of all of them, or of one.
-
-    Returns:
-      See `train_stack`.
-    """
-    train = train_one_by_one if model.convolves else train_stack
-    return train(model, initial, chunk, rule, then=then)
-
-
 def train_stack(
     model: StackedModel,
     initial: Sequence[tf.Tensor],

@@ -199,7 +199,6 @@ def test_gradients_that_are_nan_leave_the_other_weights_alone(task, initial):
         compressor=subset,
         round_number=tf.constant(0),
         learning_rate=RATE,
-        then=lambda sent, _: sent,
     )
     assert updates.shape[1] == 1
     whole = subset.decompress(updates[0], tf.constant(0)).numpy()

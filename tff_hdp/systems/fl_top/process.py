@@ -91,25 +91,21 @@ def build_fl_top(
     @tff.tensorflow.computation(message.type_signature.result, data_type)
     def train_chunk(sent: Any, data: tf.data.Dataset) -> Any:
         chunk = data.get_single_element()
-        protocol = sent["protocol"]
-
-        def contribute(updates: tf.Tensor, part: Any) -> Any:
-            total = add_up(mean, protocol, [DenseUpdate(updates)], updates, part)
-            clients = tf.shape(updates, tf.int64)[0]
-            exchanged = collections.OrderedDict(
-                downstream_bytes=clients * _bytes(sent["weights"]),
-                upstream_bytes=clients * _bytes(total["record"]),
-            )
-            return total, exchanged
-
-        (contribution, exchanged), sums = train_compressed(
+        updates, sums = train_compressed(
             model,
             compressor.receive(sent["weights"]),
             chunk,
             compressor=compressor,
-            round_number=protocol["round"],
+            round_number=sent["protocol"]["round"],
             learning_rate=client_learning_rate,
-            then=contribute,
+        )
+        contribution = add_up(
+            mean, sent["protocol"], [DenseUpdate(updates)], updates, chunk
+        )
+        clients = tf.shape(updates, tf.int64)[0]
+        exchanged = collections.OrderedDict(
+            downstream_bytes=clients * _bytes(sent["weights"]),
+            upstream_bytes=clients * _bytes(contribution["record"]),
         )
         return (contribution, chunk["zone"]), sums, exchanged
 

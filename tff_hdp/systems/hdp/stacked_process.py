@@ -13,7 +13,7 @@ from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.clients.contributions import norms_decide, sum_by_norms, sum_one_by_one
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.training import train_and_sum, train_metrics
+from tff_hdp.clients.training import train_metrics, train_one_by_one, train_stack
 from tff_hdp.clients.updates import Update
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.hdp.server import HdpServer
@@ -71,6 +71,7 @@ def build_stacked_hdp(
     )
     server = HdpServer(mean, initial_weights, server_optimizer)
     add_up = sum_by_norms if norms_decide(plan, queries) else sum_one_by_one
+    train = train_one_by_one if stacked.convolves else train_stack
 
     @tff.tensorflow.computation
     def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
@@ -79,7 +80,7 @@ def build_stacked_hdp(
         def contribute(updates: list[Update], part: Any) -> Any:
             return add_up(mean, sent, updates, weights.trainable, part)
 
-        contribution, sums = train_and_sum(
+        contribution, sums = train(
             stacked,
             tf.nest.flatten(weights.trainable),
             chunk,
