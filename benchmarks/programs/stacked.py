@@ -11,10 +11,11 @@ import works
 from programs import tensorflow_model
 from serving import Federation, read_spec, serve
 
-from tff_hdp.clients.training import chunk_size, make_chunk
+from tff_hdp.clients.batches import chunk_type, make_chunk
+from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy import Clipping, FullParticipation, NoisePlan
 from tff_hdp.privacy.configurations import CONFIGURATIONS
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
+from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
 
 
 def noise_plan(work: works.Work, privacy: str, noise_multiplier: float) -> NoisePlan:

@@ -6,8 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tff_hdp.clients import gram
-from tff_hdp.clients import training as stacked_work
+from tff_hdp.clients import gram, training
 from tff_hdp.clients.gram import SpannedUpdate
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
@@ -36,7 +35,7 @@ def forbid(monkeypatch, name):
     def fail(*_):
         raise AssertionError(f"{name} was chosen")
 
-    monkeypatch.setattr(stacked_work, name, fail)
+    monkeypatch.setattr(training, name, fail)
 
 
 @pytest.mark.parametrize("use_bias", [True, False])
@@ -47,9 +46,10 @@ def forbid(monkeypatch, name):
         {},
         {"momentum": 0.9},
         {"proximal": 0.7},
+        {"proximal": 0.7, "centre_every": 2},
         {"momentum": 0.5, "proximal": 0.3, "masks_last": True},
     ],
-    ids=["plain", "momentum", "proximal", "all"],
+    ids=["plain", "momentum", "proximal", "moving centre", "all"],
 )
 def test_equals_training_each_client_alone(
     float64,
@@ -118,7 +118,10 @@ def test_weights_are_trained_where_it_does_not_pay(monkeypatch, make_clients, as
     examples, orders = make_clients((5, 10), SIZES, classes=CLASSES, epochs=1)
     initial = [tf.constant(v) for v in model.trainable_variables]
     updates, _ = train_stack(
-        StackedModel(model), initial, as_chunk(examples, orders), learning_rate=0.1
+        StackedModel(model),
+        initial,
+        as_chunk(examples, orders),
+        SgdRule(learning_rate=0.1),
     )
     assert float(tf.norm(updates[0])) > 0.0
 

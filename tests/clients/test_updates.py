@@ -1,140 +1,44 @@
-"""Zone sums of stacked updates: by norms, one by one, and in plain numpy."""
-
-import collections
+"""Rows screened and clipped, each by itself."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
-import tensorflow_privacy as tfp
 
-from tff_hdp.aggregators import LevelQueries
-from tff_hdp.aggregators.zoned_mean import ZonedMean
-from tff_hdp.clients.gram import SpannedUpdate
-from tff_hdp.clients.updates import (
-    DenseUpdate,
-    norms_decide,
-    sum_by_norms,
-    sum_one_by_one,
+from tff_hdp.aggregators import levels
+from tff_hdp.clients.updates import clip, screen
+
+
+def test_rows_are_clipped_one_by_one():
+    rows = tf.constant([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
+    clipped, count = clip(rows, 1.0)
+    np.testing.assert_allclose(clipped, [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]], rtol=1e-6)
+    assert float(count) == 1.0
+
+
+def test_without_a_norm_nothing_is_clipped():
+    rows = tf.constant([[3e9, 4.0]])
+    clipped, count = clip(rows, None)
+    np.testing.assert_array_equal(clipped, rows)
+    assert float(count) == 0.0
+
+
+# The second to fourth rows have no finite norm: the squares of 1e30 overflow.
+ROWS = np.array(
+    [[3e18, 4e18], [1.0, np.nan], [np.inf, 0.0], [1e30, 1.0], [0.0, 0.0]], np.float32
 )
-from tff_hdp.privacy import Clipping, FullParticipation, configurations
-
-CLIENTS, ROWS, WIDTH, HIDDEN = 5, 6, 30, 4
-S = 3.0
-OPTIONS = {"zone_sizes": (5, 5), "sampling": FullParticipation()}
-FLAT = Clipping(clip_norm=S)
-PER_LAYER = Clipping(clip_norm=S, kind="per_layer", layer_norms=(2.0, 5.0**0.5))
 
 
-def plan_of(config, clipping=FLAT, **options):
-    if config == "none":
-        return configurations.none(**OPTIONS)
-    return configurations.CONFIGURATIONS[config](
-        noise_multiplier=1.0, clipping=clipping, **OPTIONS, **options
-    )
+def test_rows_without_a_finite_norm_are_replaced_one_by_one():
+    """In a plain graph, as TFF traces."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        screened, count = session.run(
+            screen(tf.constant(ROWS), instead=tf.constant([7.0]))
+        )
+    np.testing.assert_array_equal(screened, [ROWS[0], *[[7.0, 7.0]] * 3, ROWS[4]])
+    assert count == 3.0
 
 
-def updates(spanned, scale=1.0):
-    """A kernel's and a bias's updates, and the same as arrays."""
-    rng = np.random.default_rng(0)
-    examples = rng.random([CLIENTS, ROWS, WIDTH]).astype(np.float32)
-    # From far within the clip norm to far beyond it.
-    sizes = scale * np.float32([0.01, 0.1, 1.0, 0.3, 2.0])[:, None, None]
-    coordinates = sizes * rng.normal(size=[CLIENTS, ROWS, HIDDEN]).astype(np.float32)
-    bias = coordinates.sum(1)
-    kernel = np.einsum("cnd,cnh->cdh", examples, coordinates)
-    if spanned:
-        x, d = tf.constant(examples), tf.constant(coordinates)
-        first = SpannedUpdate(x, tf.matmul(x, x, transpose_b=True), d)
-    else:
-        first = DenseUpdate(tf.constant(kernel))
-    return [first, DenseUpdate(tf.constant(bias))], [kernel, bias]
-
-
-def as_chunk(weights=(1.0, 0.5, 0.25, 1.0, 0.75)):
-    return collections.OrderedDict(
-        weight=tf.constant(weights, tf.float32),
-        zone=tf.constant(1),
-        carries_noise=tf.constant([False] * CLIENTS),
-    )
-
-
-def summed(add_up, plan, given, chunk):
-    like = [tf.zeros([WIDTH, HIDDEN]), tf.zeros([HIDDEN])]
-    mean = ZonedMean(plan, [tf.TensorSpec.from_tensor(t) for t in like])
-    sent = mean.client_state(mean.initial_state())
-    return add_up(mean, sent, given, like, chunk)
-
-
-def factors_of(plan, arrays):
-    """min(1, S / norm) per client, for both tensors or for each."""
-    norms = np.stack([np.linalg.norm(a.reshape(CLIENTS, -1), axis=1) for a in arrays])
-    if not plan.is_noisy:
-        return np.ones_like(norms)
-    if plan.clipping.kind == "flat":
-        return np.minimum(1.0, S / np.linalg.norm(norms, axis=0))[None].repeat(2, 0)
-    bounds = np.array(PER_LAYER.layer_norms)[:, None]
-    return np.minimum(1.0, bounds / norms)
-
-
-@pytest.mark.parametrize("spanned", [False, True])
-@pytest.mark.parametrize(
-    ("config", "clipping"),
-    [
-        ("none", FLAT),
-        ("c2", FLAT),
-        ("c4", FLAT),
-        ("c2", PER_LAYER),
-        ("c4", PER_LAYER),
-    ],
-)
-def test_both_sums_are_the_clipped_and_weighted_sum(config, clipping, spanned):
-    plan, chunk = plan_of(config, clipping), as_chunk()
-    given, arrays = updates(spanned)
-    factors = factors_of(plan, arrays)
-    if plan.is_noisy:
-        assert factors.min() < 0.5 and factors.max() == 1.0
-    expected = [
-        np.tensordot(f * chunk["weight"].numpy(), a, 1)
-        for f, a in zip(factors, arrays, strict=True)
-    ]
-    assert norms_decide(plan, None)
-    results = [summed(f, plan, given, chunk) for f in (sum_by_norms, sum_one_by_one)]
-    for result in results:
-        for found, wanted in zip(result["record"], expected, strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
-    for name in ("weight", "clients", "rejected", "tensor_norms", "norm"):
-        a, b = (r[name] for r in results)
-        np.testing.assert_allclose(a, b, rtol=1e-3)
-        assert a.dtype == b.dtype
-
-
-@pytest.mark.parametrize("poison", [np.nan, np.inf, 1e25])
-@pytest.mark.parametrize("config", ["none", "c2"])
-def test_what_is_rejected_leaves_no_trace(config, poison):
-    plan, chunk = plan_of(config), as_chunk([1.0, 1.0, 1.5, 1.0, -1.0])
-    _, arrays = updates(spanned=False)
-    arrays[1][3, 2] = poison
-    given = [DenseUpdate(tf.constant(a)) for a in arrays]
-    one, two = (summed(f, plan, given, chunk) for f in (sum_by_norms, sum_one_by_one))
-    assert int(one["rejected"]) == int(two["rejected"]) == 3
-    np.testing.assert_allclose(one["weight"], two["weight"])
-    for found, wanted in zip(one["record"], two["record"], strict=True):
-        assert np.isfinite(found).all()
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("spanned", [False, True])
-def test_updates_of_zero_stay_zero(spanned):
-    given, _ = updates(spanned, scale=0.0)
-    result = summed(sum_by_norms, plan_of("c2"), given, as_chunk())
-    assert int(result["rejected"]) == 0
-    assert not any(t.numpy().any() for t in result["record"])
-
-
-def test_norms_do_not_decide_where_a_record_is_noised_or_bent():
-    assert not norms_decide(plan_of("c1"), None)
-    assert not norms_decide(plan_of("c7", alpha=0.5, beta=0.5), None)
-    adaptive = Clipping(clip_norm=S, kind="adaptive")
-    assert not norms_decide(plan_of("c4", adaptive), None)
-    own = LevelQueries(server=tfp.GaussianSumQuery(1.0, 1.0))
-    assert not norms_decide(plan_of("c4"), own)
+def test_rows_are_refused_as_single_updates_are():
+    screened, _ = screen(tf.constant(ROWS), instead=0.0)
+    for row, found in zip(ROWS, screened, strict=True):
+        kept, _ = levels.screen({"a": tf.constant(row[:1]), "b": tf.constant(row[1:])})
+        np.testing.assert_array_equal(found, tf.concat([kept["a"], kept["b"]], 0))

@@ -22,9 +22,9 @@ from tff_hdp.aggregators import (
 )
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.clients import gram, training
+from tff_hdp.clients.batches import chunk_type, make_chunk
+from tff_hdp.clients.client_work import build_optimizer
 from tff_hdp.clients.gram import SpannedUpdate
-from tff_hdp.clients.optimizers import build_optimizer
-from tff_hdp.clients.training import make_chunk
 from tff_hdp.clients.updates import DenseUpdate
 from tff_hdp.privacy import (
     Clipping,
@@ -36,7 +36,7 @@ from tff_hdp.privacy import (
     configurations,
 )
 from tff_hdp.privacy.audit import one_run_audit
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
+from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
 
 pytestmark = pytest.mark.usefixtures("native_context")
 CANARIES, GUESSES, CLIP, DELTA = 600, 150, 0.5, 1e-5

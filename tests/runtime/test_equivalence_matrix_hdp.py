@@ -7,17 +7,15 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.clients.batches import (
-    client_batches,
+from tff_hdp.clients.batches import chunk_type, client_batches, make_chunk, make_order
+from tff_hdp.clients.client_work import (
+    build_optimizer,
     client_profile,
-    make_order,
     model_fn_from_keras,
 )
-from tff_hdp.clients.optimizers import build_optimizer
-from tff_hdp.clients.training import make_chunk
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
+from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
 
 FEATURES, CLASSES, BATCH = 30, 3, 4
 PLAN = configurations.none(

@@ -1,83 +1,106 @@
-"""What GFL and HFL-DP share: flat models against Keras, screening and clipping."""
+"""What GFL and HFL-DP share, with clients, edges and a way down that just count."""
+
+import collections
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
-import tasks
-from tff_hdp.systems.zone_models import FlatModel, clip_rows, flatten, screen_rows
+from tff_hdp import runtime
+from tff_hdp.systems.zone_models import build_zoned_process
 
-DATASET = tasks.TASKS["digits"]
-ARCHITECTURES = {
-    "dense": DATASET.models["dnn"],
-    "convolutional": tasks.TASKS["mnist"].models["cnn_small"],
-}
+ZONES, SIZE = 3, 5
 
 
-def build(name):
-    return ARCHITECTURES[name].build(**DATASET.model_shape, max_value=16)
+def build_model():
+    layers = [tf.keras.layers.InputLayer([4]), tf.keras.layers.Dense(1)]
+    return tf.keras.Sequential(layers)
 
 
-@pytest.fixture(params=ARCHITECTURES)
-def case(request):
-    """A model's builder, three clients' Keras models, and a batch for each."""
-    rng = np.random.default_rng(0)
-    models = [build(request.param) for _ in range(3)]
-    features = rng.integers(0, 17, [3, 5, 8, 8, 1]).astype(np.uint8)
-    labels = rng.integers(0, 10, [3, 5]).astype(np.int32)
-    mask = np.array([[1] * 5, [1, 1, 0, 1, 0], [0] * 5], np.float32)
-    return (lambda: build(request.param)), models, features, labels, mask
+def build(zones_of_a_chunk):
+    """A client sends its zone's model times its own number; integers, as masks do."""
 
+    def client(models, chunk, number):
+        numbers = tf.cast(chunk["numbers"], tf.float32)
+        sent = models[:, tf.newaxis] * numbers[..., tf.newaxis]
+        return tf.cast(sent, tf.int64), {"spoke": tf.reduce_sum(numbers)}
 
-def vectors(models):
-    return np.stack([flatten([v.numpy() for v in m.weights]) for m in models])
+    def edge(models, sums, clients, number):
+        return models + 1000.0 * clients + tf.cast(sums, tf.float32)
 
+    def down(results, number):
+        return tf.reverse(results, [0]) + 0.5 * tf.cast(number, tf.float32)
 
-def test_split_undoes_flatten(case):
-    build_model, models, *_ = case
-    flat = FlatModel(build_model)
-    parts = flat.split(tf.constant(vectors(models)))
-    assert flat.size == models[0].count_params()
-    for i, model in enumerate(models):
-        for part, weight in zip(parts, model.weights, strict=True):
-            np.testing.assert_array_equal(part[i], weight)
-
-
-def test_gradients_are_keras_own_client_by_client(case):
-    """Also where examples are missing; a client without any gets zeros."""
-    build_model, models, features, labels, mask = case
-    expected, losses = np.zeros_like(vectors(models)), []
-    for i, model in enumerate(models[:2]):
-        rows = mask[i] > 0
-        with tf.GradientTape() as tape:
-            each = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels[i][rows], model(features[i][rows])
+    return build_zoned_process(
+        build_model=build_model,
+        num_zones=ZONES,
+        data_type=tff.SequenceType(
+            collections.OrderedDict(
+                numbers=tff.TensorType(np.int32, [None, None]),
+                zone=tff.TensorType(np.int32, [zones_of_a_chunk]),
             )
-            mean = tf.reduce_mean(each)
-        expected[i] = flatten(tape.gradient(mean, model.trainable_weights))
-        losses.append(float(tf.reduce_sum(each)))
-    # Last: a model made in a graph breaks the eager ones before it.
-    flat = FlatModel(build_model)
-    found, sums = flat.gradients(tf.constant(vectors(models)), features, labels, mask)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-    assert float(sums["examples"]) == mask.sum()
-    assert float(sums["loss"]) == pytest.approx(sum(losses), rel=1e-5)
+        ),
+        client=client,
+        edge=edge,
+        down=down,
+    )
 
 
-def test_rows_are_clipped_one_by_one():
-    rows = tf.constant([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
-    clipped, count = clip_rows(rows, 1.0)
-    np.testing.assert_allclose(clipped, [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]], rtol=1e-6)
-    assert float(count) == 1.0
+def chunk(numbers, zones):
+    fields = {"numbers": np.int32(numbers), "zone": np.int32(zones)}
+    return tf.data.Dataset.from_tensors(collections.OrderedDict(fields))
 
 
-def test_rows_without_a_finite_norm_are_replaced_one_by_one():
-    """Also where only the squares overflow; and in a plain graph, as TFF traces."""
-    bad = [[1.0, np.nan], [np.inf, 0.0], [1e30, 1.0]]
-    rows = np.array([[3e18, 4e18], *bad, [0.0, 0.0]], np.float32)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        screened, count = session.run(
-            screen_rows(tf.constant(rows), tf.constant([7.0]))
-        )
-    np.testing.assert_array_equal(screened, [rows[0], *[[7.0, 7.0]] * 3, rows[4]])
-    assert count == 3.0
+@pytest.fixture(params=["in_process", "native"])
+def context(request):
+    if request.param == "native":
+        request.getfixturevalue("native_context")
+    else:
+        runtime.set_context("in_process")
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        # Zone 1 has clients 2, 3 and 4 in two chunks, zone 2 client 5, zone 0 none.
+        [([[2, 3]], [1]), ([[5]], [2]), ([[4]], [1])],
+        [([[2, 3], [5, 0]], [1, 2]), ([[4], [0]], [1, 2])],
+    ],
+    ids=["a zone a chunk", "two zones a chunk"],
+)
+def test_every_zone_gets_the_sum_of_its_own_clients(context, chunks):
+    process = build(len(chunks[0][1]))
+    weights = tff.learning.models.ModelWeights(
+        [np.full([4, 1], 7.0, np.float32), np.full([1], 7.0, np.float32)], []
+    )
+    state = process.set_model_weights(process.initialize(), weights)
+    begun = np.float32([[7.0], [70.0], [700.0]]).repeat(SIZE, 1)
+    state = state._replace(global_model_weights=begun, aggregator=np.int32(4))
+    output = process.next(state, [chunk(*c) for c in chunks])
+    clients = np.bincount(
+        [
+            z
+            for numbers, zones in chunks
+            for row, z in zip(numbers, zones, strict=True)
+            for _ in row
+        ],
+        minlength=ZONES,
+    )
+    results = begun[:, 0] * [1, 1 + 2 + 3 + 4, 1 + 5] + 1000.0 * clients
+    expected = results[::-1, np.newaxis].repeat(SIZE, 1) + 0.5 * 4
+    np.testing.assert_array_equal(output.state.global_model_weights, expected)
+    assert output.metrics["clients"] == clients.sum()
+    assert output.metrics["spoke"] == 14
+    assert output.metrics["round"] == 5
+    (kernel, bias) = process.get_model_weights(output.state).trainable
+    np.testing.assert_allclose(kernel, np.full([4, 1], expected[:, 0].mean()))
+    np.testing.assert_allclose(bias, [expected[:, 0].mean()])
+
+
+def test_zones_start_with_one_keras_model(context):
+    process = build(1)
+    models = np.asarray(process.initialize().global_model_weights)
+    assert models.shape == (ZONES, SIZE)
+    assert np.ptp(models, axis=0).max() == 0.0
+    assert np.abs(models[0, :4]).min() > 0.0 and models[0, 4] == 0.0

@@ -93,7 +93,7 @@ class GramProblem:
 
 
 class SpannedUpdate(Update):
-    """Updates X^T D of C clients, not formed. See `stacked_updates.Update`.
+    """Updates X^T D of C clients, not formed. See `Update`.
 
     Args:
       examples: X, [C, N, d].

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from tff_hdp.clients.stacked_model import StackedModel
+from tff_hdp.errors import ArgumentError
 
 # How many tensors like the stacked weights a step holds at most: the weights, their
 # gradients and velocities, the next of them, and a temporary.
@@ -20,32 +21,63 @@ Mask = Sequence[tf.Tensor | None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SgdRule:
-    """How a client's weights follow its gradients g: FedProx's local step.
+    """How a client's weights w follow its gradients g.
 
-    v <- momentum v + learning_rate mask (g + proximal (w - w0)), and w <- w - v.
+    v <- momentum v + learning_rate mask (g + proximal (w - c)), and w <- w - v.
 
     Attributes:
       learning_rate: Of every step.
       momentum: Kept share of v, which a round starts at zero.
-      proximal: mu of the term mu/2 |w - w0|^2 that FedProx (Li et al. 2020) adds
-        to the loss, w0 being the weights sent to the client.
+      proximal: mu of the term mu/2 |w - c|^2 that FedProx (Li et al. 2020) adds to
+        the loss.
+      centre_every: After how many steps the centre c moves to where the client
+        then is; None leaves it at the weights sent.
       mask: Per weight a boolean tensor of its shape, the same for every client,
-        true where the weight may change; None where all of it may.
+        true where the weight may change; None where all of it may. What it holds
+        does not move, even where the gradient is not a number.
 
     Raises:
-      ValueError: If momentum or proximal is out of range.
+      ArgumentError: If momentum, proximal or centre_every is out of range.
     """
 
     learning_rate: float
     momentum: float = 0.0
     proximal: float = 0.0
+    centre_every: int | None = None
     mask: Mask | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.momentum < 1.0:
-            raise ValueError(f"momentum is {self.momentum}; allowed is [0, 1)")
+            raise ArgumentError("momentum", self.momentum, "[0, 1)")
         if not 0.0 <= self.proximal < math.inf:
-            raise ValueError(f"proximal is {self.proximal}; allowed is [0, inf)")
+            raise ArgumentError("proximal", self.proximal, "[0, inf)")
+        if self.centre_every is not None and self.centre_every < 1:
+            raise ArgumentError("centre_every", self.centre_every, ">= 1, or None")
+
+    @property
+    def moves_its_centre(self) -> bool:
+        """Whether c is not the weights sent throughout."""
+        return bool(self.proximal) and self.centre_every is not None
+
+    def check_mask(self, weights: Sequence[tf.Tensor]) -> None:
+        """Checks that the mask is one for these weights.
+
+        Raises:
+          ArgumentError: If it is not.
+        """
+        if self.mask is None:
+            return
+        if len(self.mask) != len(weights):
+            raise ArgumentError(
+                "mask", f"{len(self.mask)} tensors", f"{len(weights)}, one per weight"
+            )
+        for i, (part, weight) in enumerate(zip(self.mask, weights, strict=True)):
+            if part is not None and tuple(part.shape) != tuple(weight.shape):
+                raise ArgumentError(
+                    f"mask[{i}].shape",
+                    str(tuple(part.shape)),
+                    f"{tuple(weight.shape)}, its weight's",
+                )
 
 
 class SparseRows(NamedTuple):
@@ -92,12 +124,22 @@ class Batch(NamedTuple):
         means = tf.math.divide_no_nan(self.learning_rate * own, count)
         return tf.reduce_sum(means), tf.reduce_sum(own)
 
+    def sums(self, logits: tf.Tensor, loss: tf.Tensor) -> dict[str, tf.Tensor]:
+        """`loss` (nats), `correct` and `examples` over all clients, float32 []."""
+        hits = tf.equal(tf.argmax(logits, -1, tf.int32), self.labels)
+        correct = tf.reduce_sum(tf.cast(hits, self.present.dtype) * self.present)
+        return collections.OrderedDict(
+            loss=tf.cast(loss, tf.float32),
+            correct=tf.cast(correct, tf.float32),
+            examples=tf.cast(tf.reduce_sum(self.present), tf.float32),
+        )
+
 
 class Problem(Protocol):
     """What a stack of clients minimises.
 
     Attributes:
-      start: The weights sent, per weight [C, ...] or [1, ...].
+      start: The weights sent, per weight [1, ...].
     """
 
     start: list[tf.Tensor]
@@ -134,16 +176,36 @@ class WeightProblem:
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         """See `Problem`."""
         features = tf.gather(self._features, batch.rows, batch_dims=1)
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            logits = self._model(weights, features)
-            loss, summed = batch.loss(logits)
-        return tape.gradient(loss, weights), logits, summed
+        return _gradients(self._model, weights, features, batch)
+
+
+def full_gradients(
+    model: StackedModel,
+    weights: Sequence[tf.Tensor],
+    features: tf.Tensor,
+    labels: tf.Tensor,
+) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+    """The gradient of every client's mean cross-entropy over all of its examples.
+
+    Args:
+      model: The model, stacked.
+      weights: Each client's, per weight [C, ...].
+      features: [C, B, ...] as stored.
+      labels: [C, B].
+
+    Returns:
+      Per weight [C, ...]; and `loss` (nats), `correct` and `examples`, each summed
+      over all examples, float32 [].
+    """
+    present = tf.ones_like(labels, weights[0].dtype)
+    batch = Batch(tf.zeros_like(labels), labels, present, learning_rate=1.0)
+    gradients, logits, loss = _gradients(model, weights, features, batch)
+    return gradients, batch.sums(logits, loss)
 
 
 def descend(
     problem: Problem, rule: SgdRule, order: tf.Tensor, labels: tf.Tensor
-) -> tuple[list[tf.Tensor], Any]:
+) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
     """Takes every client of a stack through its own batches.
 
     A client whose batches are used up stands still.
@@ -161,10 +223,15 @@ def descend(
     clients, steps = order.shape[0] or tf.shape(order)[0], tf.shape(order)[1]
     dtype = problem.start[0].dtype
     weights = [tf.tile(w, [clients] + [1] * (w.shape.rank - 1)) for w in problem.start]
-    velocity = [tf.zeros_like(w) for w in weights] if rule.momentum else []
-    sums = [tf.constant(0.0)] * 3
+    velocities = [tf.zeros_like(w) for w in weights] if rule.momentum else []
+    centres = weights if rule.moves_its_centre else []
+    sums = collections.OrderedDict(
+        (name, tf.constant(0.0)) for name in ("loss", "correct", "examples")
+    )
 
-    def step(t: tf.Tensor, weights: Any, velocity: Any, sums: Any) -> Any:
+    def step(
+        t: tf.Tensor, weights: Any, velocities: Any, centres: Any, sums: Any
+    ) -> Any:
         rows = order[:, t]
         present = tf.cast(rows >= 0, dtype)
         rows = tf.maximum(rows, 0)
@@ -172,51 +239,66 @@ def descend(
             rows, tf.gather(labels, rows, batch_dims=1), present, rule.learning_rate
         )
         gradients, logits, loss = problem.gradients(weights, batch)
-        moving = tf.reduce_any(present > 0, 1)
-        pairs = [
-            _step(rule, i, problem.start[i], *tensors, moving)
+        if centres:
+            begins = tf.equal(t % rule.centre_every, 0)
+            centres = tf.cond(begins, lambda: weights, lambda: centres)
+        moved = [
+            _step(rule, i, *tensors, tf.reduce_any(present > 0, 1))
             for i, tensors in enumerate(
-                zip(weights, velocity or [None] * len(weights), gradients, strict=True)
+                zip(
+                    weights,
+                    velocities or [None] * len(weights),
+                    centres or problem.start,
+                    gradients,
+                    strict=True,
+                )
             )
         ]
-        hits = tf.equal(tf.argmax(logits, -1, tf.int32), batch.labels)
-        correct = tf.reduce_sum(tf.cast(hits, dtype) * present)
-        added = (loss, correct, tf.reduce_sum(present))
-        sums = [a + tf.cast(b, tf.float32) for a, b in zip(sums, added, strict=True)]
-        velocity = [v for _, v in pairs] if rule.momentum else []
-        return t + 1, [w for w, _ in pairs], velocity, sums
+        weights = [w for w, _ in moved]
+        velocities = [v for _, v in moved] if rule.momentum else []
+        sums = tf.nest.map_structure(tf.add, sums, batch.sums(logits, loss))
+        return t + 1, weights, velocities, centres, sums
 
-    _, weights, _, sums = tf.while_loop(
-        lambda t, *_: t < steps, step, (0, weights, velocity, sums)
+    _, weights, _, _, sums = tf.while_loop(
+        lambda t, *_: t < steps, step, (0, weights, velocities, centres, sums)
     )
-    return weights, collections.OrderedDict(
-        zip(("loss", "correct", "examples"), sums, strict=True)
-    )
+    return weights, sums
+
+
+def _gradients(
+    model: StackedModel, weights: Sequence[tf.Tensor], features: tf.Tensor, batch: Batch
+) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        logits = model(weights, features)
+        loss, summed = batch.loss(logits)
+    return tape.gradient(loss, weights), logits, summed
 
 
 def _step(
     rule: SgdRule,
     index: int,
-    start: tf.Tensor,
     weight: tf.Tensor,
     velocity: tf.Tensor | None,
+    centre: tf.Tensor,
     gradient: tf.Tensor | SparseRows,
     moving: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
     """The next value of one weight and of its velocity; `moving` is bool [C]."""
     mask = rule.mask[index] if rule.mask else None
-    plain = not (rule.momentum or rule.proximal) and mask is None
+    by_gradient_alone = not (rule.momentum or rule.proximal)
     if isinstance(gradient, SparseRows):
-        if plain:
+        if by_gradient_alone and mask is None:
             return tf.tensor_scatter_nd_sub(weight, *gradient), None
         gradient = gradient.dense(weight)
-    if plain:
-        return weight - gradient, None
-    moving = tf.reshape(moving, [-1] + [1] * (weight.shape.rank - 1))
     if rule.proximal:
-        gradient += rule.learning_rate * rule.proximal * (weight - start)
+        gradient += rule.learning_rate * rule.proximal * (weight - centre)
     if mask is not None:
         gradient = tf.where(mask, gradient, tf.zeros_like(gradient))
+    if by_gradient_alone:
+        # Zero for a client without examples.
+        return weight - gradient, None
+    moving = tf.reshape(moving, [-1] + [1] * (weight.shape.rank - 1))
     if velocity is not None:
         gradient = rule.momentum * velocity + gradient
         velocity = tf.where(moving, gradient, velocity)

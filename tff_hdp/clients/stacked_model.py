@@ -4,9 +4,12 @@ A stack of C clients holds every weight with a leading axis [C, ...]; a dense
 layer is then one batched matrix product for all clients.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
+
+from tff_hdp.errors import ArgumentError
 
 Weights = Sequence[tf.Tensor]
 Layer = Callable[[list[tf.Tensor], tf.Tensor], tf.Tensor]
@@ -19,13 +22,17 @@ class StackedModel:
       model: A built `Sequential` of Rescaling, Flatten, Reshape, Dense, Conv2D,
         MaxPooling2D, ReLU and Activation layers.
 
+    Attributes:
+      shapes: Of the model's weights, in Keras' order.
+      size: How many numbers they hold.
+
     Raises:
-      ValueError: If a layer or one of its options is not supported, naming it.
+      ArgumentError: If a layer or one of its options is not supported, naming it.
     """
 
     def __init__(self, model: tf.keras.Sequential) -> None:
         if not isinstance(model, tf.keras.Sequential):
-            raise ValueError(f"model is a {type(model).__name__}, not a Sequential")
+            raise ArgumentError("model", type(model).__name__, "a Sequential")
         self._layers: list[tuple[int, Layer]] = []
         for layer in model.layers:
             stacked = _stack_layer(layer)
@@ -35,13 +42,23 @@ class StackedModel:
                 self._layers.pop()
                 layer = before.layer
             self._layers.append((len(layer.trainable_weights), stacked))
-        self.num_weights = sum(count for count, _ in self._layers)
+        self.shapes = tuple(tuple(w.shape) for w in model.trainable_weights)
+        self.size = sum(map(math.prod, self.shapes))
         counts = [count for count, _ in self._layers]
         self._first = next((i for i, count in enumerate(counts) if count), None)
         if len(model.non_trainable_weights):
-            raise ValueError(
-                f"model has {len(model.non_trainable_weights)} non-trainable weights"
-            )
+            names = [weight.name for weight in model.non_trainable_weights]
+            raise ArgumentError("model.non_trainable_weights", names, "none")
+
+    @classmethod
+    def built_by(cls, build_model: Callable[[], tf.keras.Sequential]) -> "StackedModel":
+        """Of a new model, made in a graph of its own.
+
+        Keras then refuses eager models made before, until a new one is made: make
+        those to evaluate with later.
+        """
+        with tf.Graph().as_default():
+            return cls(build_model())
 
     def __call__(self, weights: Weights, features: tf.Tensor) -> tf.Tensor:
         """Logits of every client on its own batch.
@@ -95,7 +112,7 @@ def is_supported(model: tf.keras.Model) -> bool:
     """Whether `StackedModel` takes the model."""
     try:
         StackedModel(model)
-    except ValueError:
+    except ArgumentError:
         return False
     return True
 
@@ -124,7 +141,11 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
         return _MaxPooling(layer)
     if isinstance(layer, keras.Rescaling | keras.ReLU | keras.Activation):
         return lambda _, x: layer(x)
-    raise ValueError(f"layer {layer.name} is a {type(layer).__name__}")
+    raise ArgumentError(
+        f"layer {layer.name}",
+        type(layer).__name__,
+        "Rescaling, Flatten, Reshape, Dense, Conv2D, MaxPooling2D, ReLU, Activation",
+    )
 
 
 class _Affine:
@@ -173,18 +194,17 @@ def _is_affine(layer: Layer | None, kind: type[tf.keras.layers.Layer]) -> bool:
 
 def _product(layer: tf.keras.layers.Dense) -> Callable[..., tf.Tensor]:
     if len(layer.input_shape) != 2:
-        raise ValueError(
-            f"layer {layer.name} has inputs {layer.input_shape}, not vectors"
+        raise ArgumentError(
+            f"layer {layer.name}.input_shape", layer.input_shape, "that of vectors"
         )
     return lambda kernel, x: tf.matmul(x, kernel)
 
 
 def _convolution(layer: tf.keras.layers.Conv2D) -> Callable[..., tf.Tensor]:
-    if layer.groups != 1 or layer.data_format != "channels_last":
-        raise ValueError(
-            f"layer {layer.name} has groups {layer.groups} and data_format "
-            f"{layer.data_format}"
-        )
+    for name, allowed in (("groups", 1), ("data_format", "channels_last")):
+        value = getattr(layer, name)
+        if value != allowed:
+            raise ArgumentError(f"layer {layer.name}.{name}", value, str(allowed))
 
     def one_client(args: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         kernel, x = args

@@ -4,16 +4,16 @@ import collections
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.clients import gram
 from tff_hdp.clients.gram import GramProblem
-from tff_hdp.clients.sgd import COPIES, Mask, SgdRule, WeightProblem, descend
+from tff_hdp.clients.sgd import COPIES, SgdRule, WeightProblem, descend
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.updates import DenseUpdate, Update, sum_over_clients
 
+# From the updates of a stack of clients, one `Update` per weight, and their chunk.
 Then = Callable[[list[Update], Any], Any]
 
 # Beyond about this many clients the stacked weights leave the cache and a chunk
@@ -28,55 +28,12 @@ def chunk_size(num_parameters: int) -> int:
     return max(1, min(MAX_CHUNK, by_memory))
 
 
-def make_chunk(
-    examples: Sequence[tuple[np.ndarray, np.ndarray]],
-    orders: Sequence[np.ndarray],
-    *,
-    weights: Sequence[float],
-    carries_noise: Sequence[bool],
-    zone: int,
-) -> collections.OrderedDict[str, np.ndarray]:
-    """Pads C clients of one zone to one shape.
-
-    Args:
-      examples: Per client its features [n_k, ...] and labels [n_k].
-      orders: Per client its `make_order`, all of one batch size.
-      weights: Per client w in (0, 1].
-      carries_noise: Per client whether it noises its own update.
-      zone: Their zone.
-
-    Returns:
-      `features` [C, N, ...], `labels` [C, N], `order` [C, steps, batch size],
-      `weight` [C], `carries_noise` [C], `zone` [].
-    """
-    size = max(len(labels) for _, labels in examples)
-    steps = max(len(order) for order in orders)
-    first = examples[0][0]
-    features = np.zeros([len(examples), size, *first.shape[1:]], first.dtype)
-    labels = np.zeros([len(examples), size], np.int32)
-    order = np.full([len(examples), steps, orders[0].shape[1]], -1, np.int32)
-    for i, (x, y) in enumerate(examples):
-        features[i, : len(x)], labels[i, : len(y)] = x, y
-        order[i, : len(orders[i])] = orders[i]
-    return collections.OrderedDict(
-        features=features,
-        labels=labels,
-        order=order,
-        weight=np.asarray(weights, np.float32),
-        carries_noise=np.asarray(carries_noise, bool),
-        zone=np.int32(zone),
-    )
-
-
 def train_stack(
     model: StackedModel,
     initial: Sequence[tf.Tensor],
     chunk: Any,
+    rule: SgdRule,
     *,
-    learning_rate: float,
-    momentum: float = 0.0,
-    proximal: float = 0.0,
-    mask: Mask | None = None,
     then: Then | None = None,
 ) -> tuple[Any, Any]:
     """SGD of every client of a chunk on its own batches.
@@ -88,13 +45,9 @@ def train_stack(
 
     Args:
       model: The model, stacked.
-      initial: The global weights, each without the client axis.
-      chunk: A `make_chunk` as tensors.
-      learning_rate: Of SGD.
-      momentum: Of SGD.
-      proximal: mu of FedProx' term mu/2 |w - w0|^2; see `SgdRule`.
-      mask: Per weight a boolean tensor of its shape, true where the weight may
-        change, the same for every client; None where all of it may.
+      initial: The weights sent, each without the client axis.
+      chunk: `features`, `labels` and `order` of a `make_chunk`, as tensors.
+      rule: How clients descend.
       then: What to make of the updates, one `Update` per weight, and the chunk;
         by default the tensors [C, ...].
 
@@ -103,12 +56,9 @@ def train_stack(
       the steps: `loss` (nats), `correct` and `examples`, each float32 [].
 
     Raises:
-      ValueError: If `mask` does not fit the weights, or a rate is out of range.
+      ArgumentError: If the rule's mask does not fit the weights.
     """
-    _check_mask(mask, initial)
-    rule = SgdRule(
-        learning_rate=learning_rate, momentum=momentum, proximal=proximal, mask=mask
-    )
+    rule.check_mask(initial)
     order, labels, features = chunk["order"], chunk["labels"], chunk["features"]
     then = then or (lambda updates, _: [update.dense() for update in updates])
 
@@ -132,9 +82,9 @@ def train_one_by_one(
     model: StackedModel,
     initial: Sequence[tf.Tensor],
     chunk: Any,
+    rule: SgdRule,
     *,
     then: Then,
-    **rule: Any,
 ) -> tuple[Any, Any]:
     """As `train_stack`, one client after the other, adding up what `then` makes.
 
@@ -145,8 +95,8 @@ def train_one_by_one(
       model: See `train_stack`.
       initial: See `train_stack`.
       chunk: See `train_stack`.
+      rule: See `train_stack`.
       then: See `train_stack`; called for a stack of one client, with its chunk.
-      **rule: See `train_stack`.
 
     Returns:
       Both added up over the clients.
@@ -157,22 +107,9 @@ def train_one_by_one(
         for name in chunk:
             if name != "zone":
                 own[name] = chunk[name][client][tf.newaxis]
-        return train_stack(model, initial, own, then=then, **rule)
+        return train_stack(model, initial, own, rule, then=then)
 
     return sum_over_clients(alone, chunk, parallel_iterations=1)
-
-
-def _check_mask(mask: Mask | None, initial: Sequence[tf.Tensor]) -> None:
-    if mask is None:
-        return
-    if len(mask) != len(initial):
-        raise ValueError(f"mask has {len(mask)} entries for {len(initial)} weights")
-    for i, (part, weight) in enumerate(zip(mask, initial, strict=True)):
-        if part is not None and tuple(part.shape) != tuple(weight.shape):
-            raise ValueError(
-                f"mask[{i}] has shape {tuple(part.shape)}; its weight has "
-                f"{tuple(weight.shape)}"
-            )
 
 
 def _updates(

@@ -1,15 +1,10 @@
-"""The updates of a stack of clients, and their contributions to a zone's sum."""
+"""The updates of a stack of clients, and what is done to them."""
 
 import abc
-import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-
-from tff_hdp.aggregators.levels import LevelQueries
-from tff_hdp.aggregators.zoned_mean import ZonedMean
-from tff_hdp.privacy.plan import NoisePlan
 
 
 class Update(abc.ABC):
@@ -63,67 +58,38 @@ def without(value: tf.Tensor, dropped: tf.Tensor) -> tf.Tensor:
     )
 
 
-def norms_decide(plan: NoisePlan, queries: LevelQueries | None) -> bool:
-    """Whether a contribution is the update times factors its norms decide.
+def screen(
+    rows: tf.Tensor, *, instead: tf.Tensor | float
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Replaces each row of [C, d] whose L2 norm is not finite in its dtype.
 
-    It is where clients add no noise and clip to a norm, flat or per layer, and
-    send real numbers; a query that is not the plan's may do anything.
-    """
-    noising = plan.client_noise_multiplier > 0 and any(plan.noising_clients)
-    bent = plan.clipping.kind == "adaptive" or plan.encoding is not None
-    return queries is None and not noising and not bent
-
-
-def sum_by_norms(
-    mean: ZonedMean, sent: Any, updates: Sequence[Update], like: Any, chunk: Any
-) -> Any:
-    """Every client's contribution to its zone, where `norms_decide`, added up.
-
-    `mean` screens, clips and weights a stand-in of each update, in which the
-    norm takes each tensor's place; what it made of the norm, it would have
-    made of the tensor.
+    The rule of `tff_hdp.aggregators.levels.screen`, for a stack: refused is a row
+    with a NaN, an infinity, or values so large that their squares overflow, since
+    clipping would turn those into NaN.
 
     Args:
-      mean: What a client does to its update.
-      sent: `mean.client_state`.
-      updates: Per weight.
-      like: The structure of an update.
-      chunk: Whose they are.
+      rows: Clients' gradients or models.
+      instead: What a rejected client's counts as, of a shape that broadcasts.
 
     Returns:
-      One contribution, of all C clients together.
+      The rows, and how many were rejected, float32 [].
     """
-    norms = [update.norms() for update in updates]
-    stand_ins = tf.nest.pack_sequence_as(like, norms)
-    clients = (stand_ins, profiles(chunk))
-    one = mean.contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
-    contributions = tf.map_fn(
-        lambda client: mean.contribution(sent, *client),
-        clients,
-        fn_output_signature=tf.nest.map_structure(tf.TensorSpec.from_tensor, one),
-    )
-    total = tf.nest.map_structure(lambda t: tf.reduce_sum(t, 0), contributions)
-    scaled = tf.nest.flatten(contributions["record"])
-    sums = [
-        update.weighted_sum(tf.where(made > 0.0, made / norm, 0.0))
-        for update, made, norm in zip(updates, scaled, norms, strict=True)
-    ]
-    total["record"] = tf.nest.pack_sequence_as(like, sums)
-    return total
+    finite = tf.math.is_finite(tf.norm(rows, axis=1, keepdims=True))
+    rejected = tf.reduce_sum(tf.cast(tf.logical_not(finite), tf.float32))
+    return tf.where(finite, rows, instead), rejected
 
 
-def sum_one_by_one(
-    mean: ZonedMean, sent: Any, updates: Sequence[Update], like: Any, chunk: Any
-) -> Any:
-    """As `sum_by_norms`, whatever `mean` does to an update."""
-    given = tf.nest.pack_sequence_as(like, [update.dense() for update in updates])
-    clients = (given, profiles(chunk))
+def clip(rows: tf.Tensor, norm: float | None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Clips each row of [C, d] to an L2 norm; None clips nothing.
 
-    def contribution(client: tf.Tensor | int) -> Any:
-        own = tf.nest.map_structure(lambda t: t[client], clients)
-        return mean.contribution(sent, *own)
-
-    return sum_over_clients(contribution, chunk)
+    Returns:
+      The rows, and how many were clipped, float32 [].
+    """
+    if norm is None:
+        return rows, tf.constant(0.0)
+    norms = tf.norm(rows, axis=1, keepdims=True)
+    clipped = tf.reduce_sum(tf.cast(norms > norm, tf.float32))
+    return rows * tf.minimum(1.0, tf.math.divide_no_nan(norm, norms)), clipped
 
 
 def sum_over_clients(
@@ -144,12 +110,3 @@ def sum_over_clients(
         parallel_iterations=parallel_iterations,
     )
     return total
-
-
-def profiles(chunk: Any) -> Any:
-    """The `WEIGHT_TYPE` of every client of a chunk, each tensor [C]."""
-    return collections.OrderedDict(
-        weight=chunk["weight"],
-        zone=tf.repeat(chunk["zone"], tf.shape(chunk["weight"])[0]),
-        carries_noise=chunk["carries_noise"],
-    )

@@ -49,6 +49,8 @@ def test_a_fixed_subset_exchanges_its_coordinates_alone():
     assert (subset.upload_size, subset.download_size) == (2, 2)
     weights = tf.constant([9.0, 8.0, 7.0, 6.0, 5.0, 4.0])
     np.testing.assert_array_equal(subset.send(weights), [8, 5])
+    updates = tf.constant([[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [9.0] * 6])
+    np.testing.assert_array_equal(subset.compress(updates, ROUND), [[1, 4], [9, 9]])
     # What was not exchanged is w_0's.
     np.testing.assert_array_equal(
         subset.receive(subset.send(weights)), [0, 8, 2, 3, 5, 5]
@@ -60,7 +62,7 @@ def test_a_fixed_subset_exchanges_its_coordinates_alone():
 
 @pytest.mark.parametrize("coordinates", [[], [1, 1], [4, 2], [0, 6], [-1, 2]])
 def test_bad_coordinates_are_refused(coordinates):
-    with pytest.raises(ValueError, match="coordinates are"):
+    with pytest.raises(ValueError, match=r"coordinates is .*; allowed: rising ones"):
         FixedSubset(np.zeros(6, np.float32), np.array(coordinates))
 
 
@@ -68,6 +70,8 @@ def test_a_random_subset_sends_all_down_and_few_up():
     subset = RandomSubset(50, 5, seed=2)
     assert (subset.upload_size, subset.download_size) == (5, 50)
     chosen = subset.trainable(ROUND).numpy()
+    sent = subset.compress(tf.range(50.0)[tf.newaxis], ROUND)
+    np.testing.assert_array_equal(sent, chosen[np.newaxis])
     whole = subset.decompress(tf.range(1.0, 6.0), ROUND).numpy()
     np.testing.assert_array_equal(whole[chosen], [1, 2, 3, 4, 5])
     assert np.count_nonzero(whole) == 5

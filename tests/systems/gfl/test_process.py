@@ -207,8 +207,9 @@ def test_noise_between_servers_is_laplace():
 def test_iid_clients_noise_what_they_send():
     updates = tf.zeros([1, COHORT, 50_000])
     plan = dataclasses.replace(IID, dimension=50_000)
-    sent = gfl._send(plan, updates, {}).numpy()
-    assert sent.std() == pytest.approx(0.5 * math.sqrt(COHORT), rel=0.03)
+    sent = gfl.hide(plan, updates, {}).numpy()
+    assert sent.std() == pytest.approx(0.5, rel=0.03)
+    assert sent.sum(1).std() == pytest.approx(0.5 * math.sqrt(COHORT), rel=0.03)
 
 
 def test_rejected_clients_noise_what_they_send():
@@ -236,7 +237,7 @@ def test_two_runs_never_share_their_noise():
 def sent_by_one(plan, update, mask):
     cohort = {"masks": tf.constant(mask.astype(np.int64)[np.newaxis, np.newaxis])}
     updates = tf.constant(update[np.newaxis, np.newaxis], tf.float32)
-    return gfl._send(plan, updates, cohort).numpy()[0]
+    return gfl.hide(plan, updates, cohort).numpy()[0, 0]
 
 
 def test_what_a_server_receives_of_one_client_is_uniform_whatever_it_is():
@@ -260,9 +261,9 @@ def test_sums_come_out_of_the_masks_to_the_last_step_and_not_without_one_client(
     rng = np.random.default_rng(0)
     updates = rng.uniform(-3.0, 3.0, [COHORT, size])
     sent = [sent_by_one(plan, *pair) for pair in zip(updates, masks, strict=True)]
-    total = gfl._receive(plan, tf.constant(sum(sent))).numpy()
+    total = gfl.unhide(plan, tf.constant(sum(sent))).numpy()
     np.testing.assert_allclose(total, updates.sum(0), atol=1e-5)
-    partial = gfl._receive(plan, tf.constant(sum(sent[1:]))).numpy()
+    partial = gfl.unhide(plan, tf.constant(sum(sent[1:]))).numpy()
     assert abs(np.corrcoef(partial, updates[1:].sum(0))[0, 1]) < 0.15
 
 
@@ -295,7 +296,7 @@ def test_weights_are_the_centroid_and_can_be_set():
     ("plan", "changes", "message"),
     [
         (NONE, {"mixing": np.array([[0.5, 0.5], [0.2, 0.8]])}, "not symmetric"),
-        (dataclasses.replace(NONE, dimension=3), {}, "plan.dimension is 3; the model"),
+        (dataclasses.replace(NONE, dimension=3), {}, "plan.dimension is 3; allowed: 2"),
     ],
 )
 def test_what_cannot_be_built(plan, changes, message):

@@ -9,13 +9,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.clients.batches import (
-    client_batches,
+from tff_hdp.clients.batches import client_batches, make_order
+from tff_hdp.clients.client_work import (
+    build_optimizer,
     client_profile,
-    make_order,
     model_fn_from_keras,
 )
-from tff_hdp.clients.optimizers import build_optimizer
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
 from tff_hdp.systems.hdp.config import OPTIMIZERS
 from tff_hdp.systems.hdp.process import build_hdp

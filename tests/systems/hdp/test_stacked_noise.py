@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_hdp.clients.optimizers import build_optimizer
+from tff_hdp.clients.batches import chunk_type
+from tff_hdp.clients.client_work import build_optimizer
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
+from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
 
 pytestmark = pytest.mark.usefixtures("native_context")
 WIDTH, CLASSES = 40, 50

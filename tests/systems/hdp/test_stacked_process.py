@@ -7,11 +7,15 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.clients.batches import client_batches, client_profile, model_fn_from_keras
-from tff_hdp.clients.optimizers import build_optimizer
+from tff_hdp.clients.batches import chunk_type, client_batches
+from tff_hdp.clients.client_work import (
+    build_optimizer,
+    client_profile,
+    model_fn_from_keras,
+)
 from tff_hdp.privacy import Clipping, FullParticipation, configurations
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
+from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
 
 # Each path rounds its float32 sums in its own order, over tens of steps.
 TOLERANCE = {"rtol": 1e-3, "atol": 2e-5}

@@ -1,26 +1,22 @@
 """UDP-Alg's round against a plain re-implementation, its clip and its noise."""
 
-import collections
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_hdp.clients.batches import client_batches
+from tff_hdp.clients.batches import make_chunk
 from tff_hdp.privacy import PoissonSampling, configurations
 from tff_hdp.runtime.in_process import create_in_process_context
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet import process as udp_hypernet
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 from tff_hdp.systems.udp_hypernet.personal_model import (
-    LocalModel,
     PersonalTests,
     build_personal_evaluation,
 )
 
 USERS, CLASSES, INPUTS = 5, 3, 4
 ETA, LAMBDA, ZETA = 0.2, 0.3, 0.7
-SPEC = (tf.TensorSpec([None, INPUTS], tf.float32), tf.TensorSpec([None], tf.int32))
 
 
 def build_model():
@@ -34,13 +30,9 @@ def build_model():
 
 
 @pytest.fixture(scope="module")
-def model():
-    return LocalModel.from_keras(build_model, SPEC)
-
-
-@pytest.fixture(scope="module")
-def network(model):
-    return Hypernetwork(descriptor_dim=3, width=7, targets=model.shapes)
+def network():
+    shapes = tuple(tuple(w.shape) for w in build_model().trainable_weights)
+    return Hypernetwork(descriptor_dim=3, width=7, targets=shapes)
 
 
 @pytest.fixture(scope="module", params=["in_process", "native"])
@@ -63,9 +55,10 @@ def in_process():
     tff.framework.set_default_context(create_in_process_context())
 
 
-def build(model, network, plan):
+def build(network, plan):
     return udp_hypernet.build_udp_hypernet(
-        model=model,
+        build_model=build_model,
+        data_type=udp_hypernet.user_type((INPUTS,), np.float32),
         hypernetwork=network,
         plan=plan,
         client_learning_rate=ETA,
@@ -78,9 +71,9 @@ def noiseless(q=0.5):
     return configurations.none(zone_sizes=(USERS,), sampling=PoissonSampling((q,)))
 
 
-def start(process, model, network):
+def start(process, network):
     tf.keras.utils.set_random_seed(11)
-    weights = udp_hypernet.initial_weights(model, network, USERS)
+    weights = udp_hypernet.initial_weights(build_model, network, USERS)
     tf.random.set_seed(None)
     weights = tf.nest.map_structure(lambda t: t.numpy(), weights)
     return process.set_model_weights(process.initialize(), weights), weights
@@ -102,16 +95,18 @@ def order(user):
 
 def data(users, weights=None):
     weights = weights or {}
-    return [
-        collections.OrderedDict(
-            examples=client_batches(*examples(user), order(user)),
-            profile=udp_hypernet.user_profile(user=user, weight=weights.get(user, 1.0)),
-        )
-        for user in users
-    ]
+    return [chunk(user, examples(user), weights.get(user, 1.0)) for user in users]
 
 
-def plain_update(model, network, weights, user):
+def chunk(user, own, weight=1.0):
+    fields = make_chunk(
+        [own], [order(user)], weights=[weight], carries_noise=[False], zone=0
+    )
+    fields["user"] = np.array([user], np.int32)
+    return tf.data.Dataset.from_tensors(fields)
+
+
+def plain_update(network, weights, user):
     """Lines 8 to 12 and 16 for one user, with Keras and one tape."""
     phi = [tf.Variable(p) for p in weights["phi"]]
     descriptor = tf.Variable(weights["descriptors"][user])
@@ -151,12 +146,12 @@ def clip(tensors, bound):
     return [t * min(1.0, bound / norm(tensors)) for t in tensors]
 
 
-def test_a_noiseless_round_is_the_plain_one(model, network, runtime):
-    process = build(model, network, noiseless())
-    state, weights = start(process, model, network)
+def test_a_noiseless_round_is_the_plain_one(network, runtime):
+    process = build(network, noiseless())
+    state, weights = start(process, network)
     users, w = [0, 3, 4], {0: 1.0, 3: 0.5, 4: 0.25}
     output = process.next(state, data(users, w))
-    updates = {u: plain_update(model, network, weights, u) for u in users}
+    updates = {u: plain_update(network, weights, u) for u in users}
     for i, found in enumerate(output.state["phi"]):
         mean = sum(w[u] * updates[u][0][i] for u in users) / sum(w.values())
         expected = weights["phi"][i] - LAMBDA * mean
@@ -170,9 +165,9 @@ def test_a_noiseless_round_is_the_plain_one(model, network, runtime):
         )
 
 
-def test_training_lowers_every_users_loss(model, network, in_process):
-    process = build(model, network, noiseless())
-    state, _ = start(process, model, network)
+def test_training_lowers_every_users_loss(network, in_process):
+    process = build(network, noiseless())
+    state, _ = start(process, network)
     rows = [examples(user) for user in range(USERS)]
     sizes = np.array([len(labels) for _, labels in rows])
     tests = PersonalTests(
@@ -181,7 +176,9 @@ def test_training_lowers_every_users_loss(model, network, in_process):
         starts=np.cumsum(sizes) - sizes,
         sizes=sizes,
     )
-    evaluate = build_personal_evaluation(model=model, hypernetwork=network, tests=tests)
+    evaluate = build_personal_evaluation(
+        build_model=build_model, hypernetwork=network, tests=tests
+    )
     _, before = evaluate(state["phi"], state["descriptors"])
     for _ in range(15):
         state = process.next(state, data(range(USERS))).state
@@ -190,8 +187,8 @@ def test_training_lowers_every_users_loss(model, network, in_process):
     assert after.sum() < 0.7 * before.sum()
 
 
-def test_evaluation_is_each_users_own_keras_model(model, network, in_process):
-    weights = start(build(model, network, noiseless()), model, network)[1]
+def test_evaluation_is_each_users_own_keras_model(network, in_process):
+    weights = start(build(network, noiseless()), network)[1]
     features, labels = examples(4)
     tests = PersonalTests(
         features=features,
@@ -199,7 +196,9 @@ def test_evaluation_is_each_users_own_keras_model(model, network, in_process):
         starts=np.array([0, 2, 4, 0, 1]),
         sizes=np.array([3, 1, 5, 9, 2]),
     )
-    evaluate = build_personal_evaluation(model=model, hypernetwork=network, tests=tests)
+    evaluate = build_personal_evaluation(
+        build_model=build_model, hypernetwork=network, tests=tests
+    )
     right, loss = evaluate(weights["phi"], weights["descriptors"])
     for user in range(USERS):
         keras = build_model()
@@ -213,15 +212,15 @@ def test_evaluation_is_each_users_own_keras_model(model, network, in_process):
         assert loss[user] == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_step_is_clipped_weighted_and_over_q_w(model, network, in_process):
+def test_the_step_is_clipped_weighted_and_over_q_w(network, in_process):
     """With sigma far below S the noisy round is the noiseless one to its noise."""
     q, S, W, sigma = 0.5, 0.05, 4.0, 1e-6
     plan = udp_alg.plan(users=USERS, q=q, sigma=sigma, S=S, W=W)
-    process = build(model, network, plan)
-    state, weights = start(process, model, network)
+    process = build(network, plan)
+    state, weights = start(process, network)
     users, w = [1, 2, 4], {1: 1.0, 2: 0.5, 4: 0.5}
     output = process.next(state, data(users, w))
-    updates = {u: plain_update(model, network, weights, u)[0] for u in users}
+    updates = {u: plain_update(network, weights, u)[0] for u in users}
     assert all(norm(update) > 2 * S for update in updates.values())
     clipped = {u: clip(updates[u], S) for u in users}
     for i, found in enumerate(output.state["phi"]):
@@ -230,12 +229,12 @@ def test_the_step_is_clipped_weighted_and_over_q_w(model, network, in_process):
         np.testing.assert_allclose(found, expected, atol=6 * LAMBDA * sigma + 1e-6)
 
 
-def test_one_user_moves_phi_by_at_most_the_sensitivity(model, network, in_process):
+def test_one_user_moves_phi_by_at_most_the_sensitivity(network, in_process):
     """Lemma 3.1: max(w) S / (q W), whoever joins."""
     q, S, sigma = 0.2, 0.01, 1e-7
     plan = udp_alg.plan(users=USERS, q=q, sigma=sigma, S=S)
-    process = build(model, network, plan)
-    state, _ = start(process, model, network)
+    process = build(network, plan)
+    state, _ = start(process, network)
     without = process.next(state, data([0, 1])).state["phi"]
     for newcomer in (2, 3, 4):
         joined = process.next(state, data([0, 1, newcomer])).state["phi"]
@@ -245,11 +244,11 @@ def test_one_user_moves_phi_by_at_most_the_sensitivity(model, network, in_proces
 
 
 @pytest.mark.parametrize("users", [[], [0, 2]])
-def test_the_noise_is_sigma_with_or_without_users(model, network, in_process, users):
+def test_the_noise_is_sigma_with_or_without_users(network, in_process, users):
     sigma, S = 0.3, 1e-6
     plan = udp_alg.plan(users=USERS, q=0.4, sigma=sigma, S=S)
-    process = build(model, network, plan)
-    state, weights = start(process, model, network)
+    process = build(network, plan)
+    state, weights = start(process, network)
     drawn = []
     for _ in range(10):
         phi = process.next(state, data(users)).state["phi"]
@@ -262,14 +261,12 @@ def test_the_noise_is_sigma_with_or_without_users(model, network, in_process, us
     assert abs(drawn.mean()) < 4 * sigma / np.sqrt(drawn.size)
 
 
-def test_a_user_that_diverges_is_left_out(model, network, in_process):
-    process = build(model, network, udp_alg.plan(users=USERS, q=1.0, sigma=1e-6, S=1.0))
-    state, weights = start(process, model, network)
-    bad = data([1, 2])
-    features = np.full([4, INPUTS], np.nan, np.float32)
-    labels = np.zeros(4, np.int32)
-    bad[0]["examples"] = client_batches(features, labels, order(0) % 4)
-    output = process.next(state, bad)
+def test_a_user_that_diverges_is_left_out(network, in_process):
+    process = build(network, udp_alg.plan(users=USERS, q=1.0, sigma=1e-6, S=1.0))
+    state, weights = start(process, network)
+    features, labels = examples(1)
+    bad = chunk(1, (np.full_like(features, np.nan), labels))
+    output = process.next(state, [bad, *data([2])])
     assert output.metrics["aggregator"]["rejected"] == 1
     assert all(np.isfinite(p).all() for p in output.state["phi"])
     found = output.state["descriptors"]
@@ -277,21 +274,22 @@ def test_a_user_that_diverges_is_left_out(model, network, in_process):
     assert np.any(found[2] != weights["descriptors"][2])
 
 
-def test_types_say_what_goes_where(model, network):
-    process = build(model, network, noiseless())
+def test_types_say_what_goes_where(network):
+    process = build(network, noiseless())
     state_type = process.initialize.type_signature.result.member
     assert state_type.descriptors.shape == (USERS, 3)
     assert [t.shape for t in state_type.phi] == network.shapes
     data_type = process.next.type_signature.parameter[1].member
-    assert data_type.profile.element == udp_hypernet.PROFILE_TYPE
+    assert data_type.element.features.shape == (None, None, INPUTS)
+    assert data_type.element.user.shape == (1,)
 
 
-def test_what_does_not_fit_is_refused(model, network):
+def test_what_does_not_fit_is_refused(network):
     two_zones = configurations.none(
         zone_sizes=(2, 3), sampling=PoissonSampling((0.5, 0.5))
     )
     with pytest.raises(ValueError, match="one zone"):
-        build(model, network, two_zones)
+        build(network, two_zones)
     other = Hypernetwork(descriptor_dim=3, width=7, targets=((2, 2),))
-    with pytest.raises(ValueError, match=r"hypernetwork.targets is \(\(2, 2\),\)"):
-        build(model, other, noiseless())
+    with pytest.raises(ValueError, match=r"targets is \(\(2, 2\),\); allowed"):
+        build(other, noiseless())

@@ -10,6 +10,8 @@ import abc
 import numpy as np
 import tensorflow as tf
 
+from tff_hdp.errors import ArgumentError
+
 
 class Compressor(abc.ABC):
     """How n weights go down to a client and its update comes up.
@@ -40,9 +42,11 @@ class Compressor(abc.ABC):
         return None
 
     def compress(self, updates: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
-        """What C clients send up, [C, upload_size], of their updates [C, m]."""
-        del round_number
-        return updates
+        """What C clients send up, [C, upload_size], of their updates [C, n]."""
+        coordinates = self.trainable(round_number)
+        return (
+            updates if coordinates is None else tf.gather(updates, coordinates, axis=1)
+        )
 
     @abc.abstractmethod
     def decompress(self, update: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
@@ -73,7 +77,7 @@ class FixedSubset(Compressor):
       coordinates: Which K, distinct and rising; clients are told once.
 
     Raises:
-      ValueError: If the coordinates are none, repeat, or leave 0..n-1.
+      ArgumentError: If the coordinates are none, repeat, or leave 0..n-1.
     """
 
     def __init__(self, initial: np.ndarray, coordinates: np.ndarray) -> None:
@@ -157,7 +161,8 @@ def _check_coordinates(coordinates: np.ndarray, num_weights: int) -> None:
         or np.any(np.diff(coordinates) <= 0)
         or not 0 <= coordinates[0] <= coordinates[-1] < num_weights
     ):
-        raise ValueError(
-            f"coordinates are {np.asarray(coordinates)}; allowed are rising ones in "
-            f"0..{num_weights - 1}"
+        raise ArgumentError(
+            "coordinates",
+            np.asarray(coordinates),
+            f"rising ones in 0..{num_weights - 1}",
         )

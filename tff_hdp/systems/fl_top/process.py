@@ -13,17 +13,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators.factory import zone_sums
+from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.aggregators.zoned_mean import ZonedMean
+from tff_hdp.clients.contributions import norms_decide, sum_by_norms, sum_one_by_one
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_metrics
-from tff_hdp.clients.updates import (
-    DenseUpdate,
-    norms_decide,
-    sum_by_norms,
-    sum_one_by_one,
-)
+from tff_hdp.clients.updates import DenseUpdate
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.systems.fl_top.client_work import join, split, train_compressed
+from tff_hdp.systems.fl_top.client_work import train_compressed
 from tff_hdp.systems.fl_top.compressors import Compressor
 from tff_hdp.systems.states import algorithm_state, process_of_model
 
@@ -60,20 +58,17 @@ def build_fl_top(
       A `LearningProcess` whose TFF clients each train a chunk of clients.
 
     Raises:
-      ValueError: If the model has an unsupported layer, the plan more than one
+      ArgumentError: If the model has an unsupported layer, the plan more than one
         zone, or the compressor another number of weights than the model.
     """
-    with tf.Graph().as_default():
-        model = build_model()
-        stacked = StackedModel(model)
-        shapes = [tuple(w.shape) for w in model.trainable_weights]
-        num_weights = model.count_params()
+    model = StackedModel.built_by(build_model)
     if plan.num_zones != 1:
-        raise ValueError(f"plan.num_zones is {plan.num_zones}; allowed is 1")
-    if compressor.num_weights != num_weights:
-        raise ValueError(
-            f"compressor.num_weights is {compressor.num_weights}; the model has "
-            f"{num_weights}"
+        raise ArgumentError("plan.num_zones", plan.num_zones, "1")
+    if compressor.num_weights != model.size:
+        raise ArgumentError(
+            "compressor.num_weights",
+            compressor.num_weights,
+            f"{model.size}, the model's",
         )
 
     @tff.tensorflow.computation
@@ -88,22 +83,21 @@ def build_fl_top(
 
     @tff.tensorflow.computation(state_type, weights_type)
     def message(state: Any, weights: Any) -> Any:
-        flat = join([w[tf.newaxis] for w in tf.nest.flatten(weights.trainable)])[0]
+        vector = join(tf.nest.flatten(weights.trainable))
         return collections.OrderedDict(
-            weights=compressor.send(flat), protocol=mean.client_state(state)
+            weights=compressor.send(vector), protocol=mean.client_state(state)
         )
 
     @tff.tensorflow.computation(message.type_signature.result, data_type)
     def train_chunk(sent: Any, data: tf.data.Dataset) -> Any:
         chunk = data.get_single_element()
         updates, sums = train_compressed(
-            stacked,
-            shapes,
+            model,
             compressor.receive(sent["weights"]),
             chunk,
-            compressor,
-            sent["protocol"]["round"],
-            client_learning_rate,
+            compressor=compressor,
+            round_number=sent["protocol"]["round"],
+            learning_rate=client_learning_rate,
         )
         contribution = add_up(
             mean, sent["protocol"], [DenseUpdate(updates)], updates, chunk
@@ -118,8 +112,7 @@ def build_fl_top(
     @tff.tensorflow.computation
     def update_weights(state: Any, weights: Any, total: Any) -> Any:
         update, new_state, measurements = mean.release(state, total)
-        whole = compressor.decompress(update, state["round"])
-        steps = [step[0] for step in split(whole[tf.newaxis], shapes)]
+        steps = split(compressor.decompress(update, state["round"]), model.shapes)
         trainable = tf.nest.map_structure(
             tf.subtract,
             weights.trainable,

@@ -11,19 +11,16 @@ from fractions import Fraction
 import numpy as np
 import tensorflow as tf
 
-from tff_hdp.clients.batches import make_order
+from tff_hdp.aggregators.vectors import join
+from tff_hdp.clients.batches import make_chunk, make_order
+from tff_hdp.clients.sgd import full_gradients
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.training import make_chunk
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.fl_top.client_work import train_compressed
 from tff_hdp.systems.fl_top.compressors import Compressor
 
 # How many random subsets the clip norm of FL-BASIC-DP is the median over.
 CLIP_DRAWS = 100
-
-
-def flatten(weights: Sequence[np.ndarray]) -> np.ndarray:
-    """All weights of a model as one float vector [n], in Keras' order."""
-    return np.concatenate([np.ravel(w) for w in weights])
 
 
 def subset_size(ratio: float, num_weights: int) -> int:
@@ -34,13 +31,14 @@ def subset_size(ratio: float, num_weights: int) -> int:
       num_weights: n.
 
     Raises:
-      ValueError: If r is out of range or leaves no weight.
+      ArgumentError: If r is out of range or leaves no weight.
     """
     size = math.floor(Fraction(str(ratio)) * num_weights) if 0 < ratio <= 1 else 0
     if size < 1:
-        raise ValueError(
-            f"ratio is {ratio}; allowed is (0, 1] and, for {num_weights:,} weights, "
-            f"at least {1 / num_weights:.3g}"
+        raise ArgumentError(
+            "ratio",
+            ratio,
+            f"(0, 1] and, for {num_weights:,} weights, at least {1 / num_weights:.3g}",
         )
     return size
 
@@ -71,25 +69,15 @@ def accumulated_gradients(
       FloatingPointError: If a gradient is not finite.
     """
     stacked = StackedModel(model)
-    weights = [tf.constant(w) for w in initial]
+    weights = [tf.constant(w)[tf.newaxis] for w in initial]
     scores = [tf.zeros_like(w) for w in weights]
-    batch = tf.constant(features)[tf.newaxis]
-
-    @tf.function
-    def gradients(weights: list[tf.Tensor]) -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            logits = stacked([w[tf.newaxis] for w in weights], batch)[0]
-            loss = tf.reduce_mean(
-                tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-            )
-        return tape.gradient(loss, weights)
-
+    batch = tf.constant(features)[tf.newaxis], tf.constant(labels)[tf.newaxis]
+    gradients = tf.function(lambda weights: full_gradients(stacked, weights, *batch)[0])
     for _ in range(steps):
         step = gradients(weights)
         scores = [s + tf.abs(g) for s, g in zip(scores, step, strict=True)]
         weights = [w - learning_rate * g for w, g in zip(weights, step, strict=True)]
-    result = flatten([s.numpy() for s in scores])
+    result = join(scores, leading=1)[0].numpy()
     if not np.isfinite(result).all():
         raise FloatingPointError(
             f"the gradients on public data are not finite after {steps} steps at "
@@ -135,7 +123,7 @@ def public_clip_norm(
       rng: Decides the order of the public batch.
 
     Raises:
-      ValueError: If the norm is not a finite number greater than 0.
+      ArgumentError: If the norm is not a finite number greater than 0.
     """
     stacked = StackedModel(model)
     order = make_order(len(labels), epochs=epochs, batch_size=batch_size, rng=rng)
@@ -143,20 +131,26 @@ def public_clip_norm(
         [(features, labels)], [order], weights=[1.0], carries_noise=[False], zone=0
     )
     chunk = tf.nest.map_structure(tf.constant, chunk)
-    weights = tf.constant(flatten(initial))
-    shapes = [w.shape for w in initial]
+    weights = join(initial)
 
     @tf.function
     def norm(draw: tf.Tensor) -> tf.Tensor:
-        updates, _ = train_compressed(
-            stacked, shapes, weights, chunk, compressor, draw, learning_rate
+        sent, _ = train_compressed(
+            stacked,
+            weights,
+            chunk,
+            compressor=compressor,
+            round_number=draw,
+            learning_rate=learning_rate,
         )
-        return tf.norm(updates)
+        return tf.norm(sent)
 
     draws = CLIP_DRAWS if compressor.is_random else 1
     result = statistics.median(float(norm(tf.constant(i))) for i in range(draws))
     if not (np.isfinite(result) and result > 0.0):
-        raise ValueError(
-            f"clip_norm is auto, but the update on public data has norm {result}"
+        raise ArgumentError(
+            "clip_norm",
+            "auto",
+            f"a number, since the update on public data has norm {result}",
         )
     return result

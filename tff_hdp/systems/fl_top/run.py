@@ -11,8 +11,7 @@ import tensorflow_federated as tff
 
 import tasks
 from tff_hdp.clients import training as stacked_work
-from tff_hdp.clients.batches import make_order
-from tff_hdp.clients.training import make_chunk
+from tff_hdp.clients.batches import chunk_type, make_chunk, make_order
 from tff_hdp.privacy import Clipping, NoisePlan
 from tff_hdp.simulation.classifier import build_evaluation
 from tff_hdp.simulation.cohorts import CohortSampler
@@ -25,7 +24,6 @@ from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top.config import FlTopConfig
 from tff_hdp.systems.fl_top.process import build_fl_top
 from tff_hdp.systems.fl_top.setup import PublicBatch, Setup, load_with_public, set_up
-from tff_hdp.systems.hdp.stacked_process import chunk_type
 from tff_hdp.topology import Zoning
 
 BEST_ROUND = (

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 import tasks
+from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.simulation.classifier import initial_weights
 from tff_hdp.simulation.config import ConfigError, flag_error
 from tff_hdp.simulation.loading import load_task
@@ -120,11 +121,9 @@ def set_up(
             raise ConfigError(
                 f"--client_learning_rate is {config.client_learning_rate}; {error}"
             ) from error
-        np.savez(path, initial=top_k.flatten(initial), scores=scores)
+        np.savez(path, initial=join(initial).numpy(), scores=scores)
     flat, scores = read_setup(folder.path)
-    sizes = [int(np.prod(shape)) for shape in shapes]
-    parts = np.split(flat, np.cumsum(sizes)[:-1])
-    initial = [np.reshape(p, s) for p, s in zip(parts, shapes, strict=True)]
+    initial = [w.numpy() for w in split(flat, shapes)]
     compressor = _compressor(config, flat, scores, folder.resolved["partition_seed"])
     if "clip_norm" not in folder.resolved:
         folder.resolve(

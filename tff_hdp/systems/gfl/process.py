@@ -9,17 +9,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.protocols.secagg.pairwise_masks import BITS
+from tff_hdp.aggregators import fixed_point
+from tff_hdp.aggregators.vectors import join, split
+from tff_hdp.clients.sgd import full_gradients
+from tff_hdp.clients.stacked_model import StackedModel
+from tff_hdp.clients.updates import clip, screen
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.gfl.plan import GflPlan
-from tff_hdp.systems.zone_models import (
-    FlatModel,
-    build_zoned_process,
-    clip_rows,
-    screen_rows,
-)
+from tff_hdp.systems.zone_models import build_zoned_process
 from tff_hdp.topology.mixing import check_mixing
-
-_RING = 2**BITS
 
 
 def cohort_type(
@@ -76,53 +74,73 @@ def build_gfl(
       ridge: rho, the weight of rho/2 ||w||^2 in every client's loss.
 
     Raises:
-      ValueError: If `mixing` is not symmetric and doubly stochastic, or the model
-        has not `plan.dimension` parameters.
+      ArgumentError: If the model has not `plan.dimension` parameters.
+      ValueError: If `mixing` is not symmetric and doubly stochastic.
     """
     mixing = check_mixing(mixing, doubly_stochastic=True)
-    flat = FlatModel(build_model)
-    if flat.size != plan.dimension:
-        raise ValueError(
-            f"plan.dimension is {plan.dimension}; the model has {flat.size} parameters"
+    model = StackedModel.built_by(build_model)
+    if model.size != plan.dimension:
+        raise ArgumentError(
+            "plan.dimension", plan.dimension, f"{model.size}, the model's parameters"
         )
 
-    def work(models: tf.Tensor, cohort: Any, number: tf.Tensor) -> Any:
+    def client(models: tf.Tensor, cohort: Any, number: tf.Tensor) -> Any:
+        """Equation 6."""
         del number
-        shape = tf.shape(cohort["labels"])
-        servers, clients = shape[0], shape[1]
+        servers, clients = tf.unstack(tf.shape(cohort["labels"])[:2])
         # All clients of the Z servers side by side, [Z C, ...].
         features, labels = (
             tf.reshape(t, tf.concat([[servers * clients], tf.shape(t)[2:]], 0))
             for t in (cohort["features"], cohort["labels"])
         )
         starts = tf.repeat(models, clients, axis=0)
-        gradients, sums = flat.gradients(
-            starts, features, labels, tf.ones_like(labels, tf.float32)
+        gradients, measured = full_gradients(
+            model, split(starts, model.shapes), features, labels
         )
-        gradients += ridge * starts
-        gradients, rejected = screen_rows(gradients, tf.zeros_like(gradients))
-        gradients, clipped = clip_rows(gradients, plan.B)
-        updates = tf.reshape(-plan.mu * gradients, [servers, clients, plan.dimension])
-        counts = tf.fill([servers], tf.cast(clients, tf.float32))
-        measured = {**sums, "clipped": clipped, "rejected": rejected}
-        return _send(plan, updates, cohort), counts, measured
+        gradients = join(gradients, leading=1) + ridge * starts
+        gradients, rejected = screen(gradients, instead=0.0)
+        gradients, clipped = clip(gradients, plan.B)
+        updates = tf.reshape(-plan.mu * gradients, [servers, clients, model.size])
+        measured = {**measured, "clipped": clipped, "rejected": rejected}
+        return hide(plan, updates, cohort), measured
 
-    def combine(
+    def server(
         models: tf.Tensor, sums: tf.Tensor, clients: tf.Tensor, number: tf.Tensor
     ) -> tf.Tensor:
+        """Equation 7."""
         del number
-        updates = _receive(plan, sums)
-        psi = models + tf.math.divide_no_nan(updates, clients[:, tf.newaxis])
+        return models + tf.math.divide_no_nan(unhide(plan, sums), clients)
+
+    def exchange(psi: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        """Equation 8."""
+        del number
         return mix(psi, mixing, scheme=plan.scheme, sigma_g=plan.sigma_g)
 
     return build_zoned_process(
         build_model=build_model,
         num_zones=len(mixing),
         data_type=data_type,
-        sum_dtype=tf.int64 if plan.masked else tf.float32,
-        work=work,
-        combine=combine,
+        client=client,
+        edge=server,
+        down=exchange,
     )
+
+
+def hide(plan: GflPlan, updates: tf.Tensor, cohort: Any) -> tf.Tensor:
+    """What clients send, [Z, C, d], of their updates [Z, C, d] (equation 23)."""
+    if plan.scheme == "iid":
+        updates += laplace(tf.shape(updates), plan.sigma_g)
+    if not plan.masked:
+        return updates
+    masked = fixed_point.encode(updates, plan.encoding) + cohort["masks"]
+    return tf.math.floormod(masked, 2**plan.encoding.bits)
+
+
+def unhide(plan: GflPlan, sums: tf.Tensor) -> tf.Tensor:
+    """The sums of the updates, [P, d] float32, of the sums of what was sent."""
+    if not plan.masked:
+        return sums
+    return tf.cast(fixed_point.decode(sums, plan.encoding), tf.float32)
 
 
 def mix(
@@ -165,27 +183,3 @@ def laplace(shape: Any, stddev: float) -> tf.Tensor:
     exponential = -tf.math.log1p(-u)
     unit = tf.cast(exponential[0] - exponential[1], tf.float32)
     return unit * (stddev / math.sqrt(2))
-
-
-def _send(plan: GflPlan, updates: tf.Tensor, cohort: Any) -> tf.Tensor:
-    """The sums of what clients send, [Z, d], of their updates [Z, C, d]."""
-    if plan.scheme == "iid":
-        updates += laplace(tf.shape(updates), plan.sigma_g)
-    if not plan.masked:
-        return tf.reduce_sum(updates, 1)
-    encoding = plan.encoding
-    scaled = tf.clip_by_value(
-        tf.cast(updates, tf.float64), -encoding.clip, encoding.clip
-    )
-    integers = tf.cast(tf.round(scaled / encoding.step), tf.int64)
-    masked = tf.math.floormod(integers + cohort["masks"], _RING)
-    return tf.reduce_sum(masked, 1)
-
-
-def _receive(plan: GflPlan, sums: tf.Tensor) -> tf.Tensor:
-    """The sums of the updates, [P, d] float32, of the sums of what was sent."""
-    if not plan.masked:
-        return sums
-    half = _RING // 2
-    signed = tf.math.floormod(sums + half, _RING) - half
-    return tf.cast(tf.cast(signed, tf.float64) * plan.encoding.step, tf.float32)

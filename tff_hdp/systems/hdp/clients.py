@@ -15,10 +15,11 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators import WEIGHT_TYPE
 from tff_hdp.aggregators.secure_factory import zoned
 from tff_hdp.aggregators.secure_mean import SecureZonedMean
-from tff_hdp.clients.batches import build_zoned_client_work
+from tff_hdp.clients.client_work import build_zoned_client_work
+from tff_hdp.clients.contributions import profiles
+from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_metrics, train_stack
-from tff_hdp.clients.updates import profiles
 
 # From `mean.client_state`, the weights and the data, all at CLIENTS, to what
 # `train` of `Clients` returns.
@@ -102,8 +103,8 @@ def stacked_clients(
     client_momentum: float = 0.0,
 ) -> Clients:
     """A TFF client for a chunk of a zone; see `build_stacked_hdp`."""
-    with tf.Graph().as_default():
-        stacked = StackedModel(build_model())
+    stacked = StackedModel.built_by(build_model)
+    rule = SgdRule(learning_rate=client_learning_rate, momentum=client_momentum)
 
     @tff.tensorflow.computation
     def initial_weights() -> tff.learning.models.ModelWeights:
@@ -116,11 +117,7 @@ def stacked_clients(
         def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
             chunk = data.get_single_element()
             updates, sums = train_stack(
-                stacked,
-                tf.nest.flatten(weights.trainable),
-                chunk,
-                learning_rate=client_learning_rate,
-                momentum=client_momentum,
+                stacked, tf.nest.flatten(weights.trainable), chunk, rule
             )
             updates = tf.nest.pack_sequence_as(weights.trainable, updates)
             each = _contributions(mean, sent, updates, chunk)

@@ -10,7 +10,7 @@ from tff_hdp.aggregators import (
     LevelQueries,
     SecureHierarchicalMeanFactory,
 )
-from tff_hdp.clients.batches import build_zoned_client_work
+from tff_hdp.clients.client_work import build_zoned_client_work
 from tff_hdp.privacy.plan import NoisePlan
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_hdp.clients.batches import client_batches, client_profile, make_order
-from tff_hdp.clients.training import make_chunk
+from tff_hdp.clients.batches import client_batches, make_chunk, make_order
+from tff_hdp.clients.client_work import client_profile
 from tff_hdp.systems.hdp.attendance import Attendance
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import Federation

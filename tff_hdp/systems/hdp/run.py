@@ -10,8 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.clients import training as stacked_work
-from tff_hdp.clients.batches import model_fn_from_keras
-from tff_hdp.clients.optimizers import SGD_MOMENTUM, build_optimizer
+from tff_hdp.clients.batches import chunk_type
+from tff_hdp.clients.client_work import (
+    SGD_MOMENTUM,
+    build_optimizer,
+    model_fn_from_keras,
+)
 from tff_hdp.clients.stacked_model import is_supported
 from tff_hdp.privacy import Ledger, NoisePlan
 from tff_hdp.simulation.classifier import build_evaluation, initial_weights
@@ -33,7 +37,7 @@ from tff_hdp.systems.hdp.process import build_hdp
 from tff_hdp.systems.hdp.protocol import ProtocolData, ProtocolHdp, build_secure_hdp
 from tff_hdp.systems.hdp.round_data import build_round_data
 from tff_hdp.systems.hdp.seats import report_exposure, write_seats
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
+from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
 from tff_hdp.systems.hdp.zones import build_elections
 
 OPERATOR_METRICS = (

@@ -1,6 +1,5 @@
 """HDP with a TFF client for a chunk of a zone: the same rounds, faster."""
 
-import collections
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,31 +10,14 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators.factory import zone_sums
 from tff_hdp.aggregators.levels import LevelQueries
 from tff_hdp.aggregators.zoned_mean import ZonedMean
+from tff_hdp.clients.contributions import norms_decide, sum_by_norms, sum_one_by_one
+from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_metrics, train_one_by_one, train_stack
-from tff_hdp.clients.updates import Update, norms_decide, sum_by_norms, sum_one_by_one
+from tff_hdp.clients.updates import Update
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.hdp.server import HdpServer
 from tff_hdp.systems.states import process_of_model
-
-
-def chunk_type(feature_shape: tuple[int, ...], dtype: Any) -> tff.SequenceType:
-    """The type of a TFF client's data: a sequence of one `make_chunk`.
-
-    Args:
-      feature_shape: Of one example.
-      dtype: Of the features as stored.
-    """
-    return tff.SequenceType(
-        collections.OrderedDict(
-            features=tff.TensorType(dtype, [None, None, *feature_shape]),
-            labels=tff.TensorType(np.int32, [None, None]),
-            order=tff.TensorType(np.int32, [None, None, None]),
-            weight=tff.TensorType(np.float32, [None]),
-            carries_noise=tff.TensorType(np.bool_, [None]),
-            zone=tff.TensorType(np.int32),
-        )
-    )
 
 
 def build_stacked_hdp(
@@ -71,8 +53,13 @@ def build_stacked_hdp(
     Raises:
       ValueError: If the model has an unsupported layer.
     """
-    with tf.Graph().as_default():
-        stacked = StackedModel(build_model())
+    stacked = StackedModel.built_by(build_model)
+    rule = SgdRule(
+        learning_rate=client_learning_rate,
+        momentum=client_momentum,
+        proximal=client_proximal,
+        mask=mask,
+    )
 
     @tff.tensorflow.computation
     def initial_weights() -> tff.learning.models.ModelWeights:
@@ -97,10 +84,7 @@ def build_stacked_hdp(
             stacked,
             tf.nest.flatten(weights.trainable),
             chunk,
-            learning_rate=client_learning_rate,
-            momentum=client_momentum,
-            proximal=client_proximal,
-            mask=mask,
+            rule,
             then=contribute,
         )
         return (contribution, chunk["zone"]), sums

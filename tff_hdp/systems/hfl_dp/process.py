@@ -8,13 +8,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.aggregators.vectors import join, split
+from tff_hdp.clients.batches import chunk_type as whole_chunk_type
+from tff_hdp.clients.sgd import SgdRule
+from tff_hdp.clients.stacked_model import StackedModel
+from tff_hdp.clients.training import train_stack
+from tff_hdp.clients.updates import clip, screen
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.hfl_dp.account import HflDpRound
-from tff_hdp.systems.zone_models import (
-    FlatModel,
-    build_zoned_process,
-    clip_rows,
-    screen_rows,
-)
+from tff_hdp.systems.zone_models import build_zoned_process
 from tff_hdp.topology.mixing import equal_mean, identity
 
 CHUNK_FIELDS = ("features", "labels", "order", "zone")
@@ -27,14 +29,11 @@ def chunk_type(feature_shape: tuple[int, ...], dtype: Any) -> tff.SequenceType:
       feature_shape: Of one example.
       dtype: Of the features as stored.
     """
-    types = (
-        tff.TensorType(dtype, [None, None, *feature_shape]),
-        tff.TensorType(np.int32, [None, None]),
-        tff.TensorType(np.int32, [None, None, None]),
-        tff.TensorType(np.int32, [1]),
+    fields = whole_chunk_type(feature_shape, dtype).element._asdict()
+    fields["zone"] = tff.TensorType(np.int32, [1])
+    return tff.SequenceType(
+        collections.OrderedDict((name, fields[name]) for name in CHUNK_FIELDS)
     )
-    fields = zip(CHUNK_FIELDS, types, strict=True)
-    return tff.SequenceType(collections.OrderedDict(fields))
 
 
 def build_hfl_dp(
@@ -71,111 +70,68 @@ def build_hfl_dp(
       proximal: mu.
 
     Raises:
-      ValueError: If the rounds are not one of each kind over the same edges.
+      ArgumentError: If the rounds are not one of each kind over the same edges.
     """
     if edge_round.cloud or not cloud_round.cloud:
-        raise ValueError("edge_round and cloud_round are not one of each kind")
-    if (edge_round.n, edge_round.N, edge_round.C) != (
-        cloud_round.n,
-        cloud_round.N,
-        cloud_round.C,
-    ):
-        raise ValueError("edge_round and cloud_round differ in n, N or C")
-    flat = FlatModel(build_model)
-    edges, bound = edge_round.N, edge_round.C
+        raise ArgumentError(
+            "edge_round and cloud_round",
+            f"cloud: {edge_round.cloud}, {cloud_round.cloud}",
+            "one of each kind, cloud: False, True",
+        )
+    for name in ("n", "N", "C"):
+        ours, other = getattr(edge_round, name), getattr(cloud_round, name)
+        if ours != other:
+            raise ArgumentError(
+                f"edge_round.{name}", ours, f"{other}, as in cloud_round"
+            )
+    model = StackedModel.built_by(build_model)
+    rule = SgdRule(
+        learning_rate=learning_rate, proximal=proximal, centre_every=local_steps
+    )
+    edges = edge_round.N
+    noisy = edge_round.is_noisy or cloud_round.is_noisy
     alone, together = identity(edges), equal_mean(edges)
 
-    def to_cloud(number: tf.Tensor) -> tf.Tensor:
-        return tf.equal((number + 1) % k2, 0)
+    def of_round(number: tf.Tensor, on_edge: Any, on_cloud: Any) -> tf.Tensor:
+        return tf.where(tf.equal((number + 1) % k2, 0), on_cloud, on_edge)
 
-    def work(model: tf.Tensor, chunk: Any, number: tf.Tensor) -> Any:
-        models, measured = proximal_sgd(
-            flat,
-            model[0],
-            chunk,
-            local_steps=local_steps,
-            learning_rate=learning_rate,
-            proximal=proximal,
-        )
-        models, rejected = screen_rows(models, model)
-        clipped = tf.constant(0.0)
-        if bound is not None:
-            models, clipped = clip_rows(models, bound)
-        if edge_round.is_noisy or cloud_round.is_noisy:
-            sigma = tf.where(to_cloud(number), cloud_round.sigma_u, edge_round.sigma_u)
-            models += sigma * tf.random.normal(tf.shape(models))
-        clients = tf.cast(tf.shape(chunk["order"])[:1], tf.float32)
-        total = tf.reduce_sum(models, 0, keepdims=True)
-        return total, clients, {**measured, "clipped": clipped, "rejected": rejected}
+    def gaussian(values: tf.Tensor, stddev: tf.Tensor) -> tf.Tensor:
+        return values + stddev * tf.random.normal(tf.shape(values)) if noisy else values
 
-    def combine(
+    def client(models: tf.Tensor, chunk: Any, number: tf.Tensor) -> Any:
+        """Lines 6-10."""
+        start = split(models[0], model.shapes)
+        updates, measured = train_stack(model, start, chunk, rule)
+        trained = models - join(updates, leading=1)
+        trained, rejected = screen(trained, instead=models)
+        trained, clipped = clip(trained, edge_round.C)
+        sigma_u = of_round(number, edge_round.sigma_u, cloud_round.sigma_u)
+        sent = gaussian(trained, sigma_u)[tf.newaxis]
+        return sent, {**measured, "clipped": clipped, "rejected": rejected}
+
+    def edge(
         models: tf.Tensor, sums: tf.Tensor, clients: tf.Tensor, number: tf.Tensor
     ) -> tf.Tensor:
-        clients = clients[:, tf.newaxis]
+        """Lines 20-23; an edge without clients keeps its model."""
         means = tf.where(clients > 0, tf.math.divide_no_nan(sums, clients), models)
-        cloud = to_cloud(number)
-        if cloud_round.is_noisy:
-            sigma_e = tf.where(cloud, cloud_round.sigma_e, 0.0)
-            means += sigma_e * tf.random.normal(tf.shape(means))
-        mixing = tf.cast(tf.where(cloud, together, alone), means.dtype)
-        mixed = tf.matmul(mixing, means)
-        if edge_round.is_noisy or cloud_round.is_noisy:
-            own = edge_round.n_down * tf.random.normal(tf.shape(mixed))
-            # The cloud sends one model, so its noise is the same for all edges.
-            common = cloud_round.n_down * tf.random.normal(tf.shape(mixed[:1]))
-            mixed += tf.where(cloud, common, own)
-        return mixed
+        return gaussian(means, of_round(number, 0.0, cloud_round.sigma_e))
+
+    def down(means: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        """Lines 24-36."""
+        mixing = of_round(number, alone, together)
+        mixed = tf.matmul(tf.cast(mixing, means.dtype), means)
+        own = gaussian(mixed, edge_round.n_down)
+        # The cloud sends one model, so its noise is the same for all edges.
+        common = tf.broadcast_to(
+            gaussian(mixed[:1], cloud_round.n_down), tf.shape(mixed)
+        )
+        return of_round(number, own, common)
 
     return build_zoned_process(
         build_model=build_model,
         num_zones=edges,
         data_type=data_type,
-        sum_dtype=tf.float32,
-        work=work,
-        combine=combine,
+        client=client,
+        edge=edge,
+        down=down,
     )
-
-
-def proximal_sgd(
-    flat: FlatModel,
-    model: tf.Tensor,
-    chunk: Any,
-    *,
-    local_steps: int,
-    learning_rate: float,
-    proximal: float,
-) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    """Trains C clients from one model, each on its own batches.
-
-    Args:
-      flat: The model's form.
-      model: [d], where all start.
-      chunk: `CHUNK_FIELDS`; order is [C, steps, B], -1 for no example.
-      local_steps: SGD steps between two moves of the proximal term's centre.
-      learning_rate: Of SGD.
-      proximal: mu.
-
-    Returns:
-      The trained models [C, d]; and sums over all steps as `FlatModel.gradients`.
-    """
-    order = chunk["order"]
-    start = tf.tile(model[tf.newaxis], [tf.shape(order)[0], 1])
-    zero = {name: tf.constant(0.0) for name in ("loss", "correct", "examples")}
-
-    def step(t: tf.Tensor, models: tf.Tensor, centre: tf.Tensor, sums: Any) -> Any:
-        rows = order[:, t]
-        mask = tf.cast(rows >= 0, tf.float32)
-        rows = tf.maximum(rows, 0)
-        features = tf.gather(chunk["features"], rows, batch_dims=1)
-        labels = tf.gather(chunk["labels"], rows, batch_dims=1)
-        centre = tf.where(tf.equal(t % local_steps, 0), models, centre)
-        gradients, found = flat.gradients(models, features, labels, mask)
-        gradients += proximal * (models - centre)
-        sums = {name: sums[name] + found[name] for name in sums}
-        return t + 1, models - learning_rate * gradients, centre, sums
-
-    steps = tf.shape(order)[1]
-    _, models, _, sums = tf.while_loop(
-        lambda t, *_: t < steps, step, (tf.constant(0), start, start, zero)
-    )
-    return models, sums

@@ -13,9 +13,9 @@ import pandas as pd
 import tensorflow as tf
 
 import tasks
-from tff_hdp.clients.batches import make_order
+from tff_hdp.clients.batches import make_chunk, make_order
 from tff_hdp.clients.stacked_model import is_supported
-from tff_hdp.clients.training import chunk_size, make_chunk
+from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy import RoundLedger
 from tff_hdp.simulation.classifier import (
     build_evaluation,

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tff_hdp.errors import ArgumentError
+
 HIDDEN_LAYERS = 3
 
 
@@ -26,7 +28,7 @@ class Hypernetwork:
       targets: Shapes of the local model's weight tensors, in Keras' order.
 
     Raises:
-      ValueError: If a size is below 1.
+      ArgumentError: If a size is below 1.
     """
 
     descriptor_dim: int
@@ -36,9 +38,7 @@ class Hypernetwork:
     def __post_init__(self) -> None:
         for name in ("descriptor_dim", "width"):
             if getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}; allowed is a whole number >= 1"
-                )
+                raise ArgumentError(name, getattr(self, name), "a whole number >= 1")
         object.__setattr__(self, "targets", tuple(map(tuple, self.targets)))
 
     @property

@@ -9,6 +9,7 @@ which those lines would climb.)
 """
 
 import collections
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,44 +17,41 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory
-from tff_hdp.aggregators.levels import screen
 from tff_hdp.aggregators.sums import federated_total
+from tff_hdp.clients.batches import chunk_type
+from tff_hdp.clients.sgd import SgdRule
+from tff_hdp.clients.stacked_model import StackedModel
+from tff_hdp.clients.training import train_stack
+from tff_hdp.clients.updates import screen
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
-from tff_hdp.systems.udp_hypernet.personal_model import LocalModel
-
-PROFILE_TYPE = tff.to_type(
-    collections.OrderedDict(user=np.int32, contribution=WEIGHT_TYPE)
-)
 
 
-def user_profile(*, user: int, weight: float) -> tf.data.Dataset:
-    """Who a user is, as a data set of one element of `PROFILE_TYPE`.
+def user_type(feature_shape: tuple[int, ...], dtype: Any) -> tff.SequenceType:
+    """The type of a user's data: a sequence of one `make_chunk` of one, and `user`.
 
     Args:
-      user: The user's row in the table of descriptors.
-      weight: w_u in (0, 1].
+      feature_shape: Of one example.
+      dtype: Of the features as stored.
+
+    Returns:
+      As `chunk_type`, and `user`, the user's row in the table of descriptors,
+      int32 [1].
     """
-    return tf.data.Dataset.from_tensors(
-        collections.OrderedDict(
-            user=tf.constant(user, tf.int32),
-            contribution=collections.OrderedDict(
-                weight=tf.constant(weight, tf.float32),
-                zone=tf.constant(0, tf.int32),
-                carries_noise=tf.constant(False),
-            ),
-        )
-    )
+    fields = chunk_type(feature_shape, dtype).element._asdict()
+    user = tff.TensorType(np.int32, [1])
+    return tff.SequenceType(collections.OrderedDict(fields, user=user))
 
 
 def initial_weights(
-    model: LocalModel, hypernetwork: Hypernetwork, users: int
+    build_model: Callable[[], tf.keras.Model], hypernetwork: Hypernetwork, users: int
 ) -> collections.OrderedDict[str, Any]:
     """Draws `phi` and the table of `descriptors` [users, descriptor_dim].
 
     Descriptors are standard normal. Works eagerly and within a TFF computation.
     """
-    local = [tf.identity(w) for w in model.build_model().trainable_weights]
+    local = [tf.identity(w) for w in build_model().trainable_weights]
     return collections.OrderedDict(
         phi=hypernetwork.initial(local),
         descriptors=tf.random.normal([users, hypernetwork.descriptor_dim]),
@@ -62,7 +60,8 @@ def initial_weights(
 
 def build_udp_hypernet(
     *,
-    model: LocalModel,
+    build_model: Callable[[], tf.keras.Sequential],
+    data_type: tff.SequenceType,
     hypernetwork: Hypernetwork,
     plan: NoisePlan,
     client_learning_rate: float,
@@ -85,7 +84,8 @@ def build_udp_hypernet(
     own descriptor; the server sees each clipped update and each v_u's step.
 
     Args:
-      model: The local model.
+      build_model: Returns a new local model, one that `StackedModel` takes.
+      data_type: `user_type` of the data.
       hypernetwork: h, for the model's shapes.
       plan: One zone, over all users; who adds which noise.
       client_learning_rate: eta.
@@ -93,35 +93,33 @@ def build_udp_hypernet(
       descriptor_learning_rate: zeta, of v_u.
 
     Returns:
-      A `LearningProcess`. Its state holds `phi` (a list of tensors),
-      `descriptors` float32 [users, descriptor_dim] and `aggregator`; its model
-      weights are the first two. Client data is the structure (examples: sequence
-      of batches, profile: sequence of one `PROFILE_TYPE`).
+      A `LearningProcess` whose TFF clients are users. Its state holds `phi` (a list
+      of tensors), `descriptors` float32 [users, descriptor_dim] and `aggregator`;
+      its model weights are the first two.
 
     Raises:
-      ValueError: If the plan has more than one zone or the hypernetwork's targets
-        are not the model's shapes.
+      ArgumentError: If the plan has more than one zone, the model an unsupported
+        layer, or the hypernetwork's targets are not the model's shapes.
     """
     if plan.num_zones != 1:
-        raise ValueError(f"plan.zone_sizes is {plan.zone_sizes}; allowed is one zone")
+        raise ArgumentError("plan.zone_sizes", plan.zone_sizes, "one zone")
+    model = StackedModel.built_by(build_model)
     if hypernetwork.targets != model.shapes:
-        raise ValueError(
-            f"hypernetwork.targets is {hypernetwork.targets}; the model's weights "
-            f"have shapes {model.shapes}"
+        raise ArgumentError(
+            "hypernetwork.targets",
+            str(hypernetwork.targets),
+            f"{model.shapes}, the shapes of the model's weights",
         )
     users = plan.num_clients
+    rule = SgdRule(learning_rate=client_learning_rate)
     phi_type = tff.to_type([(np.float32, shape) for shape in hypernetwork.shapes])
     vector_type = tff.TensorType(np.float32, [hypernetwork.descriptor_dim])
     table_type = tff.TensorType(np.float32, [users, hypernetwork.descriptor_dim])
-    examples_type = tff.SequenceType(
-        tff.types.tensorflow_to_type(model.functional.input_spec)
-    )
-    profile_type = tff.SequenceType(PROFILE_TYPE)
     aggregator = HierarchicalMeanFactory(plan).create(phi_type, WEIGHT_TYPE)
 
     @tff.tensorflow.computation
     def new_weights() -> Any:
-        return initial_weights(model, hypernetwork, users)
+        return initial_weights(build_model, hypernetwork, users)
 
     @tff.federated_computation
     def initialize() -> Any:
@@ -134,32 +132,37 @@ def build_udp_hypernet(
             )
         )
 
-    @tff.tensorflow.computation(profile_type)
-    def key_of(profile: Any) -> tf.Tensor:
-        return _only(profile)["user"][tf.newaxis]
+    @tff.tensorflow.computation(data_type)
+    def key_of(data: tf.data.Dataset) -> tf.Tensor:
+        return data.get_single_element()["user"]
 
     @tff.tensorflow.computation(table_type, np.int32)
     def row(table: tf.Tensor, user: tf.Tensor) -> tf.Tensor:
         return table[user]
 
-    @tff.tensorflow.computation(
-        phi_type, tff.SequenceType(vector_type), examples_type, profile_type
-    )
-    def train(phi: Any, own_row: Any, examples: Any, profile: Any) -> Any:
-        phi, descriptor, who = list(phi), _only(own_row), _only(profile)
+    @tff.tensorflow.computation(phi_type, tff.SequenceType(vector_type), data_type)
+    def train(phi: Any, own_row: tf.data.Dataset, data: tf.data.Dataset) -> Any:
+        """Lines 8-12."""
+        phi, descriptor = list(phi), own_row.get_single_element()
+        chunk = data.get_single_element()
         theta = hypernetwork(phi, descriptor)
-        trained, loss, batches = model.train(theta, examples, client_learning_rate)
-        update = [a - b for a, b in zip(theta, trained, strict=True)]
-        phi_update, descriptor_update = hypernetwork.pull_back(phi, descriptor, update)
+        updates, sums = train_stack(model, theta, chunk, rule)
+        phi_update, descriptor_update = hypernetwork.pull_back(
+            phi, descriptor, [update[0] for update in updates]
+        )
         # A user whose training diverged keeps its descriptor.
-        descriptor_update, _ = screen(descriptor_update)
+        descriptor_update, _ = screen(descriptor_update[tf.newaxis], instead=0.0)
         return collections.OrderedDict(
             phi=phi_update,
-            weight=who["contribution"],
+            weight=collections.OrderedDict(
+                weight=chunk["weight"][0],
+                zone=chunk["zone"],
+                carries_noise=chunk["carries_noise"][0],
+            ),
             own=collections.OrderedDict(
-                user=who["user"],
+                user=chunk["user"],
                 descriptor=descriptor_update,
-                loss=tf.math.divide_no_nan(loss, batches),
+                loss=tf.math.divide_no_nan(sums["loss"], sums["examples"]),
             ),
         )
 
@@ -177,7 +180,7 @@ def build_udp_hypernet(
     def add_user(total: Any, own: Any) -> Any:
         return collections.OrderedDict(
             descriptors=tf.tensor_scatter_nd_add(
-                total["descriptors"], [[own["user"]]], [own["descriptor"]]
+                total["descriptors"], own["user"][tf.newaxis], own["descriptor"]
             ),
             loss=total["loss"] + own["loss"],
             users=total["users"] + 1.0,
@@ -194,23 +197,18 @@ def build_udp_hypernet(
             loss=tf.math.divide_no_nan(total["loss"], total["users"]),
         )
 
-    data_type = tff.FederatedType(
-        collections.OrderedDict(examples=examples_type, profile=profile_type),
-        tff.CLIENTS,
+    @tff.federated_computation(
+        initialize.type_signature.result, tff.FederatedType(data_type, tff.CLIENTS)
     )
-
-    @tff.federated_computation(initialize.type_signature.result, data_type)
     def next_fn(state: Any, data: Any) -> Any:
         own_rows = tff.federated_select(
-            tff.federated_map(key_of, data.profile),
+            tff.federated_map(key_of, data),
             tff.federated_value(users, tff.SERVER),
             state.descriptors,
             row,
         )
         sent = tff.federated_broadcast(state.phi)
-        trained = tff.federated_map(
-            train, (sent, own_rows, data.examples, data.profile)
-        )
+        trained = tff.federated_map(train, (sent, own_rows, data))
         mean = aggregator.next(state.aggregator, trained.phi, trained.weight)
         total = federated_total(no_users, add_user, trained.own)
         own = tff.federated_map(step_descriptors, (state.descriptors, total))
@@ -241,11 +239,3 @@ def build_udp_hypernet(
     return tff.learning.templates.LearningProcess(
         initialize, next_fn, get_model_weights, set_model_weights
     )
-
-
-def _only(sequence: tf.data.Dataset) -> Any:
-    """The single element of a TFF sequence."""
-    blank = tf.nest.map_structure(
-        lambda s: tf.zeros(s.shape, s.dtype), sequence.element_spec
-    )
-    return sequence.reduce(blank, lambda _, element: element)

@@ -1,6 +1,5 @@
 """UDP-Alg as the training loop runs it."""
 
-import collections
 import dataclasses
 import functools
 import math
@@ -14,7 +13,7 @@ import tensorflow as tf
 
 from tasks import personal
 from tasks.task import ClientData, Task
-from tff_hdp.clients.batches import client_batches, make_order
+from tff_hdp.clients.batches import make_chunk, make_order
 from tff_hdp.privacy import (
     Clipping,
     NoisePlan,
@@ -32,7 +31,6 @@ from tff_hdp.systems.udp_hypernet import process as udp_hypernet
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 from tff_hdp.systems.udp_hypernet.personal_model import (
-    LocalModel,
     PersonalTests,
     build_personal_evaluation,
 )
@@ -72,17 +70,10 @@ def build(config: UdpHypernetConfig, folder: RunFolder) -> System:
         plan = _plan(config, weights, folder.resolved.get("noise_multiplier"))
     except ValueError as error:
         raise flag_error(error, config, f"--task is {config.task}") from error
-    model = LocalModel.from_keras(
-        task.build_model,
-        (
-            tf.TensorSpec([None, *train.features.shape[1:]], train.features.dtype),
-            tf.TensorSpec([None], tf.int32),
-        ),
-    )
     hypernetwork = Hypernetwork(
         descriptor_dim=config.descriptor_dim,
         width=config.hidden_width,
-        targets=model.shapes,
+        targets=tuple(w.shape for w in task.build_model().trainable_weights),
     )
     folder.resolve(
         noise_multiplier=plan.server_noise_multiplier or None,
@@ -92,7 +83,10 @@ def build(config: UdpHypernetConfig, folder: RunFolder) -> System:
         own_tests=len(test.labels),
     )
     process = udp_hypernet.build_udp_hypernet(
-        model=model,
+        build_model=task.build_model,
+        data_type=udp_hypernet.user_type(
+            train.features.shape[1:], train.features.dtype
+        ),
         hypernetwork=hypernetwork,
         plan=plan,
         client_learning_rate=config.client_learning_rate,
@@ -100,7 +94,9 @@ def build(config: UdpHypernetConfig, folder: RunFolder) -> System:
         descriptor_learning_rate=config.descriptor_learning_rate,
     )
     test_users = functools.partial(
-        build_personal_evaluation, model=model, hypernetwork=hypernetwork
+        build_personal_evaluation,
+        build_model=task.build_model,
+        hypernetwork=hypernetwork,
     )
     sample = _sample(test, config.tests_per_user, seed)
     test_sample = test_users(tests=sample)
@@ -111,20 +107,23 @@ def build(config: UdpHypernetConfig, folder: RunFolder) -> System:
         rng = sampler.generator(number, stream=1)
         data = []
         for user in sampler.draw(number):
-            features, labels = train.examples(user)
-            order = _local_order(config, len(labels), rng)
-            data.append(
-                collections.OrderedDict(
-                    examples=client_batches(features, labels, order),
-                    profile=udp_hypernet.user_profile(user=user, weight=weights[user]),
-                )
+            chunk = make_chunk(
+                [train.examples(user)],
+                [_local_order(config, int(train.sizes[user]), rng)],
+                weights=[weights[user]],
+                carries_noise=[False],
+                zone=0,
             )
+            chunk["user"] = np.array([user], np.int32)
+            data.append(tf.data.Dataset.from_tensors(chunk))
         return RoundInput(data, carried)
 
     def initial_state(seed: int | None) -> Any:
         if seed is not None:
             tf.keras.utils.set_random_seed(seed)
-        drawn = udp_hypernet.initial_weights(model, hypernetwork, len(train.client_ids))
+        drawn = udp_hypernet.initial_weights(
+            task.build_model, hypernetwork, len(train.client_ids)
+        )
         if seed is not None:
             # Graphs traced from here on must not inherit the seed: they draw noise.
             tf.random.set_seed(None)

@@ -1,0 +1,128 @@
+"""Clients that train alone, by any TFF client work, with their zone beside it."""
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.aggregators import WEIGHT_TYPE
+from tff_hdp.errors import ArgumentError
+
+# The optimizers that are SGD, with their momentum.
+SGD_MOMENTUM = {"sgd": 0.0, "sgdm": 0.9}
+
+
+def client_profile(*, weight: float, zone: int, carries_noise: bool) -> tf.data.Dataset:
+    """What the aggregator must know of a client, as a data set of one element.
+
+    Args:
+      weight: w in (0, 1].
+      zone: Index of the client's zone.
+      carries_noise: Whether the client noises its own update.
+    """
+    return tf.data.Dataset.from_tensors(
+        collections.OrderedDict(
+            weight=tf.constant(weight, tf.float32),
+            zone=tf.constant(zone, tf.int32),
+            carries_noise=tf.constant(carries_noise),
+        )
+    )
+
+
+def build_optimizer(
+    name: str, learning_rate: float
+) -> tff.learning.optimizers.Optimizer:
+    """The TFF optimizer called `name` in `OPTIMIZERS`.
+
+    Args:
+      name: One of `OPTIMIZERS` of the HDP config.
+      learning_rate: Its rate.
+
+    Raises:
+      ArgumentError: If there is no such optimizer.
+    """
+    optimizers = tff.learning.optimizers
+    builders = {
+        "sgd": optimizers.build_sgdm,
+        "sgdm": lambda rate: optimizers.build_sgdm(rate, SGD_MOMENTUM["sgdm"]),
+        "adam": optimizers.build_adam,
+        "yogi": optimizers.build_yogi,
+        "adagrad": optimizers.build_adagrad,
+    }
+    if name not in builders:
+        raise ArgumentError("optimizer", name, ", ".join(builders))
+    return builders[name](learning_rate)
+
+
+def model_fn_from_keras(
+    build_model: Callable[[], tf.keras.Model], input_spec: tuple[tf.TensorSpec, ...]
+) -> Callable[[], tff.learning.models.VariableModel]:
+    """A TFF model function for a Keras classifier that outputs logits.
+
+    Args:
+      build_model: Returns a new, uncompiled Keras model.
+      input_spec: Specs of a batch (features, labels).
+    """
+
+    def model_fn() -> tff.learning.models.VariableModel:
+        return tff.learning.models.from_keras_model(
+            build_model(),
+            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            input_spec=input_spec,
+            metrics=[tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+        )
+
+    return model_fn
+
+
+def build_zoned_client_work(
+    inner: tff.learning.templates.ClientWorkProcess,
+) -> tff.learning.templates.ClientWorkProcess:
+    """Runs `inner` on a client's examples and passes the client's profile on.
+
+    Client data becomes the structure (examples, profile) of sequences; the
+    update weight becomes the aggregator's `WEIGHT_TYPE`. TFF's client work hides a
+    non-finite update as zeros of weight 0; here it is NaN again, for the aggregator
+    to screen and count.
+
+    Args:
+      inner: Any client work whose weighting is uniform.
+
+    Returns:
+      A `ClientWorkProcess` with the state and measurements of `inner`.
+    """
+    state_type, weights_type, examples_type = inner.next.type_signature.parameter
+    data_type = tff.FederatedType(
+        collections.OrderedDict(
+            examples=examples_type.member,
+            profile=tff.SequenceType(WEIGHT_TYPE),
+        ),
+        tff.CLIENTS,
+    )
+    inner_type = inner.next.type_signature.result.result.member
+
+    @tff.tensorflow.computation(inner_type, tff.SequenceType(WEIGHT_TYPE))
+    def with_profile(inner_result: Any, profile: Any) -> Any:
+        hidden = tf.cast(inner_result.update_weight, tf.float32) <= 0.0
+        update = tf.nest.map_structure(
+            lambda t: tf.where(hidden, tf.cast(float("nan"), t.dtype), t),
+            inner_result.update,
+        )
+        return tff.learning.templates.ClientResult(update, profile.get_single_element())
+
+    @tff.federated_computation(state_type, weights_type, data_type)
+    def next_fn(state: Any, weights: Any, data: Any) -> Any:
+        output = inner.next(state, weights, data.examples)
+        result = tff.federated_map(with_profile, (output.result, data.profile))
+        return tff.templates.MeasuredProcessOutput(
+            output.state, result, output.measurements
+        )
+
+    return tff.learning.templates.ClientWorkProcess(
+        inner.initialize,
+        next_fn,
+        get_hparams_fn=inner.get_hparams,
+        set_hparams_fn=inner.set_hparams,
+    )

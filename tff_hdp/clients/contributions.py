@@ -1,0 +1,84 @@
+"""What a stack of clients contributes to its zone's sum."""
+
+import collections
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tff_hdp.aggregators.levels import LevelQueries
+from tff_hdp.aggregators.zoned_mean import ZonedMean
+from tff_hdp.clients.updates import Update, sum_over_clients
+from tff_hdp.privacy.plan import NoisePlan
+
+
+def norms_decide(plan: NoisePlan, queries: LevelQueries | None) -> bool:
+    """Whether a contribution is the update times factors its norms decide.
+
+    It is where clients add no noise and clip to a norm, flat or per layer, and
+    send real numbers; a query that is not the plan's may do anything.
+    """
+    noising = plan.client_noise_multiplier > 0 and any(plan.noising_clients)
+    bent = plan.clipping.kind == "adaptive" or plan.encoding is not None
+    return queries is None and not noising and not bent
+
+
+def sum_by_norms(
+    mean: ZonedMean, sent: Any, updates: Sequence[Update], like: Any, chunk: Any
+) -> Any:
+    """Every client's contribution to its zone, where `norms_decide`, added up.
+
+    `mean` screens, clips and weights a stand-in of each update, in which the
+    norm takes each tensor's place; what it made of the norm, it would have
+    made of the tensor.
+
+    Args:
+      mean: What a client does to its update.
+      sent: `mean.client_state`.
+      updates: Per weight.
+      like: The structure of an update.
+      chunk: Whose they are.
+
+    Returns:
+      One contribution, of all C clients together.
+    """
+    norms = [update.norms() for update in updates]
+    stand_ins = tf.nest.pack_sequence_as(like, norms)
+    clients = (stand_ins, profiles(chunk))
+    one = mean.contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
+    contributions = tf.map_fn(
+        lambda client: mean.contribution(sent, *client),
+        clients,
+        fn_output_signature=tf.nest.map_structure(tf.TensorSpec.from_tensor, one),
+    )
+    total = tf.nest.map_structure(lambda t: tf.reduce_sum(t, 0), contributions)
+    scaled = tf.nest.flatten(contributions["record"])
+    sums = [
+        update.weighted_sum(tf.where(made > 0.0, made / norm, 0.0))
+        for update, made, norm in zip(updates, scaled, norms, strict=True)
+    ]
+    total["record"] = tf.nest.pack_sequence_as(like, sums)
+    return total
+
+
+def sum_one_by_one(
+    mean: ZonedMean, sent: Any, updates: Sequence[Update], like: Any, chunk: Any
+) -> Any:
+    """As `sum_by_norms`, whatever `mean` does to an update."""
+    given = tf.nest.pack_sequence_as(like, [update.dense() for update in updates])
+    clients = (given, profiles(chunk))
+
+    def contribution(client: tf.Tensor | int) -> Any:
+        own = tf.nest.map_structure(lambda t: t[client], clients)
+        return mean.contribution(sent, *own)
+
+    return sum_over_clients(contribution, chunk)
+
+
+def profiles(chunk: Any) -> Any:
+    """The `WEIGHT_TYPE` of every client of a chunk, each tensor [C]."""
+    return collections.OrderedDict(
+        weight=chunk["weight"],
+        zone=tf.repeat(chunk["zone"], tf.shape(chunk["weight"])[0]),
+        carries_noise=chunk["carries_noise"],
+    )
