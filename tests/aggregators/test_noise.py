@@ -8,6 +8,7 @@ import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
 from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory, LevelQueries
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
@@ -186,5 +187,5 @@ def test_queries_must_cover_the_zones(value_type):
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     queries = LevelQueries(zones=[tfp.NoPrivacySumQuery()])
     factory = HierarchicalMeanFactory(plan, queries=queries)
-    with pytest.raises(ValueError, match="1 entries for 3 zones"):
+    with pytest.raises(ArgumentError, match="zones is 1 queries; allowed: 3"):
         factory.create(value_type, WEIGHT_TYPE)

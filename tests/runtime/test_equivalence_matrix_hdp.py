@@ -16,8 +16,8 @@ from tff_hdp.clients.batches import (
 from tff_hdp.clients.optimizers import build_optimizer
 from tff_hdp.clients.training import make_chunk
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
+from tff_hdp.systems.hdp import clients
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
 
 FEATURES, CLASSES, BATCH = 30, 3, 4
 PLAN = configurations.none(
@@ -88,20 +88,24 @@ def hdp(plan=PLAN, rate=0.5):
         tf.TensorSpec([None], tf.int32),
     )
     return build_hdp(
-        model_fn=model_fn_from_keras(build_model, spec),
+        clients=clients.single_clients(
+            model_fn=model_fn_from_keras(build_model, spec),
+            client_optimizer=build_optimizer("sgd", rate),
+        ),
         plan=plan,
-        client_optimizer=build_optimizer("sgd", rate),
         server_optimizer=build_optimizer("sgdm", 1.0),
     )
 
 
 def stacked(plan=PLAN, rate=0.5, momentum=0.0):
-    return build_stacked_hdp(
-        build_model=build_model,
-        data_type=chunk_type((FEATURES,), np.float32),
+    return build_hdp(
+        clients=clients.stacked_clients(
+            build_model=build_model,
+            data_type=clients.chunk_type((FEATURES,), np.float32),
+            client_learning_rate=rate,
+            client_momentum=momentum,
+        ),
         plan=plan,
-        client_learning_rate=rate,
-        client_momentum=momentum,
         server_optimizer=build_optimizer("sgdm", 1.0),
     )
 

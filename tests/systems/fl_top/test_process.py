@@ -18,7 +18,7 @@ from tff_hdp.systems.fl_top.client_work import train_compressed
 from tff_hdp.systems.fl_top.compressed_sensing import CompressedSensing
 from tff_hdp.systems.fl_top.compressors import FixedSubset, Identity, RandomSubset
 from tff_hdp.systems.fl_top.process import build_fl_top
-from tff_hdp.systems.hdp.stacked_process import chunk_type
+from tff_hdp.systems.hdp.clients import chunk_type
 
 RATE = 0.1
 CLIENTS, COHORT = 20, 6

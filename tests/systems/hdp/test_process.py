@@ -17,6 +17,7 @@ from tff_hdp.clients.batches import (
 )
 from tff_hdp.clients.optimizers import build_optimizer
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
+from tff_hdp.systems.hdp.clients import single_clients
 from tff_hdp.systems.hdp.config import OPTIMIZERS
 from tff_hdp.systems.hdp.process import build_hdp
 
@@ -55,9 +56,10 @@ def examples(size, seed, batch_size=4):
 def hdp(plan=None, client_rate=0.1, server_rate=1.0):
     plan = plan or configurations.none(zone_sizes=(5, 5), sampling=SAMPLING)
     return build_hdp(
-        model_fn=MODEL_FN,
+        clients=single_clients(
+            model_fn=MODEL_FN, client_optimizer=build_optimizer("sgd", client_rate)
+        ),
         plan=plan,
-        client_optimizer=build_optimizer("sgd", client_rate),
         server_optimizer=build_optimizer("sgd", server_rate),
     )
 

@@ -17,12 +17,12 @@ from tff_hdp.clients.batches import (
 )
 from tff_hdp.clients.optimizers import build_optimizer
 from tff_hdp.clients.training import make_chunk
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
-from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
+from tff_hdp.systems.hdp.clients import chunk_type, single_clients, stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.protocol import ProtocolData, ProtocolHdp, build_secure_hdp
-from tff_hdp.systems.hdp.stacked_process import chunk_type
+from tff_hdp.systems.hdp.protocol import ProtocolData
 
 FEATURES, CLASSES = 12, 4
 SIZE = FEATURES * CLASSES + CLASSES
@@ -100,32 +100,22 @@ def encoded(plan, mode, **options):
 
 
 def process_of(plan, clients, protocol):
-    options = {
-        "clients": (
+    alone = clients == "alone"
+    return build_hdp(
+        clients=(
             single_clients(
                 model_fn=MODEL_FN, client_optimizer=build_optimizer("sgd", RATE)
             )
-            if clients == "alone"
+            if alone
             else stacked_clients(
                 build_model=build_model,
                 data_type=chunk_type((FEATURES,), np.float32),
                 client_learning_rate=RATE,
             )
         ),
-        "plan": plan,
-        "server_optimizer": build_optimizer("sgd", 1.0),
-    }
-    if protocol == "intrinsic":
-        return build_secure_hdp(**options)
-    return ProtocolHdp(protocol=protocol, **options)
-
-
-def plain_process(plan):
-    return build_hdp(
-        model_fn=MODEL_FN,
         plan=plan,
-        client_optimizer=build_optimizer("sgd", RATE),
         server_optimizer=build_optimizer("sgd", 1.0),
+        protocol=None if protocol == "intrinsic" else protocol,
     )
 
 
@@ -149,7 +139,7 @@ def released(process, state):
 def plain_rounds():
     """The model after each of two plain rounds, without the zone of one client."""
     runtime.set_in_process_context()
-    process = plain_process(configurations.none(**OPTIONS))
+    process = process_of(configurations.none(**OPTIONS), "alone", "intrinsic")
     kept = [client for client, zone in zip(alone(), ZONES, strict=True) if zone != 1]
     state, rounds = start(process), []
     for _ in range(2):
@@ -187,11 +177,9 @@ def test_two_rounds_equal_plain_ones(clients, protocol, mode, plain_rounds):
     assert np.isfinite(train["loss"])
 
 
-def test_build_hdp_sums_securely_if_the_plan_says_so(plain_rounds):
-    plan = encoded(configurations.none(**OPTIONS), "both", largest=2.0)
-    process = plain_process(plan)
-    state = process.next(start(process), alone()).state
-    np.testing.assert_allclose(released(process, state), plain_rounds[0], atol=2e-6)
+def test_a_protocol_needs_an_encoding():
+    with pytest.raises(ArgumentError, match="protocol is bonawitz; allowed: None"):
+        process_of(configurations.none(**OPTIONS), "stacked", "bonawitz")
 
 
 def test_costs_of_the_protocol():

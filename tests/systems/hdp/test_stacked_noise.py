@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from tff_hdp.clients.optimizers import build_optimizer
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp, chunk_type
+from tff_hdp.systems.hdp.clients import chunk_type, stacked_clients
+from tff_hdp.systems.hdp.process import build_hdp
 
 pytestmark = pytest.mark.usefixtures("native_context")
 WIDTH, CLASSES = 40, 50
@@ -55,11 +56,13 @@ def noise_of(plan, build_model, epochs, make_clients, as_chunk):
             placed[zone] += count
             chunk["carries_noise"] = places < plan.noising_clients[zone]
             data.append(tf.data.Dataset.from_tensors(chunk))
-    process = build_stacked_hdp(
-        build_model=build_model,
-        data_type=chunk_type((WIDTH,), np.uint8),
+    process = build_hdp(
+        clients=stacked_clients(
+            build_model=build_model,
+            data_type=chunk_type((WIDTH,), np.uint8),
+            client_learning_rate=0.0,
+        ),
         plan=plan,
-        client_learning_rate=0.0,
         server_optimizer=build_optimizer("sgd", 1.0),
     )
     state = process.initialize()

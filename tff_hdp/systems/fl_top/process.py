@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators.factory import zone_sums
+from tff_hdp.aggregators.sums import zone_sums
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_metrics

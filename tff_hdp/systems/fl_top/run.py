@@ -25,7 +25,7 @@ from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top.config import FlTopConfig
 from tff_hdp.systems.fl_top.process import build_fl_top
 from tff_hdp.systems.fl_top.setup import PublicBatch, Setup, load_with_public, set_up
-from tff_hdp.systems.hdp.stacked_process import chunk_type
+from tff_hdp.systems.hdp.clients import chunk_type
 from tff_hdp.topology import Zoning
 
 BEST_ROUND = (
