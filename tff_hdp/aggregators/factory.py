@@ -228,37 +228,36 @@ def _of_zoned_model(
     """The process for a `zoned_model`'s updates; `make` gives that for profiles."""
     zoned_model.check_zoned(value_type)
 
-    def taken_off(value: Any, weight: Any = None) -> Any:
+    @tff.tensorflow.computation(value_type, weight_type or np.float32)
+    def take_off(value: Any, weight: Any) -> Any:
         update, profile, lost = zoned_model.taken_off(value, weight, example_cap)
         return update, profile, tf.cast(lost, tf.int32)
 
-    values = [value_type] if weight_type is None else [value_type, weight_type]
-    take_off = tff.tensorflow.computation(taken_off, *values)
-    process = make(take_off.type_signature.result[0])
-    put_back = tff.tensorflow.computation(
-        zoned_model.put_back, take_off.type_signature.result[0]
-    )
+    update_type = take_off.type_signature.result[0]
+    process = make(update_type)
+    put_back = tff.tensorflow.computation(zoned_model.put_back, update_type)
+    state_type = process.initialize.type_signature.result
+    values_type = tff.FederatedType(value_type, tff.CLIENTS)
 
-    def run(state: Any, *sent: Any) -> Any:
-        update, profile, lost = tff.federated_map(take_off, sent)
+    def run(state: Any, value: Any, weight: Any) -> Any:
+        update, profile, lost = tff.federated_map(take_off, (value, weight))
         output = process.next(state, update, profile)
         result = tff.federated_map(put_back, output.result)
         measured = _with(output.measurements, lost=tff.federated_sum(lost))
-        if "client" in dir(getattr(output.measurements, "events", None)):
-            measured = tff.federated_map(_void_if_lost(measured), measured)
+        measured = tff.federated_map(_void_if_lost(measured), measured)
         return tff.templates.MeasuredProcessOutput(output.state, result, measured)
 
-    init_type = process.initialize.type_signature.result
-    placed = [tff.FederatedType(t, tff.CLIENTS) for t in values]
     if weight_type is None:
 
-        @tff.federated_computation(init_type, *placed)
+        @tff.federated_computation(state_type, values_type)
         def next_fn(state: Any, value: Any) -> Any:
-            return run(state, value)
+            return run(state, value, tff.federated_value(np.float32(1), tff.CLIENTS))
 
     else:
 
-        @tff.federated_computation(init_type, *placed)
+        @tff.federated_computation(
+            state_type, values_type, tff.FederatedType(weight_type, tff.CLIENTS)
+        )
         def next_fn(state: Any, value: Any, weight: Any) -> Any:
             return run(state, value, weight)
 
@@ -270,9 +269,12 @@ def _void_if_lost(measured: Any) -> tff.Computation:
 
     @tff.tensorflow.computation(measured.type_signature.member)
     def void_if_lost(measured: Any) -> Any:
-        events = collections.OrderedDict(measured["events"])
-        events["client"] = void_unless(measured["lost"] == 0, events["client"])
-        return collections.OrderedDict(measured, events=events)
+        measured = collections.OrderedDict(measured)
+        if "client" in measured.get("events", ()):
+            events = collections.OrderedDict(measured["events"])
+            events["client"] = void_unless(measured["lost"] == 0, events["client"])
+            measured["events"] = events
+        return measured
 
     return void_if_lost
 

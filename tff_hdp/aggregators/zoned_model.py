@@ -72,7 +72,7 @@ def zoned_model(model_fn: ModelFn) -> ModelFn:
 
 
 def taken_off(
-    value: Any, weight: tf.Tensor | None, example_cap: float | None
+    value: Any, weight: tf.Tensor, example_cap: float | None
 ) -> tuple[Any, Any, tf.Tensor]:
     """What a `zoned_model`'s update says of update and client.
 
@@ -81,7 +81,7 @@ def taken_off(
 
     Args:
       value: The update of a `zoned_model`, a list or a tuple.
-      weight: TFF's weight of it, if there is one.
+      weight: TFF's weight of it.
       example_cap: The weight that counts as 1, as heavier ones do; None takes the
         weight as it is.
 
@@ -91,13 +91,11 @@ def taken_off(
     """
     known, own_weight, zone, carries = tf.unstack(value[-1])
     lost = tf.not_equal(known, 1.0)
-    if weight is not None:
-        weight = tf.cast(weight, tf.float32)
-        if example_cap is not None:
-            weight = tf.minimum(weight / example_cap, 1.0)
-        own_weight *= weight
+    weight = tf.cast(weight, tf.float32)
+    if example_cap is not None:
+        weight = tf.minimum(weight / example_cap, 1.0)
     profile = collections.OrderedDict(
-        weight=tf.where(lost, 0.0, own_weight),
+        weight=tf.where(lost, 0.0, own_weight * weight),
         zone=tf.cast(tf.where(lost, 0.0, zone), tf.int32),
         carries_noise=tf.logical_and(carries > 0.0, tf.logical_not(lost)),
     )
@@ -118,7 +116,7 @@ def check_zoned(value_type: tff.Type) -> None:
     fits = isinstance(value_type, tff.StructWithPythonType)
     fits = fits and value_type.python_container in (list, tuple)
     profile_type = tff.TensorType(np.float32, _PROFILE.shape)
-    if not fits or len(value_type) < 2 or value_type[-1] != profile_type:
+    if not fits or len(value_type) < 2 or [*value_type][-1] != profile_type:
         raise ArgumentError(
             "value_type", value_type, "that of a zoned_model, which ends in a profile"
         )
