@@ -272,7 +272,9 @@ def _void_if_lost(measured: Any) -> tff.Computation:
         measured = collections.OrderedDict(measured)
         if "client" in measured.get("events", ()):
             events = collections.OrderedDict(measured["events"])
-            events["client"] = void_unless(measured["lost"] == 0, events["client"])
+            events["client"] = void_unless(
+                tf.equal(measured["lost"], 0), events["client"]
+            )
             measured["events"] = events
         return measured
 

@@ -5,12 +5,11 @@ work runs the same functions with a TFF client per zone.
 """
 
 import collections
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tff_hdp.aggregators import levels
+from tff_hdp.aggregators import levels, mixing
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 
@@ -220,7 +219,7 @@ class ZonedMean:
         if queries.client is not None:
             events["client"] = self._client_event(state, total)
 
-        factors, released_units = _zone_factors(plan, total["weight"])
+        factors, released_units = mixing.zone_factors(plan, total["weight"])
         outputs = []  # p_i X_i for every zone
         zone_states, zone_events = [], []
         for i in range(s):
@@ -242,14 +241,14 @@ class ZonedMean:
             plan.released_sensitivities if plan.estimator != "realised" else (1.0,) * s
         )
         units = [u / plan.clipping.clip_norm for u in units]
-        outputs, units, upper_states, upper_events = _noise_upper_levels(
+        outputs, units, upper_states, upper_events = mixing.noise_upper_levels(
             plan, queries, state, outputs, units
         )
         if queries.upper:
             new_state["upper"] = upper_states
             events["upper"] = upper_events
 
-        result = _sum(outputs)
+        result = mixing.added(outputs)
         if queries.server is not None:
             result, new_state["server"], event = levels.noise_sum(
                 queries.server, state["server"], result, max(units)
@@ -292,53 +291,6 @@ class ZonedMean:
         return measurements
 
 
-def _zone_factors(
-    plan: NoisePlan, weight: tf.Tensor
-) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Per zone: sum -> value of sensitivity S, and that value -> p_i X_i."""
-    s = plan.num_zones
-    if plan.estimator == "realised":
-        if plan.mixing == "weighted":
-            whole = tf.math.divide_no_nan(1.0, tf.reduce_sum(weight))
-            return [1.0] * s, [whole] * s
-        inverse = tf.math.divide_no_nan(tf.ones([s]), weight)
-        return [inverse[i] for i in range(s)], plan.mixing_weights
-    released = [u / plan.clipping.clip_norm for u in plan.released_sensitivities]
-    if plan.estimator == "fixed":
-        return [1.0] * s, released
-    floors = tf.constant(plan.denominators, tf.float32)
-    ratio = 0.5 * floors / tf.maximum(floors, weight)
-    return [ratio[i] for i in range(s)], released
-
-
-def _noise_upper_levels(
-    plan: NoisePlan,
-    queries: levels.LevelQueries,
-    state: Any,
-    outputs: list[Any],
-    units: list[float],
-) -> tuple[list[Any], list[float], list[Any], list[Any]]:
-    """Sums the nodes of each further level and adds each node's noise."""
-    states, events = [], []
-    for depth, nodes in enumerate(queries.upper):
-        parents = plan.upper_levels[depth].parents
-        children = [
-            [i for i, parent in enumerate(parents) if parent == node]
-            for node in range(len(nodes))
-        ]
-        units = [max(units[i] for i in group) for group in children]
-        noised = [
-            levels.noise_sum(query, st, _sum([outputs[i] for i in group]), unit)
-            for query, st, group, unit in zip(
-                nodes, state["upper"][depth], children, units, strict=True
-            )
-        ]
-        outputs = [value for value, _, _ in noised]
-        states.append([st for _, st, _ in noised])
-        events.append([event.to_named_tuple() for _, _, event in noised])
-    return outputs, units, states, events
-
-
 def _clip_norm(plan: NoisePlan, queries: levels.LevelQueries, state: Any) -> tf.Tensor:
     """S of this round: moving where clipping adapts, infinite without a clip."""
     if queries == levels.LevelQueries():
@@ -348,7 +300,3 @@ def _clip_norm(plan: NoisePlan, queries: levels.LevelQueries, state: Any) -> tf.
         if "clip" in metrics:
             return metrics["clip"]
     return tf.constant(plan.clipping.clip_norm, tf.float32)
-
-
-def _sum(values: list[Any]) -> Any:
-    return tf.nest.map_structure(lambda *t: tf.add_n(t), *values)
