@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg import (
     BelowThresholdError,
@@ -84,13 +85,14 @@ def protocol_sums(
         once they had shared their keys; None for nobody.
 
     Raises:
-      ValueError: If a zone may be too small for the protocol but the plan's
+      ArgumentError: If a zone may be too small for the protocol but the plan's
         account does not know it.
     """
     if plan.secure_aggregation and plan.min_zone_clients < 2:
-        raise ValueError(
-            f"plan.min_zone_clients is {plan.min_zone_clients}; secure sums of a zone "
-            "need at least 2"
+        raise ArgumentError(
+            "plan.min_zone_clients",
+            plan.min_zone_clients,
+            "at least 2 with secure sums of a zone",
         )
     run = _Runner(plan, protocol, round_number, size)
     dropped = [0] * plan.num_zones if dropped is None else dropped
