@@ -15,7 +15,8 @@ from tff_hdp.clients.batches import chunk_type, make_chunk
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy import Clipping, FullParticipation, NoisePlan
 from tff_hdp.privacy.configurations import CONFIGURATIONS
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
+from tff_hdp.systems.hdp.clients import stacked_clients
+from tff_hdp.systems.hdp.process import build_hdp
 
 
 def noise_plan(work: works.Work, privacy: str, noise_multiplier: float) -> NoisePlan:
@@ -32,11 +33,13 @@ def noise_plan(work: works.Work, privacy: str, noise_multiplier: float) -> Noise
 def _stacked(
     work: works.Work, plan: NoisePlan, chunk: int
 ) -> tensorflow_model.ProcessFederation:
-    process = build_stacked_hdp(
-        build_model=lambda: tensorflow_model.build_model(work),
-        data_type=chunk_type(work.input_shape, np.float32),
+    process = build_hdp(
+        clients=stacked_clients(
+            build_model=lambda: tensorflow_model.build_model(work),
+            data_type=chunk_type(work.input_shape, np.float32),
+            client_learning_rate=work.learning_rate,
+        ),
         plan=plan,
-        client_learning_rate=work.learning_rate,
         server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
     )
     size = work.clients // work.zones

@@ -6,6 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FullParticipation,
@@ -156,7 +157,7 @@ def test_layer_norms_must_fit_the_update(value_type):
         noise_multiplier=1.0,
         clipping=Clipping(clip_norm=1.0, kind="per_layer", layer_norms=(1.0,)),
     )
-    with pytest.raises(ValueError, match="layer_norms has 1 entries; the update has 2"):
+    with pytest.raises(ArgumentError, match=r"layer_norms is 1\.0; allowed: 2 n"):
         HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
 
 
@@ -206,7 +207,7 @@ def test_a_plan_that_tops_up_is_refused(value_type):
         noising_clients=(2,),
         top_up=True,
     )
-    with pytest.raises(ValueError, match=r"plan.top_up is True"):
+    with pytest.raises(ArgumentError, match=r"plan.top_up is True"):
         HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
 
 

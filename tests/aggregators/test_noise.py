@@ -7,11 +7,18 @@ import pytest
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
-from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory, LevelQueries
+from tff_hdp.aggregators import (
+    WEIGHT_TYPE,
+    HierarchicalMeanFactory,
+    LevelQueries,
+    round_events,
+)
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
     FullParticipation,
+    Ledger,
     Level,
     NoisePlan,
     PoissonSampling,
@@ -150,6 +157,30 @@ def test_events_report_the_plan(updates, profiles, aggregate):
     assert zones == pytest.approx([0.0, 1.25, 0.0])
 
 
+@pytest.mark.parametrize("kind", ["flat", "per_layer"])
+def test_events_of_clients_tell_whether_all_noised(zeros, profiles, aggregate, kind):
+    """Two of three noise; a rejected update without noise protects nobody."""
+    plan = NoisePlan(
+        zone_sizes=(3, 1),
+        sampling=FullParticipation(),
+        client_noise_multiplier=1.5,
+        noising_clients=(2, 0),
+        clipping=Clipping(kind=kind),
+    )
+
+    def recorded(carries, w=(1.0, 1.0, 1.0, 1.0)):
+        clients = profiles([0, 0, 0, 1], w, carries=carries)
+        (output,) = aggregate(HierarchicalMeanFactory(plan), zeros(4), clients)
+        assert output.measurements["noising"].sum() == sum(carries)
+        Ledger().record(plan, events=round_events(output.measurements))
+
+    recorded([True, False, True, False])
+    recorded([True, True, True, True])
+    recorded([True, False, False, False], w=(1.0, 2.0, 1.0, 1.0))
+    with pytest.raises(ValueError, match="emitted a noise multiplier of 0, but"):
+        recorded([True, False, False, True])
+
+
 def test_adaptive_clipping_moves_the_clip_norm(zeros, profiles, aggregate):
     """All updates of norm 1, start at 10: the norm falls by exp(-0.2 * share)."""
     value = zeros(1)[0]
@@ -186,5 +217,5 @@ def test_queries_must_cover_the_zones(value_type):
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     queries = LevelQueries(zones=[tfp.NoPrivacySumQuery()])
     factory = HierarchicalMeanFactory(plan, queries=queries)
-    with pytest.raises(ValueError, match="1 entries for 3 zones"):
+    with pytest.raises(ArgumentError, match="zones is 1 queries; allowed: 3"):
         factory.create(value_type, WEIGHT_TYPE)

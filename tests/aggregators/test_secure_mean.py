@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+import tensorflow_privacy as tfp
 
-from tff_hdp.aggregators import (
-    WEIGHT_TYPE,
-    HierarchicalMeanFactory,
-    SecureHierarchicalMeanFactory,
-)
+from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory, LevelQueries
 from tff_hdp.aggregators.secure_mean import SecureZonedMean
+from tff_hdp.aggregators.zoned_mean import ZonedMean
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, Level, NoisePlan, PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.protocols.secagg import FixedPoint
@@ -45,7 +44,7 @@ def secure(aggregate):
     """The outputs of rounds of secure sums."""
 
     def run(plan, values, clients, *, rounds=1):
-        factory = SecureHierarchicalMeanFactory(plan)
+        factory = HierarchicalMeanFactory(plan)
         return aggregate(factory, values, clients, rounds=rounds)
 
     return run
@@ -306,7 +305,7 @@ def test_type_signature(value_type, mode):
         beta=1 / 3,
     )
     plain = HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
-    process = SecureHierarchicalMeanFactory(encoded(plan, mode)).create(
+    process = HierarchicalMeanFactory(encoded(plan, mode)).create(
         value_type, WEIGHT_TYPE
     )
     assert process.is_weighted
@@ -321,39 +320,45 @@ def test_type_signature(value_type, mode):
     assert ("secure_modular_sum" in text) == (mode != "server")
 
 
-def test_plans_go_to_the_mean_that_serves_them(value_type):
+def test_means_refuse_plans_that_others_serve(value_type):
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    with pytest.raises(ValueError, match=r"plan.encoding is None"):
-        SecureHierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
-    with pytest.raises(ValueError, match=r"plan.encoding is FixedPoint"):
-        HierarchicalMeanFactory(encoded(plan, "zone")).create(value_type, WEIGHT_TYPE)
+    record = tff.types.type_to_tf_tensor_specs(value_type)
+    with pytest.raises(ArgumentError, match=r"plan.encoding is None; .* a FixedPoint"):
+        SecureZonedMean(plan, record)
+    with pytest.raises(ArgumentError, match=r"plan.encoding is FixedPoint.* None in"):
+        ZonedMean(encoded(plan, "zone"), record)
+
+
+def test_queries_are_refused_beside_an_encoding(value_type):
+    plan = encoded(configurations.none(zone_sizes=SIZES, sampling=SAMPLING), "zone")
+    queries = LevelQueries(server=tfp.NoPrivacySumQuery())
+    with pytest.raises(ArgumentError, match=r"queries is .*: None where"):
+        HierarchicalMeanFactory(plan, queries=queries).create(value_type, WEIGHT_TYPE)
 
 
 @pytest.mark.parametrize(
     ("encoding", "message"),
     [
-        (FixedPoint(1.0, 1e-8, 32, 12), "bits is 32; at most 30"),
-        (FixedPoint(1.0, 0.1, 12, 12), "step is 0.1: rounding 420 coordinates"),
+        (FixedPoint(1.0, 1e-8, 32, 12), "bits is 32; allowed: at most 30"),
+        (FixedPoint(1.0, 0.1, 12, 12), "step is 0.1; .* rounding 420 coordinates"),
     ],
 )
 def test_refuses_encodings_that_do_not_suit(value_type, encoding, message):
     plan = configurations.c2(zone_sizes=SIZES, sampling=SAMPLING, noise_multiplier=1.0)
     plan = dataclasses.replace(plan, secure_aggregation=True, encoding=encoding)
-    with pytest.raises(ValueError, match=message):
-        SecureHierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
+    with pytest.raises(ArgumentError, match=message):
+        HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
 
 
 def test_refuses_an_encoding_without_room_for_the_noise(value_type):
     plan = configurations.c1(zone_sizes=SIZES, sampling=SAMPLING, noise_multiplier=1.0)
     bare = FixedPoint.for_sum(clip=1.0, bits=30, max_clients=5)
     plan = dataclasses.replace(plan, secure_aggregation=True, encoding=bare)
-    with pytest.raises(ValueError, match="with 420 coordinates allowed is at least"):
-        SecureHierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
+    with pytest.raises(ArgumentError, match=r"at least .* with 420 coordinates"):
+        HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
 
 
 def test_integer_updates_are_refused():
     plan = encoded(configurations.none(zone_sizes=SIZES, sampling=SAMPLING), "zone")
     with pytest.raises(TypeError, match="int32"):
-        SecureHierarchicalMeanFactory(plan).create(
-            tff.to_type((np.int32, [3])), WEIGHT_TYPE
-        )
+        HierarchicalMeanFactory(plan).create(tff.to_type((np.int32, [3])), WEIGHT_TYPE)

@@ -36,7 +36,8 @@ from tff_hdp.privacy import (
     configurations,
 )
 from tff_hdp.privacy.audit import one_run_audit
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
+from tff_hdp.systems.hdp.clients import stacked_clients
+from tff_hdp.systems.hdp.process import build_hdp
 
 pytestmark = pytest.mark.usefixtures("native_context")
 CANARIES, GUESSES, CLIP, DELTA = 600, 150, 0.5, 1e-5
@@ -132,17 +133,20 @@ def stacked_release(plan, included, length, queries=None, steps=1):
                 zone=zone,
             )
             chunks.append(tf.data.Dataset.from_tensors(chunk))
-    process = build_stacked_hdp(
-        build_model=lambda: tf.keras.Sequential(
-            [
-                tf.keras.layers.InputLayer([CANARIES]),
-                tf.keras.layers.Rescaling(pixel / 255),
-                tf.keras.layers.Dense(2, use_bias=False, kernel_initializer="zeros"),
-            ]
+    layers = tf.keras.layers
+    process = build_hdp(
+        clients=stacked_clients(
+            build_model=lambda: tf.keras.Sequential(
+                [
+                    layers.InputLayer([CANARIES]),
+                    layers.Rescaling(pixel / 255),
+                    layers.Dense(2, use_bias=False, kernel_initializer="zeros"),
+                ]
+            ),
+            data_type=chunk_type((CANARIES,), np.uint8),
+            client_learning_rate=math.sqrt(2) * length / (pixel * steps),
         ),
-        data_type=chunk_type((CANARIES,), np.uint8),
         plan=plan,
-        client_learning_rate=math.sqrt(2) * length / (pixel * steps),
         server_optimizer=build_optimizer("sgd", 1.0),
         queries=queries,
     )

@@ -7,15 +7,15 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.clients.batches import chunk_type, client_batches, make_chunk, make_order
+from tff_hdp.clients.batches import client_batches, make_chunk, make_order
 from tff_hdp.clients.client_work import (
     build_optimizer,
     client_profile,
     model_fn_from_keras,
 )
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
+from tff_hdp.systems.hdp import clients
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
 
 FEATURES, CLASSES, BATCH = 30, 3, 4
 PLAN = configurations.none(
@@ -86,20 +86,24 @@ def hdp(plan=PLAN, rate=0.5):
         tf.TensorSpec([None], tf.int32),
     )
     return build_hdp(
-        model_fn=model_fn_from_keras(build_model, spec),
+        clients=clients.single_clients(
+            model_fn=model_fn_from_keras(build_model, spec),
+            client_optimizer=build_optimizer("sgd", rate),
+        ),
         plan=plan,
-        client_optimizer=build_optimizer("sgd", rate),
         server_optimizer=build_optimizer("sgdm", 1.0),
     )
 
 
 def stacked(plan=PLAN, rate=0.5, momentum=0.0):
-    return build_stacked_hdp(
-        build_model=build_model,
-        data_type=chunk_type((FEATURES,), np.float32),
+    return build_hdp(
+        clients=clients.stacked_clients(
+            build_model=build_model,
+            data_type=clients.chunk_type((FEATURES,), np.float32),
+            client_learning_rate=rate,
+            client_momentum=momentum,
+        ),
         plan=plan,
-        client_learning_rate=rate,
-        client_momentum=momentum,
         server_optimizer=build_optimizer("sgdm", 1.0),
     )
 

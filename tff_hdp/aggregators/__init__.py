@@ -1,13 +1,20 @@
 """Aggregation factories for zones."""
 
-from tff_hdp.aggregators.factory import WEIGHT_TYPE, HierarchicalMeanFactory
+from tff_hdp.aggregators.factory import (
+    HierarchicalMeanFactory,
+    UnweightedHierarchicalMeanFactory,
+    round_events,
+)
 from tff_hdp.aggregators.levels import LevelQueries, queries_from_plan
-from tff_hdp.aggregators.secure_factory import SecureHierarchicalMeanFactory
+from tff_hdp.aggregators.zoned_model import WEIGHT_TYPE, client, zoned_model
 
 __all__ = [
     "WEIGHT_TYPE",
     "HierarchicalMeanFactory",
     "LevelQueries",
-    "SecureHierarchicalMeanFactory",
+    "UnweightedHierarchicalMeanFactory",
+    "client",
     "queries_from_plan",
+    "round_events",
+    "zoned_model",
 ]

@@ -1,123 +1,321 @@
 """The zoned mean: clip and noise as a plan says, zone by zone, in one pass."""
 
 import collections
+from collections.abc import Mapping
 from typing import Any
 
+import dp_accounting
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators.levels import LevelQueries
-from tff_hdp.aggregators.sums import federated_total
+from tff_hdp.aggregators import zoned_model
+from tff_hdp.aggregators.levels import LevelQueries, void_unless
+from tff_hdp.aggregators.secure_mean import build_mean
+from tff_hdp.aggregators.sums import inner_zone_sums, zone_sums
 from tff_hdp.aggregators.zoned_mean import ZonedMean
+from tff_hdp.aggregators.zoned_model import WEIGHT_TYPE
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 
-WEIGHT_TYPE = tff.to_type(
-    collections.OrderedDict(weight=np.float32, zone=np.int32, carries_noise=np.bool_)
-)
+Inner = tff.aggregators.UnweightedAggregationFactory
 
 
 class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
     """Means within zones, mixed into one, with noise at any level.
 
-    The process this creates takes a client's update as value, and as weight the
-    structure `WEIGHT_TYPE`: its example weight w in (0, 1], its zone, and whether
-    it noises its own update. It screens each update (a NaN, an infinity or a
-    weight out of range: zeroed and counted), preprocesses it with the levels'
-    queries, weights it, sums within zones, and releases sum_i p_i X_i with each
-    level's noise (see `NoisePlan`).
+    The process screens each update (a NaN, an infinity or a weight out of (0, 1]:
+    zeroed and counted), preprocesses it with the levels' queries, weights it, sums
+    within zones, and releases sum_i p_i X_i with each level's noise (see
+    `NoisePlan`). A plan with an encoding is summed in fixed point, by secure sums
+    where the plan says so; the result is then the same within
+    `FixedPoint.max_error` of every sum.
 
     Without noise and with the `realised` estimator this is the weighted mean of
     all clients, whatever the zones. An empty cohort still gets its noise.
 
+    A client's zone comes in one of two ways, told apart by the weight's type:
+
+    *   A `WEIGHT_TYPE` is weight w, zone, and whether the client noises its update.
+    *   A floating scalar is TFF's own, of `build_weighted_fed_avg`: the value must
+        then be the update of a `zoned_model`, and w is the client's weight times
+        TFF's, in units of `example_cap`.
+
     The process's state holds the queries' states. Its measurements are un-noised
-    and so meant for the operator of a simulation, not for release, except
-    `events`, the queries' `DpEvent`s as named tuples.
+    and so meant for the operator of a simulation, not for release, except `events`,
+    the queries' `DpEvent`s as named tuples (see `round_events`). They are `clients`
+    and `noising` (int32 [s], how many came and how many noised their update),
+    `rejected`, `update_norm`, `tensor_norms` and `clip_norm`; with an encoding
+    `saturated` and `left_out`, how many zones had fewer than
+    `plan.min_zone_clients`; for a `zoned_model` `lost`, the clients without examples
+    or whose training diverged, which TFF sends as zeros without a zone. Where one
+    left its noise out that the plan counts on, the clients' event has multiplier 0.
+
+    An inner factory sums the records, with a leading axis of zones in which all but
+    a client's own are zero. An account adds up what several records carry: their
+    noise, and their distance from zero for noise that comes later. So a step that
+    changes a record after its clip, be it after its own noise too, voids the
+    account, and under a plan with noise only an exact sum may stand here.
 
     Args:
       plan: Who adds which noise, denominators and mixing weights.
+      example_cap: The scalar weight that counts as w = 1, as heavier ones do; None
+        takes it as it is.
       queries: Replaces the queries that the plan implies, for instance to put a
         tensorflow-privacy query of your own at a level. What is then accounted
-        is what the events say, not the plan.
+        is what the events say, not the plan. None beside an encoding.
+      inner: Sums the records of a zone; None adds them up.
+      inner_is_exact: That `inner` returns the sum and nothing else, up to rounding;
+        nobody can check it for you.
 
     Raises:
+      ArgumentError: If `inner` may not stand here; from `create`, if plan, queries
+        and value do not fit each other.
       TypeError: From `create`, if the value is not a structure of floats.
     """
 
-    def __init__(self, plan: NoisePlan, *, queries: LevelQueries | None = None) -> None:
+    def __init__(
+        self,
+        plan: NoisePlan,
+        *,
+        example_cap: float | None = None,
+        queries: LevelQueries | None = None,
+        inner: Inner | None = None,
+        inner_is_exact: bool = False,
+    ) -> None:
+        if example_cap is not None and not example_cap > 0:
+            raise ArgumentError("example_cap", example_cap, "more than 0")
+        _check_inner(plan, inner, inner_is_exact)
         self._plan = plan
+        self._example_cap = example_cap
         self._queries = queries
+        self._inner = inner
 
     def create(
         self, value_type: tff.Type, weight_type: tff.Type
     ) -> tff.templates.AggregationProcess:
-        """See base class. `weight_type` must be `WEIGHT_TYPE`."""
-        _check_floats(value_type)
+        """See base class, and the class for types."""
+        if isinstance(weight_type, tff.TensorType):
+            if not np.issubdtype(weight_type.dtype.type, np.floating):
+                raise TypeError(f"weight_type is {weight_type}; a mean needs a float")
+            make = self._process_of
+            return _of_zoned_model(make, value_type, weight_type, self._example_cap)
         WEIGHT_TYPE.check_assignable_from(weight_type)
-        mean = self._mean(tff.types.type_to_tf_tensor_specs(value_type))
-        initial_state = tff.tensorflow.computation(mean.initial_state)
-        state_type = initial_state.type_signature.result
-        client_state = tff.tensorflow.computation(mean.client_state, state_type)
+        return self._process_of(value_type)
 
-        @tff.tensorflow.computation(
-            client_state.type_signature.result, value_type, WEIGHT_TYPE
-        )
-        def contribution(sent: Any, value: Any, weight: Any) -> Any:
-            return self._sent(mean.contribution(sent, value, weight), weight["zone"])
-
-        release = tff.tensorflow.computation(mean.release)
-
-        @tff.federated_computation
-        def init_fn() -> Any:
-            return tff.federated_eval(initial_state, tff.SERVER)
-
-        @tff.federated_computation(
-            init_fn.type_signature.result,
-            tff.FederatedType(value_type, tff.CLIENTS),
-            tff.FederatedType(WEIGHT_TYPE, tff.CLIENTS),
-        )
-        def next_fn(state: Any, value: Any, weight: Any) -> Any:
-            sent = tff.federated_broadcast(tff.federated_map(client_state, state))
-            contributions = tff.federated_map(contribution, (sent, value, weight))
-            total = self._total(mean, contributions)
-            result, new_state, measurements = tff.federated_map(release, (state, total))
-            return tff.templates.MeasuredProcessOutput(new_state, result, measurements)
-
-        return tff.templates.AggregationProcess(init_fn, next_fn)
-
-    def _mean(self, record: Any) -> ZonedMean:
-        return ZonedMean(self._plan, record, queries=self._queries)
-
-    def _sent(self, contribution: Any, zone: tf.Tensor) -> Any:
-        """What a client sends."""
-        return contribution, zone
-
-    def _total(self, mean: ZonedMean, sent: Any) -> Any:
-        """What `mean.release` takes, at SERVER, of what clients sent."""
-        return zone_sums(mean, sent)
+    def _process_of(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
+        _check_floats(value_type)
+        record = tff.types.type_to_tf_tensor_specs(value_type)
+        mean = build_mean(self._plan, record, queries=self._queries)
+        return _process(mean, value_type, self._inner)
 
 
-def zone_sums(mean: ZonedMean, contributions: Any) -> Any:
-    """Sums clients' contributions; for use inside a `tff.federated_computation`.
+class UnweightedHierarchicalMeanFactory(tff.aggregators.UnweightedAggregationFactory):
+    """`HierarchicalMeanFactory` for `build_unweighted_fed_avg`.
+
+    The value must be the update of a `zoned_model`, and w is the client's weight.
 
     Args:
-      mean: Whose contributions they are.
-      contributions: Pairs of contribution and zone (int32 []), at CLIENTS.
+      plan: See `HierarchicalMeanFactory`.
+      queries: Likewise.
+      inner: Likewise.
+      inner_is_exact: Likewise.
+
+    Raises:
+      ArgumentError: As there.
+      TypeError: As there.
+    """
+
+    def __init__(
+        self,
+        plan: NoisePlan,
+        *,
+        queries: LevelQueries | None = None,
+        inner: Inner | None = None,
+        inner_is_exact: bool = False,
+    ) -> None:
+        self._weighted = HierarchicalMeanFactory(
+            plan, queries=queries, inner=inner, inner_is_exact=inner_is_exact
+        )
+
+    def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
+        """See base class."""
+        return _of_zoned_model(self._weighted._process_of, value_type)
+
+
+def round_events(measurements: Any) -> dict[str, Any] | None:
+    """The levels' `DpEvent`s of a round, for `tff_hdp.privacy.Ledger.record`.
+
+    Args:
+      measurements: Of a factory's process: `metrics["aggregator"]` of a round.
 
     Returns:
-      What `mean.release` takes as total, at SERVER.
+      Events by level; None where nobody measured.
     """
-    sent_type = contributions.type_signature.member
+    if measurements is None:
+        return None
+    restore = dp_accounting.DpEvent.from_named_tuple
+    measured: Mapping[str, Any] = measurements.get("events") or {}
+    events: dict[str, Any] = {}
+    for level, value in measured.items():
+        if level == "zones":
+            events["zone"] = [restore(event) for event in value]
+        elif level == "upper":
+            events["upper"] = [[restore(e) for e in nodes] for nodes in value]
+        else:
+            events[level] = restore(value)
+    return events
 
-    @tff.tensorflow.computation
-    def zero() -> Any:
-        return mean.zero(tff.types.type_to_tf_tensor_specs(sent_type[0]))
 
-    @tff.tensorflow.computation(zero.type_signature.result, sent_type)
-    def add(total: Any, sent: Any) -> Any:
-        return mean.add(total, *sent)
+def _process(
+    mean: ZonedMean, value_type: tff.Type, inner_factory: Inner | None
+) -> tff.templates.AggregationProcess:
+    """The process for values and, as weights, profiles."""
+    initial_state = tff.tensorflow.computation(mean.initial_state)
+    client_state = tff.tensorflow.computation(
+        mean.client_state, initial_state.type_signature.result
+    )
+    inner = None
+    if inner_factory is not None:
+        inner = inner_factory.create(_of_all_zones(value_type, mean.plan.num_zones))
 
-    return federated_total(zero, add, contributions)
+    @tff.tensorflow.computation(
+        client_state.type_signature.result, value_type, WEIGHT_TYPE
+    )
+    def contribution(sent: Any, value: Any, profile: Any) -> Any:
+        return mean.contribution(sent, value, profile), profile["zone"]
+
+    release = tff.tensorflow.computation(mean.release)
+
+    @tff.federated_computation
+    def init_fn() -> Any:
+        own = tff.federated_eval(initial_state, tff.SERVER)
+        if inner is None:
+            return own
+        both = collections.OrderedDict(mean=own, inner=inner.initialize())
+        return tff.federated_zip(both)
+
+    @tff.federated_computation(
+        init_fn.type_signature.result,
+        tff.FederatedType(value_type, tff.CLIENTS),
+        tff.FederatedType(WEIGHT_TYPE, tff.CLIENTS),
+    )
+    def next_fn(state: Any, value: Any, profile: Any) -> Any:
+        own = state if inner is None else state.mean
+        sent = tff.federated_broadcast(tff.federated_map(client_state, own))
+        contributions = tff.federated_map(contribution, (sent, value, profile))
+        if inner is None:
+            total = zone_sums(mean, contributions)
+            result, new, measured = tff.federated_map(release, (own, total))
+            return tff.templates.MeasuredProcessOutput(new, result, measured)
+        total, summed = inner_zone_sums(mean, inner, state.inner, contributions)
+        result, new, measured = tff.federated_map(release, (own, total))
+        return tff.templates.MeasuredProcessOutput(
+            tff.federated_zip(collections.OrderedDict(mean=new, inner=summed.state)),
+            result,
+            _with(measured, inner=summed.measurements),
+        )
+
+    return tff.templates.AggregationProcess(init_fn, next_fn)
+
+
+def _of_zoned_model(
+    make: Any,
+    value_type: tff.Type,
+    weight_type: tff.Type | None = None,
+    example_cap: float | None = None,
+) -> tff.templates.AggregationProcess:
+    """The process for a `zoned_model`'s updates; `make` gives that for profiles."""
+    zoned_model.check_zoned(value_type)
+
+    @tff.tensorflow.computation(value_type, weight_type or np.float32)
+    def take_off(value: Any, weight: Any) -> Any:
+        update, profile, lost = zoned_model.taken_off(value, weight, example_cap)
+        return update, profile, tf.cast(lost, tf.int32)
+
+    update_type = take_off.type_signature.result[0]
+    process = make(update_type)
+    put_back = tff.tensorflow.computation(zoned_model.put_back, update_type)
+    state_type = process.initialize.type_signature.result
+    values_type = tff.FederatedType(value_type, tff.CLIENTS)
+
+    def run(state: Any, value: Any, weight: Any) -> Any:
+        update, profile, lost = tff.federated_map(take_off, (value, weight))
+        output = process.next(state, update, profile)
+        result = tff.federated_map(put_back, output.result)
+        measured = _with(output.measurements, lost=tff.federated_sum(lost))
+        measured = tff.federated_map(_void_if_lost(measured), measured)
+        return tff.templates.MeasuredProcessOutput(output.state, result, measured)
+
+    if weight_type is None:
+
+        @tff.federated_computation(state_type, values_type)
+        def next_fn(state: Any, value: Any) -> Any:
+            return run(state, value, tff.federated_value(np.float32(1), tff.CLIENTS))
+
+    else:
+
+        @tff.federated_computation(
+            state_type, values_type, tff.FederatedType(weight_type, tff.CLIENTS)
+        )
+        def next_fn(state: Any, value: Any, weight: Any) -> Any:
+            return run(state, value, weight)
+
+    return tff.templates.AggregationProcess(process.initialize, next_fn)
+
+
+def _void_if_lost(measured: Any) -> tff.Computation:
+    """Nobody knows whether a lost client's noise was counted on."""
+
+    @tff.tensorflow.computation(measured.type_signature.member)
+    def void_if_lost(measured: Any) -> Any:
+        measured = collections.OrderedDict(measured)
+        if "client" in measured.get("events", ()):
+            events = collections.OrderedDict(measured["events"])
+            events["client"] = void_unless(
+                tf.equal(measured["lost"], 0), events["client"]
+            )
+            measured["events"] = events
+        return measured
+
+    return void_if_lost
+
+
+def _with(measured: Any, **more: Any) -> Any:
+    """Measurements with more of them, at SERVER."""
+    (name,) = more
+    both = tff.federated_zip((measured, more[name]))
+
+    @tff.tensorflow.computation(both.type_signature.member)
+    def join(measured: Any, more: Any) -> Any:
+        return collections.OrderedDict(measured, **{name: more})
+
+    return tff.federated_map(join, both)
+
+
+def _of_all_zones(value_type: tff.Type, zones: int) -> tff.Type:
+    specs = tff.types.type_to_tf_tensor_specs(value_type)
+    return tff.types.tensorflow_to_type(
+        tf.nest.map_structure(
+            lambda spec: tf.TensorSpec([zones, *spec.shape], spec.dtype), specs
+        )
+    )
+
+
+def _check_inner(plan: NoisePlan, inner: Inner | None, exact: bool) -> None:
+    if inner is None:
+        return
+    if plan.encoding is not None:
+        raise ArgumentError(
+            "inner", type(inner).__name__, "None where plan.encoding is given"
+        )
+    if plan.is_noisy and not exact:
+        raise ArgumentError(
+            "inner_is_exact",
+            exact,
+            f"True under a plan with noise; what {type(inner).__name__} changes of a "
+            "clipped record, the account does not know",
+        )
 
 
 def _check_floats(value_type: tff.Type) -> None:

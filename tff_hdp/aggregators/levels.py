@@ -1,9 +1,12 @@
-"""What happens to a record at each level: screen, clip, weight, noise, scale.
+"""What happens to a record at each level: screen, clip, scale, noise.
 
 The clip and the noise of a level are a tensorflow-privacy `DPQuery`, so any
 query of that library can stand at any level. Queries nest like an onion: a
 record is preprocessed by the server's query first and the client's last, and a
 sum is noised by the client's first and the server's last.
+
+All noise that aggregators draw is drawn here: `noise_own_record` and `noise_sum`
+run a query of `queries_from_plan`; `discrete_noise` is for sums in fixed point.
 """
 
 import dataclasses
@@ -13,8 +16,10 @@ from typing import Any
 
 import tensorflow as tf
 import tensorflow_privacy as tfp
+from tensorflow_privacy.privacy.dp_query import discrete_gaussian_utils
 from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 
 Structure = Any  # nested structure of tensors
@@ -61,7 +66,8 @@ def queries_from_plan(plan: NoisePlan, record: Structure) -> LevelQueries:
       A `LevelQueries`; all None and empty for a plan without noise.
 
     Raises:
-      ValueError: If `plan.clipping.layer_norms` does not fit the record.
+      ArgumentError: If `plan.clipping.layer_norms` does not fit the record, or the
+        noise is too much for adaptive clipping.
     """
     if not plan.is_noisy:
         return LevelQueries()
@@ -101,8 +107,10 @@ def layer_norms(plan: NoisePlan, record: Structure) -> list[float]:
     if given is None:
         return [plan.clipping.clip_norm / math.sqrt(count)] * count
     if len(given) != count:
-        raise ValueError(
-            f"layer_norms has {len(given)} entries; the update has {count} tensors"
+        raise ArgumentError(
+            "clipping.layer_norms",
+            given,
+            f"{count} norms, one for each tensor of the update",
         )
     return list(given)
 
@@ -173,6 +181,42 @@ def noise_sum(
     return scale(noised, unit), state, event
 
 
+def discrete_noise(plan: NoisePlan, multiplier: float, size: int) -> tf.Tensor:
+    """Discrete Gaussian noise in steps of the plan's encoding.
+
+    Args:
+      plan: With an encoding.
+      multiplier: z, in units of the clip norm.
+      size: Coordinates.
+
+    Returns:
+      int64 [size], its parameter rounded up to a whole number of steps.
+    """
+    sigma = multiplier * plan.clipping.clip_norm / plan.encoding.step
+    return discrete_gaussian_utils.sample_discrete_gaussian(
+        tf.constant(math.ceil(sigma), tf.int64), [size], tf.int64
+    )
+
+
+def void_unless(delivered: tf.Tensor, event: Any) -> Any:
+    """An event as it is if its noise was `delivered` (bool []), else of multiplier 0.
+
+    Args:
+      delivered: Whether everybody added the noise that the event tells of.
+      event: A `DpEvent` as a named tuple.
+    """
+
+    def void(leaf: Any) -> Any:
+        if isinstance(leaf, str):
+            return leaf
+        leaf = tf.convert_to_tensor(leaf)
+        if not leaf.dtype.is_floating:
+            return leaf
+        return tf.where(delivered, leaf, tf.zeros_like(leaf))
+
+    return tf.nest.map_structure(void, event)
+
+
 def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
     """Splits z between update and clipped count (Andrew et al. 2021, Theorem 1)."""
     expected_clients = float(
@@ -181,10 +225,11 @@ def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
     count_stddev = COUNT_STDDEV_SHARE * expected_clients
     z = plan.server_noise_multiplier
     if z >= 2 * count_stddev:
-        raise ValueError(
-            f"server_noise_multiplier is {z}; adaptive clipping with "
-            f"{expected_clients:g} expected clients allows less than "
-            f"{2 * count_stddev:g}"
+        raise ArgumentError(
+            "server_noise_multiplier",
+            z,
+            f"less than {2 * count_stddev:g} with adaptive clipping and "
+            f"{expected_clients:g} expected clients",
         )
     return tfp.QuantileAdaptiveClipSumQuery(
         initial_l2_norm_clip=plan.clipping.clip_norm,

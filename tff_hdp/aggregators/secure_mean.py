@@ -6,16 +6,15 @@ sums modulo 2^b are exact and noise keeps its law under the masks.
 """
 
 import collections
-import math
 from typing import Any
 
 import dp_accounting
 import numpy as np
 import tensorflow as tf
-from tensorflow_privacy.privacy.dp_query import discrete_gaussian_utils
 
 from tff_hdp.aggregators import levels
 from tff_hdp.aggregators.zoned_mean import ZonedMean
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.secure import with_encoding
 
@@ -26,9 +25,10 @@ MAX_BITS = 30
 class SecureZonedMean(ZonedMean):
     """The `ZonedMean` of a plan with an encoding.
 
-    A *contribution* is here the `vector` of a client's record, in `tf.nest` order,
-    and after it its weight, as integers; beside it are un-noised counts and norms
-    for the operator. Vectors add up modulo 2^b; how is not this class's affair.
+    A *contribution* has here, in place of record and weight, one `vector`: the
+    record, in `tf.nest` order, and after it the weight, as integers. How many
+    clients were `saturated`, with a coordinate beyond the encoding's, is counted
+    too. Vectors add up modulo 2^b; how is not this class's affair.
 
     A record is shortened by at most half a step per coordinate's worth of norm, so
     that the rounded one still has norm at most w S: the sensitivity is the
@@ -41,8 +41,8 @@ class SecureZonedMean(ZonedMean):
         noise; False where the parties of a protocol add it themselves.
 
     Raises:
-      ValueError: If the encoding is too coarse for the record, or its sums could
-        wrap around.
+      ArgumentError: If the encoding is too coarse for the record, or its sums
+        could wrap around.
     """
 
     in_fixed_point = True
@@ -51,7 +51,6 @@ class SecureZonedMean(ZonedMean):
         self, plan: NoisePlan, record: Any, *, draws_noise: bool = True
     ) -> None:
         super().__init__(plan, record)
-        self._record = record
         self._draws_noise = draws_noise
         self._encoding = plan.encoding
         self.size = sum(spec.shape.num_elements() for spec in tf.nest.flatten(record))
@@ -60,11 +59,6 @@ class SecureZonedMean(ZonedMean):
         self.weight_one = (2 ** (self._encoding.bits - 1) - 1) // (
             self._encoding.max_clients
         )
-
-    @property
-    def plan(self) -> NoisePlan:
-        """Who adds which noise, in which fixed point."""
-        return self._plan
 
     @property
     def vector_size(self) -> int:
@@ -85,43 +79,38 @@ class SecureZonedMean(ZonedMean):
           profile: `weight` (float32 []), `zone` (int32 []), `carries_noise` (bool []).
 
         Returns:
-          `vector` (int64 [vector_size]), which has to be summed modulo 2^b, and
-          for the operator `rejected` (int32 []), `saturated` (int32 [], whether a
-          coordinate was beyond the encoding's), `tensor_norms` and `norm`.
+          A contribution, whose `vector` (int64 [vector_size]) has to be summed
+          modulo 2^b.
         """
-        silent = collections.OrderedDict(profile, carries_noise=tf.constant(False))
-        plain = super().contribution(sent, update, silent)
+        encoding = self._encoding
+        plain, weight, screened = self._clipped(sent, update, profile)
         record = tf.concat(
-            [
-                tf.reshape(tf.cast(t, tf.float64), [-1])
-                for t in tf.nest.flatten(plain["record"])
-            ],
+            [tf.reshape(tf.cast(t, tf.float64), [-1]) for t in tf.nest.flatten(plain)],
             0,
         )
         if self._plan.is_noisy:
-            record = self._shortened(record, plain["weight"])
-        saturated = tf.reduce_any(tf.abs(record) > self._encoding.clip)
-        clipped = tf.clip_by_value(record, -self._encoding.clip, self._encoding.clip)
-        integers = tf.cast(tf.round(clipped / self._encoding.step), tf.int64)
+            record = self._shortened(record, weight)
+        saturated = tf.reduce_any(tf.abs(record) > encoding.clip)
+        clipped = tf.clip_by_value(record, -encoding.clip, encoding.clip)
+        integers = tf.cast(tf.round(clipped / encoding.step), tf.int64)
         if self._draws_noise and self._plan.client_noise_multiplier > 0:
             integers += tf.cond(
                 profile["carries_noise"],
-                lambda: self._discrete_noise(
-                    self._plan.client_noise_multiplier, [self.size]
+                lambda: levels.discrete_noise(
+                    self._plan, self._plan.client_noise_multiplier, self.size
                 ),
                 lambda: tf.zeros([self.size], tf.int64),
             )
         # Rounded up, so that no record outgrows its weight.
-        weight = tf.math.ceil(tf.cast(plain["weight"], tf.float64) * self.weight_one)
+        weight = tf.math.ceil(tf.cast(weight, tf.float64) * self.weight_one)
         if self._plan.estimator == "fixed":
             # Nobody divides by weights, and their sum would tell who took part.
             weight = tf.zeros_like(weight)
         return collections.OrderedDict(
             vector=tf.concat([integers, tf.cast(weight, tf.int64)[tf.newaxis]], 0),
-            rejected=plain["rejected"],
+            **self._counts(screened["rejected"], profile),
+            **screened,
             saturated=tf.cast(saturated, tf.int32),
-            tensor_norms=plain["tensor_norms"],
-            norm=plain["norm"],
         )
 
     def zone_outputs(self, vectors: Any, clients: Any) -> tuple[Any, Any]:
@@ -141,7 +130,7 @@ class SecureZonedMean(ZonedMean):
         vectors = tf.where(enough[:, tf.newaxis], vectors, 0)
         if self._draws_noise and self._plan.secure_server:
             noise = [
-                self._discrete_noise(z, [self.size])
+                levels.discrete_noise(self._plan, z, self.size)
                 for z in self._plan.zone_noise_multipliers
             ]
             vectors += tf.pad(tf.stack(noise), [[0, 0], [0, 1]])
@@ -166,8 +155,9 @@ class SecureZonedMean(ZonedMean):
         weight = tf.cast(centred[..., -1] / self.weight_one, tf.float32)
         record = self._unflatten(tf.cast(coordinates, tf.float32))
         operator = collections.OrderedDict(
-            (name, total[name])
-            for name in ("clients", "rejected", "tensor_norms", "norm")
+            (name, part)
+            for name, part in total.items()
+            if name not in ("vectors", "left_out", "saturated")
         )
         if self._plan.secure_server:
             result = self._release_sum(state, record, weight, operator)
@@ -189,7 +179,7 @@ class SecureZonedMean(ZonedMean):
         new_state = collections.OrderedDict(state, round=state["round"] + 1)
         events = collections.OrderedDict()
         if queries.client is not None:
-            events["client"] = _gaussian_event(plan.client_noise_multiplier)
+            events["client"] = self._client_event(state, operator)
         if queries.zones:
             events["zones"] = [_gaussian_event(z) for z in plan.zone_noise_multipliers]
         if plan.estimator == "realised":
@@ -207,22 +197,24 @@ class SecureZonedMean(ZonedMean):
     def _check_encoding(self) -> None:
         encoding, norm = self._encoding, self._plan.clipping.clip_norm
         if encoding.bits > MAX_BITS:
-            raise ValueError(
-                f"plan.encoding.bits is {encoding.bits}; at most {MAX_BITS}"
+            raise ArgumentError(
+                "plan.encoding.bits", encoding.bits, f"at most {MAX_BITS}"
             )
         finest = with_encoding(
             self._plan, size=self.size, bits=encoding.bits, largest=encoding.clip
         ).encoding.step
         if encoding.step < finest * (1 - 1e-9):
-            raise ValueError(
-                f"plan.encoding.step is {encoding.step:.6g}; with {self.size} "
-                f"coordinates allowed is at least {finest:.6g}"
+            raise ArgumentError(
+                "plan.encoding.step",
+                f"{encoding.step:.6g}",
+                f"at least {finest:.6g} with {self.size} coordinates",
             )
         if self._plan.is_noisy and self._rounding >= norm:
-            raise ValueError(
-                f"plan.encoding.step is {encoding.step:.6g}: rounding "
-                f"{self.size} coordinates moves them by {self._rounding:.3g}, beyond "
-                f"the clip norm {norm:.6g}; use more bits"
+            raise ArgumentError(
+                "plan.encoding.step",
+                f"{encoding.step:.6g}",
+                f"a finer one, of more bits; rounding {self.size} coordinates moves "
+                f"them by {self._rounding:.3g}, beyond the clip norm {norm:.6g}",
             )
 
     @property
@@ -239,13 +231,6 @@ class SecureZonedMean(ZonedMean):
             tf.ones_like(norm), tf.math.divide_no_nan(longest, norm)
         )
 
-    def _discrete_noise(self, multiplier: float, shape: list[int]) -> tf.Tensor:
-        """Discrete Gaussian noise, int64, its parameter rounded up to an integer."""
-        sigma = multiplier * self._plan.clipping.clip_norm / self._encoding.step
-        return discrete_gaussian_utils.sample_discrete_gaussian(
-            tf.constant(math.ceil(sigma), tf.int64), shape, tf.int64
-        )
-
     def _unflatten(self, flat: tf.Tensor) -> Any:
         """[..., size] to the record's structure of [..., *shape]."""
         specs = tf.nest.flatten(self._record)
@@ -256,6 +241,31 @@ class SecureZonedMean(ZonedMean):
             for part, spec in zip(tf.split(flat, sizes, -1), specs, strict=True)
         ]
         return tf.nest.pack_sequence_as(self._record, tensors)
+
+
+def build_mean(
+    plan: NoisePlan,
+    record: Any,
+    *,
+    queries: levels.LevelQueries | None = None,
+    draws_noise: bool = True,
+) -> ZonedMean:
+    """The mean of a plan: a `SecureZonedMean` if it has an encoding.
+
+    Args:
+      plan: Who adds which noise.
+      record: An update, as a structure of float `tf.TensorSpec`.
+      queries: See `ZonedMean`; none beside an encoding.
+      draws_noise: See `SecureZonedMean`.
+
+    Raises:
+      ArgumentError: If there are queries beside an encoding, or the mean refuses.
+    """
+    if plan.encoding is None:
+        return ZonedMean(plan, record, queries=queries)
+    if queries is not None:
+        raise ArgumentError("queries", queries, "None where plan.encoding is given")
+    return SecureZonedMean(plan, record, draws_noise=draws_noise)
 
 
 def _gaussian_event(multiplier: float) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg import (
     BelowThresholdError,
@@ -86,13 +87,14 @@ def protocol_sums(
       signed: Whether parties sign and agree on the survivors (`run_round`).
 
     Raises:
-      ValueError: If a zone may be too small for the protocol but the plan's
+      ArgumentError: If a zone may be too small for the protocol but the plan's
         account does not know it.
     """
     if plan.secure_aggregation and plan.min_zone_clients < 2:
-        raise ValueError(
-            f"plan.min_zone_clients is {plan.min_zone_clients}; secure sums of a zone "
-            "need at least 2"
+        raise ArgumentError(
+            "plan.min_zone_clients",
+            plan.min_zone_clients,
+            "at least 2 with secure sums of a zone",
         )
     run = _Runner(plan, protocol, round_number, size, signed)
     dropped = [0] * plan.num_zones if dropped is None else dropped

@@ -5,21 +5,26 @@ work runs the same functions with a TFF client per zone.
 """
 
 import collections
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tff_hdp.aggregators import levels
+from tff_hdp.aggregators import levels, mixing
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
+
+# What is summed within zones; the rest of a contribution is summed over all.
+PER_ZONE = ("record", "weight", "clients", "noising", "bare")
 
 
 class ZonedMean:
     """Plan, queries and the shape of an update, and what follows from them.
 
     A *contribution* is what reaches a zone's sum from one client, or from several
-    added up: the noised `record`, the example `weight`, and un-noised counts and
-    norms for the operator.
+    added up: the noised `record`, the example `weight`, and un-noised for the
+    operator how many `clients` it is of, how many of them were `noising` their
+    records, how many were `rejected`, how many came `bare`, neither noised nor
+    rejected, and their norms.
 
     Args:
       plan: Who adds which noise, denominators and mixing weights.
@@ -27,7 +32,7 @@ class ZonedMean:
       queries: Replaces the queries that the plan implies.
 
     Raises:
-      ValueError: If `queries.zones` does not cover the plan's zones, or the plan
+      ArgumentError: If `queries.zones` does not cover the plan's zones, or the plan
         wants noise topped up, which no super-node does here, or sums in fixed
         point, which `SecureZonedMean` takes.
     """
@@ -42,21 +47,33 @@ class ZonedMean:
         queries: levels.LevelQueries | None = None,
     ) -> None:
         if queries and queries.zones and len(queries.zones) != plan.num_zones:
-            raise ValueError(
-                f"queries.zones has {len(queries.zones)} entries for "
-                f"{plan.num_zones} zones"
+            raise ArgumentError(
+                "queries.zones",
+                f"{len(queries.zones)} queries",
+                f"{plan.num_zones}, one for each zone",
             )
         if plan.top_up:
-            raise ValueError(
-                "plan.top_up is True; no super-node here tops up its clients' noise"
+            raise ArgumentError(
+                "plan.top_up", True, "False; no super-node here tops up noise"
             )
         if (plan.encoding is not None) != self.in_fixed_point:
-            raise ValueError(
-                f"plan.encoding is {plan.encoding}; {type(self).__name__} sums "
-                f"{'in fixed point' if self.in_fixed_point else 'real numbers'}"
-            )
+            allowed = "a FixedPoint" if self.in_fixed_point else "None"
+            name = type(self).__name__
+            raise ArgumentError("plan.encoding", plan.encoding, f"{allowed} in {name}")
         self._plan = plan
+        self._record = record
+        self._given_queries = queries
         self._queries = queries or levels.queries_from_plan(plan, record)
+
+    @property
+    def plan(self) -> NoisePlan:
+        """Who adds which noise."""
+        return self._plan
+
+    @property
+    def given_queries(self) -> levels.LevelQueries | None:
+        """What replaces the queries that the plan implies."""
+        return self._given_queries
 
     def initial_state(self) -> Any:
         """The queries' states before the first round."""
@@ -100,6 +117,21 @@ class ZonedMean:
           update: Structure of tensors.
           profile: `weight` (float32 []), `zone` (int32 []), `carries_noise` (bool []).
         """
+        record, weight, screened = self._clipped(sent, update, profile)
+        query = self._queries.client
+        if query is not None:
+            record = levels.noise_own_record(
+                query, sent["client"], record, profile["carries_noise"]
+            )
+        return collections.OrderedDict(
+            record=record,
+            weight=weight,
+            **self._counts(screened["rejected"], profile),
+            **screened,
+        )
+
+    def _clipped(self, sent: Any, update: Any, profile: Any) -> tuple[Any, Any, Any]:
+        """The screened, clipped and weighted record, its weight, and what was seen."""
         queries = self._queries
         record, rejected = levels.screen(update)
         norms = tf.stack([tf.norm(t) for t in tf.nest.flatten(record)])
@@ -120,28 +152,38 @@ class ZonedMean:
         if self._plan.estimator == "realised":
             # A noisy plan's denominator may not tell whose data was rejected.
             weight = tf.where(rejected, 0.0, weight)
-        if queries.client is not None:
-            record = levels.noise_own_record(
-                queries.client, sent["client"], record, profile["carries_noise"]
-            )
-        return collections.OrderedDict(
-            record=record,
-            weight=weight,
-            clients=tf.constant(1),
+        screened = collections.OrderedDict(
             rejected=tf.cast(rejected, tf.int32),
             tensor_norms=norms,
             norm=tf.norm(norms),
+        )
+        return record, weight, screened
+
+    def _counts(self, rejected: tf.Tensor, profile: Any) -> Any:
+        """One client, and whether it came with its own noise or without any."""
+        noises = self._queries.client is not None
+        noising = tf.cast(profile["carries_noise"], tf.int32) * int(noises)
+        return collections.OrderedDict(
+            clients=tf.constant(1),
+            noising=noising,
+            bare=(1 - noising) * (1 - rejected),
         )
 
     def zero(self, contribution: Any) -> Any:
         """The empty total for contributions of the given structure of specs."""
         s = self._plan.num_zones
-        zero = tf.nest.map_structure(lambda t: tf.zeros(t.shape, t.dtype), contribution)
-        for name in ("record", "weight", "clients"):
-            zero[name] = tf.nest.map_structure(
-                lambda t: tf.zeros([s, *t.shape], t.dtype), contribution[name]
+        return collections.OrderedDict(
+            (
+                name,
+                tf.nest.map_structure(
+                    lambda t, lead=[s] if name in PER_ZONE else []: tf.zeros(
+                        [*lead, *t.shape], t.dtype
+                    ),
+                    part,
+                ),
             )
-        return zero
+            for name, part in contribution.items()
+        )
 
     def add(self, total: Any, contribution: Any, zone: tf.Tensor) -> Any:
         """Adds a contribution of clients of one zone (int32 []) to a total."""
@@ -149,18 +191,14 @@ class ZonedMean:
         def scatter(t: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
             return tf.tensor_scatter_nd_add(t, [[zone]], [update])
 
-        added = tf.nest.map_structure(
-            tf.add,
-            {k: total[k] for k in ("rejected", "tensor_norms", "norm")},
-            {k: contribution[k] for k in ("rejected", "tensor_norms", "norm")},
-        )
         return collections.OrderedDict(
-            record=tf.nest.map_structure(
-                scatter, total["record"], contribution["record"]
-            ),
-            weight=scatter(total["weight"], contribution["weight"]),
-            clients=scatter(total["clients"], contribution["clients"]),
-            **added,
+            (
+                name,
+                tf.nest.map_structure(
+                    scatter if name in PER_ZONE else tf.add, part, contribution[name]
+                ),
+            )
+            for name, part in total.items()
         )
 
     def release(self, state: Any, total: Any) -> tuple[Any, Any, Any]:
@@ -179,13 +217,9 @@ class ZonedMean:
         new_state["round"] = state["round"] + 1
         events = collections.OrderedDict()
         if queries.client is not None:
-            blank = tf.nest.map_structure(
-                lambda t: tf.zeros(t.shape[1:]), total["record"]
-            )
-            event = queries.client.get_noised_result(blank, state["client"])[2]
-            events["client"] = event.to_named_tuple()
+            events["client"] = self._client_event(state, total)
 
-        factors, released_units = _zone_factors(plan, total["weight"])
+        factors, released_units = mixing.zone_factors(plan, total["weight"])
         outputs = []  # p_i X_i for every zone
         zone_states, zone_events = [], []
         for i in range(s):
@@ -193,8 +227,8 @@ class ZonedMean:
             value = tf.nest.map_structure(lambda t, i=i: t[i], total["record"])
             value = levels.scale(value, factors[i])
             if queries.zones:
-                value, zone_state, event = queries.zones[i].get_noised_result(
-                    value, state["zones"][i]
+                value, zone_state, event = levels.noise_sum(
+                    queries.zones[i], state["zones"][i], value, 1.0
                 )
                 zone_states.append(zone_state)
                 zone_events.append(event.to_named_tuple())
@@ -207,14 +241,14 @@ class ZonedMean:
             plan.released_sensitivities if plan.estimator != "realised" else (1.0,) * s
         )
         units = [u / plan.clipping.clip_norm for u in units]
-        outputs, units, upper_states, upper_events = _noise_upper_levels(
+        outputs, units, upper_states, upper_events = mixing.noise_upper_levels(
             plan, queries, state, outputs, units
         )
         if queries.upper:
             new_state["upper"] = upper_states
             events["upper"] = upper_events
 
-        result = _sum(outputs)
+        result = mixing.added(outputs)
         if queries.server is not None:
             result, new_state["server"], event = levels.noise_sum(
                 queries.server, state["server"], result, max(units)
@@ -223,11 +257,30 @@ class ZonedMean:
 
         return result, new_state, self._measurements(state, total, events)
 
+    def _client_event(self, state: Any, total: Any) -> Any:
+        """The clients' noise, as one of them adds it, if those did who should.
+
+        Of zone i's clients the plan leaves n_i less the noising ones without noise;
+        where more came bare, somebody left its noise out.
+        """
+        plan = self._plan
+        blank = tf.nest.map_structure(
+            lambda spec: tf.zeros(spec.shape, spec.dtype), self._record
+        )
+        event = self._queries.client.get_noised_result(blank, state["client"])[2]
+        without = [
+            n - noising
+            for n, noising in zip(plan.zone_sizes, plan.noising_clients, strict=True)
+        ]
+        delivered = tf.reduce_all(total["bare"] <= tf.constant(without))
+        return levels.void_unless(delivered, event.to_named_tuple())
+
     def _measurements(self, state: Any, total: Any, events: Any) -> Any:
         """What `release` measures of a round, and its queries' events if any."""
         count = tf.cast(tf.reduce_sum(total["clients"]), tf.float32)
         measurements = collections.OrderedDict(
             clients=total["clients"],
+            noising=total["noising"],
             rejected=total["rejected"],
             update_norm=tf.math.divide_no_nan(total["norm"], count),
             tensor_norms=tf.math.divide_no_nan(total["tensor_norms"], count),
@@ -236,53 +289,6 @@ class ZonedMean:
         if events:
             measurements["events"] = events
         return measurements
-
-
-def _zone_factors(
-    plan: NoisePlan, weight: tf.Tensor
-) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Per zone: sum -> value of sensitivity S, and that value -> p_i X_i."""
-    s = plan.num_zones
-    if plan.estimator == "realised":
-        if plan.mixing == "weighted":
-            whole = tf.math.divide_no_nan(1.0, tf.reduce_sum(weight))
-            return [1.0] * s, [whole] * s
-        inverse = tf.math.divide_no_nan(tf.ones([s]), weight)
-        return [inverse[i] for i in range(s)], plan.mixing_weights
-    released = [u / plan.clipping.clip_norm for u in plan.released_sensitivities]
-    if plan.estimator == "fixed":
-        return [1.0] * s, released
-    floors = tf.constant(plan.denominators, tf.float32)
-    ratio = 0.5 * floors / tf.maximum(floors, weight)
-    return [ratio[i] for i in range(s)], released
-
-
-def _noise_upper_levels(
-    plan: NoisePlan,
-    queries: levels.LevelQueries,
-    state: Any,
-    outputs: list[Any],
-    units: list[float],
-) -> tuple[list[Any], list[float], list[Any], list[Any]]:
-    """Sums the nodes of each further level and adds each node's noise."""
-    states, events = [], []
-    for depth, nodes in enumerate(queries.upper):
-        parents = plan.upper_levels[depth].parents
-        children = [
-            [i for i, parent in enumerate(parents) if parent == node]
-            for node in range(len(nodes))
-        ]
-        units = [max(units[i] for i in group) for group in children]
-        noised = [
-            levels.noise_sum(query, st, _sum([outputs[i] for i in group]), unit)
-            for query, st, group, unit in zip(
-                nodes, state["upper"][depth], children, units, strict=True
-            )
-        ]
-        outputs = [value for value, _, _ in noised]
-        states.append([st for _, st, _ in noised])
-        events.append([event.to_named_tuple() for _, _, event in noised])
-    return outputs, units, states, events
 
 
 def _clip_norm(plan: NoisePlan, queries: levels.LevelQueries, state: Any) -> tf.Tensor:
@@ -294,7 +300,3 @@ def _clip_norm(plan: NoisePlan, queries: levels.LevelQueries, state: Any) -> tf.
         if "clip" in metrics:
             return metrics["clip"]
     return tf.constant(plan.clipping.clip_norm, tf.float32)
-
-
-def _sum(values: list[Any]) -> Any:
-    return tf.nest.map_structure(lambda *t: tf.add_n(t), *values)

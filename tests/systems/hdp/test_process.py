@@ -16,6 +16,7 @@ from tff_hdp.clients.client_work import (
     model_fn_from_keras,
 )
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
+from tff_hdp.systems.hdp.clients import single_clients
 from tff_hdp.systems.hdp.config import OPTIMIZERS
 from tff_hdp.systems.hdp.process import build_hdp
 
@@ -54,9 +55,10 @@ def examples(size, seed, batch_size=4):
 def hdp(plan=None, client_rate=0.1, server_rate=1.0):
     plan = plan or configurations.none(zone_sizes=(5, 5), sampling=SAMPLING)
     return build_hdp(
-        model_fn=MODEL_FN,
+        clients=single_clients(
+            model_fn=MODEL_FN, client_optimizer=build_optimizer("sgd", client_rate)
+        ),
         plan=plan,
-        client_optimizer=build_optimizer("sgd", client_rate),
         server_optimizer=build_optimizer("sgd", server_rate),
     )
 

@@ -9,17 +9,19 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp import runtime
+from tff_hdp.aggregators import round_events
 from tff_hdp.clients.batches import chunk_type, client_batches, make_chunk, make_order
 from tff_hdp.clients.client_work import (
     build_optimizer,
     client_profile,
     model_fn_from_keras,
 )
-from tff_hdp.privacy import Clipping, PoissonSampling, configurations
+from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import Clipping, Ledger, PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.protocol import ProtocolData, ProtocolHdp, build_secure_hdp
+from tff_hdp.systems.hdp.protocol import ProtocolData
 
 FEATURES, CLASSES = 12, 4
 SIZE = FEATURES * CLASSES + CLASSES
@@ -59,17 +61,24 @@ def cohort():
     return examples, orders, [1.0, 0.5, 1.0, 0.25, 1.0, 0.75]
 
 
-def alone(carries=True):
+def alone(quiet=(), rejected=()):
+    """Clients; of those named, some leave their noise out or claim too much weight."""
     return [
         {
             "examples": client_batches(*example, order),
-            "profile": client_profile(weight=w, zone=zone, carries_noise=carries),
+            "profile": client_profile(
+                weight=2.0 if i in rejected else w,
+                zone=zone,
+                carries_noise=i not in quiet,
+            ),
         }
-        for example, order, w, zone in zip(*cohort(), ZONES, strict=True)
+        for i, (example, order, w, zone) in enumerate(
+            zip(*cohort(), ZONES, strict=True)
+        )
     ]
 
 
-def chunks(carries=True):
+def chunks(quiet=(), rejected=()):
     """Two chunks in the first zone, one in the others."""
     examples, orders, w = cohort()
     return [
@@ -77,8 +86,8 @@ def chunks(carries=True):
             make_chunk(
                 [examples[i] for i in group],
                 [orders[i] for i in group],
-                weights=[w[i] for i in group],
-                carries_noise=[carries] * len(group),
+                weights=[2.0 if i in rejected else w[i] for i in group],
+                carries_noise=[i not in quiet for i in group],
                 zone=ZONES[group[0]],
             )
         )
@@ -86,9 +95,9 @@ def chunks(carries=True):
     ]
 
 
-def data_of(clients, protocol, dropped=(0, 0, 0)):
-    data = {"alone": alone, "stacked": chunks}[clients]()
-    return data if protocol == "intrinsic" else ProtocolData(data, dropped)
+def data_of(clients, protocol, **odd):
+    data = {"alone": alone, "stacked": chunks}[clients](**odd)
+    return data if protocol == "intrinsic" else ProtocolData(data, (0, 0, 0))
 
 
 def encoded(plan, mode, **options):
@@ -97,32 +106,22 @@ def encoded(plan, mode, **options):
 
 
 def process_of(plan, clients, protocol):
-    options = {
-        "clients": (
+    alone = clients == "alone"
+    return build_hdp(
+        clients=(
             single_clients(
                 model_fn=MODEL_FN, client_optimizer=build_optimizer("sgd", RATE)
             )
-            if clients == "alone"
+            if alone
             else stacked_clients(
                 build_model=build_model,
                 data_type=chunk_type((FEATURES,), np.float32),
                 client_learning_rate=RATE,
             )
         ),
-        "plan": plan,
-        "server_optimizer": build_optimizer("sgd", 1.0),
-    }
-    if protocol == "intrinsic":
-        return build_secure_hdp(**options)
-    return ProtocolHdp(protocol=protocol, **options)
-
-
-def plain_process(plan):
-    return build_hdp(
-        model_fn=MODEL_FN,
         plan=plan,
-        client_optimizer=build_optimizer("sgd", RATE),
         server_optimizer=build_optimizer("sgd", 1.0),
+        protocol=None if protocol == "intrinsic" else protocol,
     )
 
 
@@ -146,7 +145,7 @@ def released(process, state):
 def plain_rounds():
     """The model after each of two plain rounds, without the zone of one client."""
     runtime.set_in_process_context()
-    process = plain_process(configurations.none(**OPTIONS))
+    process = process_of(configurations.none(**OPTIONS), "alone", "intrinsic")
     kept = [client for client, zone in zip(alone(), ZONES, strict=True) if zone != 1]
     state, rounds = start(process), []
     for _ in range(2):
@@ -184,11 +183,9 @@ def test_two_rounds_equal_plain_ones(clients, protocol, mode, plain_rounds):
     assert np.isfinite(train["loss"])
 
 
-def test_build_hdp_sums_securely_if_the_plan_says_so(plain_rounds):
-    plan = encoded(configurations.none(**OPTIONS), "both", largest=2.0)
-    process = plain_process(plan)
-    state = process.next(start(process), alone()).state
-    np.testing.assert_allclose(released(process, state), plain_rounds[0], atol=2e-6)
+def test_a_protocol_needs_an_encoding():
+    with pytest.raises(ArgumentError, match="protocol is bonawitz; allowed: None"):
+        process_of(configurations.none(**OPTIONS), "stacked", "bonawitz")
 
 
 def test_costs_of_the_protocol():
@@ -253,11 +250,45 @@ def test_clients_that_carry_no_noise_add_none():
     first, second = (
         released(
             process,
-            process.next(state, ProtocolData(chunks(carries=False), (0, 0, 0))).state,
+            process.next(
+                state, data_of("stacked", "bonawitz", quiet=range(len(ZONES)))
+            ).state,
         )
         for _ in range(2)
     )
     np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("clients", "protocol", "mode"),
+    [
+        ("alone", "intrinsic", None),
+        ("stacked", "intrinsic", None),
+        ("alone", "intrinsic", "both"),
+        ("stacked", "intrinsic", "zone"),
+        ("stacked", "bonawitz", "server"),
+    ],
+)
+def test_rounds_in_which_noise_was_left_out_are_not_recorded(clients, protocol, mode):
+    """Rejected updates protect nobody and need no noise."""
+    plan = configurations.c1(noise_multiplier=1.0, **OPTIONS)
+    plan = encoded(plan, mode) if mode else plan
+    process = process_of(plan, clients, protocol)
+    state = start(process)
+
+    def record(**odd):
+        output = process.next(state, data_of(clients, protocol, **odd))
+        measured = output.metrics["aggregator"]
+        Ledger().record(plan, events=round_events(measured))
+        return measured
+
+    assert record()["noising"].tolist() == [3, 1, 2]
+    with pytest.raises(ValueError, match="'client' emitted a noise multiplier of 0"):
+        record(quiet=[1])
+    measured = record(quiet=[1], rejected=[1])
+    assert measured["noising"].tolist() == [2, 1, 2]
+    assert measured["clients"].tolist() == [3, 1, 2]
+    assert measured["rejected"] == 1
 
 
 def test_the_protocol_refuses_plans_that_ignore_small_zones():

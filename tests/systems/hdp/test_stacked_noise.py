@@ -9,7 +9,8 @@ import tensorflow as tf
 from tff_hdp.clients.batches import chunk_type
 from tff_hdp.clients.client_work import build_optimizer
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
+from tff_hdp.systems.hdp.clients import stacked_clients
+from tff_hdp.systems.hdp.process import build_hdp
 
 pytestmark = pytest.mark.usefixtures("native_context")
 WIDTH, CLASSES = 40, 50
@@ -56,11 +57,13 @@ def noise_of(plan, build_model, epochs, make_clients, as_chunk):
             placed[zone] += count
             chunk["carries_noise"] = places < plan.noising_clients[zone]
             data.append(tf.data.Dataset.from_tensors(chunk))
-    process = build_stacked_hdp(
-        build_model=build_model,
-        data_type=chunk_type((WIDTH,), np.uint8),
+    process = build_hdp(
+        clients=stacked_clients(
+            build_model=build_model,
+            data_type=chunk_type((WIDTH,), np.uint8),
+            client_learning_rate=0.0,
+        ),
         plan=plan,
-        client_learning_rate=0.0,
         server_optimizer=build_optimizer("sgd", 1.0),
     )
     state = process.initialize()

@@ -14,8 +14,8 @@ from tff_hdp.clients.client_work import (
     model_fn_from_keras,
 )
 from tff_hdp.privacy import Clipping, FullParticipation, configurations
+from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
 
 # Each path rounds its float32 sums in its own order, over tens of steps.
 TOLERANCE = {"rtol": 1e-3, "atol": 2e-5}
@@ -36,11 +36,13 @@ def small_model(width=6):
 
 
 def stacked_process(plan, width, rate=0.1):
-    return build_stacked_hdp(
-        build_model=lambda: small_model(width),
-        data_type=chunk_type((width,), np.uint8),
+    return build_hdp(
+        clients=stacked_clients(
+            build_model=lambda: small_model(width),
+            data_type=chunk_type((width,), np.uint8),
+            client_learning_rate=rate,
+        ),
         plan=plan,
-        client_learning_rate=rate,
         server_optimizer=build_optimizer("sgd", 1.0),
     )
 
@@ -75,9 +77,11 @@ def test_both_processes_take_the_same_steps(
     ]
     spec = (tf.TensorSpec([None, width], tf.uint8), tf.TensorSpec([None], tf.int32))
     alone = build_hdp(
-        model_fn=model_fn_from_keras(lambda: small_model(width), spec),
+        clients=single_clients(
+            model_fn=model_fn_from_keras(lambda: small_model(width), spec),
+            client_optimizer=build_optimizer("sgd", 0.1),
+        ),
         plan=plan,
-        client_optimizer=build_optimizer("sgd", 0.1),
         server_optimizer=build_optimizer("sgd", 1.0),
     )
     tf.keras.utils.set_random_seed(1)
@@ -117,11 +121,13 @@ def test_a_poisoned_client_does_not_spoil_its_stack(native_context, as_chunk):
         )
 
     plan = configurations.none(zone_sizes=(2,), sampling=FullParticipation())
-    process = build_stacked_hdp(
-        build_model=overflowing,
-        data_type=chunk_type((2,), np.uint8),
+    process = build_hdp(
+        clients=stacked_clients(
+            build_model=overflowing,
+            data_type=chunk_type((2,), np.uint8),
+            client_learning_rate=1e-30,
+        ),
         plan=plan,
-        client_learning_rate=1e-30,
         server_optimizer=build_optimizer("sgd", 1.0),
     )
     bright = (np.full([2, 2], 255, np.uint8), np.array([0, 1], np.int32))

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators.factory import zone_sums
+from tff_hdp.aggregators.sums import zone_sums
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.clients.contributions import norms_decide, sum_by_norms, sum_one_by_one

@@ -1,7 +1,7 @@
-"""What clients do in a round with secure sums: train, clip and encode.
+"""What clients do in a round of HDP: train, clip, perhaps noise or encode.
 
-Two ways to train, each alone or in stacks, give the same: a structure for
-`tff_hdp.aggregators.secure_factory` from every TFF client.
+Two ways to train, each client alone or many in a stack, give the same contributions
+to the zones' sums.
 """
 
 import collections
@@ -13,16 +13,21 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators import WEIGHT_TYPE
-from tff_hdp.aggregators.secure_factory import zoned
-from tff_hdp.aggregators.secure_mean import SecureZonedMean
+from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.clients.client_work import build_zoned_client_work
-from tff_hdp.clients.contributions import profiles
+from tff_hdp.clients.contributions import (
+    norms_decide,
+    profiles,
+    sum_by_norms,
+    sum_one_by_one,
+)
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.training import train_metrics, train_stack
+from tff_hdp.clients.training import train_metrics, train_one_by_one, train_stack
+from tff_hdp.clients.updates import Update
 
-# From `mean.client_state`, the weights and the data, all at CLIENTS, to what
-# `train` of `Clients` returns.
+# From `mean.client_state`, the weights and the data, all at CLIENTS, to what each TFF
+# client sends, at CLIENTS, and training metrics, at SERVER.
 Train = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
@@ -31,19 +36,18 @@ class Clients:
     """Clients of a learning process.
 
     Attributes:
-      initial_weights: A `tff.Computation` without argument.
+      initial_weights: A `tff.Computation` without argument, to `ModelWeights`.
       data_type: Of a TFF client's data.
-      bind: From a mean, the type of its `client_state` and whether to keep clients'
-        vectors apart, to a function for use inside a federated computation: from
-        client state, weights and data, all at CLIENTS, to what each TFF client
-        sends (see `tff_hdp.aggregators.secure_factory.zoned`, and beside it
-        `carries_noise` [C] where vectors are kept apart), and training metrics at
-        SERVER.
+      bind: From a mean, the type of its `client_state`, and whether clients of a TFF
+        client send apart, to a `Train`. A TFF client sends a pair of contribution
+        and zone; apart, the vectors of its C clients are not in the contribution
+        but beside the pair, as `vector` (int32 [C, vector_size]) and
+        `carries_noise` (bool [C]).
     """
 
     initial_weights: tff.Computation
     data_type: tff.Type
-    bind: Callable[[SecureZonedMean, tff.Type, bool], Train]
+    bind: Callable[[ZonedMean, tff.Type, bool], Train]
 
 
 def single_clients(
@@ -51,7 +55,19 @@ def single_clients(
     model_fn: Callable[[], tff.learning.models.VariableModel],
     client_optimizer: tff.learning.optimizers.Optimizer,
 ) -> Clients:
-    """A TFF client for every client; see `tff_hdp.systems.hdp.process.build_hdp`."""
+    """A TFF client for every client, of any model that TFF trains.
+
+    With plain SGD on one full batch at rate 1 an update is a gradient, which is
+    FedSGD.
+
+    Args:
+      model_fn: Returns a new `tff.learning.models.VariableModel`.
+      client_optimizer: For local training.
+
+    Returns:
+      Clients whose data is the structure (examples: sequence of batches, profile:
+      sequence of one `client_profile`).
+    """
     work = build_zoned_client_work(
         tff.learning.templates.build_model_delta_client_work(
             model_fn,
@@ -64,19 +80,17 @@ def single_clients(
     def initial_weights() -> tff.learning.models.ModelWeights:
         return tff.learning.models.ModelWeights.from_model(model_fn())
 
-    def bind(mean: SecureZonedMean, sent_type: tff.Type, apart: bool) -> Train:
+    def bind(mean: ZonedMean, sent_type: tff.Type, apart: bool) -> Train:
         result_type = work.next.type_signature.result.result.member
 
         @tff.tensorflow.computation(sent_type, result_type.update, WEIGHT_TYPE)
         def contribute(sent: Any, update: Any, profile: Any) -> Any:
             contribution = mean.contribution(sent, update, profile)
             if not apart:
-                return zoned(contribution, profile["zone"])
-            contribution["vector"] = _small(contribution["vector"][tf.newaxis])
-            return collections.OrderedDict(
-                zoned(contribution, profile["zone"]),
-                carries_noise=profile["carries_noise"][tf.newaxis],
-            )
+                return contribution, profile["zone"]
+            alone = tf.nest.map_structure(lambda t: t[tf.newaxis], contribution)
+            shares = _shares(alone, profile["carries_noise"][tf.newaxis])
+            return (_added_up(alone), profile["zone"]), shares
 
         def train(sent: Any, weights: Any, data: Any) -> tuple[Any, Any]:
             output = work.next(work.initialize(), weights, data)
@@ -102,7 +116,20 @@ def stacked_clients(
     client_learning_rate: float,
     client_momentum: float = 0.0,
 ) -> Clients:
-    """A TFF client for a chunk of a zone; see `build_stacked_hdp`."""
+    """A TFF client for a chunk of a zone: the same rounds, faster.
+
+    It trains all clients of the chunk by SGD, makes of each update what
+    `single_clients` make of it, and passes their sum on.
+
+    Args:
+      build_model: Returns a new Keras model that `StackedModel` takes.
+      data_type: `chunk_type` of the data.
+      client_learning_rate: Of the clients' SGD.
+      client_momentum: Of the clients' SGD.
+
+    Raises:
+      ValueError: If the model has an unsupported layer.
+    """
     stacked = StackedModel.built_by(build_model)
     rule = SgdRule(learning_rate=client_learning_rate, momentum=client_momentum)
 
@@ -110,25 +137,35 @@ def stacked_clients(
     def initial_weights() -> tff.learning.models.ModelWeights:
         return tff.learning.models.ModelWeights.from_model(build_model())
 
-    def bind(mean: SecureZonedMean, sent_type: tff.Type, apart: bool) -> Train:
-        weights_type = initial_weights.type_signature.result
+    weights_type = initial_weights.type_signature.result
+
+    def bind(mean: ZonedMean, sent_type: tff.Type, apart: bool) -> Train:
+        by_norms = norms_decide(mean.plan, mean.given_queries)
+        add_up = sum_by_norms if by_norms else sum_one_by_one
+        # One by one adds up over clients, of whom apart none may be lost.
+        alone = stacked.convolves and not apart
+        train_all = train_one_by_one if alone else train_stack
 
         @tff.tensorflow.computation(sent_type, weights_type, data_type)
         def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
             chunk = data.get_single_element()
-            updates, sums = train_stack(
-                stacked, tf.nest.flatten(weights.trainable), chunk, rule
+
+            def contribute(updates: list[Update], part: Any) -> Any:
+                if apart:
+                    return _each(mean, sent, updates, weights.trainable, part)
+                return add_up(mean, sent, updates, weights.trainable, part)
+
+            contribution, sums = train_all(
+                stacked,
+                tf.nest.flatten(weights.trainable),
+                chunk,
+                rule,
+                then=contribute,
             )
-            updates = tf.nest.pack_sequence_as(weights.trainable, updates)
-            each = _contributions(mean, sent, updates, chunk)
-            vectors = each.pop("vector")
-            summed = tf.nest.map_structure(lambda t: tf.reduce_sum(t, 0), each)
-            summed["vector"] = _small(vectors) if apart else tf.reduce_sum(vectors, 0)
-            clients = tf.size(chunk["weight"])
-            contribution = zoned(summed, chunk["zone"], clients)
-            if apart:
-                contribution["carries_noise"] = chunk["carries_noise"]
-            return contribution, sums
+            if not apart:
+                return (contribution, chunk["zone"]), sums
+            shares = _shares(contribution, chunk["carries_noise"])
+            return ((_added_up(contribution), chunk["zone"]), shares), sums
 
         def train(sent: Any, weights: Any, data: Any) -> tuple[Any, Any]:
             trained = tff.federated_map(train_chunk, (sent, weights, data))
@@ -139,29 +176,31 @@ def stacked_clients(
     return Clients(initial_weights=initial_weights, data_type=data_type, bind=bind)
 
 
-def _contributions(mean: SecureZonedMean, sent: Any, updates: Any, chunk: Any) -> Any:
-    """Every client's contribution, each tensor with a leading axis [C].
-
-    Args:
-      mean: What a client does to its update.
-      sent: `mean.client_state`.
-      updates: Structure of tensors [C, ...].
-      chunk: Whose they are.
-    """
-    tensors = len(tf.nest.flatten(updates))
+def _each(
+    mean: ZonedMean, sent: Any, updates: list[Update], like: Any, chunk: Any
+) -> Any:
+    """Every client's contribution, each tensor with a leading axis [C]."""
+    given = tf.nest.pack_sequence_as(like, [update.dense() for update in updates])
+    clients = (given, profiles(chunk))
+    one = mean.contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
     return tf.map_fn(
         lambda client: mean.contribution(sent, *client),
-        (updates, profiles(chunk)),
-        fn_output_signature=collections.OrderedDict(
-            vector=tf.TensorSpec([mean.vector_size], tf.int64),
-            rejected=tf.TensorSpec([], tf.int32),
-            saturated=tf.TensorSpec([], tf.int32),
-            tensor_norms=tf.TensorSpec([tensors], tf.float32),
-            norm=tf.TensorSpec([], tf.float32),
-        ),
+        clients,
+        fn_output_signature=tf.nest.map_structure(tf.TensorSpec.from_tensor, one),
     )
 
 
-def _small(vectors: tf.Tensor) -> tf.Tensor:
+def _shares(contributions: Any, carries_noise: tf.Tensor) -> Any:
     """Vectors without noise, within 2^29 of zero, in half the memory."""
-    return tf.cast(vectors, tf.int32)
+    return collections.OrderedDict(
+        vector=tf.cast(contributions["vector"], tf.int32), carries_noise=carries_noise
+    )
+
+
+def _added_up(contributions: Any) -> Any:
+    """The sum over the leading axis, without vectors."""
+    return collections.OrderedDict(
+        (name, tf.reduce_sum(value, 0))
+        for name, value in contributions.items()
+        if name != "vector"
+    )

@@ -1,76 +1,183 @@
 """HDP: federated averaging over zones with noise at any level (HDP, Algorithm 1)."""
 
-from collections.abc import Callable
+import collections
+from typing import Any
 
+import numpy as np
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators import (
-    WEIGHT_TYPE,
-    HierarchicalMeanFactory,
-    LevelQueries,
-    SecureHierarchicalMeanFactory,
-)
-from tff_hdp.clients.client_work import build_zoned_client_work
+from tff_hdp.aggregators import LevelQueries
+from tff_hdp.aggregators.secure_mean import SecureZonedMean, build_mean
+from tff_hdp.aggregators.sums import operator_sums, zone_sums
+from tff_hdp.aggregators.zoned_mean import ZonedMean
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.protocols.secagg.rounds import Protocol
+from tff_hdp.systems.hdp.clients import Clients
+from tff_hdp.systems.hdp.protocol import ProtocolHdp
+from tff_hdp.systems.states import algorithm_state, process_of_model
 
 
 def build_hdp(
     *,
-    model_fn: Callable[[], tff.learning.models.VariableModel],
+    clients: Clients,
     plan: NoisePlan,
-    client_optimizer: tff.learning.optimizers.Optimizer,
     server_optimizer: tff.learning.optimizers.Optimizer,
     queries: LevelQueries | None = None,
-) -> tff.learning.templates.LearningProcess:
+    protocol: Protocol | None = None,
+) -> tff.learning.templates.LearningProcess | ProtocolHdp:
     """Builds the zoned learning process.
 
-    Each round every client in the cohort trains locally on its batches, its
-    update is clipped, weighted and perhaps noised, zones sum and perhaps noise,
-    the server mixes, perhaps noises, and steps with its optimizer. With plain
-    SGD on one full batch at rate 1 an update is a gradient, which is FedSGD.
+    Each round every client in the cohort trains locally, its update is clipped,
+    weighted and perhaps noised, zones sum and perhaps noise, the server mixes,
+    perhaps noises, and steps with its optimizer.
 
     Args:
-      model_fn: Returns a new `tff.learning.models.VariableModel`.
+      clients: What clients do: `single_clients` or `stacked_clients`.
       plan: Who adds which noise; with an encoding, sums are secure, see
-        `SecureHierarchicalMeanFactory`.
-      client_optimizer: For local training.
+        `HierarchicalMeanFactory`.
       server_optimizer: Applied to the aggregated update; SGD at rate 1 adds it.
       queries: See `HierarchicalMeanFactory`; none with an encoding.
+      protocol: `bonawitz` or `graph` runs secure sums by that protocol among
+        simulated parties; None leaves them to TFF.
 
     Returns:
-      A `LearningProcess` whose client data is the structure (examples: sequence
-      of batches, profile: sequence of one `client_profile`).
+      A `LearningProcess` over the clients' data, or with a protocol the like.
 
     Raises:
-      ValueError: If queries are given beside an encoding.
+      ArgumentError: If there is a protocol or there are queries that the plan does
+        not take, or the plan does not suit the model.
     """
-    client_work = build_zoned_client_work(
-        tff.learning.templates.build_model_delta_client_work(
-            model_fn,
-            client_optimizer,
-            client_weighting=tff.learning.ClientWeighting.UNIFORM,
+    if protocol is not None and plan.encoding is None:
+        raise ArgumentError("protocol", protocol, "None where plan.encoding is None")
+    trainable = clients.initial_weights.type_signature.result.trainable
+    record = tff.types.type_to_tf_tensor_specs(trainable)
+    mean = build_mean(plan, record, queries=queries, draws_noise=protocol is None)
+    server = _Server(mean, clients, server_optimizer)
+    if protocol is not None:
+        return _by_protocol(server, mean, protocol)
+
+    @tff.federated_computation(server.state_type, server.data_type)
+    def next_fn(state: Any, data: Any) -> Any:
+        sent, train = server.train(state, data, apart=False)
+        return tff.learning.templates.LearningProcessOutput(
+            *server.finish(state, zone_sums(mean, sent), train)
+        )
+
+    return process_of_model(server.initialize, next_fn)
+
+
+def _by_protocol(
+    server: "_Server", mean: SecureZonedMean, protocol: Protocol
+) -> ProtocolHdp:
+    """Two computations, with the protocol's sums between them."""
+
+    @tff.federated_computation(server.state_type, server.data_type)
+    def collect(state: Any, data: Any) -> Any:
+        sent, train = server.train(state, data, apart=True)
+        shares = tff.federated_zip((sent[0][1], sent[1]))
+        return shares, operator_sums(mean, sent[0]), train
+
+    _, operator_type, train_type = collect.type_signature.result
+    zones = [] if mean.plan.secure_server else [mean.plan.num_zones]
+    total_type = tff.to_type(
+        collections.OrderedDict(
+            vectors=(np.int64, [*zones, mean.vector_size]),
+            left_out=(np.bool_, [mean.plan.num_zones]),
+            **dict(tff.structure.to_elements(operator_type.member)),
         )
     )
-    weights_type = tff.learning.models.weights_type_from_model(model_fn)
-    if plan.encoding is None:
-        factory = HierarchicalMeanFactory(plan, queries=queries)
-    elif queries is None:
-        factory = SecureHierarchicalMeanFactory(plan)
-    else:
-        raise ValueError("queries are given but plan.encoding fixes the noise")
-    aggregator = factory.create(weights_type.trainable, WEIGHT_TYPE)
 
-    @tff.tensorflow.computation
-    def initial_weights() -> tff.learning.models.ModelWeights:
-        return tff.learning.models.ModelWeights.from_model(model_fn())
+    @tff.federated_computation(
+        server.state_type, tff.FederatedType(total_type, tff.SERVER), train_type
+    )
+    def finish(state: Any, total: Any, train: Any) -> Any:
+        return server.finish(state, total, train)
 
-    finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
-        server_optimizer, weights_type
+    return ProtocolHdp(
+        plan=mean.plan,
+        protocol=protocol,
+        size=mean.vector_size,
+        initialize=server.initialize,
+        collect=collect,
+        finish=finish,
     )
-    return tff.learning.templates.compose_learning_process(
-        initial_weights,
-        tff.learning.templates.build_broadcast_process(weights_type),
-        client_work,
-        aggregator,
-        finalizer,
-    )
+
+
+class _Server:
+    """Keeps the model, has its clients train, and steps by what they sent.
+
+    Its methods are for use inside a `tff.federated_computation`.
+
+    Attributes:
+      initialize: The computation of the state before the first round, whose
+        `aggregator` is the mean's.
+      state_type: Of the state, at SERVER.
+      data_type: Of the data, at CLIENTS.
+    """
+
+    def __init__(
+        self,
+        mean: ZonedMean,
+        clients: Clients,
+        server_optimizer: tff.learning.optimizers.Optimizer,
+    ) -> None:
+        self._mean, self._clients = mean, clients
+        self._finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
+            server_optimizer, clients.initial_weights.type_signature.result
+        )
+        initial_state = tff.tensorflow.computation(mean.initial_state)
+        self._client_state = tff.tensorflow.computation(
+            mean.client_state, initial_state.type_signature.result
+        )
+
+        @tff.federated_computation
+        def initialize() -> Any:
+            return algorithm_state(
+                tff.federated_eval(clients.initial_weights, tff.SERVER),
+                tff.federated_eval(initial_state, tff.SERVER),
+                self._finalizer.initialize(),
+            )
+
+        self.initialize = initialize
+        self.state_type = initialize.type_signature.result
+        self.data_type = tff.FederatedType(clients.data_type, tff.CLIENTS)
+
+    def train(self, state: Any, data: Any, *, apart: bool) -> tuple[Any, Any]:
+        """What clients send, at CLIENTS, and training metrics, at SERVER."""
+        sent = tff.federated_map(self._client_state, state.aggregator)
+        train = self._clients.bind(self._mean, sent.type_signature.member, apart)
+        return train(
+            tff.federated_broadcast(sent),
+            tff.federated_broadcast(state.global_model_weights),
+            data,
+        )
+
+    def finish(self, state: Any, total: Any, train: Any) -> tuple[Any, Any]:
+        """Ends a round.
+
+        Args:
+          state: At its beginning.
+          total: What `mean.release` takes, at SERVER.
+          train: Training metrics, at SERVER.
+
+        Returns:
+          The new state and the round's metrics, at SERVER.
+        """
+        release = tff.tensorflow.computation(self._mean.release)
+        update, aggregator, measurements = tff.federated_map(
+            release, (state.aggregator, total)
+        )
+        finalized = self._finalizer.next(
+            state.finalizer, state.global_model_weights, update
+        )
+        metrics = tff.federated_zip(
+            collections.OrderedDict(
+                distributor=tff.federated_value((), tff.SERVER),
+                client_work=train,
+                aggregator=measurements,
+                finalizer=finalized.measurements,
+            )
+        )
+        new_state = algorithm_state(finalized.result, aggregator, finalized.state)
+        return new_state, metrics

@@ -1,56 +1,18 @@
-"""HDP with secure sums: in TFF, or by the protocol among simulated parties."""
+"""Rounds of HDP whose secure sums a protocol takes among simulated parties."""
 
 import collections
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators.secure_factory import operator_sums, zone_totals
-from tff_hdp.aggregators.secure_mean import SecureZonedMean
 from tff_hdp.aggregators.secure_protocol import Share, protocol_sums
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg.rounds import Protocol
-from tff_hdp.systems.hdp.clients import Clients
-from tff_hdp.systems.hdp.server import HdpServer
-from tff_hdp.systems.states import process_of_model
 
 State = tff.learning.templates.LearningAlgorithmState
 Output = tff.learning.templates.LearningProcessOutput
-
-
-def build_secure_hdp(
-    *,
-    clients: Clients,
-    plan: NoisePlan,
-    server_optimizer: tff.learning.optimizers.Optimizer,
-) -> tff.learning.templates.LearningProcess:
-    """Builds HDP with TFF's secure sums.
-
-    See `SecureHierarchicalMeanFactory`, whose sums these are. Where TFF clients are
-    chunks of a zone, a chunk's clients are summed before.
-
-    Args:
-      clients: What clients do.
-      plan: Who adds which noise, in which fixed point.
-      server_optimizer: Applied to the aggregated update.
-
-    Raises:
-      ValueError: If the plan's encoding does not suit the model.
-    """
-    server = _SecureServer(clients, plan, server_optimizer, draws_noise=True)
-
-    @tff.federated_computation(
-        server.state_type, tff.FederatedType(clients.data_type, tff.CLIENTS)
-    )
-    def next_fn(state: Any, data: Any) -> Any:
-        contributions, train = server.train(state, data, apart=False)
-        total = zone_totals(server.mean, contributions)
-        return Output(*server.finish(state, total, train))
-
-    return process_of_model(server.initialize, next_fn)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,54 +37,28 @@ class ProtocolHdp:
     out. Metrics have besides `secagg`, the costs of `ProtocolSums`.
 
     Args:
-      clients: What clients do.
       plan: Who adds which noise, in which fixed point.
-      server_optimizer: Applied to the aggregated update.
       protocol: `bonawitz` or `graph`.
-      signed: Whether its parties sign, as where clients may be Byzantine.
-
-    Raises:
-      ValueError: If the plan's encoding does not suit the model.
+      size: Coordinates of a client's vector, its weight among them.
+      initialize: The computation of the first state.
+      collect: From state and clients' data to every TFF client's zone and shares
+        (see `Clients`), sums for the operator, and training metrics.
+      finish: From state, the zones' sums and training metrics to new state and
+        metrics.
     """
 
     def __init__(
         self,
         *,
-        clients: Clients,
         plan: NoisePlan,
-        server_optimizer: tff.learning.optimizers.Optimizer,
         protocol: Protocol,
-        signed: bool = False,
+        size: int,
+        initialize: tff.Computation,
+        collect: tff.Computation,
+        finish: tff.Computation,
     ) -> None:
-        self._plan, self._protocol, self._signed = plan, protocol, signed
-        server = _SecureServer(clients, plan, server_optimizer, draws_noise=False)
-        self._size = server.mean.vector_size
-        self._initialize = server.initialize
-
-        @tff.federated_computation(
-            server.state_type, tff.FederatedType(clients.data_type, tff.CLIENTS)
-        )
-        def collect(state: Any, data: Any) -> Any:
-            contributions, train = server.train(state, data, apart=True)
-            return contributions, operator_sums(plan, contributions), train
-
-        _, operator_type, train_type = collect.type_signature.result
-        shape = [self._size] if plan.secure_server else [plan.num_zones, self._size]
-        total_type = tff.to_type(
-            collections.OrderedDict(
-                vectors=(np.int64, shape),
-                left_out=(np.bool_, [plan.num_zones]),
-                **dict(tff.structure.to_elements(operator_type.member)),
-            )
-        )
-
-        @tff.federated_computation(
-            server.state_type, tff.FederatedType(total_type, tff.SERVER), train_type
-        )
-        def finish(state: Any, total: Any, train: Any) -> Any:
-            return server.finish(state, total, train)
-
-        self._collect, self._finish = collect, finish
+        self._plan, self._protocol, self._size = plan, protocol, size
+        self._initialize, self._collect, self._finish = initialize, collect, finish
 
     def initialize(self) -> State:
         """The state before the first round."""
@@ -135,11 +71,11 @@ class ProtocolHdp:
           state: What `initialize` or the round before returned.
           data: Who takes part with what.
         """
-        contributions, operator, train = self._collect(state, list(data.clients))
+        sent, operator, train = self._collect(state, list(data.clients))
         zones: list[list[Share]] = [[] for _ in range(self._plan.num_zones)]
-        for sent in contributions:
-            pairs = zip(sent["vector"], sent["carries_noise"], strict=True)
-            zones[int(sent["zone"])] += [
+        for zone, shares in sent:
+            pairs = zip(shares["vector"], shares["carries_noise"], strict=True)
+            zones[int(zone)] += [
                 Share(vector, self._plan.client_noise_multiplier if carries else 0.0)
                 for vector, carries in pairs
             ]
@@ -167,29 +103,3 @@ class ProtocolHdp:
     ) -> Any:
         """The state with another model."""
         return state._replace(global_model_weights=weights)
-
-
-class _SecureServer(HdpServer):
-    """An `HdpServer` of sums in fixed point, beside its clients."""
-
-    mean: SecureZonedMean
-
-    def __init__(
-        self,
-        clients: Clients,
-        plan: NoisePlan,
-        server_optimizer: tff.learning.optimizers.Optimizer,
-        *,
-        draws_noise: bool,
-    ) -> None:
-        self._clients = clients
-        trainable = clients.initial_weights.type_signature.result.trainable
-        record = tff.types.type_to_tf_tensor_specs(trainable)
-        mean = SecureZonedMean(plan, record, draws_noise=draws_noise)
-        super().__init__(mean, clients.initial_weights, server_optimizer)
-
-    def train(self, state: Any, data: Any, *, apart: bool) -> tuple[Any, Any]:
-        """Clients' contributions, at CLIENTS, and training metrics, at SERVER."""
-        sent, weights = self.send(state)
-        train = self._clients.bind(self.mean, sent.type_signature.member, apart)
-        return train(sent, weights, data)

@@ -5,10 +5,10 @@ import hashlib
 import pathlib
 from typing import Any
 
-import dp_accounting
 import numpy as np
 import tensorflow as tf
 
+from tff_hdp.aggregators import round_events
 from tff_hdp.clients import training as stacked_work
 from tff_hdp.clients.batches import chunk_type
 from tff_hdp.clients.client_work import (
@@ -30,14 +30,12 @@ from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import (
     Federation,
     build_federation,
-    threat_of_round,
 )
 from tff_hdp.systems.hdp.pilot import find_clipping
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.protocol import ProtocolData, ProtocolHdp, build_secure_hdp
+from tff_hdp.systems.hdp.protocol import ProtocolData, ProtocolHdp
 from tff_hdp.systems.hdp.round_data import build_round_data
 from tff_hdp.systems.hdp.seats import report_exposure, write_seats
-from tff_hdp.systems.hdp.stacked_process import build_stacked_hdp
 from tff_hdp.systems.hdp.zones import build_elections
 
 OPERATOR_METRICS = (
@@ -151,8 +149,7 @@ def build_plain(
         threat = federation.threat
         if config.may_skip:
             threat = threat_of_round(threat, plan, delivered)
-        events = None if measured is None else _events(measured.get("events"))
-        ledger.record(plan, count, threat=threat, events=events)
+        ledger.record(plan, count, threat=threat, events=round_events(measured))
 
     return System(
         process=process,
@@ -175,42 +172,31 @@ def _build_process(
     features = task.test_features
     # One step on the whole data at rate 1 makes the update the gradient.
     rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
-    server: dict[str, Any] = {
-        "plan": plan,
-        "server_optimizer": build_optimizer(
-            config.server_optimizer, config.server_learning_rate
-        ),
-    }
-    clients: dict[str, Any]
     if chunk_size:
-        clients = {
-            "build_model": task.build_model,
-            "data_type": chunk_type(features.shape[1:], features.dtype),
-            "client_learning_rate": rate,
-            "client_momentum": SGD_MOMENTUM[config.client_optimizer],
-        }
+        clients = stacked_clients(
+            build_model=task.build_model,
+            data_type=chunk_type(features.shape[1:], features.dtype),
+            client_learning_rate=rate,
+            client_momentum=SGD_MOMENTUM[config.client_optimizer],
+        )
     else:
         spec = (
             tf.TensorSpec([None, *features.shape[1:]], features.dtype),
             tf.TensorSpec([None], tf.int32),
         )
-        clients = {
-            "model_fn": model_fn_from_keras(task.build_model, spec),
-            "client_optimizer": build_optimizer(config.client_optimizer, rate),
-        }
-    if plan.encoding is None:
-        build_hdp_of = build_stacked_hdp if chunk_size else build_hdp
-        return build_hdp_of(**clients, **server)
-    work = (stacked_clients if chunk_size else single_clients)(**clients)
-    if config.secure_aggregation_protocol == "intrinsic":
-        return build_secure_hdp(clients=work, **server)
+        clients = single_clients(
+            model_fn=model_fn_from_keras(task.build_model, spec),
+            client_optimizer=build_optimizer(config.client_optimizer, rate),
+        )
     protocol = config.secure_aggregation_protocol
-    return ProtocolHdp(
-        clients=work,
-        protocol=protocol,
-        signed=config.elect_super_nodes != "none"
-        and config.election_fault_model == "byzantine",
-        **server,
+    runs_protocol = plan.encoding is not None and protocol != "intrinsic"
+    return build_hdp(
+        clients=clients,
+        plan=plan,
+        server_optimizer=build_optimizer(
+            config.server_optimizer, config.server_learning_rate
+        ),
+        protocol=protocol if runs_protocol else None,
     )
 
 
@@ -255,20 +241,6 @@ def _notes(plan: NoisePlan, config: HdpConfig) -> tuple[str, ...]:
         "Zones draw their cohorts and do not show them to the aggregator. One "
         "process plays all parties here, so this is assumed, not enforced.",
     )
-
-
-def _events(measured: Any) -> dict[str, Any]:
-    """The levels' events, from named tuples back to `DpEvent`s."""
-    restore = dp_accounting.DpEvent.from_named_tuple
-    events: dict[str, Any] = {}
-    for level, value in (measured or {}).items():
-        if level == "zones":
-            events["zone"] = [restore(event) for event in value]
-        elif level == "upper":
-            events["upper"] = [[restore(e) for e in nodes] for nodes in value]
-        else:
-            events[level] = restore(value)
-    return events
 
 
 def _measure(metrics: Any) -> dict[str, float]:

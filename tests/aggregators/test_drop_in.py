@@ -1,0 +1,274 @@
+"""The hierarchical mean in TFF's federated averaging, against our own process."""
+
+import collections
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp import aggregators, privacy
+from tff_hdp.aggregators import (
+    HierarchicalMeanFactory,
+    UnweightedHierarchicalMeanFactory,
+    client,
+    round_events,
+    zoned_model,
+)
+from tff_hdp.clients.client_work import client_profile, model_fn_from_keras
+from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import Clipping, FullParticipation, Ledger, configurations
+from tff_hdp.systems.hdp.clients import single_clients
+from tff_hdp.systems.hdp.process import build_hdp
+
+pytestmark = pytest.mark.usefixtures("native_context")
+DOC = pathlib.Path(__file__).parents[2] / "docs" / "drop_in.md"
+SGD = tff.learning.optimizers.build_sgdm
+SIZES, ZONES = (4, 9, 3, 6), (0, 1, 1, 0)
+OPTIONS = {"zone_sizes": (2, 2), "sampling": FullParticipation()}
+
+
+def build_model():
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.InputLayer([6]),
+            tf.keras.layers.Dense(5, activation="relu"),
+            tf.keras.layers.Dense(4),
+        ]
+    )
+
+
+MODEL_FN = model_fn_from_keras(
+    build_model, (tf.TensorSpec([None, 6], tf.float32), tf.TensorSpec([None], tf.int32))
+)
+
+
+def batches(size, spoilt=False):
+    rng = np.random.default_rng(size)
+    features = rng.normal(size=[size, 6]).astype(np.float32)
+    if spoilt:
+        features[0, 0] = np.nan
+    labels = rng.integers(0, 4, size=size).astype(np.int32)
+    return tf.data.Dataset.from_tensor_slices((features, labels)).batch(4)
+
+
+def drop_in(plan, **options):
+    """TFF's own process: weighted by examples if `example_cap` is given."""
+    arguments = (zoned_model(MODEL_FN), SGD(0.1))
+    if "example_cap" in options:
+        return tff.learning.algorithms.build_weighted_fed_avg(
+            *arguments, model_aggregator=HierarchicalMeanFactory(plan, **options)
+        )
+    return tff.learning.algorithms.build_unweighted_fed_avg(
+        *arguments, model_aggregator=UnweightedHierarchicalMeanFactory(plan, **options)
+    )
+
+
+def data_of(carries=False, w=None, spoilt=()):
+    w = [1.0] * 4 if w is None else w
+    return [
+        client(batches(n, i in spoilt), zone=z, weight=a, carries_noise=carries)
+        for i, (n, z, a) in enumerate(zip(SIZES, ZONES, w, strict=True))
+    ]
+
+
+def our_own(plan):
+    return build_hdp(
+        clients=single_clients(model_fn=MODEL_FN, client_optimizer=SGD(0.1)),
+        plan=plan,
+        server_optimizer=SGD(1.0),
+    )
+
+
+def our_data(carries=False, w=None):
+    w = [1.0] * 4 if w is None else w
+    return [
+        collections.OrderedDict(
+            examples=batches(n),
+            profile=client_profile(weight=a, zone=z, carries_noise=carries),
+        )
+        for n, z, a in zip(SIZES, ZONES, w, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def initial():
+    tf.keras.utils.set_random_seed(3)
+    return [v.numpy() for v in build_model().trainable_variables]
+
+
+def run(process, weights, data, rounds=2):
+    weights = tff.learning.models.ModelWeights(weights, [])
+    state = process.set_model_weights(process.initialize(), weights)
+    for _ in range(rounds):
+        output = process.next(state, data)
+        state = output.state
+    return process.get_model_weights(state).trainable, output.metrics
+
+
+def compare(plan, initial, ours, theirs, **options):
+    expected, _ = run(our_own(plan), initial, ours)
+    zoned = [*initial, np.zeros(4, np.float32)]
+    found, metrics = run(drop_in(plan, **options), zoned, theirs)
+    assert not np.any(found[-1])
+    for a, b in zip(found[:-1], expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    assert metrics["aggregator"]["clients"].tolist() == [2, 2]
+    assert metrics["aggregator"]["lost"] == 0
+
+
+def test_the_documented_code_runs():
+    (code,) = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
+    assert len(code.splitlines()) <= 18
+    cohort = [(batches(n), zone) for n, zone in zip(SIZES, ZONES, strict=True)]
+    names = vars(privacy) | vars(aggregators)
+    names |= {"tff": tff, "model_fn": MODEL_FN, "rounds": [cohort] * 2}
+    exec(code, names)
+    assert names["ledger"].rounds == 2
+    assert names["metrics"]["aggregator"]["rejected"] == 0
+
+
+@pytest.mark.parametrize("config", ["none", "c2"])
+def test_unweighted_equals_our_own_process(initial, config):
+    """With clipping that bites and next to no noise, too."""
+    plan = configurations.none(**OPTIONS)
+    if config == "c2":
+        clipping = Clipping(clip_norm=0.05)
+        plan = configurations.c2(noise_multiplier=1e-7, clipping=clipping, **OPTIONS)
+    w = [1.0, 0.5, 0.25, 1.0]
+    compare(plan, initial, our_data(w=w), data_of(w=w))
+
+
+def test_weighted_equals_our_own_process(initial):
+    plan = configurations.none(
+        **OPTIONS, estimator="fixed", mixing="equal", zone_weights=(1.0, 2.0)
+    )
+    # Beyond the cap of six examples a client counts as one of six.
+    w = [n / 6 if n < 6 else 1.0 for n in SIZES]
+    compare(plan, initial, our_data(w=w), data_of(), example_cap=6)
+
+
+def test_weighted_equals_tffs_mean(initial):
+    plan = configurations.none(**OPTIONS)
+    zoned = [*initial, np.zeros(4, np.float32)]
+    found, _ = run(drop_in(plan, example_cap=9), zoned, data_of())
+    theirs = tff.learning.algorithms.build_weighted_fed_avg(MODEL_FN, SGD(0.1))
+    expected, _ = run(theirs, initial, [batches(n) for n in SIZES])
+    for a, b in zip(found[:-1], expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"example_cap": 1}])
+def test_noise_events_and_ledger_are_those_of_our_own_process(initial, options):
+    """Clients, one super-node and the server add noise."""
+    plan = privacy.NoisePlan(
+        client_noise_multiplier=0.7,
+        noising_clients=(2, 2),
+        zone_noise_multipliers=(1.5, 0.0),
+        server_noise_multiplier=1.1,
+        clipping=Clipping(clip_norm=40.0),
+        **OPTIONS,
+    )
+    zoned = [*initial, np.zeros(4, np.float32)]
+    found, ours = (
+        run(drop_in(plan, **options), zoned, data_of(carries=True), rounds=1),
+        run(our_own(plan), initial, our_data(carries=True), rounds=1),
+    )
+    events = [round_events(metrics["aggregator"]) for _, metrics in (found, ours)]
+    assert events[0] == events[1]
+    ledgers = [Ledger(), Ledger()]
+    for ledger, measured in zip(ledgers, events, strict=True):
+        ledger.record(plan, events=measured)
+    assert ledgers[0] == ledgers[1]
+    moved = np.concatenate(
+        [np.ravel(a - b) for a, b in zip(found[0], zoned, strict=True)][:-1]
+    )
+    assert not np.any(found[0][-1])
+    # 59 coordinates: standard error 9 %; training moves them by less than 1.
+    expected = 40.0 / 4 * np.sqrt(4 * 0.7**2 + 1.5**2 + 1.1**2)
+    assert moved.std() == pytest.approx(expected, rel=0.45)
+
+
+def test_a_lost_client_is_counted_and_its_noise_not_claimed(initial):
+    plan = configurations.c1(noise_multiplier=1.0, **OPTIONS)
+    zoned = [*initial, np.zeros(4, np.float32)]
+    data = data_of(carries=True, spoilt=(2,))
+    found, metrics = run(drop_in(plan), zoned, data, rounds=1)
+    assert all(np.isfinite(w).all() for w in found)
+    assert metrics["aggregator"]["lost"] == metrics["aggregator"]["rejected"] == 1
+    events = round_events(metrics["aggregator"])
+    with pytest.raises(ValueError, match="level 'client' emitted a noise multiplier"):
+        Ledger().record(plan, events=events)
+
+
+# Types -----------------------------------------------------------------------
+
+UPDATE = [(np.float32, [6, 5]), (np.float32, [5])]
+ZONED = tff.to_type([*UPDATE, (np.float32, [4])])
+PLAN = configurations.none(**OPTIONS)
+
+
+@pytest.mark.parametrize("weight", [None, np.float32, np.float64])
+def test_type_signatures(weight):
+    if weight is None:
+        process = UnweightedHierarchicalMeanFactory(PLAN).create(ZONED)
+    else:
+        process = HierarchicalMeanFactory(PLAN).create(ZONED, tff.to_type(weight))
+    assert process.is_weighted == (weight is not None)
+    state_type = tff.FederatedType([("round", np.int32)], tff.SERVER)
+    sent = [("value", tff.FederatedType(ZONED, tff.CLIENTS))]
+    if weight is not None:
+        sent.append(("weight", tff.FederatedType(weight, tff.CLIENTS)))
+    measured = collections.OrderedDict(
+        clients=(np.int32, [2]),
+        noising=(np.int32, [2]),
+        rejected=np.int32,
+        update_norm=np.float32,
+        tensor_norms=(np.float32, [2]),
+        clip_norm=np.float32,
+        lost=np.int32,
+    )
+    expected = tff.FunctionType(
+        [("state", state_type), *sent],
+        tff.templates.MeasuredProcessOutput(
+            state_type,
+            tff.FederatedType(ZONED, tff.SERVER),
+            tff.FederatedType(measured, tff.SERVER),
+        ),
+    )
+    assert process.next.type_signature.is_equivalent_to(expected)
+    assert process.initialize.type_signature.result.is_equivalent_to(state_type)
+
+
+@pytest.mark.parametrize(
+    "value_type",
+    [
+        tff.to_type(UPDATE),
+        tff.TensorType(np.float32, [4]),
+        tff.to_type([(np.float32, [4])]),
+    ],
+)
+def test_updates_without_profile_are_refused(value_type):
+    with pytest.raises(ArgumentError, match=r"value_type is .*zoned_model"):
+        UnweightedHierarchicalMeanFactory(PLAN).create(value_type)
+
+
+def test_integer_weights_are_refused():
+    with pytest.raises(TypeError, match="weight_type is int32"):
+        HierarchicalMeanFactory(PLAN).create(ZONED, tff.to_type(np.int32))
+
+
+def test_functional_models_are_refused():
+    functional = tff.learning.models.functional_model_from_keras(
+        build_model(), tf.keras.losses.MeanSquaredError(), MODEL_FN().input_spec
+    )
+    with pytest.raises(ArgumentError, match="model_fn is FunctionalModel"):
+        zoned_model(functional)
+
+
+@pytest.mark.parametrize("cap", [0.0, -1.0, float("nan")])
+def test_caps_out_of_range_are_refused(cap):
+    with pytest.raises(ArgumentError, match=f"example_cap is {cap}"):
+        HierarchicalMeanFactory(PLAN, example_cap=cap)
