@@ -18,6 +18,7 @@ from typing import Any
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 
 PRIVACY = ("ldp", "hdp", "cdp", *(f"c{i}" for i in range(1, 8)), "levels")
 SAMPLING = ("poisson", "revealed", "fixed", "full")
@@ -149,17 +150,15 @@ def show(rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> None:
 
 def main(argv: list[str]) -> int:
     """Prints the account that the flags ask for."""
-    from tff_hdp.simulation.config import ConfigError
-
     cli.refuse_arguments(argv)
     try:
         _main()
     except ValueError as error:
-        message = str(error)
         # The library's arguments are named like the flags.
-        raise ConfigError(
-            message if message.startswith("--") else "--" + message
-        ) from error
+        name, _, rest = str(error).removeprefix("--").partition(" is ")
+        value, _, allowed = rest.partition("; ")
+        allowed = allowed.removeprefix("allowed: ")
+        raise ArgumentError(name, value, allowed) from error
     return 0
 
 

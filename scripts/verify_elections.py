@@ -9,6 +9,7 @@ import sys
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 
 
 def define_flags() -> None:
@@ -21,14 +22,11 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     run = flags.FLAGS.run
     if run is None or not pathlib.Path(run).is_dir():
-        raise cli.UsageError(f"--run is {run}; allowed: a run folder")
+        raise ArgumentError("run", run, "a run folder")
     from tff_hdp.systems.hdp import seats
 
     path = pathlib.Path(run) / "elections"
-    try:
-        count = seats.verify_seats(path)
-    except ValueError as error:
-        raise cli.UsageError(f"--run is {run}; {error}") from error
+    count = seats.verify_seats(path)
     print(f"{count} transcripts verify; every super-node seated was elected")
     print(seats.summary(path))
     return 0

@@ -1,3 +1,122 @@
-"""Hierarchical differential privacy in TensorFlow Federated."""
+"""Hierarchical differential privacy in TensorFlow Federated.
+
+*Who adds noise to what, in which zone, and who sees the result*: that is one value, a
+`NoisePlan`. The aggregator is built from it and epsilon is computed from it.
+
+Say who noises, and what it is worth (no TensorFlow):
+  configurations     plans by name: none, cdp, hdp, ldp, and C1..C7 of Table I
+  NoisePlan          any other plan
+  PoissonSampling, FixedSizeSampling, FullParticipation
+                     how a round's cohort is drawn
+  Clipping           how an update is bounded
+  ThreatModel        what is assumed of the parties
+  account            epsilon for every observer and kind of client
+  calibrate          the noise for one target epsilon
+  Ledger             the rounds that were really run, and their account
+
+Say who takes part:
+  Zoning             which client is in which zone
+  load_task          a data set split over clients, with a model
+  client             a client's own data set, with its zone
+
+Train:
+  HierarchicalMeanFactory, SecureHierarchicalMeanFactory
+                     the mean over zones as `tff.aggregators` factories
+  build_hdp, build_hfl_dp, build_gfl, build_fl_top, build_udp_hypernet
+                     a learning process of each of the five systems
+  set_context        where TFF computations run
+  run                a whole training run, from its settings to its folder
+
+`ArgumentError` is what a wrong argument of any of these raises. Names are imported
+when they are first used: importing this package imports no TensorFlow.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tasks import load as load_task
+    from tff_hdp.aggregators import (
+        HierarchicalMeanFactory,
+        SecureHierarchicalMeanFactory,
+    )
+    from tff_hdp.clients.data import client
+    from tff_hdp.errors import ArgumentError
+    from tff_hdp.privacy import (
+        Clipping,
+        FixedSizeSampling,
+        FullParticipation,
+        Ledger,
+        NoisePlan,
+        PoissonSampling,
+        ThreatModel,
+        account,
+        calibrate,
+        configurations,
+    )
+    from tff_hdp.runtime import set_context
+    from tff_hdp.simulation.experiment import run
+    from tff_hdp.systems.fl_top.process import build_fl_top
+    from tff_hdp.systems.gfl.process import build_gfl
+    from tff_hdp.systems.hdp.process import build_hdp
+    from tff_hdp.systems.hfl_dp.process import build_hfl_dp
+    from tff_hdp.systems.udp_hypernet.process import build_udp_hypernet
+    from tff_hdp.topology import Zoning
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "Clipping",
+    "FixedSizeSampling",
+    "FullParticipation",
+    "HierarchicalMeanFactory",
+    "Ledger",
+    "NoisePlan",
+    "PoissonSampling",
+    "SecureHierarchicalMeanFactory",
+    "ThreatModel",
+    "Zoning",
+    "__version__",
+    "account",
+    "build_fl_top",
+    "build_gfl",
+    "build_hdp",
+    "build_hfl_dp",
+    "build_udp_hypernet",
+    "calibrate",
+    "client",
+    "configurations",
+    "load_task",
+    "run",
+    "set_context",
+]
+
+_MODULES = {
+    "ArgumentError": "tff_hdp.errors",
+    "HierarchicalMeanFactory": "tff_hdp.aggregators",
+    "SecureHierarchicalMeanFactory": "tff_hdp.aggregators",
+    "Zoning": "tff_hdp.topology",
+    "build_fl_top": "tff_hdp.systems.fl_top.process",
+    "build_gfl": "tff_hdp.systems.gfl.process",
+    "build_hdp": "tff_hdp.systems.hdp.process",
+    "build_hfl_dp": "tff_hdp.systems.hfl_dp.process",
+    "build_udp_hypernet": "tff_hdp.systems.udp_hypernet.process",
+    "client": "tff_hdp.clients.data",
+    "load_task": "tasks",
+    "run": "tff_hdp.simulation.experiment",
+    "set_context": "tff_hdp.runtime",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(_MODULES.get(name, "tff_hdp.privacy"))
+    value = getattr(module, "load" if name == "load_task" else name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

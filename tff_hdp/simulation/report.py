@@ -10,8 +10,8 @@ import pandas as pd
 
 from tff_hdp.privacy import AccountRow
 from tff_hdp.privacy.views import OBSERVERS
+from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.system import RoundBook
 
 
 @dataclasses.dataclass(frozen=True)

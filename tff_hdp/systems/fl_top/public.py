@@ -14,6 +14,7 @@ import tensorflow as tf
 from tff_hdp.clients.batches import make_order
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import make_chunk
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.fl_top.client_work import train_compressed
 from tff_hdp.systems.fl_top.compressors import Compressor
 
@@ -34,13 +35,13 @@ def subset_size(ratio: float, num_weights: int) -> int:
       num_weights: n.
 
     Raises:
-      ValueError: If r is out of range or leaves no weight.
+      ArgumentError: If r is out of range or leaves no weight.
     """
     size = math.floor(Fraction(str(ratio)) * num_weights) if 0 < ratio <= 1 else 0
     if size < 1:
-        raise ValueError(
-            f"ratio is {ratio}; allowed is (0, 1] and, for {num_weights:,} weights, "
-            f"at least {1 / num_weights:.3g}"
+        least = f"at least {1 / num_weights:.3g}"
+        raise ArgumentError(
+            "ratio", ratio, f"(0, 1] and, for {num_weights:,} weights, {least}"
         )
     return size
 

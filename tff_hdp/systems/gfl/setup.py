@@ -8,8 +8,7 @@ import tensorflow as tf
 
 import tasks
 from tasks import gfl_logistic
-from tff_hdp.simulation.config import ConfigError
-from tff_hdp.simulation.loading import load_task
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 
 
@@ -21,7 +20,7 @@ def build_graph(config: GflConfig, seed: int) -> nx.Graph:
       seed: Decides a random graph.
 
     Raises:
-      ConfigError: If `edge_probability` makes no connected graph in 1,000 draws.
+      ArgumentError: If `edge_probability` makes no connected graph in 1,000 draws.
     """
     size = config.servers
     if config.graph == "ring":
@@ -33,9 +32,8 @@ def build_graph(config: GflConfig, seed: int) -> nx.Graph:
         graph = nx.gnp_random_graph(size, config.edge_probability, seed=int(drawn))
         if nx.is_connected(graph):
             return graph
-    raise ConfigError(
-        f"--edge_probability is {config.edge_probability}; allowed: enough to join "
-        f"{size} servers"
+    raise ArgumentError(
+        "edge_probability", config.edge_probability, f"enough to join {size} servers"
     )
 
 
@@ -47,7 +45,7 @@ def load(config: GflConfig, seed: int) -> tasks.Task:
       seed: Decides the generated data, or which example goes to which client.
 
     Raises:
-      ConfigError: If a flag does not fit the task.
+      ArgumentError: If a flag does not fit the task.
       DataNotFoundError: If its data is missing.
     """
     if config.task == LOGISTIC:
@@ -58,8 +56,8 @@ def load(config: GflConfig, seed: int) -> tasks.Task:
             seed=seed,
         )
     if config.model != "softmax":
-        return load_task(config, seed)
-    task = load_task(dataclasses.replace(config, model=None), seed)
+        return config.load_task(seed)
+    task = dataclasses.replace(config, model=None).load_task(seed)
     dataset = tasks.TASKS[config.task]
 
     def softmax_regression() -> tf.keras.Sequential:

@@ -127,7 +127,7 @@ class Participation:
         fails = self.sampler.generator(round_number, stream=_FAILURES)
         if self._super_nodes is None:
             seats = []
-            gone = fails.random(self._zoning.num_zones) < faults.super_node_failure_rate
+            gone = fails.random(self._zoning.num_zones) < faults.supernode_failure_rate
             skipped, failed = np.flatnonzero(gone), int(gone.sum())
         else:
             seats, carried = self._hold_elections(round_number, carried, bad, fails)
@@ -211,7 +211,7 @@ class Participation:
                 break
             attempt = term.attempt + 1
             _add_costs(seat, term)
-            gone = fails.random() < self._faults.super_node_failure_rate
+            gone = fails.random() < self._faults.supernode_failure_rate
             # A Byzantine super-node withholds the sum: it is as good as gone.
             if gone or term.super_node in bad:
                 nodes.dismiss(zone)

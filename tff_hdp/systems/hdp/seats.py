@@ -13,14 +13,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tff_hdp.errors import FileError
 from tff_hdp.protocols.elections.transcripts import Transcript
+from tff_hdp.simulation.files import write_json
 
 
 def write_seats(path: pathlib.Path, number: int, seats: Sequence[dict]) -> None:
     """Keeps a round's seats; a round prepared again overwrites them by the same."""
-    # Brings TensorFlow, which who verifies a run need not have.
-    from tff_hdp.simulation.run_folder import write_json
-
     path.mkdir(parents=True, exist_ok=True)
     write_json(path / f"round_{number:05d}.json", list(seats))
 
@@ -47,32 +46,35 @@ def verify_seats(path: pathlib.Path) -> int:
       How many transcripts there are; all hold.
 
     Raises:
-      ValueError: If a transcript does not verify, is not of that zone and round,
+      FileNotFoundError: If no elections were held.
+      FileError: If a transcript does not verify, is not of that zone and round,
         or the super-node seated is neither its winner nor the one before.
     """
     count = 0
     seated: dict[int, str | None] = {}
     for number, seats in enumerate(read_seats(path), start=1):
         for seat in seats:
-            zone, winner = seat["zone"], seated.get(seat["zone"])
-            for text in seat["transcripts"]:
-                transcript = Transcript.from_json(text)
-                winner = transcript.verify()
-                count += 1
-                if not transcript.setup.session.startswith(
-                    f"zone {zone}, round {number},"
-                ):
-                    raise ValueError(
-                        f"round {number}, zone {zone}: a transcript is of "
-                        f"{transcript.setup.session!r}"
-                    )
-            if seat["super_node"] not in (None, winner):
-                raise ValueError(
-                    f"round {number}, zone {zone}: {seat['super_node']!r} leads, but "
-                    f"{winner!r} was elected"
-                )
+            zone = seat["zone"]
+            try:
+                _verify_seat(seat, number, seated.get(zone))
+            except ValueError as error:
+                file = path / f"round_{number:05d}.json"
+                raise FileError(file, f"zone {zone}: {error}") from error
             seated[zone] = seat["super_node"]
+            count += len(seat["transcripts"])
     return count
+
+
+def _verify_seat(seat: dict[str, Any], number: int, before: str | None) -> None:
+    winner = before
+    for text in seat["transcripts"]:
+        transcript = Transcript.from_json(text)
+        winner = transcript.verify()
+        session = transcript.setup.session
+        if not session.startswith(f"zone {seat['zone']}, round {number},"):
+            raise ValueError(f"a transcript is of {session!r}")
+    if seat["super_node"] not in (None, winner):
+        raise ValueError(f"{seat['super_node']!r} leads, but {winner!r} was elected")
 
 
 def count_exposure(path: pathlib.Path) -> Counter[str]:
@@ -98,14 +100,8 @@ def summary(path: pathlib.Path) -> str:
     )
 
 
-def report_exposure(folder: pathlib.Path, state: Any) -> str:
-    """Writes `exposure.csv` into a run folder and says what it holds.
-
-    Args:
-      folder: The run folder.
-      state: Of the process; not needed.
-    """
-    del state
+def report_exposure(folder: pathlib.Path) -> str:
+    """Writes `exposure.csv` into a run folder and says what it holds."""
     seen = count_exposure(folder / "elections")
     with (folder / "exposure.csv").open("w", newline="") as file:
         rows = csv.writer(file)
