@@ -51,12 +51,22 @@ class Imports(ast.NodeVisitor):
         self.found += [alias.name for alias in node.names]
 
     def visit_ImportFrom(self, node):
-        self.found.append(node.module)
-        self.found += [f"{node.module}.{alias.name}" for alias in node.names]
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            self.found.append(inner if path_of(inner) else node.module)
 
 
 def imports_of(path):
     return Imports(path).found
+
+
+def path_of(module):
+    """The file of a module of ours; None for a name within one, or of others."""
+    path = ROOT / module.replace(".", "/")
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.exists():
+            return file
+    return None
 
 
 def room_of(module):
@@ -66,8 +76,7 @@ def room_of(module):
 
 def files_of(room):
     path = ROOT / room.replace(".", "/")
-    file = path.with_suffix(".py")
-    return [file] if file.exists() else sorted(path.rglob("*.py"))
+    return [*path.parent.glob(f"{path.name}.py"), *sorted(path.rglob("*.py"))]
 
 
 def module_of(path):

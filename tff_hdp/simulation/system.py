@@ -50,9 +50,10 @@ class RoundInput:
 class System(abc.ABC):
     """A system ready to train: what the loop asks of it.
 
-    What is written here is federated averaging of a Keras classifier. A system's `__init__` sets the attributes; it must say what a round's data are
-    (`round_data`, or `prepare` whole), which ledger keeps its rounds, and what its
-    epsilons rest on. Everything else it overrides where it differs.
+    What is written here is federated averaging of a Keras classifier. A system's
+    `__init__` sets the attributes; it must say what a round's data are (`round_data`,
+    or `prepare` whole), which ledger keeps its rounds, and what its epsilons rest on.
+    Everything else it overrides where it differs.
 
     Attributes:
       task: The clients' data, the test set and the model.

@@ -9,18 +9,17 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-import tasks
 from tff_hdp.clients.batches import make_order
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, NoisePlan
-from tff_hdp.simulation.classifier import build_evaluation
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import System, for_the_operator
 from tff_hdp.systems.chunks import Participant, chunks
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top.config import FlTopConfig
+from tff_hdp.systems.fl_top.evaluation import build_fl_top_evaluation
 from tff_hdp.systems.fl_top.process import build_fl_top
 from tff_hdp.systems.fl_top.public import flatten
 from tff_hdp.systems.fl_top.setup import load_with_public, set_up
@@ -116,7 +115,7 @@ class FlTop(System):
     @functools.cached_property
     def test(self) -> Callable[[Any], dict[str, float]]:
         """See base class."""
-        return build_binary_evaluation(self.task)
+        return build_fl_top_evaluation(self.task)
 
     def new_ledger(self) -> fl_top_dp.FlTopLedger:
         """See base class."""
@@ -150,29 +149,6 @@ class FlTop(System):
         flat = flatten([np.asarray(w) for w in weights])
         np.savez(path / results.WEIGHTS_FILE, final=flat)
         return results.table_text(results.table([path]))
-
-
-def build_binary_evaluation(
-    task: tasks.Task,
-) -> Callable[[tff.learning.models.ModelWeights], dict[str, float]]:
-    """As `build_evaluation`; for two classes balanced accuracy and AUROC too."""
-    plain = build_evaluation(task)
-    if task.num_classes != 2:
-        return plain
-    from sklearn.metrics import balanced_accuracy_score, roc_auc_score
-
-    model = task.build_model()
-
-    def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
-        weights.assign_weights_to(model)
-        logits = model(task.test_features, training=False).numpy()
-        guesses = np.argmax(logits, axis=1)
-        return plain(weights) | {
-            "balanced_accuracy": balanced_accuracy_score(task.test_labels, guesses),
-            "auroc": roc_auc_score(task.test_labels, logits[:, 1] - logits[:, 0]),
-        }
-
-    return evaluate
 
 
 def _plan(config: FlTopConfig, clients: int, clip_norm: float | None) -> NoisePlan:
