@@ -10,7 +10,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import gfl_logistic
-from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan
 from tff_hdp.privacy.rounds import RoundLedger
 from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
@@ -21,8 +20,7 @@ from tff_hdp.systems.gfl.account import account
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.gfl.process import build_gfl, cohort_type
-from tff_hdp.systems.gfl.setup import build_graph, load
-from tff_hdp.topology import Zoning, equal_zones
+from tff_hdp.systems.gfl.setup import build_graph, build_servers, load, side_by_side
 from tff_hdp.topology.mixing import metropolis, spectral_gap
 
 OPERATOR_METRICS = (
@@ -42,7 +40,7 @@ class Gfl(System):
     def __init__(self, config: GflConfig, folder: RunFolder) -> None:
         seed = folder.resolved["partition_seed"]
         self.config, self.task = config, load(config, seed)
-        servers = self._servers(seed)
+        servers = build_servers(config, self.task, seed)
         self.mixing = metropolis(build_graph(config, seed))
         self.plan = GflPlan(
             scheme=config.scheme,
@@ -67,7 +65,7 @@ class Gfl(System):
             mixing=np.kron(np.eye(config.repetitions), self.mixing),
             ridge=config.ridge,
         )
-        self.zoning = _side_by_side(servers, config.repetitions)
+        self.zoning = side_by_side(servers, config.repetitions)
         self.sampling = NoisePlan(
             zone_sizes=self.zoning.zone_sizes,
             sampling=FixedSizeSampling((config.per_round,) * self.zoning.num_zones),
@@ -188,22 +186,6 @@ class Gfl(System):
             f"{self.config.repetitions} repetitions"
         )
 
-    def _servers(self, seed: int) -> Zoning:
-        config, train = self.config, self.task.train
-        clients = len(train.client_ids)
-        if config.servers > clients:
-            raise ArgumentError(
-                "servers", config.servers, f"1..{clients} (the clients)"
-            )
-        if config.batch_size > train.sizes.min():
-            raise ArgumentError(
-                "batch_size",
-                config.batch_size,
-                f"at most {train.sizes.min()}, the smallest client's examples",
-            )
-        rng = np.random.default_rng(seed)
-        return equal_zones(train.client_ids, config.servers, rng=rng)
-
     def _models(self, state: Any) -> np.ndarray:
         """[repetitions, servers, d] float64."""
         models = np.asarray(state.global_model_weights, np.float64)
@@ -215,14 +197,3 @@ class Gfl(System):
         parts = np.split(flat.astype(np.float32), ends)
         weights = [part.reshape(s) for part, s in zip(parts, shapes, strict=True)]
         return tff.learning.models.ModelWeights(weights, [])
-
-
-def _side_by_side(servers: Zoning, repetitions: int) -> Zoning:
-    """The same clients and servers once for every network."""
-    networks = range(repetitions)
-    return Zoning(
-        client_ids=tuple(f"{r}/{c}" for r in networks for c in servers.client_ids),
-        zone_of=tuple(
-            r * servers.num_zones + p for r in networks for p in servers.zone_of
-        ),
-    )

@@ -1,4 +1,4 @@
-"""Data, model and graph of a GFL run."""
+"""Data, model, servers and graph of a GFL run."""
 
 import dataclasses
 
@@ -10,6 +10,7 @@ import tasks
 from tasks import gfl_logistic
 from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
+from tff_hdp.topology import Zoning, equal_zones
 
 
 def build_graph(config: GflConfig, seed: int) -> nx.Graph:
@@ -77,4 +78,34 @@ def load(config: GflConfig, seed: int) -> tasks.Task:
         build_model=softmax_regression,
         model_name="softmax",
         description=task.description[:start] + "Model: softmax regression.",
+    )
+
+
+def build_servers(config: GflConfig, task: tasks.Task, seed: int) -> Zoning:
+    """Deals the clients to the servers.
+
+    Raises:
+      ArgumentError: If there are fewer clients, or examples, than are asked for.
+    """
+    clients, smallest = len(task.train.client_ids), task.train.sizes.min()
+    if config.servers > clients:
+        raise ArgumentError("servers", config.servers, f"1..{clients} (the clients)")
+    if config.batch_size > smallest:
+        raise ArgumentError(
+            "batch_size",
+            config.batch_size,
+            f"at most {smallest}, the smallest client's examples",
+        )
+    rng = np.random.default_rng(seed)
+    return equal_zones(task.train.client_ids, config.servers, rng=rng)
+
+
+def side_by_side(servers: Zoning, repetitions: int) -> Zoning:
+    """The same clients and servers once for every network."""
+    networks = range(repetitions)
+    return Zoning(
+        client_ids=tuple(f"{r}/{c}" for r in networks for c in servers.client_ids),
+        zone_of=tuple(
+            r * servers.num_zones + p for r in networks for p in servers.zone_of
+        ),
     )

@@ -12,9 +12,7 @@ import pandas as pd
 import tensorflow as tf
 
 from tff_hdp.clients.batches import make_order
-from tff_hdp.clients.stacked_model import is_supported
 from tff_hdp.clients.training import chunk_size
-from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import FullParticipation, NoisePlan
 from tff_hdp.privacy.rounds import RoundLedger
 from tff_hdp.simulation.classifier import training_columns
@@ -25,8 +23,8 @@ from tff_hdp.systems.hfl_dp import noise as formulas
 from tff_hdp.systems.hfl_dp.account import HflDpRound, account, rounds_of
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
+from tff_hdp.systems.hfl_dp.setup import build_edges, build_noise, theorem_setting
 from tff_hdp.systems.hfl_dp.worth import READING, noise_table, warnings
-from tff_hdp.topology import Zoning, equal_zones
 
 _LOG = logging.getLogger(__name__)
 OPERATOR_METRICS = (
@@ -47,13 +45,13 @@ class HflDp(System):
     def __init__(self, config: HflDpConfig, folder: RunFolder) -> None:
         seed = folder.resolved["partition_seed"]
         self.config, self.task = config, config.load_task(seed)
-        self.zoning = self._edges(seed)
+        self.zoning = build_edges(config, self.task, seed)
         self.sampling = NoisePlan(
             zone_sizes=self.zoning.zone_sizes, sampling=FullParticipation()
         )
-        setting = self._setting()
+        setting = theorem_setting(config, self.task)
         if "noise" not in folder.resolved:
-            noise = _noise(config, setting)
+            noise = build_noise(config, setting)
             folder.resolve(noise=dataclasses.asdict(noise), setting=setting)
         folder.resolve(task=self.task.description)
         noise = formulas.HflDpNoise(**folder.resolved["noise"])
@@ -146,43 +144,6 @@ class HflDp(System):
         table = frame.to_string(index=False, float_format=lambda x: f"{x:.4g}")
         return f"{table}\n{READING}"
 
-    def _edges(self, seed: int) -> Zoning:
-        clients, edges = self.task.train.client_ids, self.config.edges
-        if len(clients) % edges:
-            raise ArgumentError(
-                "edges",
-                edges,
-                f"a divisor of {len(clients)} (the clients), since every edge has n",
-            )
-        if not is_supported(self.task.build_model()):
-            raise ArgumentError(
-                "model", self.task.model_name, "one whose layers can be stacked"
-            )
-        return equal_zones(clients, edges, rng=np.random.default_rng(seed))
-
-    def _setting(self) -> dict[str, Any]:
-        """The arguments of Theorem 1."""
-        config, smallest = self.config, int(self.task.train.sizes.min())
-        given = config.exposures or formulas.exposures(config.rounds, config.k2)
-        m = config.min_examples or smallest
-        if m > smallest:
-            # Noise falls as 1/m: it would be too little for the smaller clients.
-            raise ArgumentError(
-                "min_examples",
-                m,
-                f"at most {smallest}, the smallest client's examples",
-            )
-        return {
-            "n": self.zoning.num_clients // config.edges,
-            "N": config.edges,
-            "m": m,
-            "C": config.clip_norm,
-            "eps1": config.eps1,
-            "eps2": config.eps2,
-            "delta": config.delta,
-            "t": list(given),
-        }
-
     def _order(self, client: int, rng: np.random.Generator) -> np.ndarray:
         """`local_steps` batches for each of k1 local iterations."""
         sizes, steps = self.task.train.sizes, self.config.k1 * self.config.local_steps
@@ -192,11 +153,3 @@ class HflDp(System):
             int(sizes[client]), epochs=epochs, batch_size=batch_size, rng=rng
         )
         return order[:steps]
-
-
-def _noise(config: HflDpConfig, setting: dict[str, Any]) -> formulas.HflDpNoise:
-    if config.noise == "none":
-        return formulas.HflDpNoise()
-    if config.noise == "theorem_1":
-        return formulas.theorem_1(**setting)
-    return formulas.exact_noise(**{k: v for k, v in setting.items() if k != "m"})

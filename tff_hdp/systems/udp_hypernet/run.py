@@ -1,9 +1,6 @@
 """UDP-Alg as the training loop runs it."""
 
 import collections
-import dataclasses
-import functools
-import math
 import pathlib
 from typing import Any
 
@@ -11,14 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tasks import personal
-from tff_hdp.clients.batches import client_batches, make_order
-from tff_hdp.privacy import (
-    Clipping,
-    NoisePlan,
-    PoissonSampling,
-    calibrate,
-    configurations,
-)
+from tff_hdp.clients.batches import client_batches
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import System, aggregate_columns, for_the_operator
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
@@ -27,6 +17,7 @@ from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 from tff_hdp.systems.udp_hypernet.evaluation import UserTests
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 from tff_hdp.systems.udp_hypernet.personal_model import LocalModel
+from tff_hdp.systems.udp_hypernet.setup import build_plan, local_order, user_weights
 from tff_hdp.topology import one_zone
 
 NOTES = (
@@ -55,8 +46,10 @@ class UdpHypernet(System):
         seed = folder.resolved["partition_seed"]
         self.config, self.task = config, config.load_task(seed)
         self.train, own_tests = personal.split(self.task, seed=seed)
-        self.weights = _weights(config, self.train.sizes)
-        self.plan = _plan(config, self.weights, folder.resolved.get("noise_multiplier"))
+        self.weights = user_weights(config, self.train.sizes)
+        self.plan = build_plan(
+            config, self.weights, folder.resolved.get("noise_multiplier")
+        )
         self.zoning, self.sampling = one_zone(self.train.client_ids), self.plan
         features = self.train.features
         self.model = LocalModel.from_keras(
@@ -108,7 +101,7 @@ class UdpHypernet(System):
         data = []
         for user in cohort:
             features, labels = self.train.examples(user)
-            order = _local_order(self.config, len(labels), rng)
+            order = local_order(self.config, len(labels), rng)
             profile = udp_hypernet.user_profile(user=user, weight=self.weights[user])
             data.append(
                 collections.OrderedDict(
@@ -142,55 +135,3 @@ class UdpHypernet(System):
         """Tests every user's model on all its tests, into users.csv."""
         models = (state["phi"], state["descriptors"])
         return self.tests.write(path / "users.csv", self.train, *models)
-
-
-def _weights(config: UdpHypernetConfig, sizes: np.ndarray) -> np.ndarray:
-    """w_u (Algorithm 1, line 3), float64 [users]."""
-    if config.weighting == "uniform":
-        return np.ones(len(sizes))
-    return np.minimum(sizes / (config.example_cap or sizes.max()), 1.0)
-
-
-def _plan(
-    config: UdpHypernetConfig, weights: np.ndarray, noise_multiplier: float | None
-) -> NoisePlan:
-    """The plan; z is `noise_multiplier` where the folder remembers it."""
-    users, q, S = len(weights), config.sampling_rate, config.clip_norm
-    W = float(weights.sum())
-    if config.privacy == "none":
-        return configurations.none(
-            zone_sizes=(users,),
-            sampling=PoissonSampling((q,)),
-            clipping=Clipping(source="no clipping"),
-        )
-
-    of_sigma = functools.partial(udp_alg.plan, users=users, q=q, S=S, W=W)
-
-    def plan(z: float) -> NoisePlan:
-        # Not by way of sigma and back: a resumed run must find the very same plan.
-        return dataclasses.replace(of_sigma(sigma=1.0), server_noise_multiplier=z)
-
-    if noise_multiplier is not None:
-        return plan(noise_multiplier)
-    if config.sigma is not None:
-        return of_sigma(sigma=config.sigma)
-    if config.noise_multiplier is not None:
-        return plan(config.noise_multiplier)
-    z = calibrate(
-        plan,
-        target_epsilon=config.target_epsilon,
-        observer="released_model",
-        rounds=config.rounds,
-        delta=config.delta,
-    )
-    return plan(z)
-
-
-def _local_order(
-    config: UdpHypernetConfig, size: int, rng: np.random.Generator
-) -> np.ndarray:
-    """K batches of a user's examples, shuffled anew every pass over them."""
-    batch_size = min(config.batch_size, size)
-    passes = math.ceil(config.local_steps / math.ceil(size / batch_size))
-    order = make_order(size, epochs=passes, batch_size=batch_size, rng=rng)
-    return order[: config.local_steps]
