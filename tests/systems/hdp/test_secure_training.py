@@ -175,7 +175,7 @@ def test_bad_settings_are_named(hdp_config, tmp_path, changes, message):
         ({"min_zone_clients": 500}, "min_zone_clients is 500; allowed: 1"),
         (
             {"privacy": "ldp", "noise_multiplier": 1e-6, "secure_bits": 16},
-            "client_noise_multiplier is 1e-06; .*encoding",
+            "noise_multiplier is 1e-06; .*encoding",
         ),
     ],
 )

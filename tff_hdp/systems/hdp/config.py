@@ -94,6 +94,8 @@ class HdpConfig(ZonesConfig):
         "secure_aggregation_protocol": ("intrinsic", *PROTOCOLS),
     }
     setting_of: ClassVar[Mapping[str, str]] = {
+        "client_noise_multiplier": "noise_multiplier",
+        "server_noise_multiplier": "noise_multiplier",
         "dropout_rate": "drop_rate",
         "largest": "secure_range",
         "bits": "secure_bits",

@@ -1,4 +1,4 @@
-"""From flags and a task to zones."""
+"""From settings and a task to zones."""
 
 import numpy as np
 
