@@ -14,7 +14,7 @@ import sys, time
 began = time.monotonic()
 import tff_hdp
 assert time.monotonic() - began < 2
-plan = tff_hdp.configurations.hdp(
+plan = tff_hdp.configurations.c2(
     zone_sizes=(5, 5),
     sampling=tff_hdp.PoissonSampling((0.5, 0.5)),
     noise_multiplier=1.0,

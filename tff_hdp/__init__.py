@@ -92,7 +92,8 @@ __all__ = [
     "set_context",
 ]
 
-_MODULES = {
+# Module, and the name there if it is another; tff_hdp.privacy has the rest.
+_HOMES = {
     "ArgumentError": "tff_hdp.errors",
     "HierarchicalMeanFactory": "tff_hdp.aggregators",
     "SecureHierarchicalMeanFactory": "tff_hdp.aggregators",
@@ -103,7 +104,8 @@ _MODULES = {
     "build_hfl_dp": "tff_hdp.systems.hfl_dp.process",
     "build_udp_hypernet": "tff_hdp.systems.udp_hypernet.process",
     "client": "tff_hdp.clients.data",
-    "load_task": "tasks",
+    "configurations": "tff_hdp.privacy.configurations",
+    "load_task": "tasks:load",
     "run": "tff_hdp.simulation.experiment",
     "set_context": "tff_hdp.runtime",
 }
@@ -112,10 +114,11 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(_MODULES.get(name, "tff_hdp.privacy"))
-    value = getattr(module, "load" if name == "load_task" else name)
-    globals()[name] = value
-    return value
+    path, _, alias = _HOMES.get(name, "tff_hdp.privacy").partition(":")
+    module = importlib.import_module(path)
+    is_module = path.endswith(f".{name}")
+    globals()[name] = module if is_module else getattr(module, alias or name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

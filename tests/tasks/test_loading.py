@@ -185,7 +185,7 @@ def test_without_a_folder_the_error_says_what_to_do(name, monkeypatch):
     with pytest.raises(tasks.DataNotFoundError) as caught:
         tasks.load(name)
     message = str(caught.value)
-    for part in (name, "--data_dir", "TFF_HDP_DATA", "--task=digits"):
+    for part in (name, "data_dir", "TFF_HDP_DATA", "task=digits"):
         assert part in message
     assert "\n" not in message
 
@@ -214,7 +214,7 @@ def test_an_empty_folder_without_network_fails_at_once(
     with pytest.raises(tasks.DataNotFoundError) as caught:
         tasks.load(name, data_dir=str(tmp_path))
     message = str(caught.value)
-    for part in (missing, "no network", str(tmp_path), "--task=digits"):
+    for part in (missing, "no network", str(tmp_path), "task=digits"):
         assert part in message
     assert "\n" not in message
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
