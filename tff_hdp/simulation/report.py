@@ -79,7 +79,7 @@ def privacy_report(
     notes = list(notes)
     if config.seed is not None:
         notes.append(
-            f"--seed={config.seed} fixes the cohorts. This is a test option: the "
+            f"seed={config.seed} fixes the cohorts. This is a test option: the "
             "amplification by sampling holds only against those who do not know the "
             "seed. The noise is not seeded."
         )
