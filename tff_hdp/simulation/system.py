@@ -213,9 +213,9 @@ def emitted_events(measured: Any) -> dict[str, Any]:
     return events
 
 
-def for_the_operator(columns: str) -> str:
-    """The note that some columns of metrics.csv carry no noise."""
+def for_the_operator(columns: str, also: str = "") -> str:
+    """The note that some columns of metrics.csv, and what else, carry no noise."""
     return (
-        f"{columns} in metrics.csv carry no noise: they are for the operator of the "
-        "simulation, and releasing them would void the epsilons."
+        f"{columns} in metrics.csv{also} carry no noise: they are for the operator of "
+        "the simulation, and releasing them would void the epsilons."
     )

@@ -26,8 +26,8 @@ NOTES = (
     "stays with the server and its user; who sees one is promised nothing.",
     "The server sees every user's clipped update and descriptor: it is trusted.",
     for_the_operator(
-        "accuracy, user_accuracy, loss, train_loss, clients, rejected and update_norm, "
-        "and users.csv,"
+        "accuracy, user_accuracy, loss, train_loss, clients, rejected and update_norm",
+        ", and users.csv,",
     ),
     "The server draws the cohort and does not show it. One process plays all parties "
     "here, so this is assumed, not enforced.",
