@@ -22,6 +22,7 @@ from typing import Any
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 
 _OUTSIDE = "outside operations"
 _SHOWN = 4  # operations named of each kind
@@ -69,9 +70,9 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     f = flags.FLAGS
     if not f.work or not set(f.work) <= {"A", "B"}:
-        raise cli.UsageError(f"--work is {','.join(f.work)}; allowed: some of A, B")
+        raise ArgumentError("work", f.work, "some of A, B")
     if f.clients is not None and f.clients < 1:
-        raise cli.UsageError(f"--clients is {f.clients}; allowed: a whole number >= 1")
+        raise ArgumentError("clients", f.clients, "a whole number >= 1")
     import works
 
     result = []

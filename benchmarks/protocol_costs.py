@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import RELAY, run_election
 from tff_hdp.protocols.elections.electorate import (
@@ -60,17 +61,15 @@ class Cell:
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
-            raise ValueError(
-                f"protocol is {self.protocol}; allowed: {', '.join(PROTOCOLS)}"
-            )
+            raise ArgumentError("protocol", self.protocol, ", ".join(PROTOCOLS))
         if self.clients < 1:
-            raise ValueError(f"clients is {self.clients}; allowed: 1 or more")
+            raise ArgumentError("clients", self.clients, "1 or more")
         if not 1 <= self.zones <= self.clients:
-            raise ValueError(f"zones is {self.zones}; allowed: 1..{self.clients}")
+            raise ArgumentError("zones", self.zones, f"1..{self.clients}")
         if self.model_size < 1:
-            raise ValueError(f"model_size is {self.model_size}; allowed: 1 or more")
+            raise ArgumentError("model_size", self.model_size, "1 or more")
         if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}; allowed: [0, 1)")
+            raise ArgumentError("dropout", self.dropout, "[0, 1)")
 
     @property
     def dropped(self) -> int:

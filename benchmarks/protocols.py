@@ -17,6 +17,7 @@ from pathlib import Path
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 
 _LOG = logging.getLogger("tff_hdp.bench_protocols")
 
@@ -53,17 +54,15 @@ def run_cell() -> int:
     from tff_hdp.protocols.secagg.errors import BelowThresholdError
 
     names = ("protocol", "clients", "zones", "model_size", "dropout", "fault_model")
-    try:
-        cell = protocol_costs.Cell(**{name: flags.FLAGS[name].value for name in names})
-    except ValueError as error:
-        raise cli.UsageError(f"--{error}") from error
+    cell = protocol_costs.Cell(**{name: flags.FLAGS[name].value for name in names})
     try:
         row = protocol_costs.measure(cell)
     except (BelowThresholdError, BeyondThresholdError) as error:
-        raise cli.UsageError(
-            f"--dropout is {cell.dropout} with --clients={cell.clients} and "
-            f"--zones={cell.zones}; allowed: what leaves every zone its threshold "
-            f"({error})"
+        raise ArgumentError(
+            "dropout",
+            cell.dropout,
+            f"what leaves each of --zones={cell.zones} its threshold with "
+            f"--clients={cell.clients} ({error})",
         ) from error
     if flags.FLAGS.json:
         print(json.dumps(row))

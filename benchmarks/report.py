@@ -19,6 +19,7 @@ from typing import Any
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError, FileError
 
 _FIGURE = "figures/benchmarks_rounds.png"
 _DOCS = pathlib.Path(__file__).parents[1] / "docs"
@@ -35,7 +36,7 @@ Measurement = dict[str, Any]
 def main(argv: list[str]) -> int:
     """Rewrites the page and the figure."""
     if len(argv) < 2:
-        raise cli.UsageError("FILE is missing; allowed: files written by --json")
+        raise ArgumentError("FILE", None, "files written by --json")
     timed, profiled = _read(argv[1:])
     page = pathlib.Path(flags.FLAGS.page)
     text = page.read_text()
@@ -64,7 +65,7 @@ def _replace(text: str, marker: str, body: str) -> str:
     start, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
     pattern = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
     if not pattern.search(text):
-        raise cli.UsageError(f"--page lacks the markers {start} and {end}")
+        raise FileError(flags.FLAGS.page, f"lacks the markers {start} and {end}")
     return pattern.sub(lambda _: f"{start}\n{body}\n{end}", text)
 
 

@@ -19,6 +19,7 @@ import sys
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime import RUNTIMES
 
 _PEERS = ("flower", "fedjax", "pfl")
@@ -51,11 +52,9 @@ def main(argv: list[str]) -> int:
     for name in ("rounds", "clients", "training_rounds", "runs"):
         value = f[name].value
         if value is not None and value < 1:
-            raise cli.UsageError(f"--{name} is {value}; allowed: a whole number >= 1")
+            raise ArgumentError(name, value, "a whole number >= 1")
     if not all(c.isdecimal() and int(c) > 0 for c in f.cohorts) or not f.cohorts:
-        raise cli.UsageError(
-            f"--cohorts is {','.join(f.cohorts)}; allowed: whole numbers >= 1"
-        )
+        raise ArgumentError("cohorts", f.cohorts, "whole numbers >= 1")
     import children
     import measure
 
@@ -94,9 +93,8 @@ def _measure(name: str) -> list:
         return rounds.cohort_sizes(work, f.runtimes, cohorts, f.rounds)
     if f.clients is not None:
         if f.clients % work.zones:
-            raise cli.UsageError(
-                f"--clients is {f.clients}; allowed: a multiple of {work.zones} with "
-                f"--work={name}"
+            raise ArgumentError(
+                "clients", f.clients, f"a multiple of {work.zones} with --work={name}"
             )
         work = dataclasses.replace(work, clients=f.clients)
     if name == "C":
@@ -107,9 +105,7 @@ def _measure(name: str) -> list:
 def _check_list(name: str, values: list[str], allowed: tuple[str, ...]) -> None:
     unknown = [value for value in values if value not in allowed]
     if unknown or (not values and name != "peers"):
-        raise cli.UsageError(
-            f"--{name} is {','.join(values)}; allowed: some of {', '.join(allowed)}"
-        )
+        raise ArgumentError(name, values, f"some of {', '.join(allowed)}")
 
 
 if __name__ == "__main__":

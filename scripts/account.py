@@ -14,8 +14,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from absl import flags
-
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.config import AccountConfig
@@ -75,11 +73,7 @@ def show(rows: Sequence[dict[str, Any]], style: str, notes: Sequence[str] = ()) 
 def main(argv: list[str]) -> int:
     """Prints the account that the flags ask for."""
     cli.refuse_arguments(argv)
-    try:
-        _run(cli.config_from_flags(AccountConfig))
-    except ArgumentError as error:
-        dashes = "--" if error.name in flags.FLAGS else ""
-        raise cli.UsageError(f"{dashes}{error}") from error
+    _run(cli.config_from_flags(AccountConfig))
     return 0
 
 

@@ -14,7 +14,7 @@ import sys
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.simulation.config import ConfigError
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.hdp.config import HdpConfig
 
 DEMO = {
@@ -33,18 +33,20 @@ def comparison_config() -> HdpConfig:
     """The flags as the settings that the modes share.
 
     Raises:
-      ConfigError: If a flag is out of range or fits only some of the modes.
+      ArgumentError: If a flag is out of range or fits only some of the modes.
     """
     if flags.FLAGS["privacy"].present:
-        raise ConfigError(
-            f"--privacy is {flags.FLAGS.privacy}; allowed: not with a comparison, "
-            "which runs none, cdp, hdp and ldp"
+        raise ArgumentError(
+            "privacy",
+            flags.FLAGS.privacy,
+            "nothing with a comparison, which runs none, cdp, hdp and ldp",
         )
     if flags.FLAGS.target_epsilon is not None:
         if flags.FLAGS["noise_multiplier"].present:
-            raise ConfigError(
-                f"--noise_multiplier is {flags.FLAGS.noise_multiplier}; allowed: "
-                "either it or --target_epsilon"
+            raise ArgumentError(
+                "noise_multiplier",
+                flags.FLAGS.noise_multiplier,
+                "either it or --target_epsilon",
             )
         flags.FLAGS.noise_multiplier = None
     return cli.config_from_flags(HdpConfig)

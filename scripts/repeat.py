@@ -14,6 +14,7 @@ import demo  # defines the flags
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 
 SEEDS = flags.DEFINE_list("seeds", ["1", "2", "3", "4", "5"], "One comparison each.")
 
@@ -23,9 +24,7 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     distinct = len(set(SEEDS.value)) == len(SEEDS.value)
     if not (distinct and all(seed.isdigit() for seed in SEEDS.value)):
-        raise cli.UsageError(
-            f"--seeds is {','.join(SEEDS.value)}; allowed: different whole numbers"
-        )
+        raise ArgumentError("seeds", SEEDS.value, "different whole numbers")
     config = demo.comparison_config()
     import pandas as pd
 

@@ -9,6 +9,7 @@ import sys
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 
 RUNS = flags.DEFINE_list("runs", None, "Run folders, in the order of the table.")
 OUT = flags.DEFINE_string("out", None, "Folder for table.csv, table.txt, accuracy.png.")
@@ -19,7 +20,7 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     for flag in (RUNS, OUT):
         if not flag.value:
-            raise cli.UsageError(f"--{flag.name} is missing; see --help")
+            raise ArgumentError(flag.name, flag.value, "a value, see --help")
     from tff_hdp.simulation import report
 
     runs = [report.read_run(pathlib.Path(path)) for path in RUNS.value]

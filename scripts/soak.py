@@ -16,6 +16,7 @@ from typing import Any
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 
 LEAST_ROUNDS = 30
 # Memory settles over the first hundred rounds or two: fewer rounds than these tell
@@ -131,7 +132,7 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     rounds = flags.FLAGS.rounds
     if rounds < LEAST_ROUNDS:
-        raise cli.UsageError(f"--rounds is {rounds}; allowed: {LEAST_ROUNDS} or more")
+        raise ArgumentError("rounds", rounds, f"{LEAST_ROUNDS} or more")
     with tempfile.TemporaryDirectory() as out:
         seen = soak(rounds, out)
     print(json.dumps(seen, indent=2))

@@ -9,6 +9,7 @@ import sys
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError, FileError
 
 
 def define_flags() -> None:
@@ -32,21 +33,22 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     run = flags.FLAGS.run
     if run is None or not pathlib.Path(run).is_dir():
-        raise cli.UsageError(f"--run is {run}; allowed: a run folder")
+        raise ArgumentError("run", run, "a run folder")
+    from tff_hdp.protocols.elections.electorate import ElectionError
     from tff_hdp.systems.hdp import seats
 
     path = pathlib.Path(run) / "elections"
     registry = pathlib.Path(flags.FLAGS.registry or path / seats.REGISTRY)
     if not registry.is_file():
-        raise cli.UsageError(f"--registry is {registry}; allowed: a file of registries")
+        raise ArgumentError("registry", registry, "a file of registries")
     try:
         chains = seats.verify_seats(
             path,
             seats.read_registries(registry),
             max_unfinished=flags.FLAGS.max_unfinished,
         ).values()
-    except (OSError, ValueError) as error:
-        raise cli.UsageError(f"--run is {run}; {error}") from error
+    except ElectionError as error:
+        raise FileError(path, str(error)) from error
     print(
         f"{sum(chain.transcripts for chain in chains)} transcripts verify by the keys "
         f"of {registry}; every super-node seated was elected"

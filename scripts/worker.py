@@ -13,6 +13,7 @@ import sys
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime import private_worker
 
 
@@ -34,7 +35,7 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     port = flags.FLAGS.port
     if port is None or port > 65535:
-        raise cli.UsageError(f"--port is {port}; allowed: 0..65535")
+        raise ArgumentError("port", port, "0..65535")
     everyone = flags.FLAGS.listen_without_credentials
     serve = (
         private_worker.serve_everyone if everyone else private_worker.serve_on_loopback
@@ -42,13 +43,16 @@ def main(argv: list[str]) -> int:
     try:
         status = serve(port, lambda address: print(f"worker on {address}", flush=True))
     except private_worker.NoPrivateNetworkError as error:
-        raise cli.UsageError(
-            "--listen_without_credentials is False; the worker needs a network "
-            f"namespace to keep others out, which is refused here: {error.strerror}; "
-            "allowed: True, if everyone who reaches this machine may run code as you"
+        raise ArgumentError(
+            "listen_without_credentials",
+            False,
+            "True, if everyone who reaches this machine may run code as you; to keep "
+            f"others out takes a network namespace, refused here: {error.strerror}",
         ) from error
     except OSError as error:
-        raise cli.UsageError(f"--port is {port}; {error.strerror}") from error
+        raise ArgumentError(
+            "port", port, f"one that is free; {error.strerror}"
+        ) from error
     print(f"the worker ended with status {status}", file=sys.stderr)
     return 1
 

@@ -15,6 +15,7 @@ from tasks import (
 from tasks.dataset import Dataset
 from tasks.loading import DATA_DIR_VARIABLE, DataNotFoundError, load_task
 from tasks.task import ClientData, Task
+from tff_hdp.errors import ArgumentError
 
 TASKS: dict[str, Dataset] = {
     dataset.name: dataset
@@ -71,12 +72,12 @@ def load(
       The task.
 
     Raises:
-      ValueError: If an argument is not allowed; names it and the value found.
+      ArgumentError: If an argument is not allowed.
       DataNotFoundError: If the data set is not there and cannot be fetched;
         says what to get, where to put it and what to use instead.
     """
     if name not in TASKS:
-        raise ValueError(f"task is {name!r}; allowed are {', '.join(TASKS)}")
+        raise ArgumentError("task", name, ", ".join(TASKS))
     return load_task(
         TASKS[name],
         model=model,

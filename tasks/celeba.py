@@ -80,6 +80,6 @@ CELEBA = Dataset(
     files=(
         f"Download {FILE.origin} (with a network this is done for you), decompress "
         f"it (unlzma) and put the result there as {FILE.name}; the examples take "
-        "4.3 GB of memory. --task=digits needs no files."
+        "4.3 GB of memory. task=digits needs no files."
     ),
 )

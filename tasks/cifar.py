@@ -43,7 +43,7 @@ def _dataset(name: str, num_classes: int) -> Dataset:
             f"Put there either {name}_lossless.npz, or the folder {name}/ that "
             f"TensorFlow Datasets makes from {originals.TFDS_ORIGINS[name]} (with a "
             f"network this is done for you; elsewhere: tfds build {name} "
-            "--data_dir=FOLDER). --task=digits needs no files."
+            "--data_dir=FOLDER). task=digits needs no files."
         ),
     )
 

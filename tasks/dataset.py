@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tasks.models import Architecture
+from tff_hdp.errors import ArgumentError
 
 # The split is part of the task, not of a run: every seed sees one test set.
 SPLIT_SEED = 0
@@ -46,9 +47,10 @@ class Examples:
         for field in ("features", "test_features"):
             found = getattr(self, field)
             if found.dtype != np.uint8 or found.ndim != 4:
-                raise ValueError(
-                    f"{field} is {found.dtype} of shape {found.shape}; "
-                    "allowed is uint8 of shape [N, height, width, channels]"
+                raise ArgumentError(
+                    field,
+                    f"{found.dtype} of shape {found.shape}",
+                    "uint8 of shape [N, height, width, channels]",
                 )
 
 

@@ -99,8 +99,8 @@ def _dataset(
         files=(
             f"Download {file.origin} (with a network this is done for you), "
             f"decompress it (unlzma) and put the result there as {file.name}. "
-            "Instead, --task=mnist uses digits of the same NIST origin, also by "
-            "writer, and --task=digits needs no files."
+            "Instead, task=mnist uses digits of the same NIST origin, also by "
+            "writer, and task=digits needs no files."
         ),
     )
 

@@ -45,6 +45,6 @@ FASHION_MNIST = Dataset(
         f"Put there either {PACK}, or the folder fashion_mnist/ that TensorFlow "
         f"Datasets makes from {originals.TFDS_ORIGINS['fashion_mnist']} (with a "
         "network this is done for you; elsewhere: tfds build fashion_mnist "
-        "--data_dir=FOLDER). --task=digits needs no files."
+        "--data_dir=FOLDER). task=digits needs no files."
     ),
 )

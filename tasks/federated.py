@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.originals import UnavailableError, check_reachable
+from tff_hdp.errors import FileError
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -52,7 +53,7 @@ class FederatedFile:
 
         Raises:
           UnavailableError: If the file is missing and cannot be downloaded.
-          ValueError: If the file's examples are not those of its clients.
+          FileError: If the file's examples are not those of its clients.
         """
         if (data_dir / self.name).exists():
             return self._read(data_dir)
@@ -76,7 +77,7 @@ class FederatedFile:
         ):
             arrays[split] = self._read_split(path, name)
             if sorted(set(arrays[split][2])) != of_split.client_ids:
-                raise ValueError(f"{path} lists other clients than its examples have")
+                raise FileError(path, "lists other clients than its examples have")
         return arrays
 
     def _read_split(
@@ -100,5 +101,5 @@ class FederatedFile:
                 labels.append(y)
                 clients.append(np.array(owners))
         if not clients:
-            raise ValueError(f"{path} has no examples of the split {split}")
+            raise FileError(path, f"has no examples of the split {split}")
         return np.concatenate(features), np.concatenate(labels), np.concatenate(clients)

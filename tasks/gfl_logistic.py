@@ -12,6 +12,7 @@ import numpy as np
 from scipy import optimize, special
 
 from tasks.task import ClientData, Task
+from tff_hdp.errors import ArgumentError
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -41,7 +42,7 @@ def load(
       Its model has M parameters and no bias.
 
     Raises:
-      ValueError: If a count is not positive.
+      ArgumentError: If a count is not positive.
     """
     for name, value in {
         "num_clients": num_clients,
@@ -49,7 +50,7 @@ def load(
         "dimension": dimension,
     }.items():
         if value < 1:
-            raise ValueError(f"{name} is {value}; allowed is a whole number >= 1")
+            raise ArgumentError(name, value, "a whole number >= 1")
     rng = np.random.default_rng(seed)
     stddev = rng.uniform(*STDDEV_RANGE, num_clients)
     features, labels = _draw(rng, np.repeat(stddev, examples_per_client), dimension)

@@ -10,6 +10,7 @@ from tasks import partition as partitions
 from tasks.dataset import Dataset, Examples, canonical_order
 from tasks.originals import UnavailableError
 from tasks.task import ClientData, Task
+from tff_hdp.errors import ArgumentError
 
 DATA_DIR_VARIABLE = "TFF_HDP_DATA"
 
@@ -32,13 +33,14 @@ def load_task(
     model = _choice("model", model, tuple(dataset.models), dataset.name)
     partition = _choice("partition", partition, dataset.partitions, dataset.name)
     if partition == "dirichlet" and dirichlet_alpha is None:
-        raise ValueError(
-            "dirichlet_alpha is None; partition='dirichlet' needs a number > 0"
+        raise ArgumentError(
+            "dirichlet_alpha", None, "a number > 0 with partition=dirichlet"
         )
     if partition != "dirichlet" and dirichlet_alpha is not None:
-        raise ValueError(
-            f"dirichlet_alpha is {dirichlet_alpha} with partition={partition!r}; "
-            "allowed only with partition='dirichlet'"
+        raise ArgumentError(
+            "dirichlet_alpha",
+            dirichlet_alpha,
+            f"nothing with partition={partition}, only with partition=dirichlet",
         )
     examples = _read(dataset, data_dir)
     train, partition_text = _split_over_clients(
@@ -88,10 +90,7 @@ def _choice(
     if value is None:
         return allowed[0]
     if value not in allowed:
-        raise ValueError(
-            f"{argument} is {value!r}; allowed for task {name!r} are "
-            f"{', '.join(allowed)}"
-        )
+        raise ArgumentError(argument, value, f"{', '.join(allowed)} for task {name}")
     return value
 
 
@@ -101,7 +100,7 @@ def _read(dataset: Dataset, data_dir: str | None) -> Examples:
     given = data_dir or os.environ.get(DATA_DIR_VARIABLE)
     if not given:
         raise DataNotFoundError(
-            f"task {dataset.name!r} needs a folder with its data: set --data_dir or "
+            f"task {dataset.name!r} needs a folder with its data: set data_dir or "
             f"the environment variable {DATA_DIR_VARIABLE}. {dataset.files}"
         )
     folder = Path(given).expanduser()

@@ -49,6 +49,6 @@ MNIST = Dataset(
         f"Put there either {PACK}, or four original files, which with a network are "
         f"fetched: {_IMAGES} of MNIST (storage.googleapis.com/cvdf-datasets/mnist) "
         f"and {_LABELS} of QMNIST (github.com/facebookresearch/qmnist). "
-        "--task=digits needs no files."
+        "task=digits needs no files."
     ),
 )

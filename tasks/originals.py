@@ -14,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tff_hdp.errors import FileError
+
 TIMEOUT_SECONDS = 10
 
 TFDS_ORIGINS = {
@@ -88,7 +90,7 @@ def read_mnist_with_writers(data_dir: Path) -> dict[str, np.ndarray]:
 
     Raises:
       UnavailableError: If a file is missing and cannot be downloaded.
-      ValueError: If images or labels are not MNIST's own.
+      FileError: If images or labels are not MNIST's own.
     """
     arrays = {}
     for split, (images, labels) in MNIST_FILES.items():
@@ -117,18 +119,18 @@ def read_idx(path: Path) -> np.ndarray:
       The array, of the shape and (big-endian) type the file states.
 
     Raises:
-      ValueError: If the file is not of that format.
+      FileError: If the file is not of that format.
     """
     with gzip.open(path) as file:
         content = file.read()
     types = {0x08: np.dtype(np.uint8), 0x0C: np.dtype(">i4")}
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in types:
-        raise ValueError(f"{path} is not an IDX file of bytes or 32-bit integers")
+        raise FileError(path, "is not an IDX file of bytes or 32-bit integers")
     num_axes = content[3]
     shape = struct.unpack_from(f">{num_axes}I", content, 4)
     values = np.frombuffer(content, types[content[2]], offset=4 + 4 * num_axes)
     if values.size != np.prod(shape):
-        raise ValueError(f"{path} states shape {shape} and holds {values.size} values")
+        raise FileError(path, f"states shape {shape} and holds {values.size} values")
     return values.reshape(shape)
 
 
@@ -172,6 +174,6 @@ def _check_md5(values: np.ndarray, what: str, path: Path) -> None:
     header = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
     found = hashlib.md5(header + values.tobytes(), usedforsecurity=False).hexdigest()
     if found != _MNIST_MD5[what]:
-        raise ValueError(
-            f"{path} does not hold MNIST's {what}: MD5 {found}, not {_MNIST_MD5[what]}"
+        raise FileError(
+            path, f"does not hold MNIST's {what}: MD5 {found}, not {_MNIST_MD5[what]}"
         )

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tff_hdp.errors import FileError
+
 
 def read_plain(path: Path) -> dict[str, np.ndarray]:
     """All arrays of a plain pack, by name."""
@@ -31,7 +33,7 @@ def read_strips(path: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
       [N, 32, 32, 3] uint8 images and [N] uint8 labels, in the pack's order.
 
     Raises:
-      ValueError: If the strips do not hold as many images as there are labels.
+      FileError: If the strips do not hold as many images as there are labels.
     """
     from PIL import Image
 
@@ -44,7 +46,7 @@ def read_strips(path: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     ]
     images = np.concatenate(strips).reshape(-1, 32, 32, 3)
     if len(images) != len(labels):
-        raise ValueError(
-            f"{path}: {split} holds {len(images)} images and {len(labels)} labels"
+        raise FileError(
+            path, f"{split} holds {len(images)} images and {len(labels)} labels"
         )
     return images, labels

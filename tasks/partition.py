@@ -6,6 +6,8 @@ clients, and no client is without rows.
 
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
+
 CLASSES_PER_CLIENT = 2
 
 
@@ -23,7 +25,7 @@ def iid(
       For each client, the int64 indices of its rows.
 
     Raises:
-      ValueError: If a client would be empty.
+      ArgumentError: If a client would be empty.
     """
     _check_num_clients(num_clients, num_examples, "examples")
     return np.array_split(rng.permutation(num_examples), num_clients)
@@ -52,11 +54,11 @@ def dirichlet(
       For each client, the int64 indices of its rows.
 
     Raises:
-      ValueError: If a client would be empty or alpha is not positive.
+      ArgumentError: If a client would be empty or alpha is not positive.
     """
     _check_num_clients(num_clients, len(labels), "examples")
     if not (np.isfinite(alpha) and alpha > 0):
-        raise ValueError(f"dirichlet_alpha is {alpha}; allowed is a number > 0")
+        raise ArgumentError("dirichlet_alpha", alpha, "a finite number > 0")
     _, classes = np.unique(labels, return_inverse=True)
     left = np.bincount(classes)
     prior = left / left.sum()
@@ -110,17 +112,20 @@ def by_classes(
       For each client, the int64 indices of its rows.
 
     Raises:
-      ValueError: If there are fewer clients than classes, fewer classes than two,
+      ArgumentError: If there are fewer clients than classes, fewer classes than two,
         or a client would be empty.
     """
     classes = rng.permutation(np.unique(labels))
     if len(classes) < CLASSES_PER_CLIENT:
-        raise ValueError(f"labels hold {len(classes)} class; partition needs 2 or more")
+        raise ArgumentError(
+            "labels", f"of {len(classes)} class", f"{CLASSES_PER_CLIENT} or more"
+        )
     _check_num_clients(num_clients, len(labels), "examples")
     if num_clients < len(classes):
-        raise ValueError(
-            f"num_clients is {num_clients}; with {len(classes)} classes allowed is "
-            f"{len(classes)} or more, so that every class is some client's first"
+        raise ArgumentError(
+            "num_clients",
+            num_clients,
+            f"{len(classes)} or more, so that every class is some client's first",
         )
     clients = np.arange(num_clients)
     turn, first = np.divmod(clients, len(classes))
@@ -139,9 +144,10 @@ def by_classes(
             parts[client].append(piece)
     joined = [np.concatenate(pieces) for pieces in parts]
     if min(map(len, joined)) == 0:
-        raise ValueError(
-            f"num_clients is {num_clients}; too many for {len(labels)} examples: a "
-            "client would be empty"
+        raise ArgumentError(
+            "num_clients",
+            num_clients,
+            f"fewer for {len(labels)} examples: a client would be empty",
         )
     return joined
 
@@ -162,7 +168,7 @@ def by_writer(
       rows.
 
     Raises:
-      ValueError: If there are fewer writers than clients.
+      ArgumentError: If there are fewer writers than clients.
     """
     names, owners = np.unique(writers, return_inverse=True)
     by_owner = np.argsort(owners, kind="stable")
@@ -176,7 +182,4 @@ def by_writer(
 
 def _check_num_clients(num_clients: int, most: int, unit: str) -> None:
     if int(num_clients) != num_clients or not 1 <= num_clients <= most:
-        raise ValueError(
-            f"num_clients is {num_clients}; allowed is a whole number from 1 to "
-            f"the {most} {unit}"
-        )
+        raise ArgumentError("num_clients", num_clients, f"1..{most} (the {unit})")

@@ -4,6 +4,7 @@ import numpy as np
 
 from tasks.dataset import TEST_SHARE
 from tasks.task import ClientData, Task
+from tff_hdp.errors import ArgumentError
 
 
 def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
@@ -21,7 +22,7 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
       Training and test examples of the same clients in the same order.
 
     Raises:
-      ValueError: If a client would be left without one or the other.
+      ArgumentError: If a client would be left without one or the other.
     """
     if task.test_owners is not None:
         test = _by_owner(
@@ -34,9 +35,11 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
     train = task.train
     if train.sizes.min() < 2:
         client = train.client_ids[int(train.sizes.argmin())]
-        raise ValueError(
-            f"num_clients is {len(train.client_ids)}; client {client!r} has one "
-            "example, and needs two: one to train on and one to test on"
+        raise ArgumentError(
+            "num_clients",
+            len(train.client_ids),
+            f"fewer: client {client!r} has one example, and needs two, one to train on "
+            "and one to test on",
         )
     rng = np.random.default_rng(seed)
     held_out = np.zeros(len(train.labels), bool)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -29,22 +31,30 @@ class ClientData:
 
     def __post_init__(self) -> None:
         if len(self.offsets) != len(self.client_ids) + 1:
-            raise ValueError(
-                f"offsets has {len(self.offsets)} entries for "
-                f"{len(self.client_ids)} client_ids"
+            raise ArgumentError(
+                "offsets",
+                f"of {len(self.offsets)} entries",
+                f"{len(self.client_ids) + 1}, one more than client_ids has",
             )
         if self.offsets[0] != 0 or self.offsets[-1] != len(self.features):
-            raise ValueError(
-                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}; "
-                f"features has {len(self.features)} rows"
+            raise ArgumentError(
+                "offsets",
+                f"from {self.offsets[0]} to {self.offsets[-1]}",
+                f"from 0 to {len(self.features)}, the rows of features",
             )
         if len(self.labels) != len(self.features):
-            raise ValueError(
-                f"labels has {len(self.labels)} rows, features {len(self.features)}"
+            raise ArgumentError(
+                "labels",
+                f"of {len(self.labels)} rows",
+                f"{len(self.features)}, as features has",
             )
         if np.any(np.diff(self.offsets) < 1):
             empty = int(np.argmax(np.diff(self.offsets) < 1))
-            raise ValueError(f"client {self.client_ids[empty]!r} has no examples")
+            raise ArgumentError(
+                "offsets",
+                f"without examples for client {self.client_ids[empty]!r}",
+                "one or more examples for every client",
+            )
 
     def examples(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Views of the features and labels of client number `index`."""

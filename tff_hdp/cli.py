@@ -13,13 +13,14 @@ from typing import Any
 
 from absl import flags
 
-
-class UsageError(ValueError):
-    """The command line is wrong. The message is one line naming the flag."""
+from tff_hdp.errors import ArgumentError, FileError
 
 
 def run(main: Callable[[list[str]], int]) -> int:
     """Runs an absl program; bad input is one line on stderr and exit code 2.
+
+    An `ArgumentError` whose name is a flag's, or an entry of one such as
+    `zone_sizes[3]`, is shown with the dashes: `error: --name is value; allowed: ...`.
 
     Args:
       main: Takes the arguments left after the flags, returns an exit code.
@@ -46,7 +47,10 @@ def run(main: Callable[[list[str]], int]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except (UsageError, OSError) as error:
+    except ArgumentError as error:
+        is_flag = error.name.partition("[")[0] in flags.FLAGS
+        return _fail(f"--{error}" if is_flag else str(error))
+    except (FileError, OSError) as error:
         return _fail(str(error))
 
 
@@ -97,14 +101,14 @@ def config_from_flags(
       flag_values: Likewise.
 
     Raises:
-      UsageError: If the config refuses a value.
+      ArgumentError: If the config refuses a value.
     """
     names = [field.name for field in dataclasses.fields(config_class)]
     return config_class(**{name: flag_values[name].value for name in names})
 
 
 def check_choices(name: str, words: Sequence[str], allowed: Iterable[str]) -> None:
-    """Raises UsageError unless a list flag holds some of the words allowed.
+    """Raises ArgumentError unless a list flag holds some of the words allowed.
 
     Args:
       name: The flag's.
@@ -113,16 +117,13 @@ def check_choices(name: str, words: Sequence[str], allowed: Iterable[str]) -> No
     """
     allowed = list(allowed)
     if not words or not set(words) <= set(allowed):
-        raise UsageError(
-            f"--{name} is {','.join(words) or 'empty'}; allowed: some of "
-            f"{', '.join(allowed)}"
-        )
+        raise ArgumentError(name, words, f"some of {', '.join(allowed)}")
 
 
 def refuse_arguments(argv: list[str]) -> None:
-    """Raises UsageError if words were left that are no flags."""
+    """Raises ArgumentError if words were left that are no flags."""
     if len(argv) > 1:
-        raise UsageError(f"argument is {argv[1]}; allowed: flags only, see --help")
+        raise ArgumentError("argument", argv[1], "flags only, see --help")
 
 
 def _fail(message: str) -> int:

@@ -1,6 +1,7 @@
-"""Errors about arguments, the same in the library and on the command line."""
+"""Errors that a user can mend, the same in the library and on the command line."""
 
 import math
+import os
 from collections.abc import Mapping
 
 
@@ -27,9 +28,23 @@ class ArgumentError(ValueError):
         """The same error under the name that a caller gave the argument.
 
         Args:
-          names: From names here to names there; others stay.
+          names: From names here to names there; others stay. An entry of an
+            argument stays that entry.
         """
-        return type(self)(names.get(self.name, self.name), self.value, self.allowed)
+        name, bracket, entry = self.name.partition("[")
+        renamed = f"{names.get(name, name)}{bracket}{entry}"
+        return type(self)(renamed, self.value, self.allowed)
+
+
+class FileError(ValueError):
+    """A file does not hold what it should: one line, `path: what is wrong with it`."""
+
+    def __init__(self, path: str | os.PathLike[str], problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{os.fspath(path)}: {problem}")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.path, self.problem)
 
 
 # A line that nobody reads to its end is no help.

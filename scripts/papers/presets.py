@@ -23,7 +23,7 @@ def read(name: str, config_class: type[RunConfig], **changes: Any) -> RunConfig:
       **changes: Settings to have instead of the preset's.
 
     Raises:
-      ConfigError: If the settings do not hold together.
+      ArgumentError: If the settings do not hold together.
     """
     values = flags.FlagValues()
     cli.define_flags(config_class, values)

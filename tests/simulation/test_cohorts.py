@@ -60,5 +60,5 @@ def test_fresh_entropy_is_fresh():
 
 def test_plan_and_zoning_must_agree():
     plan = configurations.none(zone_sizes=(5, 5), sampling=PoissonSampling((0.5, 0.5)))
-    with pytest.raises(ValueError, match=r"zone_sizes is \(5, 5\); .*\(4, 6\)"):
+    with pytest.raises(ValueError, match=r"plan\.zone_sizes is 5,5; .*\(4, 6\)"):
         CohortSampler(plan=plan, zoning=ZONING, entropy=1)

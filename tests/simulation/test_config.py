@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tff_hdp.simulation.config import ConfigError
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.hdp.config import HdpConfig
 
 GOOD = {"privacy": "hdp", "noise_multiplier": 1.0}
@@ -13,40 +13,40 @@ GOOD = {"privacy": "hdp", "noise_multiplier": 1.0}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"noise_multiplier": math.nan}, "--noise_multiplier is nan"),
-        ({"noise_multiplier": -1.0}, "--noise_multiplier is -1.0"),
-        ({"noise_multiplier": math.inf}, "--noise_multiplier is inf"),
-        ({"noise_multiplier": 1e-300}, "--noise_multiplier is 1e-300"),
-        ({"seed": -1}, "--seed is -1; allowed: 0..4294967295"),
-        ({"seed": 2**32}, "--seed is 4294967296"),
-        ({"noise_multiplier": None}, "--noise_multiplier is None; .*--target_epsilon"),
-        ({"target_epsilon": 1.0}, "--noise_multiplier is 1.0; allowed: either"),
-        ({"privacy": "none"}, "--noise_multiplier is 1.0; allowed: nothing"),
-        ({"privacy": "dp"}, "--privacy is dp; allowed: none, ldp"),
-        ({"privacy": "c3"}, r"--beta is None; allowed: \[0, 1\]"),
-        ({"privacy": "c5", "alpha": 1.5}, "--alpha is 1.5"),
-        ({"alpha": 0.5}, "--alpha is 0.5; allowed: only with --privacy=c5, c7"),
-        ({"delta": 0.0}, r"--delta is 0.0; allowed: \(0, 1\)"),
-        ({"delta": 1.0}, "--delta is 1.0"),
-        ({"clip_norm": 0.0}, "--clip_norm is 0.0; allowed: .*or auto"),
-        ({"clip_norm": math.nan}, "--clip_norm is nan"),
-        ({"clip_norm": "big"}, "--clip_norm is big"),
-        ({"clients_per_round": 0.0}, "--clients_per_round is 0.0"),
-        ({"rounds": 0}, "--rounds is 0"),
-        ({"zones": 0}, "--zones is 0"),
-        ({"client_learning_rate": math.nan}, "--client_learning_rate is nan"),
-        ({"workers": ("h:1",)}, "--workers is h:1; .*--runtime=cluster"),
-        ({"sampling": "all"}, "--sampling is all; allowed: poisson, fixed"),
-        ({"runtime": "gpu"}, "--runtime is gpu; allowed: in_process, native"),
-        ({"clipping": "adaptive"}, "--clipping is adaptive; .*--privacy=cdp"),
+        ({"noise_multiplier": math.nan}, "noise_multiplier is nan"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier is -1.0"),
+        ({"noise_multiplier": math.inf}, "noise_multiplier is inf"),
+        ({"noise_multiplier": 1e-300}, "noise_multiplier is 1e-300"),
+        ({"seed": -1}, "seed is -1; allowed: 0..4294967295"),
+        ({"seed": 2**32}, "seed is 4294967296"),
+        ({"noise_multiplier": None}, "noise_multiplier is None; .*target_epsilon"),
+        ({"target_epsilon": 1.0}, "noise_multiplier is 1.0; allowed: either"),
+        ({"privacy": "none"}, "noise_multiplier is 1.0; allowed: nothing"),
+        ({"privacy": "dp"}, "privacy is dp; allowed: none, ldp"),
+        ({"privacy": "c3"}, r"beta is None; allowed: \[0, 1\]"),
+        ({"privacy": "c5", "alpha": 1.5}, "alpha is 1.5"),
+        ({"alpha": 0.5}, "alpha is 0.5; allowed: only with privacy=c5, c7"),
+        ({"delta": 0.0}, r"delta is 0.0; allowed: \(0, 1\)"),
+        ({"delta": 1.0}, "delta is 1.0"),
+        ({"clip_norm": 0.0}, "clip_norm is 0.0; allowed: .*or auto"),
+        ({"clip_norm": math.nan}, "clip_norm is nan"),
+        ({"clip_norm": "big"}, "clip_norm is big"),
+        ({"clients_per_round": 0.0}, "clients_per_round is 0.0"),
+        ({"rounds": 0}, "rounds is 0"),
+        ({"zones": 0}, "zones is 0"),
+        ({"client_learning_rate": math.nan}, "client_learning_rate is nan"),
+        ({"workers": ("h:1",)}, "workers is h:1; .*runtime=cluster"),
+        ({"sampling": "all"}, "sampling is all; allowed: poisson, fixed"),
+        ({"runtime": "gpu"}, "runtime is gpu; allowed: in_process, native"),
+        ({"clipping": "adaptive"}, "clipping is adaptive; .*privacy=cdp"),
         (
             {"algorithm": "fedsgd", "local_epochs": 5},
-            "--local_epochs is 5; allowed: 1",
+            "local_epochs is 5; allowed: 1",
         ),
     ],
 )
 def test_bad_settings_are_named(changes, message):
-    with pytest.raises(ConfigError, match=f"^{message}") as error:
+    with pytest.raises(ArgumentError, match=f"^{message}") as error:
         HdpConfig(**GOOD | changes)
     assert "\n" not in str(error.value)
 

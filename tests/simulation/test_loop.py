@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import RoundLedger
-from tff_hdp.simulation.config import ConfigError, RunConfig
+from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RoundInput, System
 from tff_hdp.simulation.training import train
@@ -26,6 +27,7 @@ class CountingConfig(RunConfig):
 @dataclasses.dataclass(frozen=True)
 class Plan:
     sigma: float
+    is_noisy = True
 
 
 class Counting:
@@ -38,29 +40,43 @@ class Counting:
         return Output([state[0] + data], {"round": data})
 
 
-def make_system(seen, fail_after=None, value=None):
-    def prepare(entropy, number, carried):
-        seen.append((entropy, number, carried.get("last"), threading.get_ident()))
-        data = float(number) if value is None else value
+class CountingSystem(System):
+    """Notes what it is asked to prepare; stops after a round, if told to."""
+
+    headline = "total"
+    plan = Plan(1.0)
+
+    def __init__(self, seen, fail_after=None, value=None):
+        self.process = Counting()
+        self.seen, self.fail_after, self.value = seen, fail_after, value
+
+    def initial_state(self, seed):
+        return self.process.initialize()
+
+    def prepare(self, entropy, number, carried):
+        self.seen.append((entropy, number, carried.get("last"), threading.get_ident()))
+        data = float(number) if self.value is None else self.value
         return RoundInput(data, {"last": number}, {"prepared": float(number)})
 
-    def record(ledger, metrics, count):
-        if fail_after is not None and metrics["round"] > fail_after:
-            raise KeyboardInterrupt
-        ledger.record(Plan(1.0), count)
+    def weights_of(self, state):
+        return state
 
-    process = Counting()
-    return System(
-        process=process,
-        initial_state=lambda seed: process.initialize(),
-        prepare=prepare,
-        new_ledger=lambda: RoundLedger(plan_type=Plan, account=lambda *_: []),
-        record=record,
-        weights_of=lambda state: state,
-        evaluate=lambda state: {"total": float(state[0][0])},
-        measure=lambda metrics: {"ran": float(metrics["round"])},
-        headline="total",
-    )
+    def evaluate(self, state):
+        return {"total": float(state[0][0])}
+
+    def measure(self, metrics):
+        return {"ran": float(metrics["round"])}
+
+    def new_ledger(self):
+        return RoundLedger(plan_type=Plan, account=lambda *_: [])
+
+    def record(self, ledger, metrics, count):
+        if self.fail_after is not None and metrics["round"] > self.fail_after:
+            raise KeyboardInterrupt
+        ledger.record(self.plan, count)
+
+    def notes_on_noise(self):
+        return ("of a test",)
 
 
 def run(path, system, **changes):
@@ -70,7 +86,7 @@ def run(path, system, **changes):
 
 def test_rounds_are_prepared_in_order_one_ahead_and_never_beyond_the_last(tmp_path):
     seen = []
-    state, ledger = run(tmp_path, make_system(seen))
+    state, ledger = run(tmp_path, CountingSystem(seen))
     assert state[0].tolist() == [21.0, 21.0]
     assert ledger.history == ((Plan(1.0), 6),)
     assert [number for _, number, _, _ in seen] == [1, 2, 3, 4, 5, 6]
@@ -83,8 +99,8 @@ def test_rounds_are_prepared_in_order_one_ahead_and_never_beyond_the_last(tmp_pa
 def test_a_stopped_run_goes_on_with_what_it_carried(tmp_path):
     first, second = [], []
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, make_system(first, fail_after=3))
-    state, ledger = run(tmp_path, make_system(second))
+        run(tmp_path, CountingSystem(first, fail_after=3))
+    state, ledger = run(tmp_path, CountingSystem(second))
     assert state[0].tolist() == [21.0, 21.0]
     assert ledger.rounds == 6
     assert [(number, last) for _, number, last, _ in second] == [(4, 3), (5, 4), (6, 5)]
@@ -95,7 +111,7 @@ def test_secrets_are_the_operating_systems_unless_seeded(tmp_path):
     entropies = []
     for name, changes in (("a", {}), ("b", {}), ("c", {"seed": 7}), ("d", {"seed": 7})):
         seen = []
-        run(tmp_path / name, make_system(seen), rounds=1, **changes)
+        run(tmp_path / name, CountingSystem(seen), rounds=1, **changes)
         entropies.append(seen[0][0])
     assert entropies[0] != entropies[1]
     assert entropies[2] == entropies[3] == 7
@@ -104,15 +120,25 @@ def test_secrets_are_the_operating_systems_unless_seeded(tmp_path):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_model_that_is_not_finite_stops_before_anything_is_written(tmp_path, value):
     with pytest.raises(FloatingPointError, match="round 1"):
-        run(tmp_path, make_system([], value=value))
+        run(tmp_path, CountingSystem([], value=value))
     assert not (tmp_path / "privacy.json").exists()
-    state, _ = run(tmp_path, make_system([]))
+    state, _ = run(tmp_path, CountingSystem([]))
     assert state[0].tolist() == [21.0, 21.0]
 
 
 def test_a_folder_belongs_to_one_system(tmp_path):
-    run(tmp_path, make_system([]), rounds=1)
+    run(tmp_path, CountingSystem([]), rounds=1)
     record = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(record | {"system": "other"}))
-    with pytest.raises(ConfigError, match="without a run of other"):
-        run(tmp_path, make_system([]), rounds=1)
+    with pytest.raises(ArgumentError, match="without a run of other"):
+        run(tmp_path, CountingSystem([]), rounds=1)
+
+
+def test_a_run_of_another_layout_is_refused_in_one_line(tmp_path):
+    run(tmp_path, CountingSystem([]), rounds=1)
+    record = json.loads((tmp_path / "config.json").read_text())
+    del record["layout"]
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    with pytest.raises(ArgumentError, match=r"^out is .*another version") as error:
+        run(tmp_path, CountingSystem([]), rounds=1)
+    assert "\n" not in str(error.value)

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tff_hdp.simulation.config import ConfigError
-from tff_hdp.simulation.run_folder import Checkpoint, RunFolder, write_json
+from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.files import write_json
+from tff_hdp.simulation.run_folder import Checkpoint, RunFolder
 from tff_hdp.systems.hdp.config import HdpConfig
 
 State = collections.namedtuple("State", ["weights", "count"])
@@ -76,7 +77,7 @@ def test_a_run_whose_checkpoints_are_all_broken_is_not_started_over(tmp_path):
     folder = RunFolder(config(tmp_path))
     folder.save(checkpoint(0))
     (tmp_path / "checkpoints" / "program_state_0" / "saved_model.pb").unlink()
-    with pytest.raises(ConfigError, match=r"--out is .*checkpoints none can be read"):
+    with pytest.raises(ArgumentError, match=r"out is .*checkpoints none can be read"):
         RunFolder(config(tmp_path)).load_latest(like=checkpoint(0).state)
 
 
@@ -85,7 +86,7 @@ def test_a_run_whose_checkpoints_are_gone_is_not_started_over(tmp_path):
     folder.save(checkpoint(1))
     folder.release_metrics(1, {"accuracy": 0.5})
     shutil.rmtree(tmp_path / "checkpoints")
-    with pytest.raises(ConfigError, match=r"--out is .*checkpoints none can be read"):
+    with pytest.raises(ArgumentError, match=r"out is .*checkpoints none can be read"):
         RunFolder(config(tmp_path)).load_latest(like=checkpoint(0).state)
 
 
@@ -93,7 +94,7 @@ def test_one_run_at_a_time(tmp_path):
     first, second = RunFolder(config(tmp_path)), RunFolder(config(tmp_path))
     with (
         first.locked(),
-        pytest.raises(ConfigError, match=r"--out is .*no other run"),
+        pytest.raises(ArgumentError, match=r"out is .*no other run"),
         second.locked(),
     ):
         pass
@@ -108,7 +109,7 @@ def test_nothing_to_load(tmp_path):
 def test_a_folder_belongs_to_its_settings(tmp_path):
     RunFolder(config(tmp_path)).save(checkpoint(0))
     RunFolder(config(tmp_path, rounds=300))
-    with pytest.raises(ConfigError, match=r"--noise_multiplier is 2.0; allowed: 1.0"):
+    with pytest.raises(ArgumentError, match=r"noise_multiplier is 2.0; allowed: 1.0"):
         RunFolder(config(tmp_path, noise_multiplier=2.0))
 
 
@@ -120,7 +121,7 @@ def test_a_run_that_never_started_binds_nobody(tmp_path):
 def test_rounds_beyond_a_target_epsilon_are_refused(tmp_path):
     target = {"noise_multiplier": None, "target_epsilon": 4.0}
     RunFolder(config(tmp_path, **target)).save(checkpoint(0))
-    with pytest.raises(ConfigError, match=r"--rounds is 300; allowed: 200"):
+    with pytest.raises(ArgumentError, match=r"rounds is 300; allowed: 200"):
         RunFolder(config(tmp_path, rounds=300, **target))
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import tasks
 from tasks import emnist, originals
+from tff_hdp.errors import FileError
 
 CLIENTS = {"f0000_14": (5, 2), "f0001_41": (3, 1), "f0002_07": (4, 3)}
 
@@ -90,7 +91,7 @@ def test_an_emnist_file_that_lost_a_writer_is_refused(
     write_emnist(path, np.random.default_rng(3))
     with sqlite3.connect(path) as database:
         database.execute("DELETE FROM examples WHERE client_id = 'f0001_41'")
-    with pytest.raises(ValueError, match="lists other clients"):
+    with pytest.raises(FileError, match="lists other clients"):
         tasks.load("emnist", data_dir=str(tmp_path))
 
 
@@ -227,7 +228,7 @@ def test_idx_files_come_back(dtype, tmp_path):
 def test_other_files_are_refused(content, message, tmp_path):
     with gzip.open(tmp_path / "a.gz", "wb") as file:
         file.write(content)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(FileError, match=message):
         originals.read_idx(tmp_path / "a.gz")
 
 
@@ -267,7 +268,7 @@ def test_altered_mnist_originals_are_refused(mnist_originals, no_network):
     table = originals.read_idx(file).astype(np.int32)
     table[[0, 1]] = table[[1, 0]]
     write_idx(file, table)
-    with pytest.raises(ValueError, match="does not hold MNIST's train labels"):
+    with pytest.raises(FileError, match="does not hold MNIST's train labels"):
         tasks.load("mnist", data_dir=str(mnist_originals))
 
 
@@ -283,7 +284,7 @@ def test_mnist_files_are_fetched_whole(tmp_path, monkeypatch):
         return io.BytesIO(content.getvalue())
 
     monkeypatch.setattr(urllib.request, "urlopen", urlopen)
-    with pytest.raises(ValueError, match="does not hold MNIST's train images"):
+    with pytest.raises(FileError, match="does not hold MNIST's train images"):
         tasks.load("mnist", data_dir=str(tmp_path))
     assert [url.rpartition("/")[2] for url in fetched] == list(
         originals.MNIST_FILES["train"]

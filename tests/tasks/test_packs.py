@@ -7,6 +7,7 @@ from PIL import Image
 
 import tasks
 from tasks import packs
+from tff_hdp.errors import FileError
 
 # SHA-256 of the decoded pixels, in the packs' order.
 PIXELS = {
@@ -81,7 +82,7 @@ def test_cifar_pools_both_parts_and_splits_80_to_20(tmp_path):
 def test_a_pack_with_missing_labels_is_refused(tmp_path):
     images = np.zeros((5, 32, 32, 3), np.uint8)
     np.savez(tmp_path / "pack.npz", **strip_arrays("train", images, np.zeros(4)))
-    with pytest.raises(ValueError, match="5 images and 4 labels"):
+    with pytest.raises(FileError, match="5 images and 4 labels"):
         packs.read_strips(tmp_path / "pack.npz", "train")
 
 

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks import partition
+from tff_hdp.errors import ArgumentError
 
 
 def assert_is_partition(parts, num_rows):
@@ -121,18 +122,18 @@ def test_first_mixtures_follow_the_dirichlet_law():
 @pytest.mark.parametrize("num_clients", [0, -1, 11, 2.5])
 def test_impossible_numbers_of_clients_are_refused(num_clients):
     labels, rng = np.zeros(10, int), np.random.default_rng(0)
-    message = f"num_clients is {num_clients}; allowed is a whole number from 1 to"
-    with pytest.raises(ValueError, match=message):
+    message = f"num_clients is {num_clients}; allowed: 1..10 .the"
+    with pytest.raises(ArgumentError, match=message):
         partition.iid(10, num_clients, rng)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         partition.dirichlet(labels, num_clients, 1.0, rng)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         partition.by_writer(np.arange(10).astype(str), num_clients, rng)
 
 
 @pytest.mark.parametrize("alpha", [0.0, -1.0, np.nan, np.inf])
 def test_impossible_alphas_are_refused(alpha):
-    with pytest.raises(ValueError, match="dirichlet_alpha is"):
+    with pytest.raises(ArgumentError, match="dirichlet_alpha is"):
         partition.dirichlet(np.zeros(10, int), 2, alpha, np.random.default_rng(0))
 
 
@@ -169,10 +170,10 @@ def test_by_classes_differs_in_size_as_stated():
     ("labels", "num_clients", "message"),
     [
         (np.arange(10), 9, "num_clients is 9"),
-        (np.zeros(5, int), 2, "1 class"),
+        (np.zeros(5, int), 2, "labels is of 1 class"),
         (np.repeat([0, 1], 10), 20, "a client would be empty"),
     ],
 )
 def test_by_classes_refuses(labels, num_clients, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         partition.by_classes(labels, num_clients, np.random.default_rng(0))

@@ -4,6 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from tff_hdp.errors import FileError
 from tff_hdp.topology import zones_by_overlay
 from tff_hdp.topology.attributes import (
     load_attribute,
@@ -35,8 +36,8 @@ def test_a_column_of_a_table(tmp_path):
     ("text", "message"),
     [
         ("client,zone\na,x\n", r"header is \['client', 'zone'\]; it lacks 'region'"),
-        ("client,region\na,x\nb,y\n", "region lacks client 'c'"),
-        ("client,region\na,x\nb,y\nc,x\nd,x\n", "region names 'd'"),
+        ("client,region\na,x\nb,y\n", "region is without 'c'"),
+        ("client,region\na,x\nb,y\nc,x\nd,x\n", "region is given for 'd'"),
         ("client,region\na,x\na,y\n", "client 'a' stands there twice"),
         ("client,region\na,\n", "line 2 leaves one of client, region empty"),
         ("client,region\na\n", "line 2 leaves one of client, region empty"),
@@ -45,13 +46,13 @@ def test_a_column_of_a_table(tmp_path):
 )
 def test_bad_tables_are_refused(tmp_path, text, message):
     table = write(tmp_path / "t.csv", text)
-    with pytest.raises(ValueError, match=rf"t\.csv: {message}"):
+    with pytest.raises(FileError, match=rf"t\.csv: {message}"):
         load_attribute(table, "region", client_ids=IDS)
 
 
 def test_a_score_that_is_no_number_is_refused(tmp_path):
     table = write(tmp_path / "t.csv", "client,capability\na,1\nb,fast\nc,2\n")
-    with pytest.raises(ValueError, match="capability of 'b' is 'fast'"):
+    with pytest.raises(FileError, match="capability of 'b' is 'fast'"):
         load_numbers(table, "capability", client_ids=IDS)
 
 
@@ -75,7 +76,7 @@ def test_an_overlay_and_its_communities(tmp_path):
 )
 def test_bad_overlays_are_refused(tmp_path, row, message):
     links = write(tmp_path / "o.csv", f"a,b,weight\n{row}\n")
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(FileError, match=message):
         load_overlay(links, client_ids=IDS)
 
 

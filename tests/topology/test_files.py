@@ -60,7 +60,7 @@ def test_json_and_csv_of_one_tree_agree(tmp_path):
         ("z.json", '{"x": 3}', "group 'x' holds 3"),
         ("z.json", '["a"]', "outermost value must be a non-empty object"),
         ("z.json", "{", "not JSON"),
-        ("z.txt", "", "allowed are .csv and .json"),
+        ("z.txt", "", "allowed: a .csv or .json file"),
     ],
 )
 def test_bad_files_are_refused_naming_the_offender(tmp_path, name, text, message):

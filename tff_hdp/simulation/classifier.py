@@ -1,6 +1,7 @@
-"""Initial weights and metrics of a task's Keras classifier."""
+"""Drawing and testing a task's Keras classifier."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -9,22 +10,19 @@ import tensorflow_federated as tff
 from tasks.task import Task
 
 
-def initial_weights(
-    build_model: Callable[[], tf.keras.Model], seed: int | None
-) -> tff.learning.models.ModelWeights:
-    """A new model's weights as NumPy arrays.
+@contextlib.contextmanager
+def seeded(seed: int | None) -> Iterator[None]:
+    """Draws what Keras draws meanwhile from a seed, for tests; None from anywhere.
 
-    Args:
-      build_model: Returns a new Keras model.
-      seed: Fixes them, for tests; it does not reach any noise.
+    Graphs traced later do not inherit the seed: they draw noise.
     """
     if seed is not None:
         tf.keras.utils.set_random_seed(seed)
-    weights = tff.learning.models.ModelWeights.from_model(build_model())
-    if seed is not None:
-        # Graphs traced from here on must not inherit the seed: they draw noise.
-        tf.random.set_seed(None)
-    return tf.nest.map_structure(lambda v: v.numpy(), weights)
+    try:
+        yield
+    finally:
+        if seed is not None:
+            tf.random.set_seed(None)
 
 
 def build_evaluation(
@@ -68,7 +66,7 @@ def build_evaluation(
 
 
 def training_columns(metrics: Any) -> dict[str, float]:
-    """Columns of metrics.csv of a round of GFL or HFL-DP.
+    """Columns of metrics.csv, from the metrics of a process that counts by example.
 
     Args:
       metrics: The process's: sums `loss` (nats), `correct` and `examples`, and how

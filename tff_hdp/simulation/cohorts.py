@@ -4,6 +4,7 @@ import secrets
 
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan
 from tff_hdp.topology import Zoning
 
@@ -27,14 +28,13 @@ class CohortSampler:
       entropy: The secret, an integer >= 0.
 
     Raises:
-      ValueError: If plan and zoning disagree on the sizes of the zones.
+      ArgumentError: If plan and zoning disagree on the sizes of the zones.
     """
 
     def __init__(self, *, plan: NoisePlan, zoning: Zoning, entropy: int) -> None:
         if plan.zone_sizes != zoning.zone_sizes:
-            raise ValueError(
-                f"plan.zone_sizes is {plan.zone_sizes}; the zoning has "
-                f"{zoning.zone_sizes}"
+            raise ArgumentError(
+                "plan.zone_sizes", plan.zone_sizes, f"the zoning's, {zoning.zone_sizes}"
             )
         self._plan = plan
         self._entropy = entropy

@@ -3,23 +3,23 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import tasks
-from tff_hdp.cli import UsageError
+from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime import RUNTIMES
 
-
-class ConfigError(UsageError):
-    """A setting is out of range. The message names the flag and its value."""
+if TYPE_CHECKING:
+    from tff_hdp.simulation.run_folder import RunFolder
+    from tff_hdp.simulation.system import System
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """The settings that all systems share; field names are flag names.
 
-    A subclass names its `system`, a module of `tff_hdp.systems`, adds
-    to `choices` what its own fields may be, and checks them in `__post_init__`.
+    A subclass names its `system`, adds to `choices` what its own fields may be,
+    checks them in `__post_init__`, and builds what is run in `build`.
 
     Attributes:
       task: Name of a task in `tasks`.
@@ -30,14 +30,14 @@ class RunConfig:
       rounds: T.
       delta: Of (epsilon, delta).
       runtime: Where TFF computations run.
-      workers: host:port of every worker, for --runtime=cluster.
+      workers: host:port of every worker, for runtime=cluster.
       seed: Fixes partition, cohorts and initial weights for tests; noise is never
         seeded. None draws all of it from the operating system.
       data_dir: Where local data packs lie; None reads $TFF_HDP_DATA.
       out: The run folder; None names one under runs/.
 
     Raises:
-      ConfigError: If a setting is out of range or two contradict each other.
+      ArgumentError: If a setting is out of range or two contradict each other.
     """
 
     system: ClassVar[str]
@@ -45,6 +45,8 @@ class RunConfig:
         "task": tuple(tasks.TASKS),
         "runtime": RUNTIMES,
     }
+    # Arguments of the library that a setting gives under another name.
+    setting_of: ClassVar[Mapping[str, str]] = {}
 
     task: str = "digits"
     model: str | None = None
@@ -63,23 +65,55 @@ class RunConfig:
         for name, allowed in self.choices.items():
             value = getattr(self, name)
             if value is not None and value not in allowed:
-                raise self._error(name, value, ", ".join(allowed))
+                raise ArgumentError(name, value, ", ".join(allowed))
         self._check_count("rounds", "num_clients")
         if self.dirichlet_alpha is not None:
             self._check_positive("dirichlet_alpha")
         if not 0.0 < self.delta < 1.0:
-            raise self._error("delta", self.delta, "(0, 1)")
+            raise ArgumentError("delta", self.delta, "(0, 1)")
         if self.seed is not None and not 0 <= self.seed < 2**32:
-            raise self._error("seed", self.seed, f"0..{2**32 - 1}")
+            raise ArgumentError("seed", self.seed, f"0..{2**32 - 1}")
         self._set("workers", tuple(self.workers))
         if bool(self.workers) != (self.runtime == "cluster"):
-            raise self._error(
+            raise ArgumentError(
                 "workers",
-                ",".join(self.workers) or "empty",
-                "host:port,... with --runtime=cluster, and only then",
+                self.workers,
+                "host:port,... with runtime=cluster, and only then",
             )
         if self.out is None:
             self._set("out", f"runs/{self.task}_{self.label}")
+
+    def build(self, folder: "RunFolder") -> "System":
+        """The system of these settings, ready to train. Imports TensorFlow.
+
+        Args:
+          folder: Remembers what is drawn, measured and calibrated.
+
+        Raises:
+          ArgumentError: If a setting does not fit the task or the folder.
+          FileNotFoundError: If the task's data is missing; says what to get.
+        """
+        raise NotImplementedError(f"{type(self).__name__} trains no system")
+
+    def load_task(self, partition_seed: int) -> tasks.Task:
+        """Loads the task, split over clients.
+
+        Args:
+          partition_seed: Decides which example goes to which client.
+
+        Raises:
+          ArgumentError: If a setting does not fit the task.
+          DataNotFoundError: If its data is missing; says what to get.
+        """
+        return tasks.load(
+            self.task,
+            model=self.model,
+            data_dir=self.data_dir,
+            num_clients=self.num_clients,
+            partition=self.partition,
+            dirichlet_alpha=self.dirichlet_alpha,
+            seed=partition_seed,
+        )
 
     @property
     def label(self) -> str:
@@ -103,30 +137,11 @@ class RunConfig:
         for name in names:
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise self._error(name, value, "a whole number >= 1")
+                raise ArgumentError(name, value, "a whole number >= 1")
 
     def _check_positive(
         self, name: str, allowed: str = "a finite number greater than 0"
     ) -> None:
         value = getattr(self, name)
         if isinstance(value, str) or not (math.isfinite(value) and value > 0):
-            raise self._error(name, value, allowed)
-
-    @staticmethod
-    def _error(name: str, value: object, allowed: str) -> ConfigError:
-        return ConfigError(f"--{name} is {value}; allowed: {allowed}")
-
-
-def flag_error(error: ValueError, config: RunConfig, fallback: str) -> ConfigError:
-    """A library's ValueError, `argument is value; ...`, in the words of the flags.
-
-    Args:
-      error: What the library raised.
-      config: Whose fields are the flags.
-      fallback: `--flag is value`, for messages about no flag's namesake.
-    """
-    names = {field.name for field in dataclasses.fields(config)}
-    text = str(error)
-    return ConfigError(
-        f"--{text}" if text.split(" ")[0] in names else f"{fallback}; {text}"
-    )
+            raise ArgumentError(name, value, allowed)

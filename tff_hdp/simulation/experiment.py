@@ -2,18 +2,18 @@
 
 import contextlib
 import dataclasses
-import importlib
 import logging
 import pathlib
 import secrets
 from collections.abc import Iterator
 
 from tff_hdp import runtime
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import AccountRow
 from tff_hdp.simulation import report
-from tff_hdp.simulation.config import ConfigError, RunConfig
+from tff_hdp.simulation.book import RoundBook
+from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import RoundBook
 from tff_hdp.simulation.training import train
 
 
@@ -55,26 +55,23 @@ def run(config: RunConfig, partition_seed: int | None = None) -> RunResult:
         seed, or draws one. A folder's own, from its first start, prevails.
 
     Raises:
-      ConfigError: If a flag does not fit the task or the folder.
+      ArgumentError: If a setting does not fit the task or the folder.
       FileNotFoundError: If the task's data is missing; says what to get.
     """
     folder = RunFolder(config)
     log_file = folder.path / "run.log"
     with folder.locked(), _logging_to(log_file):
-        try:
-            runtime.set_context(
-                config.runtime, workers=config.workers, log_file=log_file
-            )
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
+        runtime.set_context(config.runtime, workers=config.workers, log_file=log_file)
         if "partition_seed" not in folder.resolved:
             if partition_seed is None:
                 partition_seed = config.seed
             if partition_seed is None:
                 partition_seed = secrets.randbits(32)
             folder.resolve(partition_seed=partition_seed)
-        module = importlib.import_module(f"tff_hdp.systems.{config.system}.run")
-        system = module.build(config, folder)
+        try:
+            system = config.build(folder)
+        except ArgumentError as error:
+            raise error.renamed(config.setting_of) from error
         state, ledger = train(config=config, system=system, folder=folder)
         accounts = folder.write_privacy(
             config, ledger, system.notes, last_round=config.rounds
@@ -89,7 +86,7 @@ def run(config: RunConfig, partition_seed: int | None = None) -> RunResult:
             accounts=accounts,
             metrics=finished.metrics.iloc[-1].to_dict(),
             headline=system.headline,
-            summary=system.finish(folder.path, state) if system.finish else "",
+            summary=system.finish(folder.path, state),
         )
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 
 from tff_hdp.privacy import AccountRow
 from tff_hdp.privacy.views import OBSERVERS
+from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.system import RoundBook
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +79,7 @@ def privacy_report(
     notes = list(notes)
     if config.seed is not None:
         notes.append(
-            f"--seed={config.seed} fixes the cohorts. This is a test option: the "
+            f"seed={config.seed} fixes the cohorts. This is a test option: the "
             "amplification by sampling holds only against those who do not know the "
             "seed. The noise is not seeded."
         )

@@ -29,11 +29,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import AccountRow
 from tff_hdp.privacy.accountant import METHODS, Method
 from tff_hdp.simulation import report
-from tff_hdp.simulation.config import ConfigError, RunConfig
-from tff_hdp.simulation.system import RoundBook
+from tff_hdp.simulation.book import RoundBook
+from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.files import write_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ _PACKAGES = (
     *("tff_hdp", "tensorflow", "tensorflow-federated", "tensorflow-privacy"),
     *("dp-accounting", "numpy"),
 )
+# Of checkpoints and of what is resolved: a run of another one is not resumed.
+LAYOUT = 2
 # Extending a run or moving it is no new run.
 _MAY_CHANGE = {"rounds", "out", "runtime", "workers", "data_dir"}
 
@@ -78,7 +82,7 @@ class RunFolder:
         noise was chosen for them, `rounds`.
 
     Raises:
-      ConfigError: If the folder holds a run with other settings.
+      ArgumentError: If the folder holds a run with other settings.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -90,6 +94,7 @@ class RunFolder:
             self._check_same(config)
         self._record |= {
             "system": config.system,
+            "layout": LAYOUT,
             "flags": config.to_dict(),
             "versions": {p: _version(p) for p in _PACKAGES},
             "git_commit": _git_commit(),
@@ -115,14 +120,14 @@ class RunFolder:
         Two runs that resume together would release a round twice and count it once.
 
         Raises:
-          ConfigError: If another run holds the folder.
+          ArgumentError: If another run holds the folder.
         """
         with open(self.path / ".lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise ConfigError(
-                    f"--out is {self.path}; allowed: a folder no other run is using"
+                raise ArgumentError(
+                    "out", self.path, "a folder no other run is using"
                 ) from error
             yield
 
@@ -157,7 +162,7 @@ class RunFolder:
           like: A state of the structure to restore.
 
         Raises:
-          ConfigError: If there was a run but no checkpoint can be read. Starting
+          ArgumentError: If there was a run but no checkpoint can be read. Starting
             over would lose the ledger of what was already released.
         """
         versions = _wait_for(self._states.get_versions()) or []
@@ -181,10 +186,12 @@ class RunFolder:
                 found, lost_rounds=self._broken_after(found.round_number)
             )
         if broken or self._has_metrics():
-            raise ConfigError(
-                f"--out is {self.path}; allowed: a new folder, or one whose run can be "
-                f"resumed; of this one's checkpoints none can be read, "
-                "and starting over would forget what it released"
+            raise ArgumentError(
+                "out",
+                self.path,
+                "a new folder, or one whose run can be resumed; of this one's "
+                "checkpoints none can be read, and starting over would forget what it "
+                "released",
             )
         return None
 
@@ -261,16 +268,23 @@ class RunFolder:
         # More rounds would overrun the epsilon that the noise was chosen for.
         fixed = {"rounds"} if config.fixes_rounds else set()
         if self._record["system"] != config.system:
-            raise ConfigError(
-                f"--out is {config.out}; allowed: a folder without a run of "
-                f"{self._record['system']}"
+            raise ArgumentError(
+                "out", config.out, f"a folder without a run of {self._record['system']}"
+            )
+        if self._record.get("layout") != LAYOUT:
+            raise ArgumentError(
+                "out",
+                config.out,
+                "a new folder; the run in this one was started by another version, "
+                "whose checkpoints cannot be resumed",
             )
         for name, value in json.loads(json.dumps(config.to_dict())).items():
             before = self._record["flags"].get(name)
             if name not in _MAY_CHANGE - fixed and value != before:
-                raise ConfigError(
-                    f"--{name} is {value}; allowed: {before}, with which the run in "
-                    f"--out={config.out} was started"
+                raise ArgumentError(
+                    name,
+                    value,
+                    f"{before}, with which the run in out={config.out} was started",
                 )
 
 
@@ -278,13 +292,6 @@ def _wait_for(task: Coroutine[Any, Any, Any]) -> Any:
     """Runs a coroutine to its end, also where an event loop runs (notebooks)."""
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, task).result()
-
-
-def write_json(path: pathlib.Path, value: Any) -> None:
-    """Writes JSON so that readers see the old file or the new, never half."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
-    temporary.replace(path)
 
 
 def _version(package: str) -> str:

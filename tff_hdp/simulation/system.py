@@ -1,14 +1,24 @@
-"""What the training loop needs of a system, and nothing about any one of them."""
+"""What a system is to the training loop, and what most systems do alike."""
 
+import abc
 import dataclasses
+import functools
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
 
-from tff_hdp.privacy import AccountRow
-from tff_hdp.privacy.accountant import Method
+import tasks
+from tff_hdp.privacy import NoisePlan
+from tff_hdp.simulation.book import RoundBook
+from tff_hdp.simulation.classifier import build_evaluation, seeded
+from tff_hdp.simulation.cohorts import CohortSampler
+from tff_hdp.topology import Zoning
+
+NO_NOISE = "No noise was added: no observer is promised anything."
 
 
 class Process(Protocol):
@@ -19,23 +29,6 @@ class Process(Protocol):
 
     def next(self, state: Any, data: Any) -> Any:
         """One round; the output has `state` and `metrics`."""
-
-
-class RoundBook(Protocol):
-    """The rounds that were run and their account: a `Ledger` or `RoundLedger`."""
-
-    @property
-    def rounds(self) -> int:
-        """Rounds recorded."""
-
-    def account(self, delta: float, methods: Sequence[Method]) -> list[AccountRow]:
-        """Epsilon per observer and kind of client."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """The content as JSON types."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Replaces the content."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,38 +46,165 @@ class RoundInput:
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class System:
-    """One of the five systems, ready to train.
+class System(abc.ABC):
+    """A system ready to train: what the loop asks of it.
+
+    What is written here is federated averaging of a Keras classifier. A system's
+    `__init__` sets the attributes; it must say what a round's data are (`round_data`,
+    or `prepare` whole), which ledger keeps its rounds, and what its epsilons rest on.
+    Everything else it overrides where it differs.
 
     Attributes:
+      task: The clients' data, the test set and the model.
       process: What runs a round.
-      initial_state: From the test seed, or None, to the state before round 1.
-      prepare: From the run's secret, a round's number and what the round before
-        carried, to the round's input. It depends on these alone, so a resumed run
-        goes on as an uninterrupted one, and runs in a thread of its own while the
-        round before trains.
-      new_ledger: Makes an empty ledger.
-      record: Puts a round into the ledger: the ledger, the round's metrics as the
-        process gave them (None for rounds that were released, lost and run
-        again) and how many rounds.
-      weights_of: The released parameters, which must stay finite.
-      evaluate: Test metrics of a state.
-      measure: More columns of metrics.csv, from the process's metrics.
-      notes: What a reader of the epsilons must know.
+      plan: What is put into the ledger for a round; any value with `is_noisy`.
+      sampling: How each zone of `zoning` draws its cohort.
+      zoning: Who belongs where, in the order of `task.train.client_ids`.
       headline: The test metric that progress bar and figure show.
-      finish: Writes what the system alone has to show into the run folder after
-        the last round and returns it as text.
     """
 
+    task: tasks.Task
     process: Process
-    initial_state: Callable[[int | None], Any]
-    prepare: Callable[[int, int, dict[str, Any]], RoundInput]
-    new_ledger: Callable[[], RoundBook]
-    record: Callable[[Any, Any, int], None]
-    weights_of: Callable[[Any], Sequence[np.ndarray]]
-    evaluate: Callable[[Any], dict[str, float]]
-    measure: Callable[[Any], dict[str, float]]
-    notes: tuple[str, ...] = ()
+    plan: Any
+    sampling: NoisePlan
+    zoning: Zoning
     headline: str = "accuracy"
-    finish: Callable[[pathlib.Path, Any], str] | None = None
+
+    # Before the first round --------------------------------------------------
+
+    def initial_state(self, seed: int | None) -> Any:
+        """The state before round 1.
+
+        Args:
+          seed: Fixes the initial weights, for tests; it does not reach any noise.
+        """
+        with seeded(seed):
+            weights = tf.nest.map_structure(np.asarray, self.initial_weights())
+        return self.process.set_model_weights(self.process.initialize(), weights)
+
+    def initial_weights(self) -> Any:
+        """The process's model weights before round 1: those of a new model."""
+        return tff.learning.models.ModelWeights.from_model(self.task.build_model())
+
+    # A round -----------------------------------------------------------------
+
+    def prepare(self, entropy: int, number: int, carried: dict[str, Any]) -> RoundInput:
+        """A round's input: its cohort's data.
+
+        It depends on the arguments alone, so a resumed run goes on as an
+        uninterrupted one, and runs in a thread of its own while the round before
+        trains.
+
+        Args:
+          entropy: The run's secret.
+          number: The round's, from 1.
+          carried: What the round before carried; {} before round 1.
+        """
+        sampler = CohortSampler(plan=self.sampling, zoning=self.zoning, entropy=entropy)
+        rng = sampler.generator(number, stream=1)
+        data = self.round_data(number, sampler.draw(number), rng)
+        return RoundInput(data, carried)
+
+    def round_data(
+        self, number: int, cohort: np.ndarray, rng: np.random.Generator
+    ) -> Any:
+        """What `process.next` takes for a cohort.
+
+        Args:
+          number: The round's.
+          cohort: [k] int64, indices into `zoning.client_ids`, zone by zone.
+          rng: Decides the order of examples.
+        """
+        raise NotImplementedError(f"{type(self).__name__} prepares rounds another way")
+
+    def weights_of(self, state: Any) -> Sequence[np.ndarray]:
+        """The released parameters, which must stay finite."""
+        return self.process.get_model_weights(state).trainable
+
+    def measure(self, metrics: Any) -> dict[str, float]:
+        """Columns of metrics.csv, from the process's metrics."""
+        train = metrics["client_work"]["train"]
+        return {
+            "train_loss": float(train["loss"]),
+            "train_accuracy": float(train["accuracy"]),
+            **aggregate_columns(metrics["aggregator"]),
+        }
+
+    def evaluate(self, state: Any) -> dict[str, float]:
+        """Test metrics of a state."""
+        return self.test(self.process.get_model_weights(state))
+
+    @functools.cached_property
+    def test(self) -> Any:
+        """From model weights to test metrics."""
+        return build_evaluation(self.task)
+
+    # The account -------------------------------------------------------------
+
+    @abc.abstractmethod
+    def new_ledger(self) -> RoundBook:
+        """An empty ledger."""
+
+    def record(self, ledger: Any, metrics: Any, count: int) -> None:
+        """Puts rounds into the ledger, with the events that their noise emitted.
+
+        Args:
+          ledger: Of `new_ledger`.
+          metrics: The process's; None for rounds that were released, lost and run
+            again.
+          count: How many rounds.
+        """
+        if self.plan.is_noisy:
+            events = None if metrics is None else self.events(metrics)
+            ledger.record(self.plan, count, events=events)
+
+    def events(self, metrics: Any) -> dict[str, Any]:
+        """What the noise of a round emitted, from the process's metrics."""
+        raise NotImplementedError(f"{type(self).__name__} records rounds another way")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the epsilons must know."""
+        said = self.notes_on_noise() if self.plan.is_noisy else (NO_NOISE,)
+        return (*said, *self.other_notes())
+
+    @abc.abstractmethod
+    def notes_on_noise(self) -> tuple[str, ...]:
+        """What the epsilons of a run with noise rest on."""
+
+    def other_notes(self) -> tuple[str, ...]:
+        """What is to be said of a run with noise or without."""
+        return ()
+
+    # After the last round ----------------------------------------------------
+
+    def finish(self, path: pathlib.Path, state: Any) -> str:
+        """Writes what the system alone has to show into the run folder.
+
+        Args:
+          path: The run folder.
+          state: After the last round.
+
+        Returns:
+          It as text, or nothing.
+        """
+        del path, state
+        return ""
+
+
+def aggregate_columns(measured: Any) -> dict[str, float]:
+    """Columns of metrics.csv, from the measurements of a zoned mean."""
+    return {
+        "clients": int(np.sum(measured["clients"])),
+        "rejected": int(measured["rejected"]),
+        "update_norm": float(measured["update_norm"]),
+        "clip_norm": float(measured["clip_norm"]),
+    }
+
+
+def for_the_operator(columns: str, also: str = "") -> str:
+    """The note that some columns of metrics.csv, and what else, carry no noise."""
+    return (
+        f"{columns} in metrics.csv{also} carry no noise: they are for the operator of "
+        "the simulation, and releasing them would void the epsilons."
+    )

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import tqdm
 
+from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.cohorts import fresh_entropy
-from tff_hdp.simulation.config import ConfigError, RunConfig
+from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.run_folder import Checkpoint, RunFolder
-from tff_hdp.simulation.system import RoundBook, RoundInput, System
+from tff_hdp.simulation.system import RoundInput, System
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ def train(
       The final state of the process and the ledger.
 
     Raises:
-      ConfigError: If the folder's run is past `config.rounds` already.
+      ArgumentError: If the folder's run is past `config.rounds` already.
       FloatingPointError: If the model stops being finite; nothing is then
         written for that round.
     """
@@ -47,9 +49,10 @@ def train(
     if start.lost_rounds:
         system.record(ledger, None, start.lost_rounds)
     if start.round_number > config.rounds:
-        raise ConfigError(
-            f"--rounds is {config.rounds}; allowed: at least {start.round_number}, "
-            f"which the run in --out={folder.path} has"
+        raise ArgumentError(
+            "rounds",
+            config.rounds,
+            f"at least {start.round_number}, which the run in out={folder.path} has",
         )
     state = start.state
     with tqdm.tqdm(

@@ -2,7 +2,6 @@
 
 from tff_hdp.topology.builders import (
     dominant_labels,
-    tree_zones,
     with_levels,
     zones_by_capability,
     zones_by_key,
@@ -10,14 +9,14 @@ from tff_hdp.topology.builders import (
     zones_of_sizes,
 )
 from tff_hdp.topology.files import load_zones
-from tff_hdp.topology.zoning import Zoning, equal_zones
+from tff_hdp.topology.zoning import Zoning, equal_zones, one_zone
 
 __all__ = [
     "Zoning",
     "dominant_labels",
     "equal_zones",
     "load_zones",
-    "tree_zones",
+    "one_zone",
     "with_levels",
     "zones_by_capability",
     "zones_by_key",

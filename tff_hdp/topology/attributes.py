@@ -14,6 +14,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.topology.builders import check_same_clients
 
 # Of the small world: the links of a client, and the share of them that is rewired.
@@ -36,7 +37,7 @@ def load_attribute(
 
     Raises:
       FileNotFoundError: If there is no such file.
-      ValueError: If the header lacks `client` or the column, a client is missing,
+      FileError: If the header lacks `client` or the column, a client is missing,
         unknown or stands there twice, or its cell is empty. The message names
         the file and the offender.
     """
@@ -44,12 +45,12 @@ def load_attribute(
     values: dict[str, str] = {}
     for client, value in rows:
         if client in values:
-            raise ValueError(f"{path}: client {client!r} stands there twice")
+            raise FileError(path, f"client {client!r} stands there twice")
         values[client] = value
     try:
         check_same_clients(column, values, client_ids)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    except ArgumentError as error:
+        raise FileError(path, str(error)) from error
     return values
 
 
@@ -62,8 +63,8 @@ def load_numbers(
         try:
             numbers[client] = float(cell)
         except ValueError as error:
-            raise ValueError(
-                f"{path}: {column} of {client!r} is {cell!r}, which is no number"
+            raise FileError(
+                path, f"{column} of {client!r} is {cell!r}, which is no number"
             ) from error
     return numbers
 
@@ -77,7 +78,7 @@ def load_overlay(path: str | Path, *, client_ids: Sequence[str]) -> nx.Graph:
 
     Raises:
       FileNotFoundError: If there is no such file.
-      ValueError: If the header lacks a column, a link names an unknown client or
+      FileError: If the header lacks a column, a link names an unknown client or
         joins a client to itself, or a weight is no number above 0.
     """
     graph = nx.Graph()
@@ -85,16 +86,16 @@ def load_overlay(path: str | Path, *, client_ids: Sequence[str]) -> nx.Graph:
     for a, b, cell in _rows(path, ("a", "b", "weight")):
         stranger = next((c for c in (a, b) if c not in graph), None)
         if stranger is not None:
-            raise ValueError(f"{path}: {stranger!r} is linked but is not a client")
+            raise FileError(path, f"{stranger!r} is linked but is not a client")
         if a == b:
-            raise ValueError(f"{path}: {a!r} is linked to itself")
+            raise FileError(path, f"{a!r} is linked to itself")
         try:
             weight = float(cell)
         except ValueError:
             weight = float("nan")
         if not 0.0 < weight < float("inf"):
-            raise ValueError(
-                f"{path}: weight of {a!r}-{b!r} is {cell!r}; allowed is a number > 0"
+            raise FileError(
+                path, f"weight of {a!r}-{b!r} is {cell!r}, which is no number > 0"
             )
         graph.add_edge(a, b, weight=weight)
     return graph
@@ -124,14 +125,14 @@ def _rows(path: str | Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
         reader.fieldnames = header
         missing = next((name for name in columns if name not in header), None)
         if missing is not None:
-            raise ValueError(f"{path}: header is {header}; it lacks {missing!r}")
+            raise FileError(path, f"header is {header}; it lacks {missing!r}")
         rows = []
         for row in reader:
             cells = tuple((row[name] or "").strip() for name in columns)
             if not all(cells):
-                raise ValueError(
-                    f"{path}: line {reader.line_num} leaves one of "
-                    f"{', '.join(columns)} empty"
+                raise FileError(
+                    path,
+                    f"line {reader.line_num} leaves one of {', '.join(columns)} empty",
                 )
             rows.append(cells)
     return rows

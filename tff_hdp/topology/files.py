@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.topology.zoning import Zoning
 
 
@@ -33,18 +34,19 @@ def load_zones(path: str | Path, *, client_ids: Sequence[str] | None = None) -> 
 
     Raises:
       FileNotFoundError: If there is no such file.
-      ValueError: If the file cannot be read as described, puts a client in two
+      FileError: If the file cannot be read as described, puts a client in two
         zones, a zone in two regions, leaves a zone empty, or its clients are
         not `client_ids`. The message names the file and the offender.
+      ArgumentError: If the file's name ends otherwise.
     """
     path = Path(path)
     readers = {".csv": _rows_of_csv, ".json": _rows_of_json}
     if path.suffix not in readers:
-        raise ValueError(f"path is {str(path)!r}; allowed are .csv and .json files")
+        raise ArgumentError("path", path, "a .csv or .json file")
     try:
         return _zoning(list(readers[path.suffix](path)), client_ids)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise FileError(path, str(error)) from error
 
 
 def _rows_of_csv(path: Path) -> Iterator[tuple[str, ...]]:

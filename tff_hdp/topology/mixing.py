@@ -5,36 +5,12 @@ the same mean); servers in a graph use symmetric doubly stochastic ones, under
 which the average of all models is preserved (GFL).
 """
 
-import math
-from collections.abc import Sequence
-
 import networkx as nx
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
+
 _TOLERANCE = 1e-9
-
-
-def weighted_mean(weights: Sequence[float]) -> np.ndarray:
-    """Every zone receives the mean with weights p_i proportional to `weights`.
-
-    Args:
-      weights: [s] non-negative, not all zero; D_i in HDP.
-
-    Returns:
-      [s, s] float64, all rows p.
-
-    Raises:
-      ValueError: If a weight is negative or not finite, or all are zero.
-    """
-    weights = np.asarray(weights, np.float64)
-    for i, weight in enumerate(weights):
-        if not (math.isfinite(weight) and weight >= 0):
-            raise ValueError(
-                f"weights[{i}] is {weight}; allowed is a finite number >= 0"
-            )
-    if not weights.sum() > 0:
-        raise ValueError(f"weights sum to {weights.sum()}; one must be positive")
-    return np.tile(weights / weights.sum(), (len(weights), 1))
 
 
 def equal_mean(num_zones: int) -> np.ndarray:
@@ -62,15 +38,15 @@ def metropolis(graph: nx.Graph) -> np.ndarray:
       [s, s] float64, row p for node p.
 
     Raises:
-      ValueError: If the graph is directed or its nodes are not 0..s-1.
+      ArgumentError: If the graph is directed or its nodes are not 0..s-1.
     """
     if graph.is_directed():
-        raise ValueError("graph is directed; mixing needs an undirected one")
+        raise ArgumentError("graph", "directed", "an undirected one")
     size = graph.number_of_nodes()
     _check_count(size)
     if set(graph) != set(range(size)):
-        raise ValueError(
-            f"graph has nodes {sorted(graph, key=str)}; give 0..{size - 1}"
+        raise ArgumentError(
+            "graph", f"of nodes {sorted(graph, key=str)}", f"nodes 0..{size - 1}"
         )
     adjacency = nx.to_numpy_array(graph, nodelist=range(size), weight=None)
     adjacency = np.minimum(adjacency, 1.0)
@@ -79,21 +55,6 @@ def metropolis(graph: nx.Graph) -> np.ndarray:
     matrix = adjacency / (1.0 + np.maximum.outer(degree, degree))
     np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
     return matrix
-
-
-def lazy(matrix: np.ndarray, *, laziness: float = 0.5) -> np.ndarray:
-    """Keeps a share of the own model: laziness * I + (1 - laziness) * A.
-
-    With laziness 1/2 no eigenvalue is negative, so a doubly stochastic A on a
-    connected graph mixes even where A alone would oscillate.
-
-    Raises:
-      ValueError: If `matrix` is no mixing matrix or `laziness` not in [0, 1).
-    """
-    if not 0.0 <= laziness < 1.0:
-        raise ValueError(f"laziness is {laziness}; allowed is [0, 1)")
-    matrix = check_mixing(matrix)
-    return laziness * np.eye(len(matrix)) + (1.0 - laziness) * matrix
 
 
 def check_mixing(
@@ -114,27 +75,26 @@ def check_mixing(
       The matrix as [s, s] float64.
 
     Raises:
-      ValueError: If a condition fails, naming the row or entry and its value.
+      ArgumentError: If a condition fails, naming the row or entry and its value.
     """
     matrix = np.asarray(matrix, np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-        raise ValueError(f"mixing matrix has shape {matrix.shape}; give [s, s]")
+        raise ArgumentError("matrix", f"of shape {matrix.shape}", "shape [s, s]")
     bad = np.argwhere(~(np.isfinite(matrix) & (matrix >= -_TOLERANCE)))
     if len(bad):
         p, m = bad[0]
-        raise ValueError(
-            f"mixing matrix [{p}, {m}] is {matrix[p, m]}; allowed is [0, 1]"
-        )
+        raise ArgumentError(f"matrix[{p}, {m}]", matrix[p, m], "[0, 1]")
     sums = matrix.sum(axis=1)
     p = int(np.argmax(np.abs(sums - 1.0)))
     if abs(sums[p] - 1.0) > _TOLERANCE:
-        raise ValueError(f"mixing matrix row {p} sums to {sums[p]}; it must sum to 1")
+        raise ArgumentError(f"matrix[{p}]", f"of sum {sums[p]}", "rows that sum to 1")
     gaps = np.abs(matrix - matrix.T)
     if doubly_stochastic and gaps.max() > _TOLERANCE:
         p, m = np.unravel_index(gaps.argmax(), gaps.shape)
-        raise ValueError(
-            f"mixing matrix is not symmetric: [{p}, {m}] is {matrix[p, m]}, "
-            f"[{m}, {p}] is {matrix[m, p]}"
+        raise ArgumentError(
+            f"matrix[{p}, {m}]",
+            matrix[p, m],
+            f"{matrix[m, p]}, as [{m}, {p}] has, so that it is symmetric",
         )
     if graph is not None:
         _check_support(matrix, graph)
@@ -154,7 +114,7 @@ def spectral_gap(matrix: np.ndarray) -> float:
       A number in [0, 1]; 1 for a single zone.
 
     Raises:
-      ValueError: If `matrix` is no mixing matrix.
+      ArgumentError: If `matrix` is no mixing matrix.
     """
     matrix = check_mixing(matrix)
     if len(matrix) == 1:
@@ -166,12 +126,13 @@ def spectral_gap(matrix: np.ndarray) -> float:
 def _check_support(matrix: np.ndarray, graph: nx.Graph) -> None:
     for p, m in np.argwhere(matrix > _TOLERANCE):
         if p != m and not graph.has_edge(int(p), int(m)):
-            raise ValueError(
-                f"mixing matrix [{p}, {m}] is {matrix[p, m]}, but the graph has no "
-                f"edge {p}-{m}"
+            raise ArgumentError(
+                f"matrix[{p}, {m}]",
+                matrix[p, m],
+                f"0, since the graph has no edge {p}-{m}",
             )
 
 
 def _check_count(num_zones: int) -> None:
     if num_zones < 1:
-        raise ValueError(f"num_zones is {num_zones}; allowed is >= 1")
+        raise ArgumentError("num_zones", num_zones, "a whole number >= 1")

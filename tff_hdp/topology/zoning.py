@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
+
 
 @dataclasses.dataclass(frozen=True)
 class Zoning:
@@ -23,7 +25,7 @@ class Zoning:
       zone_names: One name per zone, for reports; empty if zones are unnamed.
 
     Raises:
-      ValueError: If an id repeats, a zone is empty or an index is out of range.
+      ArgumentError: If an id repeats, a zone is empty or an index is out of range.
     """
 
     client_ids: tuple[str, ...]
@@ -38,30 +40,32 @@ class Zoning:
             self, "parents", tuple(tuple(int(p) for p in ps) for ps in self.parents)
         )
         if len(self.client_ids) != len(self.zone_of):
-            raise ValueError(
-                f"zone_of has {len(self.zone_of)} entries for "
-                f"{len(self.client_ids)} client_ids"
+            raise ArgumentError(
+                "zone_of",
+                f"of {len(self.zone_of)} entries",
+                f"one for each of {len(self.client_ids)} client_ids",
             )
         if not self.client_ids:
-            raise ValueError("client_ids is empty")
+            raise ArgumentError("client_ids", self.client_ids, "at least one")
         seen: set[str] = set()
         for client in self.client_ids:
             if client in seen:
-                raise ValueError(f"client_ids holds {client!r} twice")
+                raise ArgumentError("client_ids", client, "each id once")
             seen.add(client)
         _check_covers("zone_of", self.zone_of)
         below = self.num_zones
         for level, parent in enumerate(self.parents):
             if len(parent) != below:
-                raise ValueError(
-                    f"parents[{level}] has {len(parent)} entries for {below} nodes"
+                raise ArgumentError(
+                    f"parents[{level}]",
+                    f"of {len(parent)} entries",
+                    f"one for each of {below} nodes",
                 )
             below = _check_covers(f"parents[{level}]", parent)
         object.__setattr__(self, "zone_names", tuple(map(str, self.zone_names)))
         if self.zone_names and len(self.zone_names) != self.num_zones:
-            raise ValueError(
-                f"zone_names has {len(self.zone_names)} entries for "
-                f"{self.num_zones} zones"
+            raise ArgumentError(
+                "zone_names", self.zone_names, f"one for each of {self.num_zones} zones"
             )
 
     @property
@@ -93,43 +97,18 @@ class Zoning:
             *(max(parent) + 1 for parent in self.parents),
         )
 
-    def fan_ins(self, level: int) -> tuple[int, ...]:
-        """How many nodes of the level beneath report to each node of `level`.
-
-        Level 1 gives the zone sizes n_i; level `num_levels + 1` is the server.
-
-        Raises:
-          ValueError: If `level` is not in 1..num_levels + 1.
-        """
-        self._check_level(level, self.num_levels + 1)
-        if level == self.num_levels + 1:
-            return (self.level_sizes[-1],)
-        links = (self.zone_of, *self.parents)[level - 1]
-        return tuple(np.bincount(links).tolist())
-
-    def ancestors(self, level: int) -> tuple[int, ...]:
-        """For each client (order of `client_ids`) its node at `level`.
-
-        Raises:
-          ValueError: If `level` is not in 1..num_levels.
-        """
-        self._check_level(level, self.num_levels)
-        nodes = np.asarray(self.zone_of)
-        for parent in self.parents[: level - 1]:
-            nodes = np.asarray(parent)[nodes]
-        return tuple(nodes.tolist())
-
-    def _check_level(self, level: int, highest: int) -> None:
-        if not 1 <= level <= highest:
-            raise ValueError(f"level is {level}; allowed is 1..{highest}")
-
     def clients_in(self, zone: int) -> tuple[str, ...]:
         """The ids of one zone's clients, in the order of `client_ids`."""
         if not 0 <= zone < self.num_zones:
-            raise ValueError(f"zone is {zone}; there are {self.num_zones} zones")
+            raise ArgumentError("zone", zone, f"0..{self.num_zones - 1}")
         return tuple(
             c for c, z in zip(self.client_ids, self.zone_of, strict=True) if z == zone
         )
+
+
+def one_zone(client_ids: Sequence[str]) -> Zoning:
+    """All clients in one zone: a server without super-nodes."""
+    return Zoning(tuple(client_ids), (0,) * len(client_ids))
 
 
 def equal_zones(
@@ -146,11 +125,11 @@ def equal_zones(
       A `Zoning` with one intermediate level.
 
     Raises:
-      ValueError: If `num_zones` is out of range or an id repeats.
+      ArgumentError: If `num_zones` is out of range or an id repeats.
     """
     n = len(client_ids)
     if not 1 <= num_zones <= n:
-        raise ValueError(f"num_zones is {num_zones}; allowed is 1..{n} (the clients)")
+        raise ArgumentError("num_zones", num_zones, f"1..{n} (the clients)")
     zone_of = rng.permutation(np.arange(n) % num_zones)
     return Zoning(tuple(client_ids), tuple(zone_of.tolist()))
 
@@ -158,9 +137,11 @@ def equal_zones(
 def _check_covers(name: str, indices: tuple[int, ...]) -> int:
     """Returns the number of groups; refuses gaps and negative indices."""
     if min(indices) < 0:
-        raise ValueError(f"{name} holds {min(indices)}; indices start at 0")
+        raise ArgumentError(name, min(indices), "indices from 0 on")
     count = max(indices) + 1
     missing = sorted(set(range(count)) - set(indices))
     if missing:
-        raise ValueError(f"{name} leaves group {missing[0]} of {count} empty")
+        raise ArgumentError(
+            name, f"without {missing[0]}", f"every index of 0..{count - 1}"
+        )
     return count

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 
 SYSTEMS = ("hdp", "fl_top", "hfl_dp", "gfl", "udp_hypernet")
@@ -31,7 +32,7 @@ class MatchedConfig(RunConfig):
       personal_model: Of UDP-Alg's users; None takes the task's default.
 
     Raises:
-      ConfigError: If a setting is out of range.
+      ArgumentError: If a setting is out of range.
     """
 
     system: ClassVar[str] = "matched"
@@ -53,22 +54,22 @@ class MatchedConfig(RunConfig):
         self._set("systems", tuple(self.systems))
         for name in self.systems:
             if name not in SYSTEMS:
-                raise self._error("systems", name, ", ".join(SYSTEMS))
+                raise ArgumentError("systems", name, ", ".join(SYSTEMS))
         if not self.systems or len(set(self.systems)) < len(self.systems):
-            raise self._error(
-                "systems", ",".join(self.systems) or "empty", "each system once"
-            )
+            raise ArgumentError("systems", self.systems, "each system once")
         self._check_count("groups", "clients_per_round", "batch_size", "local_epochs")
         for name in (
             *("target_epsilon", "client_learning_rate", "clip_norm", "model_norm"),
         ):
             self._check_positive(name)
         if self.num_clients is None:
-            raise self._error("num_clients", None, "a number that --groups divides")
+            raise ArgumentError("num_clients", None, "a number that groups divides")
         if self.num_clients % self.groups:
-            raise self._error("groups", self.groups, f"divisors of {self.num_clients}")
+            raise ArgumentError(
+                "groups", self.groups, f"divisors of {self.num_clients}"
+            )
         if not self.groups <= self.clients_per_round <= self.num_clients:
-            raise self._error(
+            raise ArgumentError(
                 "clients_per_round",
                 self.clients_per_round,
                 f"{self.groups}..{self.num_clients}",

@@ -11,9 +11,10 @@ import pandas as pd
 
 from scripts.papers.comparison.config import MatchedConfig
 from scripts.papers.comparison.settings import build_config, released
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import AccountRow
 from tff_hdp.simulation import experiment, report
-from tff_hdp.simulation.config import ConfigError, RunConfig
+from tff_hdp.simulation.config import RunConfig
 
 _SLACK = 1e-3
 
@@ -30,7 +31,7 @@ def compare(config: MatchedConfig) -> pd.DataFrame:
       The table, one row a system.
 
     Raises:
-      ConfigError: If a system's epsilon is not the one asked for, or a setting does
+      ArgumentError: If a system's epsilon is not the one asked for, or a setting does
         not fit the task.
       DataNotFoundError: If the task's data is missing.
     """
@@ -59,9 +60,10 @@ def _row(
     if row.epsilon_rdp is None or not (
         abs(row.epsilon_rdp - config.target_epsilon) <= _SLACK * config.target_epsilon
     ):
-        raise ConfigError(
-            f"--target_epsilon is {config.target_epsilon}; {asked.system} reached "
-            f"{row.epsilon_rdp} in --out={result.path}"
+        raise ArgumentError(
+            "target_epsilon",
+            config.target_epsilon,
+            f"what {asked.system} reaches, which is {row.epsilon_rdp} in {result.path}",
         )
     others = {
         f"eps {observer}": _tightest(result.accounts, observer)

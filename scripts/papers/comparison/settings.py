@@ -10,8 +10,9 @@ from scipy import optimize
 
 import tasks
 from scripts.papers.comparison.config import MatchedConfig
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import AccountRow, calibrate, worst
-from tff_hdp.simulation.config import ConfigError, RunConfig
+from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top.config import FlTopConfig
 from tff_hdp.systems.gfl import plan as gfl
@@ -157,9 +158,10 @@ def _gfl(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConfig:
     """Independent noise: graph-homomorphic noise cancels in what is released."""
     del seed
     if config.clients_per_round % config.groups:
-        raise ConfigError(
-            f"--clients_per_round is {config.clients_per_round}; allowed: a multiple "
-            f"of --groups={config.groups}, whose servers draw equally many"
+        raise ArgumentError(
+            "clients_per_round",
+            config.clients_per_round,
+            f"a multiple of groups={config.groups}, whose servers draw equally many",
         )
     asked = GflConfig(
         **shared,

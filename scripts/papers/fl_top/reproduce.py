@@ -16,6 +16,7 @@ import sys
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.fl_top.config import FlTopConfig
 
@@ -60,9 +61,7 @@ def ratios_of(part: str) -> tuple[float, ...]:
     try:
         return tuple(float(ratio) for ratio in RATIOS.value)
     except ValueError as error:
-        raise cli.UsageError(
-            f"--ratios is {','.join(RATIOS.value)}; allowed: numbers in (0, 1]"
-        ) from error
+        raise ArgumentError("ratios", RATIOS.value, "numbers in (0, 1]") from error
 
 
 def main(argv: list[str]) -> int:
@@ -74,9 +73,7 @@ def main(argv: list[str]) -> int:
 
     given = presets.given(FlTopConfig)
     for name in {"scheme", "ratio"} & given.keys():
-        raise cli.UsageError(
-            f"--{name} is {given[name]}; allowed: --{name}s, for all rows"
-        )
+        raise ArgumentError(name, given[name], f"--{name}s, for all rows")
     out = pathlib.Path(given.pop("out", "runs/fl_top"))
     tables = {}
     for part, name in PRESETS[SCALE.value].items():

@@ -10,6 +10,7 @@ import sys
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 
 
 def define_flags() -> None:
@@ -32,26 +33,21 @@ def main(argv: list[str]) -> int:
     values = flags.FLAGS
     figure = values.figure
     if figure and not pathlib.Path(figure).resolve().parent.is_dir():
-        raise cli.UsageError(
-            f"--figure is {figure}; allowed: a file in a folder there is"
-        )
+        raise ArgumentError("figure", figure, "a file in a folder there is")
     from scripts.papers.hdp import figures
     from scripts.papers.hdp import levels as hierarchy
 
     try:
         fan_ins = tuple(map(int, values.fan_ins))
-        rows = hierarchy.multi_level(
-            fan_ins=fan_ins,
-            q=values.q,
-            noise_multiplier=values.noise_multiplier,
-            rounds=values.rounds,
-            delta=values.delta,
-        )
     except ValueError as error:
-        text = str(error)
-        if text.startswith("invalid literal"):
-            text = f"fan_ins is {','.join(values.fan_ins)}; allowed: whole numbers"
-        raise cli.UsageError(f"--{text}") from error
+        raise ArgumentError("fan_ins", values.fan_ins, "whole numbers") from error
+    rows = hierarchy.multi_level(
+        fan_ins=fan_ins,
+        q=values.q,
+        noise_multiplier=values.noise_multiplier,
+        rounds=values.rounds,
+        delta=values.delta,
+    )
     print("noise at  output of  paper     sound (RDP)  seen by")
     for row in rows:
         print(

@@ -5,8 +5,8 @@ import pathlib
 
 import pandas as pd
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import account, worst
-from tff_hdp.simulation.config import ConfigError
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
@@ -95,10 +95,10 @@ def account_table(config: UdpHypernetConfig, figure: str) -> pd.DataFrame:
       One row a curve: z, and epsilon of the released hypernetwork.
 
     Raises:
-      ConfigError: If `num_clients` is not given.
+      ArgumentError: If `num_clients` is not given.
     """
     if config.num_clients is None:
-        raise ConfigError("--num_clients is None; allowed: a number, for the account")
+        raise ArgumentError("num_clients", None, "a number, for the account")
     rows = []
     for curve in FIGURES[figure]:
         if curve.sigma is None:

@@ -17,6 +17,7 @@ from absl import flags
 from scripts.papers.udp_alg.curves import FIGURES
 from tasks import DataNotFoundError
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
 PRESETS = {
@@ -49,9 +50,7 @@ def main(argv: list[str]) -> int:
     given = presets.given(UdpHypernetConfig)
     for name in SWEPT:
         if name in given:
-            raise cli.UsageError(
-                f"--{name} is {given[name]}; allowed: nothing, the figure's are run"
-            )
+            raise ArgumentError(name, given[name], "nothing, the figure's are run")
     out = pathlib.Path(given.pop("out", "runs/udp_hypernet"))
     configs = {
         name: presets.read(name, UdpHypernetConfig, **given, out=str(out / figure))
@@ -71,7 +70,7 @@ def main(argv: list[str]) -> int:
         except DataNotFoundError as error:
             missing.append(f"figure {figure} left out: {error}")
     if len(missing) == len(configs):
-        raise cli.UsageError("; ".join(missing))
+        raise DataNotFoundError("; ".join(missing))
     for line in missing:
         print(line)
     return 0

@@ -8,7 +8,7 @@ import pytest
 from scripts.papers.comparison import runs as matched
 from scripts.papers.comparison import settings as matched_settings
 from scripts.papers.comparison.config import SYSTEMS, MatchedConfig
-from tff_hdp.simulation.config import ConfigError
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.gfl import account as gfl_account
 from tff_hdp.systems.gfl import plan as gfl
 
@@ -76,15 +76,15 @@ def test_least_is_on_the_safe_side_of_a_known_root(target):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"systems": ("hdp", "gossip")}, "--systems is gossip"),
-        ({"systems": ("hdp", "hdp")}, "--systems is hdp,hdp"),
-        ({"systems": ()}, "--systems is empty"),
-        ({"num_clients": None}, "--num_clients is None"),
-        ({"groups": 7}, "--groups is 7"),
-        ({"clients_per_round": 51}, "--clients_per_round is 51"),
-        ({"target_epsilon": 0.0}, "--target_epsilon is 0"),
+        ({"systems": ("hdp", "gossip")}, "systems is gossip"),
+        ({"systems": ("hdp", "hdp")}, "systems is hdp,hdp"),
+        ({"systems": ()}, "systems is empty"),
+        ({"num_clients": None}, "num_clients is None"),
+        ({"groups": 7}, "groups is 7"),
+        ({"clients_per_round": 51}, "clients_per_round is 51"),
+        ({"target_epsilon": 0.0}, "target_epsilon is 0"),
     ],
 )
 def test_a_bad_setting_names_the_flag(tmp_path, changes, named):
-    with pytest.raises(ConfigError, match=named):
+    with pytest.raises(ArgumentError, match=named):
         config(tmp_path, **changes)

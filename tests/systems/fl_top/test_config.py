@@ -2,7 +2,7 @@
 
 import pytest
 
-from tff_hdp.simulation.config import ConfigError
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.fl_top.config import FlTopConfig
 
 
@@ -25,27 +25,27 @@ def test_a_clip_norm_may_come_as_text():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"scheme": "fl_middle"}, "--scheme is fl_middle; allowed: fl_std, "),
-        ({"ratio": 0.0}, r"--ratio is 0.0; allowed: \(0, 1\]"),
-        ({"ratio": 1.5}, "--ratio is 1.5"),
-        ({"scheme": "fl_std_dp", "ratio": 0.1}, "1 with --scheme=fl_std"),
-        ({"noise_multiplier": 1.0}, "--noise_multiplier is 1.0; .* fl_top"),
-        ({"clip_norm": 1.0}, "--clip_norm is 1.0; allowed: nothing"),
+        ({"scheme": "fl_middle"}, "scheme is fl_middle; allowed: fl_std, "),
+        ({"ratio": 0.0}, r"ratio is 0.0; allowed: \(0, 1\]"),
+        ({"ratio": 1.5}, "ratio is 1.5"),
+        ({"scheme": "fl_std_dp", "ratio": 0.1}, "1 with scheme=fl_std"),
+        ({"noise_multiplier": 1.0}, "noise_multiplier is 1.0; .* fl_top"),
+        ({"clip_norm": 1.0}, "clip_norm is 1.0; allowed: nothing"),
         ({"scheme": "fl_top_dp", "noise_multiplier": 0.0}, "greater than 0"),
-        ({"scheme": "fl_top_dp", "clip_norm": "much"}, "--clip_norm is much"),
-        ({"scheme": "fl_top_dp", "clip_norm": -1.0}, "--clip_norm is -1.0"),
-        ({"public_data": "cifar"}, "--public_data is cifar"),
+        ({"scheme": "fl_top_dp", "clip_norm": "much"}, "clip_norm is much"),
+        ({"scheme": "fl_top_dp", "clip_norm": -1.0}, "clip_norm is -1.0"),
+        ({"public_data": "cifar"}, "public_data is cifar"),
         (
             {"task": "mnist", "public_data": "mnist"},
-            "--public_data is mnist; allowed: held_out with --task=mnist",
+            "public_data is mnist; allowed: held_out with task=mnist",
         ),
-        ({"clients_per_round": 0}, "--clients_per_round is 0"),
-        ({"selection_steps": 0}, "--selection_steps is 0"),
-        ({"recovery_iterations": 0}, "--recovery_iterations is 0"),
-        ({"cohort_chunk": 0}, "--cohort_chunk is 0"),
-        ({"client_learning_rate": float("nan")}, "--client_learning_rate is nan"),
+        ({"clients_per_round": 0}, "clients_per_round is 0"),
+        ({"selection_steps": 0}, "selection_steps is 0"),
+        ({"recovery_iterations": 0}, "recovery_iterations is 0"),
+        ({"cohort_chunk": 0}, "cohort_chunk is 0"),
+        ({"client_learning_rate": float("nan")}, "client_learning_rate is nan"),
     ],
 )
 def test_bad_settings_name_the_flag(changes, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         FlTopConfig(**changes)

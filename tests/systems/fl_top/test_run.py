@@ -8,13 +8,13 @@ import pytest
 
 import tasks
 from tasks.models import CNN_LARGE
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation import experiment
-from tff_hdp.simulation.config import ConfigError
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top import results
-from tff_hdp.systems.fl_top import run as fl_top
 from tff_hdp.systems.fl_top import setup as fl_top_setup
 from tff_hdp.systems.fl_top.config import FlTopConfig
+from tff_hdp.systems.fl_top.evaluation import build_fl_top_evaluation
 from tff_hdp.systems.fl_top.public import subset_size, top_k
 
 WEIGHTS = 2410
@@ -165,7 +165,7 @@ def test_a_binary_task_reports_balanced_accuracy_and_auroc(tmp_path):
 
 def test_the_binary_metrics_are_those_of_their_definitions():
     task = tasks.load("breast_cancer")
-    evaluate = fl_top._build_evaluation(task)
+    evaluate = build_fl_top_evaluation(task)
     import tensorflow as tf
     import tensorflow_federated as tff
 
@@ -185,14 +185,14 @@ def test_the_binary_metrics_are_those_of_their_definitions():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"clients_per_round": 40}, "--clients_per_round is 40; .* at most 39"),
-        ({"ratio": 1e-4}, "--ratio is 0.0001"),
-        ({"public_examples": 5000}, "--public_examples is 5000; allowed: fewer"),
-        ({"client_learning_rate": 1e30}, r"--client_learning_rate is 1e\+30"),
+        ({"clients_per_round": 40}, "clients_per_round is 40; .* at most 39"),
+        ({"ratio": 1e-4}, "ratio is 0.0001"),
+        ({"public_examples": 5000}, "public_examples is 5000; allowed: fewer"),
+        ({"client_learning_rate": 1e30}, r"client_learning_rate is 1e\+30"),
     ],
 )
 def test_what_only_the_task_can_tell(tmp_path, changes, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         experiment.run(config(tmp_path, **changes))
 
 

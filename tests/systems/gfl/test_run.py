@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 
 from tasks import gfl_logistic
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation import experiment
-from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.gfl import plan as formulas
-from tff_hdp.systems.gfl import run as gfl
 from tff_hdp.systems.gfl import setup as gfl_setup
 from tff_hdp.systems.gfl.config import GflConfig
 
@@ -108,7 +107,7 @@ def test_optimum_is_that_of_the_runs_own_data(tmp_path):
     settings = config(tmp_path)
     folder = RunFolder(settings)
     folder.resolve(partition_seed=5)
-    system = gfl.build(settings, folder)
+    system = settings.build(folder)
     task = gfl_logistic.load(num_clients=24, seed=5)
     best = gfl_logistic.optimum(task.train, settings.ridge)
     state = system.initial_state(None)
@@ -121,30 +120,30 @@ def test_optimum_is_that_of_the_runs_own_data(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"servers": 25}, "--servers is 25; allowed: 1..24"),
-        ({"batch_size": 101}, "--batch_size is 101; allowed: at most 100"),
-        ({"per_round": 7}, "--per_round is 7; allowed is at most 6"),
-        ({"servers": 8, "edge_probability": 1e-9}, "--edge_probability is 1e-09"),
+        ({"servers": 25}, "servers is 25; allowed: 1..24"),
+        ({"batch_size": 101}, "batch_size is 101; allowed: at most 100"),
+        ({"per_round": 7}, "per_round is 7; .* at most 6"),
+        ({"servers": 8, "edge_probability": 1e-9}, "edge_probability is 1e-09"),
     ],
 )
 def test_flags_that_do_not_fit_the_task(tmp_path, changes, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ArgumentError, match=f"^{message}"):
         experiment.run(config(tmp_path, **changes))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"scheme": "secret"}, "--scheme is secret; allowed: none, iid, hybrid"),
-        ({"scheme": "none", "sigma_g": 0.2}, "--sigma_g is 0.2; allowed: 0"),
-        ({"sigma_g": -1.0}, "--sigma_g is -1"),
-        ({"mu": 0.0}, "--mu is 0"),
-        ({"edge_probability": 1.5}, "--edge_probability is 1.5"),
-        ({"per_round": 1}, "--per_round is 1; allowed: at least 2"),
-        ({"model": "dnn"}, "--model is dnn; allowed: nothing with"),
-        ({"task": "digits", "repetitions": 2}, "--repetitions is 2; allowed: 1"),
+        ({"scheme": "secret"}, "scheme is secret; allowed: none, iid, hybrid"),
+        ({"scheme": "none", "sigma_g": 0.2}, "sigma_g is 0.2; allowed: 0"),
+        ({"sigma_g": -1.0}, "sigma_g is -1"),
+        ({"mu": 0.0}, "mu is 0"),
+        ({"edge_probability": 1.5}, "edge_probability is 1.5"),
+        ({"per_round": 1}, "per_round is 1; allowed: at least 2"),
+        ({"model": "dnn"}, "model is dnn; allowed: nothing with"),
+        ({"task": "digits", "repetitions": 2}, "repetitions is 2; allowed: 1"),
     ],
 )
 def test_settings_that_contradict_each_other(changes, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ArgumentError, match=f"^{message}"):
         GflConfig(**changes)

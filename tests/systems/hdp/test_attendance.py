@@ -79,7 +79,7 @@ def test_drop_outs_are_independent_of_everything():
 
 
 FAULTS = Faults(
-    drop_rate=0.15, super_node_failure_rate=0.3, byzantine=((5, 0.13), (20, 0.26))
+    drop_rate=0.15, supernode_failure_rate=0.3, byzantine=((5, 0.13), (20, 0.26))
 )
 
 
@@ -151,7 +151,7 @@ def test_byzantine_clients_never_lead_and_are_marked():
 
 
 def test_without_elections_a_failed_super_node_costs_its_zone_the_round():
-    parties = participation(q=1.0, faults=Faults(super_node_failure_rate=0.2))
+    parties = participation(q=1.0, faults=Faults(supernode_failure_rate=0.2))
     rounds = run(parties, 400)
     for present in rounds:
         zones = np.unique(np.asarray(ZONING.zone_of)[present.cohort])
@@ -208,7 +208,7 @@ def test_a_state_of_other_zones_is_refused():
 def held(tmp_path_factory):
     """Three rounds with elections held in full, and where they were kept."""
     path = tmp_path_factory.mktemp("run") / "elections"
-    faults = Faults(super_node_failure_rate=0.5, byzantine=((1, 0.13),))
+    faults = Faults(supernode_failure_rate=0.5, byzantine=((1, 0.13),))
     elections = Elections(voters=5)
     parties = participation(faults=faults, elections=elections)
     rounds = run(parties, 3)

@@ -9,9 +9,9 @@ import pytest
 
 from scripts.papers.udp_alg import curves as udp_curves
 from scripts.papers.udp_alg import figures as udp_figures
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.simulation import experiment
-from tff_hdp.simulation.config import ConfigError
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
@@ -143,24 +143,24 @@ def test_a_target_epsilon_is_met(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"sampling_rate": 0.0}, "--sampling_rate is 0"),
-        ({"sampling_rate": 1.5}, "--sampling_rate is 1.5"),
-        ({"sigma": 0.1}, "exactly one of --sigma"),
-        ({"noise_multiplier": None}, "exactly one of --sigma"),
-        ({"privacy": "none"}, "--noise_multiplier is 2"),
-        ({"hidden_width": 0}, "--hidden_width is 0"),
-        ({"clip_norm": -1.0}, "--clip_norm is -1"),
-        ({"example_cap": 5}, "--example_cap is 5"),
-        ({"privacy": "hdp"}, "--privacy is hdp"),
+        ({"sampling_rate": 0.0}, "sampling_rate is 0"),
+        ({"sampling_rate": 1.5}, "sampling_rate is 1.5"),
+        ({"sigma": 0.1}, "exactly one of sigma"),
+        ({"noise_multiplier": None}, "exactly one of sigma"),
+        ({"privacy": "none"}, "noise_multiplier is 2"),
+        ({"hidden_width": 0}, "hidden_width is 0"),
+        ({"clip_norm": -1.0}, "clip_norm is -1"),
+        ({"example_cap": 5}, "example_cap is 5"),
+        ({"privacy": "hdp"}, "privacy is hdp"),
     ],
 )
 def test_a_bad_setting_names_the_flag(tmp_path, changes, named):
-    with pytest.raises(ConfigError, match=named):
+    with pytest.raises(ArgumentError, match=named):
         config(tmp_path, **changes)
 
 
 def test_too_many_users_for_a_test_each_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"--num_clients is 1400; client .* has one"):
+    with pytest.raises(ArgumentError, match=r"num_clients is 1400; .* has one"):
         experiment.run(
             config(tmp_path, num_clients=1400, partition="iid", dirichlet_alpha=None)
         )
@@ -210,5 +210,5 @@ def test_the_account_of_a_figure_is_its_curves_without_training():
     assert found.loc[(0.05, 0.1), "eps paper"] == pytest.approx(4.0, abs=1e-3)
     assert (found["eps PLD"] < found["eps RDP"]).all()
     assert (found["eps RDP"] < found["eps paper"]).all()
-    with pytest.raises(ConfigError, match="--num_clients is None"):
+    with pytest.raises(ArgumentError, match="num_clients is None"):
         udp_curves.account_table(UdpHypernetConfig(privacy="none"), "2b")

@@ -3,9 +3,14 @@
 import contextlib
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
+
+if TYPE_CHECKING:
+    from tff_hdp.simulation.run_folder import RunFolder
+    from tff_hdp.simulation.system import System
 
 SCHEMES = ("fl_std", "fl_basic", "fl_cs", "fl_top")
 PRIVATE_SUFFIX = "_dp"
@@ -42,7 +47,7 @@ class FlTopConfig(RunConfig):
         by the size of the model.
 
     Raises:
-      ConfigError: If a setting is out of range or two contradict each other.
+      ArgumentError: If a setting is out of range or two contradict each other.
     """
 
     system: ClassVar[str] = "fl_top"
@@ -50,6 +55,11 @@ class FlTopConfig(RunConfig):
         **RunConfig.choices,
         "scheme": (*SCHEMES, *(scheme + PRIVATE_SUFFIX for scheme in SCHEMES)),
         "public_data": ("mnist", "held_out"),
+    }
+    setting_of: ClassVar[Mapping[str, str]] = {
+        "sigma": "noise_multiplier",
+        "per_round": "clients_per_round",
+        "clients": "num_clients",
     }
 
     scheme: str = "fl_top"
@@ -82,11 +92,17 @@ class FlTopConfig(RunConfig):
             mnist = self.task == MNIST_IS_PUBLIC_FOR
             self._set("public_data", "mnist" if mnist else "held_out")
         if self.public_data == "mnist" and self.task != MNIST_IS_PUBLIC_FOR:
-            raise self._error(
-                "public_data", "mnist", f"held_out with --task={self.task}"
+            raise ArgumentError(
+                "public_data", "mnist", f"held_out with task={self.task}"
             )
         self._check_ratio()
         self._check_privacy()
+
+    def build(self, folder: "RunFolder") -> "System":
+        """See base class."""
+        from tff_hdp.systems.fl_top.run import FlTop
+
+        return FlTop(self, folder)
 
     @property
     def label(self) -> str:
@@ -112,9 +128,9 @@ class FlTopConfig(RunConfig):
         if self.ratio is None:
             self._set("ratio", self._default_ratio)
         if not 0.0 < self.ratio <= 1.0:
-            raise self._error("ratio", self.ratio, "(0, 1]")
+            raise ArgumentError("ratio", self.ratio, "(0, 1]")
         if self.compression == "fl_std" and self.ratio != 1.0:
-            raise self._error("ratio", self.ratio, "1 with --scheme=fl_std")
+            raise ArgumentError("ratio", self.ratio, "1 with scheme=fl_std")
 
     def _check_privacy(self) -> None:
         if self.clip_norm != "auto":
@@ -124,7 +140,7 @@ class FlTopConfig(RunConfig):
         if not self.is_private:
             for name, unused in (("noise_multiplier", None), ("clip_norm", "auto")):
                 if getattr(self, name) != unused:
-                    raise self._error(
+                    raise ArgumentError(
                         name, getattr(self, name), f"nothing with {self.scheme}"
                     )
         elif self.noise_multiplier is None:

@@ -35,10 +35,9 @@ def subset_size(ratio: float, num_weights: int) -> int:
     """
     size = math.floor(Fraction(str(ratio)) * num_weights) if 0 < ratio <= 1 else 0
     if size < 1:
+        least = f"at least {1 / num_weights:.3g}"
         raise ArgumentError(
-            "ratio",
-            ratio,
-            f"(0, 1] and, for {num_weights:,} weights, at least {1 / num_weights:.3g}",
+            "ratio", ratio, f"(0, 1] and, for {num_weights:,} weights, {least}"
         )
     return size
 

@@ -2,29 +2,29 @@
 
 import functools
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
-import dp_accounting
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-import tasks
-from tff_hdp.clients import training as stacked_work
-from tff_hdp.clients.batches import chunk_type, make_chunk, make_order
+from tff_hdp.aggregators import round_events
+from tff_hdp.aggregators.vectors import join
+from tff_hdp.clients.batches import chunk_type, make_order
+from tff_hdp.clients.training import chunk_size
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, NoisePlan
-from tff_hdp.simulation.classifier import build_evaluation
-from tff_hdp.simulation.cohorts import CohortSampler
-from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import RoundInput, System
+from tff_hdp.simulation.system import System, for_the_operator
+from tff_hdp.systems.chunks import Participant, chunks
 from tff_hdp.systems.fl_top import plan as fl_top_dp
-from tff_hdp.systems.fl_top import public as top_k
 from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top.config import FlTopConfig
+from tff_hdp.systems.fl_top.evaluation import build_fl_top_evaluation
 from tff_hdp.systems.fl_top.process import build_fl_top
-from tff_hdp.systems.fl_top.setup import PublicBatch, Setup, load_with_public, set_up
-from tff_hdp.topology import Zoning
+from tff_hdp.systems.fl_top.setup import load_with_public, set_up
+from tff_hdp.topology import one_zone
 
 BEST_ROUND = (
     "The tables take the round of best test accuracy, as the paper does. Choosing it "
@@ -33,74 +33,125 @@ BEST_ROUND = (
 )
 
 
-def build(config: FlTopConfig, folder: RunFolder) -> System:
-    """Builds one scheme for the training loop.
+class FlTop(System):
+    """One of the schemes under one server.
 
     Args:
       config: The run's settings.
       folder: Remembers what was drawn and measured before round 1.
-
-    Raises:
-      ConfigError: If a flag does not fit the task.
-      DataNotFoundError: If the task's data is missing.
     """
-    task, public = load_with_public(config, folder.resolved["partition_seed"])
-    clients = len(task.train.client_ids)
-    if config.clients_per_round > clients:
-        raise ConfigError(
-            f"--clients_per_round is {config.clients_per_round}; allowed: at most "
-            f"{clients} (the clients)"
+
+    def __init__(self, config: FlTopConfig, folder: RunFolder) -> None:
+        seed = folder.resolved["partition_seed"]
+        self.config = config
+        self.task, self.public = load_with_public(config, seed)
+        clients = len(self.task.train.client_ids)
+        if config.clients_per_round > clients:
+            raise ArgumentError(
+                "clients_per_round",
+                config.clients_per_round,
+                f"at most {clients} (the clients)",
+            )
+        self.setup = set_up(config, self.task, self.public, folder)
+        self.plan = _plan(config, clients, folder.resolved["clip_norm"])
+        self.zoning, self.sampling = one_zone(self.task.train.client_ids), self.plan
+        features = self.task.test_features
+        compressor = self.setup.compressor
+        self.process = build_fl_top(
+            build_model=self.task.build_model,
+            data_type=chunk_type(features.shape[1:], features.dtype),
+            plan=self.plan,
+            compressor=compressor,
+            client_learning_rate=config.client_learning_rate,
         )
-    setup = set_up(config, task, public, folder)
-    plan = _plan(config, clients, folder.resolved["clip_norm"])
-    process = build_fl_top(
-        build_model=task.build_model,
-        data_type=chunk_type(task.test_features.shape[1:], task.test_features.dtype),
-        plan=plan,
-        compressor=setup.compressor,
-        client_learning_rate=config.client_learning_rate,
-    )
-    folder.resolve(
-        task=task.description,
-        public_data=public.source,
-        clients=clients,
-        weights=setup.compressor.num_weights,
-        upload_size=setup.compressor.upload_size,
-        download_size=setup.compressor.download_size,
-    )
-    evaluate = _build_evaluation(task)
+        self.headline = results.headline(self.task.num_classes)
+        folder.resolve(
+            task=self.task.description,
+            public_data=self.public.source,
+            clients=clients,
+            weights=compressor.num_weights,
+            upload_size=compressor.upload_size,
+            download_size=compressor.download_size,
+        )
 
-    def initial_state(seed: int | None) -> Any:
-        del seed  # w_0 is of the set-up, for which the Top-K weights were chosen.
-        state = process.initialize()
-        like = process.get_model_weights(state)
-        trainable = tf.nest.pack_sequence_as(like.trainable, setup.initial)
-        weights = tff.learning.models.ModelWeights(trainable, like.non_trainable)
-        return process.set_model_weights(state, weights)
+    def initial_weights(self) -> tff.learning.models.ModelWeights:
+        """w_0 of the set-up, for which the Top-K weights were chosen."""
+        new = super().initial_weights()
+        trainable = tf.nest.pack_sequence_as(new.trainable, self.setup.initial)
+        return tff.learning.models.ModelWeights(trainable, new.non_trainable)
 
-    def record(ledger: fl_top_dp.FlTopLedger, metrics: Any, count: int) -> None:
-        if not plan.is_noisy:
-            return
-        if metrics is None:
-            ledger.record(plan, count)
-            return
-        emitted = metrics["aggregator"]["events"]["client"]
-        event = dp_accounting.DpEvent.from_named_tuple(emitted)
-        ledger.record(plan, count, events={"client": event})
+    def round_data(
+        self, number: int, cohort: np.ndarray, rng: np.random.Generator
+    ) -> list[tf.data.Dataset]:
+        """See base class."""
+        del number
+        train, config = self.task.train, self.config
+        batch_size = min(config.batch_size, int(train.sizes.max()))
+        order = functools.partial(
+            make_order, epochs=config.local_epochs, batch_size=batch_size, rng=rng
+        )
+        participants = [
+            Participant(
+                train.examples(client),
+                order(int(train.sizes[client])),
+                carries_noise=self.plan.is_noisy,
+            )
+            for client in cohort
+        ]
+        weights = self.setup.compressor.num_weights
+        size = config.cohort_chunk or chunk_size(weights)
+        return [
+            tf.data.Dataset.from_tensors(chunk) for chunk in chunks(participants, size)
+        ]
 
-    return System(
-        process=process,
-        initial_state=initial_state,
-        prepare=_build_prepare(config, task, plan, setup),
-        new_ledger=fl_top_dp.FlTopLedger,
-        record=record,
-        weights_of=lambda state: process.get_model_weights(state).trainable,
-        evaluate=lambda state: evaluate(process.get_model_weights(state)),
-        measure=_measure,
-        notes=_notes(plan, public),
-        headline=results.headline(task.num_classes),
-        finish=functools.partial(_finish, process),
-    )
+    def measure(self, metrics: Any) -> dict[str, float]:
+        """See base class."""
+        exchanged = metrics["exchanged"]
+        return super().measure(metrics) | {
+            "downstream_bytes": int(exchanged["downstream_bytes"]),
+            "upstream_bytes": int(exchanged["upstream_bytes"]),
+        }
+
+    @functools.cached_property
+    def test(self) -> Callable[[Any], dict[str, float]]:
+        """See base class."""
+        return build_fl_top_evaluation(self.task)
+
+    def new_ledger(self) -> fl_top_dp.FlTopLedger:
+        """See base class."""
+        return fl_top_dp.FlTopLedger()
+
+    def events(self, metrics: Any) -> dict[str, Any]:
+        """See base class."""
+        return round_events(metrics["aggregator"])
+
+    def notes_on_noise(self) -> tuple[str, ...]:
+        """See base class."""
+        clipping = self.plan.clipping
+        return (
+            for_the_operator(
+                "clients, rejected, update_norm, train_loss and train_accuracy"
+            ),
+            f"Clip norm {clipping.clip_norm:.6g}: {clipping.source}.",
+            f"Public data: {self.public.source}. They are not protected.",
+            "The server sees the sum of a round's clients only, by secure aggregation, "
+            "which is assumed here: one process plays all parties.",
+            "A client that takes part knows the round and its own share of the noise: "
+            "no epsilon here holds against it; a threat model with colluding_clients=1 "
+            "accounts for it.",
+            "epsilon_paper is the FL-TOP paper's Theorem 1, which takes cohorts as if "
+            "drawn by Poisson sampling and hidden from the server.",
+        )
+
+    def other_notes(self) -> tuple[str, ...]:
+        """See base class."""
+        return (BEST_ROUND,)
+
+    def finish(self, path: pathlib.Path, state: Any) -> str:
+        """Keeps the final weights; returns the run's row of the paper's table."""
+        weights = tf.nest.flatten(self.weights_of(state))
+        np.savez(path / results.WEIGHTS_FILE, final=join(weights).numpy())
+        return results.table_text(results.table([path]))
 
 
 def _plan(config: FlTopConfig, clients: int, clip_norm: float | None) -> NoisePlan:
@@ -118,106 +169,3 @@ def _plan(config: FlTopConfig, clients: int, clip_norm: float | None) -> NoisePl
         sigma=config.noise_multiplier,
         clipping=Clipping(clip_norm=clip_norm, source=source),
     )
-
-
-def _build_prepare(
-    config: FlTopConfig, task: tasks.Task, plan: NoisePlan, setup: Setup
-) -> Any:
-    train = task.train
-    zoning = Zoning(train.client_ids, (0,) * len(train.client_ids))
-    chunk_size = config.cohort_chunk or stacked_work.chunk_size(
-        setup.compressor.num_weights
-    )
-    batch_size = min(config.batch_size, int(train.sizes.max()))
-
-    def prepare(entropy: int, number: int, carried: dict[str, Any]) -> RoundInput:
-        sampler = CohortSampler(plan=plan, zoning=zoning, entropy=entropy)
-        rng = sampler.generator(number, stream=1)
-        cohort = sampler.draw(number)
-        orders = [
-            make_order(
-                int(train.sizes[client]),
-                epochs=config.local_epochs,
-                batch_size=batch_size,
-                rng=rng,
-            )
-            for client in cohort
-        ]
-        chunks = []
-        for start in range(0, len(cohort), chunk_size):
-            members = cohort[start : start + chunk_size]
-            chunk = make_chunk(
-                [train.examples(client) for client in members],
-                orders[start : start + chunk_size],
-                weights=np.ones(len(members)),
-                carries_noise=np.full(len(members), plan.is_noisy),
-                zone=0,
-            )
-            chunks.append(tf.data.Dataset.from_tensors(chunk))
-        return RoundInput(chunks, carried)
-
-    return prepare
-
-
-def _build_evaluation(task: tasks.Task) -> Any:
-    """Test accuracy and loss; for two classes balanced accuracy and AUROC too."""
-    plain = build_evaluation(task)
-    if task.num_classes != 2:
-        return plain
-    from sklearn.metrics import balanced_accuracy_score, roc_auc_score
-
-    model = task.build_model()
-
-    def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
-        weights.assign_weights_to(model)
-        logits = model(task.test_features, training=False).numpy()
-        guesses = np.argmax(logits, axis=1)
-        return plain(weights) | {
-            "balanced_accuracy": balanced_accuracy_score(task.test_labels, guesses),
-            "auroc": roc_auc_score(task.test_labels, logits[:, 1] - logits[:, 0]),
-        }
-
-    return evaluate
-
-
-def _measure(metrics: Any) -> dict[str, float]:
-    train, measured = metrics["client_work"]["train"], metrics["aggregator"]
-    return {
-        "train_loss": float(train["loss"]),
-        "train_accuracy": float(train["accuracy"]),
-        "clients": int(np.sum(measured["clients"])),
-        "rejected": int(measured["rejected"]),
-        "update_norm": float(measured["update_norm"]),
-        "clip_norm": float(measured["clip_norm"]),
-        "downstream_bytes": int(metrics["exchanged"]["downstream_bytes"]),
-        "upstream_bytes": int(metrics["exchanged"]["upstream_bytes"]),
-    }
-
-
-def _notes(plan: NoisePlan, public: PublicBatch) -> tuple[str, ...]:
-    if not plan.is_noisy:
-        return ("No noise was added: no observer is promised anything.", BEST_ROUND)
-    return (
-        "clients, rejected, update_norm, train_loss and train_accuracy in metrics.csv "
-        "carry no noise: they are for the operator of the simulation, and releasing "
-        "them would void the epsilons.",
-        f"Clip norm {plan.clipping.clip_norm:.6g}: {plan.clipping.source}.",
-        f"Public data: {public.source}. They are not protected.",
-        "The server sees the sum of a round's clients only, by secure aggregation, "
-        "which is assumed here: one process plays all parties.",
-        "A client that takes part knows the round and its own share of the noise: no "
-        "epsilon here holds against it; a threat model with colluding_clients=1 "
-        "accounts for it.",
-        "epsilon_paper is the FL-TOP paper's Theorem 1, which takes cohorts as if "
-        "drawn by Poisson sampling and hidden from the server.",
-        BEST_ROUND,
-    )
-
-
-def _finish(
-    process: tff.learning.templates.LearningProcess, path: pathlib.Path, state: Any
-) -> str:
-    weights = process.get_model_weights(state).trainable
-    flat = top_k.flatten([np.asarray(w) for w in tf.nest.flatten(weights)])
-    np.savez(path / results.WEIGHTS_FILE, final=flat)
-    return results.table_text(results.table([path]))

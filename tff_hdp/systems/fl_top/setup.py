@@ -8,9 +8,8 @@ import tensorflow as tf
 
 import tasks
 from tff_hdp.aggregators.vectors import join, split
-from tff_hdp.simulation.classifier import initial_weights
-from tff_hdp.simulation.config import ConfigError, flag_error
-from tff_hdp.simulation.loading import load_task
+from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.classifier import seeded
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.fl_top import public as top_k
 from tff_hdp.systems.fl_top.compressed_sensing import CompressedSensing
@@ -67,10 +66,10 @@ def load_with_public(
       partition_seed: Decides whose examples are whose, and which are public.
 
     Raises:
-      ConfigError: If a flag does not fit the task.
+      ArgumentError: If a flag does not fit the task.
       DataNotFoundError: If data is missing; says what to get.
     """
-    task = load_task(config, partition_seed)
+    task = config.load_task(partition_seed)
     rng = _public_rng(partition_seed, _BATCH)
     if config.public_data == "held_out":
         return _hold_out(config, task, rng)
@@ -100,14 +99,14 @@ def set_up(
       folder: Remembers w_0, the scores and S (`clip_norm`).
 
     Raises:
-      ConfigError: If r leaves no weight, or the gradients on public data explode.
+      ArgumentError: If r leaves no weight, or the gradients on public data explode.
     """
-    model = task.build_model()
+    with seeded(config.seed):
+        model = task.build_model()
     shapes = [w.shape for w in model.trainable_weights]
     path = folder.path / SETUP_FILE
     if "clip_norm" not in folder.resolved:
-        weights = initial_weights(task.build_model, config.seed)
-        initial = [np.asarray(w) for w in weights.trainable]
+        initial = [w.numpy() for w in model.trainable_weights]
         try:
             scores = top_k.accumulated_gradients(
                 model,
@@ -118,8 +117,10 @@ def set_up(
                 learning_rate=config.client_learning_rate,
             )
         except FloatingPointError as error:
-            raise ConfigError(
-                f"--client_learning_rate is {config.client_learning_rate}; {error}"
+            raise ArgumentError(
+                "client_learning_rate",
+                config.client_learning_rate,
+                f"less: {error}",
             ) from error
         np.savez(path, initial=join(initial).numpy(), scores=scores)
     flat, scores = read_setup(folder.path)
@@ -150,9 +151,10 @@ def _hold_out(
     order = rng.permutation(len(train.client_ids))
     needed = np.searchsorted(np.cumsum(train.sizes[order]), config.public_examples) + 1
     if needed >= len(order):
-        raise ConfigError(
-            f"--public_examples is {config.public_examples}; allowed: fewer than the "
-            f"{len(train.labels)} examples of --task={task.name}"
+        raise ArgumentError(
+            "public_examples",
+            config.public_examples,
+            f"fewer than the {len(train.labels)} examples of task={task.name}",
         )
     given = [train.examples(client) for client in order[:needed]]
     kept = np.sort(order[needed:])
@@ -178,10 +180,7 @@ def _compressor(
     config: FlTopConfig, initial: np.ndarray, scores: np.ndarray, partition_seed: int
 ) -> Compressor:
     n = len(initial)
-    try:
-        size = top_k.subset_size(config.ratio, n)
-    except ValueError as error:
-        raise flag_error(error, config, f"--ratio is {config.ratio}") from error
+    size = top_k.subset_size(config.ratio, n)
     seed = int(_public_rng(partition_seed, _SUBSETS).integers(2**31))
     if config.compression == "fl_std":
         return Identity(n)

@@ -2,11 +2,16 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import tasks
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.gfl.plan import SCHEMES
+
+if TYPE_CHECKING:
+    from tff_hdp.simulation.run_folder import RunFolder
+    from tff_hdp.simulation.system import System
 
 LOGISTIC = "gfl_logistic"
 GRAPHS = ("random", "ring", "complete")
@@ -16,8 +21,8 @@ GRAPHS = ("random", "ring", "complete")
 class GflConfig(RunConfig):
     """Every setting of GFL on top of `RunConfig`; field names are flag names.
 
-    A round is one iteration. --task=gfl_logistic is the paper's experiment, and
-    --model=softmax (softmax regression, convex) is there for every other task.
+    A round is one iteration. task=gfl_logistic is the paper's experiment, and
+    model=softmax (softmax regression, convex) is there for every other task.
 
     Attributes:
       scheme: `hybrid` (masks at clients, graph-homomorphic noise between servers),
@@ -33,13 +38,13 @@ class GflConfig(RunConfig):
       ridge: rho, weight of the ridge term in every client's loss.
       gradient_bound: B, norm to which a client's gradient is clipped.
       batch_size: Examples of a client's batch.
-      dimension: M, for --task=gfl_logistic.
-      examples_per_client: For --task=gfl_logistic.
+      dimension: M, for task=gfl_logistic.
+      examples_per_client: For task=gfl_logistic.
       repetitions: Independent networks run side by side on the same data, over
         which the msd columns are averages; the account is that of one of them.
 
     Raises:
-      ConfigError: If a setting is out of range or two contradict each other.
+      ArgumentError: If a setting is out of range or two contradict each other.
     """
 
     system: ClassVar[str] = "gfl"
@@ -48,6 +53,10 @@ class GflConfig(RunConfig):
         "task": (*tasks.TASKS, LOGISTIC),
         "scheme": SCHEMES,
         "graph": GRAPHS,
+    }
+    setting_of: ClassVar[Mapping[str, str]] = {
+        "B": "gradient_bound",
+        "clients": "num_clients",
     }
 
     task: str = LOGISTIC
@@ -74,27 +83,33 @@ class GflConfig(RunConfig):
         for name in ("mu", "ridge", "gradient_bound"):
             self._check_positive(name)
         if not 0.0 < self.edge_probability <= 1.0:
-            raise self._error("edge_probability", self.edge_probability, "(0, 1]")
+            raise ArgumentError("edge_probability", self.edge_probability, "(0, 1]")
         if self.sigma_g is None:
             self._set("sigma_g", 0.0 if self.scheme == "none" else 0.2)
         elif self.scheme == "none" and self.sigma_g != 0:
-            raise self._error("sigma_g", self.sigma_g, "0 with --scheme=none")
+            raise ArgumentError("sigma_g", self.sigma_g, "0 with scheme=none")
         elif self.scheme != "none":
             self._check_positive("sigma_g")
         if self.scheme == "hybrid" and self.per_round < 2:
-            raise self._error(
+            raise ArgumentError(
                 "per_round", self.per_round, "at least 2, so that masks hide something"
             )
         if self.task == LOGISTIC:
             for name in ("model", "partition"):
                 if getattr(self, name) is not None:
-                    raise self._error(
-                        name, getattr(self, name), f"nothing with --task={LOGISTIC}"
+                    raise ArgumentError(
+                        name, getattr(self, name), f"nothing with task={LOGISTIC}"
                     )
         elif self.repetitions > 1:
-            raise self._error(
-                "repetitions", self.repetitions, f"1 unless --task={LOGISTIC}"
+            raise ArgumentError(
+                "repetitions", self.repetitions, f"1 unless task={LOGISTIC}"
             )
+
+    def build(self, folder: "RunFolder") -> "System":
+        """See base class."""
+        from tff_hdp.systems.gfl.run import Gfl
+
+        return Gfl(self, folder)
 
     @property
     def label(self) -> str:

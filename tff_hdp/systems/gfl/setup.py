@@ -1,4 +1,4 @@
-"""Data, model and graph of a GFL run."""
+"""Data, model, servers and graph of a GFL run."""
 
 import dataclasses
 
@@ -8,9 +8,9 @@ import tensorflow as tf
 
 import tasks
 from tasks import gfl_logistic
-from tff_hdp.simulation.config import ConfigError
-from tff_hdp.simulation.loading import load_task
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
+from tff_hdp.topology import Zoning, equal_zones
 
 
 def build_graph(config: GflConfig, seed: int) -> nx.Graph:
@@ -21,7 +21,7 @@ def build_graph(config: GflConfig, seed: int) -> nx.Graph:
       seed: Decides a random graph.
 
     Raises:
-      ConfigError: If `edge_probability` makes no connected graph in 1,000 draws.
+      ArgumentError: If `edge_probability` makes no connected graph in 1,000 draws.
     """
     size = config.servers
     if config.graph == "ring":
@@ -33,9 +33,8 @@ def build_graph(config: GflConfig, seed: int) -> nx.Graph:
         graph = nx.gnp_random_graph(size, config.edge_probability, seed=int(drawn))
         if nx.is_connected(graph):
             return graph
-    raise ConfigError(
-        f"--edge_probability is {config.edge_probability}; allowed: enough to join "
-        f"{size} servers"
+    raise ArgumentError(
+        "edge_probability", config.edge_probability, f"enough to join {size} servers"
     )
 
 
@@ -47,7 +46,7 @@ def load(config: GflConfig, seed: int) -> tasks.Task:
       seed: Decides the generated data, or which example goes to which client.
 
     Raises:
-      ConfigError: If a flag does not fit the task.
+      ArgumentError: If a flag does not fit the task.
       DataNotFoundError: If its data is missing.
     """
     if config.task == LOGISTIC:
@@ -58,8 +57,8 @@ def load(config: GflConfig, seed: int) -> tasks.Task:
             seed=seed,
         )
     if config.model != "softmax":
-        return load_task(config, seed)
-    task = load_task(dataclasses.replace(config, model=None), seed)
+        return config.load_task(seed)
+    task = dataclasses.replace(config, model=None).load_task(seed)
     dataset = tasks.TASKS[config.task]
 
     def softmax_regression() -> tf.keras.Sequential:
@@ -79,4 +78,34 @@ def load(config: GflConfig, seed: int) -> tasks.Task:
         build_model=softmax_regression,
         model_name="softmax",
         description=task.description[:start] + "Model: softmax regression.",
+    )
+
+
+def build_servers(config: GflConfig, task: tasks.Task, seed: int) -> Zoning:
+    """Deals the clients to the servers.
+
+    Raises:
+      ArgumentError: If there are fewer clients, or examples, than are asked for.
+    """
+    clients, smallest = len(task.train.client_ids), task.train.sizes.min()
+    if config.servers > clients:
+        raise ArgumentError("servers", config.servers, f"1..{clients} (the clients)")
+    if config.batch_size > smallest:
+        raise ArgumentError(
+            "batch_size",
+            config.batch_size,
+            f"at most {smallest}, the smallest client's examples",
+        )
+    rng = np.random.default_rng(seed)
+    return equal_zones(task.train.client_ids, config.servers, rng=rng)
+
+
+def side_by_side(servers: Zoning, repetitions: int) -> Zoning:
+    """The same clients and servers once for every network."""
+    networks = range(repetitions)
+    return Zoning(
+        client_ids=tuple(f"{r}/{c}" for r in networks for c in servers.client_ids),
+        zone_of=tuple(
+            r * servers.num_zones + p for r in networks for p in servers.zone_of
+        ),
     )

@@ -134,7 +134,7 @@ class Participation:
         fails = self.sampler.generator(round_number, stream=_FAILURES)
         if self._super_nodes is None:
             seats = []
-            gone = fails.random(self._zoning.num_zones) < faults.super_node_failure_rate
+            gone = fails.random(self._zoning.num_zones) < faults.supernode_failure_rate
             skipped, failed = np.flatnonzero(gone), int(gone.sum())
         else:
             seats, carried = self._hold_elections(round_number, carried, bad, fails)
@@ -216,7 +216,7 @@ class Participation:
                 seat["transcripts"] += [t.to_text() for t in refusal.transcripts]
                 break
             _add_costs(seat, term)
-            gone = fails.random() < self._faults.super_node_failure_rate
+            gone = fails.random() < self._faults.supernode_failure_rate
             # A Byzantine super-node withholds the sum: it is as good as gone.
             if gone or term.super_node in bad:
                 nodes.dismiss(zone, round_number)

@@ -2,23 +2,38 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
-from tff_hdp.systems.hdp.secure_config import SecureConfig
+from tff_hdp.protocols.secagg.rounds import PROTOCOLS
 from tff_hdp.systems.hdp.zones_config import ZonesConfig
 
+if TYPE_CHECKING:
+    from tff_hdp.simulation.run_folder import RunFolder
+    from tff_hdp.simulation.system import System
+
 OBSERVERS = ("super_node", "aggregator", "released_model")
+FEWEST_BITS, DEFAULT_BITS = 16, 30
+# A sum of one client is that client's update.
+LEAST_CLIENTS = 2
+# What says how sums are secure, where they are not.
+_WITHOUT = {
+    "secure_aggregation_protocol": "intrinsic",
+    "secure_bits": None,
+    "secure_range": None,
+    "min_zone_clients": None,
+}
 OPTIMIZERS = ("sgd", "sgdm", "adam", "yogi", "adagrad")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HdpConfig(SecureConfig, ZonesConfig):
-    """Every setting of HDP on top of its bases; field names are flag names.
+class HdpConfig(ZonesConfig):
+    """Every setting of HDP: noise, training and secure sums, on top of its zones'.
 
     Attributes:
       privacy: Who adds noise: `none`, `cdp`, `hdp`, `ldp` or `c1`..`c7` of Table I;
-        `levels` if only the --noising_levels do.
+        `levels` if only the noising_levels do.
       alpha: Share alpha of Table I, for c5 and c7.
       beta: Share beta of Table I, for c3, c6 and c7.
       clients_per_round: k, the expected cohort; q = k / n in every zone.
@@ -44,15 +59,27 @@ class HdpConfig(SecureConfig, ZonesConfig):
       cohort_chunk: How many clients of a zone are trained in one computation; 0
         trains each alone; None chooses by the size of the model, and 0 where
         model or optimizer cannot be stacked.
+      secure_aggregation: Whose sums are secure: those of every `zone`, so that a
+        super-node sees only its clients' sum; that over zones, so that the
+        `server` sees only the total; `both` or `none`. Noise under the mask is
+        then discrete Gaussian.
+      secure_aggregation_protocol: `intrinsic` takes TFF's secure sums; `bonawitz`
+        (all pairs) and `graph` (a sparse graph) run the protocol itself among the
+        cohort, and what came out is the round.
+      secure_bits: Sums are modulo 2^bits, 16..30; None means 30.
+      secure_range: Bound on a coordinate of an update in a secure sum, beyond
+        which it is cut and counted as saturated; None takes the clip norm, or 1
+        with privacy=none.
+      min_zone_clients: With fewer participants a zone with secure sums reveals
+        nothing and is left out of the round; None means 2.
 
     Raises:
-      ConfigError: If a setting is out of range or two contradict each other.
+      ArgumentError: If a setting is out of range or two contradict each other.
     """
 
     system: ClassVar[str] = "hdp"
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **ZonesConfig.choices,
-        **SecureConfig.choices,
         "privacy": (*CONFIGURATIONS, "levels"),
         "sampling": ("poisson", "fixed"),
         "algorithm": ("fedavg", "fedsgd"),
@@ -62,6 +89,15 @@ class HdpConfig(SecureConfig, ZonesConfig):
         "estimator": ("fixed", "bounded"),
         "weighting": ("uniform", "examples"),
         "target_observer": OBSERVERS,
+        "secure_aggregation": ("none", "zone", "server", "both"),
+        "secure_aggregation_protocol": ("intrinsic", *PROTOCOLS),
+    }
+    setting_of: ClassVar[Mapping[str, str]] = {
+        "client_noise_multiplier": "noise_multiplier",
+        "server_noise_multiplier": "noise_multiplier",
+        "dropout_rate": "drop_rate",
+        "largest": "secure_range",
+        "bits": "secure_bits",
     }
 
     privacy: str = "hdp"
@@ -86,6 +122,11 @@ class HdpConfig(SecureConfig, ZonesConfig):
     target_epsilon: float | None = None
     target_observer: str = "released_model"
     cohort_chunk: int | None = None
+    secure_aggregation: str = "none"
+    secure_aggregation_protocol: str = "intrinsic"
+    secure_bits: int | None = None
+    secure_range: float | None = None
+    min_zone_clients: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,19 +134,50 @@ class HdpConfig(SecureConfig, ZonesConfig):
         self._check_numbers()
         self._check_noise()
         if self.clipping == "adaptive" and self.privacy not in ("cdp", "c4"):
-            raise self._error(
-                "clipping", "adaptive", "flat or per_layer unless --privacy=cdp"
+            raise ArgumentError(
+                "clipping", "adaptive", "flat or per_layer unless privacy=cdp"
             )
-        self._check_secure()
+        self._check_secure_sums()
+        self._check_secure_server()
         if self.algorithm == "fedsgd" and self.local_epochs != 1:
-            raise self._error(
-                "local_epochs", self.local_epochs, "1 with --algorithm=fedsgd"
+            raise ArgumentError(
+                "local_epochs", self.local_epochs, "1 with algorithm=fedsgd"
             )
+
+    def build(self, folder: "RunFolder") -> "System":
+        """See base class."""
+        from tff_hdp.systems.hdp.run import build
+
+        return build(self, folder)
 
     @property
     def label(self) -> str:
         """Who adds noise."""
         return self.privacy
+
+    @property
+    def zones_are_secure(self) -> bool:
+        """Whether super-nodes see only their zones' sums."""
+        return self.secure_aggregation in ("zone", "both")
+
+    @property
+    def server_is_secure(self) -> bool:
+        """Whether the server sees only the sum over zones."""
+        return self.secure_aggregation in ("server", "both")
+
+    @property
+    def secure_plan(self) -> dict[str, Any]:
+        """The fields of `NoisePlan` that follow, but for the encoding."""
+        least = self.min_zone_clients or LEAST_CLIENTS
+        return {
+            "secure_aggregation": self.zones_are_secure,
+            "secure_server": self.server_is_secure,
+            "min_zone_clients": least if self.zones_are_secure else 1,
+        }
+
+    def without_secure_sums(self) -> dict[str, Any]:
+        """What to replace for the same run with plain sums."""
+        return {"secure_aggregation": "none", **_WITHOUT}
 
     def _resolve(self) -> None:
         if self.local_epochs is None:
@@ -114,15 +186,35 @@ class HdpConfig(SecureConfig, ZonesConfig):
             try:
                 self._set("clip_norm", float(self.clip_norm))
             except ValueError as error:
-                raise self._error(
+                raise ArgumentError(
                     "clip_norm", self.clip_norm, "a finite number > 0, or auto"
                 ) from error
 
-    def _check_secure(self) -> None:
-        if self.secure_aggregation != "none" and self.clipping == "adaptive":
-            raise self._error(
-                "clipping", "adaptive", "flat or per_layer with --secure_aggregation"
+    def _check_secure_sums(self) -> None:
+        for name, default in _WITHOUT.items():
+            value = getattr(self, name)
+            if self.secure_aggregation == "none" and value != default:
+                raise ArgumentError(
+                    name, value, "only with secure_aggregation=zone, server or both"
+                )
+        bits = self.secure_bits
+        if bits is not None and not FEWEST_BITS <= bits <= DEFAULT_BITS:
+            raise ArgumentError("secure_bits", bits, f"{FEWEST_BITS}..{DEFAULT_BITS}")
+        if self.secure_range is not None:
+            self._check_positive("secure_range")
+        least = self.min_zone_clients
+        if least is not None and not self.zones_are_secure:
+            raise ArgumentError(
+                "min_zone_clients", least, "only with secure_aggregation=zone or both"
             )
+        if least is not None and least < LEAST_CLIENTS:
+            raise ArgumentError("min_zone_clients", least, f"at least {LEAST_CLIENTS}")
+        if self.secure_aggregation != "none" and self.clipping == "adaptive":
+            raise ArgumentError(
+                "clipping", "adaptive", "flat or per_layer with secure_aggregation"
+            )
+
+    def _check_secure_server(self) -> None:
         if not self.server_is_secure:
             return
         unequal = {
@@ -133,18 +225,18 @@ class HdpConfig(SecureConfig, ZonesConfig):
         }
         for name, (refused, allowed) in unequal.items():
             if refused:
-                value = getattr(self, name)
-                shown = ",".join(map(str, value)) if name == "levels" else value
-                raise self._error(
+                raise ArgumentError(
                     name,
-                    shown,
-                    f"{allowed} with --secure_aggregation={self.secure_aggregation}",
+                    getattr(self, name),
+                    f"{allowed} with secure_aggregation={self.secure_aggregation}",
                 )
 
     def _check_numbers(self) -> None:
         self._check_count("local_epochs", "batch_size", "pilot_rounds", "example_cap")
         if self.cohort_chunk is not None and self.cohort_chunk < 0:
-            raise self._error("cohort_chunk", self.cohort_chunk, "a whole number >= 0")
+            raise ArgumentError(
+                "cohort_chunk", self.cohort_chunk, "a whole number >= 0"
+            )
         self._check_positive("clients_per_round")
         self._check_positive("client_learning_rate")
         self._check_positive("server_learning_rate")
@@ -157,34 +249,34 @@ class HdpConfig(SecureConfig, ZonesConfig):
         for name, users in USERS_OF_SHARES.items():
             given = getattr(self, name)
             if self.privacy in users and given is None:
-                raise self._error(
-                    name, given, f"[0, 1], needed by --privacy={self.privacy}"
+                raise ArgumentError(
+                    name, given, f"[0, 1], needed by privacy={self.privacy}"
                 )
             if self.privacy not in users and given is not None:
-                raise self._error(
-                    name, given, f"only with --privacy={', '.join(users)}"
+                raise ArgumentError(
+                    name, given, f"only with privacy={', '.join(users)}"
                 )
             if given is not None and not 0.0 <= given <= 1.0:
-                raise self._error(name, given, "[0, 1]")
-        levels = ",".join(map(str, self.noising_levels))
+                raise ArgumentError(name, given, "[0, 1]")
+        levels = self.noising_levels
         if self.privacy == "none" and levels:
-            raise self._error("noising_levels", levels, "none with --privacy=none")
+            raise ArgumentError("noising_levels", levels, "none with privacy=none")
         if self.privacy == "levels" and not levels:
-            raise self._error(
-                "noising_levels", "empty", "a level, needed by --privacy=levels"
+            raise ArgumentError(
+                "noising_levels", levels, "a level, needed by privacy=levels"
             )
         z, target = self.noise_multiplier, self.target_epsilon
         if self.privacy == "none":
             if z is not None or target is not None:
                 name = "noise_multiplier" if z is not None else "target_epsilon"
-                raise self._error(name, z or target, "nothing with --privacy=none")
+                raise ArgumentError(name, z or target, "nothing with privacy=none")
         elif (z is None) == (target is None):
-            raise self._error(
+            raise ArgumentError(
                 "noise_multiplier",
                 z,
-                f"either it or --target_epsilon with --privacy={self.privacy}",
+                f"either it or target_epsilon with privacy={self.privacy}",
             )
         elif z is not None:
             self._check_positive("noise_multiplier")
             if not 1e-6 <= z <= 1e6:
-                raise self._error("noise_multiplier", z, "1e-6..1e6")
+                raise ArgumentError("noise_multiplier", z, "1e-6..1e6")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.topology import Zoning
 
 
@@ -15,31 +16,29 @@ class Faults:
     Attributes:
       drop_rate: Probability that a drawn client never delivers its update, and
         that a voter falls silent during an election; independent of everything.
-      super_node_failure_rate: Probability that a zone's super-node is gone before
+      supernode_failure_rate: Probability that a zone's super-node is gone before
         it has the round's sum.
       byzantine: (round, share) in the order of rounds: from that round on the
         share of every zone's clients that is Byzantine.
 
     Raises:
-      ValueError: If a rate or share is not in [0, 1), or rounds do not increase.
+      ArgumentError: If a rate or share is not in [0, 1), or rounds do not increase.
     """
 
     drop_rate: float = 0.0
-    super_node_failure_rate: float = 0.0
+    supernode_failure_rate: float = 0.0
     byzantine: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("drop_rate", "super_node_failure_rate"):
+        for name in ("drop_rate", "supernode_failure_rate"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{name} is {getattr(self, name)}; allowed: [0, 1)")
+                raise ArgumentError(name, getattr(self, name), "[0, 1)")
+        words = [f"{number}:{share:g}" for number, share in self.byzantine]
         rounds = [number for number, _ in self.byzantine]
         if rounds != sorted(set(rounds)) or any(number < 1 for number in rounds):
-            raise ValueError(
-                f"byzantine is {self.byzantine}; allowed: increasing rounds from 1 on"
-            )
-        for _, share in self.byzantine:
-            if not 0.0 <= share < 1.0:
-                raise ValueError(f"byzantine is {share}; allowed: shares in [0, 1)")
+            raise ArgumentError("byzantine", words, "increasing rounds from 1 on")
+        if not all(0.0 <= share < 1.0 for _, share in self.byzantine):
+            raise ArgumentError("byzantine", words, "shares in [0, 1)")
 
     def byzantine_share(self, round_number: int) -> float:
         """The share of Byzantine clients in a round."""
@@ -56,7 +55,7 @@ def parse_schedule(words: Sequence[str]) -> tuple[tuple[int, float], ...]:
     """Reads `0.1` (from round 1 on) or `1:0`, `20:0.1`, `40:0.3`.
 
     Raises:
-      ValueError: If a word is neither.
+      ArgumentError: If a word is neither.
     """
     schedule = []
     for word in words:
@@ -64,8 +63,8 @@ def parse_schedule(words: Sequence[str]) -> tuple[tuple[int, float], ...]:
         try:
             schedule.append((int(start) if start else 1, float(share)))
         except ValueError as error:
-            raise ValueError(
-                f"byzantine is {word}; allowed: SHARE, or ROUND:SHARE,..."
+            raise ArgumentError(
+                "byzantine", word, "SHARE, or ROUND:SHARE,..."
             ) from error
     return tuple(schedule)
 

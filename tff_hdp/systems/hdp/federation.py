@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tasks.task import Task
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
@@ -18,7 +19,6 @@ from tff_hdp.privacy import (
     configurations,
 )
 from tff_hdp.privacy.configurations import largest_remainder
-from tff_hdp.simulation.config import ConfigError, flag_error
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts
 from tff_hdp.systems.hdp.secure import encoded
@@ -66,29 +66,27 @@ def build_federation(
         `config.target_epsilon`.
 
     Raises:
-      ConfigError: If a flag does not fit the task's clients.
+      ArgumentError: If a setting does not fit the task's clients.
     """
     n = len(task.train.client_ids)
     if config.clients_per_round > n:
-        raise ConfigError(
-            f"--clients_per_round is {config.clients_per_round:g}; "
-            f"allowed: at most {n} (the clients)"
+        raise ArgumentError(
+            "clients_per_round", config.clients_per_round, f"at most {n} (the clients)"
         )
     rng = np.random.default_rng(partition_seed)
     zoning = build_zoning(config, task, rng=rng)
     weights = _example_weights(config, task.train.sizes)
-    try:
-        plan = _plan(config, task, zoning, weights, clipping, noise_multiplier)
-    except ValueError as error:
-        raise flag_error(error, config, f"--privacy is {config.privacy}") from error
+    plan = _plan(config, task, zoning, weights, clipping, noise_multiplier)
     if (
         config.target_epsilon is not None
         and plan.clients_carry_noise
         and config.may_skip
     ):
-        raise ConfigError(
-            f"--target_epsilon is {config.target_epsilon:g}; allowed: none where "
-            "clients carry noise and a fault may skip their zone, which costs noise"
+        raise ArgumentError(
+            "target_epsilon",
+            config.target_epsilon,
+            "none where clients carry noise and a fault may skip their zone, which "
+            "costs noise",
         )
     return Federation(
         task=task,
@@ -207,9 +205,11 @@ def _sampling(
         return PoissonSampling((share,) * len(zone_sizes))
     sizes = largest_remainder([share * n for n in zone_sizes])
     if min(sizes) < 1:
-        raise ConfigError(
-            f"--clients_per_round is {config.clients_per_round:g}; allowed: enough for "
-            f"one client in each of {len(zone_sizes)} zones with --sampling=fixed"
+        raise ArgumentError(
+            "clients_per_round",
+            config.clients_per_round,
+            f"enough for one client in each of {len(zone_sizes)} zones with "
+            "sampling=fixed",
         )
     return FixedSizeSampling(sizes)
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import tasks
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping
 from tff_hdp.simulation.cohorts import fresh_entropy
-from tff_hdp.simulation.config import ConfigError
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import System
 from tff_hdp.systems.hdp.config import HdpConfig
@@ -33,7 +33,7 @@ def find_clipping(
       build: Builds the system that the pilot trains.
 
     Raises:
-      ConfigError: If the pilot saw no update to measure.
+      ArgumentError: If the pilot saw no update to measure.
     """
     if config.privacy == "none":
         return Clipping(source="no clipping")
@@ -61,7 +61,7 @@ def _pilot_norms(
 ) -> dict[str, Any]:
     """Mean norms of client updates, whole and per tensor, without privacy."""
     _LOG.info(
-        "pilot of %d rounds without noise for --clip_norm=auto", config.pilot_rounds
+        "pilot of %d rounds without noise for clip_norm=auto", config.pilot_rounds
     )
     pilot = dataclasses.replace(
         config,
@@ -99,9 +99,11 @@ def _pilot_norms(
         whole += count * float(measured["update_norm"])
         tensors += count * np.asarray(measured["tensor_norms"])
     if not (math.isfinite(whole) and whole > 0.0):
-        raise ConfigError(
-            f"--clip_norm is auto; the pilot of --pilot_rounds={config.pilot_rounds} "
-            f"saw {clients:g} clients with updates of mean norm "
-            f"{whole / max(clients, 1.0):g}; allowed: a positive one, or a number"
+        raise ArgumentError(
+            "clip_norm",
+            "auto",
+            "a number, or a pilot that sees finite updates: this one saw, in "
+            f"pilot_rounds={config.pilot_rounds}, {clients:g} clients with updates of "
+            f"mean norm {whole / max(clients, 1.0):g}",
         )
     return {"update": whole / clients, "tensors": (tensors / clients).tolist()}

@@ -17,6 +17,7 @@ from typing import Any
 from tff_hdp.protocols.elections.chain import Chain
 from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.transcripts import Transcript
+from tff_hdp.simulation.files import write_json
 
 REGISTRY = "registry.json"
 
@@ -28,9 +29,6 @@ def write_seats(
     registries: Sequence[Registry] = (),
 ) -> None:
     """Keeps a round's seats; a round prepared again overwrites them by the same."""
-    # Brings TensorFlow, which who verifies a run need not have.
-    from tff_hdp.simulation.run_folder import write_json
-
     path.mkdir(parents=True, exist_ok=True)
     write_json(path / f"round_{number:05d}.json", list(seats))
     if registries and not (path / REGISTRY).exists():
@@ -132,6 +130,18 @@ def _follow(chain: Chain, number: int, seat: Mapping[str, Any]) -> None:
         raise ElectionError(f"{seat['failed']} failed, but by the transcripts {failed}")
 
 
+def _verify_seat(seat: dict[str, Any], number: int, before: str | None) -> None:
+    winner = before
+    for text in seat["transcripts"]:
+        transcript = Transcript.from_json(text)
+        winner = transcript.verify()
+        session = transcript.setup.session
+        if not session.startswith(f"zone {seat['zone']}, round {number},"):
+            raise ValueError(f"a transcript is of {session!r}")
+    if seat["super_node"] not in (None, winner):
+        raise ValueError(f"{seat['super_node']!r} leads, but {winner!r} was elected")
+
+
 def count_exposure(path: pathlib.Path) -> Counter[str]:
     """How many zone aggregates each client saw that saw any."""
     return Counter(
@@ -155,14 +165,8 @@ def summary(path: pathlib.Path) -> str:
     )
 
 
-def report_exposure(folder: pathlib.Path, state: Any) -> str:
-    """Writes `exposure.csv` into a run folder and says what it holds.
-
-    Args:
-      folder: The run folder.
-      state: Of the process; not needed.
-    """
-    del state
+def report_exposure(folder: pathlib.Path) -> str:
+    """Writes `exposure.csv` into a run folder and says what it holds."""
     seen = count_exposure(folder / "elections")
     with (folder / "exposure.csv").open("w", newline="") as file:
         rows = csv.writer(file)

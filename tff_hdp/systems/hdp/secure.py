@@ -10,11 +10,10 @@ from tff_hdp.privacy import NoisePlan
 from tff_hdp.privacy.plan import MIN_STEPS
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.protocols.secagg.errors import BadInputError
-from tff_hdp.simulation.config import ConfigError
-from tff_hdp.systems.hdp.secure_config import DEFAULT_BITS, SecureConfig
+from tff_hdp.systems.hdp.config import DEFAULT_BITS, HdpConfig
 
 
-def encoded(plan: NoisePlan, config: SecureConfig, task: Task) -> NoisePlan:
+def encoded(plan: NoisePlan, config: HdpConfig, task: Task) -> NoisePlan:
     """The plan with the fixed point of the run's secure sums, if there are any.
 
     Args:
@@ -23,8 +22,8 @@ def encoded(plan: NoisePlan, config: SecureConfig, task: Task) -> NoisePlan:
       task: Whose model is summed.
 
     Raises:
-      ConfigError: If the sums do not fit --secure_bits.
-      ArgumentError: If the plan is none for secure sums.
+      ArgumentError: If the sums do not fit secure_bits.
+      ValueError: If the plan is none for secure sums.
     """
     if config.secure_aggregation == "none":
         return plan
@@ -37,13 +36,13 @@ def encoded(plan: NoisePlan, config: SecureConfig, task: Task) -> NoisePlan:
             bits=bits,
             largest=config.secure_range,
         )
-    except (BadInputError, ArgumentError) as error:
-        if getattr(error, "name", "bits") != "bits":
-            raise
-        raise ConfigError(f"--secure_bits is {bits}; {error}") from error
+    except BadInputError as error:
+        raise ArgumentError(
+            "secure_bits", bits, f"what the sums fit in: {error}"
+        ) from error
 
 
-def notes(plan: NoisePlan, config: SecureConfig) -> tuple[str, ...]:
+def notes(plan: NoisePlan, config: HdpConfig) -> tuple[str, ...]:
     """What privacy.json says of secure sums."""
     encoding = plan.encoding
     if encoding is None:

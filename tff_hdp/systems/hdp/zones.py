@@ -1,9 +1,9 @@
-"""From flags and a task to zones."""
+"""From settings and a task to zones."""
 
 import numpy as np
 
 from tasks.task import Task
-from tff_hdp.simulation.config import ConfigError
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.hdp.attendance import Elections
 from tff_hdp.systems.hdp.zones_config import DEFAULT_ZONES, OWN_NUMBER, ZonesConfig
 from tff_hdp.topology import (
@@ -39,39 +39,35 @@ def build_zoning(
       The zoning, in the order of `task.train.client_ids`.
 
     Raises:
-      ConfigError: If a flag does not fit the task's clients or the file; it names
-        the flag, and for a file the offender.
+      ArgumentError: If a setting does not fit the task's clients.
+      FileError: If a file does not; it names the offender.
       FileNotFoundError: If a file is missing.
     """
     ids = task.train.client_ids
     if config.zones is not None and config.zones > len(ids):
-        raise ConfigError(
-            f"--zones is {config.zones}; allowed: 1..{len(ids)} (the clients)"
-        )
+        raise ArgumentError("zones", config.zones, f"1..{len(ids)} (the clients)")
     try:
         zoning = _zones(config, task, rng)
-    except ValueError as error:
-        raise ConfigError(f"--zoning is {config.zoning}; {error}") from error
+    except ArgumentError as error:
+        raise error.renamed({"num_zones": "zones"}) from error
     if config.zoning in OWN_NUMBER and config.zones not in (None, zoning.num_zones):
-        raise ConfigError(
-            f"--zones is {config.zones}; allowed: {zoning.num_zones}, as many as "
-            f"--zoning={config.zoning} brings"
+        raise ArgumentError(
+            "zones",
+            config.zones,
+            f"{zoning.num_zones}, as many as zoning={config.zoning} brings",
         )
     if config.levels and zoning.parents:
-        raise ConfigError(
-            f"--levels is {','.join(map(str, config.levels))}; allowed: none, since "
-            f"--zoning_file={config.zoning_file} has levels of its own"
+        raise ArgumentError(
+            "levels",
+            config.levels,
+            f"none, since zoning_file={config.zoning_file} has levels of its own",
         )
-    try:
-        zoning = with_levels(zoning, config.levels, rng=rng)
-    except ValueError as error:
-        shown = ",".join(map(str, config.levels))
-        raise ConfigError(f"--levels is {shown}; {error}") from error
+    zoning = with_levels(zoning, config.levels, rng=rng)
     if any(not 2 <= level <= zoning.num_levels for level in config.noising_levels):
-        shown = ",".join(map(str, config.noising_levels))
-        raise ConfigError(
-            f"--noising_levels is {shown}; allowed: 2..{zoning.num_levels}, the levels "
-            "between zones and server"
+        raise ArgumentError(
+            "noising_levels",
+            config.noising_levels,
+            f"2..{zoning.num_levels}, the levels between zones and server",
         )
     return zoning
 
@@ -80,24 +76,19 @@ def capability_of(config: ZonesConfig, task: Task) -> dict[str, float]:
     """Every client's capability: as a file says, or the examples it holds.
 
     Raises:
-      ConfigError: If the file does not fit the clients.
+      FileError: If the file does not fit the clients.
     """
     ids = task.train.client_ids
     if config.capability_file is None:
         return dict(zip(ids, map(float, task.train.sizes), strict=True))
-    try:
-        return load_numbers(config.capability_file, "capability", client_ids=ids)
-    except ValueError as error:
-        raise ConfigError(
-            f"--capability_file is {config.capability_file}; {error}"
-        ) from error
+    return load_numbers(config.capability_file, "capability", client_ids=ids)
 
 
 def build_elections(config: ZonesConfig, task: Task) -> Elections | None:
     """How the run's zones elect; None where super-nodes are given.
 
     Raises:
-      ConfigError: As `capability_of`.
+      FileError: As `capability_of`.
     """
     if config.elect_super_nodes == "none":
         return None

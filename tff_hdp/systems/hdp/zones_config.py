@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.hdp.faults import Faults, parse_schedule
 
@@ -22,15 +23,15 @@ class ZonesConfig(RunConfig):
       zoning: Who shares a zone: `iid` at random; clients of like `label`, the most
         frequent one; of like `key`, such as geography; of like `capability`;
         communities of a peer-to-peer `overlay`; or as a `file` says.
-      zoning_file: What --zoning reads. key: a CSV table of clients; overlay: a CSV
+      zoning_file: What zoning reads. key: a CSV table of clients; overlay: a CSV
         of links a,b,weight (None makes a small world); file: client,zone,... as
         CSV, or nested JSON.
-      zone_key: The column that --zoning=key reads.
+      zone_key: The column that zoning=key reads.
       zones: s; None means 10, or as many as the zoning brings.
-      zone_sizes: n_i of --zoning=iid; empty for sizes that differ by at most one.
+      zone_sizes: n_i of zoning=iid; empty for sizes that differ by at most one.
       levels: Nodes of every further level between zones and server, innermost
         first, each level dealt evenly to the next; empty for none.
-      noising_levels: Which levels add noise besides those of --privacy: 2 is the
+      noising_levels: Which levels add noise besides those of privacy: 2 is the
         first above the zones.
       mixing: Weights of the zones' outputs: `weighted` by D_i, `equal`, or numbers
         p_1,...,p_s that sum to 1.
@@ -51,7 +52,7 @@ class ZonesConfig(RunConfig):
         proofs that fail, updates out of range, and as super-node silence.
 
     Raises:
-      ConfigError: If a setting is out of range or two contradict each other.
+      ArgumentError: If a setting is out of range or two contradict each other.
     """
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -93,22 +94,11 @@ class ZonesConfig(RunConfig):
     @property
     def faults(self) -> Faults:
         """The faults asked for."""
-        for name in ("drop_rate", "supernode_failure_rate"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise self._error(name, getattr(self, name), "[0, 1)")
-        try:
-            return Faults(
-                drop_rate=self.drop_rate,
-                super_node_failure_rate=self.supernode_failure_rate,
-                byzantine=parse_schedule(self.byzantine),
-            )
-        except ValueError as error:
-            raise self._error(
-                "byzantine",
-                ",".join(self.byzantine),
-                "SHARE or ROUND:SHARE,... with rounds increasing from 1 on and "
-                "shares in [0, 1)",
-            ) from error
+        return Faults(
+            drop_rate=self.drop_rate,
+            supernode_failure_rate=self.supernode_failure_rate,
+            byzantine=parse_schedule(self.byzantine),
+        )
 
     @property
     def mixing_weights(self) -> str | tuple[float, ...]:
@@ -118,7 +108,7 @@ class ZonesConfig(RunConfig):
         try:
             return tuple(map(float, self.mixing.split(",")))
         except ValueError as error:
-            raise self._error(
+            raise ArgumentError(
                 "mixing", self.mixing, "weighted, equal, or numbers p_1,...,p_s"
             ) from error
 
@@ -133,39 +123,37 @@ class ZonesConfig(RunConfig):
         except ValueError:
             numbers = (0,)
         if any(number < 1 for number in numbers):
-            shown = ",".join(map(str, words))
-            raise self._error(name, shown, "whole numbers >= 1, joined by commas")
+            raise ArgumentError(name, words, "whole numbers >= 1, joined by commas")
         return numbers
 
     def _check_zones(self) -> None:
         self._check_count("zones", "voters")
         if self.zoning in NEEDS_FILE and self.zoning_file is None:
-            raise self._error(
-                "zoning_file", None, f"a file, needed by --zoning={self.zoning}"
+            raise ArgumentError(
+                "zoning_file", None, f"a file, needed by zoning={self.zoning}"
             )
         if self.zoning not in TAKES_FILE and self.zoning_file is not None:
-            raise self._error(
+            raise ArgumentError(
                 "zoning_file",
                 self.zoning_file,
-                f"only with --zoning={', '.join(TAKES_FILE)}",
+                f"only with zoning={', '.join(TAKES_FILE)}",
             )
-        sizes = ",".join(map(str, self.zone_sizes))
         if self.zone_sizes and self.zoning != "iid":
-            raise self._error("zone_sizes", sizes, "only with --zoning=iid")
+            raise ArgumentError("zone_sizes", self.zone_sizes, "only with zoning=iid")
         if self.zone_sizes and self.zones not in (None, len(self.zone_sizes)):
-            raise self._error(
-                "zones", self.zones, f"{len(self.zone_sizes)}, as --zone_sizes has"
+            raise ArgumentError(
+                "zones", self.zones, f"{len(self.zone_sizes)}, as zone_sizes has"
             )
 
     def _check_elections(self) -> None:
         if self.elect_super_nodes == "none" and self.min_capability is not None:
-            raise self._error(
-                "min_capability", self.min_capability, "only with --elect_super_nodes"
+            raise ArgumentError(
+                "min_capability", self.min_capability, "only with elect_super_nodes"
             )
         uses = self.zoning == "capability" or self.min_capability is not None
         if self.capability_file is not None and not uses:
-            raise self._error(
+            raise ArgumentError(
                 "capability_file",
                 self.capability_file,
-                "only with --zoning=capability or --min_capability",
+                "only with zoning=capability or min_capability",
             )

@@ -3,9 +3,14 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
+
+if TYPE_CHECKING:
+    from tff_hdp.simulation.run_folder import RunFolder
+    from tff_hdp.simulation.system import System
 
 NOISES = ("exact", "theorem_1", "none")
 
@@ -14,16 +19,16 @@ NOISES = ("exact", "theorem_1", "none")
 class HflDpConfig(RunConfig):
     """Every setting of HFL-DP on top of `RunConfig`; field names are flag names.
 
-    A round is one edge aggregation: --rounds is T / k1 of the paper. The noise is
+    A round is one edge aggregation: `rounds` is T / k1 of the paper. The noise is
     chosen for so many rounds: a run can be extended only without noise, or where
-    --exposures says what its epsilons are for.
+    `exposures` says what its epsilons are for.
 
     Attributes:
       noise: `theorem_1` as in the paper; `exact` by the exact Gaussian mechanism
         at the sensitivity of a clipped model; `none` for HierFAVG.
       edges: N, edge servers under the cloud.
       clients_per_edge: n, with as many clients in all as that makes; None deals
-        --num_clients over the edges.
+        `num_clients` over the edges.
       k1: Local iterations for one edge aggregation.
       k2: Edge aggregations for one of the cloud.
       local_steps: SGD steps of one local iteration.
@@ -35,13 +40,13 @@ class HflDpConfig(RunConfig):
       eps1: Epsilon of the edge rounds.
       eps2: Epsilon of the cloud rounds.
       exposures: t1..t5, how often the models of clients, edges, clients, edges and
-        cloud are exposed; empty counts every time they are sent in --rounds,
+        cloud are exposed; empty counts every time they are sent in `rounds`,
         which is then fixed for good.
       min_examples: m of Theorem 1, at most the smallest client's examples; None
         takes those.
 
     Raises:
-      ConfigError: If a setting is out of range or two contradict each other.
+      ArgumentError: If a setting is out of range or two contradict each other.
     """
 
     system: ClassVar[str] = "hfl_dp"
@@ -75,33 +80,39 @@ class HflDpConfig(RunConfig):
         for name in ("learning_rate", "eps1", "eps2"):
             self._check_positive(name)
         if not (math.isfinite(self.proximal) and self.proximal >= 0):
-            raise self._error("proximal", self.proximal, "a finite number >= 0")
+            raise ArgumentError("proximal", self.proximal, "a finite number >= 0")
         if self.clients_per_edge is not None:
             total = self.clients_per_edge * self.edges
             if self.num_clients not in (None, total):
-                raise self._error(
+                raise ArgumentError(
                     "clients_per_edge",
                     self.clients_per_edge,
-                    "either it or --num_clients",
+                    "either it or num_clients",
                 )
             self._set("num_clients", total)
         self._set("exposures", tuple(self._exposure(t) for t in self.exposures))
         if self.exposures and len(self.exposures) != 5:
-            raise self._error(
-                "exposures", ",".join(map(str, self.exposures)), "t1,t2,t3,t4,t5"
-            )
+            raise ArgumentError("exposures", self.exposures, "t1,t2,t3,t4,t5")
         if self.noise == "none":
             for name in ("clip_norm", "min_examples"):
                 if getattr(self, name) is not None:
-                    raise self._error(
-                        name, getattr(self, name), "nothing with --noise=none"
+                    raise ArgumentError(
+                        name, getattr(self, name), "nothing with noise=none"
                     )
             if self.exposures:
-                raise self._error("exposures", "given", "nothing with --noise=none")
+                raise ArgumentError(
+                    "exposures", self.exposures, "nothing with noise=none"
+                )
         elif self.clip_norm is None:
             self._set("clip_norm", 15.0)
         else:
             self._check_positive("clip_norm")
+
+    def build(self, folder: "RunFolder") -> "System":
+        """See base class."""
+        from tff_hdp.systems.hfl_dp.run import HflDp
+
+        return HflDp(self, folder)
 
     @property
     def label(self) -> str:
@@ -119,5 +130,5 @@ class HflDpConfig(RunConfig):
         except ValueError:
             value = math.nan
         if not (math.isfinite(value) and value > 0):
-            raise self._error("exposures", text, "five numbers > 0")
+            raise ArgumentError("exposures", text, "five numbers > 0")
         return value

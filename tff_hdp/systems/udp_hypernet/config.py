@@ -2,9 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
+
+if TYPE_CHECKING:
+    from tff_hdp.simulation.run_folder import RunFolder
+    from tff_hdp.simulation.system import System
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +37,7 @@ class UdpHypernetConfig(RunConfig):
         same ones; None takes all, as the end of the run does anyway.
 
     Raises:
-      ConfigError: If a setting is out of range or two contradict each other.
+      ArgumentError: If a setting is out of range or two contradict each other.
     """
 
     system: ClassVar[str] = "udp_hypernet"
@@ -40,6 +45,11 @@ class UdpHypernetConfig(RunConfig):
         **RunConfig.choices,
         "privacy": ("udp_alg", "none"),
         "weighting": ("uniform", "examples"),
+    }
+    setting_of: ClassVar[Mapping[str, str]] = {
+        "q": "sampling_rate",
+        "S": "clip_norm",
+        "users": "num_clients",
     }
 
     privacy: str = "udp_alg"
@@ -73,12 +83,18 @@ class UdpHypernetConfig(RunConfig):
         ):
             self._check_positive(name)
         if not 0.0 < self.sampling_rate <= 1.0:
-            raise self._error("sampling_rate", self.sampling_rate, "(0, 1]")
+            raise ArgumentError("sampling_rate", self.sampling_rate, "(0, 1]")
         if self.example_cap is not None and self.weighting != "examples":
-            raise self._error(
-                "example_cap", self.example_cap, "only with --weighting=examples"
+            raise ArgumentError(
+                "example_cap", self.example_cap, "only with weighting=examples"
             )
         self._check_noise()
+
+    def build(self, folder: "RunFolder") -> "System":
+        """See base class."""
+        from tff_hdp.systems.udp_hypernet.run import UdpHypernet
+
+        return UdpHypernet(self, folder)
 
     @property
     def label(self) -> str:
@@ -91,14 +107,14 @@ class UdpHypernetConfig(RunConfig):
         for name in given:
             self._check_positive(name)
             if self.privacy == "none":
-                raise self._error(
-                    name, getattr(self, name), "nothing with --privacy=none"
+                raise ArgumentError(
+                    name, getattr(self, name), "nothing with privacy=none"
                 )
         if self.privacy != "none" and len(given) != 1:
             name = given[-1] if given else "sigma"
-            raise self._error(
+            raise ArgumentError(
                 name,
                 getattr(self, name),
-                "exactly one of --sigma, --noise_multiplier and --target_epsilon with "
-                f"--privacy={self.privacy}",
+                "exactly one of sigma, noise_multiplier and target_epsilon with "
+                f"privacy={self.privacy}",
             )

@@ -1,0 +1,80 @@
+"""Errors that a user can mend: one line in the library, dashes on the command line."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from tff_hdp.errors import ArgumentError, FileError
+
+PROGRAM = """
+import sys
+from absl import flags
+from tff_hdp import cli
+from tff_hdp.errors import ArgumentError, FileError
+flags.DEFINE_list("zone_sizes", [], "n_i.")
+def main(argv):
+    cli.refuse_arguments(argv)
+    raise {error}
+sys.argv = ["program", {word}]
+sys.exit(cli.run(main))
+"""
+
+
+def test_an_argument_error_is_one_line_with_its_parts():
+    error = ArgumentError("zone_sizes", (3, 4), "numbers\nthat sum to 8")
+    assert isinstance(error, ValueError)
+    assert (error.name, error.value) == ("zone_sizes", (3, 4))
+    assert str(ArgumentError("levels", (), "one")) == "levels is empty; allowed: one"
+    assert str(error).startswith("zone_sizes is 3,4; allowed: ")
+    assert len(str(ArgumentError("x", "y" * 10_000, "less"))) < 250
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (ArgumentError, str(error))
+
+
+def test_a_renamed_error_keeps_the_entry_and_other_names():
+    names = {"num_zones": "zones", "sizes": "zone_sizes"}
+    assert ArgumentError("sizes[3]", 0, ">= 1").renamed(names).name == "zone_sizes[3]"
+    assert ArgumentError("num_zones", 0, ">= 1").renamed(names).name == "zones"
+    assert ArgumentError("rounds", 0, ">= 1").renamed(names).name == "rounds"
+
+
+def test_a_file_error_names_the_file():
+    error = FileError("z.csv", "line 2 is empty")
+    assert str(error) == "z.csv: line 2 is empty"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "word", "line"),
+    [
+        (
+            'ArgumentError("zone_sizes", (1, 0), "others")',
+            "",
+            "--zone_sizes is 1,0; allowed: others",
+        ),
+        (
+            'ArgumentError("zone_sizes[1]", 0, "one\\nor more")',
+            "",
+            "--zone_sizes[1] is 0; allowed: one or more",
+        ),
+        (
+            'ArgumentError("capability", "fast", "a number")',
+            "",
+            "capability is fast; allowed: a number",
+        ),
+        ('FileError("z.csv", "no rows")', "", "z.csv: no rows"),
+        ('FileNotFoundError("no data")', "", "no data"),
+        ("None", '"word"', "argument is word; allowed: flags only, see --help"),
+    ],
+)
+def test_the_command_line_adds_dashes_to_flags_alone(repository, error, word, line):
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(error=error, word=word)],
+        capture_output=True,
+        text=True,
+        cwd=repository,
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"error: {line}\n"

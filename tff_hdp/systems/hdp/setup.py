@@ -1,0 +1,80 @@
+"""From settings and a federation to the process that trains it."""
+
+import tensorflow as tf
+
+from tff_hdp.clients import training
+from tff_hdp.clients.batches import chunk_type
+from tff_hdp.clients.client_work import (
+    SGD_MOMENTUM,
+    build_optimizer,
+    model_fn_from_keras,
+)
+from tff_hdp.clients.stacked_model import is_supported
+from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.system import Process
+from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
+from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hdp.federation import Federation
+from tff_hdp.systems.hdp.process import build_hdp
+
+
+def chunk_size(config: HdpConfig, federation: Federation) -> int:
+    """How many clients of a zone one TFF client trains; 0 for each alone.
+
+    Raises:
+      ArgumentError: If clients cannot be trained together and are to be.
+    """
+    model = federation.task.build_model()
+    can_stack = config.client_optimizer in SGD_MOMENTUM and is_supported(model)
+    if config.cohort_chunk and not can_stack:
+        raise ArgumentError(
+            "cohort_chunk",
+            config.cohort_chunk,
+            f"0 with model={federation.task.model_name} and "
+            f"client_optimizer={config.client_optimizer}",
+        )
+    if config.cohort_chunk is not None:
+        return config.cohort_chunk
+    return training.chunk_size(model.count_params()) if can_stack else 0
+
+
+def build_process(
+    config: HdpConfig, federation: Federation, *, stacked: bool
+) -> Process:
+    """The process of a federation's plan.
+
+    Args:
+      config: Optimizers, and how sums are secure.
+      federation: Whose model and plan.
+      stacked: Whether a TFF client is a chunk of clients.
+    """
+    task, plan = federation.task, federation.plan
+    features = task.test_features
+    # One step on the whole data at rate 1 makes the update the gradient.
+    rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
+    if stacked:
+        clients = stacked_clients(
+            build_model=task.build_model,
+            data_type=chunk_type(features.shape[1:], features.dtype),
+            client_learning_rate=rate,
+            client_momentum=SGD_MOMENTUM[config.client_optimizer],
+        )
+    else:
+        spec = (
+            tf.TensorSpec([None, *features.shape[1:]], features.dtype),
+            tf.TensorSpec([None], tf.int32),
+        )
+        clients = single_clients(
+            model_fn=model_fn_from_keras(task.build_model, spec),
+            client_optimizer=build_optimizer(config.client_optimizer, rate),
+        )
+    protocol = config.secure_aggregation_protocol
+    runs_protocol = plan.encoding is not None and protocol != "intrinsic"
+    return build_hdp(
+        clients=clients,
+        plan=plan,
+        server_optimizer=build_optimizer(
+            config.server_optimizer, config.server_learning_rate
+        ),
+        protocol=protocol if runs_protocol else None,
+    )

@@ -1,0 +1,125 @@
+"""What users' models are tested on, and what came of it in words."""
+
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tensorflow as tf
+
+from tasks.task import ClientData, Task
+from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
+from tff_hdp.systems.udp_hypernet.personal_model import (
+    PersonalTests,
+    build_personal_evaluation,
+)
+
+# How many examples of the common test set every user's model is tried on at the end.
+COMMON_TESTS = 500
+
+
+class UserTests:
+    """Tests every user's model: each round on a sample, at the end on all.
+
+    Args:
+      task: Whose common test set.
+      own: Every user's own test examples.
+      per_round: At most so many of a user's each round, the same ones; None is all.
+      seed: Decides which.
+      build_model: Returns a new local model.
+      hypernetwork: h.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        own: ClientData,
+        per_round: int | None,
+        seed: int,
+        build_model: Callable[[], tf.keras.Model],
+        hypernetwork: Hypernetwork,
+    ) -> None:
+        self._task, self._own, self._seed = task, own, seed
+        self._build: Callable[..., Any] = functools.partial(
+            build_personal_evaluation,
+            build_model=build_model,
+            hypernetwork=hypernetwork,
+        )
+        self._sample = sample(own, per_round, seed)
+        self._test_sample = self._build(tests=self._sample)
+
+    def columns(self, phi: Any, descriptors: Any) -> dict[str, float]:
+        """Columns of metrics.csv: accuracy and loss over all tests, and over users."""
+        right, loss = self._test_sample(phi, descriptors)
+        sizes = self._sample.sizes
+        return {
+            "accuracy": float(right.sum() / sizes.sum()),
+            "user_accuracy": float(np.mean(right / sizes)),
+            "loss": float(loss.sum() / sizes.sum()),
+        }
+
+    def write(
+        self, path: pathlib.Path, train: ClientData, phi: Any, descriptors: Any
+    ) -> str:
+        """Writes a row a user into a CSV file and says what it holds.
+
+        Where test examples belong to nobody, all models are tried on common ones too.
+        """
+        every = sample(self._own, None, self._seed)
+        own = self._build(tests=every)(phi, descriptors)[0] / self._own.sizes
+        columns = {
+            "user": train.client_ids,
+            "examples": train.sizes,
+            "own_tests": self._own.sizes,
+            "own_accuracy": own,
+        }
+        lines = [f"users' models on their own tests: {_spread(own)}"]
+        if self._task.test_owners is None:
+            tests = _common_tests(self._task, len(own))
+            common = self._build(tests=tests)(phi, descriptors)[0] / tests.sizes
+            columns |= {"common_tests": tests.sizes, "common_accuracy": common}
+            lines.append(
+                f"on {tests.sizes[0]} examples of the common test set: "
+                f"{_spread(common)}"
+            )
+        pd.DataFrame(columns).to_csv(path, index=False)
+        return "\n".join(lines)
+
+
+def sample(own: ClientData, most: int | None, seed: int) -> PersonalTests:
+    """At most `most` examples of every user, drawn once; None takes all."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        start + rng.permutation(size)[:most]
+        for start, size in zip(own.offsets, own.sizes, strict=False)
+    ]
+    sizes = np.array([len(some) for some in rows])
+    chosen = np.concatenate(rows)
+    return PersonalTests(
+        features=own.features[chosen],
+        labels=own.labels[chosen],
+        starts=np.cumsum(sizes) - sizes,
+        sizes=sizes,
+    )
+
+
+def _common_tests(task: Task, users: int) -> PersonalTests:
+    """The first examples of the common test set, for every user the same."""
+    count = min(COMMON_TESTS, len(task.test_labels))
+    return PersonalTests(
+        features=task.test_features[:count],
+        labels=task.test_labels[:count],
+        starts=np.zeros(users, np.int64),
+        sizes=np.full(users, count, np.int64),
+    )
+
+
+def _spread(values: np.ndarray) -> str:
+    low, middle, high = np.quantile(values, [0.1, 0.5, 0.9])
+    return (
+        f"mean {np.mean(values):.4f}, quantiles 10 % {low:.4f}, 50 % {middle:.4f}, "
+        f"90 % {high:.4f}"
+    )

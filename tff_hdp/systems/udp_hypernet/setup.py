@@ -1,0 +1,79 @@
+"""What a run of UDP-Alg settles before round 1: weights, plan, batches a round."""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from tff_hdp.clients.batches import make_order
+from tff_hdp.privacy import (
+    Clipping,
+    NoisePlan,
+    PoissonSampling,
+    calibrate,
+    configurations,
+)
+from tff_hdp.systems.udp_hypernet import plan as udp_alg
+from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
+
+
+def user_weights(config: UdpHypernetConfig, sizes: np.ndarray) -> np.ndarray:
+    """w_u (Algorithm 1, line 3), float64 [users]."""
+    if config.weighting == "uniform":
+        return np.ones(len(sizes))
+    return np.minimum(sizes / (config.example_cap or sizes.max()), 1.0)
+
+
+def build_plan(
+    config: UdpHypernetConfig, weights: np.ndarray, noise_multiplier: float | None
+) -> NoisePlan:
+    """The plan of a run.
+
+    Args:
+      config: z itself, or sigma or an epsilon that decides it.
+      weights: w_u of every user.
+      noise_multiplier: z where it is known already; None finds it.
+
+    Raises:
+      ArgumentError: If the setting makes no plan.
+    """
+    users, q, S = len(weights), config.sampling_rate, config.clip_norm
+    W = float(weights.sum())
+    if config.privacy == "none":
+        return configurations.none(
+            zone_sizes=(users,),
+            sampling=PoissonSampling((q,)),
+            clipping=Clipping(source="no clipping"),
+        )
+
+    of_sigma = functools.partial(udp_alg.plan, users=users, q=q, S=S, W=W)
+
+    def plan(z: float) -> NoisePlan:
+        # Not by way of sigma and back: a resumed run must find the very same plan.
+        return dataclasses.replace(of_sigma(sigma=1.0), server_noise_multiplier=z)
+
+    if noise_multiplier is not None:
+        return plan(noise_multiplier)
+    if config.sigma is not None:
+        return of_sigma(sigma=config.sigma)
+    if config.noise_multiplier is not None:
+        return plan(config.noise_multiplier)
+    z = calibrate(
+        plan,
+        target_epsilon=config.target_epsilon,
+        observer="released_model",
+        rounds=config.rounds,
+        delta=config.delta,
+    )
+    return plan(z)
+
+
+def local_order(
+    config: UdpHypernetConfig, size: int, rng: np.random.Generator
+) -> np.ndarray:
+    """K batches of a user's examples, shuffled anew every pass over them."""
+    batch_size = min(config.batch_size, size)
+    passes = math.ceil(config.local_steps / math.ceil(size / batch_size))
+    order = make_order(size, epochs=passes, batch_size=batch_size, rng=rng)
+    return order[: config.local_steps]
