@@ -3,8 +3,9 @@
 python scripts/account.py --privacy=hdp --zones=10 --noise_multiplier=1
 python scripts/account.py --privacy=c7 --alpha=0.3 --beta=0.3 --format=json
 python scripts/account.py --privacy=ldp --calibrate=2 --observer=aggregator
-python scripts/account.py --paper_table=III
 python scripts/account.py --privacy=hdp --figure=epsilon.png
+
+The HDP paper's own tables: scripts/papers/hdp/reproduce.py.
 """
 
 import csv
@@ -25,8 +26,7 @@ NEIGHBOURS = ("add_or_remove", "zero_out", "replace_one")
 OBSERVERS = ("super_node", "aggregator", "released_model")
 KINDS = ("ldp", "hdp", "trusting")
 FORMATS = ("table", "csv", "json")
-RESTS_ON = {"released_rests_on": "released model", "aggregator_rests_on": "aggregator"}
-WORDS = ("neighbours", "sampling", "assumptions", *RESTS_ON)
+WORDS = ("neighbours", "sampling", "assumptions")
 
 
 def define_flags() -> None:
@@ -61,15 +61,6 @@ def define_flags() -> None:
     enum("client_kind", None, KINDS, "For whom, for --calibrate; default: the worst.")
     enum("method", "rdp", ("rdp", "pld"), "Account that --calibrate must meet.")
     enum(
-        "paper_table",
-        None,
-        ("I", "III", "others"),
-        "Print the paper's table instead: III at the paper's settings, others for the "
-        "four other systems, I at the settings of "
-        "--clients, --clients_per_round, --zones, --noise_multiplier, --rounds, "
-        "--alpha and --beta; all at --delta.",
-    )
-    enum(
         "compare",
         None,
         ("multiplier", "release"),
@@ -86,7 +77,7 @@ def request_from_flags() -> Any:
 
     names = [field.name for field in dataclasses.fields(AccountRequest)]
     values = {name: flags.FLAGS[name].value for name in names}
-    if flags.FLAGS.paper_table is not None or flags.FLAGS.compare is not None:
+    if flags.FLAGS.compare is not None:
         # Its shares belong to several configurations at once.
         values |= {"privacy": "hdp", "alpha": None, "beta": None}
     for name in ("zone_sizes", "levels", "noising_levels"):
@@ -102,30 +93,6 @@ def _whole_numbers(name: str, text: str) -> tuple[int, ...]:
         raise ValueError(
             f"--{name} is {text}; allowed: whole numbers separated by commas"
         ) from error
-
-
-def paper_table(request: Any) -> list[dict[str, Any]]:
-    """The rows of --paper_table."""
-    from scripts.papers.hdp import tables
-
-    if flags.FLAGS.paper_table == "III":
-        return tables.table_iii(delta=request.delta)
-    if flags.FLAGS.paper_table == "others":
-        return tables.other_papers(delta=request.delta)
-    given = {"alpha": flags.FLAGS.alpha, "beta": flags.FLAGS.beta}
-    shares = {
-        name: {k: v if given[k] is None else given[k] for k, v in values.items()}
-        for name, values in tables.SHARES.items()
-    }
-    return tables.table_i(
-        clients=sum(request.sizes),
-        clients_per_round=request.clients_per_round,
-        zones=len(request.sizes),
-        noise_multiplier=request.noise_multiplier,
-        rounds=request.rounds,
-        delta=request.delta,
-        shares=shares,
-    )
 
 
 def show(rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> None:
@@ -167,21 +134,8 @@ def _main() -> None:
     figure = flags.FLAGS.figure
     if figure and not pathlib.Path(figure).resolve().parent.is_dir():
         raise ValueError(f"--figure is {figure}; allowed: a file in a folder there is")
-    if figure and flags.FLAGS.paper_table:
-        raise ValueError(f"--figure is {figure}; allowed: not with --paper_table")
     request = request_from_flags()
-    if flags.FLAGS.paper_table:
-        from scripts.papers.hdp.tables import VERDICTS
-
-        notes = [f"{formula}: {verdict}." for formula, verdict in VERDICTS.items()]
-        if flags.FLAGS.paper_table == "others":
-            notes = [
-                f"At delta {request.delta:g}, but for GFL, whose epsilon is pure. "
-                "HFL-DP: one example or client replaced, every exposure seen. GFL: one "
-                "client's samples replaced. UDP-Alg: add_or_remove, Poisson."
-            ]
-        show(paper_table(request), notes)
-    elif flags.FLAGS.compare:
+    if flags.FLAGS.compare:
         from scripts.papers.hdp import figures, tables
 
         rows = tables.comparison(request, flags.FLAGS.compare)
@@ -234,15 +188,6 @@ def _reasons(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What each row of an account rests on, a line each."""
     lines = []
     for row in rows:
-        for key, observer in RESTS_ON.items():
-            if key in row:
-                names = ("data_set", "configuration", "mode", "client_kind")
-                who = " ".join(str(row[name]) for name in names if name in row)
-                lines.append(
-                    f"{who} against {observer}: delta {row['delta']:g}; {row[key]}."
-                )
-        if "assumptions" not in row:
-            continue
         mode = f"{row['mode']}: " if "mode" in row else ""
         zone = "" if row["zone"] is None else f" of zone {row['zone']}"
         lines.append(

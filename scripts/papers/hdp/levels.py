@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import paper
 from tff_hdp.privacy.accountant import account, worst
 from tff_hdp.privacy.configurations import c1, c2, c4, even_levels
@@ -38,15 +39,15 @@ def multi_level(
       epsilon, the sound one by RDP, and what it rests on.
 
     Raises:
-      ValueError: If an argument is out of range or k_1 / q is no whole number.
+      ArgumentError: If an argument is out of range or k_1 / q is no whole number.
     """
     if not fan_ins or any(int(k) != k or k < 1 for k in fan_ins):
-        raise ValueError(f"fan_ins is {tuple(fan_ins)}; allowed: whole numbers >= 1")
+        raise ArgumentError("fan_ins", tuple(fan_ins), "whole numbers >= 1")
     if not 0.0 < q <= 1.0:
-        raise ValueError(f"q is {q}; allowed is (0, 1]")
+        raise ArgumentError("q", q, "(0, 1]")
     size = round(fan_ins[0] / q)
     if not math.isclose(size * q, fan_ins[0]):
-        raise ValueError(f"q is {q}; {fan_ins[0]} / q must be a whole number")
+        raise ArgumentError("q", q, f"what divides {fan_ins[0]} into a whole number")
     epsilon = paper.accountant_epsilon(q, noise_multiplier, rounds, delta)
     rows = []
     for noising in range(len(fan_ins) + 1):
