@@ -9,76 +9,21 @@ The paper's trainings are the presets scripts/papers/hdp/*.flags of scripts/trai
 scripts/account.py has the same account for any other federation.
 """
 
-import math
 import pathlib
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from absl import flags
 
 from tff_hdp import cli
 
+PARTS = ("table1", "table3", "others", "levels", "compare")
 Rows = list[dict[str, Any]]
-FAN_INS = (10, 5, 2)
 # Who a row is about, in the lines that say what its epsilons rest on.
 NAMES = ("data_set", "configuration", "mode", "client_kind", "noise_at", "level")
 RESTS_ON = {"released_rests_on": "released model", "aggregator_rests_on": "aggregator"}
 WORDS = ("neighbours", "sampling", "assumptions", *RESTS_ON)
 
-
-def table1(folder: pathlib.Path) -> tuple[Rows, list[str]]:
-    """Table I with numbers: C1 to C7 at z = 1, 500 clients, 10 zones, 200 rounds."""
-    from scripts.papers.hdp import tables
-
-    return tables.table_i(), tables.verdicts()
-
-
-def table3(folder: pathlib.Path) -> tuple[Rows, list[str]]:
-    """Table III: printed, by the paper's formula, and sound."""
-    from scripts.papers.hdp import tables
-
-    return tables.table_iii(), tables.verdicts()
-
-
-def others(folder: pathlib.Path) -> tuple[Rows, list[str]]:
-    """Epsilons that the four other papers print, beside the sound ones."""
-    from scripts.papers.hdp import tables
-
-    return tables.other_papers(), [tables.OTHERS_REST_ON]
-
-
-def levels(folder: pathlib.Path) -> tuple[Rows, list[str]]:
-    """Section IV-C: noise at one level of a tree, seen from every level above."""
-    from scripts.papers.hdp import figures
-    from scripts.papers.hdp.levels import multi_level
-
-    rows = multi_level(fan_ins=FAN_INS)
-    figures.draw_levels(rows, FAN_INS, str(folder / "levels.png"))
-    return rows, [f"Fan-ins {', '.join(map(str, FAN_INS))}; 200 rounds; q = 0.2."]
-
-
-def compare(folder: pathlib.Path) -> tuple[Rows, list[str]]:
-    """LDP, HDP and CDP: the same multiplier, then the same noise in the model."""
-    from scripts.papers.hdp import figures, tables
-    from tff_hdp.privacy.request import AccountRequest
-
-    found = []
-    for equal, z in (("multiplier", 1.0), ("release", math.sqrt(10))):
-        rows = tables.comparison(AccountRequest(noise_multiplier=z), equal)
-        path = folder / f"privacy_equal_{equal}.png"
-        figures.draw_comparison(rows, equal, str(path))
-        found += [{"equal": equal, **row} for row in rows]
-    return found, ["500 clients, 100 a round, 10 zones, 200 rounds."]
-
-
-PARTS: dict[str, Callable[[pathlib.Path], tuple[Rows, list[str]]]] = {
-    "table1": table1,
-    "table3": table3,
-    "others": others,
-    "levels": levels,
-    "compare": compare,
-}
 WHAT = flags.DEFINE_list("what", list(PARTS), f"Some of {', '.join(PARTS)}.")
 OUT = flags.DEFINE_string("out", "runs/hdp_paper", "Folder for tables and figures.")
 
@@ -89,10 +34,12 @@ def main(argv: list[str]) -> int:
     cli.check_choices("what", WHAT.value, PARTS)
     import pandas as pd
 
+    from scripts.papers.hdp import closed_form
+
     folder = pathlib.Path(OUT.value)
     folder.mkdir(parents=True, exist_ok=True)
     for part in WHAT.value:
-        rows, notes = PARTS[part](folder)
+        rows, notes = getattr(closed_form, part)(folder)
         table = pd.DataFrame(rows)
         table.to_csv(folder / f"{part}.csv", index=False)
         text = "\n".join([shown(table), "", *notes, *reasons(rows)])
