@@ -167,13 +167,35 @@ class House:
         if inner in self.files:
             yield inner
         elif module in self.files:
-            for node in self.trees[module].body:
-                if isinstance(node, ast.ImportFrom) and node.module:
-                    for alias in node.names:
-                        if name == (alias.asname or alias.name):
-                            yield from self._defining(node.module, alias.name)
-                            return
-            yield module
+            is_package = self.files[module].name == "__init__.py"
+            exports = _exports(self.trees[module]) if is_package else {}
+            if name not in exports:
+                yield module
+                return
+            home, original = exports[name]
+            if f"{module}.{home}".removeprefix(".") in self.files:
+                home = f"{package}.{home}"
+            yield from self._defining(home, original)
+
+
+def _exports(tree: ast.Module) -> dict[str, tuple[str, str]]:
+    """Home and own name of every name that a package hands on, lazily or not.
+
+    Lazily is by a table from names to homes, as `__getattr__` of a package reads it.
+    """
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                found[alias.asname or alias.name] = (node.module, alias.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(
+            node.value, ast.Dict
+        ):
+            for key, value in zip(node.value.keys, node.value.values, strict=True):
+                pair = (getattr(key, "value", None), getattr(value, "value", None))
+                if all(isinstance(word, str) for word in pair):
+                    found[pair[0]] = (pair[1], pair[0])
+    return found
 
 
 def _words(tree: ast.Module) -> Iterator[str]:

@@ -42,12 +42,12 @@ def multi_level(
       ArgumentError: If an argument is out of range or k_1 / q is no whole number.
     """
     if not fan_ins or any(int(k) != k or k < 1 for k in fan_ins):
-        raise ArgumentError("fan_ins", tuple(fan_ins), "whole numbers >= 1")
+        raise ArgumentError("fan_ins", fan_ins, "whole numbers >= 1")
     if not 0.0 < q <= 1.0:
         raise ArgumentError("q", q, "(0, 1]")
     size = round(fan_ins[0] / q)
     if not math.isclose(size * q, fan_ins[0]):
-        raise ArgumentError("q", q, f"what divides {fan_ins[0]} into a whole number")
+        raise ArgumentError("q", q, f"{fan_ins[0]} / q a whole number")
     epsilon = paper.accountant_epsilon(q, noise_multiplier, rounds, delta)
     rows = []
     for noising in range(len(fan_ins) + 1):

@@ -88,7 +88,7 @@ def test_levels_that_cannot_be(nodes, noise, message):
     [
         ({"fan_ins": ()}, "fan_ins is empty; allowed: whole numbers"),
         ({"fan_ins": (10, 0)}, "fan_ins is 10,0; allowed: whole numbers"),
-        ({"fan_ins": (10,), "q": 0.3}, "what divides 10 into a whole number"),
+        ({"fan_ins": (10,), "q": 0.3}, "allowed: 10 / q a whole number"),
         ({"q": 0.0}, r"q is 0.0; allowed: \(0, 1\]"),
     ],
 )
