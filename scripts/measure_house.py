@@ -88,9 +88,10 @@ BEFORE = {
 class House:
     """The files of tff_hdp under `root`, and who needs whom.
 
-    A file needs those it imports, at any depth of its code. A name imported from a
-    package counts as imported from the file that defines it, since that is the one
-    a reader opens: a package's `__init__` that only hands names on is never counted.
+    A file needs those it imports, at any depth of its code, but for what type
+    checkers alone see. A name imported from a package counts as imported from the
+    file that defines it, since that is the one a reader opens: a package's `__init__`
+    that only hands names on is never counted.
 
     Attributes:
       root: Of a checkout.
@@ -149,7 +150,7 @@ class House:
         return None
 
     def _imports(self, name: str) -> Iterator[str]:
-        for node in ast.walk(self.trees[name]):
+        for node in _nodes(self.trees[name]):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
                     yield from self._defining(node.module, alias.name)
@@ -176,6 +177,15 @@ class House:
             if f"{module}.{home}".removeprefix(".") in self.files:
                 home = f"{package}.{home}"
             yield from self._defining(home, original)
+
+
+def _nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything in a file but what is there for type checkers alone."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        test = getattr(child, "test", None)
+        if getattr(test, "id", None) != "TYPE_CHECKING":
+            yield from _nodes(child)
 
 
 def _exports(tree: ast.Module) -> dict[str, tuple[str, str]]:

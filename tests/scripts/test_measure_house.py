@@ -15,7 +15,10 @@ LIBRARY = {
     "systems/gfl/process.py": (
         "from tff_hdp.parts import one\nfrom tff_hdp.systems.gfl import plan\n"
     ),
-    "systems/gfl/plan.py": "def plan():\n  from tff_hdp.parts.two import x\n",
+    "systems/gfl/plan.py": (
+        "def plan():\n  from tff_hdp.parts.two import x\n"
+        "if TYPE_CHECKING:\n  from tff_hdp.lazy import late\n"
+    ),
     "systems/gfl/run.py": "from tff_hdp.lazy import late\nfrom tff_hdp import far\n",
 }
 
