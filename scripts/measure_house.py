@@ -10,6 +10,7 @@ Reads the sources of tff_hdp only; nothing is imported. See `House` for the rule
 import ast
 import dataclasses
 import functools
+import itertools
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator
@@ -101,14 +102,13 @@ class House:
 
     @functools.cached_property
     def files(self) -> dict[str, pathlib.Path]:
-        """Path by module, `tff_hdp.` left off."""
+        """Path by module, `tff_hdp.` left off; the library itself is the empty name."""
         library = self.root / "tff_hdp"
-        return {
-            ".".join(path.relative_to(library).with_suffix("").parts).removesuffix(
-                ".__init__"
-            ): path
-            for path in sorted(library.rglob("*.py"))
-        }
+        found = {}
+        for path in sorted(library.rglob("*.py")):
+            parts = path.relative_to(library).with_suffix("").parts
+            found[".".join(part for part in parts if part != "__init__")] = path
+        return found
 
     @functools.cached_property
     def trees(self) -> dict[str, ast.Module]:
@@ -191,10 +191,12 @@ def _nodes(node: ast.AST) -> Iterator[ast.AST]:
 def _exports(tree: ast.Module) -> dict[str, tuple[str, str]]:
     """Home and own name of every name that a package hands on, lazily or not.
 
-    Lazily is by a table from names to homes, as `__getattr__` of a package reads it.
+    Lazily is by a table from names to homes, as `__getattr__` of a package reads it,
+    or by imports that only type checkers see.
     """
     found = {}
-    for node in tree.body:
+    typed = (node.body for node in tree.body if isinstance(node, ast.If))
+    for node in itertools.chain(tree.body, *typed):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 found[alias.asname or alias.name] = (node.module, alias.name)

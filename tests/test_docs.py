@@ -108,7 +108,9 @@ def is_defined(dotted):
 def names_of(module):
     """What a module defines, imports or, if a package, hands on lazily."""
     names = set()
-    for node in ast.parse(module.read_text()).body:
+    body = ast.parse(module.read_text()).body
+    # What a package hands on lazily may be spelled out for type checkers.
+    for node in [*body, *(n for i in body if isinstance(i, ast.If) for n in i.body)]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
