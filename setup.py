@@ -1,9 +1,15 @@
 """Package metadata and dependencies of tff_hdp."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
+ROOT = Path(__file__).parent
+# Read, not imported: the version must be known before what it needs is installed.
+VERSION = re.search(
+    r'^__version__ = "(.+)"$', (ROOT / "tff_hdp" / "__init__.py").read_text(), re.M
+)[1]
 # TensorFlow 2.14's own `and-cuda` extra pins a TensorRT that is no longer on
 # the index. These are the rest of its wheels; training does not need TensorRT.
 GPU = [
@@ -33,16 +39,18 @@ DEV = [
 
 setup(
     name="tff_hdp",
-    version="0.1.0",
+    version=VERSION,
     description="Hierarchical differential privacy in TensorFlow Federated.",
-    long_description=Path(__file__).with_name("README.md").read_text(),
+    long_description=(ROOT / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    license_files=["LICENSE"],
     python_requires=">=3.11,<3.12",
     # With the folder named, an editable install puts the clone itself on the path,
     # so that scripts find `scripts.papers`.
     package_dir={"": "."},
     packages=find_packages(include=["tff_hdp", "tff_hdp.*", "tasks", "tasks.*"]),
+    package_data={"tff_hdp": ["py.typed"]},
     install_requires=[
         "absl-py>=1.4,<2",
         "cryptography>=42",

@@ -3,8 +3,9 @@
 python scripts/account.py --privacy=hdp --zones=10 --noise_multiplier=1
 python scripts/account.py --privacy=c7 --alpha=0.3 --beta=0.3 --format=json
 python scripts/account.py --privacy=ldp --calibrate=2 --observer=aggregator
-python scripts/account.py --paper_table=III
 python scripts/account.py --privacy=hdp --figure=epsilon.png
+
+The HDP paper's own tables: scripts/papers/hdp/reproduce.py.
 """
 
 import csv
@@ -18,37 +19,12 @@ from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.config import AccountConfig
 
-RESTS_ON = {"released_rests_on": "released model", "aggregator_rests_on": "aggregator"}
-WORDS = ("neighbours", "sampling", "assumptions", *RESTS_ON)
+WORDS = ("neighbours", "sampling", "assumptions")
 
 
 def define_flags() -> None:
     """Defines the flags, those of `AccountConfig`."""
     cli.define_flags(AccountConfig)
-
-
-def paper_table(config: AccountConfig) -> list[dict[str, Any]]:
-    """The rows of --paper_table."""
-    from scripts.papers.hdp import tables
-
-    if config.paper_table == "III":
-        return tables.table_iii(delta=config.delta)
-    if config.paper_table == "others":
-        return tables.other_papers(delta=config.delta)
-    given = {"alpha": config.alpha, "beta": config.beta}
-    shares = {
-        name: {k: v if given[k] is None else given[k] for k, v in values.items()}
-        for name, values in tables.SHARES.items()
-    }
-    return tables.table_i(
-        clients=sum(config.sizes),
-        clients_per_round=config.clients_per_round,
-        zones=len(config.sizes),
-        noise_multiplier=config.noise_multiplier,
-        rounds=config.rounds,
-        delta=config.delta,
-        shares=shares,
-    )
 
 
 def show(rows: Sequence[dict[str, Any]], style: str, notes: Sequence[str] = ()) -> None:
@@ -81,20 +57,7 @@ def _run(config: AccountConfig) -> None:
     figure = config.figure
     if figure and not pathlib.Path(figure).resolve().parent.is_dir():
         raise ArgumentError("figure", figure, "a file in a folder there is")
-    if config.paper_table:
-        if figure:
-            raise ArgumentError("figure", figure, "not with --paper_table")
-        from scripts.papers.hdp.tables import VERDICTS
-
-        notes = [f"{formula}: {verdict}." for formula, verdict in VERDICTS.items()]
-        if config.paper_table == "others":
-            notes = [
-                f"At delta {config.delta:g}, but for GFL, whose epsilon is pure. "
-                "HFL-DP: one example or client replaced, every exposure seen. GFL: one "
-                "client's samples replaced. UDP-Alg: add_or_remove, Poisson."
-            ]
-        show(paper_table(config), config.format, notes)
-    elif config.compare:
+    if config.compare:
         from scripts.papers.hdp import figures, tables
 
         rows = tables.comparison(config, config.compare)
@@ -137,15 +100,6 @@ def _reasons(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What each row of an account rests on, a line each."""
     lines = []
     for row in rows:
-        for key, observer in RESTS_ON.items():
-            if key in row:
-                names = ("data_set", "configuration", "mode", "client_kind")
-                who = " ".join(str(row[name]) for name in names if name in row)
-                lines.append(
-                    f"{who} against {observer}: delta {row['delta']:g}; {row[key]}."
-                )
-        if "assumptions" not in row:
-            continue
         mode = f"{row['mode']}: " if "mode" in row else ""
         zone = "" if row["zone"] is None else f" of zone {row['zone']}"
         lines.append(

@@ -16,7 +16,9 @@ from absl import flags
 from tff_hdp.errors import ArgumentError, FileError
 
 
-def run(main: Callable[[list[str]], int]) -> int:
+def run(
+    main: Callable[[list[str]], int], define: Callable[[], None] = lambda: None
+) -> int:
     """Runs an absl program; bad input is one line on stderr and exit code 2.
 
     An `ArgumentError` whose name is a flag's, or an entry of one such as
@@ -24,10 +26,12 @@ def run(main: Callable[[list[str]], int]) -> int:
 
     Args:
       main: Takes the arguments left after the flags, returns an exit code.
+      define: Defines flags, for programs that must import from the clone to do so.
 
     Returns:
-      `main`'s code; 2 for a bad flag, missing data or a file that cannot be
-      read or written; 130 after Ctrl-C.
+      `main`'s code; 2 for a bad flag, missing data, a file that cannot be read or
+      written, or a program of the clone run without the clone on the path; 130
+      after Ctrl-C.
     """
     # TensorFlow 2.14 logs missing CUDA libraries as errors on any CPU machine.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -35,14 +39,12 @@ def run(main: Callable[[list[str]], int]) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("tff_hdp").setLevel(logging.INFO)
     try:
+        define()
         arguments = flags.FLAGS(sys.argv)
-    except flags.Error as error:
-        return _fail(str(error))
-    if flags.FLAGS.help:
-        print(sys.modules["__main__"].__doc__)
-        print(flags.FLAGS.get_help())
-        return 0
-    try:
+        if flags.FLAGS.help:
+            print(sys.modules["__main__"].__doc__)
+            print(flags.FLAGS.get_help())
+            return 0
         return main(arguments)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -50,8 +52,15 @@ def run(main: Callable[[list[str]], int]) -> int:
     except ArgumentError as error:
         is_flag = error.name.partition("[")[0] in flags.FLAGS
         return _fail(f"--{error}" if is_flag else str(error))
-    except (FileError, OSError) as error:
+    except (FileError, OSError, flags.Error) as error:
         return _fail(str(error))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("scripts", "benchmarks"):
+            raise
+        return _fail(
+            f"{error}; this program needs the clone it lies in on the path: "
+            "pip install --no-deps -e CLONE"
+        )
 
 
 def define_flags(

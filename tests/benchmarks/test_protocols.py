@@ -29,7 +29,7 @@ def test_the_grid_leaves_a_table_and_a_figure(run_program, tmp_path):
     # The same main, on a grid cut down to what a test has time for.
     code = (
         "import runpy, sys\n"
-        "from tff_hdp.topology import protocol_costs as costs\n"
+        "from benchmarks import protocol_costs as costs\n"
         "costs.GRID_CLIENTS, costs.GRID_ZONES = (4, 10), (1, 5, 10)\n"
         "costs.GRID_MODEL_SIZES, costs.GRID_DROPOUTS = (100000,), (0.05,)\n"
         "costs.LARGEST_ELECTION = 2\n"

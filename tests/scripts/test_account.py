@@ -148,22 +148,6 @@ def test_calibrate_meets_its_target(rows):
     assert seen["epsilon_rdp"] <= 2.0
 
 
-def test_paper_tables(run, rows):
-    third = rows("--paper_table=III")
-    modes = {(r["data_set"], r["mode"], r["rounds"]): r for r in third}
-    assert modes["CIFAR-10/100", "ldp", 200]["epsilon_paper"] == pytest.approx(
-        2.48074, rel=1e-5
-    )
-    assert modes["CIFAR-10/100", "hdp", 200]["printed"] == 7.48
-    first = rows("--paper_table=I", "--rounds=5", "--alpha=0.2")
-    assert {r["configuration"] for r in first} == {f"C{i}" for i in range(1, 8)}
-    c5 = next(r for r in first if r["configuration"] == "C5")
-    assert c5["released_noise_multiplier"] == pytest.approx((0.2 * 100 + 1) ** 0.5)
-    assert "under-states" in run("--paper_table=III")
-    others = rows("--paper_table=others")
-    assert {r["system"] for r in others} == {"HFL-DP", "GFL", "UDP-Alg", "FL-TOP-DP"}
-
-
 def test_comparison_at_equal_release(run, rows, tmp_path):
     path = tmp_path / "compare.png"
     table = rows("--compare=release", "--noise_multiplier=3", f"--figure={path}")
@@ -246,7 +230,6 @@ def test_help_is_quick_and_needs_no_tensorflow(run_program):
     for flag in (
         "--privacy",
         "--calibrate",
-        "--paper_table",
         "--[no]secure_aggregation",
     ):
         assert flag in shown.stdout

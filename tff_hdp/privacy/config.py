@@ -62,10 +62,6 @@ class AccountConfig:
       observer: Against whom, for --calibrate.
       client_kind: For whom, for --calibrate; None for those worst off.
       method: The account that --calibrate must meet.
-      paper_table: Print the paper's table instead: III at the paper's settings,
-        others for the four other systems, I at the settings of --clients,
-        --clients_per_round, --zones, --noise_multiplier, --rounds, --alpha and
-        --beta; all at --delta.
       compare: Compare ldp, hdp and cdp instead: every party with
         --noise_multiplier, or every released model with it.
       format: How to print.
@@ -83,7 +79,6 @@ class AccountConfig:
         "observer": ("super_node", "aggregator", "released_model"),
         "client_kind": ("ldp", "hdp", "trusting"),
         "method": ("rdp", "pld"),
-        "paper_table": ("I", "III", "others"),
         "compare": ("multiplier", "release"),
         "format": ("table", "csv", "json"),
     }
@@ -115,7 +110,6 @@ class AccountConfig:
     observer: str = "released_model"
     client_kind: str | None = None
     method: str = "rdp"
-    paper_table: str | None = None
     compare: str | None = None
     format: str = "table"
     figure: str | None = None
@@ -128,7 +122,7 @@ class AccountConfig:
         for name in ("zone_sizes", "levels", "noising_levels"):
             numbers = _whole_numbers(name, getattr(self, name))
             object.__setattr__(self, name, numbers)
-        if self.paper_table is None and self.compare is None:
+        if self.compare is None:
             self._check_shares()
         self._check_sizes()
         check_positive("noise_multiplier", self.noise_multiplier)

@@ -10,21 +10,27 @@ same command again resumes.
 
 import sys
 
-from scripts.papers.comparison.config import MatchedConfig
 from tff_hdp import cli
+
+
+def define_flags() -> None:
+    """Defines a flag for every setting of a comparison."""
+    from scripts.papers.comparison.config import MatchedConfig
+
+    cli.define_flags(MatchedConfig)
 
 
 def main(argv: list[str]) -> int:
     """Runs the systems and prints the table."""
     cli.refuse_arguments(argv)
-    config = cli.config_from_flags(MatchedConfig)
     from scripts.papers.comparison import runs as matched
+    from scripts.papers.comparison.config import MatchedConfig
 
+    config = cli.config_from_flags(MatchedConfig)
     print(matched.compare(config).to_string(index=False))
     print(f"\nwhat each epsilon rests on: {config.out}/table.txt")
     return 0
 
 
 if __name__ == "__main__":
-    cli.define_flags(MatchedConfig)
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

@@ -87,6 +87,7 @@ def main(argv: list[str]) -> int:
 
 def reproduce(folder: pathlib.Path, configs: list[FlTopConfig]) -> None:
     """Runs the rows of one table, then prints and writes it."""
+    from scripts.papers.fl_top import figures
     from tff_hdp.simulation import experiment, report
     from tff_hdp.systems.fl_top import results
 
@@ -105,7 +106,7 @@ def reproduce(folder: pathlib.Path, configs: list[FlTopConfig]) -> None:
     std = [c for c in configs if c.scheme == "fl_std"]
     top = [c for c in configs if c.scheme == "fl_top"]
     if std and top:
-        spread = results.weights_figure(
+        spread = figures.weights_figure(
             finished[std[0]].path, finished[top[0]].path, folder / "figure1.png"
         )
         print(f"standard deviation of the Top-K weights: {spread}")

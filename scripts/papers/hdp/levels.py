@@ -39,7 +39,7 @@ def multi_level(
       epsilon, the sound one by RDP, and what it rests on.
 
     Raises:
-      ValueError: If an argument is out of range or k_1 / q is no whole number.
+      ArgumentError: If an argument is out of range or k_1 / q is no whole number.
     """
     if not fan_ins or any(int(k) != k or k < 1 for k in fan_ins):
         raise ArgumentError("fan_ins", fan_ins, "whole numbers >= 1")

@@ -14,12 +14,12 @@ import sys
 
 from absl import flags
 
-from scripts.papers.udp_alg.curves import FIGURES
 from tasks import DataNotFoundError
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
+FIGURES = ("2a", "2b", "3")
 PRESETS = {
     "full": {figure: f"udp_alg/{figure}" for figure in FIGURES},
     "reduced": {figure: f"udp_alg/{figure}_small" for figure in FIGURES},

@@ -6,6 +6,7 @@ import pytest
 
 from scripts.papers.hdp.figures import draw_levels, draw_rounds
 from scripts.papers.hdp.levels import multi_level
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import account
 from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.configurations import even_levels
@@ -85,14 +86,14 @@ def test_levels_that_cannot_be(nodes, noise, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"fan_ins": ()}, r"fan_ins is \(\)"),
-        ({"fan_ins": (10, 0)}, r"fan_ins is \(10, 0\)"),
-        ({"fan_ins": (10,), "q": 0.3}, "10 / q must be a whole number"),
-        ({"q": 0.0}, r"q is 0.0; allowed is \(0, 1\]"),
+        ({"fan_ins": ()}, "fan_ins is empty; allowed: whole numbers"),
+        ({"fan_ins": (10, 0)}, "fan_ins is 10,0; allowed: whole numbers"),
+        ({"fan_ins": (10,), "q": 0.3}, "allowed: 10 / q a whole number"),
+        ({"q": 0.0}, r"q is 0.0; allowed: \(0, 1\]"),
     ],
 )
 def test_trees_out_of_range(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         multi_level(**options)
 
 

@@ -14,8 +14,8 @@ import pytest
         ),
         ("udp_hypernet.py", ["--sigma=0.1", "--task=imagenet"], ["--task", "celeba"]),
         ("udp_hypernet.py", ["--privacy=ldp"], ["--privacy", "ldp", "udp_alg"]),
-        ("reproduce_udp_hypernet.py", ["--privacy=none"], ["--privacy", "none"]),
-        ("reproduce_udp_hypernet.py", ["--what=4"], ["--what", "4", "2a, 2b, 3"]),
+        ("papers/udp_alg/reproduce.py", ["--privacy=none"], ["--privacy", "none"]),
+        ("papers/udp_alg/reproduce.py", ["--what=4"], ["--what", "4", "2a, 2b, 3"]),
     ],
 )
 def test_a_bad_flag_is_one_line_and_exit_code_2(

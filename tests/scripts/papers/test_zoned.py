@@ -15,8 +15,8 @@ from tff_hdp.systems.hfl_dp.config import HflDpConfig
         ("gfl.py", ["--sigma_g=-1"], ["--sigma_g", "-1"]),
         ("hfl_dp.py", ["--noise=dp"], ["--noise", "dp", "theorem_1"]),
         ("hfl_dp.py", ["--exposures=1,2"], ["--exposures", "t1,t2,t3,t4,t5"]),
-        ("reproduce_gfl.py", ["--what=figure9"], ["--what", "figure9", "mnist"]),
-        ("reproduce_hfl_dp.py", ["--what=7"], ["--what", "7", "table"]),
+        ("papers/gfl/reproduce.py", ["--what=figure9"], ["--what", "figure9", "mnist"]),
+        ("papers/hfl_dp/reproduce.py", ["--what=7"], ["--what", "7", "table"]),
     ],
 )
 def test_a_bad_flag_is_one_line_and_exit_code_2(

@@ -32,6 +32,11 @@ def config(out, **changes):
     return FlTopConfig(**settings | changes)
 
 
+def cost_kilobytes(*, size, rounds, clients_per_round, clients):
+    """The paper's cost of a client: 4 K' Round C / 1000 kB."""
+    return 4 * size * rounds * clients_per_round / clients / 1000
+
+
 def resolved(path):
     return json.loads((path / "config.json").read_text())["resolved"]
 
@@ -41,7 +46,7 @@ def resolved(path):
 )
 def test_the_papers_costs(ratio, rounds, printed):
     n = CNN_LARGE.num_parameters(input_shape=(28, 28, 1), num_classes=10)
-    cost = results.cost_kilobytes(
+    cost = cost_kilobytes(
         size=subset_size(ratio, n), rounds=rounds, clients_per_round=100, clients=6000
     )
     assert cost == pytest.approx(printed, abs=0.005)
@@ -72,7 +77,7 @@ def test_a_row_counts_what_was_exchanged(tmp_path, scheme, ratio, down, up):
         "clients": facts["clients"],
     }
     for column, size in (("downstream_kb", down), ("upstream_kb", up)):
-        expected = results.cost_kilobytes(size=size, **shared)
+        expected = cost_kilobytes(size=size, **shared)
         assert row[column] == pytest.approx(expected)
     assert np.isnan(row["epsilon_paper"]) and np.isnan(row["epsilon_released"])
     assert "N/A" in result.summary and not result.accounts
@@ -112,8 +117,6 @@ def test_the_other_weights_stay_at_the_start(tmp_path):
     others = np.setdiff1d(np.arange(WEIGHTS), chosen)
     np.testing.assert_array_equal(final[others], initial[others])
     assert np.all(final[chosen] != initial[chosen])
-    values = results.top_k_values(tmp_path, 120)
-    np.testing.assert_array_equal(values, final[chosen])
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
@@ -194,14 +197,3 @@ def test_the_binary_metrics_are_those_of_their_definitions():
 def test_what_only_the_task_can_tell(tmp_path, changes, message):
     with pytest.raises(ArgumentError, match=message):
         experiment.run(config(tmp_path, **changes))
-
-
-def test_figure_1_compares_the_same_number_of_weights(tmp_path):
-    for scheme, ratio in (("fl_std", 1.0), ("fl_top", 0.05)):
-        experiment.run(config(tmp_path / scheme, scheme=scheme, ratio=ratio, rounds=1))
-    spread = results.weights_figure(
-        tmp_path / "fl_std", tmp_path / "fl_top", tmp_path / "figure1.png"
-    )
-    assert (tmp_path / "figure1.png").stat().st_size > 1000
-    expected = np.std(results.top_k_values(tmp_path / "fl_std", 120))
-    assert spread["FL-STD"] == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""Tables 1 and 2 and Figure 1 of the FL-TOP paper, from run folders."""
+"""The columns of the FL-TOP paper's tables, from run folders."""
 
 import json
 import pathlib
@@ -10,8 +10,6 @@ import pandas as pd
 from tff_hdp.privacy.accountant import worst
 from tff_hdp.simulation.report import read_run
 from tff_hdp.systems.fl_top.plan import FlTopLedger
-from tff_hdp.systems.fl_top.public import top_k
-from tff_hdp.systems.fl_top.setup import read_setup
 
 WEIGHTS_FILE = "weights.npz"
 NAMES = {
@@ -20,8 +18,6 @@ NAMES = {
     "fl_cs": "FL-CS",
     "fl_top": "FL-TOP",
 }
-
-
 EPSILONS = (
     "epsilon_paper: Theorem 1 after `round`, Poisson sampling hidden from the server, "
     "which is not what is run. epsilon_released, epsilon_server: RDP, the whole run, "
@@ -35,20 +31,6 @@ EPSILONS = (
 def headline(num_classes: int) -> str:
     """The metric a task is judged by."""
     return "balanced_accuracy" if num_classes == 2 else "accuracy"
-
-
-def cost_kilobytes(
-    *, size: int, rounds: int, clients_per_round: int, clients: int
-) -> float:
-    """The paper's cost of a client in kB: 4 K' Round C / 1000.
-
-    Args:
-      size: K', numbers exchanged in a round.
-      rounds: Round.
-      clients_per_round: Clients of a round.
-      clients: N; C = clients_per_round / N.
-    """
-    return 4 * size * rounds * clients_per_round / clients / 1000
 
 
 def table(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
@@ -87,52 +69,6 @@ def table_text(rows: pd.DataFrame) -> str:
     }
     text = rows.to_string(index=False, formatters=formats, na_rep="N/A")
     return text if rows["epsilon_paper"].isna().all() else f"{text}\n{EPSILONS}"
-
-
-def top_k_values(path: pathlib.Path, size: int) -> np.ndarray:
-    """The values after the last round of a run's own Top-K weights, [size]."""
-    _, scores = read_setup(path)
-    with np.load(path / WEIGHTS_FILE) as saved:
-        return saved["final"][top_k(scores, size)]
-
-
-def weights_figure(
-    standard: pathlib.Path, top: pathlib.Path, figure_path: pathlib.Path
-) -> dict[str, float]:
-    """Figure 1: how the Top-K weights are spread under FL-STD and FL-TOP.
-
-    Args:
-      standard: Run folder of FL-STD.
-      top: Run folder of FL-TOP, whose K is used for both.
-      figure_path: The PNG to write.
-
-    Returns:
-      The standard deviation of either scheme's Top-K weights.
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    size = json.loads((top / "config.json").read_text())["resolved"]["upload_size"]
-    values = {
-        NAMES["fl_top"]: top_k_values(top, size),
-        NAMES["fl_std"]: top_k_values(standard, size),
-    }
-    widest = max(np.quantile(np.abs(v), 0.995) for v in values.values())
-    bins = np.linspace(-widest, widest, 61)
-    figure, axes = pyplot.subplots(figsize=(6, 3.8))
-    for name, value in values.items():
-        axes.hist(value, bins, density=True, histtype="step", label=name, lw=1.8)
-    axes.set(
-        xlabel=f"value of the K = {size:,} Top-K weights after training",
-        ylabel="density",
-    )
-    axes.legend(frameon=False)
-    figure_path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(figure_path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)
-    return {name: float(np.std(value)) for name, value in values.items()}
 
 
 def _row(path: pathlib.Path) -> dict[str, object]:

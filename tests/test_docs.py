@@ -1,0 +1,183 @@
+"""What pages, notebooks and programs' own words refer to is there."""
+
+import ast
+import itertools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PROGRAMS = sorted(
+    path
+    for folder in ("scripts", "benchmarks")
+    for path in (ROOT / folder).rglob("*.py")
+    if ".venvs" not in path.parts
+)
+FOLDERS = "tff_hdp|scripts|tests|docs|tasks|benchmarks|notebooks|requirements"
+# A name with a <placeholder> is not one of a file.
+PATH = re.compile(rf"(?<![\w/.$-])(?:{FOLDERS})/[\w./*{{}},-]*+(?!<)")
+DOTTED = re.compile(r"(?<![\w/.-])(?:tff_hdp|tasks)(?:\.[A-Za-z_]\w*)+(?![\w/])")
+COMMAND = re.compile(
+    r"\bpython(?:3\.11)? (?P<program>[\w./]+\.py)(?P<flags>(?:[^\n`|&]|\\\n)*)"
+)
+# Made when they are asked for, or by a run.
+GENERATED = ("benchmarks/.venvs",)
+
+
+def text_of(path):
+    """The words of a page, of a notebook's cells, or of a program's docstring."""
+    if path.suffix == ".ipynb":
+        cells = json.loads(path.read_text())["cells"]
+        return "\n\n".join("".join(cell["source"]) for cell in cells)
+    if path.suffix == ".py":
+        return ast.get_docstring(ast.parse(path.read_text())) or ""
+    return path.read_text()
+
+
+def named(path):
+    return str(path.relative_to(ROOT))
+
+
+def paths_in(text):
+    """The paths that a text names, as patterns; `...` is for what is left out."""
+    for found in PATH.findall(text):
+        yield found.replace("...", "*").rstrip(".,-")
+
+
+def expand(name):
+    """The names that a{b,c} stands for: ab and ac."""
+    parts = re.split(r"\{(.*?)\}", name)
+    return map("".join, itertools.product(*(part.split(",") for part in parts)))
+
+
+everywhere = pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS, *PROGRAMS], ids=named)
+
+
+@everywhere
+def test_every_path_is_there(page):
+    for found in paths_in(text_of(page)):
+        for name in expand(found):
+            if not name.startswith(GENERATED):
+                assert any(ROOT.glob(name)), f"{named(page)} names {name}"
+
+
+@everywhere
+def test_every_dotted_name_is_defined(page):
+    for name in DOTTED.findall(text_of(page)):
+        # A sentence may end here, and a file's name is a path.
+        if not name.endswith(".py"):
+            assert is_defined(name), f"{named(page)} names {name}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=named)
+def test_every_import_in_code_can_be_made(page):
+    text = text_of(page)
+    blocks = (
+        [text]
+        if page.suffix == ".ipynb"
+        else re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    )
+    for line in re.findall(r"^from \S+ import .+$", "\n".join(blocks), re.MULTILINE):
+        (statement,) = ast.parse(line).body
+        if statement.module.partition(".")[0] in ("tff_hdp", "tasks", "scripts"):
+            for alias in statement.names:
+                name = f"{statement.module}.{alias.name}"
+                assert is_defined(name), f"{named(page)} imports {name}"
+
+
+def is_defined(dotted):
+    """Whether modules and what they hold go as far as the name does."""
+    parts = dotted.split(".")
+    place = ROOT
+    while parts and (place / parts[0]).is_dir():
+        place /= parts.pop(0)
+    if parts and (place / f"{parts[0]}.py").exists():
+        module = place / f"{parts.pop(0)}.py"
+    else:
+        module = place / "__init__.py"
+    # Fields of what is defined are the business of the tests of its room.
+    return module.exists() and (not parts or parts[0] in names_of(module))
+
+
+def names_of(module):
+    """What a module defines, imports or, if a package, hands on lazily."""
+    names = set()
+    body = ast.parse(module.read_text()).body
+    # What a package hands on lazily may be spelled out for type checkers.
+    for node in [*body, *(n for i in body if isinstance(i, ast.If) for n in i.body)]:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {t.id for t in targets if isinstance(t, ast.Name)}
+            if module.name == "__init__.py" and isinstance(node.value, ast.Dict):
+                names |= {getattr(key, "value", None) for key in node.value.keys}
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{named(page)} links to {target}"
+        if anchor:
+            assert anchor in anchors(file), f"{named(page)} links to {target}"
+
+
+def anchors(page):
+    """The headings of a page as links name them."""
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE):
+        kept = re.sub(r"[^\w\- ]", "", heading.lower())
+        found.add(kept.strip().replace(" ", "-"))
+    return found
+
+
+def commands():
+    """The flags that pages and docstrings give to every program."""
+    found = {}
+    for page in [*PAGES, *NOTEBOOKS, *PROGRAMS]:
+        for match in COMMAND.finditer(text_of(page)):
+            flags = re.findall(r"(?<=[ (])--(\w+)", match["flags"])
+            found.setdefault(match["program"], {}).update(dict.fromkeys(flags, page))
+    return found
+
+
+@pytest.mark.parametrize("program", sorted(commands()))
+def test_every_command_line_is_one_that_the_program_takes(program):
+    assert (ROOT / program).exists(), f"{program} is not there"
+    shown = subprocess.run(
+        [sys.executable, program, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    ).stdout
+    for flag, page in commands()[program].items():
+        # absl's own flags are not of the program.
+        if flag not in ("flagfile", "help"):
+            known = re.search(rf"--(\[no\])?{flag.removeprefix('no')}\b", shown)
+            known = known or re.search(rf"--(\[no\])?{flag}\b", shown)
+            assert known, f"{named(page)} gives --{flag} to {program}"
+
+
+def test_the_readme_is_read():
+    """The patterns above find what they are for."""
+    text = (ROOT / "README.md").read_text()
+    assert "docs/figures/digits.png" in list(paths_in(text))
+    assert "scripts/train.py" in commands()
+    assert "privacy" in commands()["scripts/train.py"]
+    assert is_defined("tff_hdp.errors.ArgumentError")
+    assert not is_defined("tff_hdp.errors.NoSuchError")
+    assert not is_defined("tff_hdp.nowhere")
