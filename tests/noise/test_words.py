@@ -1,0 +1,134 @@
+"""Words are fresh at every execution, wherever they are drawn."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.noise import secure_words, system_words
+from tff_hdp.noise.words import _fresh_key
+
+
+def assert_all_differ(*draws):
+    words = np.concatenate([np.asarray(d) for d in draws])
+    assert len(np.unique(words)) == len(words)
+
+
+def test_every_call_draws_anew():
+    assert_all_differ(secure_words(50), secure_words(50))
+
+
+def test_two_calls_in_a_graph_and_two_executions_draw_anew():
+    @tf.function
+    def both():
+        return secure_words(50), secure_words(50)
+
+    assert_all_differ(*both(), *both())
+
+
+def test_every_turn_of_a_loop_draws_anew():
+    @tf.function
+    def loop():
+        drawn = tf.TensorArray(tf.int64, 4)
+        for i in tf.range(4):
+            drawn = drawn.write(i, secure_words(20))
+        return drawn.concat()
+
+    assert_all_differ(loop(), loop())
+
+
+def test_elements_of_a_data_set_draw_anew():
+    numbers = tf.data.Dataset.range(4).map(lambda _: secure_words(20))
+    assert_all_differ(*numbers, *numbers)
+
+
+def test_tffs_own_worker_draws_anew(native_context):
+    @tff.tensorflow.computation
+    def both():
+        return secure_words(50), secure_words(50)
+
+    assert_all_differ(*both(), *both())
+
+
+def test_clients_draw_each_their_own(in_process_default):
+    draw = tff.tensorflow.computation(lambda x: secure_words(20), np.int32)
+
+    @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+    def each(x):
+        return tff.federated_map(draw, x)
+
+    assert_all_differ(*each([1, 2, 3]), *each([1, 2, 3]))
+
+
+def test_the_system_is_asked_every_time():
+    assert_all_differ(system_words(50), system_words(50))
+    assert system_words(np.int32(0)).shape == (0,)
+
+
+@pytest.mark.parametrize("draw", [system_words, lambda n: secure_words(n).numpy()])
+def test_every_bit_is_fair(draw):
+    count = 200_000
+    bits = np.unpackbits(draw(count).view(np.uint8)).reshape(count, 64)
+    # Five standard deviations of a fair coin.
+    assert np.abs(bits.mean(0) - 0.5).max() < 5 * 0.5 / count**0.5
+    neighbours = (bits[:, :-1] == bits[:, 1:]).mean(0)
+    assert np.abs(neighbours - 0.5).max() < 5 * 0.5 / count**0.5
+
+
+def test_every_bit_of_a_key_is_fair():
+    keys = np.stack([_fresh_key().numpy() for _ in range(200)])
+    bits = np.unpackbits(keys.view(np.uint8), axis=1)
+    assert bits.shape == (200, 256)
+    assert np.abs(bits.mean(0) - 0.5).max() < 5 * 0.5 / 200**0.5
+
+
+# TensorFlow's own generator hangs on one read of `std::random_device`. With that
+# read fixed it repeats itself in every process; ours must not.
+
+FIXED = "unsigned _ZNSt13random_device9_M_getvalEv(void *self) { return 7; }\n"
+PROGRAM = """
+import numpy as np, tensorflow as tf
+from tff_hdp.noise import gaussian, secure_words
+print(tf.random.normal([4]).numpy().tolist())
+print(secure_words(4).numpy().tolist())
+print(gaussian([4], 1.0).numpy().tolist())
+"""
+
+
+@pytest.fixture(scope="module")
+def fixed_device(tmp_path_factory):
+    """A library that, loaded first, fixes C++'s random device."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler to build the library that fixes the device")
+    folder = tmp_path_factory.mktemp("device")
+    source, library = folder / "fixed.c", folder / "fixed.so"
+    source.write_text(FIXED)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+def test_nothing_hangs_on_the_random_device(fixed_device):
+    def run():
+        environment = {**os.environ, "LD_PRELOAD": str(fixed_device)}
+        result = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env=environment,
+            cwd=pathlib.Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        )
+        return result.stdout.splitlines()
+
+    first, second = run(), run()
+    assert first[0] == second[0]  # the device is fixed: TensorFlow repeats itself
+    assert first[1] != second[1]
+    assert first[2] != second[2]

@@ -1,0 +1,25 @@
+"""Noise worth the account: cryptographic randomness, exact tails, a grid."""
+
+from tff_hdp.noise.samplers import (
+    RELATIVE_ERROR,
+    STEPS,
+    add_gaussian,
+    add_laplace,
+    error_epsilon,
+    gaussian,
+    laplace,
+)
+from tff_hdp.noise.words import MARKER, secure_words, system_words
+
+__all__ = [
+    "MARKER",
+    "RELATIVE_ERROR",
+    "STEPS",
+    "add_gaussian",
+    "add_laplace",
+    "error_epsilon",
+    "gaussian",
+    "laplace",
+    "secure_words",
+    "system_words",
+]

@@ -1,0 +1,90 @@
+"""The ChaCha20 key stream in TensorFlow operations, for runtimes without Python.
+
+Source: RFC 8439, section 2.3, with the block counter of 64 bits that Bernstein's
+original has, so that one key is never short of blocks.
+"""
+
+import tensorflow as tf
+
+_CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
+_DOUBLE_ROUNDS = 10
+_WORDS = 16  # 32-bit words of a block
+# Blocks computed together: their sixteen words stay in a core's cache.
+_CHUNK = 4096
+
+
+def key_stream(key: tf.Tensor, count: tf.Tensor | int) -> tf.Tensor:
+    """The first 64-bit words of the stream of a key, with nonce 0.
+
+    A key must be used once: two streams of one key are the same.
+
+    Args:
+      key: uint32 [8], secret and uniform.
+      count: How many words, int32 [].
+
+    Returns:
+      int64 [count], little-endian pairs of the stream's 32-bit words.
+    """
+    blocks = (count + _WORDS // 2 - 1) // (_WORDS // 2)
+    chunks = (blocks + _CHUNK - 1) // _CHUNK
+
+    def chunk(i: tf.Tensor, words: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+        return i + 1, words.write(i, _blocks(key, tf.cast(i, tf.int64) * _CHUNK))
+
+    words = tf.TensorArray(tf.uint32, size=chunks, element_shape=[_CHUNK, _WORDS])
+    _, words = tf.while_loop(
+        lambda i, _: i < chunks, chunk, (0, words), parallel_iterations=2
+    )
+    pairs = tf.reshape(words.stack(), [-1, 2])
+    return tf.bitcast(pairs, tf.int64)[:count]
+
+
+def _blocks(key: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
+    """uint32 [_CHUNK, 16], the blocks from the counter `first` (int64 []) on."""
+    counter = tf.bitcast(first + tf.range(_CHUNK, dtype=tf.int64), tf.uint32)
+    low, high = tf.unstack(counter, axis=1)
+    zero = tf.zeros_like(low)
+    constants = tf.constant(_CONSTANTS, tf.uint32)
+    # Rows of the 4 x 4 state, each [4, blocks].
+    start = [
+        tf.tile(constants[:, tf.newaxis], [1, _CHUNK]),
+        tf.tile(key[:4, tf.newaxis], [1, _CHUNK]),
+        tf.tile(key[4:, tf.newaxis], [1, _CHUNK]),
+        tf.stack([low, high, zero, zero]),
+    ]
+    rows = start
+    for _ in range(_DOUBLE_ROUNDS):
+        rows = _quarter_rounds(*rows)
+        # Diagonals become columns, and back.
+        rows = [_rolled(row, i) for i, row in enumerate(rows)]
+        rows = _quarter_rounds(*rows)
+        rows = [_rolled(row, -i) for i, row in enumerate(rows)]
+    mixed = tf.concat([a + b for a, b in zip(rows, start, strict=True)], 0)
+    return tf.transpose(mixed)
+
+
+def _quarter_rounds(
+    a: tf.Tensor, b: tf.Tensor, c: tf.Tensor, d: tf.Tensor
+) -> list[tf.Tensor]:
+    """A quarter round on each of the four columns at once."""
+    a += b
+    d = _rotated(tf.bitwise.bitwise_xor(d, a), 16)
+    c += d
+    b = _rotated(tf.bitwise.bitwise_xor(b, c), 12)
+    a += b
+    d = _rotated(tf.bitwise.bitwise_xor(d, a), 8)
+    c += d
+    b = _rotated(tf.bitwise.bitwise_xor(b, c), 7)
+    return [a, b, c, d]
+
+
+def _rotated(x: tf.Tensor, bits: int) -> tf.Tensor:
+    left = tf.bitwise.left_shift(x, tf.constant(bits, tf.uint32))
+    right = tf.bitwise.right_shift(x, tf.constant(32 - bits, tf.uint32))
+    return tf.bitwise.bitwise_or(left, right)
+
+
+def _rolled(row: tf.Tensor, by: int) -> tf.Tensor:
+    """The columns shifted left by `by`."""
+    by %= 4
+    return tf.concat([row[by:], row[:by]], 0) if by else row

@@ -1,0 +1,136 @@
+"""Gaussian and Laplace noise of cryptographic randomness, safe in floating point.
+
+A value is never added to noise in floating point and shown: the low bits of such a
+sum tell the value (Mironov, CCS 2012). What is shown is the exact sum rounded to a
+grid whose step hangs on the noise alone; rounding is post-processing, so the sum's
+epsilon is the result's.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tff_hdp.noise.words import secure_words
+
+# The grid's step is the noise's standard deviation over this.
+STEPS = 64
+
+# By how much the probability of any result of one number may differ from the exact
+# mechanism's, as a factor 1 +- this. Logarithm, square root, cosine, their product and
+# the sum are each right to a few of their last places (2^-52 of at most 13.4 STEPS <
+# 2^10 steps), so a result's bounds lie within 2^-41 of a step of where they should.
+RELATIVE_ERROR = 2.0**-40
+
+
+def error_epsilon(numbers: float) -> float:
+    """What computing in finite precision adds to epsilon, at most.
+
+    Both neighbours' results may be off by `RELATIVE_ERROR` for each number drawn, in
+    opposite directions.
+
+    Args:
+      numbers: How many noised numbers an observer sees in all rounds.
+    """
+    return 2.0 * numbers * RELATIVE_ERROR
+
+
+def add_gaussian(values: Any, stddev: tf.Tensor | float) -> Any:
+    """`values` plus independent Gaussian noise, rounded to a grid.
+
+    Tails are right to 13 standard deviations, beyond which nothing is drawn
+    (probability 2^-128).
+
+    Args:
+      values: Structure of floating tensors.
+      stddev: Standard deviation, float [], the same for every number; 0 adds
+        nothing.
+
+    Returns:
+      A structure like `values`.
+    """
+    return _add(values, stddev, _standard_normal)
+
+
+def add_laplace(values: Any, stddev: tf.Tensor | float) -> Any:
+    """`values` plus independent Laplace noise, rounded to a grid.
+
+    Args:
+      values: Structure of floating tensors.
+      stddev: Standard deviation, sqrt(2) times the scale, float [].
+
+    Returns:
+      A structure like `values`.
+    """
+    return _add(values, stddev, _standard_laplace)
+
+
+def gaussian(shape: Any, stddev: tf.Tensor | float) -> tf.Tensor:
+    """Gaussian noise by itself, float32, on the grid of `add_gaussian`."""
+    return add_gaussian(tf.zeros(shape), stddev)
+
+
+def laplace(shape: Any, stddev: tf.Tensor | float) -> tf.Tensor:
+    """Laplace noise by itself, float32, on the grid of `add_laplace`."""
+    return add_laplace(tf.zeros(shape), stddev)
+
+
+def _add(
+    values: Any,
+    stddev: tf.Tensor | float,
+    standard: Callable[[tf.Tensor], tf.Tensor],
+) -> Any:
+    flat = tf.nest.flatten(values)
+    sizes = tf.stack([tf.size(t) for t in flat])
+    stddev = tf.cast(stddev, tf.float64)
+
+    def noised() -> list[tf.Tensor]:
+        # One draw for all tensors: a key and a stream cost something each.
+        parts = tf.split(standard(tf.reduce_sum(sizes)), sizes, num=len(flat))
+        return [
+            _rounded_sum(t, part, stddev) for t, part in zip(flat, parts, strict=True)
+        ]
+
+    noisy = tf.cond(stddev > 0.0, noised, lambda: [tf.identity(t) for t in flat])
+    return tf.nest.pack_sequence_as(values, noisy)
+
+
+def _rounded_sum(value: tf.Tensor, unit: tf.Tensor, stddev: tf.Tensor) -> tf.Tensor:
+    """`value` + stddev `unit` (float64 [size]), to the nearest step."""
+    step = stddev / STEPS
+    scaled = tf.cast(value, tf.float64) / step
+    # Whole steps apart, so that a large value costs the noise no precision.
+    whole = tf.floor(scaled)
+    noise = tf.reshape(unit, tf.shape(value)) * STEPS
+    total = whole + tf.floor(scaled - whole + noise + 0.5)
+    return tf.cast(total * step, value.dtype)
+
+
+def _standard_normal(count: tf.Tensor) -> tf.Tensor:
+    """float64 [count], by Box and Muller (1958)."""
+    half = (count + 1) // 2
+    high, low, turn = tf.unstack(tf.reshape(secure_words(3 * half), [3, half]))
+    radius = tf.sqrt(2.0 * _exponential(high, low))
+    angle = tf.cast(turn, tf.float64) * (math.pi * 2.0**-63)
+    pair = [radius * tf.cos(angle), radius * tf.sin(angle)]
+    return tf.concat(pair, 0)[:count]
+
+
+def _standard_laplace(count: tf.Tensor) -> tf.Tensor:
+    """float64 [count] of variance 1: the difference of two exponentials."""
+    words = tf.unstack(tf.reshape(secure_words(4 * count), [4, count]))
+    difference = _exponential(*words[:2]) - _exponential(*words[2:])
+    return difference * math.sqrt(0.5)
+
+
+def _exponential(high: tf.Tensor, low: tf.Tensor) -> tf.Tensor:
+    """-log of a uniform number of 127 bits, so that its tail is fine too."""
+    whole = tf.cast(_positive(high), tf.float64)
+    uniform = whole + (tf.cast(_positive(low), tf.float64) + 0.5) * 2.0**-63
+    return -tf.math.log(uniform * 2.0**-63)
+
+
+def _positive(word: tf.Tensor) -> tf.Tensor:
+    """0..2^63 - 1."""
+    return tf.bitwise.bitwise_and(word, tf.constant(2**63 - 1, tf.int64))
