@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
