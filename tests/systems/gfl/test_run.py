@@ -122,7 +122,7 @@ def test_optimum_is_that_of_the_runs_own_data(tmp_path):
     [
         ({"servers": 25}, "servers is 25; allowed: 1..24"),
         ({"batch_size": 101}, "batch_size is 101; allowed: at most 100"),
-        ({"per_round": 7}, "per_round is 7; .* at most 6"),
+        ({"per_round": 7}, "per_round is 7; allowed: at most 6"),
         ({"servers": 8, "edge_probability": 1e-9}, "edge_probability is 1e-09"),
     ],
 )
