@@ -6,8 +6,7 @@
 Say who noises, and what it is worth (no TensorFlow):
   configurations     plans by name: none, cdp, hdp, ldp, and C1..C7 of Table I
   NoisePlan          any other plan
-  PoissonSampling, FixedSizeSampling, FullParticipation
-                     how a round's cohort is drawn
+  PoissonSampling    how a round's cohort is drawn (others in tff_hdp.privacy)
   Clipping           how an update is bounded
   ThreatModel        what is assumed of the parties
   account            epsilon for every observer and kind of client
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
     from tff_hdp.errors import ArgumentError
     from tff_hdp.privacy import (
         Clipping,
-        FixedSizeSampling,
-        FullParticipation,
         Ledger,
         NoisePlan,
         PoissonSampling,
@@ -80,8 +77,6 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "Clipping",
-    "FixedSizeSampling",
-    "FullParticipation",
     "HierarchicalMeanFactory",
     "Ledger",
     "NoisePlan",

@@ -47,11 +47,19 @@ def hedged_scalars(secret: bytes, *message: bytes, fresh: bytes) -> RandomScalar
     return scalar
 
 
-def evaluate(polynomial: Sequence[int], x: int) -> int:
-    """p(x) mod the group order; coefficients from the constant term up."""
+def _evaluate(polynomial: Sequence[int], x: int) -> int:
+    """p(x) mod the group order for a secret p, from the constant term up."""
     value = 0
     for coefficient in reversed(polynomial):
         value = group.backend.multiply_add(value, x, coefficient)
+    return value
+
+
+def _evaluate_public(polynomial: Sequence[int], x: int) -> int:
+    """The same where anybody knows p, so that time may tell of it."""
+    value = 0
+    for coefficient in reversed(polynomial):
+        value = (value * x + coefficient) % ORDER
     return value
 
 
@@ -77,7 +85,7 @@ def deal(
     secret = [random() for _ in range(threshold)]
     blind = [random() for _ in range(threshold)]
     pairs = [
-        group.backend.multiply_many((evaluate(secret, i), evaluate(blind, i)), key)
+        group.backend.multiply_many((_evaluate(secret, i), _evaluate(blind, i)), key)
         for i, key in enumerate(keys, start=1)
     ]
     shares, commitments = zip(*pairs, strict=True)
@@ -115,7 +123,7 @@ def deals_hold(
         scalars += [-c * weight for weight in weights]
         scalars += [-weight for weight in weights]
         for i, weight in enumerate(weights):
-            on_keys[i] += weight * evaluate(response, i + 1)
+            on_keys[i] += weight * _evaluate_public(response, i + 1)
     return _is_nothing([*on_keys, *scalars], [*keys, *points])
 
 

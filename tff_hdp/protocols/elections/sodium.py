@@ -82,15 +82,13 @@ class Sodium:
 
     def total(self, elements: Iterable[bytes]) -> bytes:
         """The sum of elements."""
-        result = _IDENTITY
+        out = ctypes.create_string_buffer(_BYTES)
         for element in elements:
             if len(element) != _BYTES:
                 self.check(element)
-            out = ctypes.create_string_buffer(_BYTES)
-            if self._calls["add"](out, result, element):
+            if self._calls["add"](out, out, element):
                 self.check(element)
-            result = out.raw
-        return result
+        return out.raw
 
     def multiply_add(self, a: int, b: int, c: int) -> int:
         """The scalar a b + c."""
