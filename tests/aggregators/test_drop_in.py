@@ -123,7 +123,8 @@ def test_the_documented_code_runs():
     (code,) = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
     assert len(code.splitlines()) <= 18
     cohort = [(batches(n), zone) for n, zone in zip(SIZES, ZONES, strict=True)]
-    names = vars(privacy) | vars(aggregators)
+    names = {name: getattr(privacy, name) for name in privacy.__all__}
+    names |= {"configurations": configurations, **vars(aggregators)}
     names |= {"tff": tff, "model_fn": MODEL_FN, "rounds": [cohort] * 2}
     exec(code, names)
     assert names["ledger"].rounds == 2

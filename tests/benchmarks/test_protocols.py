@@ -22,7 +22,7 @@ def test_one_cell_as_text(run_program):
     assert result.returncode == 0, result.stderr
     lines = dict(line.split() for line in result.stdout.splitlines())
     assert lines["protocol"] == "election"
-    assert lines["messages"] == "12"
+    assert lines["messages"] == "18"  # each of two signs nine
 
 
 def test_the_grid_leaves_a_table_and_a_figure(run_program, tmp_path):

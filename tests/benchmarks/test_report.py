@@ -102,14 +102,14 @@ def test_a_page_without_markers_is_refused(report, tmp_path, page):
     times.write_text(json.dumps([row()]))
     result = report(path, times)
     assert result.returncode == 2
-    assert "--page lacks the markers <!-- measurements -->" in result.stderr
+    assert "page.md: lacks the markers <!-- measurements -->" in result.stderr
     assert path.read_text() == page
 
 
 def test_no_file_is_refused(report, tmp_path):
     result = report(tmp_path / "page.md")
     assert result.returncode == 2
-    assert "FILE is missing" in result.stderr
+    assert "FILE is None; allowed: files" in result.stderr
 
 
 def test_time_in_an_operation_alone(monkeypatch):

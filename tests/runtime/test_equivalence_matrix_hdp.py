@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.clients.batches import client_batches, make_chunk, make_order
+from tff_hdp.clients.batches import chunk_type, client_batches, make_chunk, make_order
 from tff_hdp.clients.client_work import (
     build_optimizer,
     client_profile,
@@ -99,7 +99,7 @@ def stacked(plan=PLAN, rate=0.5, momentum=0.0):
     return build_hdp(
         clients=clients.stacked_clients(
             build_model=build_model,
-            data_type=clients.chunk_type((FEATURES,), np.float32),
+            data_type=chunk_type((FEATURES,), np.float32),
             client_learning_rate=rate,
             client_momentum=momentum,
         ),

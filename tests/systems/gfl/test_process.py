@@ -295,7 +295,11 @@ def test_weights_are_the_centroid_and_can_be_set():
 @pytest.mark.parametrize(
     ("plan", "changes", "message"),
     [
-        (NONE, {"mixing": np.array([[0.5, 0.5], [0.2, 0.8]])}, "not symmetric"),
+        (
+            NONE,
+            {"mixing": np.array([[0.5, 0.5], [0.2, 0.8]])},
+            "so that it is symmetric",
+        ),
         (dataclasses.replace(NONE, dimension=3), {}, "plan.dimension is 3; allowed: 2"),
     ],
 )

@@ -177,7 +177,7 @@ def test_every_named_optimizer_builds(name):
 
 
 def test_unknown_optimizer_is_refused():
-    with pytest.raises(ValueError, match="optimizer is 'lion'; allowed are sgd"):
+    with pytest.raises(ValueError, match="optimizer is lion; allowed: sgd"):
         build_optimizer("lion", 0.1)
 
 

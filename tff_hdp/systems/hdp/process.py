@@ -25,6 +25,7 @@ def build_hdp(
     server_optimizer: tff.learning.optimizers.Optimizer,
     queries: LevelQueries | None = None,
     protocol: Protocol | None = None,
+    signed: bool = False,
 ) -> tff.learning.templates.LearningProcess | ProtocolHdp:
     """Builds the zoned learning process.
 
@@ -40,6 +41,7 @@ def build_hdp(
       queries: See `HierarchicalMeanFactory`; none with an encoding.
       protocol: `bonawitz` or `graph` runs secure sums by that protocol among
         simulated parties; None leaves them to TFF.
+      signed: Whether the protocol's parties sign, as where clients may be Byzantine.
 
     Returns:
       A `LearningProcess` over the clients' data, or with a protocol the like.
@@ -55,7 +57,7 @@ def build_hdp(
     mean = build_mean(plan, record, queries=queries, draws_noise=protocol is None)
     server = _Server(mean, clients, server_optimizer)
     if protocol is not None:
-        return _by_protocol(server, mean, protocol)
+        return _by_protocol(server, mean, protocol, signed)
 
     @tff.federated_computation(server.state_type, server.data_type)
     def next_fn(state: Any, data: Any) -> Any:
@@ -68,7 +70,7 @@ def build_hdp(
 
 
 def _by_protocol(
-    server: "_Server", mean: SecureZonedMean, protocol: Protocol
+    server: "_Server", mean: SecureZonedMean, protocol: Protocol, signed: bool
 ) -> ProtocolHdp:
     """Two computations, with the protocol's sums between them."""
 
@@ -97,6 +99,7 @@ def _by_protocol(
     return ProtocolHdp(
         plan=mean.plan,
         protocol=protocol,
+        signed=signed,
         size=mean.vector_size,
         initialize=server.initialize,
         collect=collect,

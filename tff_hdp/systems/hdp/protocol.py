@@ -39,6 +39,7 @@ class ProtocolHdp:
     Args:
       plan: Who adds which noise, in which fixed point.
       protocol: `bonawitz` or `graph`.
+      signed: Whether its parties sign, as where clients may be Byzantine.
       size: Coordinates of a client's vector, its weight among them.
       initialize: The computation of the first state.
       collect: From state and clients' data to every TFF client's zone and shares
@@ -52,12 +53,14 @@ class ProtocolHdp:
         *,
         plan: NoisePlan,
         protocol: Protocol,
+        signed: bool,
         size: int,
         initialize: tff.Computation,
         collect: tff.Computation,
         finish: tff.Computation,
     ) -> None:
-        self._plan, self._protocol, self._size = plan, protocol, size
+        self._plan, self._size = plan, size
+        self._protocol, self._signed = protocol, signed
         self._initialize, self._collect, self._finish = initialize, collect, finish
 
     def initialize(self) -> State:

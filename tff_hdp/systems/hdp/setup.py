@@ -77,4 +77,6 @@ def build_process(
             config.server_optimizer, config.server_learning_rate
         ),
         protocol=protocol if runs_protocol else None,
+        signed=config.elect_super_nodes != "none"
+        and config.election_fault_model == "byzantine",
     )
