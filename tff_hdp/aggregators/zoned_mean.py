@@ -63,7 +63,11 @@ class ZonedMean:
         self._plan = plan
         self._record = record
         self._given_queries = queries
-        self._queries = queries or levels.queries_from_plan(plan, record)
+        self._queries = (
+            queries.with_secure_noise()
+            if queries
+            else levels.queries_from_plan(plan, record)
+        )
 
     @property
     def plan(self) -> NoisePlan:
