@@ -16,7 +16,7 @@ FLOORS = (
     ("tff_hdp.systems", "tff_hdp.attacks"),
     ("tff_hdp.clients",),
     ("tff_hdp.simulation", "tff_hdp.aggregators"),
-    ("tff_hdp.privacy",),
+    ("tff_hdp.privacy", "tff_hdp.noise"),
     ("tff_hdp.protocols",),
     ("tff_hdp.topology", "tff_hdp.runtime", "tasks"),
     ("tff_hdp.cli",),

@@ -127,10 +127,22 @@ def test_updates_of_zero_stay_zero(spanned):
     assert not any(t.numpy().any() for t in result["record"])
 
 
-def test_norms_do_not_decide_where_a_record_is_noised_or_bent():
-    assert not norms_decide(plan_of("c1"), None)
-    assert not norms_decide(plan_of("c7", alpha=0.5, beta=0.5), None)
+def test_norms_do_not_decide_where_a_record_is_bent():
     adaptive = Clipping(clip_norm=S, kind="adaptive")
     assert not norms_decide(plan_of("c4", adaptive), None)
     own = LevelQueries(server=tfp.GaussianSumQuery(1.0, 1.0))
     assert not norms_decide(plan_of("c4"), own)
+
+
+@pytest.mark.parametrize("add_up", [sum_by_norms, sum_one_by_one])
+def test_clients_noise_adds_up_however_it_is_drawn(add_up):
+    """One draw for all has the variance of one each, of those that noise."""
+    plan = plan_of("c1")
+    chunk = dict(as_chunk(), carries_noise=tf.constant([True, False, True, True, True]))
+    given, _ = updates(spanned=False, scale=0.0)
+    draws = [summed(add_up, plan, given, chunk) for _ in range(60)]
+    assert all(int(draw["noising"]) == 4 for draw in draws)
+    noise = np.concatenate([np.ravel(t) for d in draws for t in d["record"]])
+    stddev = 2 * plan.client_noise_multiplier * S
+    assert abs(noise.std() / stddev - 1) < 5 / (2 * noise.size) ** 0.5
+    assert abs(noise.mean()) < 5 * stddev / noise.size**0.5

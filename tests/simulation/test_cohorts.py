@@ -62,3 +62,27 @@ def test_plan_and_zoning_must_agree():
     plan = configurations.none(zone_sizes=(5, 5), sampling=PoissonSampling((0.5, 0.5)))
     with pytest.raises(ValueError, match=r"plan\.zone_sizes is 5,5; .*\(4, 6\)"):
         CohortSampler(plan=plan, zoning=ZONING, entropy=1)
+
+
+def test_every_client_and_round_has_a_generator_of_its_own():
+    cohorts = sampler(PoissonSampling((0.3, 0.6)))
+    drawn = {
+        (number, client): cohorts.batch_generators(number)(client).integers(2**63)
+        for number in (1, 2)
+        for client in (0, 1, 11)
+    }
+    assert len(set(drawn.values())) == len(drawn)
+    again = sampler(PoissonSampling((0.3, 0.6))).batch_generators(2)(11)
+    assert again.integers(2**63) == drawn[2, 11]
+
+
+def test_a_client_that_knows_its_generator_does_not_know_the_secret():
+    """Nothing of the secret is in a generator's seed: NumPy's can be run backwards."""
+    secret = fresh_entropy()
+    cohorts = sampler(PoissonSampling((0.3, 0.6)), entropy=secret)
+    generator = cohorts.batch_generators(1)(3)
+    seeded_with = generator.bit_generator.seed_seq.entropy
+    assert seeded_with != secret
+    assert seeded_with.bit_length() > 128
+    known = np.random.default_rng(seeded_with).integers(2**63)
+    assert known == cohorts.batch_generators(1)(3).integers(2**63)

@@ -21,8 +21,8 @@ class Averaging(System):
         self.plan = self.sampling = plan
         self.zoning = one_zone(self.task.train.client_ids)
 
-    def round_data(self, number, cohort, rng):
-        return number, cohort.tolist(), rng.integers(2**32)
+    def round_data(self, number, cohort, rng_of):
+        return number, cohort.tolist(), rng_of(0).integers(2**32)
 
     def events(self, metrics):
         return round_events(metrics["aggregator"])
@@ -51,7 +51,7 @@ def test_a_round_is_its_cohort_and_its_own_randomness(plan):
     number, cohort, drawn = given.data
     assert number == 3
     assert cohort == sampler.draw(3).tolist()
-    assert drawn == sampler.generator(3, stream=1).integers(2**32)
+    assert drawn == sampler.generator(3, stream=1, client=0).integers(2**32)
     assert given.carried == {"kept": 1}
     assert system.prepare(7, 3, {"kept": 1}).data == given.data
 

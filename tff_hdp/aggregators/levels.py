@@ -1,7 +1,8 @@
 """What happens to a record at each level: screen, clip, scale, noise.
 
 The clip and the noise of a level are a tensorflow-privacy `DPQuery`, so any
-query of that library can stand at any level. Queries nest like an onion: a
+query of that library can stand at any level (Gaussian noise is then drawn by
+`tff_hdp.noise`, see `queries.with_secure_noise`). Queries nest like an onion: a
 record is preprocessed by the server's query first and the client's last, and a
 sum is noised by the client's first and the server's last.
 
@@ -16,10 +17,11 @@ from typing import Any
 
 import tensorflow as tf
 import tensorflow_privacy as tfp
-from tensorflow_privacy.privacy.dp_query import discrete_gaussian_utils
 from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
+from tff_hdp.aggregators.queries import GaussianSumQuery, with_secure_noise
 from tff_hdp.errors import ArgumentError
+from tff_hdp.noise import discrete_gaussian
 from tff_hdp.privacy.plan import NoisePlan
 
 Structure = Any  # nested structure of tensors
@@ -50,6 +52,17 @@ class LevelQueries:
     upper: Sequence[Sequence[tfp.DPQuery]] = ()
     server: tfp.DPQuery | None = None
 
+    def with_secure_noise(self) -> "LevelQueries":
+        """The same, with all Gaussian noise drawn by `tff_hdp.noise`."""
+        return LevelQueries(
+            client=self.client and with_secure_noise(self.client),
+            zones=[with_secure_noise(query) for query in self.zones],
+            upper=[
+                [with_secure_noise(query) for query in nodes] for nodes in self.upper
+            ],
+            server=self.server and with_secure_noise(self.server),
+        )
+
 
 def queries_from_plan(plan: NoisePlan, record: Structure) -> LevelQueries:
     """The queries that clip and noise as `plan` says.
@@ -77,10 +90,8 @@ def queries_from_plan(plan: NoisePlan, record: Structure) -> LevelQueries:
     def query(noise_multiplier: float) -> tfp.DPQuery:
         stddev = noise_multiplier * plan.clipping.clip_norm
         if plan.clipping.kind == "flat":
-            return tfp.GaussianSumQuery(plan.clipping.clip_norm, stddev)
-        per_tensor = [
-            tfp.GaussianSumQuery(c, stddev) for c in layer_norms(plan, record)
-        ]
+            return GaussianSumQuery(plan.clipping.clip_norm, stddev)
+        per_tensor = [GaussianSumQuery(c, stddev) for c in layer_norms(plan, record)]
         return NestedSumQuery(tf.nest.pack_sequence_as(record, per_tensor))
 
     client_noises = plan.client_noise_multiplier > 0 and any(plan.noising_clients)
@@ -190,12 +201,10 @@ def discrete_noise(plan: NoisePlan, multiplier: float, size: int) -> tf.Tensor:
       size: Coordinates.
 
     Returns:
-      int64 [size], its parameter rounded up to a whole number of steps.
+      int64 [size].
     """
     sigma = multiplier * plan.clipping.clip_norm / plan.encoding.step
-    return discrete_gaussian_utils.sample_discrete_gaussian(
-        tf.constant(math.ceil(sigma), tf.int64), [size], tf.int64
-    )
+    return discrete_gaussian(sigma, size)
 
 
 def void_unless(delivered: tf.Tensor, event: Any) -> Any:
@@ -231,7 +240,7 @@ def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
             f"less than {2 * count_stddev:g} with adaptive clipping and "
             f"{expected_clients:g} expected clients",
         )
-    return tfp.QuantileAdaptiveClipSumQuery(
+    adaptive = tfp.QuantileAdaptiveClipSumQuery(
         initial_l2_norm_clip=plan.clipping.clip_norm,
         noise_multiplier=(z**-2 - (2 * count_stddev) ** -2) ** -0.5,
         target_unclipped_quantile=plan.clipping.target_quantile,
@@ -240,3 +249,4 @@ def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
         expected_num_records=expected_clients,
         geometric_update=True,
     )
+    return with_secure_noise(adaptive)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
 from tff_hdp.errors import ArgumentError
+from tff_hdp.noise import add_gaussian
 from tff_hdp.privacy.plan import NoisePlan
 
 # What is summed within zones; the rest of a contribution is summed over all.
@@ -63,7 +64,11 @@ class ZonedMean:
         self._plan = plan
         self._record = record
         self._given_queries = queries
-        self._queries = queries or levels.queries_from_plan(plan, record)
+        self._queries = (
+            queries.with_secure_noise()
+            if queries
+            else levels.queries_from_plan(plan, record)
+        )
 
     @property
     def plan(self) -> NoisePlan:
@@ -117,18 +122,42 @@ class ZonedMean:
           update: Structure of tensors.
           profile: `weight` (float32 []), `zone` (int32 []), `carries_noise` (bool []).
         """
-        record, weight, screened = self._clipped(sent, update, profile)
+        contribution = self.bare_contribution(sent, update, profile)
         query = self._queries.client
         if query is not None:
-            record = levels.noise_own_record(
-                query, sent["client"], record, profile["carries_noise"]
+            contribution["record"] = levels.noise_own_record(
+                query,
+                sent["client"],
+                contribution["record"],
+                profile["carries_noise"],
             )
+        return contribution
+
+    def bare_contribution(self, sent: Any, update: Any, profile: Any) -> Any:
+        """As `contribution`, but for the client's noise."""
+        record, weight, screened = self._clipped(sent, update, profile)
         return collections.OrderedDict(
             record=record,
             weight=weight,
             **self._counts(screened["rejected"], profile),
             **screened,
         )
+
+    def with_clients_noise(self, contribution: Any) -> Any:
+        """Several clients' bare contributions, added up, with the noise of all.
+
+        Where nobody sees them apart, the sum of m clients' independent noise is one
+        draw of m times the variance. For the plan's own Gaussian queries only.
+
+        Args:
+          contribution: A sum of `bare_contribution`s.
+        """
+        if self._queries.client is None:
+            return contribution
+        plan, noising = self._plan, tf.cast(contribution["noising"], tf.float64)
+        stddev = plan.client_noise_multiplier * plan.clipping.clip_norm
+        noised = add_gaussian(contribution["record"], stddev * tf.sqrt(noising))
+        return collections.OrderedDict(contribution, record=noised)
 
     def _clipped(self, sent: Any, update: Any, profile: Any) -> tuple[Any, Any, Any]:
         """The screened, clipped and weighted record, its weight, and what was seen."""

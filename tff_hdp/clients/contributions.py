@@ -15,12 +15,11 @@ from tff_hdp.privacy.plan import NoisePlan
 def norms_decide(plan: NoisePlan, queries: LevelQueries | None) -> bool:
     """Whether a contribution is the update times factors its norms decide.
 
-    It is where clients add no noise and clip to a norm, flat or per layer, and
-    send real numbers; a query that is not the plan's may do anything.
+    It is where clients clip to a norm, flat or per layer, and send real numbers, and
+    noise, if they add any, is the plan's own; another query may do anything.
     """
-    noising = plan.client_noise_multiplier > 0 and any(plan.noising_clients)
     bent = plan.clipping.kind == "adaptive" or plan.encoding is not None
-    return queries is None and not noising and not bent
+    return queries is None and not bent
 
 
 def sum_by_norms(
@@ -30,7 +29,7 @@ def sum_by_norms(
 
     `mean` screens, clips and weights a stand-in of each update, in which the
     norm takes each tensor's place; what it made of the norm, it would have
-    made of the tensor.
+    made of the tensor. Noise is added to the sum.
 
     Args:
       mean: What a client does to its update.
@@ -45,9 +44,9 @@ def sum_by_norms(
     norms = [update.norms() for update in updates]
     stand_ins = tf.nest.pack_sequence_as(like, norms)
     clients = (stand_ins, profiles(chunk))
-    one = mean.contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
+    one = mean.bare_contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
     contributions = tf.map_fn(
-        lambda client: mean.contribution(sent, *client),
+        lambda client: mean.bare_contribution(sent, *client),
         clients,
         fn_output_signature=tf.nest.map_structure(tf.TensorSpec.from_tensor, one),
     )
@@ -58,7 +57,7 @@ def sum_by_norms(
         for update, made, norm in zip(updates, scaled, norms, strict=True)
     ]
     total["record"] = tf.nest.pack_sequence_as(like, sums)
-    return total
+    return mean.with_clients_noise(total)
 
 
 def sum_one_by_one(

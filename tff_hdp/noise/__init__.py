@@ -1,5 +1,6 @@
 """Noise worth the account: cryptographic randomness, exact tails, a grid."""
 
+from tff_hdp.noise.discrete import discrete_gaussian
 from tff_hdp.noise.samplers import (
     RELATIVE_ERROR,
     STEPS,
@@ -17,6 +18,7 @@ __all__ = [
     "STEPS",
     "add_gaussian",
     "add_laplace",
+    "discrete_gaussian",
     "error_epsilon",
     "gaussian",
     "laplace",

@@ -50,7 +50,7 @@ def add_gaussian(values: Any, stddev: tf.Tensor | float) -> Any:
     Returns:
       A structure like `values`.
     """
-    return _add(values, stddev, _standard_normal)
+    return _add(values, stddev, standard_normal)
 
 
 def add_laplace(values: Any, stddev: tf.Tensor | float) -> Any:
@@ -107,7 +107,7 @@ def _rounded_sum(value: tf.Tensor, unit: tf.Tensor, stddev: tf.Tensor) -> tf.Ten
     return tf.cast(total * step, value.dtype)
 
 
-def _standard_normal(count: tf.Tensor) -> tf.Tensor:
+def standard_normal(count: tf.Tensor) -> tf.Tensor:
     """float64 [count], by Box and Muller (1958)."""
     half = (count + 1) // 2
     high, low, turn = tf.unstack(tf.reshape(secure_words(3 * half), [3, half]))
@@ -115,6 +115,12 @@ def _standard_normal(count: tf.Tensor) -> tf.Tensor:
     angle = tf.cast(turn, tf.float64) * (math.pi * 2.0**-63)
     pair = [radius * tf.cos(angle), radius * tf.sin(angle)]
     return tf.concat(pair, 0)[:count]
+
+
+def uniform(count: tf.Tensor) -> tf.Tensor:
+    """float64 [count] in (0, 1), by 63 bits."""
+    words = tf.cast(_positive(secure_words(count)), tf.float64)
+    return (words + 0.5) * 2.0**-63
 
 
 def _standard_laplace(count: tf.Tensor) -> tf.Tensor:

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from typing import ClassVar
 
 import dp_accounting
 import numpy as np
@@ -102,8 +101,6 @@ class FixedSizeGaussian(Mechanism):
       multiplier: Noise standard deviation over the replace-one sensitivity.
     """
 
-    no_pld: ClassVar[str] = "no PLD is known for sampling without replacement"
-
     n: int
     k: int
     multiplier: float
@@ -122,9 +119,38 @@ class FixedSizeGaussian(Mechanism):
         2019), the other gives participation away; it is the less for little
         noise.
         """
-        spectrum = Spectrum((self.multiplier**2,), (0.0,))
-        revealed = SampledGaussian(self.k / self.n, spectrum, hidden=False)
+        revealed = SampledGaussian(self.k / self.n, self._spectrum, hidden=False)
         return np.fmin(_fixed_size_rdp(self, orders), revealed.rdp(orders))
+
+    @property
+    def loss_span(self) -> float:
+        """See base class."""
+        return Gaussian(self.multiplier).loss_span
+
+    def pld(self, rounds: int, discretisation: float) -> Pld:
+        """See base class.
+
+        Where P and Q dominate the mechanism, (1-q) Q + q P and Q dominate it under
+        sampling without replacement at losses from 0 on, P and (1-q) P + q Q below
+        (Zhu, Dong and Wang 2022, Theorem 11).
+        """
+
+        def deltas(epsilon: np.ndarray) -> np.ndarray:
+            of = functools.partial(
+                sampled_delta,
+                epsilon,
+                self.k / self.n,
+                self._spectrum,
+                hidden=True,
+            )
+            return np.where(epsilon >= 0.0, of(remove=True), of(remove=False))
+
+        pmf = connected_dots(deltas, self.loss_span, discretisation)
+        return Pld(pmf).self_compose(rounds)
+
+    @property
+    def _spectrum(self) -> Spectrum:
+        return Spectrum((self.multiplier**2,), (0.0,))
 
 
 # Renyi divergences, kept -------------------------------------------------------

@@ -1,12 +1,17 @@
 """Drawing each round's cohort, zone by zone."""
 
+import hmac
 import secrets
+from collections.abc import Callable
 
 import numpy as np
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan
 from tff_hdp.topology import Zoning
+
+# Stream 0 draws cohorts.
+_BATCHES = 1
 
 
 def fresh_entropy() -> int:
@@ -37,7 +42,7 @@ class CohortSampler:
                 "plan.zone_sizes", plan.zone_sizes, f"the zoning's, {zoning.zone_sizes}"
             )
         self._plan = plan
-        self._entropy = entropy
+        self._key = str(entropy).encode()
         zone_of = np.asarray(zoning.zone_of)
         self._members = [np.flatnonzero(zone_of == i) for i in range(zoning.num_zones)]
 
@@ -54,7 +59,26 @@ class CohortSampler:
                 chosen.append(members[rng.random(len(members)) < q])
         return np.concatenate(chosen)
 
-    def generator(self, round_number: int, *, stream: int) -> np.random.Generator:
-        """The round's own random stream number `stream` (0 draws the cohort)."""
-        seed = np.random.SeedSequence(self._entropy, spawn_key=(round_number, stream))
-        return np.random.default_rng(seed)
+    def generator(
+        self, round_number: int, *, stream: int, client: int | None = None
+    ) -> np.random.Generator:
+        """The round's own random stream number `stream` (0 draws the cohort).
+
+        A client's own, if one is named. NumPy's generators can be run backwards, so
+        each is seeded by a one-way function of the secret: what one stream shows
+        tells nothing of another.
+        """
+        label = f"{round_number} {stream} {client}".encode()
+        seed = hmac.digest(self._key, label, "sha256")
+        return np.random.default_rng(int.from_bytes(seed))
+
+    def batch_generators(
+        self, round_number: int
+    ) -> Callable[[int], np.random.Generator]:
+        """From a client's index to what orders its batches in a round.
+
+        Every client has its own, so that nobody's batches hang on who else is there.
+        """
+        return lambda client: self.generator(
+            round_number, stream=_BATCHES, client=int(client)
+        )

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,8 @@ from tff_hdp.simulation.classifier import build_evaluation, seeded
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.topology import Zoning
 
+# From a client's index to its own generator.
+RngOf = Callable[[int], np.random.Generator]
 NO_NOISE = "No noise was added: no observer is promised anything."
 
 
@@ -101,19 +103,17 @@ class System(abc.ABC):
           carried: What the round before carried; {} before round 1.
         """
         sampler = CohortSampler(plan=self.sampling, zoning=self.zoning, entropy=entropy)
-        rng = sampler.generator(number, stream=1)
-        data = self.round_data(number, sampler.draw(number), rng)
+        rng_of = sampler.batch_generators(number)
+        data = self.round_data(number, sampler.draw(number), rng_of)
         return RoundInput(data, carried)
 
-    def round_data(
-        self, number: int, cohort: np.ndarray, rng: np.random.Generator
-    ) -> Any:
+    def round_data(self, number: int, cohort: np.ndarray, rng_of: RngOf) -> Any:
         """What `process.next` takes for a cohort.
 
         Args:
           number: The round's.
           cohort: [k] int64, indices into `zoning.client_ids`, zone by zone.
-          rng: Decides the order of examples.
+          rng_of: From a client's index to what decides the order of its examples.
         """
         raise NotImplementedError(f"{type(self).__name__} prepares rounds another way")
 

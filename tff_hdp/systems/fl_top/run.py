@@ -16,7 +16,7 @@ from tff_hdp.clients.training import chunk_size
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, NoisePlan
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import System, for_the_operator
+from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems.chunks import Participant, chunks
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top import results
@@ -81,19 +81,19 @@ class FlTop(System):
         return tff.learning.models.ModelWeights(trainable, new.non_trainable)
 
     def round_data(
-        self, number: int, cohort: np.ndarray, rng: np.random.Generator
+        self, number: int, cohort: np.ndarray, rng_of: RngOf
     ) -> list[tf.data.Dataset]:
         """See base class."""
         del number
         train, config = self.task.train, self.config
         batch_size = min(config.batch_size, int(train.sizes.max()))
         order = functools.partial(
-            make_order, epochs=config.local_epochs, batch_size=batch_size, rng=rng
+            make_order, epochs=config.local_epochs, batch_size=batch_size
         )
         participants = [
             Participant(
                 train.examples(client),
-                order(int(train.sizes[client])),
+                order(int(train.sizes[client]), rng=rng_of(client)),
                 carries_noise=self.plan.is_noisy,
             )
             for client in cohort

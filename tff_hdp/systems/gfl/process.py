@@ -1,7 +1,6 @@
 """GFL: servers in a graph, each with clients of its own (GFL paper, eqs. 6-8, 24)."""
 
 import collections
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from tff_hdp.clients.sgd import full_gradients
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.updates import clip, screen
 from tff_hdp.errors import ArgumentError
+from tff_hdp.noise import add_laplace, laplace
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.zone_models import build_zoned_process
 from tff_hdp.topology.mixing import check_mixing
@@ -129,7 +129,7 @@ def build_gfl(
 def hide(plan: GflPlan, updates: tf.Tensor, cohort: Any) -> tf.Tensor:
     """What clients send, [Z, C, d], of their updates [Z, C, d] (equation 23)."""
     if plan.scheme == "iid":
-        updates += laplace(tf.shape(updates), plan.sigma_g)
+        updates = add_laplace(updates, plan.sigma_g)
     if not plan.masked:
         return updates
     masked = fixed_point.encode(updates, plan.encoding) + cohort["masks"]
@@ -169,17 +169,3 @@ def mix(
         shape = [size, size, tf.shape(psi)[1]]
         mixed += tf.einsum("pm,pmd->pd", between, laplace(shape, sigma_g))
     return mixed
-
-
-def laplace(shape: Any, stddev: float) -> tf.Tensor:
-    """Laplace noise of mean 0, float32: the difference of two exponentials.
-
-    Args:
-      shape: Of the result.
-      stddev: Its standard deviation, sqrt(2) times its scale.
-    """
-    # In float64 the tail reaches 36 scales; 1 - u is in (0, 1].
-    u = tf.random.uniform(tf.concat([[2], shape], 0), dtype=tf.float64)
-    exponential = -tf.math.log1p(-u)
-    unit = tf.cast(exponential[0] - exponential[1], tf.float32)
-    return unit * (stddev / math.sqrt(2))

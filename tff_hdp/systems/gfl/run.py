@@ -14,7 +14,7 @@ from tff_hdp.privacy import FixedSizeSampling, NoisePlan, RoundLedger
 from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
 from tff_hdp.simulation.classifier import training_columns
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import System
+from tff_hdp.simulation.system import RngOf, System
 from tff_hdp.systems.gfl.account import account
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 from tff_hdp.systems.gfl.plan import GflPlan
@@ -83,7 +83,7 @@ class Gfl(System):
         )
 
     def round_data(
-        self, number: int, cohort: np.ndarray, rng: np.random.Generator
+        self, number: int, cohort: np.ndarray, rng_of: RngOf
     ) -> list[tf.data.Dataset]:
         """One TFF client is one server's cohort, in all networks at once.
 
@@ -95,8 +95,8 @@ class Gfl(System):
         rows = np.stack(
             [
                 train.offsets[c]
-                + rng.choice(train.sizes[c], config.batch_size, replace=False)
-                for c in cohort % len(train.client_ids)
+                + rng_of(i).choice(train.sizes[c], config.batch_size, replace=False)
+                for i, c in zip(cohort, cohort % len(train.client_ids), strict=True)
             ]
         ).reshape(*cohorts.shape, config.batch_size)
         data = []

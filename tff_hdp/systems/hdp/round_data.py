@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from tff_hdp.clients.batches import client_batches, make_order
 from tff_hdp.clients.client_work import client_profile
+from tff_hdp.simulation.system import RngOf
 from tff_hdp.systems.chunks import Participant, chunks
 from tff_hdp.systems.hdp.attendance import Attendance
 from tff_hdp.systems.hdp.config import HdpConfig
@@ -23,12 +23,12 @@ def round_data(
     present: Attendance,
     *,
     chunk_size: int,
-    rng: np.random.Generator,
+    rng_of: RngOf,
 ) -> list[Any]:
     """The TFF clients' data of a round.
 
-    Every client's batches depend on the cohort and the generator alone, not on how
-    many clients are trained at once. A Byzantine client claims a weight out of
+    A client's batches depend on its own generator alone, not on who else is there or
+    how many are trained at once. A Byzantine client claims a weight out of
     range and leaves its noise out.
 
     Args:
@@ -36,7 +36,7 @@ def round_data(
       federation: Whose data.
       present: Who takes part.
       chunk_size: Clients of a zone per TFF client; 0 for one TFF client each.
-      rng: Decides the order of examples.
+      rng_of: From a client's index to what decides the order of its examples.
     """
     train, zone_of = federation.task.train, federation.zoning.zone_of
     whole = int(train.sizes.max())
@@ -49,7 +49,7 @@ def round_data(
                 int(train.sizes[client]),
                 epochs=config.local_epochs,
                 batch_size=batch_size,
-                rng=rng,
+                rng=rng_of(client),
             ),
             weight=OUT_OF_RANGE if misbehaves else federation.weights[client],
             carries_noise=bool(federation.carries_noise[client] and not misbehaves),

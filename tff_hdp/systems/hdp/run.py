@@ -108,7 +108,7 @@ class Hdp(System):
             self.federation,
             present,
             chunk_size=self.chunk_size,
-            rng=parties.sampler.generator(number, stream=1),
+            rng_of=parties.sampler.batch_generators(number),
         )
         if isinstance(self.process, ProtocolHdp):
             data = ProtocolData(data, present.dropped)

@@ -15,6 +15,7 @@ from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_stack
 from tff_hdp.clients.updates import clip, screen
 from tff_hdp.errors import ArgumentError
+from tff_hdp.noise import add_gaussian
 from tff_hdp.systems.hfl_dp.account import HflDpRound
 from tff_hdp.systems.zone_models import build_zoned_process
 from tff_hdp.topology.mixing import equal_mean, identity
@@ -96,7 +97,7 @@ def build_hfl_dp(
         return tf.where(tf.equal((number + 1) % k2, 0), on_cloud, on_edge)
 
     def gaussian(values: tf.Tensor, stddev: tf.Tensor) -> tf.Tensor:
-        return values + stddev * tf.random.normal(tf.shape(values)) if noisy else values
+        return add_gaussian(values, stddev) if noisy else values
 
     def client(models: tf.Tensor, chunk: Any, number: tf.Tensor) -> Any:
         """Lines 6-10."""

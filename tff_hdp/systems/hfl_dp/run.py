@@ -16,7 +16,7 @@ from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy import FullParticipation, NoisePlan, RoundLedger
 from tff_hdp.simulation.classifier import training_columns
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import System, for_the_operator
+from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems.chunks import Participant, chunks
 from tff_hdp.systems.hfl_dp import noise as formulas
 from tff_hdp.systems.hfl_dp.account import HflDpRound, account, rounds_of
@@ -82,14 +82,16 @@ class HflDp(System):
             _LOG.warning("%s", warning)
 
     def round_data(
-        self, number: int, cohort: np.ndarray, rng: np.random.Generator
+        self, number: int, cohort: np.ndarray, rng_of: RngOf
     ) -> list[tf.data.Dataset]:
         """Every client's batches, in chunks of one edge's clients."""
         del number
         train, zone_of = self.task.train, self.zoning.zone_of
         participants = [
             Participant(
-                train.examples(client), self._order(client, rng), zone=zone_of[client]
+                train.examples(client),
+                self._order(client, rng_of(client)),
+                zone=zone_of[client],
             )
             for client in cohort
         ]

@@ -10,7 +10,7 @@ from tasks import personal
 from tff_hdp.aggregators import round_events
 from tff_hdp.clients.batches import make_chunk
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import System, aggregate_columns, for_the_operator
+from tff_hdp.simulation.system import RngOf, System, aggregate_columns, for_the_operator
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet import process as udp_hypernet
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
@@ -89,7 +89,7 @@ class UdpHypernet(System):
         )
 
     def round_data(
-        self, number: int, cohort: np.ndarray, rng: np.random.Generator
+        self, number: int, cohort: np.ndarray, rng_of: RngOf
     ) -> list[tf.data.Dataset]:
         """See base class."""
         del number
@@ -97,7 +97,7 @@ class UdpHypernet(System):
         for user in cohort:
             chunk = make_chunk(
                 [self.train.examples(user)],
-                [local_order(self.config, int(self.train.sizes[user]), rng)],
+                [local_order(self.config, int(self.train.sizes[user]), rng_of(user))],
                 weights=[self.weights[user]],
                 carries_noise=[False],
                 zone=0,

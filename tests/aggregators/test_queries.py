@@ -1,0 +1,84 @@
+"""tensorflow-privacy's queries get noise of the project's own, wherever they stand."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_privacy as tfp
+from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
+
+from tff_hdp import noise
+from tff_hdp.aggregators import queries
+from tff_hdp.aggregators.queries import GaussianSumQuery, with_secure_noise
+
+
+def adaptive():
+    return tfp.QuantileAdaptiveClipSumQuery(
+        initial_l2_norm_clip=1.0,
+        noise_multiplier=1.0,
+        target_unclipped_quantile=0.5,
+        learning_rate=0.2,
+        clipped_count_stddev=5.0,
+        expected_num_records=100,
+    )
+
+
+QUERIES = {
+    "plain": (lambda: tfp.GaussianSumQuery(1.0, 2.0), tf.zeros([3])),
+    "normalised": (
+        lambda: tfp.NormalizedQuery(tfp.GaussianSumQuery(1.0, 2.0), 1.0),
+        tf.zeros([3]),
+    ),
+    "nested": (
+        lambda: NestedSumQuery([tfp.GaussianSumQuery(1.0, 2.0)] * 2),
+        [tf.zeros([3]), tf.zeros([2])],
+    ),
+    "adaptive": (adaptive, tf.zeros([3])),
+}
+
+
+def run(query, record):
+    state = query.initial_global_state()
+    params = query.derive_sample_params(state)
+    total = query.accumulate_record(params, query.initial_sample_state(record), record)
+    return query.get_noised_result(total, state)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_noise_is_left_to_tensorflow(name, monkeypatch):
+    """With the project's noise switched off nothing is added at all."""
+    build, record = QUERIES[name]
+    drawn = []
+
+    def none(values, stddev):
+        drawn.append(float(stddev))
+        return values
+
+    monkeypatch.setattr(queries, "add_gaussian", none)
+    result, _, _ = run(with_secure_noise(build()), record)
+    assert drawn
+    assert all(not np.any(t) for t in tf.nest.flatten(result))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_what_is_released_and_accounted_stays(name):
+    build, record = QUERIES[name]
+    ours, _, event = run(with_secure_noise(build()), record)
+    theirs, _, expected = run(build(), record)
+    tf.nest.assert_same_structure(ours, theirs)
+    assert event == expected
+    assert any(np.any(t) for t in tf.nest.flatten(ours))
+
+
+def test_other_queries_stay_as_they_are():
+    query = tfp.NoPrivacySumQuery()
+    result, _, _ = run(with_secure_noise(query), tf.ones([3]))
+    np.testing.assert_array_equal(result, np.ones(3))
+
+
+def test_the_noise_is_as_strong_as_asked_for():
+    query = GaussianSumQuery(1.0, 2.5)
+    state = query.initial_global_state()
+    result, _, _ = query.get_noised_result(tf.zeros([200_000]), state)
+    assert abs(np.std(result) / 2.5 - 1) < 5 / (2 * 200_000) ** 0.5
+    steps = result.numpy() / (2.5 / noise.STEPS)
+    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-3)

@@ -1,0 +1,45 @@
+"""tensorflow-privacy's queries with noise worth the account.
+
+Its own draw from TensorFlow's generator, all of which follows from 32 bits of a
+process, and whose normals end at 5.68 standard deviations.
+"""
+
+import copy
+from typing import Any
+
+import dp_accounting
+import tensorflow as tf
+import tensorflow_privacy as tfp
+
+from tff_hdp.noise import add_gaussian
+
+
+class GaussianSumQuery(tfp.GaussianSumQuery):
+    """Clips and noises as tensorflow-privacy's, by `tff_hdp.noise`."""
+
+    def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
+        """See base class."""
+        multiplier = global_state.stddev / global_state.l2_norm_clip
+        event = dp_accounting.GaussianDpEvent(multiplier)
+        noised = add_gaussian(sample_state, global_state.stddev)
+        return noised, global_state, event
+
+
+def with_secure_noise(query: tfp.DPQuery) -> tfp.DPQuery:
+    """A query like the given one whose Gaussian noise is that of `tff_hdp.noise`.
+
+    Reaches tensorflow-privacy's `GaussianSumQuery` wherever it stands in others:
+    nested, normalised, in adaptive clipping. A class that draws noise in a way of its
+    own, such as a tree's, stays as it is.
+    """
+    if type(query) is tfp.GaussianSumQuery:
+        return GaussianSumQuery(query._l2_norm_clip, query._stddev)
+    changed = copy.copy(query)
+    for name, value in vars(query).items():
+        if any(isinstance(leaf, tfp.DPQuery) for leaf in tf.nest.flatten(value)):
+            setattr(changed, name, tf.nest.map_structure(_leaf, value))
+    return changed
+
+
+def _leaf(value: Any) -> Any:
+    return with_secure_noise(value) if isinstance(value, tfp.DPQuery) else value
