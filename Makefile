@@ -11,7 +11,6 @@ BENCH_PEERS ?= flower,fedjax,pfl
 PYTEST_FLAGS ?=
 
 export UV_PROJECT_ENVIRONMENT := $(VENV)
-export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .PHONY: setup demo bench test test-slow lint lock clean help
 

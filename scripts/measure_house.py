@@ -31,10 +31,6 @@ SYSTEMS = {
         ("systems.hdp.process", "systems.hdp.run"),
         ("learning.hdp", "simulation.systems.hdp"),
     ),
-    "HDP, secure sums": (
-        ("systems.hdp.protocol", "systems.hdp.run"),
-        ("learning.secure_hdp", "simulation.systems.hdp"),
-    ),
     "HFL-DP": (
         ("systems.hfl_dp.process", "systems.hfl_dp.run"),
         ("learning.hfl_dp", "simulation.systems.hfl_dp"),
