@@ -4,6 +4,8 @@ Source: RFC 8439, section 2.3, with the block counter of 64 bits that Bernstein'
 original has, so that one key is never short of blocks.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
@@ -52,15 +54,23 @@ def _blocks(key: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
         tf.tile(key[4:, tf.newaxis], [1, _CHUNK]),
         tf.stack([low, high, zero, zero]),
     ]
-    rows = start
-    for _ in range(_DOUBLE_ROUNDS):
-        rows = _quarter_rounds(*rows)
-        # Diagonals become columns, and back.
-        rows = [_rolled(row, i) for i, row in enumerate(rows)]
-        rows = _quarter_rounds(*rows)
-        rows = [_rolled(row, -i) for i, row in enumerate(rows)]
+    # A loop, since every draw of a graph brings these operations with it.
+    _, *rows = tf.while_loop(
+        lambda i, *_: i < _DOUBLE_ROUNDS,
+        lambda i, *rows: (i + 1, *_double_round(rows)),
+        (0, *start),
+    )
     mixed = tf.concat([a + b for a, b in zip(rows, start, strict=True)], 0)
     return tf.transpose(mixed)
+
+
+def _double_round(rows: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """A round on the columns and one on the diagonals."""
+    rows = _quarter_rounds(*rows)
+    # Diagonals become columns, and back.
+    rows = [_rolled(row, i) for i, row in enumerate(rows)]
+    rows = _quarter_rounds(*rows)
+    return [_rolled(row, -i) for i, row in enumerate(rows)]
 
 
 def _quarter_rounds(
