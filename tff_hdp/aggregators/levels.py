@@ -203,6 +203,8 @@ def discrete_noise(plan: NoisePlan, multiplier: float, size: int) -> tf.Tensor:
     Returns:
       int64 [size].
     """
+    if multiplier == 0.0:
+        return tf.zeros([size], tf.int64)
     sigma = multiplier * plan.clipping.clip_norm / plan.encoding.step
     return discrete_gaussian(sigma, size)
 
