@@ -65,7 +65,6 @@ CARRIERS = {"client's data": ("runtime.", "protocols.", "secagg.")}
 # What this program finds in commit f7a5660, before systems had folders.
 BEFORE = {
     "HDP: process": "15",
-    "HDP, secure sums: process": "35",
     "HFL-DP: process": "25",
     "GFL: process": "13",
     "FL-TOP: process": "20",
