@@ -12,12 +12,13 @@ PYTEST_FLAGS ?=
 
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: setup demo bench test test-slow lint lock clean help
+.PHONY: setup demo bench bundle test test-slow lint lock clean help
 
 help:
 	@echo "make setup  - create $(VENV) with every dependency (Python 3.11)"
 	@echo "make demo   - train none, CDP, HDP and LDP on real digits; table and figure"
 	@echo "make bench  - time rounds against native TFF and peers; rewrite docs/benchmarks.md"
+	@echo "make bundle - pack Python, wheels with CUDA and project for machines without network"
 	@echo "make test   - run the test suite"
 	@echo "make lint   - ruff check and ruff format --check"
 	@echo "make lock   - resolve dependencies again; rewrite uv.lock and requirements/"
@@ -47,6 +48,9 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/run.py --work=D,E --runtimes=native,in_process --json=$(BENCH_OUT)/de.json
 	@$(BIN)/python benchmarks/profile_round.py --work=A,B --json=$(BENCH_OUT)/profile.json
 	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/de.json $(BENCH_OUT)/profile.json
+
+bundle: $(STAMP)
+	@$(BIN)/python scripts/bundle.py
 
 test: $(STAMP)
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS)

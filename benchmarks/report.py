@@ -8,9 +8,7 @@ what stands between the page's markers.
 
 import collections
 import json
-import os
 import pathlib
-import platform
 import re
 import sys
 from collections.abc import Sequence
@@ -74,7 +72,8 @@ def _tables(timed: Sequence[Measurement]) -> str:
     by_work = collections.defaultdict(list)
     for row in timed:
         by_work[row["work"]].append(row)
-    parts = [f"Measured on {_machine()}."]
+    machines = dict.fromkeys(row["machine"] for row in timed)
+    parts = [f"Measured on {'; '.join(machines)}."]
     if _drawn(timed):
         parts.append(f"![Seconds a round]({_FIGURE})")
     for work in sorted(by_work):
@@ -180,12 +179,6 @@ def _range(low: float | None, high: float | None) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _machine() -> str:
-    model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
-    name = model[1] if model else platform.machine()
-    return f"{os.cpu_count()} cores of {name}, CPU only"
 
 
 if __name__ == "__main__":

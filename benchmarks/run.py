@@ -2,6 +2,7 @@
 
     python benchmarks/run.py --work=A --runtimes=native,in_process --json=FILE
     python benchmarks/run.py --work=A,B --peers=flower,fedjax,pfl --json=FILE
+    python benchmarks/run.py --work=A,B --devices=gpu --json=FILE
 
 Every subject is a process of its own and computes the same rounds on the same data,
 which is checked before it is timed; they take turns round by round. Prints a line
@@ -12,6 +13,7 @@ fails the run.
 import dataclasses
 import json
 import logging
+import os
 import pathlib
 import signal
 import sys
@@ -31,6 +33,7 @@ def define_flags() -> None:
     several, integer = flags.DEFINE_list, flags.DEFINE_integer
     several("work", ["A"], f"Which of {', '.join(_WORKS)}; see docs/benchmarks.md.")
     several("runtimes", ["native", "in_process"], f"Which of {', '.join(RUNTIMES)}.")
+    flags.DEFINE_enum("devices", "cpu", ["cpu", "gpu"], "Of every subject and peer.")
     several("peers", [], f"Which of {', '.join(_PEERS)}, on works A and B.")
     integer("rounds", 5, "Rounds measured of each subject, after warm-up.")
     integer("clients", None, "Cohort of A, B and C; default: the work's own.")
@@ -56,8 +59,13 @@ def main(argv: list[str]) -> int:
     if not all(c.isdecimal() and int(c) > 0 for c in f.cohorts) or not f.cohorts:
         raise ArgumentError("cohorts", f.cohorts, "whole numbers >= 1")
     import children
+    import machine
     import measure
 
+    if f.devices == "cpu":
+        os.environ.update(machine.HIDDEN)
+    elif not machine.gpus():
+        raise ArgumentError("devices", "gpu", "cpu, where nvidia-smi finds no GPU")
     # So that children end with this program: their owners' finally clauses run.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     result = []
@@ -69,7 +77,8 @@ def main(argv: list[str]) -> int:
         return 1
     finally:
         if f.json:
-            objects = [dataclasses.asdict(row) for row in result]
+            made_on = {"machine": machine.described(f.devices)}
+            objects = [dataclasses.asdict(row) | made_on for row in result]
             pathlib.Path(f.json).write_text(json.dumps(objects, indent=2) + "\n")
     return 0
 

@@ -21,7 +21,23 @@ pytest_plugins = [
 ]
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
+# What a machine with a GPU computes on it.
+ON_GPUS = (
+    "tests/clients/test_gram.py",
+    "tests/clients/test_stacked_model.py",
+    "tests/noise/test_samplers.py",
+    "tests/runtime/test_equivalence_matrix_",
+    "tests/runtime/test_gpu.py",
+)
 LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Marks what `pytest -m gpu` is to run."""
+    for item in items:
+        if item.nodeid.startswith(ON_GPUS):
+            item.add_marker("gpu")
 
 
 class WorkerHost:

@@ -41,6 +41,7 @@ def row(**changes):
         "sgemm_gflops": 203.0,
         "peak_rss_mb": 1234.5,
         "notes": "",
+        "machine": "2 cores of a CPU (AVX2), CPU only",
     }
     return values | changes
 

@@ -1,0 +1,46 @@
+"""What a measurement was made on, in words."""
+
+import os
+import pathlib
+import platform
+import re
+import subprocess
+
+# From the newest on; the first that a CPU has is named.
+_INSTRUCTIONS = {
+    "amx_tile": "AMX",
+    "avx512_vnni": "AVX-512 VNNI",
+    "avx512f": "AVX-512",
+    "avx2": "AVX2",
+}
+HIDDEN = {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def described(devices: str) -> str:
+    """Cores, CPU and its widest instructions, and the GPUs if they are used.
+
+    Args:
+      devices: `cpu` or `gpu`.
+    """
+    cpu = pathlib.Path("/proc/cpuinfo").read_text()
+    model = re.search(r"model name\s*: (.*)", cpu)
+    flags = set(re.search(r"flags\s*: (.*)|$", cpu)[0].split())
+    widest = next((_INSTRUCTIONS[f] for f in _INSTRUCTIONS if f in flags), "no AVX2")
+    if limit := os.environ.get("ONEDNN_MAX_CPU_ISA"):
+        widest += f", oneDNN held to {limit}"
+    cores = len(os.sched_getaffinity(0))
+    name = model[1] if model else platform.machine()
+    said = f"{cores} cores of {name} ({widest})"
+    if devices == "cpu":
+        return f"{said}, CPU only"
+    return f"{said} with {' and '.join(gpus())}"
+
+
+def gpus() -> list[str]:
+    """Names of NVIDIA's GPUs; none where there is no driver."""
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return found.stdout.split("\n")[:-1]

@@ -1,0 +1,98 @@
+"""Pieces come together again, or not at all; the whole bundle trains (slow)."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from scripts import bundle
+
+PIECE = 50_000
+
+
+@pytest.fixture
+def packed(tmp_path):
+    tree = tmp_path / "tree"
+    (tree / "deep" / "er").mkdir(parents=True)
+    content = os.urandom(3 * PIECE)
+    (tree / "deep" / "er" / "noise").write_bytes(content)
+    (tree / "run").write_text("#!/bin/sh\n")
+    (tree / "run").chmod(0o755)
+    out = tmp_path / "out"
+    return out, bundle.pack(tree, out, PIECE), content
+
+
+def unpack(out, target):
+    return subprocess.run(
+        ["sh", out / "unpack.sh", target],
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_pieces_are_small_and_come_together(packed, tmp_path):
+    out, names, content = packed
+    assert len(names) > 3
+    sizes = [(out / name).stat().st_size for name in names]
+    assert sizes[:-1] == [PIECE] * (len(names) - 1) and 0 < sizes[-1] <= PIECE
+    assert unpack(out, tmp_path / "new").returncode == 0
+    found = tmp_path / "new" / "tff_hdp"
+    assert (found / "deep" / "er" / "noise").read_bytes() == content
+    assert os.access(found / "run", os.X_OK)
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "lose"])
+def test_a_harmed_piece_is_not_unpacked(packed, tmp_path, harm):
+    out, names, _ = packed
+    piece = out / names[1]
+    data = bytearray(piece.read_bytes())
+    if harm == "lose":
+        piece.unlink()
+    elif harm == "cut":
+        piece.write_bytes(data[:-1])
+    else:
+        data[7] ^= 1
+        piece.write_bytes(data)
+    assert unpack(out, tmp_path / "new").returncode != 0
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_what_python_links_to_is_found_without_the_c_library():
+    names = {p.name for p in bundle.linked_libraries([sys.executable])}
+    assert not any(name.startswith(bundle.GLIBC) for name in names)
+    ssl = {p.name for p in bundle.linked_libraries([_extension("_ssl")])}
+    assert any(name.startswith("libcrypto") for name in ssl)
+
+
+def _extension(name):
+    return __import__(name).__file__
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_bundle_trains_where_there_is_nothing(tmp_path):
+    subprocess.run(
+        [sys.executable, bundle.__file__, f"--out={tmp_path / 'out'}", "--extras="],
+        check=True,
+    )
+    assert unpack(tmp_path / "out", tmp_path / "new").returncode == 0
+    result = subprocess.run(
+        [
+            *("env", "-i", "PATH=/usr/bin:/bin", tmp_path / "new/tff_hdp/run"),
+            *("scripts/train.py", "--rounds=1", f"--out={tmp_path / 'run'}"),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "accuracy" in result.stdout
+    loaded = subprocess.run(
+        [tmp_path / "new/tff_hdp/run", "-c", "import tff_hdp; print(tff_hdp.__file__)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert str(tmp_path / "new") in loaded.stdout
