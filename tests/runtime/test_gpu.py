@@ -169,9 +169,9 @@ def test_float32_products_are_not_shortened(gpus):
     assert np.abs(found - exact).max() < 1e-4 * np.abs(exact).max()
 
 
-def test_two_processes_share_a_gpu(gpus, run_program, tmp_path):
+def test_two_processes_share_a_gpu(gpus, start_program, tmp_path):
     def train(name):
-        return run_program(
+        return start_program(
             "scripts/train.py",
             *("--task=digits", "--rounds=2", "--privacy=hdp"),
             f"--out={tmp_path / name}",

@@ -220,9 +220,9 @@ def test_program_fails_without_traceback(run_program):
     assert done.stderr == "error: --delta is 7.0; allowed: (0, 1)\n"
 
 
-def test_help_is_quick_and_needs_no_tensorflow(run_program):
+def test_help_is_quick_and_needs_no_tensorflow(start_program):
     start = resource.getrusage(resource.RUSAGE_CHILDREN)
-    shown = run_program(SCRIPT, "--help")
+    shown = start_program(SCRIPT, "--help")
     end = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert shown.returncode == 0, shown.stderr
     # Processor time: others may be busy on the machine.
@@ -239,5 +239,5 @@ def test_help_is_quick_and_needs_no_tensorflow(run_program):
         "except SystemExit: pass\n"
         "print([m for m in sys.modules if m.startswith('tensorflow')])"
     )
-    done = run_program("-c", code)
+    done = start_program("-c", code)
     assert done.stdout.strip().endswith("[]"), done.stderr
