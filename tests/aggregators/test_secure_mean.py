@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
+from tests.thinning import thinned
 from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory, LevelQueries
 from tff_hdp.aggregators.secure_mean import SecureZonedMean
 from tff_hdp.aggregators.zoned_mean import ZonedMean
@@ -53,8 +54,7 @@ def secure(aggregate):
 # The same sums ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bits", [16, 30])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "bits"), thinned(list(MODES), [16, 30], every=2))
 def test_equals_the_plain_mean_within_the_encoding(
     updates, profiles, aggregate, secure, flat, mode, bits
 ):
@@ -251,19 +251,20 @@ def test_a_zone_left_out_still_has_its_noise(zeros, profiles, secure, flat, mode
 NOISE_TOLERANCE = 0.055
 
 
-@pytest.mark.parametrize("mode", MODES)
+SHARES = {"c1": {}, "c2": {}, "c4": {}, "c7": {"alpha": 1 / 3, "beta": 1 / 3}}
+
+
 @pytest.mark.parametrize(
-    ("config", "shares"),
-    [("c1", {}), ("c2", {}), ("c4", {}), ("c7", {"alpha": 1 / 3, "beta": 1 / 3})],
+    ("config", "mode"), thinned(list(SHARES), list(MODES), every=2)
 )
-def test_noise_of_configurations(zeros, profiles, secure, flat, config, shares, mode):
+def test_noise_of_configurations(zeros, profiles, secure, flat, config, mode):
     z, norm = 1.7, 0.6
     plan = configurations.CONFIGURATIONS[config](
         zone_sizes=SIZES,
         sampling=SAMPLING,
         noise_multiplier=z,
         clipping=Clipping(clip_norm=norm),
-        **shares,
+        **SHARES[config],
     )
     zones = [0, 0, 0, 2, 2]
     carries = [plan.noising_clients[zone] > 0 for zone in zones]

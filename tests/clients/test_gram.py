@@ -6,6 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.thinning import thinned
 from tff_hdp.clients import gram, training
 from tff_hdp.clients.gram import SpannedUpdate
 from tff_hdp.clients.sgd import SgdRule
@@ -38,18 +39,18 @@ def forbid(monkeypatch, name):
     monkeypatch.setattr(training, name, fail)
 
 
-@pytest.mark.parametrize("use_bias", [True, False])
-@pytest.mark.parametrize("batch_size", [1, 5, 12])
+RULES = {
+    "plain": {},
+    "momentum": {"momentum": 0.9},
+    "proximal": {"proximal": 0.7},
+    "moving centre": {"proximal": 0.7, "centre_every": 2},
+    "all": {"momentum": 0.5, "proximal": 0.3, "masks_last": True},
+}
+
+
 @pytest.mark.parametrize(
-    "rule",
-    [
-        {},
-        {"momentum": 0.9},
-        {"proximal": 0.7},
-        {"proximal": 0.7, "centre_every": 2},
-        {"momentum": 0.5, "proximal": 0.3, "masks_last": True},
-    ],
-    ids=["plain", "momentum", "proximal", "moving centre", "all"],
+    ("rule", "batch_size", "use_bias"),
+    thinned(list(RULES), [1, 5, 12], [True, False], every=3),
 )
 def test_equals_training_each_client_alone(
     float64,
@@ -61,7 +62,7 @@ def test_equals_training_each_client_alone(
     use_bias,
 ):
     forbid(monkeypatch, "WeightProblem")
-    rule = dict(rule)
+    rule = dict(RULES[rule])
     tf.keras.utils.set_random_seed(0)
     model = build(use_bias=use_bias)
     if rule.pop("masks_last", False):
