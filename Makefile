@@ -9,6 +9,8 @@ DEMO_FLAGS ?=
 BENCH_OUT ?= runs/bench
 BENCH_PEERS ?= flower,fedjax,pfl
 PYTEST_FLAGS ?=
+# A process a core, up to four; the tests of a file share one.
+PYTEST_JOBS ?= -n auto --maxprocesses=4 --dist=loadfile
 
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
@@ -53,10 +55,10 @@ bundle: $(STAMP)
 	@$(BIN)/python scripts/bundle.py
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	@$(BIN)/python -m pytest $(PYTEST_JOBS) $(PYTEST_FLAGS)
 
 test-slow: $(STAMP)
-	@$(BIN)/python -m pytest -m slow $(PYTEST_FLAGS)
+	@$(BIN)/python -m pytest -m slow $(PYTEST_JOBS) $(PYTEST_FLAGS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -27,13 +27,16 @@ GPU = [
 # TensorFlow pins typing-extensions 4.5, too old for a newer IPython.
 IPYTHON = ["ipykernel>=6.29", "ipython<8.19"]
 NOTEBOOKS = [*IPYTHON, "ipywidgets>=8.1", "jupyterlab>=4.2"]
+DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.24"]
 DEV = [
+    *DOCS,
     *IPYTHON,
     "hypothesis>=6.100",
     "nbclient>=0.10",
     "nbformat>=5.10",
     "pytest>=8.2",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
     "ruff>=0.6",
 ]
 
@@ -72,5 +75,5 @@ setup(
         "tensorflow-privacy==0.9.0",
         "tqdm>=4.66",
     ],
-    extras_require={"gpu": GPU, "notebooks": NOTEBOOKS, "dev": DEV},
+    extras_require={"gpu": GPU, "notebooks": NOTEBOOKS, "docs": DOCS, "dev": DEV},
 )
