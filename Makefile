@@ -14,12 +14,13 @@ PYTEST_JOBS ?= -n auto --maxprocesses=4 --dist=loadfile
 
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: setup demo bench bundle test test-slow lint lock clean help
+.PHONY: setup demo bench bundle docs test test-slow lint lock clean help
 
 help:
 	@echo "make setup  - create $(VENV) with every dependency (Python 3.11)"
 	@echo "make demo   - train none, CDP, HDP and LDP on real digits; table and figure"
 	@echo "make bench  - time rounds against native TFF and peers; rewrite docs/benchmarks.md"
+	@echo "make docs   - build the pages and the API reference into build/site"
 	@echo "make bundle - pack Python, wheels with CUDA and project for machines without network"
 	@echo "make test   - run the test suite"
 	@echo "make lint   - ruff check and ruff format --check"
@@ -53,6 +54,10 @@ bench: $(STAMP)
 
 bundle: $(STAMP)
 	@$(BIN)/python scripts/bundle.py
+
+docs: $(STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo build/site/index.html
 
 test: $(STAMP)
 	@$(BIN)/python -m pytest $(PYTEST_JOBS) $(PYTEST_FLAGS)

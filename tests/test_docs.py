@@ -3,6 +3,7 @@
 import ast
 import itertools
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -181,3 +182,19 @@ def test_the_readme_is_read():
     assert is_defined("tff_hdp.errors.ArgumentError")
     assert not is_defined("tff_hdp.errors.NoSuchError")
     assert not is_defined("tff_hdp.nowhere")
+
+
+def test_the_site_builds_strictly(tmp_path):
+    """A broken link, or a name that the reference lacks, fails it."""
+    build = ["-m", "mkdocs", "build", "--quiet", "--strict", f"--site-dir={tmp_path}"]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(
+        [sys.executable, *build],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    reference = (tmp_path / "reference" / "privacy.html").read_text()
+    assert "tff_hdp.privacy.plan.NoisePlan" in reference
