@@ -77,7 +77,7 @@ class Gfl(System):
         self.optimum = None
         if config.task == LOGISTIC:
             self.optimum = gfl_logistic.optimum(self.task.train, config.ridge)
-            self.headline = "msd"
+            self.headline, self.headline_falls = "msd", True
         folder.resolve(
             task=self.task.description, spectral_gap=spectral_gap(self.mixing)
         )
@@ -130,7 +130,7 @@ class Gfl(System):
         """Test metrics of the first network's centroid; distances over all."""
         models = self._models(state)
         centroids = models.mean(1)
-        metrics = self.test(self._as_weights(centroids[0]))
+        metrics = self.test(self.released(state))
         spread = ((models - centroids[:, np.newaxis]) ** 2).sum(-1)
         metrics["disagreement"] = float(spread.mean())
         if self.optimum is not None:
@@ -139,6 +139,10 @@ class Gfl(System):
                 ((models - self.optimum) ** 2).sum(-1).mean()
             )
         return metrics
+
+    def released(self, state: Any) -> tff.learning.models.ModelWeights:
+        """The first network's centroid, the mean of its servers' models."""
+        return self._as_weights(self._models(state)[0].mean(0))
 
     def new_ledger(self) -> RoundLedger[GflPlan]:
         """See base class."""
