@@ -116,6 +116,11 @@ def statements(row: Mapping[str, Any]) -> list[str]:
     return [s for field in _FIELDS for part in _parts(row[field]) for s in part]
 
 
+def explained(row: Mapping[str, Any]) -> list[str]:
+    """`statements` in words."""
+    return [_MEANS.get(statement, statement) for statement in statements(row)]
+
+
 def code_of(statement: str) -> str:
     """The code of a statement, before those that share one are numbered."""
     return next(code for code, pattern in _CODES if re.match(pattern, statement))

@@ -51,7 +51,7 @@ class Evaluation:
 
     @property
     def worst_decile(self) -> float:
-        """Mean accuracy of the tenth of the clients that are worst off, at least one."""
+        """Mean accuracy of the worst-off tenth of the clients, at least one."""
         accuracies = np.sort(self.clients["accuracy"])
         return float(accuracies[: max(1, len(accuracies) // 10)].mean())
 

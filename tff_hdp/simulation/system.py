@@ -22,6 +22,7 @@ from tff_hdp.simulation.classifier import (
     seeded,
 )
 from tff_hdp.simulation.cohorts import CohortSampler
+from tff_hdp.simulation.config import RunConfig
 from tff_hdp.topology import Zoning
 
 # From a client's index to its own generator.
@@ -65,6 +66,7 @@ class System(abc.ABC):
     Everything else it overrides where it differs.
 
     Attributes:
+      config: The run's settings.
       task: The clients' data, the test set and the model.
       process: What runs a round.
       plan: What is put into the ledger for a round; any value with `is_noisy`.
@@ -75,6 +77,7 @@ class System(abc.ABC):
       is_personal: Whether every client has a model of its own.
     """
 
+    config: RunConfig
     task: tasks.Task
     process: Process
     plan: Any
@@ -187,9 +190,9 @@ class System(abc.ABC):
 
     # The account -------------------------------------------------------------
 
-    @abc.abstractmethod
     def new_ledger(self) -> RoundBook:
         """An empty ledger."""
+        return self.config.new_ledger()
 
     def record(self, ledger: Any, metrics: Any, count: int) -> None:
         """Puts rounds into the ledger, with the events that their noise emitted.

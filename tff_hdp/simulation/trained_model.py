@@ -101,7 +101,7 @@ class ModelKeeper:
         self._system.save_model(released, partial)
         card = {
             "round": of.round_number,
-            "metric": f"test {metric}",
+            "metric": metric,
             "value": None if math.isnan(of.value) else of.value,
             "chosen": (
                 f"the evaluated round with the best test {metric}: a choice made on "

@@ -5,9 +5,11 @@ A folder's `config.py` is TensorFlow-free; its fields are the binary's flags, an
 runs.
 """
 
+import dataclasses
 import importlib
 import json
 import pathlib
+import shlex
 from typing import TYPE_CHECKING
 
 from tff_hdp.errors import ArgumentError, FileError
@@ -53,3 +55,17 @@ def config_of(path: pathlib.Path) -> "RunConfig":
         return config_class(record["system"])(**record["flags"] | {"out": str(path)})
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(file, f"is not of a run of this version: {error}") from error
+
+
+def command_of(config: "RunConfig") -> str:
+    """The command line that runs these settings."""
+    system = config.system
+    program = next(p for p, trained in PROGRAMS.items() if trained == system)
+    words = [f"python scripts/{program}.py"]
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if value not in (field.default, None):
+            joined = value if isinstance(value, tuple) else (value,)
+            text = ",".join(map(str, joined))
+            words.append(f"--{field.name}={shlex.quote(text)}")
+    return " \\\n    ".join(words)

@@ -15,7 +15,6 @@ from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
 from tff_hdp.simulation.classifier import training_columns
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System
-from tff_hdp.systems.gfl.account import account
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.gfl.process import build_gfl, cohort_type
@@ -143,10 +142,6 @@ class Gfl(System):
     def released(self, state: Any) -> tff.learning.models.ModelWeights:
         """The first network's centroid, the mean of its servers' models."""
         return self._as_weights(self._models(state)[0].mean(0))
-
-    def new_ledger(self) -> RoundLedger[GflPlan]:
-        """See base class."""
-        return RoundLedger(plan_type=GflPlan, account=account)
 
     def record(self, ledger: RoundLedger[GflPlan], metrics: Any, count: int) -> None:
         """Every iteration is alike."""

@@ -18,7 +18,6 @@ from tff_hdp.simulation.system import (
     aggregate_columns,
     for_the_operator,
 )
-from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet import process as udp_hypernet
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 from tff_hdp.systems.udp_hypernet.evaluation import UserTests
@@ -165,10 +164,6 @@ class UdpHypernet(System):
     def own_tests(self) -> ClientData:
         """See base class."""
         return self._own_tests
-
-    def new_ledger(self) -> udp_alg.UdpLedger:
-        """See base class."""
-        return udp_alg.UdpLedger()
 
     def events(self, metrics: Any) -> dict[str, Any]:
         """See base class."""
