@@ -136,7 +136,7 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
     if isinstance(layer, keras.ZeroPadding1D):
         return lambda _, x: tf.pad(x, [(0, 0), (0, 0), layer.padding, (0, 0)])
     if isinstance(layer, keras.Embedding) and not layer.mask_zero:
-        return lambda w, x: tf.gather(w[0], tf.cast(x, tf.int32), batch_dims=1)
+        return _look_up
     if isinstance(layer, keras.Dense):
         return _Affine(layer, _product(layer))
     if isinstance(layer, keras.Conv2D) and type(layer) is keras.Conv2D:
@@ -151,6 +151,13 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
         "Rescaling, Flatten, Reshape, Embedding, Dense, Conv2D, MaxPooling2D, "
         "ZeroPadding1D, ReLU, Activation",
     )
+
+
+def _look_up(weights: Weights, ids: tf.Tensor) -> tf.Tensor:
+    """The rows [C, B, ..., D] of each client's table: a product has dense gradients."""
+    (table,) = weights
+    hot = tf.one_hot(tf.cast(ids, tf.int32), table.shape[1], dtype=table.dtype)
+    return tf.einsum("cb...v,cvd->cb...d", hot, table)
 
 
 class _Affine:
