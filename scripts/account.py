@@ -18,8 +18,7 @@ from typing import Any
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.config import AccountConfig
-
-WORDS = ("neighbours", "sampling", "assumptions")
+from tff_hdp.privacy.table import account_text
 
 
 def define_flags() -> None:
@@ -28,22 +27,15 @@ def define_flags() -> None:
 
 
 def show(rows: Sequence[dict[str, Any]], style: str, notes: Sequence[str] = ()) -> None:
-    """Prints rows in --format; a table leaves words to the lines below it."""
+    """Prints rows in --format; a table has codes for words, and says what they mean."""
     if style == "json":
         print(json.dumps(rows, indent=2))
-        return
-    if style == "csv":
+    elif style == "csv":
         writer = csv.DictWriter(sys.stdout, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        return
-    shown = [{k: v for k, v in row.items() if k not in WORDS} for row in rows]
-    cells = [list(shown[0]), *([_cell(*item) for item in r.items()] for r in shown)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        pairs = zip(line, widths, strict=True)
-        print("  ".join(cell.ljust(width) for cell, width in pairs).rstrip())
-    print("", *notes, *_reasons(rows), sep="\n")
+    else:
+        print(account_text(rows, notes))
 
 
 def main(argv: list[str]) -> int:
@@ -88,31 +80,13 @@ def _worst_zones(rows: Sequence[Any]) -> list[str]:
             own = [r for r in rows if (r.observer, r.client_kind) == (observer, kind)]
             if len(own) > 1 and any(r.zone is not None for r in own):
                 row = worst(own, observer)
-                epsilon = _cell("epsilon", row.epsilon_rdp)
+                sound = row.epsilon_rdp
+                epsilon = "none" if sound is None else f"{sound:.4g}"
                 lines.append(
                     f"worst {kind} clients against {observer}: zone {row.zone}, "
                     f"epsilon {epsilon} (RDP)"
                 )
     return lines
-
-
-def _reasons(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What each row of an account rests on, a line each."""
-    lines = []
-    for row in rows:
-        mode = f"{row['mode']}: " if "mode" in row else ""
-        zone = "" if row["zone"] is None else f" of zone {row['zone']}"
-        lines.append(
-            f"{mode}{row['client_kind']} client{zone} against {row['observer']}: "
-            f"{row['neighbours']} neighbours; {row['sampling']}; {row['assumptions']}."
-        )
-    return list(dict.fromkeys(lines))
-
-
-def _cell(name: str, value: Any) -> str:
-    if value is None:
-        return "all" if name == "zone" else "none"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,43 @@
-"""Table and figure of finished runs side by side.
+"""Finished runs side by side, or one as a page to hand on.
 
-python scripts/report.py --runs=runs/mnist/none,runs/mnist/hdp --out=runs/mnist
+    python scripts/report.py --runs=runs/mnist/none,runs/mnist/hdp --out=runs/mnist
+    python scripts/report.py --run=runs/mine --html=mine.html
+
+The first writes table and figure; the second one self-contained HTML file: what was
+trained on what, who is promised what in plain sentences, epsilon over rounds, accuracy,
+faults, attacks if there are, versions and the command.
 """
 
+import json
 import pathlib
 import sys
 
 from absl import flags
 
-from tff_hdp import cli
+from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
 
 RUNS = flags.DEFINE_list("runs", None, "Run folders, in the order of the table.")
 OUT = flags.DEFINE_string("out", None, "Folder for table.csv, table.txt, accuracy.png.")
+RUN = flags.DEFINE_string("run", None, "One run folder, for --html.")
+HTML = flags.DEFINE_string("html", None, "The page to write.")
 
 
 def main(argv: list[str]) -> int:
-    """Prints the table and writes it with the figure."""
+    """Writes the page, or prints the table and writes it with the figure."""
     cli.refuse_arguments(argv)
-    for flag in (RUNS, OUT):
+    needed, other = ((RUN, HTML), (RUNS, OUT))[:: 1 if RUN.value or HTML.value else -1]
+    for flag in needed:
         if not flag.value:
             raise ArgumentError(flag.name, flag.value, "a value, see --help")
+    for flag in other:
+        if flag.value:
+            raise ArgumentError(flag.name, flag.value, "nothing with --run and --html")
+    if RUN.value:
+        path = pathlib.Path(HTML.value)
+        path.write_text(page(pathlib.Path(RUN.value)))
+        print(f"page: {path}")
+        return 0
     from tff_hdp.simulation import report
 
     runs = [report.read_run(pathlib.Path(path)) for path in RUNS.value]
@@ -29,6 +46,24 @@ def main(argv: list[str]) -> int:
     print(report.comparison_text(runs))
     print(f"\ntable:  {folder / 'table.txt'}\nfigure: {folder / 'accuracy.png'}")
     return 0
+
+
+def page(path: pathlib.Path) -> str:
+    """The page of a finished run."""
+    from tff_hdp.simulation import html_report, report
+
+    run = report.read_run(path)
+    config = systems.config_of(path)
+    state = json.loads((path / "privacy.json").read_text())["ledger"]
+    curves = {}
+    if run.accounts:
+        curves = html_report.epsilon_curves(state, config.new_ledger, config.delta)
+    return html_report.html_report(
+        run,
+        command=systems.command_of(config),
+        curves=curves,
+        headline=json.loads((path / "model/last/card.json").read_text())["metric"],
+    )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from tasks import (
     emnist,
     fashion_mnist,
     mnist,
+    pages,
+    shakespeare,
 )
 from tasks.dataset import Dataset
 from tasks.loading import DATA_DIR_VARIABLE, DataNotFoundError, load_task
@@ -29,6 +31,8 @@ TASKS: dict[str, Dataset] = {
         fashion_mnist.FASHION_MNIST,
         celeba.CELEBA,
         breast_cancer.BREAST_CANCER,
+        pages.PAGES,
+        shakespeare.SHAKESPEARE,
     )
 }
 MODELS: dict[str, tuple[str, ...]] = {
@@ -59,7 +63,7 @@ def load(
       name: One of `TASKS`.
       model: One of `MODELS[name]`; the first if None.
       data_dir: Folder with the data set's files; the environment variable
-        TFF_HDP_DATA if None. `digits` needs none.
+        TFF_HDP_DATA if None. `digits`, `breast_cancer` and `pages` need none.
       num_clients: How many clients; None is the task's own number. With
         partition "writer", that many writers drawn at random, and the
         examples of the others are left out.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.models import Architecture
+from tasks.models import Architecture, TextArchitecture, Value
 from tff_hdp.errors import ArgumentError
 
 # The split is part of the task, not of a run: every seed sees one test set.
@@ -21,9 +21,10 @@ class Examples:
     """A data set as read, before it is split over clients.
 
     Attributes:
-      features: [N, height, width, channels] uint8, for training.
+      features: [N, ...] numbers of any type and shape, for training: pixels,
+        measurements, sequences of ids.
       labels: [N] int32, for training.
-      test_features: [M, height, width, channels] uint8.
+      test_features: [M, ...], of the same type and shape.
       test_labels: [M] int32.
       source: Where the examples came from, in words.
       split: How training and test examples were separated, in words.
@@ -41,16 +42,37 @@ class Examples:
     writers: np.ndarray | None = None
     test_writers: np.ndarray | None = None
 
-    def __post_init__(self) -> None:
-        for field in ("labels", "test_labels"):
-            object.__setattr__(self, field, getattr(self, field).astype(np.int32))
-        for field in ("features", "test_features"):
-            found = getattr(self, field)
-            if found.dtype != np.uint8 or found.ndim != 4:
+    def check(self, name: str, shape: tuple[int, ...], num_classes: int) -> None:
+        """Raises ArgumentError unless the examples are what their data set says.
+
+        Args:
+          name: The data set's.
+          shape: Of an example.
+          num_classes: How many classes.
+        """
+        for part in ("", "test_"):
+            x = getattr(self, f"{part}features")
+            y = getattr(self, f"{part}labels")
+            where = f"{name}.{part}"
+            if x.dtype.kind not in "biuf" or x.shape[1:] != shape or not len(x):
                 raise ArgumentError(
-                    field,
-                    f"{found.dtype} of shape {found.shape}",
-                    "uint8 of shape [N, height, width, channels]",
+                    f"{where}features",
+                    f"{x.dtype} of shape {x.shape}",
+                    f"numbers of shape [1 or more, {', '.join(map(str, shape))}]",
+                )
+            if x.dtype != self.features.dtype:
+                raise ArgumentError(f"{where}features", x.dtype, self.features.dtype)
+            if x.dtype.kind == "f" and not np.isfinite(x).all():
+                raise ArgumentError(f"{where}features", "nan or inf", "finite numbers")
+            if y.dtype.kind not in "iu" or y.shape != x.shape[:1]:
+                raise ArgumentError(
+                    f"{where}labels",
+                    f"{y.dtype} of shape {y.shape}",
+                    f"whole numbers of shape [{len(x)}]",
+                )
+            if not 0 <= y.min() <= y.max() < num_classes:
+                raise ArgumentError(
+                    f"{where}labels", f"{y.min()}..{y.max()}", f"0..{num_classes - 1}"
                 )
 
 
@@ -61,8 +83,9 @@ class Dataset:
     Attributes:
       name: As `--task` takes it.
       num_classes: How many classes.
-      input_shape: Height, width and channels of an example.
-      max_value: The largest value a feature can take.
+      input_shape: Of an example: height, width and channels of an image, columns of
+        a table, length of a sequence.
+      max_value: The largest value a feature can take, or each column; None for ids.
       models: Architectures by name; the first is the default.
       partitions: Allowed partitions, the first the default; of "iid",
         "dirichlet", "classes" and "writer".
@@ -70,17 +93,19 @@ class Dataset:
       read: Reads the set from a folder (None for a bundled set).
       files: What must be in the folder, where to get it and what to use
         instead; None if the set is bundled with a dependency.
+      min_value: The smallest value a feature can take, or each column.
     """
 
     name: str
     num_classes: int
-    input_shape: tuple[int, int, int]
-    max_value: int
-    models: Mapping[str, Architecture]
+    input_shape: tuple[int, ...]
+    max_value: Value | None
+    models: Mapping[str, Architecture | TextArchitecture]
     partitions: tuple[str, ...]
     num_clients: int
     read: Callable[[Path | None], Examples]
     files: str | None = None
+    min_value: Value = 0.0
 
     @property
     def model_shape(self) -> dict[str, Any]:
@@ -93,11 +118,11 @@ def canonical_order(
 ) -> np.ndarray:
     """An order of the examples that depends on their content alone.
 
-    Sorting by a digest of the pixels makes every later random choice the same
+    Sorting by a digest of the features makes every later random choice the same
     whichever copy of a data set was read, and mixes the classes.
 
     Args:
-      features: [N, ...] uint8.
+      features: [N, ...].
       labels: [N] integers; break ties between identical features.
       writers: [N] str; break ties between identical features and labels.
 
@@ -120,7 +145,7 @@ def pooled_split(features: np.ndarray, labels: np.ndarray, source: str) -> Examp
     """Splits a whole data set 80:20, the same way every time.
 
     Args:
-      features: [N, height, width, channels] uint8.
+      features: [N, ...].
       labels: [N] integers.
       source: Where the examples came from, in words.
 

@@ -13,7 +13,8 @@ PACK = "fashion_mnist.npz"
 
 def _read(data_dir: Path) -> Examples:
     if (data_dir / PACK).exists():
-        arrays = packs.read_plain(data_dir / PACK)
+        names = ("x_train", "y_train", "x_test", "y_test")
+        arrays = packs.read_plain(data_dir / PACK, *names)
         x_train, x_test = (arrays[x][..., np.newaxis] for x in ("x_train", "x_test"))
         y_train, y_test = arrays["y_train"], arrays["y_test"]
         origin = PACK

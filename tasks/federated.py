@@ -55,8 +55,14 @@ class FederatedFile:
           UnavailableError: If the file is missing and cannot be downloaded.
           FileError: If the file's examples are not those of its clients.
         """
-        if (data_dir / self.name).exists():
-            return self._read(data_dir)
+        path = data_dir / self.name
+        if path.exists():
+            import tensorflow as tf
+
+            try:
+                return self._read(data_dir)
+            except (sqlite3.Error, tf.errors.OpError) as error:
+                raise FileError(path, f"is no file of TFF's: {error}") from error
         check_reachable(self.origin, missing=self.name)
         # TFF would take a half-written file for a whole one the next time, so it
         # downloads beside, and what it got moves in once it has been read whole.

@@ -84,15 +84,14 @@ def build_model(dimension: int) -> "tf.keras.Sequential":
     """A new Keras model, from w = 0, of the logits (0, w^T h) of the two classes."""
     import tensorflow as tf
 
-    def beside_zero(margin: tf.Tensor) -> tf.Tensor:
-        return tf.concat([tf.zeros_like(margin), margin], -1)
-
     layers = tf.keras.layers
     return tf.keras.Sequential(
         [
             layers.Input([dimension]),
             layers.Dense(1, use_bias=False, kernel_initializer="zeros"),
-            layers.Activation(beside_zero),
+            layers.Reshape([1, 1]),
+            layers.ZeroPadding1D((1, 0)),
+            layers.Flatten(),
         ]
     )
 

@@ -43,6 +43,7 @@ def load_task(
             f"nothing with partition={partition}, only with partition=dirichlet",
         )
     examples = _read(dataset, data_dir)
+    examples.check(dataset.name, dataset.input_shape, dataset.num_classes)
     train, partition_text = _split_over_clients(
         examples,
         partition=partition,
@@ -53,19 +54,16 @@ def load_task(
     )
     architecture = dataset.models[model]
     shape = dataset.model_shape
-    layers = ", ".join(
-        f"{layer} ({parameters:,})"
-        for layer, parameters in architecture.layers(**shape)
-    )
+    values = {"max_value": dataset.max_value}
     return Task(
         name=dataset.name,
         train=train,
         test_features=examples.test_features,
-        test_labels=examples.test_labels,
+        test_labels=examples.test_labels.astype(np.int32),
         test_owners=_test_owners(examples, train.client_ids, partition),
         num_classes=dataset.num_classes,
         build_model=functools.partial(
-            architecture.build, **shape, max_value=dataset.max_value
+            architecture.build, **shape, **values, min_value=dataset.min_value
         ),
         model_name=model,
         description="\n".join(
@@ -76,9 +74,7 @@ def load_task(
                 f"Partition: {partition_text}; {len(train.client_ids):,} clients of "
                 f"{train.sizes.min()} to {train.sizes.max()} examples "
                 f"(median {np.median(train.sizes):g}).",
-                f"Model: {model}: values divided by {dataset.max_value}, {layers}; "
-                f"{architecture.num_parameters(**shape):,} parameters; ReLU after "
-                "all but the last layer, 2x2 max pooling after each convolution.",
+                f"Model: {model}: {architecture.describe(**shape, **values)}.",
             ]
         ),
     )
@@ -127,7 +123,7 @@ def _split_over_clients(
 ) -> tuple[ClientData, str]:
     """Returns the clients' examples and the partition in words."""
     order = canonical_order(examples.features, examples.labels, examples.writers)
-    labels = examples.labels[order]
+    labels = examples.labels[order].astype(np.int32)
     rng = np.random.default_rng(seed)
     if partition == "writer":
         ids, parts = partitions.by_writer(examples.writers[order], num_clients, rng)

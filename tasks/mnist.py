@@ -9,12 +9,13 @@ from tasks.dataset import Dataset, Examples
 from tasks.models import CNN_LARGE, CNN_SMALL, DNN, LENET
 
 PACK = "mnist_qmnist_writers.npz"
+ARRAYS = ("x_train", "y_train", "x_test", "y_test", "writer_train")
 _IMAGES, _LABELS = map(" and ".join, zip(*originals.MNIST_FILES.values(), strict=True))
 
 
 def _read(data_dir: Path) -> Examples:
     if (data_dir / PACK).exists():
-        arrays = packs.read_plain(data_dir / PACK)
+        arrays = packs.read_plain(data_dir / PACK, *ARRAYS)
         origin = PACK
     else:
         arrays = originals.read_mnist_with_writers(data_dir)

@@ -1,16 +1,20 @@
-"""The models of the tasks: convolutions, then one hidden layer, then logits.
+"""The models of the tasks: one hidden layer behind convolutions, or behind characters.
 
 An architecture is plain data, so that its parameters can be counted and its
 layers described without TensorFlow.
 """
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 KERNEL = 5
+# One number for all values, or one for each column.
+Value = float | tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,18 +31,19 @@ class Architecture:
     units: int
 
     def layers(
-        self, *, input_shape: tuple[int, int, int], num_classes: int
+        self, *, input_shape: tuple[int, ...], num_classes: int
     ) -> list[tuple[str, int]]:
         """The layers that hold parameters, in order.
 
         Args:
-          input_shape: Height, width and channels of an example.
+          input_shape: Height, width and channels of an example, or its columns.
           num_classes: Number of logits.
 
         Returns:
           For each layer, its description and number of parameters.
         """
-        height, width, channels = input_shape
+        *square, channels = input_shape
+        height, width = square or (1, 1)
         result = []
         for filters in self.filters:
             parameters = (KERNEL * KERNEL * channels + 1) * filters
@@ -49,15 +54,29 @@ class Architecture:
         result.append((f"Dense {num_classes}", (self.units + 1) * num_classes))
         return result
 
-    def num_parameters(
-        self, *, input_shape: tuple[int, int, int], num_classes: int
-    ) -> int:
+    def num_parameters(self, *, input_shape: tuple[int, ...], num_classes: int) -> int:
         """How many trainable parameters the model has."""
         layers = self.layers(input_shape=input_shape, num_classes=num_classes)
         return sum(parameters for _, parameters in layers)
 
+    def describe(self, *, max_value: Value, **shape: Any) -> str:
+        """The model in words; arguments are those of `build`."""
+        divided = "mapped from their ranges to 0..1"
+        if not isinstance(max_value, tuple):
+            divided = f"divided by {max_value}"
+        return (
+            f"values {divided}, {_listed(self.layers(**shape))}; "
+            f"{self.num_parameters(**shape):,} parameters; ReLU after all but the last "
+            "layer, 2x2 max pooling after each convolution"
+        )
+
     def build(
-        self, *, input_shape: tuple[int, int, int], num_classes: int, max_value: int
+        self,
+        *,
+        input_shape: tuple[int, ...],
+        num_classes: int,
+        max_value: Value,
+        min_value: Value = 0.0,
     ) -> "tf.keras.Model":
         """Returns a new, uncompiled model from raw values to logits.
 
@@ -66,14 +85,15 @@ class Architecture:
         fixes them.
 
         Args:
-          input_shape: Height, width and channels of an example.
+          input_shape: Height, width and channels of an example, or its columns.
           num_classes: Number of logits.
-          max_value: The largest raw value, which the model maps to 1.
+          max_value: The largest raw value, or that of each column, mapped to 1.
+          min_value: The smallest, mapped to 0.
         """
         import tensorflow as tf
 
         layers = tf.keras.layers
-        stack = [layers.Input(input_shape), layers.Rescaling(1.0 / max_value)]
+        stack = [layers.Input(input_shape), rescaling(min_value, max_value)]
         for filters in self.filters:
             stack.append(
                 layers.Conv2D(filters, KERNEL, padding="same", activation="relu")
@@ -83,6 +103,94 @@ class Architecture:
         stack.append(layers.Dense(self.units, activation="relu"))
         stack.append(layers.Dense(num_classes))
         return tf.keras.Sequential(stack)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextArchitecture:
+    """A classifier of windows of ids, by the id that comes next.
+
+    Attributes:
+      units: Width of the hidden layer.
+      recurrent: Whether that is a GRU over the window; else dense, with ReLU.
+      embedding: Numbers that stand for an id.
+    """
+
+    units: int
+    recurrent: bool
+    embedding: int = 8
+
+    def layers(
+        self, *, input_shape: tuple[int, ...], num_classes: int
+    ) -> list[tuple[str, int]]:
+        """See `Architecture.layers`; there are as many ids as classes."""
+        (window,), units = input_shape, self.units
+        if self.recurrent:
+            hidden = f"GRU {units}", 3 * units * (self.embedding + units + 1)
+        else:
+            hidden = f"Dense {units}", (window * self.embedding + 1) * units
+        return [
+            (f"Embedding {self.embedding}", num_classes * self.embedding),
+            hidden,
+            (f"Dense {num_classes}", (units + 1) * num_classes),
+        ]
+
+    def num_parameters(self, *, input_shape: tuple[int, ...], num_classes: int) -> int:
+        """How many trainable parameters the model has."""
+        layers = self.layers(input_shape=input_shape, num_classes=num_classes)
+        return sum(parameters for _, parameters in layers)
+
+    def describe(self, *, max_value: None, **shape: Any) -> str:
+        """The model in words; arguments are those of `build`."""
+        del max_value
+        layers = _listed(self.layers(**shape))
+        return f"{layers}; {self.num_parameters(**shape):,} parameters"
+
+    def build(
+        self,
+        *,
+        input_shape: tuple[int, ...],
+        num_classes: int,
+        max_value: None = None,
+        min_value: float = 0.0,
+    ) -> "tf.keras.Model":
+        """Returns a new, uncompiled model from ids to logits.
+
+        Args:
+          input_shape: The window.
+          num_classes: Number of ids, and of logits.
+          max_value: None: ids are no quantities.
+          min_value: Of no meaning either.
+        """
+        import tensorflow as tf
+
+        del max_value, min_value
+        layers = tf.keras.layers
+        hidden = [layers.Flatten(), layers.Dense(self.units, activation="relu")]
+        if self.recurrent:
+            # Keras' GRU layer brings a kernel for GPUs that TFF cannot run.
+            cell = layers.GRUCell(self.units, reset_after=False)
+            hidden = [layers.RNN(cell, unroll=True)]
+        return tf.keras.Sequential(
+            [
+                layers.Input(input_shape),
+                layers.Embedding(num_classes, self.embedding),
+                *hidden,
+                layers.Dense(num_classes),
+            ]
+        )
+
+
+def rescaling(low: Value, high: Value) -> "tf.keras.layers.Layer":
+    """The layer that maps low to 0 and high to 1, each column alike or on its own."""
+    import tensorflow as tf
+
+    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    scale = 1.0 / (high - low)
+    return tf.keras.layers.Rescaling(scale.tolist(), (-low * scale).tolist())
+
+
+def _listed(layers: list[tuple[str, int]]) -> str:
+    return ", ".join(f"{layer} ({parameters:,})" for layer, parameters in layers)
 
 
 # The HDP paper gives no widths; 200 units are those of McMahan et al. (2017).

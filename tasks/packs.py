@@ -9,17 +9,33 @@ strips of a split are joined in `webp_<split>`, and strip i spans the bytes
 
 import io
 import itertools
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from tff_hdp.errors import FileError
 
+# What NumPy makes of files that are none of its own, or cut short.
+_BROKEN = (
+    *(AttributeError, EOFError, KeyError, ValueError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
-def read_plain(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a plain pack, by name."""
-    with np.load(path) as pack:
-        return {name: pack[name] for name in pack.files}
+
+def read_plain(path: Path, *names: str) -> dict[str, np.ndarray]:
+    """Arrays of a pack, by name.
+
+    Raises:
+      FileError: If it is no pack, or has not all of them.
+    """
+    try:
+        with np.load(path) as pack:
+            return {name: pack[name] for name in names}
+    except _BROKEN as error:
+        words = ", ".join(names)
+        raise FileError(path, f"is no pack of {words}: {error}") from error
 
 
 def read_strips(path: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -37,9 +53,8 @@ def read_strips(path: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     """
     from PIL import Image
 
-    with np.load(path) as pack:
-        offsets, joined = pack[f"off_{split}"], pack[f"webp_{split}"]
-        labels = pack[f"y_{split}"]
+    names = [f"{name}_{split}" for name in ("off", "webp", "y")]
+    offsets, joined, labels = read_plain(path, *names).values()
     strips = [
         np.asarray(Image.open(io.BytesIO(joined[begin:end])).convert("RGB"))
         for begin, end in itertools.pairwise(offsets)

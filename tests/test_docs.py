@@ -12,7 +12,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PROGRAMS = sorted(
     path
@@ -150,7 +150,9 @@ def commands():
     found = {}
     for page in [*PAGES, *NOTEBOOKS, *PROGRAMS]:
         for match in COMMAND.finditer(text_of(page)):
-            flags = re.findall(r"(?<=[ (])--(\w+)", match["flags"])
+            # What follows a lone -- goes to a program that this one starts.
+            own = match["flags"].partition(" -- ")[0]
+            flags = re.findall(r"(?<=[ (])--(\w+)", own)
             found.setdefault(match["program"], {}).update(dict.fromkeys(flags, page))
     return found
 

@@ -18,7 +18,7 @@ ARCHITECTURES = {
     (dataset.name, name): (dataset, architecture)
     for dataset in tasks.TASKS.values()
     for name, architecture in dataset.models.items()
-    if name != "cnn_large"
+    if name not in ("cnn_large", "gru")
 }
 
 
@@ -41,11 +41,13 @@ def test_a_stack_trains_like_each_client_alone(
     shape, classes = dataset.input_shape, dataset.num_classes
     tf.keras.utils.set_random_seed(0)
     model = architecture.build(
-        input_shape=shape, num_classes=classes, max_value=dataset.max_value
+        input_shape=shape,
+        num_classes=classes,
+        max_value=dataset.max_value,
+        min_value=dataset.min_value,
     )
-    examples, order = make_clients(
-        shape, SIZES, high=dataset.max_value + 1, classes=classes
-    )
+    high = classes if dataset.max_value is None else int(np.max(dataset.max_value)) + 1
+    examples, order = make_clients(shape, SIZES, high=high, classes=classes)
     options = dict(RULES[rule])
     if "mask" in options:
         rng = np.random.default_rng(2)
@@ -135,6 +137,18 @@ def test_what_the_mask_holds_does_not_move_at_all(make_clients, as_chunk):
 )
 def test_what_cannot_be_stacked_is_named(layer):
     shape = [8, 8, 2]
+    _assert_is_not_stacked(layer, shape)
+
+
+def test_a_recurrent_model_trains_client_by_client():
+    dataset = tasks.TASKS["pages"]
+    model = dataset.models["gru"].build(**dataset.model_shape)
+    assert not is_supported(model)
+    with pytest.raises(ArgumentError, match="is RNN; allowed: .*Embedding"):
+        StackedModel(model)
+
+
+def _assert_is_not_stacked(layer, shape):
     model = tf.keras.Sequential([tf.keras.layers.InputLayer(shape), layer])
     assert not is_supported(model)
     with pytest.raises(ValueError, match=layer.name):

@@ -8,12 +8,15 @@ import threading
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow_federated as tff
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import RoundLedger
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RoundInput, System
+from tff_hdp.simulation.trackers import Tracking
 from tff_hdp.simulation.training import train
 
 Output = collections.namedtuple("Output", ["state", "metrics"])
@@ -79,9 +82,10 @@ class CountingSystem(System):
         return ("of a test",)
 
 
-def run(path, system, **changes):
+def run(path, system, watchers=(), **changes):
     config = CountingConfig(**{"rounds": 6, "out": str(path)} | changes)
-    return train(config=config, system=system, folder=RunFolder(config))
+    folder = RunFolder(config)
+    return train(config=config, system=system, folder=folder, watchers=watchers)
 
 
 def test_rounds_are_prepared_in_order_one_ahead_and_never_beyond_the_last(tmp_path):
@@ -142,3 +146,32 @@ def test_a_run_of_another_layout_is_refused_in_one_line(tmp_path):
     with pytest.raises(ArgumentError, match=r"^out is .*another version") as error:
         run(tmp_path, CountingSystem([]), rounds=1)
     assert "\n" not in str(error.value)
+
+
+def test_trackers_get_every_released_round_by_group(tmp_path):
+    released = {}
+
+    class Tracker(tff.program.ReleaseManager):
+        async def release(self, value, key):
+            rows = pd.read_csv(tmp_path / "metrics.csv")["round"]
+            released[key] = value, rows.iloc[-1]
+
+    seen = []
+    watchers = [Tracking(Tracker()), lambda number, _, state: seen.append(number)]
+    run(tmp_path, CountingSystem([]), watchers, rounds=2)
+    run(tmp_path, CountingSystem([]), watchers, rounds=3)
+    assert seen == list(released) == [1, 2, 3]
+    for key, (metrics, newest) in released.items():
+        assert newest == key  # released before anybody hears of it
+        assert metrics["privacy"].keys() == {"epsilon"}
+        assert metrics["time"].keys() == {"round_seconds"}
+        assert metrics["operator"]["total"] == sum(range(key + 1))
+
+
+def test_the_board_has_the_groups_as_tags(tmp_path):
+    run(tmp_path, CountingSystem([]), rounds=1)
+    board = EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    assert {tag.partition("/")[0] for tag in board.Tags()["tensors"]} == {
+        *("operator", "privacy", "time"),
+    }

@@ -35,13 +35,18 @@ def no_network(monkeypatch):
 def write_clients():
     """Writes a file as TFF keeps the clients of a data set: an example a row.
 
-    Examples are triples of split, client and arrays of floats or integers by name.
+    Examples are triples of split, client and, by name, arrays of floats or integers,
+    or bytes.
     """
     import tensorflow as tf
 
     def proto(arrays):
         features = {}
         for name, values in arrays.items():
+            if isinstance(values, bytes):
+                text = tf.train.BytesList(value=[values])
+                features[name] = tf.train.Feature(bytes_list=text)
+                continue
             values = np.ravel(values)
             if values.dtype.kind == "f":
                 floats = tf.train.FloatList(value=values)

@@ -7,7 +7,7 @@ import tasks
 from tasks import describe
 
 DOC = Path(__file__).parents[2] / "docs" / "data.md"
-BUNDLED = ("digits", "breast_cancer")
+BUNDLED = ("digits", "breast_cancer", "pages")
 
 
 def documented_rows():

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 import tasks
 from tasks import loading
 from tasks.dataset import Examples, canonical_order, pooled_split
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 
 
 def test_importing_tasks_imports_no_tensorflow():
@@ -27,7 +27,7 @@ def test_importing_tasks_imports_no_tensorflow():
 def test_registry():
     assert set(tasks.TASKS) >= {
         *("digits", "mnist", "emnist", "femnist", "cifar10", "cifar100"),
-        *("fashion_mnist", "celeba", "breast_cancer"),
+        *("fashion_mnist", "celeba", "breast_cancer", "pages", "shakespeare"),
     }
     for name, dataset in tasks.TASKS.items():
         assert dataset.name == name
@@ -135,6 +135,56 @@ def test_the_pooled_split_depends_on_content_alone(seed, order_seed):
     np.testing.assert_array_equal(splits[0].test_features, splits[1].test_features)
     np.testing.assert_array_equal(splits[0].test_labels, splits[1].test_labels)
     assert len(splits[0].test_labels) == 8
+
+
+WHOLE = {
+    "features": np.zeros([4, 3], np.float64),
+    "labels": np.array([0, 1, 1, 0]),
+    "test_features": np.ones([2, 3], np.float64),
+    "test_labels": np.array([1, 0]),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, None),
+        ({"features": np.zeros([4, 2])}, r"x.features is float64 of shape \(4, 2\)"),
+        ({"features": np.zeros([4, 3], "U2")}, "x.features is <U2 of shape"),
+        ({"features": np.full([4, 3], np.nan)}, "x.features is nan or inf"),
+        (
+            {"test_features": np.zeros([2, 3], int)},
+            "x.test_features is int64; .*float64",
+        ),
+        ({"test_features": np.zeros([0, 3])}, "x.test_features is .*1 or more"),
+        ({"labels": np.zeros(4)}, "x.labels is float64 of shape"),
+        ({"labels": np.zeros(3, int)}, r"x.labels is int64 of shape \(3,\); .*\[4\]"),
+        ({"labels": np.array([0, 1, 2, 0])}, "x.labels is 0..2; allowed: 0..1"),
+        ({"test_labels": np.array([-1, 0])}, "x.test_labels is -1..0; allowed: 0..1"),
+    ],
+)
+def test_malformed_examples_are_one_line(changes, message):
+    examples = Examples(**WHOLE | changes, source="here", split="none")
+    if message is None:
+        examples.check("x", (3,), 2)
+        return
+    with pytest.raises(ArgumentError, match=message) as error:
+        examples.check("x", (3,), 2)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\3\4 cut short", b"none of NumPy's"])
+def test_a_file_that_is_no_pack_is_one_line(tmp_path, content):
+    (tmp_path / "fashion_mnist.npz").write_bytes(content)
+    with pytest.raises(FileError, match=r"fashion_mnist.npz: is no pack of") as error:
+        tasks.load("fashion_mnist", data_dir=str(tmp_path))
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_not_of_tffs_is_one_line(tmp_path):
+    (tmp_path / "shakespeare.sqlite").write_text("To be, or not to be" * 99)
+    with pytest.raises(FileError, match=r"shakespeare.sqlite: is no file of TFF's"):
+        tasks.load("shakespeare", data_dir=str(tmp_path))
 
 
 def test_canonical_order_sorts_by_digest():

@@ -19,8 +19,8 @@ class StackedModel:
     """A Keras `Sequential` applied to C clients at once.
 
     Args:
-      model: A built `Sequential` of Rescaling, Flatten, Reshape, Dense, Conv2D,
-        MaxPooling2D, ReLU and Activation layers.
+      model: A built `Sequential` of Rescaling, Flatten, Reshape, Embedding, Dense,
+        Conv2D, MaxPooling2D, ZeroPadding1D, ReLU and Activation layers.
 
     Attributes:
       shapes: Of the model's weights, in Keras' order.
@@ -133,6 +133,10 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
         return lambda _, x: tf.reshape(x, [*_leading(x, 2), _size(x.shape[2:])])
     if isinstance(layer, keras.Reshape):
         return lambda _, x: tf.reshape(x, _leading(x, 2) + list(layer.target_shape))
+    if isinstance(layer, keras.ZeroPadding1D):
+        return lambda _, x: tf.pad(x, [(0, 0), (0, 0), layer.padding, (0, 0)])
+    if isinstance(layer, keras.Embedding) and not layer.mask_zero:
+        return _look_up
     if isinstance(layer, keras.Dense):
         return _Affine(layer, _product(layer))
     if isinstance(layer, keras.Conv2D) and type(layer) is keras.Conv2D:
@@ -144,8 +148,16 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
     raise ArgumentError(
         f"layer {layer.name}",
         type(layer).__name__,
-        "Rescaling, Flatten, Reshape, Dense, Conv2D, MaxPooling2D, ReLU, Activation",
+        "Rescaling, Flatten, Reshape, Embedding, Dense, Conv2D, MaxPooling2D, "
+        "ZeroPadding1D, ReLU, Activation",
     )
+
+
+def _look_up(weights: Weights, ids: tf.Tensor) -> tf.Tensor:
+    """The rows [C, B, ..., D] of each client's table: a product has dense gradients."""
+    (table,) = weights
+    hot = tf.one_hot(tf.cast(ids, tf.int32), table.shape[1], dtype=table.dtype)
+    return tf.einsum("cb...v,cvd->cb...d", hot, table)
 
 
 class _Affine:

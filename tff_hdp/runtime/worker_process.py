@@ -32,6 +32,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
+def ended_with_this() -> list[str]:
+    """What to put before a command so that the kernel kills it with this process."""
+    return [sys.executable, "-S", "-E", "-c", _LAUNCHER, str(os.getpid())]
+
+
 def start_worker(
     port: int,
     *,
@@ -56,7 +61,7 @@ def start_worker(
     binary = pathlib.Path(package.origin).parent / "data" / "worker_binary"
     return subprocess.Popen(
         [
-            *(sys.executable, "-S", "-E", "-c", _LAUNCHER, str(os.getpid())),
+            *ended_with_this(),
             str(binary),
             f"--port={port}",
             f"--max_concurrent_computation_calls={max_concurrent_computation_calls}",

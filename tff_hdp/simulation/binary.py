@@ -26,7 +26,8 @@ def build_main(config_class: type[RunConfig]) -> Callable[[list[str]], int]:
 
 def train_and_print(config: RunConfig) -> None:
     """Runs one training and prints what came of it and who is promised what."""
-    from tff_hdp.simulation import experiment, report
+    from tff_hdp.privacy.table import account_text
+    from tff_hdp.simulation import experiment
 
     result = experiment.run(config)
     reached = result.metrics[result.headline]
@@ -34,8 +35,7 @@ def train_and_print(config: RunConfig) -> None:
     if result.summary:
         print(result.summary)
     if result.accounts:
-        print(report.account_table(result.accounts).to_string(index=False))
-        print(report.assumptions_text(result.accounts))
+        print(account_text([row.to_dict() for row in result.accounts]))
     else:
         print("no noise: no observer is promised anything")
     if config.seed is not None:

@@ -1,9 +1,11 @@
 """Drawing and testing a task's Keras classifier."""
 
 import contextlib
+import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -63,6 +65,40 @@ def build_evaluation(
         return {"accuracy": float(right) / count, "loss": float(loss) / count}
 
     return evaluate
+
+
+def save_classifier(
+    model: tf.keras.Model, features: np.ndarray, path: pathlib.Path
+) -> None:
+    """Writes a classifier of raw features as a Keras file and as a SavedModel.
+
+    Args:
+      model: From features to logits, preprocessing included.
+      features: [N, ...], examples of what it takes.
+      path: The folder that gets `model.keras` and `saved_model/`, whose signature
+        takes `features` as stored and gives `logits` and `probabilities`.
+    """
+    model.save(path / "model.keras")
+    spec = tf.TensorSpec([None, *features.shape[1:]], features.dtype, "features")
+
+    @tf.function(input_signature=[spec])
+    def serve(features: tf.Tensor) -> dict[str, tf.Tensor]:
+        logits = model(features, training=False)
+        return {"logits": logits, "probabilities": tf.nn.softmax(logits)}
+
+    module = tf.Module()
+    module.kept = model.variables
+    tf.saved_model.save(module, str(path / "saved_model"), signatures=serve)
+
+
+def classes(
+    model: tf.keras.Model, features: np.ndarray, batch_size: int = 512
+) -> np.ndarray:
+    """[N] int64, the class of each of [N, ...] features by a model of logits."""
+    starts = range(0, len(features), batch_size)
+    batches = (features[start : start + batch_size] for start in starts)
+    found = [np.argmax(model(batch, training=False), -1) for batch in batches]
+    return np.concatenate(found)
 
 
 def training_columns(metrics: Any) -> dict[str, float]:

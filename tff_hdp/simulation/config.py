@@ -10,6 +10,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime import RUNTIMES
 
 if TYPE_CHECKING:
+    from tff_hdp.simulation.book import RoundBook
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
@@ -94,6 +95,10 @@ class RunConfig:
           FileNotFoundError: If the task's data is missing; says what to get.
         """
         raise NotImplementedError(f"{type(self).__name__} trains no system")
+
+    def new_ledger(self) -> "RoundBook":
+        """An empty ledger of the system's rounds. Imports no TensorFlow."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no ledger")
 
     def load_task(self, partition_seed: int) -> tasks.Task:
         """Loads the task, split over clients.

@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import pathlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tff_hdp import runtime
 from tff_hdp.errors import ArgumentError
@@ -14,6 +14,8 @@ from tff_hdp.simulation import report
 from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.run_folder import RunFolder
+from tff_hdp.simulation.trackers import Tracker, Tracking
+from tff_hdp.simulation.trained_model import ModelKeeper
 from tff_hdp.simulation.training import train
 
 
@@ -45,7 +47,12 @@ class RunResult:
         return self.metrics["accuracy"]
 
 
-def run(config: RunConfig, partition_seed: int | None = None) -> RunResult:
+def run(
+    config: RunConfig,
+    partition_seed: int | None = None,
+    *,
+    trackers: Sequence[Tracker] = (),
+) -> RunResult:
     """Trains as `config` says and leaves metrics, ledger and figure behind.
 
     Args:
@@ -53,6 +60,7 @@ def run(config: RunConfig, partition_seed: int | None = None) -> RunResult:
       partition_seed: Decides which examples go to which client, and who belongs to
         which zone, for runs that are to be compared; None takes the config's
         seed, or draws one. A folder's own, from its first start, prevails.
+      trackers: Get every round's metrics once it is released, besides the folder.
 
     Raises:
       ArgumentError: If a setting does not fit the task or the folder.
@@ -72,11 +80,17 @@ def run(config: RunConfig, partition_seed: int | None = None) -> RunResult:
             system = config.build(folder)
         except ArgumentError as error:
             raise error.renamed(config.setting_of) from error
-        state, ledger = train(config=config, system=system, folder=folder)
+        keeper = ModelKeeper(system, folder.path)
+        watchers = (keeper, *map(Tracking, trackers))
+        state, ledger = train(
+            config=config, system=system, folder=folder, watchers=watchers
+        )
         accounts = folder.write_privacy(
             config, ledger, system.notes, last_round=config.rounds
         )
         finished = report.read_run(folder.path)
+        metrics = finished.metrics.iloc[-1].to_dict()
+        keeper.write(config.rounds, metrics, state)
         figure = folder.path / "figures" / f"{system.headline}.png"
         report.comparison_figure([finished], figure, system.headline)
         return RunResult(
@@ -84,7 +98,7 @@ def run(config: RunConfig, partition_seed: int | None = None) -> RunResult:
             path=folder.path,
             ledger=ledger,
             accounts=accounts,
-            metrics=finished.metrics.iloc[-1].to_dict(),
+            metrics=metrics,
             headline=system.headline,
             summary=system.finish(folder.path, state),
         )

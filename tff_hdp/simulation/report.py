@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from tff_hdp.privacy import AccountRow
+from tff_hdp.privacy.table import account_text
 from tff_hdp.privacy.views import OBSERVERS
 from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.config import RunConfig
@@ -96,24 +97,6 @@ def privacy_report(
     }
 
 
-def account_table(accounts: Sequence[AccountRow]) -> pd.DataFrame:
-    """One line per observer and kind of client, numbers to four digits."""
-    return pd.DataFrame(
-        [
-            {
-                "observer": row.observer,
-                "client": row.client_kind,
-                "zone": "all" if row.zone is None else row.zone,
-                "multiplier": _number(row.noise_multiplier),
-                "eps (RDP)": _number(row.epsilon_rdp),
-                "eps (PLD)": _number(row.epsilon_pld),
-                "eps (paper)": _number(row.epsilon_paper),
-            }
-            for row in accounts
-        ]
-    )
-
-
 def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
     """One row a run: mode, accuracy, the worst-off client's epsilon per observer."""
     rows = []
@@ -129,44 +112,18 @@ def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def assumptions_text(accounts: Sequence[AccountRow]) -> str:
-    """Delta, neighbours, sampling and assumptions behind a table of accounts.
-
-    Rows that differ in nothing but their zone are said once.
-    """
-    zones: dict[tuple[str, str], list[str]] = {}
-    for row in accounts:
-        who = f"{row.client_kind} client against {row.observer}"
-        basis = (
-            f"delta {row.delta:g}, {row.neighbours} neighbours, {row.sampling}. "
-            f"{row.assumptions}"
-        )
-        zones.setdefault((who, basis), [])
-        if row.zone is not None:
-            zones[who, basis].append(str(row.zone))
-    return "\n".join(
-        f"{who}{f' (zones {chr(44).join(names)})' if names else ''}: {basis}"
-        for (who, basis), names in zones.items()
-    )
-
-
 def comparison_text(runs: Sequence[Run]) -> str:
     """The table of a comparison and everything its epsilons rest on."""
-    basis = [
-        f"{run.label}: {line}"
-        for run in runs
-        for line in assumptions_text(run.accounts).splitlines()
-    ]
+    rows = [{"mode": run.label, **a.to_dict()} for run in runs for a in run.accounts]
     notes = list(dict.fromkeys(n for run in runs if run.accounts for n in run.notes))
     return "\n".join(
         [
+            "Epsilon against each observer, the tighter of RDP and PLD, for the client",
+            "worst off:",
+            "",
             comparison_table(runs).to_string(index=False),
             "",
-            "Epsilon protects one client with all its data, at the delta shown, by the",
-            "tighter of RDP and PLD, for the worst-off client; none: no guarantee.",
-            "What each rests on:",
-            "",
-            *basis,
+            account_text(rows) or "no noise: no observer is promised anything",
             "",
             *notes,
         ]

@@ -36,6 +36,7 @@ from tff_hdp.simulation import report
 from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.files import write_json
+from tff_hdp.simulation.trackers import grouped
 
 _LOG = logging.getLogger(__name__)
 
@@ -198,7 +199,7 @@ class RunFolder:
     def release_metrics(self, round_number: int, metrics: dict[str, float]) -> None:
         """Writes a round's row; rows of later rounds, now undone, are dropped."""
         _wait_for(self._csv.release(metrics, round_number))
-        _wait_for(self._board.release(metrics, round_number))
+        _wait_for(self._board.release(grouped(metrics), round_number))
 
     def write_privacy(
         self,

@@ -12,14 +12,23 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import tasks
+from tasks import personal
 from tff_hdp.privacy import NoisePlan
 from tff_hdp.simulation.book import RoundBook
-from tff_hdp.simulation.classifier import build_evaluation, seeded
+from tff_hdp.simulation.classifier import (
+    build_evaluation,
+    classes,
+    save_classifier,
+    seeded,
+)
 from tff_hdp.simulation.cohorts import CohortSampler
+from tff_hdp.simulation.config import RunConfig
 from tff_hdp.topology import Zoning
 
 # From a client's index to its own generator.
 RngOf = Callable[[int], np.random.Generator]
+# From features and their clients to classes.
+Classify = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
 NO_NOISE = "No noise was added: no observer is promised anything."
 
 
@@ -57,20 +66,26 @@ class System(abc.ABC):
     Everything else it overrides where it differs.
 
     Attributes:
+      config: The run's settings.
       task: The clients' data, the test set and the model.
       process: What runs a round.
       plan: What is put into the ledger for a round; any value with `is_noisy`.
       sampling: How each zone of `zoning` draws its cohort.
       zoning: Who belongs where, in the order of `task.train.client_ids`.
       headline: The test metric that progress bar and figure show.
+      headline_falls: Whether less of it is better.
+      is_personal: Whether every client has a model of its own.
     """
 
+    config: RunConfig
     task: tasks.Task
     process: Process
     plan: Any
     sampling: NoisePlan
     zoning: Zoning
     headline: str = "accuracy"
+    headline_falls: bool = False
+    is_personal: bool = False
 
     # Before the first round --------------------------------------------------
 
@@ -132,18 +147,52 @@ class System(abc.ABC):
 
     def evaluate(self, state: Any) -> dict[str, float]:
         """Test metrics of a state."""
-        return self.test(self.process.get_model_weights(state))
+        return self.test(self.released(state))
 
     @functools.cached_property
     def test(self) -> Any:
         """From model weights to test metrics."""
         return build_evaluation(self.task)
 
+    # The model -------------------------------------------------------------------
+
+    def released(self, state: Any) -> Any:
+        """What makes the model of a state, as arrays: what is tested and saved."""
+        return self.process.get_model_weights(state)
+
+    def save_model(self, released: Any, path: pathlib.Path) -> None:
+        """Writes the model, with its preprocessing, for use without this library.
+
+        Args:
+          released: Of `released`.
+          path: An empty folder.
+        """
+        model = self.task.build_model()
+        released.assign_weights_to(model)
+        save_classifier(model, self.task.test_features, path)
+
+    def load_model(self, path: pathlib.Path) -> Classify:
+        """What `save_model` wrote, as a function from examples to classes.
+
+        Returns:
+          A function from features [N, ...] and each example's client, int [N], to
+          classes [N]. Most systems have one model for all clients.
+        """
+        model = tf.keras.models.load_model(path / "model.keras")
+        return lambda features, _: classes(model, features)
+
+    @property
+    def own_tests(self) -> tasks.ClientData | None:
+        """Every client's own test examples, where the task has such."""
+        if self.task.test_owners is None:
+            return None
+        return personal.split(self.task, seed=0)[1]
+
     # The account -------------------------------------------------------------
 
-    @abc.abstractmethod
     def new_ledger(self) -> RoundBook:
         """An empty ledger."""
+        return self.config.new_ledger()
 
     def record(self, ledger: Any, metrics: Any, count: int) -> None:
         """Puts rounds into the ledger, with the events that their noise emitted.

@@ -3,7 +3,7 @@
 import concurrent.futures
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,16 @@ from tff_hdp.simulation.run_folder import Checkpoint, RunFolder
 from tff_hdp.simulation.system import RoundInput, System
 
 _LOG = logging.getLogger(__name__)
+# Sees a round: its number, its row of metrics.csv, and the state after it.
+Watcher = Callable[[int, Mapping[str, float], Any], None]
 
 
 def train(
-    *, config: RunConfig, system: System, folder: RunFolder
+    *,
+    config: RunConfig,
+    system: System,
+    folder: RunFolder,
+    watchers: Sequence[Watcher] = (),
 ) -> tuple[Any, RoundBook]:
     """Runs rounds up to `config.rounds`, from the folder's last checkpoint on.
 
@@ -34,6 +40,7 @@ def train(
       config: The run's settings.
       system: What runs a round.
       folder: Where checkpoints and metrics go.
+      watchers: Called once a round is released.
 
     Returns:
       The final state of the process and the ledger.
@@ -93,6 +100,8 @@ def train(
                 config, ledger, system.notes, last_round=number, methods=("rdp",)
             )
             folder.release_metrics(number, metrics)
+            for watch in watchers:
+                watch(number, metrics, state)
             progress.update()
             progress.set_postfix(
                 {system.headline: f"{metrics[system.headline]:.3g}"},

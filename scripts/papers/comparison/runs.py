@@ -13,7 +13,8 @@ from scripts.papers.comparison.config import MatchedConfig
 from scripts.papers.comparison.settings import build_config, released
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import AccountRow
-from tff_hdp.simulation import experiment, report
+from tff_hdp.privacy.table import account_text
+from tff_hdp.simulation import experiment
 from tff_hdp.simulation.config import RunConfig
 
 _SLACK = 1e-3
@@ -42,13 +43,10 @@ def compare(config: MatchedConfig) -> pd.DataFrame:
         asked = build_config(config, name, seed)
         result = experiment.run(asked, seed)
         rows.append(_row(config, result, asked))
-        basis += [
-            f"{name}: {line}"
-            for line in report.assumptions_text(result.accounts).splitlines()
-        ]
+        basis += [{"system": name, **row.to_dict()} for row in result.accounts]
     found = pd.DataFrame(rows)
     found.to_csv(folder / "table.csv", index=False)
-    text = "\n".join([found.to_string(index=False), "", *basis])
+    text = "\n".join([found.to_string(index=False), "", account_text(basis)])
     (folder / "table.txt").write_text(text + "\n")
     return found
 

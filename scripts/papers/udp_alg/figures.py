@@ -8,6 +8,7 @@ import pandas as pd
 
 from scripts.papers.udp_alg.curves import FIGURES, Curve, configure
 from tff_hdp.privacy import AccountRow
+from tff_hdp.privacy.table import account_text
 from tff_hdp.simulation import experiment, report
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
@@ -45,7 +46,7 @@ def draw(
     text = "\n\n".join(
         [
             found.to_string(index=False),
-            report.assumptions_text(noisy.accounts),
+            account_text([row.to_dict() for row in noisy.accounts]),
             *noisy.notes,
         ]
     )

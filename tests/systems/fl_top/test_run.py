@@ -8,8 +8,10 @@ import pytest
 
 import tasks
 from tasks.models import CNN_LARGE
+from tff_hdp import systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation import experiment
+from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top import setup as fl_top_setup
@@ -164,6 +166,9 @@ def test_a_binary_task_reports_balanced_accuracy_and_auroc(tmp_path):
     (row,) = results.table([tmp_path]).to_dict("records")
     assert 0 <= row["balanced_accuracy"] <= 1 and 0 <= row["auroc"] <= 1
     assert "auroc" in result.summary
+    found = evaluate_run(systems.config_of(tmp_path))
+    recall = np.diag(found.confusion) / found.confusion.sum(1)
+    assert recall.mean() == pytest.approx(row["balanced_accuracy"], abs=1e-3)
 
 
 def test_the_binary_metrics_are_those_of_their_definitions():

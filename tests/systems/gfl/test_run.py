@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 
 from tasks import gfl_logistic
+from tff_hdp import systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation import experiment
+from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.gfl import plan as formulas
 from tff_hdp.systems.gfl import setup as gfl_setup
@@ -49,6 +51,12 @@ def test_a_hybrid_run_leaves_metrics_account_and_figure(tmp_path):
         assert word in notes
     assert "spectral gap" in result.summary
     assert (tmp_path / "figures" / "msd.png").stat().st_size > 1000
+    # The least MSD is best; the model is the first network's centroid.
+    card = json.loads((tmp_path / "model" / "best" / "card.json").read_text())
+    assert card["round"] == frame["round"][frame["msd"].idxmin()]
+    found = evaluate_run(systems.config_of(tmp_path), "last")
+    assert found.accuracy == pytest.approx(frame["accuracy"].iloc[-1])
+    assert found.zones["clients"].tolist() == [6] * 4
 
 
 def test_without_privacy_it_nears_the_optimum(tmp_path):

@@ -12,10 +12,13 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 
+from tff_hdp import systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Ledger
 from tff_hdp.simulation import experiment, report, training
+from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.systems.hdp.config import HdpConfig
 
 TRAIN = pathlib.Path(__file__).parents[3] / "scripts" / "train.py"
@@ -25,6 +28,50 @@ TRAIN = pathlib.Path(__file__).parents[3] / "scripts" / "train.py"
 def finished(hdp_config, tmp_path_factory):
     """What came of a run of three rounds."""
     return experiment.run(hdp_config(tmp_path_factory.mktemp("finished")))
+
+
+def test_a_run_leaves_its_models_which_need_no_tff(finished):
+    frame = pd.read_csv(finished.path / "metrics.csv").set_index("round")
+    task = finished.config.load_task(5)
+    for name, number in (("last", 3), ("best", frame["accuracy"].idxmax())):
+        folder = finished.path / "model" / name
+        card = json.loads((folder / "card.json").read_text())
+        assert (card["round"], card["metric"]) == (number, "accuracy")
+        logits = tf.keras.models.load_model(folder / "model.keras").predict(
+            task.test_features, verbose=0
+        )
+        reached = np.mean(logits.argmax(-1) == task.test_labels)
+        assert reached == pytest.approx(frame["accuracy"][number])
+        serve = tf.saved_model.load(str(folder / "saved_model")).signatures
+        served = serve["serving_default"](features=tf.constant(task.test_features))
+        np.testing.assert_allclose(served["logits"], logits, atol=1e-4)
+        np.testing.assert_allclose(
+            served["probabilities"], tf.nn.softmax(logits), atol=1e-5
+        )
+
+
+def test_a_finished_run_is_evaluated_by_class_zone_and_client(finished):
+    before = (finished.path / "config.json").read_bytes()
+    found = evaluate_run(systems.config_of(finished.path), "last")
+    task = finished.config.load_task(5)
+    assert found.accuracy == pytest.approx(finished.accuracy)
+    assert found.confusion.sum(1).tolist() == np.bincount(task.test_labels).tolist()
+    assert np.trace(found.confusion) / found.confusion.sum() == found.accuracy
+    model = tf.keras.models.load_model(finished.path / "model/last/model.keras")
+    right = model.predict(task.train.features, verbose=0).argmax(-1)
+    right = right == task.train.labels
+    own = [
+        right[task.train.offsets[i] : task.train.offsets[i + 1]].mean()
+        for i in range(len(task.train.client_ids))
+    ]
+    assert found.clients["accuracy"].tolist() == pytest.approx(own)
+    assert found.worst_decile == pytest.approx(np.sort(own)[: len(own) // 10].mean())
+    zones = found.zones
+    assert zones["clients"].tolist() == [50] * 4
+    overall = np.average(zones["accuracy"], weights=zones["examples"])
+    assert overall == pytest.approx(right.mean())
+    assert "training examples" in found.clients_on
+    assert (finished.path / "config.json").read_bytes() == before
 
 
 @pytest.fixture

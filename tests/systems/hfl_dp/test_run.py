@@ -5,9 +5,11 @@ import json
 import pandas as pd
 import pytest
 
+from tff_hdp import systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import RoundLedger
 from tff_hdp.simulation import experiment
+from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.hfl_dp import noise as formulas
 from tff_hdp.systems.hfl_dp.account import HflDpRound, account
@@ -55,6 +57,9 @@ def test_a_run_by_theorem_1_says_what_it_is_worth(tmp_path):
     # Epsilon in the progress bar: the released model's, by RDP.
     released = next(r for r in result.accounts if r.observer == "released_model")
     assert frame["epsilon"].iloc[-1] == pytest.approx(released.epsilon_rdp)
+    found = evaluate_run(systems.config_of(tmp_path))
+    assert found.accuracy == pytest.approx(frame["accuracy"].iloc[-1])
+    assert found.zones["clients"].tolist() == [10, 10]
 
 
 def test_exact_noise_keeps_its_word_as_run(tmp_path):

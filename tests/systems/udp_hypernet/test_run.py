@@ -6,12 +6,16 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 
 from scripts.papers.udp_alg import curves as udp_curves
 from scripts.papers.udp_alg import figures as udp_figures
+from tasks import personal
+from tff_hdp import systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.simulation import experiment
+from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
@@ -71,6 +75,21 @@ def test_a_run_leaves_account_metrics_and_users(tmp_path):
     assert users["common_tests"].unique().tolist() == [359]
     assert users[["own_accuracy", "common_accuracy"]].isin([np.nan]).sum().sum() == 0
     assert "own tests" in result.summary
+    # Every user's model is made without this library, and scores as in users.csv.
+    model = result.path / "model" / "last"
+    network = tf.keras.models.load_model(model / "hypernetwork.keras")
+    with np.load(model / "descriptors.npz") as kept:
+        assert kept["users"].tolist() == users["user"].tolist()
+        theta = network(kept["descriptors"][7:8])
+    local = tf.keras.models.load_model(model / "local_model.keras")
+    local.set_weights([tensor[0] for tensor in theta])
+    found = evaluate_run(systems.config_of(result.path))
+    assert found.clients["accuracy"].tolist() == users["own_accuracy"].tolist()
+    _, own = personal.split(result.config.load_task(5), seed=5)
+    x, y = own.examples(7)
+    reached = np.mean(local(x).numpy().argmax(-1) == y)
+    assert reached == users["own_accuracy"][7]
+    assert found.confusion.sum() == users["own_tests"].sum()
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):

@@ -9,6 +9,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 
 if TYPE_CHECKING:
+    from tff_hdp.simulation.book import RoundBook
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
@@ -103,6 +104,12 @@ class FlTopConfig(RunConfig):
         from tff_hdp.systems.fl_top.run import FlTop
 
         return FlTop(self, folder)
+
+    def new_ledger(self) -> "RoundBook":
+        """See base class."""
+        from tff_hdp.systems.fl_top.plan import FlTopLedger
+
+        return FlTopLedger()
 
     @property
     def label(self) -> str:

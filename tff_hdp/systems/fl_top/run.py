@@ -117,10 +117,6 @@ class FlTop(System):
         """See base class."""
         return build_fl_top_evaluation(self.task)
 
-    def new_ledger(self) -> fl_top_dp.FlTopLedger:
-        """See base class."""
-        return fl_top_dp.FlTopLedger()
-
     def events(self, metrics: Any) -> dict[str, Any]:
         """See base class."""
         return round_events(metrics["aggregator"])

@@ -10,6 +10,7 @@ from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.gfl.plan import SCHEMES
 
 if TYPE_CHECKING:
+    from tff_hdp.simulation.book import RoundBook
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
@@ -110,6 +111,14 @@ class GflConfig(RunConfig):
         from tff_hdp.systems.gfl.run import Gfl
 
         return Gfl(self, folder)
+
+    def new_ledger(self) -> "RoundBook":
+        """See base class."""
+        from tff_hdp.privacy import RoundLedger
+        from tff_hdp.systems.gfl.account import account
+        from tff_hdp.systems.gfl.plan import GflPlan
+
+        return RoundLedger(plan_type=GflPlan, account=account)
 
     @property
     def label(self) -> str:

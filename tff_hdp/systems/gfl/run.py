@@ -15,7 +15,6 @@ from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
 from tff_hdp.simulation.classifier import training_columns
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System
-from tff_hdp.systems.gfl.account import account
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.gfl.process import build_gfl, cohort_type
@@ -77,7 +76,7 @@ class Gfl(System):
         self.optimum = None
         if config.task == LOGISTIC:
             self.optimum = gfl_logistic.optimum(self.task.train, config.ridge)
-            self.headline = "msd"
+            self.headline, self.headline_falls = "msd", True
         folder.resolve(
             task=self.task.description, spectral_gap=spectral_gap(self.mixing)
         )
@@ -130,7 +129,7 @@ class Gfl(System):
         """Test metrics of the first network's centroid; distances over all."""
         models = self._models(state)
         centroids = models.mean(1)
-        metrics = self.test(self._as_weights(centroids[0]))
+        metrics = self.test(self.released(state))
         spread = ((models - centroids[:, np.newaxis]) ** 2).sum(-1)
         metrics["disagreement"] = float(spread.mean())
         if self.optimum is not None:
@@ -140,9 +139,9 @@ class Gfl(System):
             )
         return metrics
 
-    def new_ledger(self) -> RoundLedger[GflPlan]:
-        """See base class."""
-        return RoundLedger(plan_type=GflPlan, account=account)
+    def released(self, state: Any) -> tff.learning.models.ModelWeights:
+        """The first network's centroid, the mean of its servers' models."""
+        return self._as_weights(self._models(state)[0].mean(0))
 
     def record(self, ledger: RoundLedger[GflPlan], metrics: Any, count: int) -> None:
         """Every iteration is alike."""

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import tasks
 from tasks import gfl_logistic
+from tasks.models import rescaling
 from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 from tff_hdp.topology import Zoning, equal_zones
@@ -58,15 +59,18 @@ def load(config: GflConfig, seed: int) -> tasks.Task:
         )
     if config.model != "softmax":
         return config.load_task(seed)
-    task = dataclasses.replace(config, model=None).load_task(seed)
     dataset = tasks.TASKS[config.task]
+    if dataset.max_value is None:
+        allowed = f"{', '.join(dataset.models)} for task {config.task}, of ids"
+        raise ArgumentError("model", config.model, allowed)
+    task = dataclasses.replace(config, model=None).load_task(seed)
 
     def softmax_regression() -> tf.keras.Sequential:
         layers = tf.keras.layers
         return tf.keras.Sequential(
             [
                 layers.Input(dataset.input_shape),
-                layers.Rescaling(1.0 / dataset.max_value),
+                rescaling(dataset.min_value, dataset.max_value),
                 layers.Flatten(),
                 layers.Dense(dataset.num_classes),
             ]

@@ -10,6 +10,7 @@ from tff_hdp.protocols.secagg.rounds import PROTOCOLS
 from tff_hdp.systems.hdp.zones_config import ZonesConfig
 
 if TYPE_CHECKING:
+    from tff_hdp.simulation.book import RoundBook
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
@@ -149,6 +150,12 @@ class HdpConfig(ZonesConfig):
         from tff_hdp.systems.hdp.run import build
 
         return build(self, folder)
+
+    def new_ledger(self) -> "RoundBook":
+        """See base class."""
+        from tff_hdp.privacy import Ledger
+
+        return Ledger()
 
     @property
     def label(self) -> str:

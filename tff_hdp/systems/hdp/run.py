@@ -123,10 +123,6 @@ class Hdp(System):
             **secure.measured(metrics),
         }
 
-    def new_ledger(self) -> Ledger:
-        """See base class."""
-        return Ledger()
-
     def record(self, ledger: Ledger, metrics: Any, count: int) -> None:
         """See base class. The noise of skipped zones is not counted."""
         if not self.plan.is_noisy:

@@ -9,6 +9,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 
 if TYPE_CHECKING:
+    from tff_hdp.simulation.book import RoundBook
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
@@ -113,6 +114,13 @@ class HflDpConfig(RunConfig):
         from tff_hdp.systems.hfl_dp.run import HflDp
 
         return HflDp(self, folder)
+
+    def new_ledger(self) -> "RoundBook":
+        """See base class."""
+        from tff_hdp.privacy import RoundLedger
+        from tff_hdp.systems.hfl_dp.account import HflDpRound, account
+
+        return RoundLedger(plan_type=HflDpRound, account=account)
 
     @property
     def label(self) -> str:

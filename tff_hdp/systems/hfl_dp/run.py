@@ -19,7 +19,7 @@ from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems.chunks import Participant, chunks
 from tff_hdp.systems.hfl_dp import noise as formulas
-from tff_hdp.systems.hfl_dp.account import HflDpRound, account, rounds_of
+from tff_hdp.systems.hfl_dp.account import HflDpRound, rounds_of
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
 from tff_hdp.systems.hfl_dp.setup import build_edges, build_noise, theorem_setting
@@ -116,10 +116,6 @@ class HflDp(System):
         models = np.asarray(state.global_model_weights)
         spread = ((models - models.mean(0)) ** 2).sum(-1)
         return super().evaluate(state) | {"disagreement": float(spread.mean())}
-
-    def new_ledger(self) -> RoundLedger[HflDpRound]:
-        """See base class."""
-        return RoundLedger(plan_type=HflDpRound, account=account)
 
     def record(self, ledger: RoundLedger[HflDpRound], metrics: Any, count: int) -> None:
         """An edge or a cloud round; lost rounds count as both, which is more."""

@@ -8,6 +8,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 
 if TYPE_CHECKING:
+    from tff_hdp.simulation.book import RoundBook
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
@@ -95,6 +96,12 @@ class UdpHypernetConfig(RunConfig):
         from tff_hdp.systems.udp_hypernet.run import UdpHypernet
 
         return UdpHypernet(self, folder)
+
+    def new_ledger(self) -> "RoundBook":
+        """See base class."""
+        from tff_hdp.systems.udp_hypernet.plan import UdpLedger
+
+        return UdpLedger()
 
     @property
     def label(self) -> str:

@@ -5,6 +5,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from tff_hdp.errors import ArgumentError
@@ -107,6 +108,26 @@ class Hypernetwork:
                 pairs[HIDDEN_LAYERS:], self.targets, strict=True
             )
         ]
+
+    def as_keras(self, phi: Sequence[tf.Tensor]) -> tf.keras.Model:
+        """The same map of built-in layers, from descriptors to lists of tensors.
+
+        Args:
+          phi: Tensors of shapes `shapes`.
+        """
+        layers = tf.keras.layers
+        descriptor = value = layers.Input([self.descriptor_dim], name="descriptor")
+        for _ in range(HIDDEN_LAYERS):
+            value = layers.Dense(self.width, activation="relu")(value)
+        heads = [layers.Dense(math.prod(target))(value) for target in self.targets]
+        pairs = zip(heads, self.targets, strict=True)
+        shaped = [layers.Reshape(target)(head) for head, target in pairs]
+        network = tf.keras.Model(descriptor, shaped)
+        dense = (x for x in network.layers if isinstance(x, layers.Dense))
+        pairs = zip(phi[0::2], phi[1::2], strict=True)
+        for layer, pair in zip(dense, pairs, strict=True):
+            layer.set_weights([np.asarray(tensor) for tensor in pair])
+        return network
 
     def pull_back(
         self,

@@ -6,12 +6,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks import personal
+from tasks import ClientData, personal
 from tff_hdp.aggregators import round_events
 from tff_hdp.clients.batches import make_chunk
+from tff_hdp.simulation.classifier import classes
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import RngOf, System, aggregate_columns, for_the_operator
-from tff_hdp.systems.udp_hypernet import plan as udp_alg
+from tff_hdp.simulation.system import (
+    Classify,
+    RngOf,
+    System,
+    aggregate_columns,
+    for_the_operator,
+)
 from tff_hdp.systems.udp_hypernet import process as udp_hypernet
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 from tff_hdp.systems.udp_hypernet.evaluation import UserTests
@@ -41,10 +47,12 @@ class UdpHypernet(System):
       folder: Remembers what was drawn and calibrated.
     """
 
+    is_personal = True
+
     def __init__(self, config: UdpHypernetConfig, folder: RunFolder) -> None:
         seed = folder.resolved["partition_seed"]
         self.config, self.task = config, config.load_task(seed)
-        self.train, own_tests = personal.split(self.task, seed=seed)
+        self.train, self._own_tests = personal.split(self.task, seed=seed)
         self.weights = user_weights(config, self.train.sizes)
         self.plan = build_plan(
             config, self.weights, folder.resolved.get("noise_multiplier")
@@ -68,7 +76,7 @@ class UdpHypernet(System):
         )
         self.tests = UserTests(
             task=self.task,
-            own=own_tests,
+            own=self._own_tests,
             per_round=config.tests_per_user,
             seed=seed,
             build_model=self.task.build_model,
@@ -79,7 +87,7 @@ class UdpHypernet(System):
             W=float(self.weights.sum()),
             hypernetwork_parameters=self.hypernetwork.num_parameters,
             task=self.task.description,
-            own_tests=len(own_tests.labels),
+            own_tests=len(self._own_tests.labels),
         )
 
     def initial_weights(self) -> Any:
@@ -119,9 +127,43 @@ class UdpHypernet(System):
         """See base class."""
         return self.tests.columns(state["phi"], state["descriptors"])
 
-    def new_ledger(self) -> udp_alg.UdpLedger:
+    def released(self, state: Any) -> tuple[list[np.ndarray], np.ndarray]:
+        """The hypernetwork's weights, and every user's descriptor."""
+        return list(state["phi"]), state["descriptors"]
+
+    def save_model(self, released: Any, path: pathlib.Path) -> None:
+        """The hypernetwork, a blank local model, and descriptors, for the operator.
+
+        A user's model is the local one with the weights that the hypernetwork makes of
+        the user's descriptor; who sees a descriptor is promised nothing.
+        """
+        phi, descriptors = released
+        self.hypernetwork.as_keras(phi).save(path / "hypernetwork.keras")
+        self.task.build_model().save(path / "local_model.keras")
+        users = np.array(self.train.client_ids)
+        np.savez(path / "descriptors.npz", users=users, descriptors=descriptors)
+
+    def load_model(self, path: pathlib.Path) -> Classify:
+        """See base class. Every client's examples go to its own model."""
+        network = tf.keras.models.load_model(path / "hypernetwork.keras")
+        model = tf.keras.models.load_model(path / "local_model.keras")
+        with np.load(path / "descriptors.npz") as kept:
+            descriptors = kept["descriptors"]
+
+        def classify(features: np.ndarray, users: np.ndarray) -> np.ndarray:
+            found = np.empty(len(features), np.int64)
+            for user in np.unique(users):
+                theta = network(descriptors[user : user + 1])
+                model.set_weights([tensor[0] for tensor in theta])
+                found[users == user] = classes(model, features[users == user])
+            return found
+
+        return classify
+
+    @property
+    def own_tests(self) -> ClientData:
         """See base class."""
-        return udp_alg.UdpLedger()
+        return self._own_tests
 
     def events(self, metrics: Any) -> dict[str, Any]:
         """See base class."""

@@ -1,0 +1,92 @@
+"""Tests the model of a finished run: by class, zone and client.
+
+    python scripts/evaluate.py --run=runs/mine --round=best
+    python scripts/evaluate.py --run=runs/mine --format=csv > clients.csv
+
+Prints the confusion matrix, accuracy by zone, and how the worst-off tenth of the
+clients fares; CSV is one row a client, JSON is everything.
+"""
+
+import dataclasses
+import json
+import pathlib
+import sys
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from tff_hdp import cli, systems
+from tff_hdp.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from tff_hdp.simulation.evaluation import Evaluation
+
+RUN = flags.DEFINE_string("run", None, "The run folder.")
+ROUND = flags.DEFINE_enum(
+    "round", "last", ["last", "best"], "Whose model; best is a choice on test data."
+)
+FORMAT = flags.DEFINE_enum("format", "table", ["table", "csv", "json"], "How to print.")
+DATA_DIR = flags.DEFINE_string(
+    "data_dir", None, "Where local data packs lie; None takes the run's own."
+)
+
+
+def main(argv: list[str]) -> int:
+    """Tests the model and prints what came of it."""
+    cli.refuse_arguments(argv)
+    if not RUN.value:
+        raise ArgumentError("run", RUN.value, "a run folder")
+    config = systems.config_of(pathlib.Path(RUN.value))
+    if DATA_DIR.value:
+        config = dataclasses.replace(config, data_dir=DATA_DIR.value)
+    from tff_hdp.simulation.evaluation import evaluate_run
+
+    found = evaluate_run(config, ROUND.value)
+    if FORMAT.value == "csv":
+        print(found.clients.to_csv(index=False), end="")
+    elif FORMAT.value == "json":
+        print(json.dumps(as_json(found), indent=2))
+    else:
+        print(as_text(found))
+    return 0
+
+
+def as_json(found: "Evaluation") -> dict[str, object]:
+    """Everything, as JSON types."""
+    return {
+        "card": found.card,
+        "accuracy": found.accuracy,
+        "worst_decile": found.worst_decile,
+        "clients_on": found.clients_on,
+        "confusion": found.confusion.tolist(),
+        "zones": found.zones.to_dict("records"),
+        "clients": found.clients.to_dict("records"),
+    }
+
+
+def as_text(found: "Evaluation") -> str:
+    """Tables for people; single clients are for CSV."""
+    import pandas as pd
+
+    clients = found.clients["accuracy"]
+    quantiles = clients.quantile([0.0, 0.1, 0.5, 0.9, 1.0])
+    spread = ", ".join(f"{q:.0%} {v:.4f}" for q, v in quantiles.items())
+    return "\n".join(
+        [
+            f"accuracy {found.accuracy:.4f}, round {found.card['round']} "
+            f"({found.card['chosen']})",
+            "",
+            "how often each class (row) was taken for each (column):",
+            pd.DataFrame(found.confusion).to_string(),
+            "",
+            f"zones, on {found.clients_on}:",
+            found.zones.to_string(index=False, float_format="{:.4f}".format),
+            "",
+            f"clients, on {found.clients_on}: mean {clients.mean():.4f}; worst decile "
+            f"{found.worst_decile:.4f}; quantiles {spread}",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

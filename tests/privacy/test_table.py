@@ -1,0 +1,127 @@
+"""Accounts as text: nothing that an epsilon rests on is lost to its codes."""
+
+import dataclasses
+import re
+
+import pytest
+
+from tff_hdp.privacy import (
+    FixedSizeSampling,
+    FullParticipation,
+    Ledger,
+    PoissonSampling,
+    ThreatModel,
+    account,
+    configurations,
+)
+from tff_hdp.privacy.table import account_text, code_of, statements
+
+SIZES = (4, 6, 9)
+POISSON = PoissonSampling((0.5,) * 3)
+PLANS = {
+    "hdp": (configurations.c2, {}, {}),
+    "ldp": (configurations.c1, {}, {"dropout_rate": 0.1}),
+    "cdp": (configurations.c4, {}, {"cohort_hidden": False}),
+    "mixed": (
+        configurations.c7,
+        {"alpha": 1 / 3, "beta": 1 / 3, "mixing": "equal"},
+        {"colluding_clients": 1, "elected_super_nodes": True},
+    ),
+    "secure": (
+        configurations.c1,
+        {"secure_aggregation": True, "secure_server": True, "min_zone_clients": 2},
+        {},
+    ),
+    "colluding": (configurations.c2, {}, {"colluding_super_nodes": 2}),
+    "skipped": (configurations.c2, {}, {"skipped_zones": 1}),
+    "all_collude": (configurations.c2, {}, {"colluding_super_nodes": 3}),
+    "bounded": (configurations.c1, {"estimator": "bounded"}, {}),
+    "topped_up": (configurations.c1, {"top_up": True}, {}),
+    "fixed": (configurations.c2, {"sampling": FixedSizeSampling((2, 3, 4))}, {}),
+    "full": (configurations.c2, {"sampling": FullParticipation()}, {}),
+    "known": (configurations.c2, {}, {"participation_revealed": True}),
+}
+
+
+def rows_of(name):
+    build, options, threat = PLANS[name]
+    plan = build(
+        zone_sizes=SIZES,
+        noise_multiplier=2.0,
+        **{"sampling": POISSON, "min_zone_clients": 1} | options,
+    )
+    rows = account(plan, 3, 1e-5, ("rdp",), threat=ThreatModel(**threat))
+    return [row.to_dict() for row in rows]
+
+
+def squeezed(text):
+    return " ".join(text.split())
+
+
+def read(text):
+    """The codes of every line of the table, and the legend: code to text."""
+    head, _, rest = text.partition("\n\n")
+    table, _, rest = rest.partition("\n\n")
+    start = table.splitlines()[0].index("rests on")
+    codes = [line[start:].replace("|", " ").split() for line in table.splitlines()[1:]]
+    legend = re.split(r"^(\S+) +", rest.split("\n\n")[-1], flags=re.M)[1:]
+    return head, codes, dict(zip(legend[::2], map(squeezed, legend[1::2]), strict=True))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_code_is_explained_and_every_statement_has_one(name):
+    rows = rows_of(name)
+    head, codes, legend = read(account_text(rows))
+    assert "delta 1e-05" in head
+    assert {code for line in codes for code in line} == set(legend)
+    said = set(legend.values())
+    for row in rows:
+        assert code_of(row["neighbours"]) in legend
+        for statement in statements(row)[1:]:
+            assert squeezed(statement) in said
+            # What this library says of a plan has a code of its own.
+            assert code_of(statement) != "O" or "zero_out neighbours" in statement
+
+
+def test_other_words_are_kept_too():
+    row = rows_of("hdp")[1] | {"assumptions": "the moon is full; the moon is new"}
+    _, codes, legend = read(account_text([row]))
+    assert codes == [["A", "Ph", "O1", "O2"]]
+    assert (legend["O1"], legend["O2"]) == ("the moon is full", "the moon is new")
+
+
+def test_zones_alike_are_one_line():
+    rows = [rows_of("hdp")[1] | {"zone": zone} for zone in (0, 1, 2, 5)]
+    text = account_text(rows)
+    assert "hdp     0-2,5  2" in text
+    assert len(read(text)[1]) == 1
+
+
+def test_plans_one_after_the_other_stay_apart():
+    ledger = Ledger()
+    plan = configurations.c2(zone_sizes=SIZES, sampling=POISSON, noise_multiplier=1.0)
+    ledger.record(plan)
+    ledger.record(dataclasses.replace(plan, sampling=PoissonSampling((0.25,) * 3)))
+    text = account_text([r.to_dict() for r in ledger.account(1e-5, ("rdp",))])
+    assert "A Ph1 | Ph2 H" in text
+
+
+def test_several_deltas_have_a_column():
+    rows = [rows_of("hdp")[2] | {"delta": delta} for delta in (1e-5, 1e-6)]
+    text = account_text(rows)
+    assert "delta" in text.splitlines()[2]
+    assert "1e-06" in text
+
+
+def test_the_page_has_every_code(repository):
+    page = (repository / "docs" / "privacy.md").read_text()
+    listed = set(
+        " ".join(re.findall(r"^\| (`.*?`) \| ", page, re.M)).replace("`", "").split()
+    )
+    used = {
+        code
+        for name in PLANS
+        for r in rows_of(name)
+        for code in map(code_of, statements(r))
+    }
+    assert used <= listed

@@ -1,0 +1,116 @@
+"""The page of a run: whole, closed, escaped, and true to the folder."""
+
+import dataclasses
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pandas as pd
+import pytest
+
+from tff_hdp.privacy import Ledger, PoissonSampling, account, configurations
+from tff_hdp.simulation.html_report import epsilon_curves, html_report
+from tff_hdp.simulation.report import Run
+
+PLAN = configurations.c2(
+    zone_sizes=(10, 10), sampling=PoissonSampling((0.5,) * 2), noise_multiplier=2.0
+)
+NASTY = "<script>alert('x')</script> & \"q\""
+
+
+@pytest.fixture
+def run(tmp_path):
+    ledger = Ledger()
+    ledger.record(PLAN, 5)
+    record = {
+        "system": "hdp",
+        "resolved": {"task": f"Source: {NASTY}.\nModel: small."},
+        "versions": {"numpy": "1"},
+        "git_commit": "abc",
+    }
+    privacy = {"last_round": 4, "rounds": 5}
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    (tmp_path / "privacy.json").write_text(json.dumps(privacy))
+    return Run(
+        path=tmp_path,
+        label="hdp",
+        flags={"task": "digits", "delta": 1e-5, "drop_rate": 0.1, "out": NASTY},
+        metrics=pd.DataFrame(
+            {"round": [1, 2, 3, 4], "accuracy": [0.1, None, 0.2, 0.4], "rejected": 2}
+        ),
+        accounts=account(PLAN, 5, 1e-5),
+        notes=[NASTY],
+    )
+
+
+def page(run, **changes):
+    ledger = Ledger()
+    ledger.record(PLAN, 5)
+    curves = epsilon_curves(ledger.state_dict(), Ledger, 1e-5)
+    given = {"command": f"python x --out={NASTY}", "curves": curves}
+    return html_report(run, headline="accuracy", **given | changes)
+
+
+def read(text):
+    """The page's tree: what is no XML is an error."""
+    start, _, rest = text.partition("\n")
+    assert start == "<!DOCTYPE html>"
+    return ElementTree.fromstring(rest)
+
+
+def words(tree):
+    return " ".join(" ".join(tree.itertext()).split())
+
+
+def test_nothing_of_the_folder_becomes_markup_and_nothing_is_loaded(run):
+    (run.path / "attacks.json").write_text(
+        json.dumps([{"attack": NASTY, NASTY: 1.5}, {"observer": "aggregator"}])
+    )
+    text = page(run)
+    tree = read(text)
+    assert not [e for e in tree.iter() if e.tag.endswith("script")]
+    assert words(tree).count("alert('x')") >= 6
+    for found in re.findall(r'(?:src|href)="(.*?)"', text):
+        assert found.startswith("#"), found
+    assert "default-src 'none'" in text
+    ids = [e.get("id") for e in tree.iter() if e.get("id")]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_promise_is_said_with_all_it_rests_on(run):
+    text = words(read(page(run)))
+    for row in run.accounts:
+        if row.epsilon_pld is not None:
+            assert f"epsilon = {row.epsilon_pld:.4g} at delta = 1e-05" in text
+            assert f"[{row.observer}]" in text
+        for statement in (row.sampling, *row.assumptions.split("; ")):
+            assert statement in text
+    assert "neighbours add or remove one client" in text
+    assert "promised nothing against the client's own super-node" in text
+    assert "1 rounds were released, lost and run again" in text
+    assert "drop_rate = 0.1" in text
+    assert "rejected: 8 over all rounds" in text
+    assert "0.4 after round 4" in text
+
+
+def test_a_run_without_noise_promises_nothing(run):
+    bare = dataclasses.replace(run, accounts=[])
+    text = words(read(page(bare, curves={})))
+    assert "no observer is promised anything" in text
+    assert "epsilon =" not in text
+
+
+def test_curves_are_accounts_of_the_first_rounds():
+    ledger = Ledger()
+    ledger.record(PLAN, 2)
+    other = dataclasses.replace(PLAN, sampling=PoissonSampling((0.25,) * 2))
+    ledger.record(other, 3)
+    curves = epsilon_curves(ledger.state_dict(), Ledger, 1e-5)
+    assert curves.keys() == {"aggregator", "released_model"}
+    assert curves["aggregator"].index.tolist() == [1, 2, 3, 4, 5]
+    expected = {r.observer: r.epsilon_rdp for r in ledger.account(1e-5, ("rdp",))}
+    two = {r.observer: r.epsilon_rdp for r in account(PLAN, 2, 1e-5, ("rdp",))}
+    for observer, series in curves.items():
+        assert series[5] == expected[observer]
+        assert series[2] == two[observer]
+        assert series.is_monotonic_increasing

@@ -1,0 +1,192 @@
+"""Many runs side by side: none lost, none twice, all told. The runs are stubs."""
+
+import itertools
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import PoissonSampling, account, configurations
+from tff_hdp.simulation import sweep
+from tff_hdp.systems.hdp.config import HdpConfig
+
+# Writes what a run writes. It stops after a round the first time that a file `killed`
+# says so, and fails where there is a file `broken`.
+STUB = """
+import json, pathlib, sys
+out, given = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
+out.mkdir(parents=True, exist_ok=True)
+with open(out.parent / "started", "a") as log:
+    print(out.name, file=log)
+print("working")
+if (out.parent / "broken").exists():
+    sys.exit("error: cannot")
+rounds = given["flags"]["rounds"]
+stop = out.parent / "killed"
+done = 1 if stop.exists() else rounds
+rows = [f"{r},{r / 10 + given['flags']['seed'] / 100}" for r in range(1, done + 1)]
+(out / "metrics.csv").write_text("\\n".join(["round,accuracy", *rows]) + "\\n")
+(out / "config.json").write_text(json.dumps(given))
+if stop.exists():
+    stop.unlink()
+    sys.exit(9)
+(out / "privacy.json").write_text(json.dumps(given["privacy"]))
+(out / "model" / "last").mkdir(parents=True)
+card = {"metric": "accuracy", "round": rounds, "value": 0.5}
+(out / "model" / "last" / "card.json").write_text(json.dumps(card))
+"""
+PLAN = configurations.c2(
+    zone_sizes=(5, 5), sampling=PoissonSampling((0.5,) * 2), noise_multiplier=1.0
+)
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    """Two settings, two seeds."""
+    rows = [row.to_dict() for row in account(PLAN, 3, 1e-5, ("rdp",))]
+    made = []
+    for z, seed in itertools.product(("1", "2"), ("0", "1")):
+        settings = {"noise_multiplier": z, "seed": seed}
+        out = tmp_path / sweep.folder_name(settings)
+        config = HdpConfig(
+            noise_multiplier=float(z), seed=int(seed), rounds=3, out=str(out)
+        )
+        given = {
+            "flags": config.to_dict(),
+            "git_commit": "abc",
+            "privacy": {
+                "last_round": 3,
+                "privacy": "hdp",
+                "notes": [],
+                "accounts": rows,
+            },
+        }
+        command = [sys.executable, "-S", "-c", STUB, str(out), json.dumps(given)]
+        made.append(sweep.Job(settings, config, command))
+    return made
+
+
+def started(tmp_path):
+    return (tmp_path / "started").read_text().split()
+
+
+def test_grids_are_products_and_add_up():
+    found = sweep.combinations(["privacy=none", "privacy=cdp,hdp;rounds=3,4"])
+    assert found == [
+        {"privacy": "none"},
+        {"privacy": "cdp", "rounds": "3"},
+        {"privacy": "cdp", "rounds": "4"},
+        {"privacy": "hdp", "rounds": "3"},
+        {"privacy": "hdp", "rounds": "4"},
+    ]
+    assert sweep.combinations([""]) == [{}]
+
+
+@pytest.mark.parametrize(
+    "grids", [["a"], ["a=1,"], ["=1"], ["a=1;a=2"], ["a=1,1"], ["a=1", "a=1"]]
+)
+def test_a_bad_grid_is_named(grids):
+    with pytest.raises(ArgumentError, match="grid is "):
+        sweep.combinations(grids)
+
+
+def test_every_run_has_its_row_and_finished_ones_are_left_alone(jobs, tmp_path):
+    assert sweep.run_jobs(jobs, 2) == []
+    assert sorted(started(tmp_path)) == sorted(job.path.name for job in jobs)
+    assert sweep.run_jobs(jobs, 2) == []
+    assert len(started(tmp_path)) == 4
+    frame = sweep.table(jobs)
+    assert frame["noise_multiplier"].tolist() == ["1", "1", "2", "2"]
+    assert frame["seed"].tolist() == [0, 1, 0, 1]
+    assert frame["accuracy"].tolist() == pytest.approx([0.3, 0.31, 0.3, 0.31])
+    assert frame["digest"].nunique() == 2
+    # Every epsilon with all it rests on, in full.
+    for row in account(PLAN, 3, 1e-5, ("rdp",)):
+        level = f".level{row.level}" if row.observer == "super_node" else ""
+        name = f"{row.observer}{level}.hdp"
+        assert frame[f"{name}.assumptions"].tolist() == [row.assumptions] * 4
+        assert frame[f"{name}.neighbours"].tolist() == [row.neighbours] * 4
+        if row.epsilon_rdp is not None:
+            assert frame[f"{name}.epsilon_rdp"].tolist() == [row.epsilon_rdp] * 4
+    assert frame["delta"].tolist() == [1e-5] * 4
+    summed = sweep.summary(frame, ["noise_multiplier"], "accuracy")
+    assert summed["count"].tolist() == [2, 2]
+    assert summed["mean"].tolist() == pytest.approx([0.305, 0.305])
+    assert summed["std"].tolist() == pytest.approx([0.01 / 2**0.5] * 2)
+    sweep.draw(jobs, ["noise_multiplier"], "accuracy", tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 1000
+
+
+def test_a_killed_run_is_started_again_by_the_next_sweep(jobs, tmp_path):
+    (tmp_path / "killed").touch()
+    failed = sweep.run_jobs(jobs, 1)
+    assert failed == jobs[:1]
+    assert jobs[0].rounds_done == 1
+    assert len(sweep.table(jobs)) == 3
+    assert sweep.run_jobs(jobs, 1) == []
+    assert started(tmp_path).count(jobs[0].path.name) == 2
+    assert len(started(tmp_path)) == 5
+
+
+def test_what_a_failing_run_says_is_kept(jobs, tmp_path):
+    (tmp_path / "broken").touch()
+    assert sweep.run_jobs(jobs, 4) == jobs
+    assert jobs[0].log.read_text().split("\n")[:2] == ["working", "error: cannot"]
+    assert sweep.table(jobs).empty
+
+
+def test_a_folder_of_other_settings_is_not_taken_for_finished(jobs):
+    sweep.run_jobs(jobs[:1], 1)
+    longer = HdpConfig(noise_multiplier=1.0, seed=0, rounds=4, out=jobs[0].config.out)
+    assert jobs[0].is_finished
+    assert not sweep.Job(jobs[0].settings, longer, []).is_finished
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_children_end_with_the_sweep(tmp_path, assert_ends, end):
+    code = f"""
+    import pathlib, sys
+    from tff_hdp.simulation import sweep
+    from tff_hdp.systems.hdp.config import HdpConfig
+    stub = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); " \\
+        "time.sleep(60)"
+    jobs = []
+    for seed in (1, 2):
+        path = {str(tmp_path)!r} + f"/run{{seed}}"
+        config = HdpConfig(noise_multiplier=1.0, seed=seed, out=path)
+        command = [sys.executable, "-S", "-c", stub, path + ".pid"]
+        jobs.append(sweep.Job({{"seed": str(seed)}}, config, command))
+    sweep.run_jobs(jobs, 2)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    pids = [tmp_path / f"run{seed}.pid" for seed in (1, 2)]
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not all(map(_written, pids)):
+        time.sleep(0.05)
+    process.send_signal(end)
+    assert process.wait(30) != 0
+    for path in pids:
+        assert_ends(int(path.read_text()))
+
+
+def _written(path: pathlib.Path) -> bool:
+    return path.exists() and bool(path.read_text())
+
+
+def test_settings_that_the_program_refuses_start_nothing(assert_refused, tmp_path):
+    assert_refused(
+        "scripts/sweep.py",
+        ["--grid=noise_multiplier=1,-1", f"--out={tmp_path}", "--", "--rounds=2"],
+        ["noise_multiplier", "-1"],
+    )
+    assert not list(tmp_path.iterdir())

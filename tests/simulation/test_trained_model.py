@@ -1,0 +1,85 @@
+"""Which round's weights are kept as the best, through kills and undone rounds."""
+
+import json
+import math
+import types
+
+import numpy as np
+import pytest
+
+from tff_hdp.simulation.trained_model import ModelKeeper
+
+
+class Pair:
+    """A system whose state is its weights and which saves them as numbers."""
+
+    def __init__(self, falls=False):
+        self.headline, self.headline_falls = "score", falls
+        self.task = types.SimpleNamespace(
+            name="none",
+            model_name="pair",
+            description="two numbers",
+            num_classes=2,
+            test_features=np.zeros([1, 3], np.uint8),
+        )
+
+    def released(self, state):
+        return {"a": state[0], "b": [state[1]]}
+
+    def save_model(self, released, path):
+        values = [released["a"].tolist(), released["b"][0].tolist()]
+        (path / "weights.json").write_text(json.dumps(values))
+
+
+def state(number):
+    return np.float32(number), np.full([2], number, np.int64)
+
+
+def best(path):
+    card = json.loads((path / "model" / "best" / "card.json").read_text())
+    weights = json.loads((path / "model" / "best" / "weights.json").read_text())
+    assert weights == [card["round"], [card["round"]] * 2]
+    return card["round"], card["value"]
+
+
+@pytest.mark.parametrize(("falls", "expected"), [(False, (2, 0.9)), (True, (3, 0.1))])
+def test_the_first_of_the_best_rounds_is_kept(tmp_path, falls, expected):
+    keeper = ModelKeeper(Pair(falls), tmp_path)
+    for number, score in ((1, 0.5), (2, 0.9), (3, 0.1), (4, 0.9), (5, 0.1)):
+        keeper(number, {"score": score}, state(number))
+    keeper.write(5, {"score": 0.1}, state(5))
+    assert best(tmp_path) == expected
+    last = json.loads((tmp_path / "model" / "last" / "card.json").read_text())
+    assert (last["round"], last["value"]) == (5, 0.1)
+    assert last["features"] == {"shape": [3], "dtype": "uint8"}
+
+
+def test_rounds_that_were_not_evaluated_are_no_candidates(tmp_path):
+    keeper = ModelKeeper(Pair(), tmp_path)
+    keeper(1, {"score": 0.5}, state(1))
+    keeper(2, {}, state(2))
+    keeper(3, {"score": math.nan}, state(3))
+    keeper.write(3, {"score": math.nan}, state(3))
+    assert best(tmp_path) == (1, 0.5)
+    last = json.loads((tmp_path / "model" / "last" / "card.json").read_text())
+    assert (last["round"], last["value"]) == (3, None)
+
+
+def test_a_resumed_run_knows_the_best_round_of_before(tmp_path):
+    ModelKeeper(Pair(), tmp_path)(2, {"score": 0.9}, state(2))
+    keeper = ModelKeeper(Pair(), tmp_path)
+    keeper(3, {"score": 0.8}, state(3))
+    keeper.write(3, {"score": 0.8}, state(3))
+    assert best(tmp_path) == (2, 0.9)
+
+
+def test_an_undone_round_is_forgotten(tmp_path):
+    ModelKeeper(Pair(), tmp_path)(4, {"score": 0.9}, state(4))
+    keeper = ModelKeeper(Pair(), tmp_path)
+    keeper(3, {"score": 0.2}, state(3))
+    keeper(4, {"score": 0.1}, state(4))
+    keeper.write(4, {"score": 0.1}, state(4))
+    assert best(tmp_path) == (3, 0.2)
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
+        *(".best.npz", "best", "last"),
+    ]

@@ -1,0 +1,125 @@
+"""A finished run's model, tested class by class, zone by zone, client by client."""
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.system import System
+from tff_hdp.simulation.trained_model import ROUNDS
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What a model gets right.
+
+    Attributes:
+      card: The model's `card.json`.
+      accuracy: On the task's test set; of personal models on the clients' own tests.
+      confusion: [classes, classes] int64, how often each true class (row) was taken
+        for each (column) there.
+      clients: One row a client: `client`, `zone`, `examples`, `accuracy`.
+      clients_on: Which examples those are, in words.
+    """
+
+    card: dict[str, Any]
+    accuracy: float
+    confusion: np.ndarray
+    clients: pd.DataFrame
+    clients_on: str
+
+    @property
+    def zones(self) -> pd.DataFrame:
+        """One row a zone: `zone`, `clients`, `examples`, `accuracy` over examples."""
+        right = self.clients.assign(
+            right=self.clients["accuracy"] * self.clients["examples"]
+        ).groupby("zone")
+        sums = right[["examples", "right"]].sum()
+        return pd.DataFrame(
+            {
+                "zone": sums.index,
+                "clients": right.size().to_numpy(),
+                "examples": sums["examples"].to_numpy(),
+                "accuracy": (sums["right"] / sums["examples"]).to_numpy(),
+            }
+        )
+
+    @property
+    def worst_decile(self) -> float:
+        """Mean accuracy of the worst-off tenth of the clients, at least one."""
+        accuracies = np.sort(self.clients["accuracy"])
+        return float(accuracies[: max(1, len(accuracies) // 10)].mean())
+
+
+def evaluate_run(config: RunConfig, which: str = "last") -> Evaluation:
+    """Tests a model of a finished run; writes nothing.
+
+    Args:
+      config: The run's settings, `out` its folder.
+      which: Of which round, `last` or `best`.
+
+    Raises:
+      ArgumentError: If `which` is another word.
+      FileNotFoundError: If the folder holds no such model, or the data is missing.
+    """
+    if which not in ROUNDS:
+        raise ArgumentError("round", which, ", ".join(ROUNDS))
+    path = pathlib.Path(config.out)
+    model = path / "model" / which
+    if not (model / "card.json").exists():
+        raise FileNotFoundError(
+            f"{model} is not there: the run has not ended, or an earlier version ran it"
+        )
+    system = config.build(_FinishedRun(path))
+    return _evaluate(system, model)
+
+
+def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
+    classify, task = system.load_model(model), system.task
+    own = system.own_tests
+    held = task.train if own is None else own
+    owners = np.repeat(np.arange(len(held.client_ids)), held.sizes)
+    guesses = classify(held.features, owners)
+    right = np.bincount(owners, guesses == held.labels, len(held.client_ids))
+    zone_of = system.zoning.zone_of[: len(held.client_ids)]
+    clients = pd.DataFrame(
+        {
+            "client": held.client_ids,
+            "zone": zone_of,
+            "examples": held.sizes,
+            "accuracy": right / np.maximum(held.sizes, 1),
+        }
+    )
+    labels = held.labels
+    if not system.is_personal:
+        guesses, labels = classify(task.test_features, None), task.test_labels
+    confusion = np.zeros([task.num_classes] * 2, np.int64)
+    np.add.at(confusion, (labels, guesses), 1)
+    return Evaluation(
+        card=json.loads((model / "card.json").read_text()),
+        accuracy=float(np.mean(guesses == labels)),
+        confusion=confusion,
+        clients=clients[clients["examples"] > 0],
+        clients_on=(
+            "their own training examples, as the test set belongs to nobody"
+            if own is None
+            else "their own test examples"
+        ),
+    )
+
+
+class _FinishedRun:
+    """A run folder to read from: what is resolved again stays in memory."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        record = json.loads((path / "config.json").read_text())
+        self.resolved: dict[str, Any] = record["resolved"]
+
+    def resolve(self, **values: Any) -> None:
+        self.resolved |= values

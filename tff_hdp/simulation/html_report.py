@@ -1,0 +1,317 @@
+"""A run as one HTML file to hand on: what was trained, and who is promised what.
+
+The file loads nothing, runs no script and stands alone. All that comes from a run
+folder is escaped. Imports no TensorFlow.
+"""
+
+import html
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from tff_hdp.privacy import AccountRow
+from tff_hdp.privacy.table import explained
+from tff_hdp.simulation.book import RoundBook
+from tff_hdp.simulation.report import Run
+
+# Rounds at which an account is drawn.
+_POINTS = 24
+_OBSERVERS = {
+    "super_node": "the client's own super-node, which gets its zone's updates",
+    "aggregator": "the aggregator, which gets what the zones send",
+    "released_model": "whoever gets the model",
+    "other_servers": "all other servers, who get the models of their neighbours",
+    "edge_broadcast": "another client of the same edge",
+    "descriptors": "whoever sees a user's own descriptor or model",
+}
+_KINDS = {
+    "ldp": "that adds noise to its own update",
+    "hdp": "that relies on its super-node, or those above, to add noise",
+    "trusting": "that relies on the server to add noise",
+}
+_HAD = {
+    "add_or_remove": "had this client not been there",
+    "zero_out": "had this client's updates been zeros",
+    "replace_one": "had another client's data stood in this one's place",
+}
+_STYLE = """
+body { font: 16px/1.5 sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2rem }
+table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem }
+th, td { border: 1px solid #bbb; padding: .25rem .6rem; text-align: left }
+pre { white-space: pre-wrap; background: #f4f4f4; padding: .6rem }
+.none { border-left: 4px solid #b00; padding-left: .8rem }
+.some { border-left: 4px solid #070; padding-left: .8rem }
+svg { max-width: 100%; height: auto }
+@media print { body { margin: 0 } }
+"""
+
+
+def html_report(
+    run: Run,
+    *,
+    command: str,
+    curves: Mapping[str, pd.Series],
+    headline: str,
+) -> str:
+    """The whole page.
+
+    Args:
+      run: The finished run.
+      command: The command line that runs it.
+      curves: Of `epsilon_curves`.
+      headline: The test metric that the system is judged by.
+    """
+    config = json.loads((run.path / "config.json").read_text())
+    privacy = json.loads((run.path / "privacy.json").read_text())
+    resolved = config["resolved"]
+    description = str(resolved.get("task", "")).splitlines()
+    rounds = privacy["last_round"]
+    title = f"{run.flags['task']}, trained with {config['system']} ({run.label})"
+    parts = [
+        _tag("h1", title),
+        _tag("h2", "What was trained on what"),
+        _list([*description, f"{rounds} rounds of {config['system']}."]),
+        _tag("h2", "Who is promised what"),
+        *_promises(run),
+        _tag("h2", "Epsilon over rounds"),
+        *_epsilons(run, curves),
+        _tag("h2", f"Test {headline}"),
+        _reached(run.metrics, headline),
+        _svg(lambda axes: _draw_metric(axes, run.metrics, headline), "metric"),
+        _tag("h2", "Faults"),
+        _list(_faults(run, privacy)),
+        *_attacks(run),
+        _tag("h2", "Notes"),
+        _list(run.notes),
+        _tag("h2", "How to run it again"),
+        _tag("pre", command),
+        _table(
+            [{"package": name, "version": v} for name, v in config["versions"].items()]
+            + [{"package": "git commit", "version": config["git_commit"]}]
+        ),
+        _tag("h2", "Every setting"),
+        _table([{"setting": k, "value": _word(v)} for k, v in run.flags.items()]),
+    ]
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>',
+            f"{_tag('title', title)}\n<style>{_STYLE}</style>\n</head>\n<body>",
+            *parts,
+            "</body>\n</html>\n",
+        ]
+    )
+
+
+def epsilon_curves(
+    state: Mapping[str, Any], new_ledger: Callable[[], RoundBook], delta: float
+) -> dict[str, pd.Series]:
+    """Epsilon by RDP after some of the rounds, of the client worst off.
+
+    Args:
+      state: A ledger's `state_dict`.
+      new_ledger: Returns an empty ledger of its kind.
+      delta: In (0, 1).
+
+    Returns:
+      For each observer with a guarantee throughout, a series by round.
+    """
+    total = sum(entry["rounds"] for entry in state["history"])
+    step = max(1, math.ceil(total / _POINTS))
+    points = sorted({*range(step, total + 1, step), total} - {0})
+    found: dict[str, dict[int, float]] = {}
+    for point in points:
+        ledger = new_ledger()
+        ledger.load_state_dict({**state, "history": _first(state["history"], point)})
+        for row in ledger.account(delta, ("rdp",)):
+            epsilon = math.inf if row.epsilon_rdp is None else row.epsilon_rdp
+            of_observer = found.setdefault(row.observer, {})
+            of_observer[point] = max(epsilon, of_observer.get(point, 0.0))
+    return {
+        observer: pd.Series(epsilons)
+        for observer, epsilons in found.items()
+        if all(map(math.isfinite, epsilons.values()))
+    }
+
+
+def _first(history: Sequence[Mapping[str, Any]], rounds: int) -> list[dict[str, Any]]:
+    """The history's first rounds."""
+    kept = []
+    for entry in history:
+        count = min(rounds, entry["rounds"])
+        if count:
+            kept.append({**entry, "rounds": count})
+        rounds -= count
+    return kept
+
+
+# The sections ---------------------------------------------------------------------
+
+
+def _promises(run: Run) -> list[str]:
+    if not run.accounts:
+        return [_tag("p", "No noise was added: no observer is promised anything.")]
+    intro = (
+        "A promise is to one client, with all its data, against one observer. Epsilon "
+        "bounds what that observer can learn from the client's taking part: 0 is "
+        "nothing, below 1 is little, above 10 is a weak promise. Delta is the "
+        "probability with which the bound may fail. Each promise holds under the "
+        "conditions below it, and no others."
+    )
+    return [_tag("p", intro), *map(_promise, run.accounts)]
+
+
+def _promise(row: AccountRow) -> str:
+    zone = "" if row.zone is None else f" of zone {row.zone}"
+    who = f"A client{zone} {_KINDS.get(row.client_kind, row.client_kind)}"
+    observer = _OBSERVERS.get(row.observer, row.observer)
+    sound = [
+        (name, value)
+        for name, value in (("PLD", row.epsilon_pld), ("RDP", row.epsilon_rdp))
+        if value is not None
+    ]
+    conditions = explained(row.to_dict())
+    if not sound:
+        said = f"{who} is promised nothing against {observer}."
+        return _tag("div", _tag("p", said) + _list(conditions), kind="none")
+    method, epsilon = min(sound, key=lambda pair: pair[1])
+    had = _HAD.get(row.neighbours, f"for {row.neighbours} neighbours")
+    factor = f"{math.exp(epsilon):,.4g}" if epsilon < 300 else "e to that power"
+    said = (
+        f"{who} is promised epsilon = {epsilon:.4g} at delta = {row.delta:g} (by "
+        f"{method}) against {observer} [{row.observer}]: whatever it sees would have "
+        f"been at most {factor} times as likely, or as unlikely, {had}, but for a "
+        f"probability of {row.delta:g}."
+    )
+    return _tag("div", _tag("p", said) + _list(conditions), kind="some")
+
+
+def _epsilons(run: Run, curves: Mapping[str, pd.Series]) -> list[str]:
+    if not curves:
+        return [_tag("p", "No observer has a guarantee whose growth could be drawn.")]
+    basis = (
+        f"By RDP, delta {run.flags['delta']:g}, for the client worst off; neighbours, "
+        "sampling and assumptions of each observer as above. Observers that are not "
+        "drawn have no guarantee."
+    )
+    return [
+        _svg(lambda axes: _draw_epsilons(axes, curves), "epsilon"),
+        _tag("p", basis),
+    ]
+
+
+def _reached(metrics: pd.DataFrame, headline: str) -> str:
+    tested = metrics[["round", headline]].dropna()
+    if tested.empty:
+        return _tag("p", "Never tested.")
+    last = tested.iloc[-1]
+    return _tag(
+        "p",
+        f"{last[headline]:.4g} after round {int(last['round'])}, on test data that no "
+        "client holds or that are the clients' own test examples, as said above.",
+    )
+
+
+def _faults(run: Run, privacy: Mapping[str, Any]) -> list[str]:
+    lines = []
+    lost = privacy["rounds"] - privacy["last_round"]
+    if run.accounts and lost > 0:
+        lines.append(
+            f"{lost} rounds were released, lost and run again: accounted twice."
+        )
+    for name in ("drop_rate", "supernode_failure_rate", "byzantine"):
+        if run.flags.get(name):
+            lines.append(f"Asked for: {name} = {_word(run.flags[name])}.")
+    for name in ("rejected", "empty_zones", "left_out_zones", "saturated", "clipped"):
+        if name in run.metrics:
+            count = run.metrics[name].sum()
+            lines.append(
+                f"{name}: {count:g} over all rounds, counted without noise: for the "
+                "operator, not for publication."
+            )
+    return lines or ["None was asked for and none was counted."]
+
+
+def _attacks(run: Run) -> list[str]:
+    path = run.path / "attacks.json"
+    if not path.exists():
+        return []
+    rows = json.loads(path.read_text())
+    return [_tag("h2", "What attacks achieved"), _table(rows)]
+
+
+# Drawing ----------------------------------------------------------------------------
+
+
+def _draw_epsilons(axes: Any, curves: Mapping[str, pd.Series]) -> None:
+    for observer, series in curves.items():
+        axes.plot(series.index, series.to_numpy(), label=observer, marker=".")
+    axes.set(xlabel="round", ylabel="epsilon (RDP)", ylim=(0, None))
+    axes.legend(frameon=False)
+
+
+def _draw_metric(axes: Any, metrics: pd.DataFrame, headline: str) -> None:
+    tested = metrics[["round", headline]].dropna()
+    axes.plot(tested["round"], tested[headline], marker=".")
+    axes.set(xlabel="round", ylabel=f"test {headline}")
+
+
+def _svg(draw: Callable[[Any], None], name: str) -> str:
+    """A figure as an SVG element whose ids clash with no other's."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure, axes = pyplot.subplots(figsize=(7, 3.4))
+        draw(axes)
+        axes.grid(alpha=0.3)
+        content = io.StringIO()
+        figure.savefig(
+            content, format="svg", bbox_inches="tight", metadata={"Date": None}
+        )
+        pyplot.close(figure)
+    element = content.getvalue()
+    element = element[element.index("<svg") :]
+    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.S)
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}_", element)
+
+
+# HTML -------------------------------------------------------------------------------
+
+
+def _tag(name: str, content: str, *, kind: str | None = None) -> str:
+    """An element; text is escaped, and what has a `kind` is markup already."""
+    if kind is None:
+        return f"<{name}>{html.escape(content)}</{name}>"
+    return f'<{name} class="{kind}">{content}</{name}>'
+
+
+def _list(items: Sequence[str]) -> str:
+    return "<ul>" + "".join(_tag("li", item) for item in items) + "</ul>"
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    head = "".join(_tag("th", str(name)) for name in names)
+    body = "".join(
+        "<tr>" + "".join(_tag("td", _word(row.get(n, ""))) for n in names) + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,302 @@
+"""Many runs of one program side by side, and their tables. Imports no TensorFlow."""
+
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import tqdm
+
+from tff_hdp.errors import ArgumentError
+from tff_hdp.runtime.worker_process import ended_with_this
+from tff_hdp.simulation import report
+from tff_hdp.simulation.config import RunConfig
+
+# What makes no other run of it: where it lies, and on what it runs.
+_NOWHERE = ("out", "runtime", "workers", "data_dir", "seed")
+_POLL_SECONDS = 0.5
+_PATIENCE_SECONDS = 10.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Job:
+    """One run of a sweep.
+
+    Attributes:
+      settings: What sets it apart, as given: flag to value, with `seed` if it has one.
+      config: All its settings; `out` is its folder.
+      command: What runs it; run again, it resumes.
+    """
+
+    settings: Mapping[str, str]
+    config: RunConfig
+    command: Sequence[str]
+
+    @property
+    def path(self) -> pathlib.Path:
+        """The run folder."""
+        return pathlib.Path(self.config.out)
+
+    @property
+    def log(self) -> pathlib.Path:
+        """What the run prints."""
+        return self.path.with_name(f"{self.path.name}.log")
+
+    @property
+    def digest(self) -> str:
+        """Tells settings apart, whatever the seed and wherever they are run."""
+        settings = self.config.to_dict()
+        kept = {k: v for k, v in settings.items() if k not in _NOWHERE}
+        text = json.dumps([self.config.system, kept], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the folder holds this very run, with all its rounds and its model."""
+        try:
+            card = json.loads((self.path / "model/last/card.json").read_text())
+            record = json.loads((self.path / "config.json").read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return False
+        asked = json.loads(json.dumps(self.config.to_dict()))
+        same = all(
+            record["flags"].get(name) == value
+            for name, value in asked.items()
+            if name not in _NOWHERE or name == "seed"
+        )
+        return same and card["round"] == self.config.rounds
+
+    @property
+    def rounds_done(self) -> int:
+        """The last round in metrics.csv; 0 before the first."""
+        try:
+            lines = (self.path / "metrics.csv").read_text().splitlines()
+            at = lines[0].split(",").index("round")
+            return int(lines[-1].split(",")[at])
+        except (FileNotFoundError, IndexError, ValueError):
+            return 0
+
+
+def combinations(grids: Sequence[str]) -> list[dict[str, str]]:
+    """Every combination of each grid's values.
+
+    Args:
+      grids: As `noise_multiplier=0.5,1;privacy=hdp,cdp`: settings with their values.
+        The sweep is all of the first grid, then all of the second, and so on.
+
+    Raises:
+      ArgumentError: If one has no such form, or two combinations are the same.
+    """
+    found = []
+    for grid in grids:
+        axes: dict[str, list[str]] = {}
+        for axis in filter(None, grid.split(";")):
+            name, equals, values = axis.strip().partition("=")
+            ok = equals and name.isidentifier() and name not in axes
+            axes[name] = [value.strip() for value in values.split(",")]
+            if not ok or not all(axes[name]):
+                raise ArgumentError("grid", grid, "name=value,value;name=value,...")
+        found += [
+            dict(zip(axes, values, strict=True))
+            for values in itertools.product(*axes.values())
+        ]
+    if len({tuple(sorted(each.items())) for each in found}) < len(found):
+        raise ArgumentError("grid", ";".join(grids), "different combinations")
+    return found
+
+
+def folder_name(settings: Mapping[str, str]) -> str:
+    """A run folder's name that says what sets the run apart."""
+    name = ",".join(f"{name}={value}" for name, value in settings.items())
+    return re.sub(r"[^\w.=,+-]", "_", name) or "run"
+
+
+def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
+    """Runs what is not finished, some at a time, and shows how far it is.
+
+    Args:
+      jobs: Finished ones are left alone, killed ones resume.
+      at_once: How many processes.
+
+    Returns:
+      Those that failed; their logs say why.
+    """
+    waiting = [job for job in jobs if not job.is_finished]
+    known = len(jobs) - len(waiting)
+    failed: list[Job] = []
+    with _children() as running, _progress(jobs, waiting) as bar:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                job = waiting.pop(0)
+                running[job] = _start(job, at_once)
+            time.sleep(_POLL_SECONDS)
+            for job, process in list(running.items()):
+                if process.poll() is None:
+                    continue
+                del running[job]
+                if process.returncode != 0:
+                    failed.append(job)
+            ended = len(jobs) - len(waiting) - len(running)
+            bar.n = sum(min(job.rounds_done, job.config.rounds) for job in jobs)
+            bar.set_postfix_str(
+                f"{ended}/{len(jobs)} runs, {known} before, {len(failed)} failed"
+            )
+    return failed
+
+
+def _progress(jobs: Sequence[Job], waiting: Sequence[Job]) -> tqdm.tqdm:
+    """A bar over all rounds, whose rate and time left count from now."""
+    return tqdm.tqdm(
+        total=sum(job.config.rounds for job in jobs),
+        initial=sum(min(job.rounds_done, job.config.rounds) for job in jobs),
+        unit="round",
+        desc="sweep",
+        smoothing=0,
+        disable=not waiting,
+    )
+
+
+@contextlib.contextmanager
+def _children() -> Iterator[dict[Job, subprocess.Popen[bytes]]]:
+    """Processes by job; those still there at the end, or at Ctrl-C, are ended."""
+    running: dict[Job, subprocess.Popen[bytes]] = {}
+    try:
+        yield running
+    finally:
+        for process in running.values():
+            process.terminate()
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        for process in running.values():
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _start(job: Job, at_once: int) -> subprocess.Popen[bytes]:
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    threads = str(max(1, (os.cpu_count() or 1) // at_once))
+    own = {"TF_NUM_INTRAOP_THREADS": threads, "TF_NUM_INTEROP_THREADS": threads}
+    with open(job.log, "wb") as log:
+        return subprocess.Popen(
+            [*ended_with_this(), *job.command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=own | os.environ,
+        )
+
+
+# Tables ---------------------------------------------------------------------------
+
+
+def headline(jobs: Sequence[Job]) -> str:
+    """The test metric that the runs' system is judged by."""
+    path = next(job.path for job in jobs if job.is_finished)
+    return json.loads((path / "model/last/card.json").read_text())["metric"]
+
+
+def table(jobs: Sequence[Job]) -> pd.DataFrame:
+    """One row a finished run: what it was, what it reached, every epsilon.
+
+    An epsilon's column is named by observer and kind of client, and beside it stand
+    neighbours, sampling and assumptions in full.
+    """
+    return pd.DataFrame([_row(job) for job in jobs if job.is_finished])
+
+
+def _row(job: Job) -> dict[str, Any]:
+    run = report.read_run(job.path)
+    record = json.loads((job.path / "config.json").read_text())
+    row: dict[str, Any] = {
+        "digest": job.digest,
+        "git_commit": record["git_commit"],
+        "seed": job.config.seed,
+        **{k: v for k, v in job.settings.items() if k != "seed"},
+        **run.metrics.iloc[-1].to_dict(),
+        "delta": job.config.delta,
+    }
+    best = job.path / "model" / "best" / "card.json"
+    if best.exists():
+        card = json.loads(best.read_text())
+        row |= {f"best_{card['metric']}": card["value"], "best_round": card["round"]}
+    for account in run.accounts:
+        zone = "" if account.zone is None else f".zone{account.zone}"
+        level = "" if account.observer != "super_node" else f".level{account.level}"
+        name = f"{account.observer}{level}.{account.client_kind}{zone}"
+        for field in (
+            *("noise_multiplier", "epsilon_rdp", "epsilon_pld", "epsilon_paper"),
+            *("neighbours", "sampling", "assumptions"),
+        ):
+            row[f"{name}.{field}"] = getattr(account, field)
+    return row | {"folder": str(job.path)}
+
+
+def summary(frame: pd.DataFrame, settings: Sequence[str], metric: str) -> pd.DataFrame:
+    """Mean and spread of a metric over the seeds of every combination.
+
+    Args:
+      frame: Of `table`.
+      settings: The columns that tell combinations apart.
+      metric: The column to sum up.
+    """
+    by = [frame[name].fillna("-") for name in settings] or [frame["digest"]]
+    grouped = frame.groupby(by, sort=False)[metric]
+    return grouped.agg(["count", "mean", "std", "min", "max"]).reset_index()
+
+
+def draw(
+    jobs: Sequence[Job], settings: Sequence[str], metric: str, path: pathlib.Path
+) -> None:
+    """A metric over rounds: a line a value of the first setting, a panel for the rest.
+
+    Args:
+      jobs: Of which the finished ones are drawn; a line is the mean over seeds, its
+        band one standard deviation.
+      settings: What tells combinations apart, the lines' first.
+      metric: A column of metrics.csv.
+      path: The picture to write.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    panels: dict[str, dict[str, list[pd.Series]]] = {}
+    for job in jobs:
+        if job.is_finished:
+            metrics = report.read_run(job.path).metrics.set_index("round")[metric]
+            first, *rest = (f"{s}={job.settings.get(s, '-')}" for s in settings)
+            lines = panels.setdefault(", ".join(rest), {})
+            lines.setdefault(first, []).append(metrics.dropna())
+    columns = min(3, len(panels))
+    figure, axes = pyplot.subplots(
+        *(-(-len(panels) // columns), columns),
+        figsize=(4 * columns, 3 * -(-len(panels) // columns)),
+        squeeze=False,
+        sharex=True,
+        sharey=True,
+    )
+    for axis, (title, lines) in zip(axes.flat, panels.items(), strict=False):
+        for label, seeds in lines.items():
+            over = pd.concat(seeds, axis=1)
+            mean, spread = over.mean(axis=1), over.std(axis=1).fillna(0.0)
+            axis.plot(mean.index, mean, label=label)
+            axis.fill_between(mean.index, mean - spread, mean + spread, alpha=0.2)
+        axis.set(title=title, xlabel="round", ylabel=f"test {metric}")
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False, fontsize="small")
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    pyplot.close(figure)

@@ -1,0 +1,124 @@
+"""The trained model in a run folder: the last round's, and the best round's.
+
+    <out>/model/last/   after the last round
+    <out>/model/best/   after the evaluated round with the best headline metric
+
+Each holds what the system saves, for a classifier `model.keras` and `saved_model/`, and
+a `card.json`. Best is a choice made on test data.
+"""
+
+import dataclasses
+import io
+import math
+import os
+import pathlib
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_hdp.simulation.files import write_json
+from tff_hdp.simulation.system import System
+
+ROUNDS = ("last", "best")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Best:
+    round_number: int
+    value: float
+
+
+class ModelKeeper:
+    """Follows a run, keeps its best round's weights, and writes models at its end.
+
+    While the run goes on a better round costs one file of its weights. The file
+    outlives the process, so a resumed run knows the rounds before.
+
+    Args:
+      system: What is trained.
+      path: The run folder.
+    """
+
+    def __init__(self, system: System, path: pathlib.Path) -> None:
+        self._system, self._folder = system, path / "model"
+        self._file = self._folder / ".best.npz"
+        self._best = None
+        if self._file.exists():
+            with np.load(self._file) as kept:
+                self._best = _Best(int(kept["round"]), float(kept["value"]))
+
+    def __call__(self, number: int, metrics: Mapping[str, float], state: Any) -> None:
+        """Keeps a released round's weights if it is the best so far.
+
+        Args:
+          number: The round's.
+          metrics: Its row of metrics.csv; without the headline it was not evaluated.
+          state: After it.
+        """
+        value = metrics.get(self._system.headline, math.nan)
+        if math.isnan(value):
+            return
+        kept = self._best
+        # A round that is run again undoes itself and those after it.
+        if kept is not None and kept.round_number < number:
+            falls = self._system.headline_falls
+            if value >= kept.value if falls else value <= kept.value:
+                return
+        self._best = _Best(number, value)
+        self._folder.mkdir(exist_ok=True)
+        content = io.BytesIO()
+        leaves = map(np.asarray, tf.nest.flatten(self._system.released(state)))
+        np.savez(content, *leaves, round=number, value=value)
+        temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        temporary.write_bytes(content.getvalue())
+        temporary.replace(self._file)
+
+    def write(self, number: int, metrics: Mapping[str, float], state: Any) -> None:
+        """Writes `model/last` and, if a round was evaluated, `model/best`.
+
+        Args:
+          number: The last round's.
+          metrics: Its row of metrics.csv.
+          state: After it.
+        """
+        released = self._system.released(state)
+        value = metrics.get(self._system.headline, math.nan)
+        self._write("last", released, _Best(number, value))
+        if self._best is not None:
+            with np.load(self._file) as kept:
+                names = (f"arr_{i}" for i in range(len(tf.nest.flatten(released))))
+                leaves = [kept[name] for name in names]
+            best = tf.nest.pack_sequence_as(released, leaves)
+            self._write("best", best, self._best)
+
+    def _write(self, name: str, released: Any, of: _Best) -> None:
+        task, metric = self._system.task, self._system.headline
+        partial = self._folder / f".{name}.{os.getpid()}"
+        partial.mkdir(parents=True)
+        self._system.save_model(released, partial)
+        card = {
+            "round": of.round_number,
+            "metric": metric,
+            "value": None if math.isnan(of.value) else of.value,
+            "chosen": (
+                f"the evaluated round with the best test {metric}: a choice made on "
+                "test data"
+                if name == "best"
+                else "the last round"
+            ),
+            "task": task.name,
+            "model": task.model_name,
+            "description": task.description,
+            "features": {
+                "shape": list(task.test_features.shape[1:]),
+                "dtype": str(task.test_features.dtype),
+            },
+            "classes": task.num_classes,
+            "privacy": "see privacy.json: epsilon is that of all rounds of the run",
+        }
+        write_json(partial / "card.json", card)
+        shutil.rmtree(self._folder / name, ignore_errors=True)
+        partial.rename(self._folder / name)
