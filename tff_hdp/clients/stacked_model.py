@@ -64,7 +64,8 @@ class StackedModel:
         """Logits of every client on its own batch.
 
         Args:
-          weights: Per Keras weight, in its order, [C, ...].
+          weights: Per Keras weight, in its order, [C, ...]; a dense kernel may be
+            anything else that has a dtype and a product with [C, B, d].
           features: [C, B, ...].
 
         Returns:
@@ -209,7 +210,9 @@ def _product(layer: tf.keras.layers.Dense) -> Callable[..., tf.Tensor]:
         raise ArgumentError(
             f"layer {layer.name}.input_shape", layer.input_shape, "that of vectors"
         )
-    return lambda kernel, x: tf.matmul(x, kernel)
+    return lambda kernel, x: (
+        tf.matmul(x, kernel) if tf.is_tensor(kernel) else kernel.product(x)
+    )
 
 
 def _convolution(layer: tf.keras.layers.Conv2D) -> Callable[..., tf.Tensor]:

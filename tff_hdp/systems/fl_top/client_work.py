@@ -5,10 +5,11 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators.vectors import join, split
-from tff_hdp.clients.sgd import SgdRule
+from tff_hdp.clients.sgd import SgdRule, descend
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_stack
 from tff_hdp.systems.fl_top.compressors import Compressor
+from tff_hdp.systems.fl_top.subset import LARGEST_SHARE, SubsetProblem
 
 
 def train_compressed(
@@ -22,7 +23,8 @@ def train_compressed(
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """SGD of every client of a chunk on its own batches, and what each sends.
 
-    Weights that may not move are held by the rule's mask (Algorithm 2).
+    Weights that may not move (Algorithm 2) are no variables where few move, and else
+    held by the rule's mask.
 
     Args:
       model: The model, stacked.
@@ -36,13 +38,22 @@ def train_compressed(
       What the C clients send, [C, upload_size], from initial minus trained
       weights; and the training sums of `train_stack`.
     """
+    initial = split(weights, model.shapes)
     coordinates = compressor.trainable(round_number)
-    mask = None
-    if coordinates is not None:
+    if coordinates is None:
+        rule = SgdRule(learning_rate=learning_rate)
+        updates, sums = train_stack(model, initial, chunk, rule)
+        sent = compressor.compress(join(updates, leading=1), round_number)
+    elif compressor.upload_size <= LARGEST_SHARE * model.size:
+        problem = SubsetProblem(model, initial, coordinates, chunk["features"])
+        rule = SgdRule(learning_rate=learning_rate)
+        (trained,), sums = descend(problem, rule, chunk["order"], chunk["labels"])
+        sent = problem.start[0] - trained
+    else:
         ones = tf.ones_like(coordinates)
         chosen = tf.scatter_nd(coordinates[:, tf.newaxis], ones, [model.size]) > 0
         mask = split(chosen, model.shapes)
-    rule = SgdRule(learning_rate=learning_rate, mask=mask)
-    updates, sums = train_stack(model, split(weights, model.shapes), chunk, rule)
-    sent = compressor.compress(join(updates, leading=1), round_number)
+        rule = SgdRule(learning_rate=learning_rate, mask=mask)
+        updates, sums = train_stack(model, initial, chunk, rule)
+        sent = compressor.compress(join(updates, leading=1), round_number)
     return tf.ensure_shape(sent, [None, compressor.upload_size]), sums
