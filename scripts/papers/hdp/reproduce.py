@@ -1,12 +1,14 @@
-"""Tables I and III of the HDP paper and its claims on levels, as epsilons.
+"""The HDP paper's tables and figures: what its epsilons are worth, and its training.
 
-    python scripts/papers/hdp/reproduce.py --what=table1,table3 --out=runs/hdp_paper
+    python scripts/papers/hdp/reproduce.py --what=table1,table3
+    python scripts/papers/hdp/reproduce.py --what=figure2_mnist --seeds=0,1,2 --jobs=2
 
-Trains nothing: every number is an account, the paper's formula beside the sound one.
-Leaves <part>.csv and <part>.txt in --out for every part of --what, levels.png for
-`levels` and privacy_equal_multiplier.png and privacy_equal_release.png for `compare`.
-The paper's trainings are the presets scripts/papers/hdp/*.flags of scripts/train.py;
-scripts/account.py has the same account for any other federation.
+`table1`, `table3`, `others`, `levels` and `compare` train nothing: every number is an
+account, the paper's formula beside the sound one. They leave <part>.csv and <part>.txt
+in --out, and the figures of `levels` and `compare`. The other parts train, or resume:
+a run folder a line and seed under --out, docs/results/hdp/<part>.csv with a row a run,
+and their tables in docs/hdp.md. scripts/account.py has the same account for any other
+federation.
 """
 
 import pathlib
@@ -16,37 +18,85 @@ from typing import Any
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 
 PARTS = ("table1", "table3", "others", "levels", "compare")
+TRAINED = (
+    *("figure2_cifar10", "figure2_cifar100", "figure2_mnist", "figure2_emnist"),
+    *("table1_accuracy", "figure3", "claim", "equal_release", "unequal_zones"),
+)
+PAGE = pathlib.Path(__file__).parents[3] / "docs" / "hdp.md"
 Rows = list[dict[str, Any]]
 # Who a row is about, in the lines that say what its epsilons rest on.
 NAMES = ("data_set", "configuration", "mode", "client_kind", "noise_at", "level")
 RESTS_ON = {"released_rests_on": "released model", "aggregator_rests_on": "aggregator"}
 WORDS = ("neighbours", "sampling", "assumptions", *RESTS_ON)
 
-WHAT = flags.DEFINE_list("what", list(PARTS), f"Some of {', '.join(PARTS)}.")
+WHAT = flags.DEFINE_list(
+    "what", list(PARTS), f"Some of {', '.join((*PARTS, *TRAINED))}."
+)
 OUT = flags.DEFINE_string("out", "runs/hdp_paper", "Folder for tables and figures.")
+SCALE = flags.DEFINE_enum(
+    "scale", "full", ["full", "reduced", "tiny"], "How large trainings are."
+)
+SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "A run of every line for each.")
+JOBS = flags.DEFINE_integer("jobs", 1, "Trainings at a time.", lower_bound=1)
+DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder with the data sets' files.")
 
 
 def main(argv: list[str]) -> int:
     """Writes and prints the parts asked for."""
     cli.refuse_arguments(argv)
-    cli.check_choices("what", WHAT.value, PARTS)
+    cli.check_choices("what", WHAT.value, (*PARTS, *TRAINED))
+    folder = pathlib.Path(OUT.value)
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in WHAT.value:
+        if part in PARTS:
+            account(part, folder)
+    trained = [part for part in WHAT.value if part in TRAINED]
+    failed = train(trained, folder) if trained else 0
+    print(f"tables and figures: {folder}")
+    return 1 if failed else 0
+
+
+def account(part: str, folder: pathlib.Path) -> None:
+    """Writes and prints a part that trains nothing."""
     import pandas as pd
 
     from scripts.papers.hdp import closed_form
 
-    folder = pathlib.Path(OUT.value)
-    folder.mkdir(parents=True, exist_ok=True)
-    for part in WHAT.value:
-        rows, notes = getattr(closed_form, part)(folder)
-        table = pd.DataFrame(rows)
-        table.to_csv(folder / f"{part}.csv", index=False)
-        text = "\n".join([shown(table), "", *notes, *reasons(rows)])
-        (folder / f"{part}.txt").write_text(text + "\n")
-        print(f"{part}\n{text}\n")
-    print(f"tables and figures: {folder}")
-    return 0
+    rows, notes = getattr(closed_form, part)(folder)
+    table = pd.DataFrame(rows)
+    table.to_csv(folder / f"{part}.csv", index=False)
+    text = "\n".join([shown(table), "", *notes, *reasons(rows)])
+    (folder / f"{part}.txt").write_text(text + "\n")
+    print(f"{part}\n{text}\n")
+
+
+def train(parts: list[str], folder: pathlib.Path) -> int:
+    """Runs what parts are made of, side by side; how many runs failed.
+
+    The tiny scale leaves its results in --out, the others in the docs.
+    """
+    from scripts.papers import studies
+    from scripts.papers.hdp.trained import SCALES, STUDIES
+
+    if not all(seed.isdecimal() for seed in SEEDS.value):
+        raise ArgumentError("seeds", ",".join(SEEDS.value), "whole numbers >= 0")
+    changes = dict(SCALES[SCALE.value])
+    if DATA_DIR.value is not None:
+        changes["data_dir"] = DATA_DIR.value
+    seeds = [int(seed) for seed in SEEDS.value]
+    results = folder if SCALE.value == "tiny" else studies.RESULTS
+    return studies.run(
+        [STUDIES[part] for part in parts],
+        seeds=seeds,
+        folder=folder / SCALE.value,
+        changes=changes,
+        at_once=JOBS.value,
+        results=results,
+        page=PAGE,
+    )
 
 
 def shown(table: Any) -> str:
