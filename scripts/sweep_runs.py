@@ -21,8 +21,8 @@ from tff_hdp.runtime.worker_process import ended_with_this
 from tff_hdp.simulation import report
 from tff_hdp.simulation.config import RunConfig
 
-# What makes no other run of it: where it lies, and on what it runs.
-_NOWHERE = ("out", "runtime", "workers", "data_dir", "seed")
+# What makes no other setting of it: where and how it runs, what it prints, its seed.
+_NOWHERE = ("out", "runtime", "workers", "data_dir", "log_every", "quiet", "seed")
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 10.0
 
