@@ -21,7 +21,7 @@ from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from tff_hdp.simulation.sweep import Job
+    from scripts.sweep_runs import Job
 
 PROGRAM = flags.DEFINE_enum(
     "program", "train", list(systems.PROGRAMS), "The program in scripts/ to run."
@@ -44,7 +44,7 @@ METRIC = flags.DEFINE_string(
 
 def main(argv: list[str]) -> int:
     """Runs what is left to run, then writes the tables."""
-    from tff_hdp.simulation import sweep
+    from scripts import sweep_runs as sweep
 
     seeds = SEEDS.value
     if len(set(seeds)) < len(seeds) or not all(seed.isdigit() for seed in seeds):
@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
 
 def job(settings: dict[str, str], fixed: list[str]) -> "Job":
     """The run with these settings, refused here if the program would refuse it."""
-    from tff_hdp.simulation import sweep
+    from scripts import sweep_runs as sweep
 
     out = pathlib.Path(OUT.value) / sweep.folder_name(settings)
     given = [*fixed, *(f"--{k}={v}" for k, v in settings.items()), f"--out={out}"]

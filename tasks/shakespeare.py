@@ -71,6 +71,6 @@ SHAKESPEARE = text_dataset(
     files=(
         f"Download {FILE.origin} (with a network this is done for you), decompress it "
         f"(unlzma) and put the result there as {FILE.name}. Instead, task=pages "
-        "predicts characters of bundled pages."
+        "predicts characters of bundled pages; task=digits needs no files either."
     ),
 )

@@ -41,8 +41,10 @@ def windows(text: str, begin: int = 0, end: int | None = None) -> Windows:
     Returns:
       Features uint8 [n, WINDOW], and labels int32 [n].
     """
-    ids = np.concatenate([np.zeros(WINDOW, np.uint8), encode(text)])
-    seen = np.lib.stride_tricks.sliding_window_view(ids, WINDOW + 1)[begin:end:STEP]
+    before, after = np.zeros(WINDOW, np.uint8), np.zeros(1, np.uint8)
+    ids = np.concatenate([before, encode(text), after])
+    seen = np.lib.stride_tricks.sliding_window_view(ids, WINDOW + 1)[: len(text)]
+    seen = seen[begin:end:STEP]
     return seen[:, :-1].copy(), seen[:, -1].astype(np.int32)
 
 

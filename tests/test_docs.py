@@ -92,6 +92,18 @@ def test_every_import_in_code_can_be_made(page):
                 assert is_defined(name), f"{named(page)} imports {name}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_code_imports_this_library_before_tensorflow(page):
+    """So that TensorFlow is told to be quiet before it speaks."""
+    blocks = re.findall(r"```python\n(.*?)```", text_of(page), re.DOTALL)
+    for block in blocks:
+        imports = re.findall(
+            r"^\s*(?:from|import) (tff_hdp|tensorflow)\w*", block, re.M
+        )
+        if "tff_hdp" in imports:
+            assert imports[0] == "tff_hdp", f"{named(page)}: {imports}"
+
+
 def is_defined(dotted):
     """Whether modules and what they hold go as far as the name does."""
     parts = dotted.split(".")

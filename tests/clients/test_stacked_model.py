@@ -18,7 +18,8 @@ ARCHITECTURES = {
     (dataset.name, name): (dataset, architecture)
     for dataset in tasks.TASKS.values()
     for name, architecture in dataset.models.items()
-    if name not in ("cnn_large", "gru")
+    # What takes too long, cannot be stacked, or is the model of another set.
+    if name not in ("cnn_large", "gru") and dataset.name != "shakespeare"
 }
 
 
@@ -144,7 +145,7 @@ def test_a_recurrent_model_trains_client_by_client():
     dataset = tasks.TASKS["pages"]
     model = dataset.models["gru"].build(**dataset.model_shape)
     assert not is_supported(model)
-    with pytest.raises(ArgumentError, match="is RNN; allowed: .*Embedding"):
+    with pytest.raises(ArgumentError, match=r"is RNN; allowed: .*Embedding"):
         StackedModel(model)
 
 

@@ -110,7 +110,11 @@ def test_the_order_of_a_copy_does_not_matter(seed, order_seed, partition):
         base = tasks.TASKS["digits"]
         return loading.load_task(
             dataclasses.replace(
-                base, read=read, num_clients=4, partitions=(partition,)
+                base,
+                read=read,
+                input_shape=(1, 2, 1),
+                num_clients=4,
+                partitions=(partition,),
             ),
             model=None,
             data_dir=None,

@@ -40,7 +40,7 @@ def train(
       config: The run's settings.
       system: What runs a round.
       folder: Where checkpoints and metrics go.
-      watchers: Called once a round is released.
+      watchers: Called once a round is released, and again where a run resumes.
 
     Returns:
       The final state of the process and the ledger.
@@ -62,6 +62,10 @@ def train(
             f"at least {start.round_number}, which the run in out={folder.path} has",
         )
     state = start.state
+    if start.round_number:
+        # A kill may have come between that round's release and its watchers.
+        for watch in watchers:
+            watch(start.round_number, start.metrics, state)
     with tqdm.tqdm(
         total=config.rounds,
         initial=start.round_number,

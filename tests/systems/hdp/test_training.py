@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
+import tasks
 from tff_hdp import systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Ledger
@@ -50,6 +51,23 @@ def test_a_run_leaves_its_models_which_need_no_tff(finished):
         )
 
 
+def test_a_recurrent_model_of_text_trains_and_is_kept(hdp_config, tmp_path):
+    """Client by client; the kept model reads text without this library."""
+    asked = hdp_config(
+        tmp_path,
+        **{"task": "pages", "model": "gru", "num_clients": 6, "zones": 2, "rounds": 1},
+        **{"clients_per_round": 6, "local_epochs": 1, "client_learning_rate": 0.3},
+        **{"privacy": "none", "noise_multiplier": None},
+    )
+    result = experiment.run(asked)
+    assert result.metrics["loss"] < np.log(tasks.TASKS["pages"].num_classes)
+    model = tf.keras.models.load_model(tmp_path / "model" / "last" / "model.keras")
+    task = asked.load_task(5)
+    guesses = model.predict(task.test_features, verbose=0).argmax(-1)
+    reached = np.mean(guesses == task.test_labels)
+    assert reached == pytest.approx(result.accuracy)
+
+
 def test_a_finished_run_is_evaluated_by_class_zone_and_client(finished):
     before = (finished.path / "config.json").read_bytes()
     found = evaluate_run(systems.config_of(finished.path), "last")
@@ -72,6 +90,36 @@ def test_a_finished_run_is_evaluated_by_class_zone_and_client(finished):
     assert overall == pytest.approx(right.mean())
     assert "training examples" in found.clients_on
     assert (finished.path / "config.json").read_bytes() == before
+
+
+def test_programs_evaluate_a_run_and_make_a_page_of_it(finished, run_program, tmp_path):
+    run = f"--run={finished.path}"
+    done = run_program("scripts/evaluate.py", run, "--round=best", "--format=json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["accuracy"] == pytest.approx(found["card"]["value"])
+    assert len(found["clients"]) == 200 and len(found["zones"]) == 4
+    page = tmp_path / "page.html"
+    done = run_program("scripts/report.py", run, f"--html={page}")
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    for words in ("load_digits", "scripts/train.py", "promised epsilon", "<svg"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "words"),
+    [
+        ("evaluate", [], ["--run", "a run folder"]),
+        ("evaluate", ["--run=/nowhere"], ["/nowhere", "holds no run"]),
+        ("report", ["--run=/nowhere"], ["--html"]),
+        ("report", ["--run=/a", "--html=/b", "--runs=/c"], ["--runs", "/c"]),
+    ],
+)
+def test_programs_that_read_runs_refuse_in_one_line(
+    assert_refused, program, arguments, words
+):
+    assert_refused(f"scripts/{program}.py", arguments, words)
 
 
 @pytest.fixture

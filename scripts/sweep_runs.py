@@ -21,8 +21,8 @@ from tff_hdp.runtime.worker_process import ended_with_this
 from tff_hdp.simulation import report
 from tff_hdp.simulation.config import RunConfig
 
-# What makes no other run of it: where it lies, and on what it runs.
-_NOWHERE = ("out", "runtime", "workers", "data_dir", "seed")
+# What makes no other setting of it: where and how it runs, what it prints, its seed.
+_NOWHERE = ("out", "runtime", "workers", "data_dir", "log_every", "quiet", "seed")
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 10.0
 
@@ -116,8 +116,8 @@ def combinations(grids: Sequence[str]) -> list[dict[str, str]]:
 
 def folder_name(settings: Mapping[str, str]) -> str:
     """A run folder's name that says what sets the run apart."""
-    name = ",".join(f"{name}={value}" for name, value in settings.items())
-    return re.sub(r"[^\w.=,+-]", "_", name) or "run"
+    name = "_".join(f"{name}={value}" for name, value in settings.items())
+    return re.sub(r"[^\w.=+-]", "_", name) or "run"
 
 
 def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
@@ -146,10 +146,11 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
                 if process.returncode != 0:
                     failed.append(job)
             ended = len(jobs) - len(waiting) - len(running)
-            bar.n = sum(min(job.rounds_done, job.config.rounds) for job in jobs)
-            bar.set_postfix_str(
-                f"{ended}/{len(jobs)} runs, {known} before, {len(failed)} failed"
-            )
+            said = f"{ended}/{len(jobs)} runs, {known} before, {len(failed)} failed"
+            done = sum(min(job.rounds_done, job.config.rounds) for job in jobs)
+            if (done, said) != (bar.n, bar.postfix):
+                bar.n = done
+                bar.set_postfix_str(said)
     return failed
 
 
@@ -273,12 +274,14 @@ def draw(
     from matplotlib import pyplot
 
     panels: dict[str, dict[str, list[pd.Series]]] = {}
+    colours: dict[str, str] = {}
     for job in jobs:
         if job.is_finished:
             metrics = report.read_run(job.path).metrics.set_index("round")[metric]
-            first, *rest = (f"{s}={job.settings.get(s, '-')}" for s in settings)
+            line, *rest = (f"{s}={job.settings.get(s, '-')}" for s in settings)
             lines = panels.setdefault(", ".join(rest), {})
-            lines.setdefault(first, []).append(metrics.dropna())
+            lines.setdefault(line, []).append(metrics.dropna())
+            colours.setdefault(line, f"C{len(colours) % 10}")
     columns = min(3, len(panels))
     figure, axes = pyplot.subplots(
         *(-(-len(panels) // columns), columns),
@@ -291,8 +294,9 @@ def draw(
         for label, seeds in lines.items():
             over = pd.concat(seeds, axis=1)
             mean, spread = over.mean(axis=1), over.std(axis=1).fillna(0.0)
-            axis.plot(mean.index, mean, label=label)
-            axis.fill_between(mean.index, mean - spread, mean + spread, alpha=0.2)
+            axis.plot(mean.index, mean, label=label, color=colours[label])
+            band = mean - spread, mean + spread
+            axis.fill_between(mean.index, *band, color=colours[label], alpha=0.2)
         axis.set(title=title, xlabel="round", ylabel=f"test {metric}")
         axis.grid(alpha=0.3)
         axis.legend(frameon=False, fontsize="small")
