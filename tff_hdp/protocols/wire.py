@@ -113,6 +113,7 @@ def _read(reader: "_Reader", kind: Any) -> Any:
     return table
 
 
+@functools.cache
 def _container(kind: Any) -> tuple[type, tuple[Any, ...]]:
     if isinstance(kind, types.GenericAlias):
         origin, items = typing.get_origin(kind), typing.get_args(kind)
@@ -122,6 +123,8 @@ def _container(kind: Any) -> tuple[type, tuple[Any, ...]]:
 
 
 def _varint(value: int) -> bytes:
+    if 0 <= value <= 0x7F:
+        return bytes((value,))
     if not 0 <= value <= _LARGEST:
         raise WireError(f"integer is {value}; allowed is 0..2^64 - 1")
     out = bytearray()

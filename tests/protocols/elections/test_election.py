@@ -116,8 +116,8 @@ def frequencies(elections, monkeypatch):
     # Proofs decide whether an election stands, not who wins; checking them is
     # nine tenths of the time and tested apart.
     for module in (relay, transcripts):
-        monkeypatch.setattr(module, "dealings_hold", lambda *_: True)
-        monkeypatch.setattr(module, "reveals_hold", lambda *_: True)
+        monkeypatch.setattr(module, "dealing_holds", lambda *_: True)
+        monkeypatch.setattr(module, "reveal_holds", lambda *_: True)
     counts = dict.fromkeys(["c0", "c1", "c2", "c3"], 0)
     for number in range(elections):
         # One of four is faulty: it contributes a constant and withholds its

@@ -59,8 +59,9 @@ def test_bad_encodings_are_refused(backend, encoding):
         lambda: backend.multiply(3, bad),
         lambda: backend.multiply(0, bad),
         lambda: backend.total([good, bad]),
+        lambda: backend.total([bad, good]),
+        lambda: backend.total([bad]),
         lambda: backend.multiply_sum([1, 0], [good, bad]),
-        lambda: backend.multiply_many([1, 2], bad),
     ):
         with pytest.raises(DecodingError, match="no canonical"):
             operation()
@@ -84,7 +85,6 @@ def test_both_agree_on_random_operations():
         assert p == SODIUM.multiply_generator(a)
         assert PYTHON.multiply(c, q) == SODIUM.multiply(c, q)
         assert PYTHON.total([p, q, p]) == SODIUM.total([p, q, p])
-        assert PYTHON.multiply_many([a, c], q) == SODIUM.multiply_many([a, c], q)
         scalars = [-a, b * c, c]
         assert PYTHON.multiply_sum(scalars, [p, q, p]) == SODIUM.multiply_sum(
             scalars, [p, q, p]

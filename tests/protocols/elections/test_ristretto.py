@@ -50,21 +50,3 @@ def test_multiplication_is_a_homomorphism(a, b):
     twice = group.double(sum_of_points)
     assert group.equal(twice, group.add(sum_of_points, sum_of_points))
     assert group.encode(group.decode(group.encode(twice))) == group.encode(twice)
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(SCALARS, SCALARS), max_size=12))
-def test_sums_of_multiples(pairs):
-    points = [group.multiply(p, group.GENERATOR) for _, p in pairs]
-    expected = group.multiply(sum(k * p for k, p in pairs), group.GENERATOR)
-    found = group.multiply_sum([k for k, _ in pairs], points)
-    assert group.equal(found, expected)
-
-
-@settings(deadline=None)
-@given(st.lists(SCALARS, max_size=4), SCALARS)
-def test_many_multiples_of_one_point(scalars, p):
-    point = group.multiply(p, group.GENERATOR)
-    found = group.multiply_many([*scalars, 0, group.ORDER - 1], point)
-    expected = [group.multiply(k * p, group.GENERATOR) for k in (*scalars, 0, -1)]
-    assert all(map(group.equal, found, expected))

@@ -39,7 +39,7 @@ class Dealing:
     election: bytes
     sender: str
     shares: tuple[bytes, ...]
-    commitments: tuple[bytes, ...]
+    challenge: bytes
     responses: tuple[bytes, ...]
     signature: bytes = b""
 
@@ -83,7 +83,7 @@ class Reveal:
     sender: str
     ballot: bytes
     share: bytes
-    commitments: tuple[bytes, ...]
+    challenge: bytes
     response: bytes
     signature: bytes = b""
 
@@ -166,15 +166,13 @@ def reveal_context(setup: Setup, ballot: bytes, sender: str) -> bytes:
     return setup.digest + b"reveal" + ballot + sender.encode()
 
 
-def dealings_hold(setup: Setup, dealings: Iterable[Dealing]) -> bool:
-    """Whether every dealing's proof holds; signatures are checked apart."""
-    return pvss.deals_hold(
+def dealing_holds(setup: Setup, dealing: Dealing) -> bool:
+    """Whether a dealing's proof holds; its signature is checked apart."""
+    return pvss.deal_holds(
+        dealing_context(setup, dealing.sender),
         setup.share_keys,
         setup.threshold,
-        [
-            (dealing_context(setup, d.sender), d.shares, d.commitments, d.responses)
-            for d in dealings
-        ],
+        (dealing.shares, dealing.challenge, dealing.responses),
     )
 
 
@@ -183,24 +181,17 @@ def sum_of_shares(dealings: Iterable[Dealing]) -> list[bytes]:
     return pvss.aggregate([dealing.shares for dealing in dealings])
 
 
-def reveals_hold(
-    setup: Setup, ballot: bytes, encrypted: Sequence[bytes], reveals: Iterable[Reveal]
+def reveal_holds(
+    setup: Setup, ballot: bytes, encrypted: Sequence[bytes], reveal: Reveal
 ) -> bool:
-    """Whether every reveal's proof holds, given `sum_of_shares` of the ballot."""
-    rows = []
-    for reveal in reveals:
-        index = setup.share_number(reveal.sender) - 1
-        rows.append(
-            (
-                reveal_context(setup, ballot, reveal.sender),
-                setup.share_keys[index],
-                encrypted[index],
-                reveal.share,
-                reveal.commitments,
-                reveal.response,
-            )
-        )
-    return pvss.shares_hold(rows)
+    """Whether a reveal's proof holds, given `sum_of_shares` of the ballot."""
+    index = setup.share_number(reveal.sender) - 1
+    return pvss.share_holds(
+        reveal_context(setup, ballot, reveal.sender),
+        setup.share_keys[index],
+        encrypted[index],
+        (reveal.share, reveal.challenge, reveal.response),
+    )
 
 
 def _signed_bytes(message: Signed) -> bytes:
