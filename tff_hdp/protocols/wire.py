@@ -53,6 +53,12 @@ def decode(message_type: type[_T], data: bytes) -> _T:
     return message
 
 
+def signed_part(message: Any) -> bytes:
+    """What the `signature` of a message signs: its kind, and all the rest of it."""
+    unsigned = dataclasses.replace(message, signature=b"")
+    return type(message).__name__.encode() + b"\0" + encode(unsigned)
+
+
 @functools.cache
 def _fields(message_type: type) -> tuple[tuple[str, Any], ...]:
     hints = typing.get_type_hints(message_type)

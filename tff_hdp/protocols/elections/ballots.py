@@ -103,7 +103,7 @@ _S = TypeVar("_S", Presence, Dealing, Confirmation, Reveal)
 
 def sign(message: _S, identity: Identity) -> _S:
     """The message with its sender's signature."""
-    signature = identity.signing_key.sign(_signed_bytes(message))
+    signature = identity.signing_key.sign(wire.signed_part(message))
     return dataclasses.replace(message, signature=signature)
 
 
@@ -117,7 +117,9 @@ def check_signed(message: Signed, election: bytes, voter: Voter) -> None:
     name = f"{type(message).__name__.lower()} of {message.sender!r}"
     if message.election != election:
         raise ElectionError(f"{name} is of another election")
-    check_signature(name, voter.verify_key, message.signature, _signed_bytes(message))
+    check_signature(
+        name, voter.verify_key, message.signature, wire.signed_part(message)
+    )
 
 
 def check_signature(name: str, key: bytes, signature: bytes, data: bytes) -> None:
@@ -192,8 +194,3 @@ def reveal_holds(
         encrypted[index],
         (reveal.share, reveal.challenge, reveal.response),
     )
-
-
-def _signed_bytes(message: Signed) -> bytes:
-    unsigned = dataclasses.replace(message, signature=b"")
-    return type(message).__name__.encode() + b"\0" + wire.encode(unsigned)

@@ -69,13 +69,6 @@ def multiply(scalar: int, point: Point) -> Point:
     return result
 
 
-def equal(a: Point, b: Point) -> bool:
-    """Whether two representations are of one group element (RFC 9496, 4.3.3)."""
-    x1, y1, _, _ = a
-    x2, y2, _, _ = b
-    return (x1 * y2 - y1 * x2) % P == 0 or (y1 * y2 - x1 * x2) % P == 0
-
-
 def encode(point: Point) -> bytes:
     """The element's 32 canonical bytes (RFC 9496, 4.3.2)."""
     x, y, z, t = point
