@@ -384,12 +384,12 @@ def _config_of(kind: type, rng: random.Random) -> None:
 
 def fuzz_clients(count: int, seed: int) -> Counts:
     """Rounds of every system with one hostile client. Imports TensorFlow."""
-    from scripts import torture_clients
+    from scripts import torture_clients, torture_systems
     from tff_hdp import runtime
 
     runtime.set_context("in_process")
     counts: Counts = collections.Counter()
-    systems = torture_clients.systems()
+    systems = torture_systems.systems()
     for name, build in systems.items():
         share = max(1, count // len(systems))
         for outcome, why in torture_clients.torture(build(), share, seed):
