@@ -13,7 +13,7 @@ from typing import Any
 
 from absl import flags
 
-from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.errors import ArgumentError, FileError, one_line
 
 
 def run(
@@ -136,7 +136,7 @@ def refuse_arguments(argv: list[str]) -> None:
 
 
 def _fail(message: str) -> int:
-    print("error: " + " ".join(message.split()), file=sys.stderr)
+    print("error: " + one_line(message), file=sys.stderr)
     return 2
 
 

@@ -37,26 +37,32 @@ class ArgumentError(ValueError):
 
 
 class FileError(ValueError):
-    """A file does not hold what it should: one line, `path: what is wrong with it`."""
+    """A file does not hold what it should.
+
+    The message is one short line, `path: what is wrong with it`.
+    """
 
     def __init__(self, path: str | os.PathLike[str], problem: str) -> None:
         self.path, self.problem = path, problem
-        super().__init__(f"{os.fspath(path)}: {problem}")
+        super().__init__(f"{os.fspath(path)}: {one_line(problem, 2 * LONGEST_VALUE)}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.path, self.problem)
 
 
 # A line that nobody reads to its end is no help.
-_LONGEST = 200
+LONGEST_VALUE, LONGEST_LINE = 200, 600
+
+
+def one_line(text: str, most: int = LONGEST_LINE) -> str:
+    """`text` on one line, cut to `most` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, list | tuple):
-        text = ",".join(map(str, value)) or "empty"
-    else:
-        text = " ".join(str(value).split()) or "empty"
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    joined = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+    return one_line(str(joined), LONGEST_VALUE) or "empty"
 
 
 def require(ok: bool, name: str, value: object, allowed: str) -> None:

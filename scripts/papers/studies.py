@@ -17,7 +17,7 @@ import pandas as pd
 
 from scripts.papers import presets
 from tff_hdp import systems
-from tff_hdp.simulation import sweep
+from scripts import sweep_runs as sweep
 from tff_hdp.simulation.config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[2]

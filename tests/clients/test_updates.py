@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels
-from tff_hdp.clients.updates import clip, screen
+from tff_hdp.clients.updates import clip, cross_entropy, screen
 
 
 def test_rows_are_clipped_one_by_one():
@@ -42,3 +42,21 @@ def test_rows_are_refused_as_single_updates_are():
     for row, found in zip(ROWS, screened, strict=True):
         kept, _ = levels.screen({"a": tf.constant(row[:1]), "b": tf.constant(row[1:])})
         np.testing.assert_array_equal(found, tf.concat([kept["a"], kept["b"]], 0))
+
+
+def test_cross_entropy_is_tensorflows_but_for_labels_that_are_no_class():
+    logits = tf.constant(np.random.default_rng(0).normal(size=[6, 3]), tf.float32)
+    labels = tf.constant([0, 3, 2, -1, 1, 2**31 - 1])
+    right = np.array([True, False, True, False, True, False])
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        losses = cross_entropy(labels, logits)
+    gradients, losses = tape.gradient(losses, logits).numpy(), losses.numpy()
+    shares = tf.nn.softmax(logits).numpy()[right]
+    own = np.eye(3)[[0, 2, 1]]
+    np.testing.assert_allclose(
+        losses[right], -np.log(np.sum(shares * own, 1)), rtol=1e-5
+    )
+    np.testing.assert_allclose(gradients[right], shares - own, rtol=1e-5, atol=1e-6)
+    assert np.all(np.isnan(losses[~right]))
+    assert np.all(np.isnan(gradients[~right]))

@@ -33,7 +33,7 @@ class Unsupported:
     value: float
 
 
-inners = st.builds(Inner, st.text(max_size=5), st.binary(max_size=200))
+inners = st.builds(Inner, st.text(max_size=5), st.binary(max_size=130))
 outers = st.builds(
     Outer,
     st.integers(0, 2**64 - 1),
@@ -47,7 +47,7 @@ outers = st.builds(
 def test_messages_survive_the_wire(message):
     data = wire.encode(message)
     assert wire.decode(Outer, data) == message
-    for cut in range(len(data)):
+    for cut in range(0, len(data), 1 + len(data) // 20):
         with pytest.raises(wire.WireError, match="cut short"):
             wire.decode(Outer, data[:cut])
     with pytest.raises(wire.WireError, match=f"ends at byte {len(data)} of"):

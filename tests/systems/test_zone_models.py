@@ -22,7 +22,7 @@ def build(zones_of_a_chunk):
     """A client sends its zone's model times its own number; integers, as masks do."""
 
     def client(models, chunk, number):
-        numbers = tf.cast(chunk["numbers"], tf.float32)
+        numbers = tf.cast(chunk["labels"], tf.float32)
         sent = models[:, tf.newaxis] * numbers[..., tf.newaxis]
         return tf.cast(sent, tf.int64), {"spoke": tf.reduce_sum(numbers)}
 
@@ -37,7 +37,7 @@ def build(zones_of_a_chunk):
         num_zones=ZONES,
         data_type=tff.SequenceType(
             collections.OrderedDict(
-                numbers=tff.TensorType(np.int32, [None, None]),
+                labels=tff.TensorType(np.int32, [None, None]),
                 zone=tff.TensorType(np.int32, [zones_of_a_chunk]),
             )
         ),
@@ -48,7 +48,7 @@ def build(zones_of_a_chunk):
 
 
 def chunk(numbers, zones):
-    fields = {"numbers": np.int32(numbers), "zone": np.int32(zones)}
+    fields = {"labels": np.int32(numbers), "zone": np.int32(zones)}
     return tf.data.Dataset.from_tensors(collections.OrderedDict(fields))
 
 

@@ -1,5 +1,7 @@
 """Tables of clients and overlays, read from files."""
 
+import time
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -50,10 +52,20 @@ def test_bad_tables_are_refused(tmp_path, text, message):
         load_attribute(table, "region", client_ids=IDS)
 
 
-def test_a_score_that_is_no_number_is_refused(tmp_path):
-    table = write(tmp_path / "t.csv", "client,capability\na,1\nb,fast\nc,2\n")
-    with pytest.raises(FileError, match="capability of 'b' is 'fast'"):
+@pytest.mark.parametrize("score", ["fast", "nan", "inf", "-inf", "1e999"])
+def test_a_score_that_is_no_finite_number_is_refused(tmp_path, score):
+    table = write(tmp_path / "t.csv", f"client,capability\na,1\nb,{score}\nc,2\n")
+    with pytest.raises(FileError, match=f"capability of 'b' is '{score}'"):
         load_numbers(table, "capability", client_ids=IDS)
+
+
+def test_a_wide_header_takes_linear_time(tmp_path):
+    """20,000 columns times 40,000 rows would be minutes."""
+    text = "client,region" + ",x" * 20_000 + "\n" + "a,x\n" * 40_000
+    began = time.process_time()
+    with pytest.raises(FileError, match="'a' stands there twice"):
+        load_attribute(write(tmp_path / "t.csv", text), "region", client_ids=IDS)
+    assert time.process_time() - began < 5.0
 
 
 def test_an_overlay_and_its_communities(tmp_path):
@@ -72,6 +84,7 @@ def test_an_overlay_and_its_communities(tmp_path):
         ("a,b,-1", "weight of 'a'-'b' is '-1'"),
         ("a,b,heavy", "weight of 'a'-'b' is 'heavy'"),
         ("a,b,inf", "weight of 'a'-'b' is 'inf'"),
+        ("a,b,1e308", "weight of 'a'-'b' is '1e308'"),
     ],
 )
 def test_bad_overlays_are_refused(tmp_path, row, message):

@@ -1,8 +1,10 @@
 import json
+import time
 
 import pytest
 
-from tff_hdp.topology import load_zones
+from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.topology import load_zones, reading
 
 
 def test_csv_with_regions(tmp_path):
@@ -60,16 +62,45 @@ def test_json_and_csv_of_one_tree_agree(tmp_path):
         ("z.json", '{"x": 3}', "group 'x' holds 3"),
         ("z.json", '["a"]', "outermost value must be a non-empty object"),
         ("z.json", "{", "not JSON"),
+        ("z.json", "[" * 100_000, "nested so deep"),
+        ("z.json", '{"x":' * 40 + '["a"]' + "}" * 40, "more than 32 levels"),
+        ("z.json", '{"x": [NaN]}', "holds NaN"),
+        ("z.json", '{"x": [' + "9" * 5000 + "]}", "4300 digits"),
+        ("z.json", "\udcff", "not UTF-8"),
+        ("z.csv", "\udcff", "not UTF-8"),
+        ("z.csv", "client,zone\na," + "x" * 140_000 + "\n", "line 2: field larger"),
+        ("z.csv", "client,zone\na," + "x" * 100_000 + "\nb,", "line 3 is"),
+        ("z.csv", "x" * 100_000, "must begin|header"),
         ("z.txt", "", "allowed: a .csv or .json file"),
     ],
 )
 def test_bad_files_are_refused_naming_the_offender(tmp_path, name, text, message):
     path = tmp_path / name
-    path.write_text(text)
+    path.write_text(text, errors="surrogateescape")
     ids = ("a", "b") if "region" in text else ("a",)
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises((FileError, ArgumentError), match=message) as error:
         load_zones(path, client_ids=ids)
     assert name in str(error.value)
+    assert len(str(error.value)) < 600
+
+
+@pytest.mark.parametrize("name", ["z.json", "z.csv"])
+def test_reading_takes_linear_time(tmp_path, name):
+    """Quadratic, each would take minutes."""
+    ids = [f"client {i}" for i in range(50_000)]
+    path = tmp_path / name
+    if name == "z.json":
+        path.write_text(json.dumps({f"zone of {c}": [c] for c in ids}))
+    else:
+        path.write_text("client,zone\n" + "".join(f"{c},zone of {c}\n" for c in ids))
+    began = time.process_time()
+    assert load_zones(path, client_ids=ids).num_zones == len(ids)
+    assert time.process_time() - began < 5.0
+
+
+def test_a_file_without_end_is_refused():
+    with pytest.raises(FileError, match="more than 256 MiB"):
+        reading.read_text("/dev/zero")
 
 
 def test_missing_file(tmp_path):

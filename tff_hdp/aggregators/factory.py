@@ -183,6 +183,7 @@ def _process(
         client_state.type_signature.result, value_type, WEIGHT_TYPE
     )
     def contribution(sent: Any, value: Any, profile: Any) -> Any:
+        profile = mean.seated(profile)
         return mean.contribution(sent, value, profile), profile["zone"]
 
     release = tff.tensorflow.computation(mean.release)

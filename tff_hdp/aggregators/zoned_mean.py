@@ -114,6 +114,22 @@ class ZonedMean:
             sent["server"] = queries.server.derive_sample_params(state["server"])
         return sent
 
+    def seated(self, profile: Any) -> Any:
+        """A client's profile; without weight, in the first zone, if its own is none.
+
+        A weight of 0 has its update rejected.
+
+        Args:
+          profile: `weight` (float32) and `zone` (int32 []), of a client or a chunk.
+        """
+        zone = profile["zone"]
+        known = tf.logical_and(zone >= 0, zone < self._plan.num_zones)
+        return collections.OrderedDict(
+            profile,
+            weight=tf.where(known, profile["weight"], 0.0),
+            zone=tf.where(known, zone, 0),
+        )
+
     def contribution(self, sent: Any, update: Any, profile: Any) -> Any:
         """Screens, clips, weights and noises one client's update.
 

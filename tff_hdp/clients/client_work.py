@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators import WEIGHT_TYPE
+from tff_hdp.clients.updates import cross_entropy
 from tff_hdp.errors import ArgumentError
 
 # The optimizers that are SGD, with their momentum.
@@ -69,12 +70,19 @@ def model_fn_from_keras(
     def model_fn() -> tff.learning.models.VariableModel:
         return tff.learning.models.from_keras_model(
             build_model(),
-            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            loss=_CrossEntropy(name="loss"),
             input_spec=input_spec,
             metrics=[tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
         )
 
     return model_fn
+
+
+class _CrossEntropy(tf.keras.losses.Loss):
+    """Mean `cross_entropy`."""
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return cross_entropy(y_true, y_pred)
 
 
 def build_zoned_client_work(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from tff_hdp.clients.stacked_model import StackedModel
+from tff_hdp.clients.updates import cross_entropy
 from tff_hdp.errors import ArgumentError
 
 # How many tensors like the stacked weights a step holds at most: the weights, their
@@ -101,7 +102,7 @@ class Batch(NamedTuple):
 
     Attributes:
       rows: [C, B] rows into each client's examples; 0 where there is none.
-      labels: [C, B].
+      labels: [C, B]; one that is no class spoils its client's gradient.
       present: [C, B], 1 for an example and 0 for none, of the weights' dtype.
       learning_rate: Of the step.
     """
@@ -118,7 +119,7 @@ class Batch(NamedTuple):
         gradient sees its own term only. The learning rate is in it, so that large
         gradients need not be multiplied by it.
         """
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(self.labels, logits)
+        losses = cross_entropy(self.labels, logits)
         own = tf.reduce_sum(losses * self.present, 1)
         count = tf.reduce_sum(self.present, 1)
         means = tf.math.divide_no_nan(self.learning_rate * own, count)
@@ -234,10 +235,11 @@ def descend(
     ) -> Any:
         rows = order[:, t]
         present = tf.cast(rows >= 0, dtype)
-        rows = tf.maximum(rows, 0)
-        batch = Batch(
-            rows, tf.gather(labels, rows, batch_dims=1), present, rule.learning_rate
-        )
+        given = tf.clip_by_value(rows, 0, tf.shape(labels)[1] - 1)
+        asked = tf.gather(labels, given, batch_dims=1)
+        # Where there is no example any class will do; a row beyond them has none.
+        asked = tf.where(rows < 0, 0, tf.where(rows > given, -1, asked))
+        batch = Batch(given, asked, present, rule.learning_rate)
         gradients, logits, loss = problem.gradients(weights, batch)
         if centres:
             begins = tf.equal(t % rule.centre_every, 0)

@@ -58,6 +58,27 @@ def without(value: tf.Tensor, dropped: tf.Tensor) -> tf.Tensor:
     )
 
 
+def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Every example's cross-entropy in nats; NaN where the label is no class.
+
+    TensorFlow's own ends the round of all clients at such a label. Here the update
+    that it asks for is not finite, and is screened as any such update.
+
+    Args:
+      labels: Integers [...].
+      logits: [..., classes].
+
+    Returns:
+      [...] of the logits' dtype.
+    """
+    wrong = tf.logical_or(labels < 0, labels >= logits.shape[-1])
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        tf.where(wrong, tf.zeros_like(labels), labels), logits
+    )
+    # A factor, for NaN to reach the gradient too.
+    return losses * tf.where(wrong, tf.cast(float("nan"), losses.dtype), 1.0)
+
+
 def screen(
     rows: tf.Tensor, *, instead: tf.Tensor | float
 ) -> tuple[tf.Tensor, tf.Tensor]:

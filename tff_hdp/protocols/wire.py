@@ -53,6 +53,12 @@ def decode(message_type: type[_T], data: bytes) -> _T:
     return message
 
 
+def signed_part(message: Any) -> bytes:
+    """What the `signature` of a message signs: its kind, and all the rest of it."""
+    unsigned = dataclasses.replace(message, signature=b"")
+    return type(message).__name__.encode() + b"\0" + encode(unsigned)
+
+
 @functools.cache
 def _fields(message_type: type) -> tuple[tuple[str, Any], ...]:
     hints = typing.get_type_hints(message_type)
@@ -113,6 +119,7 @@ def _read(reader: "_Reader", kind: Any) -> Any:
     return table
 
 
+@functools.cache
 def _container(kind: Any) -> tuple[type, tuple[Any, ...]]:
     if isinstance(kind, types.GenericAlias):
         origin, items = typing.get_origin(kind), typing.get_args(kind)
@@ -122,6 +129,8 @@ def _container(kind: Any) -> tuple[type, tuple[Any, ...]]:
 
 
 def _varint(value: int) -> bytes:
+    if 0 <= value <= 0x7F:
+        return bytes((value,))
     if not 0 <= value <= _LARGEST:
         raise WireError(f"integer is {value}; allowed is 0..2^64 - 1")
     out = bytearray()

@@ -49,7 +49,7 @@ def build_zoned_process(
       build_model: Returns a new Keras model, whose weights are float32.
       num_zones: s.
       data_type: Sequence of one chunk, a structure with `zone` (int32 [Z],
-        Z known).
+        Z known) and `labels` (int32 [Z, ...], or of any shape where Z is 1).
       client: What the clients of a chunk do; of any one dtype is what they send.
       edge: What every zone does with its clients' sum.
       down: What the zones, or those above them, do with the zones' results.
@@ -67,9 +67,22 @@ def build_zoned_process(
     models_type = initial_models.type_signature.result
     initial_round = tff.tensorflow.computation(lambda: tf.constant(0))
 
+    def seated(data: tf.data.Dataset) -> Any:
+        """The chunk; if its zone is none, in the first one and its labels no class.
+
+        Such labels have an update rejected.
+        """
+        chunk = collections.OrderedDict(data.get_single_element())
+        zone, labels = chunk["zone"], chunk["labels"]
+        known = tf.logical_and(zone >= 0, zone < num_zones)
+        of_all = tf.reshape(known, [-1] + [1] * (labels.shape.rank - 1))
+        chunk["zone"] = tf.where(known, zone, 0)
+        chunk["labels"] = tf.where(of_all, labels, -1)
+        return chunk
+
     @tff.tensorflow.computation(data_type)
     def zone_keys(data: tf.data.Dataset) -> tf.Tensor:
-        return data.get_single_element()["zone"]
+        return seated(data)["zone"]
 
     @tff.tensorflow.computation(models_type, np.int32)
     def model_of(models: tf.Tensor, zone: tf.Tensor) -> tf.Tensor:
@@ -79,7 +92,7 @@ def build_zoned_process(
         tff.SequenceType(model_of.type_signature.result), data_type, np.int32
     )
     def train(own: tf.data.Dataset, data: tf.data.Dataset, number: tf.Tensor) -> Any:
-        chunk = data.get_single_element()
+        chunk = seated(data)
         zones = tf.shape(chunk["zone"], tf.int64)[0]
         models = own.batch(zones).get_single_element()
         sent, measured = client(models, chunk, number)

@@ -7,7 +7,7 @@ column per attribute; an overlay is a CSV file with one row per link:
     phone-17,paris,2.5                phone-17,phone-4,1
 """
 
-import csv
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,10 +16,13 @@ import numpy as np
 
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.topology.builders import check_same_clients
+from tff_hdp.topology.reading import number_of, read_rows
 
 # Of the small world: the links of a client, and the share of them that is rewired.
 NEIGHBOURS = 6
 REWIRED = 0.1
+# Of a link: sums of products of such weights neither overflow nor vanish.
+WEIGHTS = (1e-9, 1e9)
 
 
 def load_attribute(
@@ -57,15 +60,14 @@ def load_attribute(
 def load_numbers(
     path: str | Path, column: str, *, client_ids: Sequence[str]
 ) -> dict[str, float]:
-    """Reads one column of numbers; otherwise as `load_attribute`."""
-    numbers = {}
-    for client, cell in load_attribute(path, column, client_ids=client_ids).items():
-        try:
-            numbers[client] = float(cell)
-        except ValueError as error:
+    """Reads one column of finite numbers; otherwise as `load_attribute`."""
+    cells = load_attribute(path, column, client_ids=client_ids)
+    numbers = {client: number_of(cell) for client, cell in cells.items()}
+    for client, number in numbers.items():
+        if math.isnan(number):
             raise FileError(
-                path, f"{column} of {client!r} is {cell!r}, which is no number"
-            ) from error
+                path, f"{column} of {client!r} is {cells[client]!r}; give a number"
+            )
     return numbers
 
 
@@ -79,7 +81,7 @@ def load_overlay(path: str | Path, *, client_ids: Sequence[str]) -> nx.Graph:
     Raises:
       FileNotFoundError: If there is no such file.
       FileError: If the header lacks a column, a link names an unknown client or
-        joins a client to itself, or a weight is no number above 0.
+        joins a client to itself, or a weight is not within `WEIGHTS`.
     """
     graph = nx.Graph()
     graph.add_nodes_from(client_ids)
@@ -89,13 +91,12 @@ def load_overlay(path: str | Path, *, client_ids: Sequence[str]) -> nx.Graph:
             raise FileError(path, f"{stranger!r} is linked but is not a client")
         if a == b:
             raise FileError(path, f"{a!r} is linked to itself")
-        try:
-            weight = float(cell)
-        except ValueError:
-            weight = float("nan")
-        if not 0.0 < weight < float("inf"):
+        weight, (least, most) = number_of(cell), WEIGHTS
+        if not least <= weight <= most:
             raise FileError(
-                path, f"weight of {a!r}-{b!r} is {cell!r}, which is no number > 0"
+                path,
+                f"weight of {a!r}-{b!r} is {cell!r}; give a number in "
+                f"[{least:g}, {most:g}]",
             )
         graph.add_edge(a, b, weight=weight)
     return graph
@@ -119,20 +120,17 @@ def small_world(client_ids: Sequence[str], *, rng: np.random.Generator) -> nx.Gr
 
 
 def _rows(path: str | Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    with Path(path).open(newline="") as file:
-        reader = csv.DictReader(file, skipinitialspace=True)
-        header = [name.strip() for name in reader.fieldnames or []]
-        reader.fieldnames = header
-        missing = next((name for name in columns if name not in header), None)
-        if missing is not None:
-            raise FileError(path, f"header is {header}; it lacks {missing!r}")
-        rows = []
-        for row in reader:
-            cells = tuple((row[name] or "").strip() for name in columns)
-            if not all(cells):
-                raise FileError(
-                    path,
-                    f"line {reader.line_num} leaves one of {', '.join(columns)} empty",
-                )
-            rows.append(cells)
+    lines = read_rows(path)
+    _, header = next(lines, (0, []))
+    missing = next((name for name in columns if name not in header), None)
+    if missing is not None:
+        raise FileError(path, f"header is {header}; it lacks {missing!r}")
+    places = [header.index(name) for name in columns]
+    rows = []
+    for line, row in lines:
+        cells = tuple(row[i] for i in places if i < len(row) and row[i])
+        if len(cells) < len(columns):
+            names = ", ".join(columns)
+            raise FileError(path, f"line {line} leaves one of {names} empty")
+        rows.append(cells)
     return rows

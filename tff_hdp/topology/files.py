@@ -11,14 +11,16 @@ JSON: nested objects from the outermost level in, ending in lists of clients:
     {"europe": {"paris": ["phone-17"], "rome": ["phone-4"]}}
 """
 
-import csv
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.topology.reading import read_json, read_rows
 from tff_hdp.topology.zoning import Zoning
+
+# Far more than any tree of super-nodes has.
+MAX_LEVELS = 32
 
 
 def load_zones(path: str | Path, *, client_ids: Sequence[str] | None = None) -> Zoning:
@@ -34,9 +36,9 @@ def load_zones(path: str | Path, *, client_ids: Sequence[str] | None = None) -> 
 
     Raises:
       FileNotFoundError: If there is no such file.
-      FileError: If the file cannot be read as described, puts a client in two
-        zones, a zone in two regions, leaves a zone empty, or its clients are
-        not `client_ids`. The message names the file and the offender.
+      FileError: If the file cannot be read as described, has more than `MAX_LEVELS`,
+        puts a client in two zones, a zone in two regions, leaves a zone empty, or
+        its clients are not `client_ids`. The message names the file and the offender.
       ArgumentError: If the file's name ends otherwise.
     """
     path = Path(path)
@@ -45,44 +47,38 @@ def load_zones(path: str | Path, *, client_ids: Sequence[str] | None = None) -> 
         raise ArgumentError("path", path, "a .csv or .json file")
     try:
         return _zoning(list(readers[path.suffix](path)), client_ids)
+    except FileError:
+        raise
     except ValueError as error:
         raise FileError(path, str(error)) from error
 
 
 def _rows_of_csv(path: Path) -> Iterator[tuple[str, ...]]:
-    with path.open(newline="") as file:
-        rows = csv.reader(file)
-        header = [name.strip() for name in next(rows, [])]
-        if header[:2] != ["client", "zone"]:
-            raise ValueError(f"header is {header}; it must begin client,zone")
-        for row in rows:
-            if row:
-                yield _full_row(row, len(header), f"line {rows.line_num}")
-
-
-def _full_row(row: Sequence[str], width: int, where: str) -> tuple[str, ...]:
-    cells = tuple(cell.strip() for cell in row)
-    if len(cells) != width or not all(cells):
-        raise ValueError(f"{where} is {list(row)}; it needs {width} non-empty cells")
-    return cells
+    rows = read_rows(path)
+    _, header = next(rows, (0, []))
+    if header[:2] != ["client", "zone"]:
+        raise ValueError(f"header is {header}; it must begin client,zone")
+    width = len(header)
+    for line, row in rows:
+        if len(row) != width or not all(row):
+            raise ValueError(f"line {line} is {row}; it needs {width} non-empty cells")
+        yield tuple(row)
 
 
 def _rows_of_json(path: Path) -> Iterator[tuple[str, ...]]:
-    try:
-        tree = json.loads(path.read_text(), object_pairs_hook=_unique_names)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error}") from error
+    tree = read_json(path, make_object=_unique_names)
     if not isinstance(tree, dict) or not tree:
         raise ValueError("the outermost value must be a non-empty object")
     yield from _leaves(tree, ())
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
             raise ValueError(f"group {name!r} is given twice")
-    return dict(pairs)
+        found[name] = value
+    return found
 
 
 def _leaves(node: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -90,6 +86,8 @@ def _leaves(node: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         raise ValueError(f"group {above[0]!r} holds {node!r}; give an object or a list")
     if not node:
         raise ValueError(f"group {above[0]!r} is empty")
+    if len(above) > MAX_LEVELS:
+        raise ValueError(f"group {above[0]!r} lies more than {MAX_LEVELS} levels deep")
     if isinstance(node, dict):
         for name, child in node.items():
             yield from _leaves(child, (name, *above))
@@ -104,6 +102,8 @@ def _zoning(rows: list[tuple[str, ...]], client_ids: Sequence[str] | None) -> Zo
     if not rows:
         raise ValueError("no client is mapped")
     depth = len(rows[0])
+    if depth - 1 > MAX_LEVELS:
+        raise ValueError(f"{depth - 1} levels; allowed are {MAX_LEVELS}")
     groups_of: dict[str, tuple[str, ...]] = {}
     for client, *groups in rows:
         if len(groups) != depth - 1:
@@ -121,7 +121,8 @@ def _zoning(rows: list[tuple[str, ...]], client_ids: Sequence[str] | None) -> Zo
     for client in order:
         if client not in groups_of:
             raise ValueError(f"client {client!r} is in no zone")
-    unknown = next((client for client in groups_of if client not in set(order)), None)
+    known = set(order)
+    unknown = next((client for client in groups_of if client not in known), None)
     if unknown is not None:
         raise ValueError(f"{unknown!r} is mapped to a zone but is not a client")
 

@@ -48,9 +48,8 @@ def test_any_t_holders_recover_the_sum_of_secrets():
         assert secret == expected
     # Two shares put through the same formula give something else.
     assert pvss.recover({i: shares[i] for i in (1, 2)}) != expected
-    assert pvss.deals_hold(
-        keys, 3, [(b"here", *first), (b"there", *second), (b"third", *third)]
-    )
+    for context, dealt in ((b"here", first), (b"there", second), (b"third", third)):
+        assert pvss.deal_holds(context, keys, 3, dealt)
 
 
 def tampered(data):
@@ -58,40 +57,70 @@ def tampered(data):
     return group.backend.multiply_generator(int.from_bytes(other))
 
 
-@pytest.mark.parametrize("part", [0, 1, 2])
-@pytest.mark.parametrize("index", [0, 2])
-def test_a_tampered_dealing_fails(part, index):
-    _, keys, dealt = sharing()
-    parts = [list(items) for items in dealt]
-    parts[part][index] = tampered(parts[part][index])
-    assert pvss.deals_hold(keys, 3, [(b"here", *dealt)])
-    assert not pvss.deals_hold(keys, 3, [(b"here", *parts)])
-    assert not pvss.deals_hold(keys, 3, [(b"here", *dealt), (b"here", *parts)])
+def spoilt(dealt):
+    """The dealing with one thing about it changed, in every place."""
+    shares, challenge, responses = dealt
+    for i, share in enumerate(shares):
+        for other in (tampered(share), bytes(32), share[:31], b"\xff" * 32):
+            yield (*shares[:i], other, *shares[i + 1 :]), challenge, responses
+    for other in (tampered(challenge)[:16], challenge[:15], challenge + b"\0", b""):
+        yield shares, other, responses
+    for i, response in enumerate(responses):
+        one_more = (int.from_bytes(response, "little") + 1).to_bytes(32, "little")
+        beyond = (int.from_bytes(response, "little") + ORDER).to_bytes(32, "little")
+        for other in (one_more, beyond, response[:31], response + b"\0"):
+            yield shares, challenge, (*responses[:i], other, *responses[i + 1 :])
+    yield shares[:-1], challenge, responses
+    yield shares, challenge, (*responses, bytes(32))
+
+
+def test_a_tampered_dealing_fails():
+    _, keys, dealt = sharing(holders=3, threshold=2)
+    assert pvss.deal_holds(b"here", keys, 2, dealt)
+    for parts in spoilt(dealt):
+        assert not pvss.deal_holds(b"here", keys, 2, parts)
 
 
 def test_a_dealing_is_bound_to_its_context_degree_and_keys():
-    _, keys, dealt = sharing()
-    assert not pvss.deals_hold(keys, 3, [(b"elsewhere", *dealt)])
-    assert not pvss.deals_hold(keys, 2, [(b"here", *dealt)])
-    assert not pvss.deals_hold(keys[::-1], 3, [(b"here", *dealt)])
+    _, keys, dealt = sharing(holders=4)
+    assert not pvss.deal_holds(b"elsewhere", keys, 3, dealt)
+    assert not pvss.deal_holds(b"here", keys, 2, dealt)
+    assert not pvss.deal_holds(b"here", keys[::-1], 3, dealt)
     # A sharing of too high degree cannot be passed off as one of degree t - 1.
     higher = pvss.deal(b"here", keys, 4, random=random_scalar)
-    assert not pvss.deals_hold(keys, 3, [(b"here", *higher[:2], higher[2][:3])])
+    assert not pvss.deal_holds(b"here", keys, 3, (*higher[:2], higher[2][:3]))
 
 
 def test_a_wrong_decryption_fails():
-    secrets, keys, dealt = sharing()
+    secrets, keys, dealt = sharing(holders=2, threshold=2)
     encrypted = pvss.aggregate([dealt[0]])
     good = pvss.decrypt(b"x", secrets[0], encrypted[0], random=random_scalar)
     wrong_key = pvss.decrypt(b"x", secrets[1], encrypted[0], random=random_scalar)
+    share, challenge, response = good
+    beyond = (int.from_bytes(response, "little") + ORDER).to_bytes(32, "little")
     first = (keys[0], encrypted[0])
-    assert pvss.shares_hold([(b"x", *first, *good)])
+    assert pvss.share_holds(b"x", *first, good)
     for bad in [
-        (b"y", *first, *good),
-        (b"x", *first, *wrong_key),
-        (b"x", keys[1], encrypted[1], *good),
-        (b"x", *first, tampered(good[0]), *good[1:]),
-        (b"x", *first, *good[:2], bytes(32)),
+        (b"y", *first, good),
+        (b"x", *first, wrong_key),
+        (b"x", keys[1], encrypted[1], good),
+        (b"x", *first, (tampered(share), challenge, response)),
+        (b"x", *first, (b"\xff" * 32, challenge, response)),
+        (b"x", *first, (share, tampered(share)[:16], response)),
+        (b"x", *first, (share, challenge, bytes(32))),
+        (b"x", *first, (share, challenge, beyond)),
     ]:
-        assert not pvss.shares_hold([bad])
-        assert not pvss.shares_hold([(b"x", *first, *good), bad])
+        assert not pvss.share_holds(*bad)
+
+
+def test_the_verifier_finds_what_the_prover_committed_to():
+    """The challenge is the hash of commitments, which are z Y - c share."""
+    _, keys, (shares, challenge, responses) = sharing(holders=3, threshold=2)
+    c = int.from_bytes(challenge, "little")
+    z = [int.from_bytes(data, "little") for data in responses]
+    multiply, total = group.backend.multiply, group.backend.total
+    commitments = [
+        total([multiply(z[0] + z[1] * i, key), multiply(-c, share)])
+        for i, (key, share) in enumerate(zip(keys, shares, strict=True), start=1)
+    ]
+    assert pvss._challenge(b"here", shares, commitments) == challenge

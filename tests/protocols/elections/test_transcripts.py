@@ -26,6 +26,9 @@ from tff_hdp.protocols.elections.electorate import (
 from tff_hdp.protocols.elections.transcripts import PHASES, Transcript
 
 replace = dataclasses.replace
+COUNTS = pytest.mark.parametrize(
+    "count", [400, pytest.param(2000, marks=pytest.mark.slow)]
+)
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +99,13 @@ def bytes_in(message):
                 yield item
 
 
-def test_no_mutation_verifies(held):
+@COUNTS
+def test_no_mutation_verifies(held, count):
     registry, found = held
     rng = random.Random(7)
     others = sorted({item for t in found for item in bytes_in(t)})
     tried = 0
-    while tried < 2000:
+    while tried < count:
         transcript = rng.choice(found)
         changed = transcript
         for _ in range(rng.choice([1, 1, 1, 2])):
@@ -113,11 +117,12 @@ def test_no_mutation_verifies(held):
             Transcript.from_text(changed.to_text()).verify(registry)
 
 
-def test_no_mutation_of_the_text_verifies(held):
+@COUNTS
+def test_no_mutation_of_the_text_verifies(held, count):
     registry, found = held
     rng = random.Random(8)
     tried = 0
-    while tried < 2000:
+    while tried < count:
         data = bytearray(wire.encode(rng.choice(found)))
         before = bytes(data)
         at, to = sorted(rng.randrange(len(data) + 1) for _ in range(2))

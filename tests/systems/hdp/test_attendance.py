@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tff_hdp.errors import FileError
 from tff_hdp.privacy import PoissonSampling, configurations
 from tff_hdp.protocols.elections.electorate import ElectionError
 from tff_hdp.systems.hdp.attendance import Elections, Participation
@@ -270,8 +271,17 @@ def test_a_run_with_keys_of_its_own_making_does_not_verify(held, tmp_path):
         verify_seats(held[0], read_registries(tmp_path / REGISTRY))
 
 
-@pytest.mark.parametrize("text", ["", "{", "3", "[3]", '[{"zone": 0}]'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "3", "[3]", '[{"zone": 0}]', "[" * 100_000, '[{"zone": NaN}]']
+)
 def test_what_is_no_registry_is_refused(tmp_path, text):
     (tmp_path / REGISTRY).write_text(text)
-    with pytest.raises(ElectionError, match="registr"):
+    with pytest.raises(FileError, match="registr"):
         read_registries(tmp_path / REGISTRY)
+
+
+@pytest.mark.parametrize("text", ["", "{", "3", "[3]", '[{"zone": 0}]', "[" * 100_000])
+def test_what_is_no_list_of_seats_is_refused(tmp_path, text):
+    (tmp_path / "round_00001.json").write_text(text)
+    with pytest.raises(FileError, match="round_00001"):
+        verify_seats(tmp_path, {})

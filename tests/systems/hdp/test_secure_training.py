@@ -9,7 +9,11 @@ import pandas as pd
 import pytest
 
 from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import Clipping, PoissonSampling, configurations
+from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.simulation import experiment
+from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hdp.secure import notes
 
 NOISY = {"privacy": "hdp", "noise_multiplier": 1.0}
 
@@ -88,6 +92,36 @@ def test_ledger_and_notes_say_who_sees_what(run, tmp_path):
     text = " ".join(privacy["notes"])
     for words in ("honest but curious", "discrete Gaussian", "modulo 2^30", "left out"):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    ("protocol", "fault_model", "signed"),
+    [
+        ("bonawitz", "byzantine", True),
+        ("bonawitz", "crash", False),
+        ("intrinsic", "byzantine", False),
+    ],
+)
+def test_notes_say_whether_parties_sign(protocol, fault_model, signed):
+    config = HdpConfig(
+        privacy="hdp",
+        noise_multiplier=1.0,
+        secure_aggregation="zone",
+        secure_aggregation_protocol=protocol,
+        elect_super_nodes="rotate",
+        election_fault_model=fault_model,
+    )
+    plan = configurations.c1(
+        zone_sizes=(10,),
+        sampling=PoissonSampling((0.5,)),
+        clipping=Clipping(clip_norm=1.0),
+        noise_multiplier=1.0,
+        **config.secure_plan,
+    )
+    note = notes(with_encoding(plan, size=10), config)[0]
+    assert config.parties_sign == signed
+    assert ("every message is signed" in note) == signed
+    assert ("honest but curious" in note) != signed
 
 
 def test_resumes_with_drop_outs_and_client_noise(run, tmp_path):

@@ -39,7 +39,7 @@ class Dealing:
     election: bytes
     sender: str
     shares: tuple[bytes, ...]
-    commitments: tuple[bytes, ...]
+    challenge: bytes
     responses: tuple[bytes, ...]
     signature: bytes = b""
 
@@ -83,7 +83,7 @@ class Reveal:
     sender: str
     ballot: bytes
     share: bytes
-    commitments: tuple[bytes, ...]
+    challenge: bytes
     response: bytes
     signature: bytes = b""
 
@@ -103,7 +103,7 @@ _S = TypeVar("_S", Presence, Dealing, Confirmation, Reveal)
 
 def sign(message: _S, identity: Identity) -> _S:
     """The message with its sender's signature."""
-    signature = identity.signing_key.sign(_signed_bytes(message))
+    signature = identity.signing_key.sign(wire.signed_part(message))
     return dataclasses.replace(message, signature=signature)
 
 
@@ -117,7 +117,9 @@ def check_signed(message: Signed, election: bytes, voter: Voter) -> None:
     name = f"{type(message).__name__.lower()} of {message.sender!r}"
     if message.election != election:
         raise ElectionError(f"{name} is of another election")
-    check_signature(name, voter.verify_key, message.signature, _signed_bytes(message))
+    check_signature(
+        name, voter.verify_key, message.signature, wire.signed_part(message)
+    )
 
 
 def check_signature(name: str, key: bytes, signature: bytes, data: bytes) -> None:
@@ -166,15 +168,13 @@ def reveal_context(setup: Setup, ballot: bytes, sender: str) -> bytes:
     return setup.digest + b"reveal" + ballot + sender.encode()
 
 
-def dealings_hold(setup: Setup, dealings: Iterable[Dealing]) -> bool:
-    """Whether every dealing's proof holds; signatures are checked apart."""
-    return pvss.deals_hold(
+def dealing_holds(setup: Setup, dealing: Dealing) -> bool:
+    """Whether a dealing's proof holds; its signature is checked apart."""
+    return pvss.deal_holds(
+        dealing_context(setup, dealing.sender),
         setup.share_keys,
         setup.threshold,
-        [
-            (dealing_context(setup, d.sender), d.shares, d.commitments, d.responses)
-            for d in dealings
-        ],
+        (dealing.shares, dealing.challenge, dealing.responses),
     )
 
 
@@ -183,26 +183,14 @@ def sum_of_shares(dealings: Iterable[Dealing]) -> list[bytes]:
     return pvss.aggregate([dealing.shares for dealing in dealings])
 
 
-def reveals_hold(
-    setup: Setup, ballot: bytes, encrypted: Sequence[bytes], reveals: Iterable[Reveal]
+def reveal_holds(
+    setup: Setup, ballot: bytes, encrypted: Sequence[bytes], reveal: Reveal
 ) -> bool:
-    """Whether every reveal's proof holds, given `sum_of_shares` of the ballot."""
-    rows = []
-    for reveal in reveals:
-        index = setup.share_number(reveal.sender) - 1
-        rows.append(
-            (
-                reveal_context(setup, ballot, reveal.sender),
-                setup.share_keys[index],
-                encrypted[index],
-                reveal.share,
-                reveal.commitments,
-                reveal.response,
-            )
-        )
-    return pvss.shares_hold(rows)
-
-
-def _signed_bytes(message: Signed) -> bytes:
-    unsigned = dataclasses.replace(message, signature=b"")
-    return type(message).__name__.encode() + b"\0" + wire.encode(unsigned)
+    """Whether a reveal's proof holds, given `sum_of_shares` of the ballot."""
+    index = setup.share_number(reveal.sender) - 1
+    return pvss.share_holds(
+        reveal_context(setup, ballot, reveal.sender),
+        setup.share_keys[index],
+        encrypted[index],
+        (reveal.share, reveal.challenge, reveal.response),
+    )

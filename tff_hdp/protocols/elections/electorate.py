@@ -11,11 +11,15 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, one_line
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import group
 
 FaultModel = Literal["crash", "byzantine"]
+
+
+# What reading fields of any kinds may raise.
+_NOT_AS_MADE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 class ElectionError(ValueError):
@@ -27,6 +31,9 @@ class ElectionError(ValueError):
     """
 
     transcripts: tuple[Any, ...] = ()
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class BeyondThresholdError(ElectionError):
@@ -195,7 +202,7 @@ class Registry:
                 Voter(str(client), *(bytes.fromhex(key) for key in keys))
                 for client, keys in fields["voters"].items()
             )
-            return Registry(
+            registry = Registry(
                 int(fields["zone"]),
                 voters,
                 tuple(map(str, fields["eligible"])),
@@ -203,8 +210,10 @@ class Registry:
                 int(fields["call_size"]),
                 bytes.fromhex(fields["relay_key"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            _ = registry.digest  # what has none, is no registry
+        except _NOT_AS_MADE as error:
             raise ElectionError(f"no registry: {error}") from error
+        return registry
 
 
 def eligible_clients(

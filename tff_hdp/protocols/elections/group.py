@@ -38,9 +38,6 @@ class Backend(Protocol):
     def multiply_generator(self, scalar: int) -> bytes:
         """The multiple scalar * generator."""
 
-    def multiply_many(self, scalars: Sequence[int], element: bytes) -> list[bytes]:
-        """Each scalar * element."""
-
     def multiply_sum(self, scalars: Sequence[int], elements: Sequence[bytes]) -> bytes:
         """The sum of scalar * element."""
 
@@ -75,15 +72,11 @@ class PythonGroup:
         """The multiple scalar * generator."""
         return ristretto.encode(ristretto.multiply(scalar, ristretto.GENERATOR))
 
-    def multiply_many(self, scalars: Sequence[int], element: bytes) -> list[bytes]:
-        """Each scalar * element; all share the doublings."""
-        found = ristretto.multiply_many(scalars, ristretto.decode(element))
-        return list(map(ristretto.encode, found))
-
     def multiply_sum(self, scalars: Sequence[int], elements: Sequence[bytes]) -> bytes:
         """The sum of scalar * element."""
-        points = list(map(ristretto.decode, elements))
-        return ristretto.encode(ristretto.multiply_sum(scalars, points))
+        points = map(ristretto.decode, elements)
+        multiples = map(ristretto.multiply, scalars, points)
+        return ristretto.encode(ristretto.total(multiples))
 
     def total(self, elements: Iterable[bytes]) -> bytes:
         """The sum of elements."""

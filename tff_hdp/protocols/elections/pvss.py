@@ -10,14 +10,14 @@ Shares of several dealers add up, so a holder decrypts only their sum.
 
 import hashlib
 import itertools
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 
 from tff_hdp.protocols.elections import group
 from tff_hdp.protocols.elections.group import ORDER
 
 RandomScalar = Callable[[], int]
-_CHALLENGE_BITS = 128
+_CHALLENGE_BYTES = 16
+_GENERATOR = group.backend.multiply_generator(1)
 
 
 def hedged_scalars(secret: bytes, *message: bytes, fresh: bytes) -> RandomScalar:
@@ -69,7 +69,7 @@ def deal(
     threshold: int,
     *,
     random: RandomScalar,
-) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...]]:
+) -> tuple[tuple[bytes, ...], bytes, tuple[bytes, ...]]:
     """Shares a fresh secret among the holders of `keys`.
 
     Args:
@@ -79,52 +79,45 @@ def deal(
       random: Source of scalars.
 
     Returns:
-      (shares, commitments, responses): the n encrypted shares, the proof's n
-      commitments and its t response coefficients, each 32 bytes.
+      (shares, challenge, responses): the n encrypted shares, 32 bytes each; the
+      proof's challenge, 16 bytes, and its t response coefficients, 32 bytes each.
     """
     secret = [random() for _ in range(threshold)]
     blind = [random() for _ in range(threshold)]
-    pairs = [
-        group.backend.multiply_many((_evaluate(secret, i), _evaluate(blind, i)), key)
-        for i, key in enumerate(keys, start=1)
-    ]
-    shares, commitments = zip(*pairs, strict=True)
-    c = _challenge(context, shares, commitments)
+    shares, commitments = (
+        tuple(
+            group.backend.multiply(_evaluate(polynomial, i), key)
+            for i, key in enumerate(keys, start=1)
+        )
+        for polynomial in (secret, blind)
+    )
+    challenge = _challenge(context, shares, commitments)
+    c = int.from_bytes(challenge, "little")
     responses = tuple(
         group.backend.multiply_add(c, p, u).to_bytes(32, "little")
         for p, u in zip(secret, blind, strict=True)
     )
-    return shares, commitments, responses
+    return shares, challenge, responses
 
 
-def deals_hold(
+def deal_holds(
+    context: bytes,
     keys: Sequence[bytes],
     threshold: int,
-    deals: Sequence[tuple[bytes, Sequence[bytes], Sequence[bytes], Sequence[bytes]]],
+    deal: tuple[Sequence[bytes], bytes, Sequence[bytes]],
 ) -> bool:
-    """Whether all of `deals`, as (context, *deal(...)), are honest sharings.
-
-    All are checked in one random linear combination: a wrong one passes with
-    probability 2^-128.
-    """
-    size = len(keys)
-    on_keys = [0] * size
-    scalars: list[int] = []
-    points: list[bytes] = []
-    for context, shares, commitments, responses in deals:
-        if (len(shares), len(commitments), len(responses)) != (size, size, threshold):
-            return False
-        response = [int.from_bytes(z, "little") for z in responses]
-        if any(len(z) != 32 for z in responses) or any(z >= ORDER for z in response):
-            return False
-        c = _challenge(context, shares, commitments)
-        points += (*shares, *commitments)
-        weights = [secrets.randbits(_CHALLENGE_BITS) for _ in range(size)]
-        scalars += [-c * weight for weight in weights]
-        scalars += [-weight for weight in weights]
-        for i, weight in enumerate(weights):
-            on_keys[i] += weight * _evaluate_public(response, i + 1)
-    return _is_nothing([*on_keys, *scalars], [*keys, *points])
+    """Whether a `deal` is an honest sharing among the holders of `keys`."""
+    shares, challenge, responses = deal
+    if (len(shares), len(responses)) != (len(keys), threshold):
+        return False
+    response = [_scalar(z) for z in responses]
+    if None in response:
+        return False
+    z = [_evaluate_public(response, i) for i in range(1, len(keys) + 1)]
+    commitments = _commitments(challenge, z, keys, shares)
+    return commitments is not None and challenge == _challenge(
+        context, shares, commitments
+    )
 
 
 def aggregate(deals: Sequence[Sequence[bytes]]) -> list[bytes]:
@@ -138,13 +131,13 @@ def decrypt(
     encrypted: bytes,
     *,
     random: RandomScalar,
-) -> tuple[bytes, tuple[bytes, bytes], bytes]:
+) -> tuple[bytes, bytes, bytes]:
     """A holder's share p(i) G of the sum, and the proof that it is that.
 
     The proof is Chaum and Pedersen's: one y with Y = y G and encrypted = y share.
 
     Returns:
-      (share, commitments, response), of 32, 2 x 32 and 32 bytes.
+      (share, challenge, response), of 32, 16 and 32 bytes.
     """
     share = group.backend.multiply(group.backend.invert(secret_key), encrypted)
     blind = random()
@@ -153,34 +146,25 @@ def decrypt(
         group.backend.multiply(blind, share),
     )
     key = group.backend.multiply_generator(secret_key)
-    c = _challenge(context, (key, encrypted, share), commitments)
+    challenge = _challenge(context, (key, encrypted, share), commitments)
+    c = int.from_bytes(challenge, "little")
     response = group.backend.multiply_add(c, secret_key, blind)
-    return share, commitments, response.to_bytes(32, "little")
+    return share, challenge, response.to_bytes(32, "little")
 
 
-def shares_hold(
-    reveals: Sequence[tuple[bytes, bytes, bytes, bytes, Sequence[bytes], bytes]],
+def share_holds(
+    context: bytes, key: bytes, encrypted: bytes, decrypted: tuple[bytes, bytes, bytes]
 ) -> bool:
-    """Whether all shares are the decryptions they claim to be.
-
-    Args:
-      reveals: (context, key, encrypted, *decrypt(...)) of every holder. All are
-        checked in one random linear combination, as in `deals_hold`.
-    """
-    on_generator = 0
-    scalars: list[int] = []
-    points: list[bytes] = []
-    for context, key, encrypted, share, commitments, response in reveals:
-        z = int.from_bytes(response, "little")
-        if len(commitments) != 2 or len(response) != 32 or z >= ORDER:
-            return False
-        c = _challenge(context, (key, encrypted, share), commitments)
-        v, w = (secrets.randbits(_CHALLENGE_BITS) for _ in range(2))
-        on_generator += v * z
-        scalars += [w * z, -v * c, -w * c, -v, -w]
-        points += [share, key, encrypted, *commitments]
-    generator = group.backend.multiply_generator(1)
-    return _is_nothing([on_generator, *scalars], [generator, *points])
+    """Whether what `decrypt` returned is the decryption by the holder of `key`."""
+    share, challenge, response = decrypted
+    z = _scalar(response)
+    if z is None:
+        return False
+    bases = (_GENERATOR, share)
+    commitments = _commitments(challenge, (z, z), bases, (key, encrypted))
+    return commitments is not None and challenge == _challenge(
+        context, (key, encrypted, share), commitments
+    )
 
 
 def recover(shares: Mapping[int, bytes]) -> bytes:
@@ -191,11 +175,28 @@ def recover(shares: Mapping[int, bytes]) -> bytes:
     )
 
 
-def _is_nothing(scalars: Sequence[int], elements: Sequence[bytes]) -> bool:
+def _scalar(data: bytes) -> int | None:
+    """The scalar of 32 bytes; None if they are not how it is written."""
+    scalar = int.from_bytes(data, "little")
+    return scalar if len(data) == 32 and scalar < ORDER else None
+
+
+def _commitments(
+    challenge: bytes,
+    responses: Sequence[int],
+    bases: Sequence[bytes],
+    results: Sequence[bytes],
+) -> list[bytes] | None:
+    """What a prover must have committed to, z B - c R for each; None for no elements.
+
+    It sends the challenge in their place: they are as many elements as the rest.
+    """
+    c = int.from_bytes(challenge, "little")
+    rows = zip(responses, bases, results, strict=True)
     try:
-        return group.backend.multiply_sum(scalars, elements) == group.IDENTITY
+        return [group.backend.multiply_sum((z, -c), (b, r)) for z, b, r in rows]
     except group.DecodingError:
-        return False
+        return None
 
 
 def _lagrange_at_zero(numbers: Sequence[int], i: int) -> int:
@@ -207,7 +208,7 @@ def _lagrange_at_zero(numbers: Sequence[int], i: int) -> int:
     return above * pow(below, -1, ORDER) % ORDER
 
 
-def _challenge(context: bytes, *parts: Sequence[bytes]) -> int:
+def _challenge(context: bytes, *parts: Sequence[bytes]) -> bytes:
     digest = hashlib.sha512(b"tff_hdp pvss" + len(context).to_bytes(8, "little"))
     digest.update(context)
     for part in parts:
@@ -215,4 +216,4 @@ def _challenge(context: bytes, *parts: Sequence[bytes]) -> int:
         for item in part:
             digest.update(len(item).to_bytes(8, "little"))
             digest.update(item)
-    return int.from_bytes(digest.digest()[: _CHALLENGE_BITS // 8], "little")
+    return digest.digest()[:_CHALLENGE_BYTES]

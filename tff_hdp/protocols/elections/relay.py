@@ -14,8 +14,8 @@ from tff_hdp.protocols.elections.ballots import (
     Roll,
     check_ballot_named,
     check_signed,
-    dealings_hold,
-    reveals_hold,
+    dealing_holds,
+    reveal_holds,
     sum_of_shares,
 )
 from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
@@ -103,7 +103,7 @@ class Relay:
         """
         self._expect("deal")
         setup = self._setup
-        self._keep_sound(lambda some: dealings_hold(setup, some))
+        self._keep_sound(lambda dealing: dealing_holds(setup, dealing))
         dealings = self._ordered(setup.present)
         self._or_refuse(setup.check_quorum, "dealt", len(dealings))
         self._ballot = Ballot(setup.digest, dealings[: setup.threshold])
@@ -133,9 +133,8 @@ class Relay:
         """
         self._expect("reveal")
         setup = self._setup
-        self._keep_sound(
-            lambda some: reveals_hold(setup, self._ballot.digest, self._encrypted, some)
-        )
+        ballot, encrypted = self._ballot.digest, self._encrypted
+        self._keep_sound(lambda reveal: reveal_holds(setup, ballot, encrypted, reveal))
         reveals = self._ordered(setup.present)
         self._or_refuse(setup.check_threshold, "revealed", len(reveals))
         self.phase = "done"
@@ -172,13 +171,11 @@ class Relay:
         received = self._received[phase or self.phase]
         return tuple(received[client] for client in clients if client in received)
 
-    def _keep_sound(self, hold: Callable[[list], bool]) -> None:
+    def _keep_sound(self, holds: Callable[[_M], bool]) -> None:
         """Drops messages whose proofs fail, and names their senders."""
         received: Mapping[str, _M] = self._received[self.phase]
-        if hold(list(received.values())):
-            return
         for sender, message in list(received.items()):
-            if not hold([message]):
+            if not holds(message):
                 kind = type(message).__name__.lower()
                 self.rejected[sender] = f"the proof of its {kind} fails"
                 del self._received[self.phase][sender]

@@ -6,7 +6,7 @@ time that depends on its operands: right, but not hardened against someone who t
 it. `group` takes libsodium's where that is found.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 Point = tuple[int, int, int, int]
 
@@ -67,103 +67,6 @@ def multiply(scalar: int, point: Point) -> Point:
         if digit:
             result = add(result, table[digit])
     return result
-
-
-def multiply_many(scalars: Sequence[int], point: Point) -> list[Point]:
-    """Each scalar * point; all share the doublings (Yao's method, signed digits)."""
-    width = 4
-    count = -(-(ORDER.bit_length() + 1) // width)
-    columns = [_signed_digits(k % ORDER, width, count) for k in scalars]
-    buckets = [[IDENTITY] * 2 ** (width - 1) for _ in scalars]
-    for position in range(count):
-        plus, minus = _prepare(point)
-        for digits, own in zip(columns, buckets, strict=True):
-            digit = digits[position]
-            if digit:
-                index = abs(digit) - 1
-                own[index] = _add_prepared(own[index], plus if digit > 0 else minus)
-        for _ in range(width):
-            point = double(point)
-    return [_weighted_total(own) for own in buckets]
-
-
-def _weighted_total(buckets: Sequence[Point]) -> Point:
-    """The sum of (i + 1) * buckets[i]."""
-    running = result = IDENTITY
-    for bucket in reversed(buckets):
-        running = add(running, bucket)
-        result = add(result, running)
-    return result
-
-
-def multiply_sum(scalars: Sequence[int], points: Sequence[Point]) -> Point:
-    """The sum of scalar * point, by Pippenger's buckets with signed digits.
-
-    Raises:
-      ValueError: If there are not as many scalars as points.
-    """
-    pairs = [(k % ORDER, q) for k, q in zip(scalars, points, strict=True)]
-    bits = max((k.bit_length() for k, _ in pairs), default=0) + 1
-    # A window costs an addition per point and two per bucket.
-    width = min(range(2, 16), key=lambda w: -(-bits // w) * (len(pairs) + 2**w))
-    digits = [_signed_digits(k, width, -(-bits // width)) for k, _ in pairs]
-    prepared = [_prepare(point) for _, point in pairs]
-    result = IDENTITY
-    for column in reversed(list(zip(*digits, strict=True))):
-        for _ in range(width):
-            result = double(result)
-        buckets: dict[int, Point] = {}
-        for digit, (plus, minus) in zip(column, prepared, strict=True):
-            if digit > 0:
-                buckets[digit] = _add_prepared(buckets.get(digit, IDENTITY), plus)
-            elif digit:
-                buckets[-digit] = _add_prepared(buckets.get(-digit, IDENTITY), minus)
-        running = window = IDENTITY
-        for digit in range(max(buckets, default=0), 0, -1):
-            if digit in buckets:
-                running = add(running, buckets[digit])
-            window = add(window, running)
-        result = add(result, window)
-    return result
-
-
-def _signed_digits(scalar: int, width: int, count: int) -> list[int]:
-    """Digits in -2^(width-1)..2^(width-1), least significant first."""
-    mask, half = 2**width - 1, 2 ** (width - 1)
-    digits = []
-    for _ in range(count):
-        digit = scalar & mask
-        scalar >>= width
-        if digit > half:
-            digit -= 2**width
-            scalar += 1
-        digits.append(digit)
-    return digits
-
-
-def _prepare(point: Point) -> tuple[Point, Point]:
-    """A point and its inverse, with what `_add_prepared` needs precomputed."""
-    x, y, z, t = point
-    t = t * _2D % P
-    return (y + x, y - x, 2 * z, t), (y - x, y + x, 2 * z, -t)
-
-
-def _add_prepared(a: Point, b: Point) -> Point:
-    x1, y1, z1, t1 = a
-    plus, minus, z2, t2 = b
-    p = (y1 - x1) * minus % P
-    q = (y1 + x1) * plus % P
-    r = t1 * t2 % P
-    s = z1 * z2 % P
-    e, f, g, h = q - p, s - r, s + r, q + p
-    return e * f % P, g * h % P, f * g % P, e * h % P
-
-
-def equal(a: Point, b: Point) -> bool:
-    """Whether two representations are of one group element (RFC 9496, 4.3.3)."""
-    x1, y1, _, _ = a
-    x2, y2, _, _ = b
-    return (x1 * y2 - y1 * x2) % P == 0 or (y1 * y2 - x1 * x2) % P == 0
 
 
 def encode(point: Point) -> bytes:

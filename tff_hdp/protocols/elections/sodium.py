@@ -71,10 +71,6 @@ class Sodium:
         failed = self._calls["scale_base"](out, _encoded(scalar))
         return _IDENTITY if failed else out.raw
 
-    def multiply_many(self, scalars: Sequence[int], element: bytes) -> list[bytes]:
-        """Each scalar * element."""
-        return [self.multiply(scalar, element) for scalar in scalars]
-
     def multiply_sum(self, scalars: Sequence[int], elements: Sequence[bytes]) -> bytes:
         """The sum of scalar * element."""
         pairs = zip(scalars, elements, strict=True)
@@ -82,11 +78,14 @@ class Sodium:
 
     def total(self, elements: Iterable[bytes]) -> bytes:
         """The sum of elements."""
-        out = ctypes.create_string_buffer(_BYTES)
-        for element in elements:
-            if len(element) != _BYTES:
+        first, *others = elements = [*elements] or [_IDENTITY]
+        if not others or any(len(element) != _BYTES for element in elements):
+            for element in elements:
                 self.check(element)
+        out = ctypes.create_string_buffer(first, _BYTES)
+        for element in others:
             if self._calls["add"](out, out, element):
+                self.check(first)
                 self.check(element)
         return out.raw
 

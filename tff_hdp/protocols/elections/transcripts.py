@@ -22,8 +22,8 @@ from tff_hdp.protocols.elections.ballots import (
     check_ballot_named,
     check_signature,
     check_signed,
-    dealings_hold,
-    reveals_hold,
+    dealing_holds,
+    reveal_holds,
     sum_of_shares,
 )
 from tff_hdp.protocols.elections.electorate import (
@@ -169,8 +169,8 @@ def check_presences(
 def check_dealings(setup: Setup, dealings: Sequence[Dealing]) -> None:
     """Raises ElectionError if a dealing is repeated, forged or unsound."""
     check_all_signed(setup, dealings)
-    if not dealings_hold(setup, dealings):
-        bad = [d.sender for d in dealings if not dealings_hold(setup, [d])]
+    bad = [dealing.sender for dealing in dealings if not dealing_holds(setup, dealing)]
+    if bad:
         raise ElectionError(f"dealings of {bad} are no sound sharings")
 
 
@@ -218,12 +218,12 @@ def check_reveals(
     check_all_signed(setup, reveals)
     for reveal in reveals:
         check_ballot_named(ballot, reveal)
-    if not reveals_hold(setup, ballot, encrypted, reveals):
-        bad = [
-            reveal.sender
-            for reveal in reveals
-            if not reveals_hold(setup, ballot, encrypted, [reveal])
-        ]
+    bad = [
+        reveal.sender
+        for reveal in reveals
+        if not reveal_holds(setup, ballot, encrypted, reveal)
+    ]
+    if bad:
         raise ElectionError(f"{bad} revealed wrong shares")
 
 

@@ -13,8 +13,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tff_hdp.protocols.secagg.keys import agree, mask_seed
 from tff_hdp.protocols.secagg.masks import add_masks
 
-BITS = 32
-
 
 class PairwiseMasks:
     """The keys of one server's clients and the masks they give.

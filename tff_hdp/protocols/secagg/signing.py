@@ -73,6 +73,4 @@ def make_signers(clients: Iterable[str]) -> dict[str, Signer]:
 
 def _digest(message: Message) -> bytes:
     # Ed25519 reads what it signs twice; updates are large.
-    unsigned = dataclasses.replace(message, signature=b"")
-    kind = type(message).__name__.encode() + b"\0"
-    return hashlib.sha256(b"tff_hdp secagg " + kind + wire.encode(unsigned)).digest()
+    return hashlib.sha256(b"tff_hdp secagg " + wire.signed_part(message)).digest()

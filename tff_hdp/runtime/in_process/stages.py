@@ -8,10 +8,12 @@ round costs few calls however many steps the computation was written in.
 
 import collections
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import grpc
 import tensorflow as tf
 
 from tff_hdp.runtime.in_process import program as programs
@@ -68,12 +70,25 @@ class Function:
         """Returns the tensors of each output, given those of each input."""
         tensors = []
         if self._run is not None:
-            tensors = self._run(*itertools.chain.from_iterable(inputs))
+            arguments = itertools.chain.from_iterable(inputs)
+            try:
+                tensors = self._run(*arguments)
+            except tf.errors.OpError as error:
+                error.__class__ = _as_of_a_worker(type(error))
+                raise
         remaining = iter(tensors)
         return {
             node: list(itertools.islice(remaining, size))
             for node, size in zip(self.outputs, self._sizes, strict=True)
         }
+
+
+@functools.cache
+def _as_of_a_worker(kind: type[tf.errors.OpError]) -> type[tf.errors.OpError]:
+    """The same kind of error, and what programs catch of TFF's own worker too."""
+    if issubclass(kind, grpc.RpcError):
+        return kind
+    return type(kind.__name__, (kind, grpc.RpcError), {"__module__": kind.__module__})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -90,7 +90,7 @@ def build_fl_top(
 
     @tff.tensorflow.computation(message.type_signature.result, data_type)
     def train_chunk(sent: Any, data: tf.data.Dataset) -> Any:
-        chunk = data.get_single_element()
+        chunk = mean.seated(data.get_single_element())
         updates, sums = train_compressed(
             model,
             compressor.receive(sent["weights"]),

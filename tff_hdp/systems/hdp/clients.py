@@ -85,6 +85,7 @@ def single_clients(
 
         @tff.tensorflow.computation(sent_type, result_type.update, WEIGHT_TYPE)
         def contribute(sent: Any, update: Any, profile: Any) -> Any:
+            profile = mean.seated(profile)
             contribution = mean.contribution(sent, update, profile)
             if not apart:
                 return contribution, profile["zone"]
@@ -148,7 +149,7 @@ def stacked_clients(
 
         @tff.tensorflow.computation(sent_type, weights_type, data_type)
         def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
-            chunk = data.get_single_element()
+            chunk = mean.seated(data.get_single_element())
 
             def contribute(updates: list[Update], part: Any) -> Any:
                 if apart:

@@ -163,6 +163,18 @@ class HdpConfig(ZonesConfig):
         return self.privacy
 
     @property
+    def runs_protocol(self) -> bool:
+        """Whether secure sums, if any, are taken by a protocol for real."""
+        return self.secure_aggregation_protocol != "intrinsic"
+
+    @property
+    def parties_sign(self) -> bool:
+        """Whether the parties of that protocol sign: where clients may be Byzantine."""
+        elects = self.elect_super_nodes != "none"
+        byzantine = self.election_fault_model == "byzantine"
+        return self.runs_protocol and elects and byzantine
+
+    @property
     def zones_are_secure(self) -> bool:
         """Whether super-nodes see only their zones' sums."""
         return self.secure_aggregation in ("zone", "both")

@@ -8,18 +8,27 @@ clients and keys. Who does not trust the run brings a registry of its own.
 """
 
 import csv
-import json
 import pathlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tff_hdp.errors import FileError
 from tff_hdp.protocols.elections.chain import Chain
 from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.transcripts import Transcript
 from tff_hdp.simulation.files import write_json
+from tff_hdp.topology.reading import read_json
 
 REGISTRY = "registry.json"
+# What is read back of a seat.
+_KINDS = {
+    "zone": int,
+    "super_node": str | None,
+    "failed": list,
+    "elections": int,
+    "transcripts": list,
+}
 
 
 def write_seats(
@@ -40,11 +49,12 @@ def read_seats(path: pathlib.Path) -> list[list[dict[str, Any]]]:
 
     Raises:
       FileNotFoundError: If there are none.
+      FileError: If a file holds no list of seats.
     """
     files = sorted(path.glob("round_*.json"))
     if not files:
         raise FileNotFoundError(f"{path} holds no round_*.json of elections")
-    return [json.loads(file.read_text()) for file in files]
+    return [_read_round(file) for file in files]
 
 
 def read_registries(file: pathlib.Path) -> dict[int, Registry]:
@@ -52,14 +62,15 @@ def read_registries(file: pathlib.Path) -> dict[int, Registry]:
 
     Raises:
       FileNotFoundError: If there is no such file.
-      ElectionError: If it holds no registries.
+      FileError: If it holds no list of registries.
     """
+    rows = read_json(file)
+    if not isinstance(rows, list):
+        raise FileError(file, "holds no list of registries")
     try:
-        found = [
-            Registry.from_fields(fields) for fields in json.loads(file.read_text())
-        ]
-    except (json.JSONDecodeError, TypeError) as error:
-        raise ElectionError(f"{file} holds no registries: {error}") from error
+        found = [Registry.from_fields(fields) for fields in rows]
+    except ElectionError as error:
+        raise FileError(file, str(error)) from error
     return {registry.zone: registry for registry in found}
 
 
@@ -130,16 +141,17 @@ def _follow(chain: Chain, number: int, seat: Mapping[str, Any]) -> None:
         raise ElectionError(f"{seat['failed']} failed, but by the transcripts {failed}")
 
 
-def _verify_seat(seat: dict[str, Any], number: int, before: str | None) -> None:
-    winner = before
-    for text in seat["transcripts"]:
-        transcript = Transcript.from_json(text)
-        winner = transcript.verify()
-        session = transcript.setup.session
-        if not session.startswith(f"zone {seat['zone']}, round {number},"):
-            raise ValueError(f"a transcript is of {session!r}")
-    if seat["super_node"] not in (None, winner):
-        raise ValueError(f"{seat['super_node']!r} leads, but {winner!r} was elected")
+def _read_round(file: pathlib.Path) -> list[dict[str, Any]]:
+    seats = read_json(file)
+    if not isinstance(seats, list) or not all(map(_is_seat, seats)):
+        raise FileError(file, "holds no list of seats")
+    return seats
+
+
+def _is_seat(seat: Any) -> bool:
+    return isinstance(seat, dict) and all(
+        name in seat and isinstance(seat[name], kind) for name, kind in _KINDS.items()
+    )
 
 
 def count_exposure(path: pathlib.Path) -> Counter[str]:

@@ -42,6 +42,18 @@ def encoded(plan: NoisePlan, config: HdpConfig, task: Task) -> NoisePlan:
         ) from error
 
 
+_UNSIGNED = (
+    "parties are honest but curious, identities are authentic, and the super-node or "
+    "server colludes with fewer clients than the protocol's threshold"
+)
+_SIGNED = (
+    "keys to sign by are known beforehand, and the super-node or server colludes with "
+    "fewer clients than the protocol's threshold and than a third of them; parties "
+    "may lie, since every message is signed and what was changed is refused, but a "
+    "client's own wrong update counts"
+)
+
+
 def notes(plan: NoisePlan, config: HdpConfig) -> tuple[str, ...]:
     """What privacy.json says of secure sums."""
     encoding = plan.encoding
@@ -52,17 +64,15 @@ def notes(plan: NoisePlan, config: HdpConfig) -> tuple[str, ...]:
         protected.append("each super-node sees only the sum of its zone's updates")
     if plan.secure_server:
         protected.append("the server sees only the sum of all zones' outputs")
-    real = config.secure_aggregation_protocol
     how = (
         "TFF's secure sums, which its simulation computes in the clear"
-        if real == "intrinsic"
-        else f"the {real} protocol, run for every sum"
+        if not config.runs_protocol
+        else f"the {config.secure_aggregation_protocol} protocol, run for every sum"
     )
     found = [
-        f"Secure aggregation: {' and '.join(protected)}, by {how}. Assumed: parties "
-        "are honest but curious, identities are authentic, and the super-node or "
-        "server colludes with fewer clients than the protocol's threshold. One process "
-        "plays all parties here.",
+        f"Secure aggregation: {' and '.join(protected)}, by {how}. Assumed: "
+        f"{_SIGNED if config.parties_sign else _UNSIGNED}. One process plays all "
+        "parties here.",
         f"Sums are modulo 2^{encoding.bits} in steps of {encoding.step:.4g}, with "
         f"coordinates within {encoding.clip:.6g}.",
     ]

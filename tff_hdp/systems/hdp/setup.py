@@ -68,15 +68,13 @@ def build_process(
             model_fn=model_fn_from_keras(task.build_model, spec),
             client_optimizer=build_optimizer(config.client_optimizer, rate),
         )
-    protocol = config.secure_aggregation_protocol
-    runs_protocol = plan.encoding is not None and protocol != "intrinsic"
+    runs_protocol = plan.encoding is not None and config.runs_protocol
     return build_hdp(
         clients=clients,
         plan=plan,
         server_optimizer=build_optimizer(
             config.server_optimizer, config.server_learning_rate
         ),
-        protocol=protocol if runs_protocol else None,
-        signed=config.elect_super_nodes != "none"
-        and config.election_fault_model == "byzantine",
+        protocol=config.secure_aggregation_protocol if runs_protocol else None,
+        signed=config.parties_sign,
     )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tff_hdp.clients.updates import cross_entropy
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 
 
@@ -59,7 +60,7 @@ def build_personal_evaluation(
             logits = network(features[start : start + size], training=False)
             y = labels[start : start + size]
             hits = tf.equal(tf.argmax(logits, -1, tf.int32), y)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits)
+            losses = cross_entropy(y, logits)
             return tf.math.count_nonzero(hits), tf.reduce_sum(losses)
 
         return tf.map_fn(

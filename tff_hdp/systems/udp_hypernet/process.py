@@ -132,9 +132,21 @@ def build_udp_hypernet(
             )
         )
 
+    def known(data: tf.data.Dataset) -> Any:
+        """A user's chunk; if it is none, that of the first, and its labels no class.
+
+        Such labels have an update rejected.
+        """
+        chunk = collections.OrderedDict(data.get_single_element())
+        user = chunk["user"]
+        is_one = tf.logical_and(user >= 0, user < users)
+        chunk["user"] = tf.where(is_one, user, 0)
+        chunk["labels"] = tf.where(is_one, chunk["labels"], -1)
+        return chunk
+
     @tff.tensorflow.computation(data_type)
     def key_of(data: tf.data.Dataset) -> tf.Tensor:
-        return data.get_single_element()["user"]
+        return known(data)["user"]
 
     @tff.tensorflow.computation(table_type, np.int32)
     def row(table: tf.Tensor, user: tf.Tensor) -> tf.Tensor:
@@ -144,7 +156,7 @@ def build_udp_hypernet(
     def train(phi: Any, own_row: tf.data.Dataset, data: tf.data.Dataset) -> Any:
         """Lines 8-12."""
         phi, descriptor = list(phi), own_row.get_single_element()
-        chunk = data.get_single_element()
+        chunk = known(data)
         theta = hypernetwork(phi, descriptor)
         updates, sums = train_stack(model, theta, chunk, rule)
         phi_update, descriptor_update = hypernetwork.pull_back(

@@ -1,0 +1,403 @@
+"""Feeds the project what nobody should send it, and counts how it takes that.
+
+    python scripts/torture_inputs.py --what=files,messages,flags,clients --count=2000
+
+Files, protocol messages, flags, and single clients of a round, each mutated at
+random. What is refused must be so in one short line, soon, and what is accepted must
+be sound; anything else counts as crashed, is shown, and ends in exit code 1.
+"""
+
+import base64
+import collections
+import dataclasses
+import itertools
+import json
+import math
+import pathlib
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from tff_hdp import cli
+from tff_hdp.errors import LONGEST_LINE, ArgumentError, FileError, one_line
+from tff_hdp.protocols import wire
+from tff_hdp.protocols.elections.election import Elector
+from tff_hdp.protocols.elections.election_round import RELAY, run_election
+from tff_hdp.protocols.elections.electorate import (
+    ElectionError,
+    Identity,
+    Registry,
+)
+from tff_hdp.protocols.elections.setup import Call
+from tff_hdp.protocols.elections.transcripts import Transcript
+from tff_hdp.protocols.meter import Meter
+from tff_hdp.protocols.secagg.errors import SecureAggregationError
+from tff_hdp.protocols.secagg.messages import SUPER_NODE, Round
+from tff_hdp.protocols.secagg.rounds import run_round
+from tff_hdp.topology import load_zones, zones_by_capability, zones_by_overlay
+from tff_hdp.topology.attributes import load_attribute, load_numbers, load_overlay
+
+LONGEST_SECONDS = 10.0
+WHAT = ("files", "messages", "flags", "clients")
+
+# (outcome, what it was): `refused`, `accepted` or `crashed`.
+Counts = collections.Counter[tuple[str, str]]
+
+
+def define_flags() -> None:
+    """Defines what to mutate and how often."""
+    flags.DEFINE_list("what", list(WHAT), "Some of " + ", ".join(WHAT) + ".")
+    flags.DEFINE_integer("count", 2000, "Mutations of each.", lower_bound=1)
+    flags.DEFINE_integer("seed", 0, "Decides the mutations.", lower_bound=0)
+
+
+def main(argv: list[str]) -> int:
+    """Prints a table of what was refused, accepted and crashed."""
+    cli.refuse_arguments(argv)
+    cli.check_choices("what", flags.FLAGS.what, WHAT)
+    fuzz = {
+        "files": fuzz_files,
+        "messages": fuzz_messages,
+        "flags": fuzz_flags,
+        "clients": fuzz_clients,
+    }
+    counts: Counts = collections.Counter()
+    for what in flags.FLAGS.what:
+        counts += fuzz[what](flags.FLAGS.count, flags.FLAGS.seed)
+    print(table(counts))
+    return int(any(outcome == "crashed" for outcome, _ in counts))
+
+
+def table(counts: Counts) -> str:
+    """A line for each thing that was mutated, and one for each way it crashed."""
+    outcomes = ("refused", "accepted", "crashed")
+    rows: dict[str, collections.Counter[str]] = {}
+    for (outcome, what), count in counts.items():
+        rows.setdefault(what.partition(": ")[0], collections.Counter())[outcome] += (
+            count
+        )
+    lines = [f"{'':24}" + "".join(f"{outcome:>10}" for outcome in outcomes)]
+    for what, row in rows.items():
+        lines.append(f"{what:24}" + "".join(f"{row[o]:>10}" for o in outcomes))
+    crashed = sorted(what for outcome, what in counts if outcome == "crashed")
+    return "\n".join([*lines, *crashed])
+
+
+# Files ------------------------------------------------------------------------------
+
+CLIENTS = tuple(f"c{i}" for i in range(12))
+_CSV = "client,zone,region,capability\n" + "".join(
+    f"{c},z{i % 4},r{i % 2},{i}.5\n" for i, c in enumerate(CLIENTS)
+)
+_ZONES = "client,zone,region\n" + "".join(
+    f"{c},z{i % 4},r{i % 2}\n" for i, c in enumerate(CLIENTS)
+)
+_LINKS = "a,b,weight\n" + "".join(
+    f"{a},{b},{i + 1}\n" for i, (a, b) in enumerate(itertools.pairwise(CLIENTS))
+)
+_TREE = {"r0": {"z0": CLIENTS[:4], "z1": CLIENTS[4:7]}, "r1": {"z2": CLIENTS[7:]}}
+
+
+def fuzz_files(count: int, seed: int) -> Counts:
+    """Reads mutated zonings, tables, overlays, registries and transcripts."""
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        kinds = _file_kinds(pathlib.Path(folder))
+        return collections.Counter(
+            _outcome(name, lambda read=read, path=path: read(path))
+            for name, path, read in _mutated_files(rng, kinds, count)
+        )
+
+
+def _mutated_files(
+    rng: random.Random, kinds: dict[str, Any], count: int
+) -> Iterator[tuple[str, pathlib.Path, Callable[[pathlib.Path], None]]]:
+    names = list(kinds)
+    for i in range(count):
+        name = names[i % len(names)]
+        path, content, read = kinds[name]
+        path.write_bytes(mutated(rng, content))
+        yield name, path, read
+
+
+def _file_kinds(folder: pathlib.Path) -> dict[str, Any]:
+    """By name: where, its sound content, and what reads and checks it."""
+
+    def zones(path: pathlib.Path) -> None:
+        assert load_zones(path, client_ids=CLIENTS).client_ids == CLIENTS
+
+    def keys(path: pathlib.Path) -> None:
+        assert set(load_attribute(path, "region", client_ids=CLIENTS)) == set(CLIENTS)
+
+    def capability(path: pathlib.Path) -> None:
+        found = load_numbers(path, "capability", client_ids=CLIENTS)
+        assert all(map(math.isfinite, found.values()))
+        zones_by_capability(CLIENTS, capability=found, num_zones=3)
+
+    def overlay(path: pathlib.Path) -> None:
+        graph = load_overlay(path, client_ids=CLIENTS)
+        assert sum(zones_by_overlay(CLIENTS, overlay=graph).zone_sizes) == len(CLIENTS)
+
+    from tff_hdp.systems.hdp import seats
+
+    registry, electors = _zone()
+    winner, transcript = run_election(
+        registry, Call(registry.digest, 1), electors, relay=_BOARD
+    )
+    elections = folder / "elections"
+    seat = {
+        "zone": 0,
+        "super_node": winner,
+        "failed": [],
+        "refused": None,
+        "elections": 1,
+        "transcripts": [transcript.to_text()],
+    }
+    seats.write_seats(elections, 1, [seat], [registry])
+    record, keys_of_all = elections / "round_00001.json", elections / seats.REGISTRY
+
+    def verify(path: pathlib.Path) -> None:
+        chains = seats.verify_seats(elections, {0: registry})
+        assert [chain.leader for chain in chains.values()] == [winner]
+        assert path == record
+
+    return {
+        "zones.csv": (folder / "zones.csv", _ZONES.encode(), zones),
+        "zones.json": (folder / "zones.json", json.dumps(_TREE).encode(), zones),
+        "keys.csv": (folder / "keys.csv", _CSV.encode(), keys),
+        "capability.csv": (folder / "capability.csv", _CSV.encode(), capability),
+        "overlay.csv": (folder / "overlay.csv", _LINKS.encode(), overlay),
+        "registry.json": (
+            folder / "registry.json",
+            keys_of_all.read_bytes(),
+            seats.read_registries,
+        ),
+        "round_00001.json": (record, record.read_bytes(), verify),
+    }
+
+
+_TOKENS = (
+    *(
+        b"\x00",
+        b"\xff",
+        b"\xef\xbb\xbf",
+        b"\r",
+        b"\n",
+        b",",
+        b'"',
+        b"'",
+        b" ",
+        b"\\ud800",
+    ),
+    *(b"nan", b"inf", b"-Infinity", b"NaN", b"1e999", b"1e308", b"5e-324", b"-0"),
+    *(b"-1", b"1_0", b"0x10", b"null", b"true", b"{}", b"[]", b'""', b"9" * 5000),
+    *(b"[" * 3000, b'{"a":' * 3000, b"[" * 200_000, b"x" * 140_000, b"x," * 20_000),
+    *(b"c0", b"z0", b"client", b"%s", b"\xc3\xa9", b"\xe2\x80\xae", b"../", b"c0,c0"),
+)
+
+
+def mutated(rng: random.Random, data: bytes) -> bytes:
+    """`data` cut, doubled, overwritten or with odd tokens in it."""
+    changed = bytearray(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        at, to = sorted(rng.randrange(len(changed) + 1) for _ in range(2))
+        action = rng.randrange(7)
+        if action == 0:
+            del changed[at:to]
+        elif action == 1:
+            changed[to:to] = changed[at:to]
+        elif action == 2 and at < len(changed):
+            changed[at] ^= 1 << rng.randrange(8)
+        elif action == 3:
+            changed[at:at] = rng.randbytes(rng.randrange(1, 9))
+        elif action == 4:
+            changed[at : min(to, at + 5)] = rng.choice(_TOKENS)
+        elif action == 5:
+            changed[at:at] = rng.choice(_TOKENS)
+        elif len(changed) < 10**5:
+            changed[at:at] = changed[at:to] * rng.choice([2, 50])
+    return bytes(changed)
+
+
+def _outcome(what: str, call: Callable[[], object]) -> tuple[str, str]:
+    """How a call ended, and what of."""
+    began = time.process_time()
+    try:
+        call()
+        outcome, line = "accepted", ""
+    except (
+        ArgumentError,
+        FileError,
+        ElectionError,
+        SecureAggregationError,
+        wire.WireError,
+    ) as error:
+        outcome, line = "refused", str(error)
+    except flags.Error as error:
+        outcome, line = "refused", one_line(str(error))  # as the command line does
+    except Exception as error:
+        return "crashed", f"{what}: {type(error).__name__}: {str(error)[:200]}"
+    if len(line) > LONGEST_LINE:
+        return "crashed", f"{what}: refused in {len(line)} characters: {line[:200]}"
+    seconds = time.process_time() - began
+    if seconds > LONGEST_SECONDS:
+        return "crashed", f"{what}: {outcome} after {seconds:.0f} s"
+    return outcome, what
+
+
+# Messages ---------------------------------------------------------------------------
+
+_BOARD = Identity("relay", secret=bytes(32))
+_VOTERS = [Identity(f"c{i}", secret=bytes([i] * 32)) for i in range(4)]
+
+
+def _zone() -> tuple[Registry, dict[str, Elector]]:
+    registry = Registry(
+        zone=0,
+        voters=tuple(voter.public for voter in _VOTERS),
+        eligible=tuple(voter.client_id for voter in _VOTERS),
+        fault_model="byzantine",
+        call_size=len(_VOTERS),
+        relay_key=_BOARD.public.verify_key,
+    )
+    return registry, {v.client_id: Elector(v, registry) for v in _VOTERS}
+
+
+class _Tamperer(Meter):
+    """Mutates one message on its way, the `wait`-th."""
+
+    def __init__(self, hub: str, rng: random.Random, wait: int) -> None:
+        super().__init__(hub)
+        self._rng, self._wait = rng, wait
+
+    def deliver(self, sender: str, receiver: str, message: Any) -> Any:
+        self._wait -= 1
+        data = wire.encode(message)
+        if self._wait == 0:
+            data = mutated(self._rng, data)
+        return wire.decode(type(message), data)
+
+
+def fuzz_messages(count: int, seed: int) -> Counts:
+    """Runs elections and secure sums in which one message is mutated on its way.
+
+    What comes through must give the right result: a winner by a transcript that
+    verifies, the sum of those whose updates were counted.
+    """
+    rng = random.Random(seed)
+    registry, electors = _zone()
+    call = Call(registry.digest, 1)
+    _, held = run_election(registry, call, electors, relay=_BOARD)
+    text = wire.encode(held)
+    inputs = {name: np.full(4, 3 * i + 1, "<u4") for i, name in enumerate("abcd")}
+
+    def transcript() -> None:
+        given = mutated(rng, text)
+        found = Transcript.from_text(base64.b64encode(given).decode())
+        found.verify(registry)
+        assert given == text, "a transcript verifies that was never written"
+
+    def election() -> None:
+        meter = _Tamperer(RELAY, rng, rng.randrange(1, 40))
+        _, parties = _zone()
+        winner, record = run_election(
+            registry, call, parties, relay=_BOARD, meter=meter
+        )
+        assert record.verify(registry) == winner
+
+    def secure_sum() -> None:
+        meter = _Tamperer(SUPER_NODE, rng, rng.randrange(1, 40))
+        total, counted = run_round(inputs, Round(5, 4, 32, 3), signed=True, meter=meter)
+        assert np.array_equal(total, sum(inputs[name] for name in counted))
+
+    kinds = {"transcript": transcript, "election": election, "secure sum": secure_sum}
+    names = [*kinds, *["transcript"] * 7]
+    return collections.Counter(
+        _outcome(name, kinds[name]) for i in range(count) for name in [names[i % 10]]
+    )
+
+
+# Flags ------------------------------------------------------------------------------
+
+_WORDS = (
+    *("", " ", "0", "-1", "1", "2", "3.5", "1e9", "1e400", "nan", "inf", "-inf"),
+    *("none", "auto", "true", "False", "9" * 30, "9" * 5000, "0x10", "x" * 999),
+    *("1,2", ",", "1,,2", "\x00", "\n", "é", "\ud800", "../..", "digits", "2/3"),
+    *("0.5", "1e-300", "0.999999999"),
+)
+
+
+def fuzz_flags(count: int, seed: int) -> Counts:
+    """Makes every program's config of random flags; TensorFlow is not started."""
+    rng = random.Random(seed)
+    kinds = _configs()
+    return collections.Counter(
+        _outcome(kind.__name__, lambda kind=kind: _config_of(kind, rng))
+        for i in range(count)
+        for kind in [kinds[i % len(kinds)]]
+    )
+
+
+def _configs() -> list[type]:
+    from tff_hdp.privacy.config import AccountConfig
+    from tff_hdp.systems.fl_top.config import FlTopConfig
+    from tff_hdp.systems.gfl.config import GflConfig
+    from tff_hdp.systems.hdp.config import HdpConfig
+    from tff_hdp.systems.hfl_dp.config import HflDpConfig
+    from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
+
+    return [
+        AccountConfig,
+        HdpConfig,
+        HflDpConfig,
+        GflConfig,
+        FlTopConfig,
+        UdpHypernetConfig,
+    ]
+
+
+def _config_of(kind: type, rng: random.Random) -> None:
+    values = flags.FlagValues()
+    cli.define_flags(kind, values)
+    words = ["program"]
+    for field in rng.sample(dataclasses.fields(kind), rng.randrange(1, 6)):
+        allowed = kind.choices.get(field.name)
+        if allowed and rng.random() < 0.8:
+            value = rng.choice(allowed)
+        elif field.default is not None and rng.random() < 0.3:
+            value = rng.choice(["-", "1", ""]) + str(field.default)
+        else:
+            value = rng.choice(_WORDS)
+        words.append(f"--{field.name}={value}")
+    values(words)
+    cli.config_from_flags(kind, values)
+
+
+# Clients ----------------------------------------------------------------------------
+
+
+def fuzz_clients(count: int, seed: int) -> Counts:
+    """Rounds of every system with one hostile client. Imports TensorFlow."""
+    from scripts import torture_clients, torture_systems
+    from tff_hdp import runtime
+
+    runtime.set_context("in_process")
+    counts: Counts = collections.Counter()
+    systems = torture_systems.systems()
+    for name, build in systems.items():
+        share = max(1, count // len(systems))
+        for outcome, why in torture_clients.torture(build(), share, seed):
+            crash = f": {why}" if outcome == "crashed" else ""
+            counts[outcome, name + crash] += 1
+    return counts
+
+
+if __name__ == "__main__":
+    define_flags()
+    sys.exit(cli.run(main))
