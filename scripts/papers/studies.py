@@ -15,9 +15,9 @@ from typing import Any
 
 import pandas as pd
 
+from scripts import sweep_runs
 from scripts.papers import presets
 from tff_hdp import systems
-from scripts import sweep_runs as sweep
 from tff_hdp.simulation.config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -64,7 +64,7 @@ class Study:
 
     def jobs(
         self, seeds: Sequence[int], folder: pathlib.Path, changes: Mapping[str, Any]
-    ) -> list[sweep.Job]:
+    ) -> list[sweep_runs.Job]:
         """A run of every line for every seed.
 
         Args:
@@ -78,7 +78,9 @@ class Study:
             for seed in seeds
         ]
 
-    def write(self, jobs: Sequence[sweep.Job], results: pathlib.Path) -> pathlib.Path:
+    def write(
+        self, jobs: Sequence[sweep_runs.Job], results: pathlib.Path
+    ) -> pathlib.Path:
         """Writes the CSV of the finished runs, and the table into its page.
 
         Args:
@@ -88,7 +90,7 @@ class Study:
         Returns:
           The CSV's path.
         """
-        frame = sweep.table(jobs)
+        frame = sweep_runs.table(jobs)
         printed = {tuple(line.label.values()): line.printed for line in self.lines}
         names = list(self.lines[0].label)
         keys = frame[names].itertuples(index=False, name=None)
@@ -104,15 +106,15 @@ class Study:
 
     def _job(
         self, line: Line, seed: int, folder: pathlib.Path, changes: Mapping[str, Any]
-    ) -> sweep.Job:
-        named = sweep.folder_name({k: str(v) for k, v in line.label.items()})
+    ) -> sweep_runs.Job:
+        named = sweep_runs.folder_name({k: str(v) for k, v in line.label.items()})
         out = folder / self.name / f"{named},seed={seed}"
         given = {**line.changes, **changes, "seed": seed, "out": str(out)}
         program = {v: k for k, v in systems.PROGRAMS.items()}[self.config_class.system]
         command = [sys.executable, str(ROOT / "scripts" / f"{program}.py")]
         command.append(f"--flagfile={presets.FOLDER / f'{line.preset}.flags'}")
         command += [f"--{name}={_flag(value)}" for name, value in given.items()]
-        return sweep.Job(
+        return sweep_runs.Job(
             settings={**line.label, "seed": seed},
             config=presets.read(line.preset, self.config_class, **given),
             command=command,
@@ -148,7 +150,9 @@ def run(
       How many runs failed; their last lines are printed.
     """
     jobs = {study.name: study.jobs(seeds, folder, changes) for study in studies}
-    failed = sweep.run_jobs([job for each in jobs.values() for job in each], at_once)
+    failed = sweep_runs.run_jobs(
+        [job for each in jobs.values() for job in each], at_once
+    )
     for job in failed:
         said = job.log.read_text(errors="replace").strip().splitlines()
         print(f"failed: {job.path}: {said[-1] if said else ''}", file=sys.stderr)
