@@ -144,10 +144,11 @@ class Gfl(System):
         """See base class."""
         return RoundLedger(plan_type=GflPlan, account=account)
 
-    def record(self, ledger: RoundLedger[GflPlan], metrics: Any, count: int) -> None:
+    def record(self, ledger: RoundLedger[GflPlan], metrics: Any) -> None:
         """Every iteration is alike."""
+        del metrics
         if self.plan.is_noisy:
-            ledger.record(self.plan, count)
+            ledger.record(self.plan)
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""

@@ -8,18 +8,19 @@ clients and keys. Who does not trust the run brings a registry of its own.
 """
 
 import csv
-import json
 import pathlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tff_hdp.errors import FileError
 from tff_hdp.protocols.elections.chain import Chain
 from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.transcripts import Transcript
-from tff_hdp.simulation.files import write_json
+from tff_hdp.simulation.files import read_json, write_json
 
 REGISTRY = "registry.json"
+_FIELDS = {"zone", "super_node", "failed", "elections", "transcripts"}
 
 
 def write_seats(
@@ -40,11 +41,12 @@ def read_seats(path: pathlib.Path) -> list[list[dict[str, Any]]]:
 
     Raises:
       FileNotFoundError: If there are none.
+      FileError: If one holds no seats.
     """
     files = sorted(path.glob("round_*.json"))
     if not files:
         raise FileNotFoundError(f"{path} holds no round_*.json of elections")
-    return [json.loads(file.read_text()) for file in files]
+    return [_read(file) for file in files]
 
 
 def read_registries(file: pathlib.Path) -> dict[int, Registry]:
@@ -55,10 +57,8 @@ def read_registries(file: pathlib.Path) -> dict[int, Registry]:
       ElectionError: If it holds no registries.
     """
     try:
-        found = [
-            Registry.from_fields(fields) for fields in json.loads(file.read_text())
-        ]
-    except (json.JSONDecodeError, TypeError) as error:
+        found = [Registry.from_fields(fields) for fields in read_json(file)]
+    except (FileError, TypeError) as error:
         raise ElectionError(f"{file} holds no registries: {error}") from error
     return {registry.zone: registry for registry in found}
 
@@ -130,16 +130,15 @@ def _follow(chain: Chain, number: int, seat: Mapping[str, Any]) -> None:
         raise ElectionError(f"{seat['failed']} failed, but by the transcripts {failed}")
 
 
-def _verify_seat(seat: dict[str, Any], number: int, before: str | None) -> None:
-    winner = before
-    for text in seat["transcripts"]:
-        transcript = Transcript.from_json(text)
-        winner = transcript.verify()
-        session = transcript.setup.session
-        if not session.startswith(f"zone {seat['zone']}, round {number},"):
-            raise ValueError(f"a transcript is of {session!r}")
-    if seat["super_node"] not in (None, winner):
-        raise ValueError(f"{seat['super_node']!r} leads, but {winner!r} was elected")
+def _read(file: pathlib.Path) -> list[dict[str, Any]]:
+    seats = read_json(file)
+    try:
+        ok = all(seat.keys() >= _FIELDS for seat in seats)
+    except (AttributeError, TypeError):
+        ok = False
+    if not ok:
+        raise FileError(file, "holds no seats of a round")
+    return seats
 
 
 def count_exposure(path: pathlib.Path) -> Counter[str]:
