@@ -14,8 +14,6 @@ from typing import Any
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _PATHS = {"open": 1, "os.rename": 2, "os.remove": 1, "os.truncate": 1, "os.mkdir": 1}
-# So much of a model's bytes tells it from all others: they carry noise.
-_SAMPLE = 48
 
 
 class Interruption:
@@ -106,9 +104,9 @@ class Observer:
 
 
 def sample(weights: Any) -> bytes:
-    """Bytes that tell a model's weights from all others', which carry other noise.
+    """Bytes that tell a model's weights from all others', which have other noise.
 
     Args:
       weights: The model's arrays.
     """
-    return weights[0].tobytes()[:_SAMPLE]
+    return max(weights, key=lambda w: w.size).tobytes()

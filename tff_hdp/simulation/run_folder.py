@@ -88,7 +88,12 @@ class RunFolder:
     def __enter__(self) -> "RunFolder":
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: object
+    ) -> None:
+        # Writing to a full disk does not say where.
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(self.path)
         self.close()
 
     def close(self) -> None:
