@@ -67,12 +67,13 @@ def finish(started: Started) -> Attempt:
     _, status = os.waitpid(child, 0)
     if timer is not None:
         timer.cancel()
-    lines = (log / "models").read_text().split() if (log / "models").exists() else []
-    events = log / "events"
+    models, events = log / "models", log / "events"
+    # A last line without its end is of a round that a kill interrupted.
+    whole = models.read_text().rpartition("\n")[0] if models.exists() else ""
     found = Attempt(
         code=os.waitstatus_to_exitcode(status),
         said=(log / "stderr").read_text(errors="replace"),
-        models=[bytes.fromhex(line) for line in lines],
+        models=[bytes.fromhex(line) for line in whole.split()],
         events=int(events.read_text()) if events.exists() else 0,
     )
     shutil.rmtree(log)

@@ -91,9 +91,11 @@ class Folder:
         released = self._observer.look(self._models)
         if found.code == 0 or not self.harmed:
             self.understated += self.rounds < released
-        lines = found.said.strip().splitlines()
-        self.tracebacks += found.code not in (0, 2, -9) or (
-            found.code == 2 and len(lines) != 1
+        errors = sum(line.startswith("error: ") for line in found.said.splitlines())
+        self.tracebacks += (
+            found.code not in (0, 2, -signal.SIGKILL)
+            or "Traceback" in found.said
+            or errors != (found.code == 2)
         )
 
     @property

@@ -54,7 +54,8 @@ def read_run(path: pathlib.Path) -> Run:
     try:
         privacy = read_json(path / "privacy.json")
         metrics = pd.read_csv(path / "metrics.csv")
-        last = int(metrics["round"].iloc[-1]) if len(metrics) else 0
+        rounds = metrics["round"]
+        last = int(rounds.iloc[-1]) if len(rounds) else 0
         run = Run(
             path=path,
             label=privacy["privacy"],
