@@ -4,10 +4,12 @@ import dp_accounting
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 import tasks
 from tff_hdp.aggregators import round_events
 from tff_hdp.privacy import Ledger, PoissonSampling, configurations
+from tff_hdp.simulation.classifier import build_evaluation
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.simulation.system import NO_NOISE, System
 from tff_hdp.topology import one_zone
@@ -79,13 +81,12 @@ def test_a_seed_fixes_initial_weights_and_nothing_after(plan):
 def test_rounds_are_recorded_with_the_events_of_their_noise(plan):
     system, ledger = Averaging(plan), Ledger()
     enough = dp_accounting.GaussianDpEvent(1.5).to_named_tuple()
-    system.record(ledger, {"aggregator": {"events": {"server": enough}}}, 1)
-    system.record(ledger, None, 2)
-    assert ledger.rounds == 3
+    system.record(ledger, {"aggregator": {"events": {"server": enough}}})
+    assert ledger.rounds == 1
     little = dp_accounting.GaussianDpEvent(1.0).to_named_tuple()
     with pytest.raises(ValueError, match="emitted a noise multiplier of 1,"):
-        system.record(ledger, {"aggregator": {"events": {"server": little}}}, 1)
-    assert ledger.rounds == 3
+        system.record(ledger, {"aggregator": {"events": {"server": little}}})
+    assert ledger.rounds == 1
 
 
 def test_without_noise_nothing_is_recorded_and_the_notes_say_so(plan):
@@ -93,5 +94,20 @@ def test_without_noise_nothing_is_recorded_and_the_notes_say_so(plan):
     plain = configurations.none(zone_sizes=(8,), sampling=PoissonSampling((0.5,)))
     system, ledger = Averaging(plain), Ledger()
     assert system.notes == (NO_NOISE, "always")
-    system.record(ledger, {"aggregator": {}}, 1)
+    system.record(ledger, {"aggregator": {}})
     assert ledger.rounds == 0
+
+
+def test_a_model_is_tested_on_every_example_whatever_the_batches():
+    task = tasks.load("digits", num_clients=8)
+    model = task.build_model()
+    weights = tff.learning.models.ModelWeights.from_model(model)
+    weights = tf.nest.map_structure(lambda v: v.numpy(), weights)
+    logits = model(task.test_features).numpy().astype(np.float64)
+    likely = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    labels = np.asarray(task.test_labels)
+    for batch_size in (7, len(labels), 512):
+        found = build_evaluation(task, batch_size)(weights)
+        assert found["accuracy"] == np.mean(logits.argmax(1) == labels)
+        loss = -np.mean(likely[np.arange(len(labels)), labels])
+        assert found["loss"] == pytest.approx(loss, rel=1e-5)

@@ -1,28 +1,30 @@
-"""Runs of the neighbour systems that are killed, and that it loses nothing.
+"""Runs of all systems that are killed, and that it loses nothing.
 
 Noise too small to show, where a system has such, lets a resumed run be compared with
-an uninterrupted one number by number.
+an uninterrupted one number by number. What dies at every single write is tested on a
+loop without learning, in tests/simulation/test_loop.py; `scripts/torture.py` does it to
+whole programs.
 """
 
 import json
-import pathlib
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from tff_hdp.simulation import experiment
+from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.fl_top.config import FlTopConfig
 from tff_hdp.systems.gfl.config import GflConfig
+from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
-SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"
-SETTINGS = {"task": "digits", "num_clients": 20, "rounds": 8, "seed": 3}
+SETTINGS = {"task": "digits", "num_clients": 20, "rounds": 4, "seed": 3}
+HDP = {
+    **{"privacy": "c7", "alpha": 0.5, "beta": 0.25, "zones": 4},
+    **{"clients_per_round": 10, "noise_multiplier": 1.0, "local_epochs": 1},
+}
 FL_TOP_DP = {"scheme": "fl_top_dp", "clients_per_round": 4, "local_epochs": 1}
 GFL = {
     **{"task": "gfl_logistic", "scheme": "hybrid", "sigma_g": 1e-9},
@@ -38,55 +40,75 @@ UDP_HYPERNET = {
 }
 
 
-def newest_round(out):
-    names = [p.name for p in (out / "checkpoints").glob("program_state_*")]
-    rounds = [name.removeprefix("program_state_") for name in names]
-    return max((int(r) for r in rounds if r.isdigit()), default=0)
-
-
-def kill_after(minimum, script, settings, out):
-    """Starts a program and kills it once so many rounds are on disk."""
-    flags = [f"--{name}={value}" for name, value in settings.items()]
-    run = subprocess.Popen(
-        [sys.executable, str(SCRIPTS / script), *flags, f"--out={out}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while run.poll() is None and newest_round(out) < minimum:
-            time.sleep(0.005)
-    finally:
-        run.kill()
-    assert run.wait(timeout=60) == -signal.SIGKILL
-
-
 @pytest.mark.parametrize(
     ("config_class", "changes", "same"),
     [
+        (HdpConfig, HDP, ["clients"]),
         (FlTopConfig, FL_TOP_DP, ["clients"]),
         (GflConfig, GFL, ["clients", "msd", "train_loss"]),
         (HflDpConfig, HFL_DP, ["clients", "loss", "disagreement"]),
         (UdpHypernetConfig, UDP_HYPERNET, ["clients"]),
     ],
-    ids=["fl_top_dp", "gfl", "hfl_dp", "udp_hypernet"],
+    ids=["hdp", "fl_top_dp", "gfl", "hfl_dp", "udp_hypernet"],
 )
-def test_killed_and_resumed_equals_uninterrupted(tmp_path, config_class, changes, same):
+def test_killed_and_resumed_equals_uninterrupted(
+    tmp_path, monkeypatch, config_class, changes, same
+):
     settings = SETTINGS | changes
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    kill_after(2, f"{config_class.system}.py", settings, killed)
-    assert 2 <= newest_round(killed) < 8
-    for out in (whole, killed):
-        experiment.run(config_class(**settings, out=str(out)))
+    release = RunFolder.release_metrics
+
+    def die_after_two(folder, number, metrics):
+        if folder.path == killed and number == 2:
+            raise KeyboardInterrupt
+        release(folder, number, metrics)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "release_metrics", die_after_two)
+        experiment.run(config_class(**settings, out=str(whole)))
+        with pytest.raises(KeyboardInterrupt):
+            experiment.run(config_class(**settings, out=str(killed)))
+    stopped = json.loads((killed / "privacy.json").read_text())
+    assert stopped["rounds"] >= 2
+    experiment.run(config_class(**settings, out=str(killed)))
     first, second = (
         json.loads((out / "privacy.json").read_text()) for out in (whole, killed)
     )
     assert first["accounts"]
     assert second["ledger"] == first["ledger"]
     assert second["accounts"] == first["accounts"]
-    assert second["rounds"] == 8
+    assert second["rounds"] == 4
     frames = [pd.read_csv(out / "metrics.csv") for out in (whole, killed)]
-    assert frames[1]["round"].tolist() == list(range(1, 9))
-    for column in ("epsilon", *same):
+    assert frames[1]["round"].tolist() == [1, 2, 3, 4]
+    for column in ("epsilon", "epsilon_rdp", *same):
         np.testing.assert_allclose(
             frames[1][column], frames[0][column], rtol=1e-3, atol=1e-8
         )
+
+
+def torture(run_program, *flags):
+    result = run_program("scripts/torture.py", *flags, timeout=None)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return [line.split() for line in result.stdout.splitlines()[1:]]
+
+
+def test_a_killed_program_loses_nothing(run_program):
+    """One whole program of one system; all of them in the slow tests."""
+    flags = ("--systems=gfl", "--kinds=kill", "--cases=1")
+    rows = torture(run_program, *flags)
+    assert [row[:4] for row in rows] == [["gfl", "kill", "2", "2"]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_all_systems_under_torture(run_program):
+    rows = torture(run_program, "--cases=10")
+    assert len(rows) == 25
+    for system, kind, cases, finished, refused, *_ in rows:
+        assert int(cases) == int(finished) + int(refused)
+        if kind in ("kill", "events", "full"):
+            assert refused == "0", (system, kind)
+
+
+def test_bad_flags_are_refused(assert_refused):
+    assert_refused("scripts/torture.py", ["--kinds=fire"], ["--kinds is fire", "kill"])

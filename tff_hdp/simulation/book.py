@@ -14,11 +14,15 @@ class RoundBook(Protocol):
     def rounds(self) -> int:
         """Rounds recorded."""
 
+    @property
+    def history(self) -> Sequence[tuple[Any, int]]:
+        """Immutable plans in the order they were run, each with its rounds."""
+
     def account(self, delta: float, methods: Sequence[Method]) -> list[AccountRow]:
         """Epsilon per observer and kind of client."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The content as JSON types."""
+        """The content as JSON types; `history` lists plans with their `rounds`."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replaces the content."""

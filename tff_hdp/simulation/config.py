@@ -36,6 +36,10 @@ class RunConfig:
         seeded. None draws all of it from the operating system.
       data_dir: Where local data packs lie; None reads $TFF_HDP_DATA.
       out: The run folder; None names one under runs/.
+      evaluate_every: Tests the model after each so many rounds, and after the last.
+      log_every: Says how far it is in a line each so many rounds, instead of by a
+        bar; None shows a bar on a terminal, and twenty lines elsewhere.
+      quiet: Does not say how far it is.
 
     Raises:
       ArgumentError: If a setting is out of range or two contradict each other.
@@ -61,13 +65,16 @@ class RunConfig:
     seed: int | None = None
     data_dir: str | None = None
     out: str | None = None
+    evaluate_every: int = 1
+    log_every: int | None = None
+    quiet: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in self.choices.items():
             value = getattr(self, name)
             if value is not None and value not in allowed:
                 raise ArgumentError(name, value, ", ".join(allowed))
-        self._check_count("rounds", "num_clients")
+        self._check_count("rounds", "num_clients", "evaluate_every", "log_every")
         if self.dirichlet_alpha is not None:
             self._check_positive("dirichlet_alpha")
         if not 0.0 < self.delta < 1.0:

@@ -66,9 +66,7 @@ def run(
       ArgumentError: If a setting does not fit the task or the folder.
       FileNotFoundError: If the task's data is missing; says what to get.
     """
-    folder = RunFolder(config)
-    log_file = folder.path / "run.log"
-    with folder.locked(), _logging_to(log_file):
+    with RunFolder(config) as folder, _logging_to(folder.path / "run.log") as log_file:
         runtime.set_context(config.runtime, workers=config.workers, log_file=log_file)
         if "partition_seed" not in folder.resolved:
             if partition_seed is None:
@@ -105,13 +103,14 @@ def run(
 
 
 @contextlib.contextmanager
-def _logging_to(path: pathlib.Path) -> Iterator[None]:
-    """Sends the program's log to a file as well."""
+def _logging_to(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Sends the program's log to a file as well, while the disk has room."""
     handler = logging.FileHandler(path)
+    handler.handleError = lambda record: None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.getLogger().addHandler(handler)
     try:
-        yield
+        yield path
     finally:
         logging.getLogger().removeHandler(handler)
         handler.close()

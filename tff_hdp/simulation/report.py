@@ -1,18 +1,19 @@
 """Tables and figures of finished runs. Imports no TensorFlow."""
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
+from tff_hdp.errors import FileError
 from tff_hdp.privacy import AccountRow
 from tff_hdp.privacy.table import account_text
 from tff_hdp.privacy.views import OBSERVERS
 from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.config import RunConfig
+from tff_hdp.topology.reading import read_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,26 +47,33 @@ def read_run(path: pathlib.Path) -> Run:
 
     Raises:
       FileNotFoundError: If the folder holds no finished run.
+      FileError: If its files are not as a run wrote them.
     """
     for name in ("config.json", "metrics.csv", "privacy.json"):
         if not (path / name).exists():
             raise FileNotFoundError(f"{path} holds no finished run: no {name}")
-    privacy = json.loads((path / "privacy.json").read_text())
-    metrics = pd.read_csv(path / "metrics.csv")
-    last = int(metrics["round"].iloc[-1]) if len(metrics) else 0
-    if privacy["last_round"] != last:
+    try:
+        privacy = read_json(path / "privacy.json")
+        metrics = pd.read_csv(path / "metrics.csv")
+        rounds = metrics["round"]
+        last = int(rounds.iloc[-1]) if len(rounds) else 0
+        run = Run(
+            path=path,
+            label=privacy["privacy"],
+            flags=read_json(path / "config.json")["flags"],
+            metrics=metrics,
+            accounts=[AccountRow(**row) for row in privacy["accounts"]],
+            notes=privacy["notes"],
+        )
+        covered = privacy["last_round"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(path, f"holds no run that can be read: {error}") from error
+    if covered != last:
         raise FileNotFoundError(
             f"{path} holds no finished run: metrics.csv ends at round {last}, "
-            f"privacy.json at {privacy['last_round']}; run it again to its end"
+            f"privacy.json at {covered}; run it again to its end"
         )
-    return Run(
-        path=path,
-        label=privacy["privacy"],
-        flags=json.loads((path / "config.json").read_text())["flags"],
-        metrics=metrics,
-        accounts=[AccountRow(**row) for row in privacy["accounts"]],
-        notes=privacy["notes"],
-    )
+    return run
 
 
 def privacy_report(
@@ -153,7 +161,8 @@ def metric_figure(
     path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = pyplot.subplots(figsize=(7, 4.2))
     for label, frame in metrics.items():
-        axes.plot(frame["round"], frame[metric], label=label, linewidth=1.8)
+        tested = frame.dropna(subset=metric)
+        axes.plot(tested["round"], tested[metric], label=label, linewidth=1.8)
     axes.set(xlabel="round", ylabel=f"test {metric}", title=title)
     if metric == "accuracy":
         axes.set_ylim(0, 1)

@@ -194,18 +194,15 @@ class System(abc.ABC):
         """An empty ledger."""
         return self.config.new_ledger()
 
-    def record(self, ledger: Any, metrics: Any, count: int) -> None:
-        """Puts rounds into the ledger, with the events that their noise emitted.
+    def record(self, ledger: Any, metrics: Any) -> None:
+        """Puts a round into a ledger, with the events that its noise emitted.
 
         Args:
           ledger: Of `new_ledger`.
-          metrics: The process's; None for rounds that were released, lost and run
-            again.
-          count: How many rounds.
+          metrics: The process's.
         """
         if self.plan.is_noisy:
-            events = None if metrics is None else self.events(metrics)
-            ledger.record(self.plan, count, events=events)
+            ledger.record(self.plan, events=self.events(metrics))
 
     def events(self, metrics: Any) -> dict[str, Any]:
         """What the noise of a round emitted, from the process's metrics."""

@@ -1,7 +1,9 @@
 """The training loop of all systems: resumable, accounted round by round."""
 
 import concurrent.futures
+import copy
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,15 +12,25 @@ import numpy as np
 import tqdm
 
 from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import AccountRow
 from tff_hdp.simulation.book import RoundBook
+from tff_hdp.simulation.checkpoints import Checkpoint
 from tff_hdp.simulation.cohorts import fresh_entropy
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.run_folder import Checkpoint, RunFolder
+from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RoundInput, System
 
 _LOG = logging.getLogger(__name__)
 # Sees a round: its number, its row of metrics.csv, and the state after it.
 Watcher = Callable[[int, Mapping[str, float], Any], None]
+# privacy.json is written for so many rounds in advance.
+_AHEAD = 10
+AHEAD = (
+    f"Written before a round is released, and for up to {_AHEAD} rounds in advance: "
+    "last_round and rounds say what is counted, not what has been run."
+)
+# An account by PLD takes as long as some twenty rounds on small data.
+_ACCOUNT_EVERY = 100
 
 
 def train(
@@ -30,16 +42,17 @@ def train(
 ) -> tuple[Any, RoundBook]:
     """Runs rounds up to `config.rounds`, from the folder's last checkpoint on.
 
-    A round's checkpoint is the point of no return: a run killed before it is
-    written repeats the round with the same cohort and fresh noise, and the
-    ledger counts it once, since nothing of the first attempt left the process. A
-    round whose checkpoint was written and then broken is run again too, and
-    counted twice. privacy.json follows every round, by RDP.
+    A round's line in the journal is the point of no return. A run killed before it is
+    written repeats the round with the same cohort and fresh noise, and the ledger
+    counts it once, since nothing of the first attempt left the process. A round that
+    is in the journal counts; one that is run again, as its checkpoint was not written
+    or is gone, is put there and counted again. privacy.json states at any time at
+    least the rounds that were released.
 
     Args:
       config: The run's settings.
       system: What runs a round.
-      folder: Where checkpoints and metrics go.
+      folder: Where journal, checkpoints and metrics go.
       watchers: Called once a round is released, and again where a run resumes.
 
     Returns:
@@ -49,29 +62,24 @@ def train(
       ArgumentError: If the folder's run is past `config.rounds` already.
       FloatingPointError: If the model stops being finite; nothing is then
         written for that round.
+      OSError: If a file cannot be written; the run can be resumed.
     """
     start = _initial_or_latest(config, system, folder)
-    ledger = system.new_ledger()
-    ledger.load_state_dict(start.ledger)
-    if start.lost_rounds:
-        system.record(ledger, None, start.lost_rounds)
     if start.round_number > config.rounds:
         raise ArgumentError(
             "rounds",
             config.rounds,
             f"at least {start.round_number}, which the run in out={folder.path} has",
         )
+    ledger = system.new_ledger()
+    folder.journal.recall(ledger)
+    statement = _Statement(config, system, folder)
     state = start.state
     if start.round_number:
         # A kill may have come between that round's release and its watchers.
         for watch in watchers:
             watch(start.round_number, start.metrics, state)
-    with tqdm.tqdm(
-        total=config.rounds,
-        initial=start.round_number,
-        unit="round",
-        desc=config.label,
-    ) as progress:
+    with _Progress(config, system.headline, start.round_number) as progress:
         for number, given in _prepared(system, start, config.rounds):
             began = time.monotonic()
             output = system.process.next(state, given.data)
@@ -81,37 +89,99 @@ def train(
                     f"the model is not finite after round {number}; lower the "
                     "learning rates"
                 )
-            system.record(ledger, output.metrics, 1)
-            seconds = time.monotonic() - began
-            metrics = {
-                **system.evaluate(state),
-                **system.measure(output.metrics),
-                **given.metrics,
-                "round_seconds": seconds,
-                "epsilon": _shown_epsilon(ledger, config.delta),
-            }
-            folder.save(
+            one = system.new_ledger()
+            for book in (one, ledger):
+                system.record(book, output.metrics)
+            metrics = {"round_seconds": time.monotonic() - began}
+            if number % config.evaluate_every == 0 or number == config.rounds:
+                metrics |= system.evaluate(state)
+            metrics |= system.measure(output.metrics) | given.metrics
+            metrics |= _epsilons(config, ledger, number)
+            folder.journal.announce(number, one.state_dict())
+            statement.cover(number, ledger, one, output.metrics)
+            folder.checkpoints.save(
                 Checkpoint(
                     round_number=number,
                     state=state,
                     entropy=start.entropy,
                     carried=given.carried,
-                    ledger=ledger.state_dict(),
                     metrics=metrics,
                 )
-            )
-            folder.write_privacy(
-                config, ledger, system.notes, last_round=number, methods=("rdp",)
             )
             folder.release_metrics(number, metrics)
             for watch in watchers:
                 watch(number, metrics, state)
-            progress.update()
-            progress.set_postfix(
-                {system.headline: f"{metrics[system.headline]:.3g}"},
-                epsilon=f"{metrics['epsilon']:.3g}",
-            )
+            progress.show(number, metrics)
     return state, ledger
+
+
+class _Statement:
+    """Keeps privacy.json at or ahead of what is released."""
+
+    def __init__(self, config: RunConfig, system: System, folder: RunFolder) -> None:
+        self._config, self._system, self._folder = config, system, folder
+        self._left, self._like = 0, None
+
+    def cover(self, number: int, ledger: RoundBook, one: RoundBook, ran: Any) -> None:
+        """Makes privacy.json cover a round, and rounds like it in advance.
+
+        Args:
+          number: The round's.
+          ledger: All rounds with this one.
+          one: This one alone.
+          ran: The process's metrics in it.
+        """
+        if self._left and one == self._like:
+            self._left -= 1
+            return
+        self._left = min(_AHEAD, self._config.rounds - number)
+        self._like = one
+        covered = copy.deepcopy(ledger, {id(plan): plan for plan, _ in ledger.history})
+        for _ in range(self._left):
+            self._system.record(covered, ran)
+        self._folder.write_privacy(
+            self._config,
+            covered,
+            (*self._system.notes, AHEAD),
+            last_round=number + self._left,
+            methods=("rdp",),
+        )
+
+
+class _Progress:
+    """Says how far a run is: a bar on a terminal, else a line now and then."""
+
+    def __init__(self, config: RunConfig, headline: str, done: int) -> None:
+        self._config, self._headline = config, headline
+        plain = config.quiet or config.log_every is not None
+        self._bar = tqdm.tqdm(
+            total=config.rounds,
+            initial=done,
+            unit="round",
+            desc=config.label,
+            disable=True if plain else None,
+        )
+        self._every = config.log_every or math.ceil(config.rounds / 20)
+        self._shown: dict[str, str] = {}
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
+
+    def show(self, number: int, metrics: dict[str, float]) -> None:
+        """Shows a round."""
+        names = (self._headline, "epsilon_rdp", "epsilon")
+        self._shown |= {k: f"{metrics[k]:.3g}" for k in names if k in metrics}
+        if "epsilon" not in metrics:
+            self._shown.pop("epsilon", None)
+        self._bar.update()
+        self._bar.set_postfix(self._shown)
+        due = number % self._every == 0 or number == self._config.rounds
+        if self._bar.disable and due and not self._config.quiet:
+            values = ", ".join(f"{name} {text}" for name, text in self._shown.items())
+            _LOG.info("round %d of %d: %s", number, self._config.rounds, values)
 
 
 def _prepared(
@@ -136,37 +206,43 @@ def _prepared(
 def _initial_or_latest(
     config: RunConfig, system: System, folder: RunFolder
 ) -> Checkpoint:
-    blank = system.process.initialize()
-    found = folder.load_latest(like=blank)
+    found = folder.load_latest(like=system.process.initialize())
     if found is not None:
         if found.round_number:
             _LOG.info("resuming %s after round %d", folder.path, found.round_number)
             # The run may have been killed between its checkpoint and this row.
             folder.release_metrics(found.round_number, found.metrics)
-        if found.lost_rounds:
-            _LOG.warning(
-                "%d released rounds are lost; they are run again and accounted twice",
-                found.lost_rounds,
-            )
         return found
     first = Checkpoint(
         round_number=0,
         state=system.initial_state(config.seed),
         entropy=fresh_entropy() if config.seed is None else config.seed,
         carried={},
-        ledger=system.new_ledger().state_dict(),
         metrics={},
     )
-    folder.save(first)
+    folder.begin()
+    folder.checkpoints.save(first)
     return first
 
 
-def _shown_epsilon(ledger: RoundBook, delta: float) -> float:
-    """The worst client's epsilon against those who only get the model, by RDP."""
+def _epsilons(config: RunConfig, ledger: RoundBook, number: int) -> dict[str, float]:
+    """The worst client's epsilon against those who only get the model.
+
+    By RDP every round; by the tighter of RDP and PLD, as reports have it, now and then
+    and after the last.
+    """
     if not ledger.rounds:
-        return float("inf")
-    rows = ledger.account(delta, methods=("rdp",))
-    released = [r.epsilon_rdp for r in rows if r.observer == "released_model"]
-    return max(
-        (float("inf") if e is None else e for e in released), default=float("inf")
-    )
+        return {"epsilon_rdp": math.inf, "epsilon": math.inf}
+    found = {"epsilon_rdp": _worst(ledger.account(config.delta, methods=("rdp",)))}
+    if number % _ACCOUNT_EVERY == 0 or number == config.rounds:
+        found["epsilon"] = _worst(ledger.account(config.delta, methods=("rdp", "pld")))
+    return found
+
+
+def _worst(rows: list[AccountRow]) -> float:
+    epsilons = []
+    for row in rows:
+        if row.observer == "released_model":
+            sound = [e for e in (row.epsilon_rdp, row.epsilon_pld) if e is not None]
+            epsilons.append(min(sound, default=math.inf))
+    return max(epsilons, default=math.inf)

@@ -98,7 +98,7 @@ def _plot(runs: Sequence[tuple[Curve, report.Run]], path: pathlib.Path) -> None:
         if curve.sigma is None:
             left.axhline(metrics["accuracy"].iloc[-1], linestyle="--", **line)
         else:
-            left.plot(metrics["epsilon"], metrics["accuracy"], **line)
+            left.plot(metrics["epsilon_rdp"], metrics["accuracy"], **line)
     delta = runs[-1][1].flags["delta"]
     left.set(
         xlabel=f"epsilon of the released hypernetwork (RDP, delta {delta:g})",

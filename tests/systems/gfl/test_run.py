@@ -113,9 +113,9 @@ def test_graphs_are_connected(graph, servers):
 def test_optimum_is_that_of_the_runs_own_data(tmp_path):
     """At the optimum the centroid's MSD is zero."""
     settings = config(tmp_path)
-    folder = RunFolder(settings)
-    folder.resolve(partition_seed=5)
-    system = settings.build(folder)
+    with RunFolder(settings) as folder:
+        folder.resolve(partition_seed=5)
+        system = settings.build(folder)
     task = gfl_logistic.load(num_clients=24, seed=5)
     best = gfl_logistic.optimum(task.train, settings.ridge)
     state = system.initial_state(None)

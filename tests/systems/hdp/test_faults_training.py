@@ -161,7 +161,7 @@ def test_rounds_without_a_zones_client_noise_cost_more(hdp_config, tmp_path):
     assert frame["skipped_zones"].sum() > 0
     counted = sum(r.threat.skipped_zones * n for r, n in result.ledger.history)
     assert counted == frame["empty_zones"].sum() > 0
-    steps = np.diff(frame["epsilon"], prepend=0)
+    steps = np.diff(frame["epsilon_rdp"], prepend=0)
     assert (steps > 0).all()
 
 

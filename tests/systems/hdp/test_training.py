@@ -1,13 +1,7 @@
-"""Whole runs on digits: what they leave behind, and that killing loses nothing."""
+"""Whole runs on digits: what they leave behind, and how they go on."""
 
 import json
-import os
-import pathlib
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pandas as pd
@@ -16,13 +10,10 @@ import tensorflow as tf
 
 import tasks
 from tff_hdp import systems
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import Ledger
-from tff_hdp.simulation import experiment, report, training
+from tff_hdp.simulation import experiment, report
 from tff_hdp.simulation.evaluation import evaluate_run
-from tff_hdp.systems.hdp.config import HdpConfig
-
-TRAIN = pathlib.Path(__file__).parents[3] / "scripts" / "train.py"
 
 
 @pytest.fixture(scope="module")
@@ -131,11 +122,12 @@ def copied(finished, tmp_path):
 def test_a_run_leaves_metrics_ledger_and_figure(finished):
     path = finished.path
     frame = pd.read_csv(path / "metrics.csv")
-    needed = ["round", "accuracy", "loss", "round_seconds", "clients", "epsilon"]
+    needed = ["round", "accuracy", "loss", "round_seconds", "clients", "epsilon_rdp"]
     assert set(needed) <= set(frame.columns)
     assert frame["round"].tolist() == [1, 2, 3]
+    once = frame.pop("epsilon")
     assert np.isfinite(frame.select_dtypes("number")).all(axis=None)
-    assert frame["epsilon"].is_monotonic_increasing
+    assert frame["epsilon_rdp"].is_monotonic_increasing
     privacy = json.loads((path / "privacy.json").read_text())
     ledger = Ledger()
     ledger.load_state_dict(privacy["ledger"])
@@ -153,7 +145,10 @@ def test_a_run_leaves_metrics_ledger_and_figure(finished):
     assert (path / "figures" / "accuracy.png").stat().st_size > 1000
     assert any((path / "tensorboard").iterdir())
     released = [r for r in finished.accounts if r.observer == "released_model"]
-    assert frame["epsilon"].iloc[-1] == pytest.approx(released[0].epsilon_rdp)
+    assert frame["epsilon_rdp"].iloc[-1] == released[0].epsilon_rdp
+    # What bar and table end with is the same number.
+    assert once.iloc[-1] == min(released[0].epsilon_rdp, released[0].epsilon_pld)
+    assert once.iloc[:-1].isna().all()
 
 
 @pytest.mark.parametrize("privacy", ["none", "hdp"])
@@ -261,54 +256,7 @@ def test_flags_that_do_not_fit_the_task(hdp_config, tmp_path, changes, message):
         experiment.run(hdp_config(tmp_path, **changes))
 
 
-# Killed runs -----------------------------------------------------------------
-
-MIXED = {
-    **{"task": "digits", "privacy": "c7", "alpha": 0.5, "beta": 0.25, "zones": 4},
-    **{"clients_per_round": 20, "noise_multiplier": 1.0, "rounds": 8, "seed": 3},
-}
-
-
-def start(out):
-    flags = [f"--{name}={value}" for name, value in MIXED.items()]
-    return subprocess.Popen(
-        [sys.executable, str(TRAIN), *flags, f"--out={out}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def newest_round(out):
-    names = [p.name for p in (out / "checkpoints").glob("program_state_*")]
-    rounds = [name.removeprefix("program_state_") for name in names]
-    return max((int(r) for r in rounds if r.isdigit()), default=0)
-
-
-def test_killed_and_resumed_equals_uninterrupted(tmp_path):
-    experiment.run(HdpConfig(**MIXED, out=str(tmp_path / "whole")))
-    out = tmp_path / "killed"
-    kills = 0
-    for minimum in (2, 5):
-        run = start(out)
-        while run.poll() is None:
-            if newest_round(out) >= minimum:
-                os.kill(run.pid, signal.SIGKILL)
-                kills += 1
-                break
-            time.sleep(0.005)
-        run.wait(timeout=60)
-    assert kills >= 1
-    assert start(out).wait(timeout=300) == 0
-    whole, killed = (
-        json.loads((tmp_path / name / "privacy.json").read_text())
-        for name in ("whole", "killed")
-    )
-    assert killed["ledger"] == whole["ledger"]
-    assert killed["accounts"] == whole["accounts"]
-    frames = [pd.read_csv(tmp_path / n / "metrics.csv") for n in ("whole", "killed")]
-    assert frames[1]["round"].tolist() == list(range(1, 9))
-    assert frames[1]["clients"].tolist() == frames[0]["clients"].tolist()
-    np.testing.assert_allclose(frames[1]["epsilon"], frames[0]["epsilon"])
+# Runs that go on ---------------------------------------------------------------
 
 
 def test_a_finished_run_can_be_extended(hdp_config, copied):
@@ -322,14 +270,23 @@ def test_fewer_rounds_than_there_are_is_refused(hdp_config, copied):
         experiment.run(hdp_config(copied, rounds=2))
 
 
-def test_a_released_round_whose_checkpoint_broke_counts_twice(hdp_config, copied):
-    for file in (copied / "checkpoints" / "program_state_3").rglob("*"):
-        if file.is_file():
-            file.write_bytes(b"")
-    result = experiment.run(hdp_config(copied))
-    assert result.ledger.rounds == 4
+def test_a_released_round_whose_checkpoint_broke_counts_again_each_time(
+    hdp_config, copied
+):
+    for released in (4, 5):
+        (copied / "checkpoints" / "round_000003").write_bytes(b"")
+        result = experiment.run(hdp_config(copied))
+        assert result.ledger.rounds == released
     assert pd.read_csv(copied / "metrics.csv")["round"].tolist() == [1, 2, 3]
-    assert experiment.run(hdp_config(copied)).ledger.rounds == 4
+    assert experiment.run(hdp_config(copied)).ledger.rounds == 5
+
+
+def test_noise_that_config_json_says_is_not_taken_at_its_word(hdp_config, copied):
+    record = json.loads((copied / "config.json").read_text())
+    record["resolved"]["noise_multiplier"] = 9.0
+    (copied / "config.json").write_text(json.dumps(record))
+    with pytest.raises(FileError, match=r"noise_multiplier is 9.0, but .* with 1.0"):
+        experiment.run(hdp_config(copied, rounds=4))
 
 
 def test_a_report_refuses_a_run_that_privacy_json_does_not_cover(copied):
@@ -340,19 +297,12 @@ def test_a_report_refuses_a_run_that_privacy_json_does_not_cover(copied):
         report.read_run(copied)
 
 
-def test_privacy_json_follows_every_round(hdp_config, tmp_path, monkeypatch):
-    def train_and_stop(**arguments):
-        training.train(**arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(experiment, "train", train_and_stop)
-    with pytest.raises(KeyboardInterrupt):
-        experiment.run(hdp_config(tmp_path))
-    privacy = json.loads((tmp_path / "privacy.json").read_text())
-    assert privacy["last_round"] == privacy["rounds"] == 3
-    rows = [r for r in privacy["accounts"] if r["observer"] == "released_model"]
-    epsilon = pd.read_csv(tmp_path / "metrics.csv")["epsilon"].iloc[-1]
-    assert rows[0]["epsilon_rdp"] == pytest.approx(epsilon)
+@pytest.mark.parametrize("name", ["privacy.json", "config.json", "metrics.csv"])
+def test_a_report_of_a_damaged_run_is_one_line(copied, name):
+    (copied / name).write_text("{}")
+    with pytest.raises(FileError, match="holds no run that can be read") as error:
+        report.read_run(copied)
+    assert "\n" not in str(error.value)
 
 
 def test_a_row_lost_between_checkpoint_and_metrics_comes_back(hdp_config, copied):

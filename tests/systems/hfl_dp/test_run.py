@@ -7,12 +7,9 @@ import pytest
 
 from tff_hdp import systems
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import RoundLedger
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import evaluate_run
-from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.hfl_dp import noise as formulas
-from tff_hdp.systems.hfl_dp.account import HflDpRound, account
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 
 
@@ -56,7 +53,7 @@ def test_a_run_by_theorem_1_says_what_it_is_worth(tmp_path):
     ]
     # Epsilon in the progress bar: the released model's, by RDP.
     released = next(r for r in result.accounts if r.observer == "released_model")
-    assert frame["epsilon"].iloc[-1] == pytest.approx(released.epsilon_rdp)
+    assert frame["epsilon_rdp"].iloc[-1] == pytest.approx(released.epsilon_rdp)
     found = evaluate_run(systems.config_of(tmp_path))
     assert found.accuracy == pytest.approx(frame["accuracy"].iloc[-1])
     assert found.zones["clients"].tolist() == [10, 10]
@@ -102,21 +99,13 @@ def test_more_rounds_keep_the_noise_where_exposures_are_given(tmp_path):
     assert longer.ledger.rounds == 6
 
 
-def test_lost_rounds_count_as_both_kinds(tmp_path):
-    settings = config(tmp_path)
-    folder = RunFolder(settings)
-    folder.resolve(partition_seed=1)
-    system = settings.build(folder)
-    ledger = system.new_ledger()
-    system.record(ledger, None, 2)
-    by_hand = RoundLedger(plan_type=HflDpRound, account=account)
-    for number in (1, 2):
-        for _ in range(2):
-            system.record(by_hand, {"round": number}, 1)
-    assert ledger.rounds == 4
-    assert [r.epsilon_pld for r in ledger.account(1e-5)] == pytest.approx(
-        [r.epsilon_pld for r in by_hand.account(1e-5)]
-    )
+def test_a_round_that_is_run_again_counts_as_what_it_was(tmp_path):
+    settings = config(tmp_path, rounds=2)
+    experiment.run(settings)
+    (tmp_path / "checkpoints" / "round_000002").unlink()
+    ledger = experiment.run(settings).ledger
+    edge, cloud = (plan for plan, _ in ledger.history)
+    assert ledger.history == ((edge, 1), (cloud, 2))
 
 
 def test_a_seed_never_fixes_the_noise(tmp_path):

@@ -55,16 +55,16 @@ def test_a_run_leaves_account_metrics_and_users(tmp_path):
     assert result.headline == "accuracy"
     frame = pd.read_csv(tmp_path / "metrics.csv")
     assert frame["round"].tolist() == [1, 2, 3]
-    for column in ("user_accuracy", "loss", "train_loss", "update_norm", "epsilon"):
+    for column in ("user_accuracy", "loss", "train_loss", "update_norm", "epsilon_rdp"):
         assert np.isfinite(frame[column]).all()
-    assert frame["epsilon"].is_monotonic_increasing
+    assert frame["epsilon_rdp"].is_monotonic_increasing
     np.testing.assert_allclose(frame["clip_norm"], 0.1)
     privacy = read(tmp_path, "privacy.json")
     assert privacy["rounds"] == 3
     epsilons = {row["observer"]: row["epsilon_rdp"] for row in privacy["accounts"]}
     assert epsilons["descriptors"] is None
     assert epsilons["aggregator"] is None
-    assert epsilons["released_model"] == pytest.approx(frame["epsilon"].iloc[-1])
+    assert epsilons["released_model"] == pytest.approx(frame["epsilon_rdp"].iloc[-1])
     assert any("joint DP" in note for note in privacy["notes"])
     plan = udp_alg.plan(users=30, q=0.3, sigma=2.0 * 0.1 / (0.3 * 30), S=0.1)
     assert result.ledger.history == ((AccountedRound(plan), 3),)
@@ -101,7 +101,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
     columns = ["round", "accuracy", "loss", "train_loss", "update_norm", "clients"]
     np.testing.assert_allclose(a[columns], b[columns], rtol=1e-5)
     assert whole.accounts == []
-    assert (a["epsilon"] == np.inf).all()
+    assert (a["epsilon_rdp"] == np.inf).all()
 
 
 def test_a_resumed_run_has_one_plan(tmp_path):

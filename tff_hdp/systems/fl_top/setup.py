@@ -1,14 +1,16 @@
 """What FL-TOP fixes before round 1: public data, w_0, the Top-K weights, S."""
 
 import dataclasses
+import hashlib
 import pathlib
+import zipfile
 
 import numpy as np
 import tensorflow as tf
 
 import tasks
 from tff_hdp.aggregators.vectors import join, split
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation.classifier import seeded
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.fl_top import public as top_k
@@ -100,6 +102,7 @@ def set_up(
 
     Raises:
       ArgumentError: If r leaves no weight, or the gradients on public data explode.
+      FileError: If the file of the set-up is not the one the run began with.
     """
     with seeded(config.seed):
         model = task.build_model()
@@ -123,6 +126,9 @@ def set_up(
                 f"less: {error}",
             ) from error
         np.savez(path, initial=join(initial).numpy(), scores=scores)
+        folder.resolve(setup=_digest(path))
+    if _digest(path) != folder.resolved["setup"]:
+        raise FileError(path, "is not the set-up that the run began with")
     flat, scores = read_setup(folder.path)
     initial = [w.numpy() for w in split(flat, shapes)]
     compressor = _compressor(config, flat, scores, folder.resolved["partition_seed"])
@@ -134,9 +140,20 @@ def set_up(
 
 
 def read_setup(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
-    """w_0 and the scores, each [n], of a run folder."""
-    with np.load(path / SETUP_FILE) as saved:
-        return saved["initial"], saved["scores"]
+    """w_0 and the scores, each [n], of a run folder.
+
+    Raises:
+      FileError: If the file holds none.
+    """
+    try:
+        with np.load(path / SETUP_FILE) as saved:
+            return saved["initial"], saved["scores"]
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise FileError(path / SETUP_FILE, f"holds no set-up: {error}") from error
+
+
+def _digest(path: pathlib.Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _public_rng(partition_seed: int, stream: int) -> np.random.Generator:

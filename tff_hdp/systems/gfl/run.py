@@ -143,10 +143,11 @@ class Gfl(System):
         """The first network's centroid, the mean of its servers' models."""
         return self._as_weights(self._models(state)[0].mean(0))
 
-    def record(self, ledger: RoundLedger[GflPlan], metrics: Any, count: int) -> None:
+    def record(self, ledger: RoundLedger[GflPlan], metrics: Any) -> None:
         """Every iteration is alike."""
+        del metrics
         if self.plan.is_noisy:
-            ledger.record(self.plan, count)
+            ledger.record(self.plan)
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""

@@ -99,7 +99,7 @@ def build_federation(
 
 
 def threat_of_round(
-    threat: ThreatModel, plan: NoisePlan, delivered: Sequence[int] | None
+    threat: ThreatModel, plan: NoisePlan, delivered: Sequence[int]
 ) -> ThreatModel:
     """What to assume in a round in which faults may have skipped zones.
 
@@ -112,13 +112,11 @@ def threat_of_round(
     Args:
       threat: The run's.
       plan: The run's.
-      delivered: Clients that delivered, per zone; None if that was not kept.
+      delivered: Clients that delivered, per zone.
     """
     if not (plan.clients_carry_noise or plan.secure_server):
         return threat
-    skipped = plan.num_zones
-    if delivered is not None:
-        skipped = sum(int(count == 0) for count in delivered)
+    skipped = sum(int(count == 0) for count in delivered)
     return dataclasses.replace(threat, skipped_zones=skipped)
 
 

@@ -123,16 +123,14 @@ class Hdp(System):
             **secure.measured(metrics),
         }
 
-    def record(self, ledger: Ledger, metrics: Any, count: int) -> None:
+    def record(self, ledger: Ledger, metrics: Any) -> None:
         """See base class. The noise of skipped zones is not counted."""
         if not self.plan.is_noisy:
             return
-        measured = None if metrics is None else metrics["aggregator"]
-        threat = self.federation.threat
+        measured, threat = metrics["aggregator"], self.federation.threat
         if self.config.may_skip:
-            delivered = None if measured is None else measured["clients"]
-            threat = threat_of_round(threat, self.plan, delivered)
-        ledger.record(self.plan, count, threat=threat, events=round_events(measured))
+            threat = threat_of_round(threat, self.plan, measured["clients"])
+        ledger.record(self.plan, threat=threat, events=round_events(measured))
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""

@@ -117,15 +117,11 @@ class HflDp(System):
         spread = ((models - models.mean(0)) ** 2).sum(-1)
         return super().evaluate(state) | {"disagreement": float(spread.mean())}
 
-    def record(self, ledger: RoundLedger[HflDpRound], metrics: Any, count: int) -> None:
-        """An edge or a cloud round; lost rounds count as both, which is more."""
-        if not self.plan.is_noisy:
-            return
-        to_cloud = metrics is None or int(metrics["round"]) % self.config.k2 == 0
-        if metrics is None or not to_cloud:
-            ledger.record(self.plan, count)
-        if to_cloud:
-            ledger.record(self.cloud_plan, count)
+    def record(self, ledger: RoundLedger[HflDpRound], metrics: Any) -> None:
+        """An edge or a cloud round."""
+        if self.plan.is_noisy:
+            to_cloud = int(metrics["round"]) % self.config.k2 == 0
+            ledger.record(self.cloud_plan if to_cloud else self.plan)
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""

@@ -1,0 +1,189 @@
+"""Checkpoints: where a run stands after each of its last rounds.
+
+A file is a line of JSON, the tensors' bytes, and a SHA-256 of both. The line says the
+tensors' types and shapes; there is no pickle in it. A file that is not whole shows by
+its digest, so none needs to be written under another name first.
+"""
+
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import logging
+import math
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_hdp.errors import FileError
+from tff_hdp.simulation.journal import Journal
+
+_LOG = logging.getLogger(__name__)
+_DIGEST = hashlib.sha256
+_KEPT = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """Where a run stands after a round.
+
+    Attributes:
+      round_number: The last completed round; 0 before the first.
+      state: The learning process's state.
+      entropy: The run's secret, from which its cohorts are drawn.
+      carried: What the next round's `System.prepare` is given.
+      metrics: The round's row of metrics.csv; empty before the first.
+    """
+
+    round_number: int
+    state: Any
+    entropy: int
+    carried: dict[str, Any]
+    metrics: dict[str, float]
+
+
+class Checkpoints:
+    """The last checkpoints of a run, in a folder.
+
+    Args:
+      path: The folder; made if missing.
+      journal: Of the run. It holds a round before its checkpoint is begun.
+    """
+
+    def __init__(self, path: pathlib.Path, journal: Journal) -> None:
+        self._path, self._journal = path, journal
+        self._disk = concurrent.futures.ThreadPoolExecutor(1)
+        self._flushed: concurrent.futures.Future[None] | None = None
+        path.mkdir(exist_ok=True)
+
+    def close(self) -> None:
+        """Waits for the disk."""
+        self._disk.shutdown()
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Writes a checkpoint and forgets all but the last three.
+
+        Raises:
+          OSError: If it cannot be written, as on a full disk.
+        """
+        releases = self._journal.releases
+        record = {
+            "round": checkpoint.round_number,
+            "entropy": str(checkpoint.entropy),
+            "carried": checkpoint.carried,
+            "metrics": checkpoint.metrics,
+            "journal": [releases, self._journal.head(releases)],
+        }
+        path = self._file(checkpoint.round_number)
+        if self._flushed is not None:
+            self._flushed.result()
+        write_checkpoint(path, record, tf.nest.flatten(checkpoint.state))
+        # For a machine that loses its power; a killed program's writes are kept.
+        self._flushed = self._disk.submit(_flush, path)
+        self._file(checkpoint.round_number - _KEPT).unlink(missing_ok=True)
+
+    def load_latest(self, like: Any) -> Checkpoint | None:
+        """The newest checkpoint that can be read; None if there is none.
+
+        What was released after it stays in the journal.
+
+        Args:
+          like: A state of the structure to restore.
+
+        Raises:
+          FileError: If the journal is not the one that a checkpoint knows of.
+        """
+        for path in sorted(self._path.glob("round_*"), reverse=True):
+            try:
+                record, tensors = read_checkpoint(path)
+            except (FileError, OSError) as error:
+                _LOG.warning("going back to the checkpoint before: %s", error)
+                continue
+            releases, head = record["journal"]
+            if head != self._journal.head(releases):
+                raise FileError(
+                    self._journal.path,
+                    f"is not the journal that {path.name} was written with, so what "
+                    "was released cannot be counted: start in a new folder",
+                )
+            if lost := self._journal.releases - releases:
+                _LOG.warning(
+                    "%d rounds were released after %s; rounds that are run again are "
+                    "counted again",
+                    lost,
+                    path.name,
+                )
+            return Checkpoint(
+                round_number=record["round"],
+                state=tf.nest.pack_sequence_as(like, tensors),
+                entropy=int(record["entropy"]),
+                carried=record["carried"],
+                metrics=record["metrics"],
+            )
+        return None
+
+    def _file(self, round_number: int) -> pathlib.Path:
+        return self._path / f"round_{round_number:06d}"
+
+
+def write_checkpoint(
+    path: pathlib.Path, record: dict[str, Any], tensors: Sequence[Any]
+) -> None:
+    """Writes a checkpoint.
+
+    Args:
+      path: The file; what it held is gone.
+      record: JSON types.
+      tensors: Arrays or numbers: booleans, integers, floats.
+
+    Raises:
+      TypeError: If a tensor is of another type.
+      OSError: If it cannot be written, as on a full disk.
+    """
+    arrays = [np.asarray(tensor) for tensor in tensors]
+    for array in arrays:
+        if array.dtype.kind not in "biufc":
+            raise TypeError(f"a tensor of {array.dtype} cannot be kept")
+    types = [(array.dtype.str, array.shape) for array in arrays]
+    parts = [
+        json.dumps({**record, "tensors": types}).encode() + b"\n",
+        *(array.tobytes() for array in arrays),
+    ]
+    digest = _DIGEST()
+    with path.open("wb") as file:
+        for part in parts:
+            digest.update(part)
+            file.write(part)
+        file.write(digest.digest())
+
+
+def read_checkpoint(path: pathlib.Path) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """The record and the tensors of a checkpoint.
+
+    Raises:
+      FileError: If the file is not as it was written.
+      OSError: If it cannot be read.
+    """
+    content = path.read_bytes()
+    size = _DIGEST().digest_size
+    content, digest = content[:-size], content[-size:]
+    if _DIGEST(content).digest() != digest:
+        raise FileError(path, "its content does not match its digest")
+    start = content.index(b"\n") + 1
+    record = json.loads(content[:start])
+    tensors = []
+    for name, shape in record.pop("tensors"):
+        count = math.prod(shape)
+        flat = np.frombuffer(content, name, count, start)
+        tensors.append(flat.reshape(shape).copy())
+        start += flat.nbytes
+    return record, tensors
+
+
+def _flush(path: pathlib.Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

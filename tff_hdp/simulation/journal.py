@@ -1,0 +1,125 @@
+"""The journal of a run: what it began with, then a line for every release.
+
+It is only ever appended to. A line is a digest of the line before and of its own JSON,
+a space, and the JSON: one that was changed, or taken out, breaks the chain.
+No TensorFlow.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+from tff_hdp.errors import FileError
+from tff_hdp.simulation.book import RoundBook
+
+
+class Journal:
+    """Reads a journal and appends to it.
+
+    A last line without its end was being written when the program or the machine
+    stopped, so nothing that it speaks of was released: it is cut off before the next.
+
+    Args:
+      path: The file; none is an empty journal.
+
+    Raises:
+      FileError: If a line is not as it was written.
+      OSError: If the file cannot be read.
+
+    Attributes:
+      path: The file.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self._entries: list[dict[str, Any]] = []
+        self._digests: list[str] = []
+        self._ran: dict[str, Any] | None = None
+        content = path.read_bytes() if path.exists() else b""
+        self._size = content.rfind(b"\n") + 1
+        for line in content[: self._size].splitlines():
+            digest, _, text = line.partition(b" ")
+            if digest.decode(errors="replace") != self._digest(text):
+                raise FileError(
+                    path,
+                    f"line {len(self._entries) + 1} is not as the run wrote it, so "
+                    "what was released cannot be counted: start in a new folder",
+                )
+            self._keep(text)
+
+    @property
+    def began(self) -> dict[str, Any] | None:
+        """What the run began with; None before it did."""
+        return self._entries[0] if self._entries else None
+
+    @property
+    def releases(self) -> int:
+        """How many rounds were released, one that was run again each time."""
+        return max(len(self._entries) - 1, 0)
+
+    def head(self, releases: int) -> str | None:
+        """The digest of the line of that release; None if there are fewer."""
+        return self._digests[releases] if releases < len(self._digests) else None
+
+    def begin(self, began: dict[str, Any]) -> None:
+        """Writes the first line, unless it is there.
+
+        Raises:
+          OSError: If it cannot be written, as on a full disk.
+        """
+        if not self._entries:
+            self._append(began)
+
+    def announce(self, round_number: int, ran: dict[str, Any]) -> None:
+        """Puts a round in; it is on the disk when this returns.
+
+        Args:
+          round_number: The round's.
+          ran: The `state_dict()` of a ledger of that round alone.
+
+        Raises:
+          OSError: If it cannot be written, as on a full disk.
+        """
+        entry: dict[str, Any] = {"round": round_number}
+        # A line without is of a round like the one before.
+        if ran != self._ran:
+            entry["ran"] = ran
+        self._append(entry)
+
+    def recall(self, ledger: RoundBook) -> None:
+        """Puts every round that was ever released into an empty ledger."""
+        runs: list[tuple[dict[str, Any], list[int]]] = []
+        for entry in self._entries[1:]:
+            if "ran" in entry:
+                runs.append((entry["ran"], []))
+            runs[-1][1].append(entry["round"])
+        history = [
+            {**each, "rounds": each["rounds"] * len(rounds)}
+            for ran, rounds in runs
+            for each in ran["history"]
+        ]
+        if runs:
+            ledger.load_state_dict({**runs[0][0], "history": history})
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        text = json.dumps(entry, separators=(",", ":")).encode()
+        line = f"{self._digest(text)} ".encode() + text + b"\n"
+        with self.path.open("ab") as file:
+            file.truncate(self._size)
+            file.write(line)
+            file.flush()
+            os.fdatasync(file.fileno())
+        self._size += len(line)
+        self._keep(text)
+
+    def _digest(self, text: bytes) -> str:
+        before = self._digests[-1] if self._digests else ""
+        return hashlib.sha256(before.encode() + text).hexdigest()[:32]
+
+    def _keep(self, text: bytes) -> None:
+        entry = json.loads(text)
+        self._digests.append(self._digest(text))
+        self._entries.append(entry)
+        self._ran = entry.get("ran", self._ran)

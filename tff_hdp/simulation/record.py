@@ -1,0 +1,154 @@
+"""What a run was started with: config.json, and that it is still the same."""
+
+import functools
+import importlib.metadata
+import json
+import logging
+import pathlib
+import subprocess
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.simulation.config import RunConfig
+from tff_hdp.topology.reading import read_json
+
+_LOG = logging.getLogger(__name__)
+
+_PACKAGES = (
+    *("tff_hdp", "tensorflow", "tensorflow-federated", "tensorflow-privacy"),
+    *("dp-accounting", "numpy"),
+)
+# Of the journal, of checkpoints and of what is resolved: a run of another one is not
+# resumed.
+LAYOUT = 3
+# Extending a run, moving it or watching it otherwise is no new run.
+_MAY_CHANGE = {
+    *("rounds", "out", "runtime", "workers", "data_dir"),
+    *("evaluate_every", "log_every", "quiet"),
+}
+
+
+def record_of(config: RunConfig, resolved: dict[str, Any]) -> dict[str, Any]:
+    """The content of config.json."""
+    return {
+        "resolved": resolved,
+        "system": config.system,
+        "layout": LAYOUT,
+        "flags": as_json(config.to_dict()),
+        "versions": {p: _version(p) for p in _PACKAGES},
+        "git_commit": _git_commit(),
+    }
+
+
+def check_same(config: RunConfig, began: Mapping[str, Any]) -> None:
+    """Raises ArgumentError unless a config may go on with a run.
+
+    Args:
+      config: What is asked now.
+      began: `record_of` what the run began with.
+    """
+    if began["layout"] != LAYOUT:
+        raise _of_another_version(config.out)
+    if began["system"] != config.system:
+        raise ArgumentError(
+            "out", config.out, f"a folder without a run of {began['system']}"
+        )
+    # More rounds would overrun the epsilon that the noise was chosen for.
+    fixed = {"rounds"} if config.fixes_rounds else set()
+    for name, value in as_json(config.to_dict()).items():
+        before = began["flags"].get(name)
+        if name not in _MAY_CHANGE - fixed and value != before:
+            raise ArgumentError(
+                name,
+                value,
+                f"{before}, with which the run in out={config.out} was started",
+            )
+
+
+def check_repeats(path: pathlib.Path, began: Mapping[str, Any]) -> None:
+    """Raises FileError if config.json says that a run began otherwise than it did.
+
+    One that is missing or damaged says nothing: it is written again.
+    """
+    resolved = began["resolved"]
+    try:
+        shown = dict(read_json(path)["resolved"])
+    except (FileNotFoundError, FileError, KeyError, TypeError, ValueError) as error:
+        _LOG.warning("config.json is written again from the journal: %s", error)
+        return
+    if name := difference(shown, resolved, {**resolved, **shown}):
+        raise FileError(
+            path,
+            f"resolved says {name} is {shown.get(name)}, but the run began with "
+            f"{resolved.get(name)}",
+        )
+
+
+def refuse_uncounted(path: pathlib.Path) -> None:
+    """Raises ArgumentError if a folder without a journal holds what a run left."""
+    states, rows = path / "checkpoints", path / "metrics.csv"
+    if not (
+        (states.is_dir() and any(states.iterdir()))
+        or (path / "privacy.json").exists()
+        or (rows.exists() and rows.read_bytes().count(b"\n") > 1)
+    ):
+        return
+    try:
+        layout = read_json(path / "config.json")["layout"]
+    except (FileNotFoundError, FileError, KeyError, TypeError):
+        layout = None
+    if layout != LAYOUT:
+        raise _of_another_version(path)
+    raise ArgumentError(
+        "out",
+        path,
+        "a new folder, or one whose run can be resumed; this one's journal is gone, "
+        "and starting over would forget what was released",
+    )
+
+
+def as_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as they are once they were written and read."""
+    return json.loads(json.dumps(values, allow_nan=False))
+
+
+def difference(
+    found: Mapping[str, Any], wanted: Mapping[str, Any], names: Iterable[str]
+) -> str | None:
+    """The first of some names that two mappings do not share."""
+    missing = object()
+    return next(
+        (n for n in names if found.get(n, missing) != wanted.get(n, missing)), None
+    )
+
+
+def _of_another_version(path: object) -> ArgumentError:
+    return ArgumentError(
+        "out",
+        path,
+        "a new folder; the run in this one was started by another version, whose "
+        "checkpoints cannot be resumed",
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@functools.cache
+def _git_commit() -> str:
+    try:
+        result = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=pathlib.Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return result.stdout.strip()
