@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tff_hdp.privacy.accountant import AccountRow
 
 DEFAULT_CLIENTS = 500
+MOST_ROUNDS = 10**9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class AccountConfig:
       mixing: Weights p_i of the zones.
       sampling: How cohorts are drawn; `revealed` is Poisson with participation known
         to every observer.
-      cohort_hidden: Whether the aggregator does not learn who takes part.
+      cohort_known: Whether the aggregator learns who takes part.
       neighbours: Neighbour relation; None takes what fits the noise.
       secure_aggregation: Whether super-nodes see their zone's sum only.
       secure_server: Whether the server sees the sum over zones only.
@@ -94,7 +95,7 @@ class AccountConfig:
     noising_levels: tuple[int, ...] = ()
     mixing: str = "weighted"
     sampling: str = "poisson"
-    cohort_hidden: bool = True
+    cohort_known: bool = False
     neighbours: str | None = None
     secure_aggregation: bool = False
     secure_server: bool = False
@@ -126,7 +127,10 @@ class AccountConfig:
             self._check_shares()
         self._check_sizes()
         check_positive("noise_multiplier", self.noise_multiplier)
-        require(self.rounds >= 0, "rounds", self.rounds, "a whole number >= 0")
+        ok = 1e-6 <= self.noise_multiplier <= 1e6
+        require(ok, "noise_multiplier", self.noise_multiplier, "1e-6..1e6")
+        ok = 0 <= self.rounds <= MOST_ROUNDS
+        require(ok, "rounds", self.rounds, f"a whole number, 0..{MOST_ROUNDS}")
         check_delta("delta", self.delta)
         # Refuses what is out of range, and what does not fit the zones.
         zones = NoisePlan(zone_sizes=self.sizes, sampling=FullParticipation())
@@ -144,7 +148,7 @@ class AccountConfig:
     def threat(self) -> ThreatModel:
         """What is assumed of the parties."""
         names = (
-            *("neighbours", "cohort_hidden", "dropout_rate", "colluding_super_nodes"),
+            *("neighbours", "cohort_known", "dropout_rate", "colluding_super_nodes"),
             *("colluding_clients", "elected_super_nodes"),
         )
         return ThreatModel(

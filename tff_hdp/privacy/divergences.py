@@ -10,7 +10,7 @@ import functools
 import math
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from tff_hdp.errors import check_delta, check_positive
 from tff_hdp.privacy.spectrum import Spectrum
@@ -19,10 +19,7 @@ from tff_hdp.privacy.spectrum import Spectrum
 
 
 def laplace_rdp(ratio: float, orders: tuple[float, ...]) -> np.ndarray:
-    """Renyi divergence of Laplace noise under an L1 shift (Mironov 2017, Prop. 6).
-
-    Several coordinates that share the shift diverge less: the divergence is convex
-    in it and 0 without one.
+    """Renyi divergence of Laplace noise under a shift (Mironov 2017, Prop. 6).
 
     Args:
       ratio: Shift over scale, >= 0.
@@ -158,6 +155,8 @@ def gaussian_epsilon(z: float, target_delta: float) -> float:
     Raises:
       ArgumentError: If an argument is out of range.
     """
+    from scipy import optimize  # half of this file's import, for one function
+
     check_positive("z", z)
     check_delta("target_delta", target_delta)
 

@@ -56,6 +56,8 @@ class HdpConfig(ZonesConfig):
       noise_multiplier: z, used by every party that adds noise.
       target_epsilon: Chooses z instead, for `target_observer` after `rounds`.
       target_observer: Whose epsilon that is.
+      cohort_known: Whether the aggregator is taken to know who takes part, as where
+        clients report to it; accounted only.
       cohort_chunk: How many clients of a zone are trained in one computation; 0
         trains each alone; None chooses by the size of the model, and 0 where
         model or optimizer cannot be stacked.
@@ -121,6 +123,7 @@ class HdpConfig(ZonesConfig):
     noise_multiplier: float | None = None
     target_epsilon: float | None = None
     target_observer: str = "released_model"
+    cohort_known: bool = False
     cohort_chunk: int | None = None
     secure_aggregation: str = "none"
     secure_aggregation_protocol: str = "intrinsic"

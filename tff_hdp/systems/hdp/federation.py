@@ -21,7 +21,7 @@ from tff_hdp.privacy import (
 from tff_hdp.privacy.configurations import largest_remainder
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts
-from tff_hdp.systems.hdp.secure import encoded
+from tff_hdp.systems.hdp.secure import encoded, model_size
 from tff_hdp.systems.hdp.zones import build_zoning
 from tff_hdp.topology import Zoning
 
@@ -77,16 +77,13 @@ def build_federation(
     zoning = build_zoning(config, task, rng=rng)
     weights = _example_weights(config, task.train.sizes)
     plan = _plan(config, task, zoning, weights, clipping, noise_multiplier)
-    if (
-        config.target_epsilon is not None
-        and plan.clients_carry_noise
-        and config.may_skip
-    ):
+    costs = plan.clients_carry_noise or plan.secure_server
+    if config.target_epsilon is not None and costs and config.may_skip:
         raise ArgumentError(
             "target_epsilon",
             config.target_epsilon,
-            "none where clients carry noise and a fault may skip their zone, which "
-            "costs noise",
+            "none where a fault may skip a zone and that costs noise: of clients that "
+            "carry it, or in a sum that the server does not see without its own",
         )
     return Federation(
         task=task,
@@ -99,7 +96,7 @@ def build_federation(
 
 
 def threat_of_round(
-    threat: ThreatModel, plan: NoisePlan, delivered: Sequence[int] | None
+    threat: ThreatModel, plan: NoisePlan, skipped: int | None
 ) -> ThreatModel:
     """What to assume in a round in which faults may have skipped zones.
 
@@ -107,18 +104,18 @@ def threat_of_round(
     and those who get the model see as much noise as planned. Missing is what its
     clients would have added, and all of it to a server that sees a secure sum only
     and so knows what it added itself. The account takes all of it for missing, of as
-    many zones as delivered nothing, whichever they are.
+    many zones as were skipped, whichever they are. A zone to which nobody came is not
+    among them: its super-node adds its noise to nothing, and that no client's noise is
+    in it, the number of noising participants accounts for.
 
     Args:
       threat: The run's.
       plan: The run's.
-      delivered: Clients that delivered, per zone; None if that was not kept.
+      skipped: How many zones faults skipped; None if that was not kept.
     """
     if not (plan.clients_carry_noise or plan.secure_server):
         return threat
-    skipped = plan.num_zones
-    if delivered is not None:
-        skipped = sum(int(count == 0) for count in delivered)
+    skipped = plan.num_zones if skipped is None else skipped
     return dataclasses.replace(threat, skipped_zones=skipped)
 
 
@@ -126,6 +123,7 @@ def _threat(config: HdpConfig, plan: NoisePlan) -> ThreatModel:
     bad = byzantine_counts(plan.zone_sizes, config.faults.largest_byzantine_share)
     noising = plan.noising_clients if plan.clients_carry_noise else (0,) * len(bad)
     return ThreatModel(
+        cohort_known=config.cohort_known,
         dropout_rate=config.drop_rate,
         elected_super_nodes=config.elect_super_nodes != "none",
         # A Byzantine client may leave its noise out.
@@ -148,6 +146,7 @@ def _plan(
         "clipping": clipping,
         "zone_weights": tuple(np.bincount(zoning.zone_of, weights).tolist()),
         "mixing": config.mixing_weights,
+        "size": model_size(task),
         **config.secure_plan,
     }
     if config.estimator is not None:
