@@ -40,7 +40,7 @@ def updates(spanned, scale=1.0):
     kernel = np.einsum("cnd,cnh->cdh", examples, coordinates)
     if spanned:
         x, d = tf.constant(examples), tf.constant(coordinates)
-        first = SpannedUpdate(x, tf.matmul(x, x, transpose_b=True), d)
+        first = SpannedUpdate(x, d)
     else:
         first = DenseUpdate(tf.constant(kernel))
     return [first, DenseUpdate(tf.constant(bias))], [kernel, bias]

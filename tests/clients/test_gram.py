@@ -143,9 +143,7 @@ def test_does_not_apply_to_a_masked_kernel_or_a_convolution():
 
 
 def spanned(examples, coordinates):
-    examples, coordinates = tf.constant(examples), tf.constant(coordinates)
-    product = tf.matmul(examples, examples, transpose_b=True)
-    return SpannedUpdate(examples, product, coordinates)
+    return SpannedUpdate(tf.constant(examples), tf.constant(coordinates))
 
 
 def random_spanned(rng, clients=3, n=8):
@@ -196,5 +194,30 @@ def test_a_norm_is_never_understated(seed, apart, n):
     coordinates -= coordinates.mean(0)
     examples, coordinates = np.float32(examples)[None], np.float32(coordinates)[None]
     exact = np.float64(examples[0]).T @ np.float64(coordinates[0])
-    found = float(spanned(examples, coordinates).norms()[0])
+    update = spanned(examples, coordinates)
+    found = float(update.norms()[0])
     assert found >= np.linalg.norm(exact)
+    # What is released is the update as float32 forms it.
+    assert found >= np.linalg.norm(np.float64(update.dense()[0]))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e15])
+def test_features_made_to_cancel_do_not_pass_for_short(scale):
+    """Rows alike but for their rounding, of which float32 keeps too little."""
+    rng = np.random.default_rng(3)
+    for n in (2, 8, 40):
+        common = scale * rng.random([1, 784])
+        examples = np.float32(common * (1 + 1e-7 * rng.integers(-2, 3, [n, 784])))
+        coordinates = np.float32(rng.choice([-1.0, 1.0], [n, 8]) * scale)
+        coordinates -= coordinates.mean(0, keepdims=True)
+        update = spanned(examples[None], coordinates[None])
+        formed = np.linalg.norm(np.float64(update.dense()[0]))
+        largest = np.linalg.norm(np.float64(examples)) * np.linalg.norm(coordinates)
+        norm = float(update.norms()[0])
+        assert formed <= norm <= formed + 1e-5 * largest
+
+
+def test_what_overflows_has_no_finite_norm():
+    examples = np.full([1, 2, WIDTH], 1e30, np.float32)
+    coordinates = np.float32([[[1e10], [-1e10]]])
+    assert not np.isfinite(spanned(examples, coordinates).norms()).any()

@@ -89,7 +89,7 @@ class GramProblem:
 
     def kernel_update(self, coordinates: tf.Tensor) -> "SpannedUpdate":
         """The update of the first kernel that trained A [C, N, h] amount to."""
-        return SpannedUpdate(self.examples, self.gram, -coordinates)
+        return SpannedUpdate(self.examples, -coordinates)
 
 
 class SpannedUpdate(Update):
@@ -97,29 +97,38 @@ class SpannedUpdate(Update):
 
     Args:
       examples: X, [C, N, d].
-      gram: X X^T, [C, N, N].
       coordinates: D, [C, N, h].
     """
 
-    def __init__(
-        self, examples: tf.Tensor, gram: tf.Tensor, coordinates: tf.Tensor
-    ) -> None:
+    def __init__(self, examples: tf.Tensor, coordinates: tf.Tensor) -> None:
         self._examples = examples
-        self._gram = gram
         self._coordinates = coordinates
 
     def norms(self) -> tf.Tensor:
-        """See `Update`. Never less than the norm, whatever cancels in X^T D.
+        """See `Update`. Never less than the norm of X^T D as `dense` rounds it.
 
-        sum(D * (G D)) is off by a few roundings of |X|^2 |D|^2, by which it is
-        raised: clipping to a norm found too small would break the sensitivity
-        bound.
+        Clipping to a norm found too small would break the sensitivity bound. A sum
+        of n products is off by at most n + 2 roundings of the sum of their sizes, in
+        any order (Higham 2002, section 3.1), and those sizes sum to |X| |D| at most:
+        so the update formed in the examples' precision is no longer than the exact
+        one and (N + 2) eps |X| |D|. The exact one's square is found in float64, where
+        sum(D * (G D)) is off by (d + N + N h + 6) eps |X|^2 |D|^2 at most.
         """
-        product = tf.matmul(self._gram, self._coordinates)
-        square = tf.reduce_sum(product * self._coordinates, [1, 2])
-        largest = tf.linalg.trace(self._gram) * square_norms(self._coordinates)
-        rounding = float(np.finfo(square.dtype.as_numpy_dtype).eps)
-        return tf.sqrt(tf.maximum(square, 0.0) + 16.0 * rounding * largest)
+        examples = tf.cast(self._examples, tf.float64)
+        coordinates = tf.cast(self._coordinates, tf.float64)
+        gram = tf.matmul(examples, examples, transpose_b=True)
+        product = tf.matmul(gram, coordinates)
+        square = tf.reduce_sum(product * coordinates, [1, 2])
+        largest = tf.linalg.trace(gram) * square_norms(coordinates)
+        dtype = self._examples.dtype
+        shape = tf.cast(tf.shape(coordinates), tf.float64)
+        n, h = shape[1], shape[2]
+        terms = float(examples.shape[-1]) + n + n * h + 6.0
+        square = tf.maximum(square, 0.0) + terms * _eps(tf.float64) * largest
+        norms = tf.sqrt(square) + (n + 2.0) * _eps(dtype) * tf.sqrt(largest)
+        # A product may overflow that cancels; and the cast may round down.
+        norms = tf.where(tf.sqrt(largest) < dtype.max, norms, np.inf)
+        return tf.cast(norms * (1.0 + _eps(dtype)), dtype)
 
     def weighted_sum(self, factors: tf.Tensor) -> tf.Tensor:
         """See `Update`."""
@@ -135,3 +144,7 @@ class SpannedUpdate(Update):
     def dense(self) -> tf.Tensor:
         """See `Update`."""
         return tf.matmul(self._examples, self._coordinates, transpose_a=True)
+
+
+def _eps(dtype: tf.DType) -> float:
+    return float(np.finfo(dtype.as_numpy_dtype).eps)

@@ -29,9 +29,15 @@ def laplace_rdp(ratio: float, orders: tuple[float, ...]) -> np.ndarray:
       Shape [len(orders)].
     """
     a = np.asarray(orders, np.float64)
-    near = np.log(a / (2 * a - 1)) + (a - 1) * ratio
-    far = np.log((a - 1) / (2 * a - 1)) - a * ratio
-    return np.logaddexp(near, far) / (a - 1)
+    share = a / (2 * a - 1)
+    near = np.log(share) + (a - 1) * ratio
+    far = np.log1p(-share) - a * ratio
+    # Where little is left of terms that cancel, it must keep its digits.
+    is_small = (a - 1) * ratio <= 1.0
+    small = np.where(is_small, ratio, 0.0)
+    rest = share * np.expm1((a - 1) * small) + (1 - share) * np.expm1(-a * small)
+    moment = np.where(is_small, np.log1p(rest), np.logaddexp(near, far))
+    return np.maximum(moment, 0.0) / (a - 1)
 
 
 def log_mean_exp(exponent: np.ndarray, log_p: np.ndarray, q: float) -> np.ndarray:
