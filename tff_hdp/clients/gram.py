@@ -6,19 +6,17 @@ layer's outputs ask for. Its products with a batch are then
 
     X_b W = X_b W_0 + (X_b X^T) A,
 
-so that with N well below d a step costs N instead of d, and X^T A is formed once
-at the end, or never: its squared norm is sum(A * (X X^T A)), and the weighted sum
-of many clients' updates is one matrix product with their examples stacked.
+so that with N well below d a step costs N instead of d, and X^T A is formed once, at
+the end.
 """
 
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from tff_hdp.clients.sgd import COPIES, Batch, SgdRule, SparseRows
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.updates import Update, square_norms, without
+from tff_hdp.clients.updates import DenseUpdate
 
 
 def applies(model: StackedModel, rule: SgdRule) -> bool:
@@ -87,64 +85,10 @@ class GramProblem:
         places = tf.stack([clients, batch.rows], -1)
         return [SparseRows(places, first), *rest], logits, summed
 
-    def kernel_update(self, coordinates: tf.Tensor) -> "SpannedUpdate":
-        """The update of the first kernel that trained A [C, N, h] amount to."""
-        return SpannedUpdate(self.examples, -coordinates)
+    def kernel_update(self, coordinates: tf.Tensor) -> DenseUpdate:
+        """The update of the first kernel that trained A [C, N, h] amount to.
 
-
-class SpannedUpdate(Update):
-    """Updates X^T D of C clients, not formed. See `Update`.
-
-    Args:
-      examples: X, [C, N, d].
-      coordinates: D, [C, N, h].
-    """
-
-    def __init__(self, examples: tf.Tensor, coordinates: tf.Tensor) -> None:
-        self._examples = examples
-        self._coordinates = coordinates
-
-    def norms(self) -> tf.Tensor:
-        """See `Update`. Never less than the norm of X^T D as `dense` rounds it.
-
-        Clipping to a norm found too small would break the sensitivity bound. A sum
-        of n products is off by at most n + 2 roundings of the sum of their sizes, in
-        any order (Higham 2002, section 3.1), and those sizes sum to |X| |D| at most:
-        so the update formed in the examples' precision is no longer than the exact
-        one and (N + 2) eps |X| |D|. The exact one's square is found in float64, where
-        sum(D * (G D)) is off by (d + N + N h + 6) eps |X|^2 |D|^2 at most.
+        It is formed, and clipped by its own norm: the square that A and X X^T give
+        may be anything in float32 where X^T A cancels, and takes as long to find.
         """
-        examples = tf.cast(self._examples, tf.float64)
-        coordinates = tf.cast(self._coordinates, tf.float64)
-        gram = tf.matmul(examples, examples, transpose_b=True)
-        product = tf.matmul(gram, coordinates)
-        square = tf.reduce_sum(product * coordinates, [1, 2])
-        largest = tf.linalg.trace(gram) * square_norms(coordinates)
-        dtype = self._examples.dtype
-        shape = tf.cast(tf.shape(coordinates), tf.float64)
-        n, h = shape[1], shape[2]
-        terms = float(examples.shape[-1]) + n + n * h + 6.0
-        square = tf.maximum(square, 0.0) + terms * _eps(tf.float64) * largest
-        norms = tf.sqrt(square) + (n + 2.0) * _eps(dtype) * tf.sqrt(largest)
-        # A product may overflow that cancels; and the cast may round down.
-        norms = tf.where(tf.sqrt(largest) < dtype.max, norms, np.inf)
-        return tf.cast(norms * (1.0 + _eps(dtype)), dtype)
-
-    def weighted_sum(self, factors: tf.Tensor) -> tf.Tensor:
-        """See `Update`."""
-        examples = without(self._examples, tf.equal(factors, 0.0))
-        coordinates = without(self._coordinates, tf.equal(factors, 0.0))
-        coordinates *= factors[:, tf.newaxis, tf.newaxis]
-        return tf.matmul(
-            tf.reshape(examples, [-1, examples.shape[-1]]),
-            tf.reshape(coordinates, [-1, coordinates.shape[-1]]),
-            transpose_a=True,
-        )
-
-    def dense(self) -> tf.Tensor:
-        """See `Update`."""
-        return tf.matmul(self._examples, self._coordinates, transpose_a=True)
-
-
-def _eps(dtype: tf.DType) -> float:
-    return float(np.finfo(dtype.as_numpy_dtype).eps)
+        return DenseUpdate(-tf.matmul(self.examples, coordinates, transpose_a=True))

@@ -127,15 +127,13 @@ def account_history(
     plans = [run.plan for run, _ in history]
     check_same_zones(plans)
     rows = []
-    last = plans[-1]
     cells_of_clients = _cells(plans)
-    for observer, level in observers(last):
+    for observer, level in observers(plans[-1]):
         cells: dict[ClientKind, list[tuple[int, AccountRow]]] = {}
         for zones, index in cells_of_clients:
             zone = zones[0]
-            kind = client_kind(last, zone, index < last.noising_clients[zone])
-            row = _row(history, observer, level, kind, zone, index, delta, methods)
-            cells.setdefault(kind, []).extend((each, row) for each in zones)
+            row = client_row(history, observer, level, zone, index, delta, methods)
+            cells.setdefault(row.client_kind, []).extend((each, row) for each in zones)
         for kind in CLIENT_KINDS:
             rows += _joined(cells.get(kind, []))
     return rows
@@ -197,7 +195,7 @@ def _cells(plans: Sequence[NoisePlan]) -> list[tuple[list[int], int]]:
     """
     distinct = list(dict.fromkeys(plans))
     alike: dict[tuple[int, ...], list[int]] = {}
-    for zone, key in enumerate(zip(*map(_like_zones, distinct), strict=True)):
+    for zone, key in enumerate(zip(*map(like_zones, distinct), strict=True)):
         alike.setdefault(key, []).append(zone)
     cells = []
     for zones in alike.values():
@@ -207,7 +205,7 @@ def _cells(plans: Sequence[NoisePlan]) -> list[tuple[list[int], int]]:
     return cells
 
 
-def _like_zones(plan: NoisePlan) -> list[int]:
+def like_zones(plan: NoisePlan) -> list[int]:
     """A number for each zone, the same where the plan's zones could be swapped.
 
     That is where they themselves, and the nodes above them with all that is beneath
@@ -258,16 +256,28 @@ def _strength(row: AccountRow) -> float:
     return max(values) if values else math.inf
 
 
-def _row(
+def client_row(
     history: History,
     observer: Observer,
     level: int,
-    kind: ClientKind,
     zone: int,
     index: int,
     delta: float,
     methods: Sequence[Method],
 ) -> AccountRow:
+    """What one client's participation is worth against one observer.
+
+    Args:
+      history: Rounds with how many times each was run.
+      observer: Who looks.
+      level: Its level, as `tff_hdp.privacy.views.observers` yields it.
+      zone: The client's zone.
+      index: Its place in the zone's order, the noising ones first.
+      delta: In (0, 1).
+      methods: Which epsilons to compute.
+    """
+    last = history[-1][0].plan
+    kind = client_kind(last, zone, index < last.noising_clients[zone])
     views = [
         (view(r, observer, level, zone, index < r.plan.noising_clients[zone]), count)
         for r, count in history

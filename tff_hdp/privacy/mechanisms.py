@@ -92,7 +92,6 @@ class Gaussian(Mechanism):
         return 0.5 / self.multiplier**2 + math.sqrt(80.0) / self.multiplier
 
 
-
 @dataclasses.dataclass(frozen=True)
 class Laplace(Mechanism):
     """Laplace noise on every coordinate of a sum; who takes part is seen.

@@ -10,7 +10,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from tff_hdp.errors import ArgumentError, check_count, check_nonnegative, check_positive, require
+from tff_hdp.errors import (
+    ArgumentError,
+    check_count,
+    check_nonnegative,
+    check_positive,
+    require,
+)
 from tff_hdp.privacy.parts import (
     Clipping,
     FixedSizeSampling,

@@ -31,7 +31,11 @@ Observer = Literal[
 ClientKind = Literal["ldp", "hdp", "trusting"]
 # The three of every plan; fellows are there where parties know noise of their own.
 OBSERVERS: tuple[Observer, ...] = ("super_node", "aggregator", "released_model")
-RECEIVERS: tuple[Observer, ...] = ("released_model", "fellow_super_node", "fellow_client")
+RECEIVERS: tuple[Observer, ...] = (
+    "released_model",
+    "fellow_super_node",
+    "fellow_client",
+)
 CLIENT_KINDS: tuple[ClientKind, ...] = ("ldp", "hdp", "trusting")
 SECURE_SERVER = (
     "secure aggregation: the server sees the sum over all zones only (honest but "

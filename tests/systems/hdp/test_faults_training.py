@@ -227,7 +227,5 @@ def test_every_zoning_trains_and_is_accounted(hdp_config, tmp_path, changes):
 
 def test_a_target_that_skips_would_miss_is_refused(hdp_config, tmp_path):
     target = {"noise_multiplier": None, "target_epsilon": 4.0, "privacy": "ldp"}
-    with pytest.raises(
-        ArgumentError, match=r"target_epsilon is 4.0; .*skip a zone"
-    ):
+    with pytest.raises(ArgumentError, match=r"target_epsilon is 4.0; .*skip a zone"):
         experiment.run(hdp_config(tmp_path, **target, **FAULTS))

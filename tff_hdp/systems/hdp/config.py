@@ -54,6 +54,8 @@ class HdpConfig(ZonesConfig):
       weighting: `uniform`, or `examples` for w = min(n_k / cap, 1).
       example_cap: That cap; None takes the largest client, as public knowledge.
       noise_multiplier: z, used by every party that adds noise.
+      plan: A file that scripts/plan.py wrote: who adds noise in place of `privacy`
+        and noise_multiplier. Zones, sampling and sums must be those it is for.
       target_epsilon: Chooses z instead, for `target_observer` after `rounds`.
       target_observer: Whose epsilon that is.
       cohort_known: Whether the aggregator is taken to know who takes part, as where
@@ -121,6 +123,7 @@ class HdpConfig(ZonesConfig):
     weighting: str = "uniform"
     example_cap: int | None = None
     noise_multiplier: float | None = None
+    plan: str | None = None
     target_epsilon: float | None = None
     target_observer: str = "released_model"
     cohort_known: bool = False
@@ -156,7 +159,7 @@ class HdpConfig(ZonesConfig):
     @property
     def label(self) -> str:
         """Who adds noise."""
-        return self.privacy
+        return self.privacy if self.plan is None else "plan"
 
     @property
     def zones_are_secure(self) -> bool:
@@ -249,6 +252,16 @@ class HdpConfig(ZonesConfig):
             self._check_positive("clip_norm", "a finite number > 0, or auto")
 
     def _check_noise(self) -> None:
+        if self.plan is not None:
+            unused = {
+                **{"privacy": "hdp", "alpha": None, "beta": None, "noising_levels": ()},
+                **{"noise_multiplier": None, "target_epsilon": None},
+            }
+            for name, default in unused.items():
+                found = getattr(self, name)
+                if found != default:
+                    raise ArgumentError(name, found, "nothing beside plan")
+            return
         for name, users in USERS_OF_SHARES.items():
             given = getattr(self, name)
             if self.privacy in users and given is None:

@@ -1,7 +1,7 @@
 """From a config and a task to zones, plan and per-client facts."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,14 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
-    Level,
     NoisePlan,
     PoissonSampling,
     ThreatModel,
     calibrate,
     configurations,
 )
-from tff_hdp.privacy.configurations import largest_remainder
+from tff_hdp.privacy.configurations import given_levels, largest_remainder
+from tff_hdp.privacy.planner import read_plan
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts
 from tff_hdp.systems.hdp.secure import encoded, model_size
@@ -155,8 +155,11 @@ def _plan(
         k: v for k in ("alpha", "beta") if (v := getattr(config, k)) is not None
     }
 
+    if config.plan is not None:
+        return encoded(_planned(config, zoning, options), config, task)
+
     def noised(z: float) -> NoisePlan:
-        levels = _upper_levels(zoning, dict.fromkeys(config.noising_levels, z))
+        levels = given_levels(zoning.parents, dict.fromkeys(config.noising_levels, z))
         if config.privacy == "levels":
             return NoisePlan(upper_levels=levels, **options)
         return configurations.CONFIGURATIONS[config.privacy](
@@ -167,7 +170,7 @@ def _plan(
         return encoded(noised(z), config, task)
 
     if config.privacy == "none":
-        levels = _upper_levels(zoning, {})
+        levels = given_levels(zoning.parents, {})
         plan = configurations.none(upper_levels=levels, **options)
         return encoded(plan, config, task)
     if noise_multiplier is not None:
@@ -185,14 +188,38 @@ def _plan(
     )
 
 
-def _upper_levels(zoning: Zoning, noise: Mapping[int, float]) -> tuple[Level, ...]:
-    """The zoning's levels above the zones; `noise` gives z by level, from 2 on."""
-    sizes = zoning.level_sizes[2:]
-    return tuple(
-        Level(parents, (noise.get(number, 0.0),) * size)
-        for number, (parents, size) in enumerate(
-            zip(zoning.parents, sizes, strict=True), start=2
-        )
+def _planned(
+    config: HdpConfig, zoning: Zoning, options: Mapping[str, Any]
+) -> NoisePlan:
+    """The noise of a plan's file, for the run's zones.
+
+    Raises:
+      ArgumentError: If the plan is for another federation.
+      FileError: If the file holds none.
+    """
+    made = read_plan(config.plan).plan
+    needed = {
+        "zone_sizes": ("zones", options["zone_sizes"]),
+        "sampling": ("clients_per_round", options["sampling"]),
+        "mixing": ("mixing", options["mixing"]),
+        "estimator": ("estimator", options.get("estimator", "fixed")),
+        "secure_aggregation": ("secure_aggregation", config.zones_are_secure),
+        "secure_server": ("secure_aggregation", config.server_is_secure),
+        "min_zone_clients": ("min_zone_clients", options["min_zone_clients"]),
+    }
+    parents = tuple(level.parents for level in made.upper_levels)
+    for field, (setting, here) in needed.items():
+        there = getattr(made, field)
+        if there != here or (field == "zone_sizes" and parents != zoning.parents):
+            allowed = f"a plan for this run's {setting}; its {field}: {there}"
+            raise ArgumentError("plan", config.plan, allowed)
+    return NoisePlan(
+        client_noise_multiplier=made.client_noise_multiplier,
+        noising_clients=made.noising_clients,
+        zone_noise_multipliers=made.zone_noise_multipliers,
+        upper_levels=made.upper_levels,
+        server_noise_multiplier=made.server_noise_multiplier,
+        **options,
     )
 
 
