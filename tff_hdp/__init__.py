@@ -11,6 +11,7 @@ Say who noises, and what it is worth (no TensorFlow):
   ThreatModel        what is assumed of the parties
   account            epsilon for every observer and kind of client
   calibrate          the noise for one target epsilon
+  plan               the least noise that keeps several promises
   Ledger             the rounds that were really run, and their account
 
 Say who takes part:
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         calibrate,
         configurations,
     )
+    from tff_hdp.privacy.planner import plan
     from tff_hdp.runtime import set_context
     from tff_hdp.simulation.experiment import run
     from tff_hdp.systems.fl_top.process import build_fl_top
@@ -95,6 +97,7 @@ __all__ = [
     "client",
     "configurations",
     "load_task",
+    "plan",
     "round_events",
     "run",
     "set_context",
@@ -117,6 +120,7 @@ _HOMES = {
     "client": "tff_hdp.aggregators",
     "configurations": "tff_hdp.privacy.configurations",
     "load_task": "tasks:load",
+    "plan": "tff_hdp.privacy.planner",
     "round_events": "tff_hdp.aggregators",
     "run": "tff_hdp.simulation.experiment",
     "set_context": "tff_hdp.runtime",

@@ -10,7 +10,6 @@ import tensorflow_privacy as tfp
 from tff_hdp.aggregators import LevelQueries
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.clients.contributions import norms_decide, sum_by_norms, sum_one_by_one
-from tff_hdp.clients.gram import SpannedUpdate
 from tff_hdp.clients.updates import DenseUpdate
 from tff_hdp.privacy import Clipping, FullParticipation, configurations
 
@@ -29,7 +28,7 @@ def plan_of(config, clipping=FLAT, **options):
     )
 
 
-def updates(spanned, scale=1.0):
+def updates(scale=1.0):
     """A kernel's and a bias's updates, and the same as arrays."""
     rng = np.random.default_rng(0)
     examples = rng.random([CLIENTS, ROWS, WIDTH]).astype(np.float32)
@@ -38,12 +37,10 @@ def updates(spanned, scale=1.0):
     coordinates = sizes * rng.normal(size=[CLIENTS, ROWS, HIDDEN]).astype(np.float32)
     bias = coordinates.sum(1)
     kernel = np.einsum("cnd,cnh->cdh", examples, coordinates)
-    if spanned:
-        x, d = tf.constant(examples), tf.constant(coordinates)
-        first = SpannedUpdate(x, tf.matmul(x, x, transpose_b=True), d)
-    else:
-        first = DenseUpdate(tf.constant(kernel))
-    return [first, DenseUpdate(tf.constant(bias))], [kernel, bias]
+    return [DenseUpdate(tf.constant(kernel)), DenseUpdate(tf.constant(bias))], [
+        kernel,
+        bias,
+    ]
 
 
 def as_chunk(weights=(1.0, 0.5, 0.25, 1.0, 0.75)):
@@ -72,7 +69,6 @@ def factors_of(plan, arrays):
     return np.minimum(1.0, bounds / norms)
 
 
-@pytest.mark.parametrize("spanned", [False, True])
 @pytest.mark.parametrize(
     ("config", "clipping"),
     [
@@ -83,9 +79,9 @@ def factors_of(plan, arrays):
         ("c4", PER_LAYER),
     ],
 )
-def test_both_sums_are_the_clipped_and_weighted_sum(config, clipping, spanned):
+def test_both_sums_are_the_clipped_and_weighted_sum(config, clipping):
     plan, chunk = plan_of(config, clipping), as_chunk()
-    given, arrays = updates(spanned)
+    given, arrays = updates()
     factors = factors_of(plan, arrays)
     if plan.is_noisy:
         assert factors.min() < 0.5 and factors.max() == 1.0
@@ -108,7 +104,7 @@ def test_both_sums_are_the_clipped_and_weighted_sum(config, clipping, spanned):
 @pytest.mark.parametrize("config", ["none", "c2"])
 def test_what_is_rejected_leaves_no_trace(config, poison):
     plan, chunk = plan_of(config), as_chunk([1.0, 1.0, 1.5, 1.0, -1.0])
-    _, arrays = updates(spanned=False)
+    _, arrays = updates()
     arrays[1][3, 2] = poison
     given = [DenseUpdate(tf.constant(a)) for a in arrays]
     one, two = (summed(f, plan, given, chunk) for f in (sum_by_norms, sum_one_by_one))
@@ -119,9 +115,8 @@ def test_what_is_rejected_leaves_no_trace(config, poison):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("spanned", [False, True])
-def test_updates_of_zero_stay_zero(spanned):
-    given, _ = updates(spanned, scale=0.0)
+def test_updates_of_zero_stay_zero():
+    given, _ = updates(scale=0.0)
     result = summed(sum_by_norms, plan_of("c2"), given, as_chunk())
     assert int(result["rejected"]) == 0
     assert not any(t.numpy().any() for t in result["record"])
@@ -139,7 +134,7 @@ def test_clients_noise_adds_up_however_it_is_drawn(add_up):
     """One draw for all has the variance of one each, of those that noise."""
     plan = plan_of("c1")
     chunk = dict(as_chunk(), carries_noise=tf.constant([True, False, True, True, True]))
-    given, _ = updates(spanned=False, scale=0.0)
+    given, _ = updates(scale=0.0)
     draws = [summed(add_up, plan, given, chunk) for _ in range(60)]
     assert all(int(draw["noising"]) == 4 for draw in draws)
     noise = np.concatenate([np.ravel(t) for d in draws for t in d["record"]])

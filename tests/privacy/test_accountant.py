@@ -192,7 +192,7 @@ def test_add_or_remove_of_fixed_cohorts_is_refused():
 
 
 def test_presence_shows_where_participation_does(row):
-    threat = ThreatModel(cohort_hidden=False, neighbours="add_or_remove")
+    threat = ThreatModel(cohort_known=True, neighbours="add_or_remove")
     seen = row(account(make("hdp"), T, DELTA, threat=threat), "aggregator")
     assert seen.epsilon_rdp is None
     assert "learns who takes part" in seen.assumptions

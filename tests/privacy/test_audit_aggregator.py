@@ -24,7 +24,6 @@ from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.clients import gram, training
 from tff_hdp.clients.batches import chunk_type, make_chunk
 from tff_hdp.clients.client_work import build_optimizer
-from tff_hdp.clients.gram import SpannedUpdate
 from tff_hdp.clients.updates import DenseUpdate
 from tff_hdp.privacy import (
     Clipping,
@@ -220,12 +219,10 @@ def test_clipping_holds_a_loud_canary(release):
 def test_norms_understated_are_caught(release, monkeypatch):
     """A stack that clips to norms it got wrong lets a loud canary through."""
 
-    class Understated(DenseUpdate if release is stacked_release else SpannedUpdate):
+    class Understated(DenseUpdate):
         def norms(self):
             return 0.01 * super().norms()
 
-    stacked = release is stacked_release
-    module = training if stacked else gram
-    name = "DenseUpdate" if stacked else "SpannedUpdate"
-    monkeypatch.setattr(module, name, Understated)
+    module = training if release is stacked_release else gram
+    monkeypatch.setattr(module, "DenseUpdate", Understated)
     assert audit(central(1.6), length=100 * CLIP, release=release).violated

@@ -226,7 +226,7 @@ def test_plans_survive_json(sampling):
 def test_threat_models_survive_json():
     threat = ThreatModel(
         neighbours="zero_out",
-        cohort_hidden=False,
+        cohort_known=True,
         participation_revealed=True,
         dropout_rate=1 / 3,
         colluding_super_nodes=1,

@@ -41,7 +41,7 @@ def runs(draw, *, colluding=True, equal=False):
         secure_aggregation=draw(st.booleans()),
     )
     threat = ThreatModel(
-        cohort_hidden=draw(st.booleans()),
+        cohort_known=draw(st.booleans()),
         elected_super_nodes=draw(st.booleans()) if colluding else False,
         colluding_super_nodes=draw(st.integers(0, s)) if colluding else 0,
         colluding_clients=draw(st.integers(0, 3)) if colluding else 0,

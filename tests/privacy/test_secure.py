@@ -102,7 +102,7 @@ def test_secure_server_refuses(options, message):
 
 
 def test_a_config_asks_for_it():
-    plan = AccountConfig(secure_server=True, min_zone_clients=3).plan()
+    plan = AccountConfig(secure_server=True, min_zone_clients=3).noise_plan()
     assert plan.secure_server
     assert plan.min_zone_clients == 3
 

@@ -57,7 +57,7 @@ def test_trusting_clients_behind_noising_ones_have_a_guarantee_only_in_large_zon
 
 def test_revealed_cohort_costs_amplification(row):
     hidden = row(account(make("hdp"), T, DELTA), "aggregator")
-    threat = ThreatModel(cohort_hidden=False)
+    threat = ThreatModel(cohort_known=True)
     shown = row(account(make("hdp"), T, DELTA, threat=threat), "aggregator")
     assert shown.epsilon_rdp == pytest.approx(55.83, rel=5e-4)
     assert shown.epsilon_rdp > 2 * hidden.epsilon_rdp

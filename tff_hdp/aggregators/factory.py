@@ -1,7 +1,7 @@
 """The zoned mean: clip and noise as a plan says, zone by zone, in one pass."""
 
 import collections
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dp_accounting
@@ -150,21 +150,31 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
       measurements: Of a factory's process: `metrics["aggregator"]` of a round.
 
     Returns:
-      Events by level; None where nobody measured.
+      Events by level, and with them the levels' `clip_norms`; None where nobody
+      measured.
     """
     if measurements is None:
         return None
-    restore = dp_accounting.DpEvent.from_named_tuple
-    measured: Mapping[str, Any] = measurements.get("events") or {}
-    events: dict[str, Any] = {}
+    events = _by_level(
+        measurements.get("events") or {}, dp_accounting.DpEvent.from_named_tuple
+    )
+    if "clip_norms" in measurements:
+        events["clip_norms"] = _by_level(measurements["clip_norms"], float)
+    return events
+
+
+def _by_level(
+    measured: Mapping[str, Any], restore: Callable[[Any], Any]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for level, value in measured.items():
         if level == "zones":
-            events["zone"] = [restore(event) for event in value]
+            found["zone"] = [restore(each) for each in value]
         elif level == "upper":
-            events["upper"] = [[restore(e) for e in nodes] for nodes in value]
+            found["upper"] = [[restore(each) for each in nodes] for nodes in value]
         else:
-            events[level] = restore(value)
-    return events
+            found[level] = restore(value)
+    return found
 
 
 def _process(

@@ -5,6 +5,7 @@ process, and whose normals end at 5.68 standard deviations.
 """
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import dp_accounting
@@ -39,6 +40,26 @@ def with_secure_noise(query: tfp.DPQuery) -> tfp.DPQuery:
         if any(isinstance(leaf, tfp.DPQuery) for leaf in tf.nest.flatten(value)):
             setattr(changed, name, tf.nest.map_structure(_leaf, value))
     return changed
+
+
+def clip_of(state: Any) -> tf.Tensor:
+    """The norm to which a query clips, float32 [], from its global state.
+
+    Where it clips parts of a record apart, that is the root of their squares' sum;
+    infinite where it does not clip.
+    """
+    norms = _clips(state)
+    return tf.norm(tf.stack(norms)) if norms else tf.constant(float("inf"))
+
+
+def _clips(state: Any) -> list[tf.Tensor]:
+    if hasattr(state, "l2_norm_clip"):
+        return [tf.cast(state.l2_norm_clip, tf.float32)]
+    if isinstance(state, Mapping):
+        state = list(state.values())
+    if isinstance(state, list | tuple):
+        return [norm for part in state for norm in _clips(part)]
+    return []
 
 
 def _leaf(value: Any) -> Any:

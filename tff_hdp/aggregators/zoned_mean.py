@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
+from tff_hdp.aggregators.queries import clip_of
 from tff_hdp.errors import ArgumentError
 from tff_hdp.noise import add_gaussian
 from tff_hdp.privacy.plan import NoisePlan
@@ -35,7 +36,7 @@ class ZonedMean:
     Raises:
       ArgumentError: If `queries.zones` does not cover the plan's zones, or the plan
         wants noise topped up, which no super-node does here, or sums in fixed
-        point, which `SecureZonedMean` takes.
+        point, which `SecureZonedMean` takes, or is for shorter updates.
     """
 
     in_fixed_point = False
@@ -61,6 +62,10 @@ class ZonedMean:
             allowed = "a FixedPoint" if self.in_fixed_point else "None"
             name = type(self).__name__
             raise ArgumentError("plan.encoding", plan.encoding, f"{allowed} in {name}")
+        size = sum(spec.shape.num_elements() for spec in tf.nest.flatten(record))
+        if plan.is_noisy and size > plan.size:
+            allowed = f"{size} or more, the coordinates of an update"
+            raise ArgumentError("plan.size", plan.size, allowed)
         self._plan = plan
         self._record = record
         self._given_queries = queries
@@ -333,7 +338,22 @@ class ZonedMean:
         )
         if events:
             measurements["events"] = events
+            measurements["clip_norms"] = self._clip_norms(state)
         return measurements
+
+    def _clip_norms(self, state: Any) -> Any:
+        """To what each level's queries clip, which their events do not tell."""
+        queries = self._queries
+        norms = collections.OrderedDict()
+        if queries.client is not None:
+            norms["client"] = clip_of(state["client"])
+        if queries.zones:
+            norms["zones"] = [clip_of(s) for s in state["zones"]]
+        if queries.upper:
+            norms["upper"] = [[clip_of(s) for s in nodes] for nodes in state["upper"]]
+        if queries.server is not None:
+            norms["server"] = clip_of(state["server"])
+        return norms
 
 
 def _clip_norm(plan: NoisePlan, queries: levels.LevelQueries, state: Any) -> tf.Tensor:

@@ -6,19 +6,17 @@ layer's outputs ask for. Its products with a batch are then
 
     X_b W = X_b W_0 + (X_b X^T) A,
 
-so that with N well below d a step costs N instead of d, and X^T A is formed once
-at the end, or never: its squared norm is sum(A * (X X^T A)), and the weighted sum
-of many clients' updates is one matrix product with their examples stacked.
+so that with N well below d a step costs N instead of d, and X^T A is formed once, at
+the end.
 """
 
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from tff_hdp.clients.sgd import COPIES, Batch, SgdRule, SparseRows
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.updates import Update, square_norms, without
+from tff_hdp.clients.updates import DenseUpdate
 
 
 def applies(model: StackedModel, rule: SgdRule) -> bool:
@@ -87,51 +85,10 @@ class GramProblem:
         places = tf.stack([clients, batch.rows], -1)
         return [SparseRows(places, first), *rest], logits, summed
 
-    def kernel_update(self, coordinates: tf.Tensor) -> "SpannedUpdate":
-        """The update of the first kernel that trained A [C, N, h] amount to."""
-        return SpannedUpdate(self.examples, self.gram, -coordinates)
+    def kernel_update(self, coordinates: tf.Tensor) -> DenseUpdate:
+        """The update of the first kernel that trained A [C, N, h] amount to.
 
-
-class SpannedUpdate(Update):
-    """Updates X^T D of C clients, not formed. See `Update`.
-
-    Args:
-      examples: X, [C, N, d].
-      gram: X X^T, [C, N, N].
-      coordinates: D, [C, N, h].
-    """
-
-    def __init__(
-        self, examples: tf.Tensor, gram: tf.Tensor, coordinates: tf.Tensor
-    ) -> None:
-        self._examples = examples
-        self._gram = gram
-        self._coordinates = coordinates
-
-    def norms(self) -> tf.Tensor:
-        """See `Update`. Never less than the norm, whatever cancels in X^T D.
-
-        sum(D * (G D)) is off by a few roundings of |X|^2 |D|^2, by which it is
-        raised: clipping to a norm found too small would break the sensitivity
-        bound.
+        It is formed, and clipped by its own norm: the square that A and X X^T give
+        may be anything in float32 where X^T A cancels, and takes as long to find.
         """
-        product = tf.matmul(self._gram, self._coordinates)
-        square = tf.reduce_sum(product * self._coordinates, [1, 2])
-        largest = tf.linalg.trace(self._gram) * square_norms(self._coordinates)
-        rounding = float(np.finfo(square.dtype.as_numpy_dtype).eps)
-        return tf.sqrt(tf.maximum(square, 0.0) + 16.0 * rounding * largest)
-
-    def weighted_sum(self, factors: tf.Tensor) -> tf.Tensor:
-        """See `Update`."""
-        examples = without(self._examples, tf.equal(factors, 0.0))
-        coordinates = without(self._coordinates, tf.equal(factors, 0.0))
-        coordinates *= factors[:, tf.newaxis, tf.newaxis]
-        return tf.matmul(
-            tf.reshape(examples, [-1, examples.shape[-1]]),
-            tf.reshape(coordinates, [-1, coordinates.shape[-1]]),
-            transpose_a=True,
-        )
-
-    def dense(self) -> tf.Tensor:
-        """See `Update`."""
-        return tf.matmul(self._examples, self._coordinates, transpose_a=True)
+        return DenseUpdate(-tf.matmul(self.examples, coordinates, transpose_a=True))

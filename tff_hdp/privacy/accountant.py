@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Literal
 
 from tff_hdp.errors import ArgumentError, check_count, check_delta
@@ -13,6 +13,7 @@ from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
 from tff_hdp.privacy.views import (
     CLIENT_KINDS,
+    OBSERVERS,
     ClientKind,
     Observer,
     View,
@@ -30,8 +31,10 @@ class AccountRow:
     """What one kind of client's participation is worth against one observer.
 
     Attributes:
-      observer: `super_node` (the client's own), `aggregator` or `released_model`;
-        other systems' accounts name observers of their own.
+      observer: `super_node` (the client's own), `aggregator`, `released_model` (who
+        gets the model and added no noise to it), `fellow_super_node` (of another zone)
+        or `fellow_client` (who noises its update); other systems' accounts name
+        observers of their own.
       client_kind: `ldp` (noises its own update), `hdp` (relies on a super-node)
         or `trusting` (relies on the server).
       zone: The zone the row is for; None where all zones of the kind agree.
@@ -124,13 +127,13 @@ def account_history(
     plans = [run.plan for run, _ in history]
     check_same_zones(plans)
     rows = []
-    last = plans[-1]
-    for observer, level in observers(last):
+    cells_of_clients = _cells(plans)
+    for observer, level in observers(plans[-1]):
         cells: dict[ClientKind, list[tuple[int, AccountRow]]] = {}
-        for zone, index in _cells(plans):
-            kind = client_kind(last, zone, index < last.noising_clients[zone])
-            row = _row(history, observer, level, kind, zone, index, delta, methods)
-            cells.setdefault(kind, []).append((zone, row))
+        for zones, index in cells_of_clients:
+            zone = zones[0]
+            row = client_row(history, observer, level, zone, index, delta, methods)
+            cells.setdefault(row.client_kind, []).extend((each, row) for each in zones)
         for kind in CLIENT_KINDS:
             rows += _joined(cells.get(kind, []))
     return rows
@@ -185,13 +188,54 @@ def check_same_zones(plans: Sequence[NoisePlan]) -> None:
             raise ArgumentError("plan.upper_levels", plan.upper_levels, allowed)
 
 
-def _cells(plans: Sequence[NoisePlan]) -> list[tuple[int, int]]:
-    """(zone, index) of one client for every kind of history that clients have."""
+def _cells(plans: Sequence[NoisePlan]) -> list[tuple[list[int], int]]:
+    """One client's index, and its zones, for every kind of history that clients have.
+
+    Zones that any observer sees alike under every plan are one cell.
+    """
+    distinct = list(dict.fromkeys(plans))
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for zone, key in enumerate(zip(*map(like_zones, distinct), strict=True)):
+        alike.setdefault(key, []).append(zone)
     cells = []
-    for zone, n in enumerate(plans[0].zone_sizes):
-        starts = {0, *(p.noising_clients[zone] for p in plans)} - {n}
-        cells += [(zone, index) for index in sorted(starts)]
+    for zones in alike.values():
+        n = plans[0].zone_sizes[zones[0]]
+        starts = {0, *(p.noising_clients[zones[0]] for p in distinct)} - {n}
+        cells += [(zones, index) for index in sorted(starts)]
     return cells
+
+
+def like_zones(plan: NoisePlan) -> list[int]:
+    """A number for each zone, the same where the plan's zones could be swapped.
+
+    That is where they themselves, and the nodes above them with all that is beneath
+    those, are alike.
+    """
+    numbers: dict[Hashable, int] = {}
+
+    def number(key: Hashable) -> int:
+        return numbers.setdefault(key, len(numbers))
+
+    own = zip(
+        plan.zone_sizes,
+        plan.participation,
+        plan.denominators,
+        plan.mixing_weights,
+        plan.noising_clients,
+        plan.zone_noise_multipliers,
+        strict=True,
+    )
+    nodes = [number(key) for key in own]
+    paths, above = [(node,) for node in nodes], list(range(plan.num_zones))
+    for level in plan.upper_levels:
+        beneath: list[list[int]] = [[] for _ in level.noise_multipliers]
+        for node, parent in zip(nodes, level.parents, strict=True):
+            beneath[parent].append(node)
+        pairs = zip(level.noise_multipliers, beneath, strict=True)
+        nodes = [number((z, *sorted(children))) for z, children in pairs]
+        above = [level.parents[node] for node in above]
+        paths = [(*p, nodes[v]) for p, v in zip(paths, above, strict=True)]
+    return [number(path) for path in paths]
 
 
 def _joined(cells: Sequence[tuple[int, AccountRow]]) -> list[AccountRow]:
@@ -212,24 +256,36 @@ def _strength(row: AccountRow) -> float:
     return max(values) if values else math.inf
 
 
-def _row(
+def client_row(
     history: History,
     observer: Observer,
     level: int,
-    kind: ClientKind,
     zone: int,
     index: int,
     delta: float,
     methods: Sequence[Method],
 ) -> AccountRow:
+    """What one client's participation is worth against one observer.
+
+    Args:
+      history: Rounds with how many times each was run.
+      observer: Who looks.
+      level: Its level, as `tff_hdp.privacy.views.observers` yields it.
+      zone: The client's zone.
+      index: Its place in the zone's order, the noising ones first.
+      delta: In (0, 1).
+      methods: Which epsilons to compute.
+    """
+    last = history[-1][0].plan
+    kind = client_kind(last, zone, index < last.noising_clients[zone])
     views = [
         (view(r, observer, level, zone, index < r.plan.noising_clients[zone]), count)
         for r, count in history
     ]
     bounded = any(run.plan.estimator == "bounded" for run, _ in history)
     paper = None
-    if "paper" in methods and len({run for run, _ in history}) == 1:
-        # The paper has no formula for rounds that differ.
+    if "paper" in methods and observer in OBSERVERS and len(dict(history)) == 1:
+        # The paper has no formula for rounds that differ, nor for fellows.
         rounds = sum(count for _, count in history)
         plan = history[0][0].plan
         paper = paper_epsilon(plan, rounds, observer, kind, zone, delta)
@@ -256,13 +312,16 @@ def _row(
             assumptions="no guarantee: these rounds' neighbour relations differ and "
             "do not compose",
         )
-    return composed(row, [(v.mechanism, count) for v, count in seen], methods)
+    numbers = float(sum(run.plan.drawn_numbers * count for run, count in history))
+    rounds = [(v.mechanism, count) for v, count in seen]
+    return composed(row, rounds, methods, numbers)
 
 
 def composed(
     row: AccountRow,
     rounds: Iterable[tuple[Mechanism, int]],
     methods: Sequence[Method],
+    numbers: float,
 ) -> AccountRow:
     """`row` with the sound epsilons of some rounds, and what they rest on.
 
@@ -270,16 +329,19 @@ def composed(
       row: With its delta and assumptions.
       rounds: Mechanisms with how often each was run.
       methods: Which epsilons to compute.
+      numbers: How many numbers of noise are drawn in all rounds, at most.
     """
     counts: dict[Mechanism, int] = {}
     for mechanism, count in rounds:
         counts[mechanism] = counts.get(mechanism, 0) + count
     notes = [row.assumptions] if row.assumptions else []
+    if counts and numbers:
+        notes.append(f"noise of finite precision, {numbers:.2g} numbers, is accounted")
     found: dict[str, float | None] = {}
     for method, epsilon in (("rdp", epsilon_by_rdp), ("pld", epsilon_by_pld)):
         if method in methods:
             found[f"epsilon_{method}"], why = epsilon(
-                frozenset(counts.items()), row.delta
+                frozenset(counts.items()), row.delta, numbers
             )
             notes += [w for w in why if w not in notes]
     return dataclasses.replace(row, **found, assumptions="; ".join(notes))

@@ -1,18 +1,21 @@
 """From a target epsilon at an observer to the noise multiplier that meets it."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Literal
 
 from tff_hdp.errors import ArgumentError, check_positive
-from tff_hdp.privacy.accountant import account, worst
+from tff_hdp.privacy.accountant import AccountRow, account, worst
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import ThreatModel
 from tff_hdp.privacy.views import ClientKind, Observer
 
+Sound = Literal["rdp", "pld"]
+
 _RELATIVE = 1e-4
-_LARGEST = 2.0**20
-_SMALLEST = 2.0**-10
+LARGEST_MULTIPLIER = 2.0**20
+SMALLEST_MULTIPLIER = 2.0**-10
 
 
 def calibrate(
@@ -23,7 +26,7 @@ def calibrate(
     client_kind: ClientKind | None = None,
     rounds: int,
     delta: float,
-    method: Literal["rdp", "pld"] = "rdp",
+    method: Sound = "rdp",
     threat: ThreatModel = ThreatModel(),
 ) -> float:
     """The least noise multiplier whose sound epsilon is at most a target.
@@ -49,40 +52,83 @@ def calibrate(
     if method not in ("rdp", "pld"):
         raise ArgumentError("method", method, "rdp, pld")
 
-    def epsilon(z: float, by: Literal["rdp", "pld"]) -> float:
+    def epsilon(z: float, by: Sound) -> float:
         rows = account(make_plan(z), rounds, delta, (by,), threat=threat)
-        row = worst(rows, observer, client_kind, method=by)
-        value = getattr(row, f"epsilon_{by}")
-        return math.inf if value is None else value
+        return epsilon_of(worst(rows, observer, client_kind, method=by), by)
 
-    # Renyi DP is cheap and close: it brackets the slower method.
+    z = least_multiplier(epsilon, target_epsilon, method)
+    if z == math.inf:
+        plan = make_plan(LARGEST_MULTIPLIER)
+        rows = account(plan, 1, 1e-5, ("rdp",), threat=threat)
+        row = worst(rows, observer)
+        raise ArgumentError(
+            "target_epsilon",
+            target_epsilon,
+            f"what a noise multiplier up to {LARGEST_MULTIPLIER:g} meets against the "
+            f"{observer} ({row.client_kind} clients: {row.assumptions or 'too strict'})",
+        )
+    if z == 0.0:
+        raise ArgumentError(
+            "target_epsilon",
+            target_epsilon,
+            f"less: it is met even at z = {SMALLEST_MULTIPLIER:g}, with no noise to speak of",
+        )
+    return z
+
+
+def epsilon_of(row: AccountRow, method: Sound) -> float:
+    """A row's epsilon, infinite where nothing is guaranteed."""
+    value = getattr(row, f"epsilon_{method}")
+    return math.inf if value is None else value
+
+
+def least_multiplier(
+    epsilon: Callable[[float, Sound], float], target: float, method: Sound
+) -> float:
+    """The least z with epsilon(z, method) <= target, within 1e-4 above.
+
+    Args:
+      epsilon: From z and an account to an epsilon that falls with z.
+      target: Epsilon > 0.
+      method: The account that counts; Renyi DP, which is cheap and close, brackets
+        it.
+
+    Returns:
+      z; infinite where 2^20 is too little, 0 where 2^-10 is enough.
+    """
     high = 1.0
-    for by in ("rdp", method):
-        while epsilon(high, by) > target_epsilon:
+    for by in dict.fromkeys(("rdp", method)):
+        while epsilon(high, by) > target:
             high *= 2
-            if high > _LARGEST:
-                rows = account(make_plan(high), 1, 1e-5, ("rdp",), threat=threat)
-                row = worst(rows, observer)
-                raise ArgumentError(
-                    "target_epsilon",
-                    target_epsilon,
-                    f"what a noise multiplier up to {_LARGEST:g} meets against the "
-                    f"{observer} ({row.client_kind} clients: "
-                    f"{row.assumptions or 'too strict'})",
-                )
-    low = high / 2
-    while epsilon(low, method) <= target_epsilon:
-        high, low = low, low / 2
-        if low < _SMALLEST:
-            raise ArgumentError(
-                "target_epsilon",
-                target_epsilon,
-                f"less: it is met even at z = {high:g}, with no noise to speak of",
-            )
-    while high - low > _RELATIVE * low:
-        middle = math.sqrt(low * high)
-        if epsilon(middle, method) <= target_epsilon:
-            high = middle
-        else:
-            low = middle
+            if high > LARGEST_MULTIPLIER:
+                return math.inf
+        high = _least_below(functools.partial(epsilon, by=by), high, target)
+        if high == 0.0:
+            return 0.0
     return high
+
+
+def _least_below(
+    epsilon: Callable[[float], float], high: float, target: float
+) -> float:
+    """The least z up to `high`, which meets the target; 0 if 2^-10 does."""
+    from scipy import optimize
+
+    def excess(log_z: float) -> float:
+        found = epsilon(math.exp(log_z))
+        return math.log(max(min(found, 1e300), 1e-300) / target)
+
+    low, step = high, 1.1
+    while (low := low / step) >= SMALLEST_MULTIPLIER:
+        if epsilon(low) > target:
+            break
+        high, step = low, step * step
+    else:
+        return 0.0
+    root = optimize.brentq(
+        excess, math.log(low), math.log(high), xtol=_RELATIVE / 4, rtol=1e-12
+    )
+    z = math.exp(root + _RELATIVE / 4)
+    while epsilon(z) > target:
+        z *= 1.0 + _RELATIVE / 4
+    return min(z, high)

@@ -2,18 +2,21 @@
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
-from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from tff_hdp.privacy.mechanisms import Mechanism
 
-_DEFAULT = tuple(RdpAccountant().orders.tolist())
-_LOW = (1.011, 1.015, 1.02, 1.03, 1.05, 1.07, *(1.15 + 0.1 * k for k in range(8)))
-_HIGH = (72, 80, 96, 112, 160, 192, 224, 320, 384, 448, 640, 768, 896)
-# dp_accounting's default orders, with more for very large epsilons and in the
-# gaps above 63.
-ORDERS = tuple(sorted({*_LOW, *_DEFAULT, *_HIGH}))
+# dp_accounting's default orders, with more for very large epsilons and in the gaps
+# above 63.
+ORDERS = (
+    *(1.011, 1.015, 1.02, 1.03, 1.05, 1.07, 1.1, 1.15),
+    *(round(1.2 + 0.05 * k, 2) for k in range(15)),
+    *(round(2.0 + 0.1 * k, 1) for k in range(90)),
+    *map(float, (*range(11, 64), 72, 80, 96, 112, 128, 160, 192, 224, 256, 320)),
+    *(384.0, 448.0, 512.0, 640.0, 768.0, 896.0, 1024.0),
+)
 # Used where the best of ORDERS is the largest, that is for tiny epsilons.
 LARGE_ORDERS = tuple(float(round(2 ** (k / 2))) for k in range(21, 35))
 
@@ -22,12 +25,18 @@ _MOST_POINTS = 2e6
 _COARSEST_GRID = 1.0
 _SMALLEST_PLD_DELTA = 1e-10
 
+# By how much the probability of any result of one number that `tff_hdp.noise` draws
+# may differ from the exact mechanism's, as a factor 1 +- this.
+RELATIVE_ERROR = 2.0**-40
+# Shares of delta: kept for what finite precision costs, and of it for each direction.
+_KEPT, _TAIL = 1e-5, 1e-6
+
 Rounds = frozenset[tuple[Mechanism, int]]
 Epsilon = tuple[float | None, tuple[str, ...]]
 
 
 @functools.lru_cache(maxsize=256)
-def epsilon_by_rdp(rounds: Rounds, delta: float) -> Epsilon:
+def epsilon_by_rdp(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilon:
     """Composes in Renyi DP, with dp_accounting's conversion to epsilon.
 
     Where the rounds have pure epsilons that add up to less, it is those.
@@ -35,6 +44,7 @@ def epsilon_by_rdp(rounds: Rounds, delta: float) -> Epsilon:
     Args:
       rounds: Mechanisms with how often each was run, each mechanism once.
       delta: In (0, 1).
+      numbers: How many numbers of noise are drawn in all; see `precision_loss`.
 
     Returns:
       Epsilon, or None; and what the number rests on or why there is none.
@@ -43,24 +53,119 @@ def epsilon_by_rdp(rounds: Rounds, delta: float) -> Epsilon:
     if spent >= delta:
         return None, (_bare_words(spent),)
     notes = (f"{spent:.3g} of delta pays for rounds without noise",) if spent else ()
-    left = delta - spent
-    epsilon, order = _convert(sound, ORDERS, left)
+
+    def at(delta: float) -> float:
+        if delta <= spent:
+            return math.inf
+        epsilon, order = _convert(sound, ORDERS, delta - spent)
+        if order == ORDERS[-1]:
+            epsilon = min(epsilon, _convert(sound, LARGE_ORDERS, delta - spent)[0])
+        return epsilon
+
+    epsilon = _as_computed(rounds, delta, numbers, at)
     pure = sum(count * mechanism.pure_epsilon for mechanism, count in sound)
-    if rounds and pure <= epsilon:
+    pure += 2.0 * numbers * RELATIVE_ERROR
+    if rounds and pure <= epsilon and math.isfinite(pure):
         return pure, (*notes, "epsilon is the sum of the rounds' and needs no delta")
-    if order == ORDERS[-1]:
-        epsilon = min(epsilon, _convert(sound, LARGE_ORDERS, left)[0])
     if not math.isfinite(epsilon):
         return None, (*notes, "no finite epsilon by RDP")
     return epsilon, notes
 
 
+@functools.lru_cache(maxsize=256)
+def epsilon_by_pld(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilon:
+    """Composes privacy loss distributions, rounded pessimistically.
+
+    Args:
+      rounds: Mechanisms with how often each was run, each mechanism once.
+      delta: In (0, 1).
+      numbers: How many numbers of noise are drawn in all; see `precision_loss`.
+
+    Returns:
+      Epsilon, or None; and what the number rests on or why there is none.
+    """
+    if not rounds:
+        return 0.0, ()
+    if why := next((m.no_pld for m, _ in rounds if m.no_pld), ""):
+        return None, (why,)
+    if delta < _SMALLEST_PLD_DELTA:
+        return None, (f"PLD is not resolved below delta {_SMALLEST_PLD_DELTA}",)
+    _, spent = _without_bare_rounds(rounds)
+    if spent >= delta:
+        return None, (_bare_words(spent),)
+    grid = _grid(rounds, delta)
+    if not grid <= _COARSEST_GRID:
+        return None, (f"noise too small for PLD: it would need a grid of {grid:g}",)
+    composed = None
+    for mechanism, count in rounds:
+        pld = mechanism.pld(count, grid)
+        composed = pld if composed is None else composed.compose(pld)
+    at = composed.get_epsilon_for_delta
+    epsilon = float(_as_computed(rounds, delta, numbers, at))
+    notes = (f"PLD on a grid of {grid:g}, rounded up",)
+    if not math.isfinite(epsilon):
+        return None, (*notes, "no finite epsilon by PLD")
+    return epsilon, notes
+
+
+def precision_loss(numbers: float, epsilon: float, delta: float) -> float:
+    """By how much noise of finite precision may exceed an epsilon, at one data set.
+
+    Given what was drawn before, each number's law is within a factor 1 +- e of the
+    ideal one, e = `RELATIVE_ERROR`. The logarithm of the ratio of all N is then a sum
+    of terms within +-e whose conditional means are at most e^2 (a Kullback-Leibler
+    divergence is at most the chi-squared one), so it exceeds e sqrt(2 N t) + N e^2
+    with probability at most e^-t (Azuma and Hoeffding), and never N e. Both
+    neighbours' results may be off, in opposite directions, and what one of them leaves
+    to chance is paid e^epsilon times.
+
+    Args:
+      numbers: N.
+      epsilon: What the exact mechanism's may be, at most.
+      delta: In (0, 1).
+
+    Returns:
+      The loss. Twice it more epsilon, and e^loss times the delta and 2e-6 of it more,
+      hold for what is computed.
+    """
+    t = math.log(1.0 / (_TAIL * delta)) + epsilon
+    chance = RELATIVE_ERROR * math.sqrt(2.0 * numbers * t) * (1 + 1e-9)
+    return min(chance + 2.0 * numbers * RELATIVE_ERROR**2, numbers * RELATIVE_ERROR)
+
+
+def _as_computed(
+    rounds: Rounds, delta: float, numbers: float, at: Callable[[float], float]
+) -> float:
+    """Epsilon with the rounds' slack and what finite precision costs.
+
+    Args:
+      rounds: As above.
+      delta: As above.
+      numbers: As above.
+      at: From delta to epsilon by the rounds' divergences.
+    """
+    slack = sum(count * mechanism.slack for mechanism, count in rounds)
+    epsilon = at(delta)
+    if not (numbers or slack) or not math.isfinite(epsilon):
+        return epsilon
+    while True:
+        most = epsilon + slack + 1.0
+        loss = precision_loss(numbers, most, delta)
+        found = at(delta * (1.0 - _KEPT) * math.exp(-loss - slack)) + slack
+        if found <= most or not math.isfinite(found):
+            return found + 2.0 * loss
+        epsilon = found - slack
+
+
 def _convert(
     rounds: Rounds, orders: tuple[float, ...], delta: float
 ) -> tuple[float, float]:
+    from dp_accounting.rdp import compute_epsilon
+
     total = np.zeros(len(orders))
     for mechanism, count in rounds:
-        total += count * mechanism.rdp(orders)
+        # As a float: a count beyond 64 bits is none of numpy's.
+        total += float(count) * mechanism.rdp(orders)
     epsilon, order = compute_epsilon(orders, total, delta)
     return float(epsilon), order
 
@@ -83,40 +188,6 @@ def _bare_words(spent: float) -> str:
     )
 
 
-@functools.lru_cache(maxsize=256)
-def epsilon_by_pld(rounds: Rounds, delta: float) -> Epsilon:
-    """Composes privacy loss distributions, rounded pessimistically.
-
-    Args:
-      rounds: Mechanisms with how often each was run, each mechanism once.
-      delta: In (0, 1).
-
-    Returns:
-      Epsilon, or None; and what the number rests on or why there is none.
-    """
-    if not rounds:
-        return 0.0, ()
-    if why := next((m.no_pld for m, _ in rounds if m.no_pld), ""):
-        return None, (why,)
-    if delta < _SMALLEST_PLD_DELTA:
-        return None, (f"PLD is not resolved below delta {_SMALLEST_PLD_DELTA}",)
-    _, spent = _without_bare_rounds(rounds)
-    if spent >= delta:
-        return None, (_bare_words(spent),)
-    grid = _grid(rounds, delta)
-    if grid > _COARSEST_GRID:
-        return None, (f"noise too small for PLD: it would need a grid of {grid:g}",)
-    composed = None
-    for mechanism, count in rounds:
-        pld = mechanism.pld(count, grid)
-        composed = pld if composed is None else composed.compose(pld)
-    epsilon = float(composed.get_epsilon_for_delta(delta))
-    notes = (f"PLD on a grid of {grid:g}, rounded up",)
-    if not math.isfinite(epsilon):
-        return None, (*notes, "no finite epsilon by PLD")
-    return epsilon, notes
-
-
 def _grid(rounds: Rounds, delta: float) -> float:
     """A grid of 1e-4 times a power of two: relative error 1e-5, bounded size.
 
@@ -124,9 +195,12 @@ def _grid(rounds: Rounds, delta: float) -> float:
     pessimistic on any grid.
     """
     sound, spent = _without_bare_rounds(rounds)
-    epsilon = _convert(sound, ORDERS, delta - spent)[0]
+    # Where delta is large, epsilon is next to nothing beside the losses' span.
+    epsilon = _convert(sound, ORDERS, min(delta - spent, 0.01))[0]
     span = max(m.loss_span for m, _ in rounds)
     span = max(span, _convert(sound, ORDERS, 1e-15)[0])
     fine = min(max(epsilon, 1e-3), 1e9) / _STEPS_PER_EPSILON
     coarse = 2 * span / _MOST_POINTS
+    if not math.isfinite(coarse):
+        return math.inf
     return 1e-4 * 2.0 ** math.ceil(math.log2(max(fine, coarse) / 1e-4))

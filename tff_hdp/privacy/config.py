@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tff_hdp.errors import ArgumentError, check_delta, check_positive, require
@@ -11,6 +11,7 @@ from tff_hdp.privacy.configurations import (
     CONFIGURATIONS,
     USERS_OF_SHARES,
     even_levels,
+    given_levels,
     largest_remainder,
 )
 from tff_hdp.privacy.parts import (
@@ -22,31 +23,32 @@ from tff_hdp.privacy.parts import (
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import NEIGHBOURS, ThreatModel
 
+RECEIVERS = ("released_model", "fellow_super_node", "fellow_client")
+
 if TYPE_CHECKING:
     from tff_hdp.privacy.accountant import AccountRow
+    from tff_hdp.topology import Zoning
 
 DEFAULT_CLIENTS = 500
+MOST_ROUNDS = 10**9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AccountConfig:
-    """A federation, its noise, and what to tell of it; field names are flag names.
+class FederationConfig:
+    """Zones, sampling and what is assumed of the parties; field names are flag names.
 
     Attributes:
-      privacy: Who adds noise (Table I); `levels` if only the --noising_levels do.
-      alpha: Share alpha of Table I, for c5 and c7.
-      beta: Share beta of Table I, for c3, c6 and c7.
       clients: n; None means 500, or the sum of --zone_sizes.
       clients_per_round: k, the expected cohort; q = k/n in every zone.
       zones: s zones of sizes that differ by at most one.
       zone_sizes: n_i, as 10,20,30, in place of --clients and --zones.
+      zoning_file: client,zone,... as CSV, or nested JSON, in place of those; brings
+        its own levels.
       levels: Nodes of every level between zones and server, innermost first, as 5,2.
-      noising_levels: Which of those add noise besides the parties of --privacy, as 2
-        or 2,3; 2 is the first above the zones.
       mixing: Weights p_i of the zones.
       sampling: How cohorts are drawn; `revealed` is Poisson with participation known
         to every observer.
-      cohort_hidden: Whether the aggregator does not learn who takes part.
+      cohort_known: Whether the aggregator learns who takes part.
       neighbours: Neighbour relation; None takes what fits the noise.
       secure_aggregation: Whether super-nodes see their zone's sum only.
       secure_server: Whether the server sees the sum over zones only.
@@ -55,46 +57,31 @@ class AccountConfig:
       colluding_clients: How many noising clients collude with it.
       elected_super_nodes: Whether super-nodes are clients themselves.
       dropout_rate: Probability that a drawn client never delivers.
-      noise_multiplier: z of every party that adds noise.
       rounds: T.
       delta: Of (epsilon, delta).
-      calibrate: Find the z for this epsilon instead.
-      observer: Against whom, for --calibrate.
-      client_kind: For whom, for --calibrate; None for those worst off.
-      method: The account that --calibrate must meet.
-      compare: Compare ldp, hdp and cdp instead: every party with
-        --noise_multiplier, or every released model with it.
       format: How to print.
-      figure: Also draw it to this file (epsilon over rounds).
 
     Raises:
       ArgumentError: If a field is out of range or two contradict each other.
+      FileError: If zoning_file is none.
     """
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "privacy": (*(name for name in CONFIGURATIONS if name != "none"), "levels"),
         "mixing": ("weighted", "equal"),
         "sampling": ("poisson", "revealed", "fixed", "full"),
         "neighbours": NEIGHBOURS,
-        "observer": ("super_node", "aggregator", "released_model"),
-        "client_kind": ("ldp", "hdp", "trusting"),
-        "method": ("rdp", "pld"),
-        "compare": ("multiplier", "release"),
         "format": ("table", "csv", "json"),
     }
 
-    privacy: str = "hdp"
-    alpha: float | None = None
-    beta: float | None = None
     clients: int | None = None
     clients_per_round: float = 100.0
     zones: int = 10
     zone_sizes: tuple[int, ...] = ()
+    zoning_file: str | None = None
     levels: tuple[int, ...] = ()
-    noising_levels: tuple[int, ...] = ()
     mixing: str = "weighted"
     sampling: str = "poisson"
-    cohort_hidden: bool = True
+    cohort_known: bool = False
     neighbours: str | None = None
     secure_aggregation: bool = False
     secure_server: bool = False
@@ -103,38 +90,40 @@ class AccountConfig:
     colluding_clients: int = 0
     elected_super_nodes: bool = False
     dropout_rate: float = 0.0
-    noise_multiplier: float = 1.0
     rounds: int = 200
     delta: float = 1e-5
-    calibrate: float | None = None
-    observer: str = "released_model"
-    client_kind: str | None = None
-    method: str = "rdp"
-    compare: str | None = None
     format: str = "table"
-    figure: str | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in self.choices.items():
             value = getattr(self, name)
             ok = value is None or value in allowed
             require(ok, name, value, ", ".join(allowed))
-        for name in ("zone_sizes", "levels", "noising_levels"):
+        for name in ("zone_sizes", "levels"):
             numbers = _whole_numbers(name, getattr(self, name))
             object.__setattr__(self, name, numbers)
-        if self.compare is None:
-            self._check_shares()
         self._check_sizes()
-        check_positive("noise_multiplier", self.noise_multiplier)
-        require(self.rounds >= 0, "rounds", self.rounds, "a whole number >= 0")
+        ok = 0 <= self.rounds <= MOST_ROUNDS
+        require(ok, "rounds", self.rounds, f"a whole number, 0..{MOST_ROUNDS}")
         check_delta("delta", self.delta)
         # Refuses what is out of range, and what does not fit the zones.
         zones = NoisePlan(zone_sizes=self.sizes, sampling=FullParticipation())
         self.threat.check_fits(zones)
 
+    @functools.cached_property
+    def zoning(self) -> "Zoning | None":
+        """What zoning_file holds."""
+        if self.zoning_file is None:
+            return None
+        from tff_hdp.topology import load_zones
+
+        return load_zones(self.zoning_file)
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """n_i of every zone."""
+        if self.zoning is not None:
+            return tuple(self.zoning.zone_sizes)
         if self.zone_sizes:
             return self.zone_sizes
         n = self.clients or DEFAULT_CLIENTS
@@ -144,7 +133,7 @@ class AccountConfig:
     def threat(self) -> ThreatModel:
         """What is assumed of the parties."""
         names = (
-            *("neighbours", "cohort_hidden", "dropout_rate", "colluding_super_nodes"),
+            *("neighbours", "cohort_known", "dropout_rate", "colluding_super_nodes"),
             *("colluding_clients", "elected_super_nodes"),
         )
         return ThreatModel(
@@ -152,62 +141,26 @@ class AccountConfig:
             **{name: getattr(self, name) for name in names},
         )
 
-    def plan(self, noise_multiplier: float | None = None) -> NoisePlan:
-        """The noise plan, with another multiplier if one is given.
+    def options(self, noise: Mapping[int, float] | None = None) -> dict[str, Any]:
+        """The fields of `NoisePlan` but for noise beneath the levels above zones.
 
-        Raises:
-          ArgumentError: If the shares do not fit the zones.
+        Args:
+          noise: Multiplier of each noising level's nodes, from 2 on.
         """
-        z = self.noise_multiplier if noise_multiplier is None else noise_multiplier
-        configuration: Callable[..., NoisePlan] = NoisePlan
-        shares: dict[str, Any] = {}
-        if self.privacy != "levels":
-            configuration = functools.partial(
-                CONFIGURATIONS[self.privacy], noise_multiplier=z
-            )
-            shares = {
-                name: getattr(self, name)
-                for name, users in USERS_OF_SHARES.items()
-                if self.privacy in users
-            }
-        noise = dict.fromkeys(self.noising_levels, z)
-        return configuration(
-            zone_sizes=self.sizes,
-            sampling=self._sampling(),
-            upper_levels=even_levels(len(self.sizes), self.levels, noise),
-            mixing=self.mixing,
-            secure_aggregation=self.secure_aggregation,
-            secure_server=self.secure_server,
-            min_zone_clients=self.min_zone_clients,
-            **shares,
-        )
-
-    def rows(self, methods: Sequence[str] | None = None) -> list["AccountRow"]:
-        """The account of `rounds` rounds, by all methods unless some are given."""
-        from tff_hdp.privacy.accountant import METHODS, account
-
-        methods = METHODS if methods is None else methods
-        plan, threat = self.plan(), self.threat
-        return account(plan, self.rounds, self.delta, methods, threat=threat)
-
-    def calibrated(self) -> "AccountConfig":
-        """With the multiplier that meets `calibrate`."""
-        from tff_hdp.privacy.calibration import calibrate
-
-        try:
-            z = calibrate(
-                self.plan,
-                target_epsilon=self.calibrate,
-                observer=self.observer,
-                client_kind=self.client_kind,
-                rounds=self.rounds,
-                delta=self.delta,
-                method=self.method,
-                threat=self.threat,
-            )
-        except ArgumentError as error:
-            raise error.renamed({"target_epsilon": "calibrate"}) from error
-        return dataclasses.replace(self, noise_multiplier=z)
+        zoning = self.zoning
+        if zoning is None or not zoning.parents:
+            levels = even_levels(len(self.sizes), self.levels, noise or {})
+        else:
+            levels = given_levels(zoning.parents, noise or {})
+        return {
+            "zone_sizes": self.sizes,
+            "sampling": self._sampling(),
+            "upper_levels": levels,
+            "mixing": self.mixing,
+            "secure_aggregation": self.secure_aggregation,
+            "secure_server": self.secure_server,
+            "min_zone_clients": self.min_zone_clients,
+        }
 
     def _sampling(self) -> Sampling:
         n = sum(self.sizes)
@@ -218,19 +171,15 @@ class AccountConfig:
             return FixedSizeSampling(tuple(max(1, k) for k in largest_remainder(exact)))
         return PoissonSampling((self.clients_per_round / n,) * len(self.sizes))
 
-    def _check_shares(self) -> None:
-        for name, users in USERS_OF_SHARES.items():
-            given = getattr(self, name)
-            if self.privacy in users:
-                ok = given is not None and 0.0 <= given <= 1.0
-                require(ok, name, given, f"[0, 1], needed by privacy {self.privacy}")
-            elif given is not None:
-                raise ArgumentError(name, given, f"only with {', '.join(users)}")
-        if self.privacy == "levels" and not self.noising_levels:
-            raise ArgumentError("noising_levels", (), "a level, needed by levels")
-
     def _check_sizes(self) -> None:
-        if self.zone_sizes:
+        if self.zoning is not None:
+            n = sum(self.sizes)
+            for name in ("zone_sizes", "levels"):
+                found = getattr(self, name)
+                require(not found, name, found, "none with zoning_file")
+            ok = self.clients in (None, n)
+            require(ok, "clients", self.clients, f"{n}, as zoning_file has")
+        elif self.zone_sizes:
             total = sum(self.zone_sizes)
             ok = self.clients in (None, total)
             require(ok, "clients", self.clients, f"{total}, as zone_sizes sum to")
@@ -248,6 +197,135 @@ class AccountConfig:
             ok = k == int(k) and k >= len(self.sizes)
             allowed = "a whole number, one or more a zone, with fixed sampling"
             require(ok, "clients_per_round", k, allowed)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AccountConfig(FederationConfig):
+    """A federation, its noise, and what to tell of it; field names are flag names.
+
+    Attributes:
+      privacy: Who adds noise (Table I); `levels` if only the --noising_levels do.
+      alpha: Share alpha of Table I, for c5 and c7.
+      beta: Share beta of Table I, for c3, c6 and c7.
+      noising_levels: Which of the levels add noise besides the parties of --privacy,
+        as 2 or 2,3; 2 is the first above the zones.
+      noise_multiplier: z of every party that adds noise.
+      plan: A file that scripts/plan.py wrote: its federation, noise, threat, rounds
+        and delta in place of all those here.
+      calibrate: Find the z for this epsilon instead.
+      observer: Against whom, for --calibrate.
+      client_kind: For whom, for --calibrate; None for those worst off.
+      method: The account that --calibrate must meet.
+      compare: Compare ldp, hdp and cdp instead: every party with
+        --noise_multiplier, or every released model with it.
+      figure: Also draw it to this file (epsilon over rounds).
+
+    Raises:
+      ArgumentError: If a field is out of range or two contradict each other.
+    """
+
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "privacy": (*(name for name in CONFIGURATIONS if name != "none"), "levels"),
+        **FederationConfig.choices,
+        "observer": ("super_node", "aggregator", *RECEIVERS),
+        "client_kind": ("ldp", "hdp", "trusting"),
+        "method": ("rdp", "pld"),
+        "compare": ("multiplier", "release"),
+    }
+
+    privacy: str = "hdp"
+    alpha: float | None = None
+    beta: float | None = None
+    noising_levels: tuple[int, ...] = ()
+    noise_multiplier: float = 1.0
+    plan: str | None = None
+    calibrate: float | None = None
+    observer: str = "released_model"
+    client_kind: str | None = None
+    method: str = "rdp"
+    compare: str | None = None
+    figure: str | None = None
+
+    def __post_init__(self) -> None:
+        numbers = _whole_numbers("noising_levels", self.noising_levels)
+        object.__setattr__(self, "noising_levels", numbers)
+        super().__post_init__()
+        if self.compare is None:
+            self._check_shares()
+        for name in ("compare", "calibrate", "figure"):
+            both = self.plan is not None and getattr(self, name) is not None
+            require(not both, name, getattr(self, name), "nothing with plan")
+        check_positive("noise_multiplier", self.noise_multiplier)
+        ok = 1e-6 <= self.noise_multiplier <= 1e6
+        require(ok, "noise_multiplier", self.noise_multiplier, "1e-6..1e6")
+
+    def noise_plan(self, noise_multiplier: float | None = None) -> NoisePlan:
+        """The noise plan of the flags, with another multiplier if one is given.
+
+        Raises:
+          ArgumentError: If the shares do not fit the zones.
+        """
+        z = self.noise_multiplier if noise_multiplier is None else noise_multiplier
+        options = self.options(dict.fromkeys(self.noising_levels, z))
+        if self.privacy == "levels":
+            return NoisePlan(**options)
+        shares = {
+            name: getattr(self, name)
+            for name, users in USERS_OF_SHARES.items()
+            if self.privacy in users
+        }
+        return CONFIGURATIONS[self.privacy](noise_multiplier=z, **options, **shares)
+
+    def rows(self, methods: Sequence[str] | None = None) -> list["AccountRow"]:
+        """The account, by all methods unless some are given.
+
+        Raises:
+          FileError: If `plan` is no plan's file.
+        """
+        from tff_hdp.privacy.accountant import METHODS, account
+        from tff_hdp.privacy.planner import Planned, read_plan
+
+        asked = Planned(
+            plan=self.noise_plan(),
+            threat=self.threat,
+            rounds=self.rounds,
+            delta=self.delta,
+        )
+        asked = asked if self.plan is None else read_plan(self.plan)
+        methods = METHODS if methods is None else methods
+        return account(
+            asked.plan, asked.rounds, asked.delta, methods, threat=asked.threat
+        )
+
+    def calibrated(self) -> "AccountConfig":
+        """With the multiplier that meets `calibrate`."""
+        from tff_hdp.privacy.calibration import calibrate
+
+        try:
+            z = calibrate(
+                self.noise_plan,
+                target_epsilon=self.calibrate,
+                observer=self.observer,
+                client_kind=self.client_kind,
+                rounds=self.rounds,
+                delta=self.delta,
+                method=self.method,
+                threat=self.threat,
+            )
+        except ArgumentError as error:
+            raise error.renamed({"target_epsilon": "calibrate"}) from error
+        return dataclasses.replace(self, noise_multiplier=z)
+
+    def _check_shares(self) -> None:
+        for name, users in USERS_OF_SHARES.items():
+            given = getattr(self, name)
+            if self.privacy in users:
+                ok = given is not None and 0.0 <= given <= 1.0
+                require(ok, name, given, f"[0, 1], needed by privacy {self.privacy}")
+            elif given is not None:
+                raise ArgumentError(name, given, f"only with {', '.join(users)}")
+        if self.privacy == "levels" and not self.noising_levels:
+            raise ArgumentError("noising_levels", (), "a level, needed by levels")
 
 
 def _whole_numbers(name: str, words: Sequence[Any]) -> tuple[int, ...]:

@@ -152,6 +152,21 @@ def even_levels(
     return tuple(levels)
 
 
+def given_levels(
+    parents: Sequence[Sequence[int]], noise: Mapping[int, float]
+) -> tuple[Level, ...]:
+    """Levels above the zones as a zoning has them.
+
+    Args:
+      parents: Of every level between zones and server, the nodes' parents.
+      noise: Noise multiplier of each noising level's nodes, from 2 on.
+    """
+    return tuple(
+        Level(tuple(each), (noise.get(number, 0.0),) * (max(each) + 1))
+        for number, each in enumerate(parents, start=2)
+    )
+
+
 CONFIGURATIONS: dict[str, Callable[..., NoisePlan]] = {
     "none": none,
     "ldp": c1,

@@ -10,7 +10,7 @@ import functools
 import math
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from tff_hdp.errors import check_delta, check_positive
 from tff_hdp.privacy.spectrum import Spectrum
@@ -19,10 +19,7 @@ from tff_hdp.privacy.spectrum import Spectrum
 
 
 def laplace_rdp(ratio: float, orders: tuple[float, ...]) -> np.ndarray:
-    """Renyi divergence of Laplace noise under an L1 shift (Mironov 2017, Prop. 6).
-
-    Several coordinates that share the shift diverge less: the divergence is convex
-    in it and 0 without one.
+    """Renyi divergence of Laplace noise under a shift (Mironov 2017, Prop. 6).
 
     Args:
       ratio: Shift over scale, >= 0.
@@ -32,9 +29,15 @@ def laplace_rdp(ratio: float, orders: tuple[float, ...]) -> np.ndarray:
       Shape [len(orders)].
     """
     a = np.asarray(orders, np.float64)
-    near = np.log(a / (2 * a - 1)) + (a - 1) * ratio
-    far = np.log((a - 1) / (2 * a - 1)) - a * ratio
-    return np.logaddexp(near, far) / (a - 1)
+    share = a / (2 * a - 1)
+    near = np.log(share) + (a - 1) * ratio
+    far = np.log1p(-share) - a * ratio
+    # Where little is left of terms that cancel, it must keep its digits.
+    is_small = (a - 1) * ratio <= 1.0
+    small = np.where(is_small, ratio, 0.0)
+    rest = share * np.expm1((a - 1) * small) + (1 - share) * np.expm1(-a * small)
+    moment = np.where(is_small, np.log1p(rest), np.logaddexp(near, far))
+    return np.maximum(moment, 0.0) / (a - 1)
 
 
 def log_mean_exp(exponent: np.ndarray, log_p: np.ndarray, q: float) -> np.ndarray:
@@ -158,6 +161,8 @@ def gaussian_epsilon(z: float, target_delta: float) -> float:
     Raises:
       ArgumentError: If an argument is out of range.
     """
+    from scipy import optimize  # half of this file's import, for one function
+
     check_positive("z", z)
     check_delta("target_delta", target_delta)
 

@@ -1,12 +1,13 @@
 """What the levels' queries emitted, held against the plan."""
 
 from collections.abc import Mapping
-from typing import Any
-
-import dp_accounting
+from typing import TYPE_CHECKING, Any
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 _FLOAT32 = 1e-6  # events may have passed through float32
 
@@ -14,14 +15,17 @@ _FLOAT32 = 1e-6  # events may have passed through float32
 def check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
     """Refuses events with less noise than `plan` has at the same place.
 
+    An event tells noise in units of the norm to which its query clips. Where that is
+    given and is not the plan's, noise counts in units of the plan's.
+
     Args:
       plan: The plan that was run.
       events: As `Ledger.record` takes them.
 
     Raises:
       ArgumentError: If the plan tops up, which no event shows, or a level is unknown.
-      ValueError: If a level emitted less noise than the plan says, or an event that
-        cannot be accounted.
+      ValueError: If a level emitted less noise than the plan says, an event that
+        cannot be accounted, or clipped to more than the plan does.
     """
     if plan.top_up and plan.client_noise_multiplier > 0:
         raise ArgumentError(
@@ -37,13 +41,19 @@ def check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
         "upper": [list(level.noise_multipliers) for level in plan.upper_levels],
         "server": plan.server_noise_multiplier,
     }
-    if unknown := sorted(set(events) - set(expected)):
+    if unknown := sorted(set(events) - {*expected, "clip_norms"}):
         raise ArgumentError("events", unknown, ", ".join(expected))
+    # An adaptive clip moves, and its noise with it; only the server adds any then.
+    adapts = plan.clipping.kind == "adaptive"
+    norms = {} if adapts else events.get("clip_norms", {})
     for level, planned in expected.items():
-        _check_level(level, planned, events.get(level))
+        norm = norms.get(level)
+        _check_level(plan, level, planned, events.get(level), norm)
 
 
-def _check_level(level: str, planned: Any, emitted: Any) -> None:
+def _check_level(
+    plan: NoisePlan, level: str, planned: Any, emitted: Any, clip_norm: Any
+) -> None:
     if isinstance(planned, list):
         if emitted is None:
             emitted = [None] * len(planned)
@@ -51,11 +61,22 @@ def _check_level(level: str, planned: Any, emitted: Any) -> None:
             raise ValueError(
                 f"events[{level!r}] has {len(emitted)} entries for {len(planned)} nodes"
             )
-        for i, pair in enumerate(zip(planned, emitted, strict=True)):
-            _check_level(f"{level}[{i}]", *pair)
+        norms = [None] * len(planned) if clip_norm is None else clip_norm
+        for i, each in enumerate(zip(planned, emitted, norms, strict=True)):
+            _check_level(plan, f"{level}[{i}]", *each)
         return
-    silent = emitted is None or isinstance(emitted, dp_accounting.NoOpDpEvent)
-    found = 0.0 if silent else event_multiplier(level, emitted)
+    found = 0.0 if emitted is None else event_multiplier(level, emitted)
+    if emitted is None or found == float("inf"):  # nothing was emitted of noise
+        found = 0.0
+    elif clip_norm is not None:
+        allowed = plan.clipping.clip_norm
+        clips = not level.startswith("upper")
+        if clips and clip_norm > allowed * (1 + _FLOAT32):
+            raise ValueError(
+                f"events: level {level!r} clips to {clip_norm:.9g}, but the plan to "
+                f"{allowed:.9g}"
+            )
+        found *= clip_norm / allowed if found else 1.0
     if found < planned * (1 - _FLOAT32):
         raise ValueError(
             f"events: level {level!r} emitted a noise multiplier of {found:.9g}, but "
@@ -63,7 +84,7 @@ def _check_level(level: str, planned: Any, emitted: Any) -> None:
         )
 
 
-def event_multiplier(level: str, event: dp_accounting.DpEvent) -> float:
+def event_multiplier(level: str, event: "DpEvent") -> float:
     """The noise multiplier of Gaussian events released together.
 
     Args:
@@ -77,27 +98,28 @@ def event_multiplier(level: str, event: dp_accounting.DpEvent) -> float:
     Raises:
       ValueError: If the event is of another kind, naming why.
     """
-    if isinstance(event, dp_accounting.NoOpDpEvent):
+    kind = type(event).__name__
+    if kind == "NoOpDpEvent":
         return float("inf")
-    if isinstance(event, dp_accounting.NonPrivateDpEvent):
+    if kind == "NonPrivateDpEvent":
         return 0.0
-    if isinstance(event, dp_accounting.GaussianDpEvent):
+    if kind == "GaussianDpEvent":
         return float(event.noise_multiplier)
-    if isinstance(event, dp_accounting.ComposedDpEvent):
+    if kind == "ComposedDpEvent":
         parts = [event_multiplier(level, e) for e in event.events]
         if any(z == 0 for z in parts):
             return 0.0
         total = sum(z**-2 for z in parts)
         return total**-0.5 if total else float("inf")
-    if isinstance(event, dp_accounting.SelfComposedDpEvent):
+    if kind == "SelfComposedDpEvent":
         return event_multiplier(level, event.event) / float(event.count) ** 0.5
-    if isinstance(event, dp_accounting.SingleEpochTreeAggregationDpEvent):
+    if kind == "SingleEpochTreeAggregationDpEvent":
         raise ValueError(
             f"events: level {level!r} used tree aggregation, whose account needs every "
             "client at most once between restarts; this sampling does not give that"
         )
     raise ValueError(
-        f"events: level {level!r} emitted {type(event).__name__}, which is not "
+        f"events: level {level!r} emitted {kind}, which is not "
         "Gaussian and cannot be accounted here (tensorflow-privacy's tree, discrete "
         "Gaussian and Skellam queries emit UnsupportedDpEvent)"
     )

@@ -25,7 +25,7 @@ from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
 from tff_hdp.protocols.secagg import FixedPoint
 
-_FORMAT = 2
+_FORMAT = 3
 _SAMPLING = {
     "poisson": PoissonSampling,
     "fixed_size": FixedSizeSampling,
@@ -175,13 +175,15 @@ class Ledger(RoundLedger[AccountedRound]):
           events: What the levels' queries emitted in these rounds: `client` and
             `server` a `DpEvent`, `zone` one per zone, `upper` one list per upper
             level. A level may be missing, unless the plan has noise there and
-            other levels are given.
+            other levels are given. With them `clip_norms`, likewise by level: the
+            norms to which the queries clip, where they are not known to be the
+            plan's.
 
         Raises:
           ArgumentError: If the threat model does not fit the plan, or the plan has
             other zones than the rounds before.
           ValueError: If a level emitted less noise than the plan says or an event
-            that cannot be accounted. Nothing is recorded then.
+            that cannot be accounted, or clips to more. Nothing is recorded then.
         """
         if events is not None:
             check_events(plan, events)

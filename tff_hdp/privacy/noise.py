@@ -74,7 +74,7 @@ def noise_in_output(
     level: int,
     zone: int,
     noising: bool,
-    released: bool,
+    observer: str,
     notes: list[str],
 ) -> Noise | None:
     """Noise in the output of the node of `level` above a client.
@@ -84,7 +84,7 @@ def noise_in_output(
       level: 1 for the zone's super-node, ..., the last for the server.
       zone: The client's zone.
       noising: Whether the client noises its own update.
-      released: Whether the output is what everybody receives.
+      observer: Who sees it.
       notes: Assumptions in words; appended to.
 
     Returns:
@@ -97,7 +97,7 @@ def noise_in_output(
     else:
         u = plan.released_sensitivities
         relative = {j: u[j] / u[zone] for j in beneath}
-    lost = _lost_zones(run, released, len(beneath) > 1, notes)
+    lost = _lost_zones(run, observer, len(beneath) > 1, notes)
     fixed = sum(
         (plan.zone_noise_multipliers[j] * relative[j]) ** 2
         for j in _zones_left(plan, zone, beneath, relative, lost)
@@ -116,14 +116,17 @@ def noise_in_output(
     if plan.encoding is not None and weights:
         weights, fixed = on_one_grid(plan, weights, relative, fixed, notes)
     known = threat.colluding_clients
+    if observer == "fellow_client":
+        known += 1
+        notes.append("a fellow client knows its own noise and when it takes part")
     if plan.top_up and weights:
         fixed += sum(
             w * max(plan.noising_clients[j] - known, 0) for j, w in weights.items()
         )
         notes.append("super-nodes are trusted to top up their zones' client noise")
         weights = {}
-    if known and weights:
-        notes.append(f"{known} noising clients subtract their noise")
+    if threat.colluding_clients and weights:
+        notes.append(f"{threat.colluding_clients} noising clients subtract their noise")
     own = noising and zone in weights
     pools, expected = _pools(run, zone, own, weights, known)
     own_variance = weights[zone] if own else 0.0
@@ -135,14 +138,17 @@ def noise_in_output(
 
 
 def _lost_zones(
-    run: AccountedRound, released: bool, others: bool, notes: list[str]
+    run: AccountedRound, observer: str, others: bool, notes: list[str]
 ) -> int:
     """How many other zones' noise protects nobody, whichever zones they are."""
     threat = run.threat
-    colluding = threat.colluding_super_nodes
-    if released and threat.elected_super_nodes:
-        colluding += 1
+    colluding, fellow = threat.colluding_super_nodes, 1
+    if observer == "fellow_super_node":
+        notes.append("a super-node of another zone knows its zone's output")
+    elif observer == "released_model" and threat.elected_super_nodes:
         notes.append("received by another zone's elected super-node too")
+    else:
+        fellow = 0
     if colluding and others:
         notes.append(
             f"{colluding} other super-nodes' zone outputs are known to the observer; "
@@ -153,7 +159,7 @@ def _lost_zones(
             f"{threat.skipped_zones} other zones were skipped: none of their noise is "
             "counted"
         )
-    return colluding + threat.skipped_zones
+    return colluding + fellow + threat.skipped_zones
 
 
 def _zones_beneath(plan: NoisePlan, level: int, zone: int) -> list[int]:

@@ -10,9 +10,7 @@ import functools
 import math
 from collections.abc import Sequence
 
-import dp_accounting
 import numpy as np
-from dp_accounting.rdp import RdpAccountant
 
 from tff_hdp.errors import check_count, check_delta, check_positive, check_probability
 from tff_hdp.privacy.plan import NoisePlan
@@ -56,6 +54,9 @@ def accountant_epsilon(q: float, z: float, rounds: int, delta: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _rdp(q: float, z: float) -> np.ndarray:
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant
+
     event = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(z))
     return RdpAccountant(ORDERS).compose(event).rdp
 

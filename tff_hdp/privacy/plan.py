@@ -10,7 +10,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from tff_hdp.errors import ArgumentError, check_nonnegative, check_positive, require
+from tff_hdp.errors import (
+    ArgumentError,
+    check_count,
+    check_nonnegative,
+    check_positive,
+    require,
+)
 from tff_hdp.privacy.parts import (
     Clipping,
     FixedSizeSampling,
@@ -21,10 +27,13 @@ from tff_hdp.privacy.parts import (
 )
 from tff_hdp.protocols.secagg import FixedPoint
 
-# From this standard deviation on, in steps, sums of discrete Gaussians and sums of
-# those with continuous ones differ from Gaussians by less than e^-900 at any point
-# (Kairouz, Liu and Steinke 2021, Theorem 1), so they are accounted as Gaussians.
+# From this standard deviation on, in steps, sums of discrete Gaussians differ from
+# one discrete Gaussian, and sums of those with continuous ones from a Gaussian, by
+# less than e^-900 at any point (Kairouz, Liu and Steinke 2021, Theorem 1).
 MIN_STEPS = 10.0
+
+# The size of updates that a plan allows where it is not told theirs.
+MOST_COORDINATES = 10**8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,6 +73,8 @@ class NoisePlan:
         the round; its super-node then adds its noise to zero.
       top_up: Whether each super-node tops its zone's client noise up to that of
         all its noising clients, so that the total does not show who came.
+      size: d, coordinates of an update, at most: what the finite precision of noise
+        costs grows with its root. Whoever draws the noise refuses longer updates.
 
     Raises:
       ArgumentError: If any field is out of range.
@@ -85,6 +96,7 @@ class NoisePlan:
     encoding: FixedPoint | None = None
     min_zone_clients: int = 1
     top_up: bool = False
+    size: int = MOST_COORDINATES
 
     def __post_init__(self) -> None:
         self._check_zones()
@@ -118,6 +130,14 @@ class NoisePlan:
             or any(self.zone_noise_multipliers)
             or any(z for level in self.upper_levels for z in level.noise_multipliers)
         )
+
+    @property
+    def drawn_numbers(self) -> int:
+        """How many numbers all parties' noise has in a round, at most."""
+        parties = sum(self.noising_clients) if self.clients_carry_noise else 0
+        upper = (z for level in self.upper_levels for z in level.noise_multipliers)
+        others = (*self.zone_noise_multipliers, *upper, self.server_noise_multiplier)
+        return self.size * (parties + sum(z > 0 for z in others))
 
     @property
     def discrete_noise_multipliers(self) -> tuple[float, ...]:
@@ -188,6 +208,7 @@ class NoisePlan:
             ok = int(n) == n and n >= 1
             require(ok, f"zone_sizes[{i}]", n, "a whole number >= 1")
         self._set("zone_sizes", tuple(map(int, sizes)))
+        self._set("size", check_count("size", self.size, 1))
         if isinstance(self.sampling, PoissonSampling):
             drawn = self.sampling.probabilities
         elif isinstance(self.sampling, FixedSizeSampling):

@@ -3,16 +3,29 @@
 import dataclasses
 import functools
 import math
+from typing import TYPE_CHECKING
 
-import dp_accounting
 import numpy as np
-from dp_accounting.pld import pld_pmf
-from dp_accounting.pld import privacy_loss_distribution as pld_lib
-from dp_accounting.rdp import RdpAccountant
 
 from tff_hdp.privacy.divergences import log_mean_exp, log_moments, sampled_delta
-from tff_hdp.privacy.mechanisms import Gaussian, Mechanism, Pld, connected_dots, frozen
+from tff_hdp.privacy.mechanisms import (
+    Gaussian,
+    Mechanism,
+    connected_dots,
+    frozen,
+    pld_of,
+)
 from tff_hdp.privacy.spectrum import Spectrum
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.pld_pmf import PLDPmf
+    from dp_accounting.pld.privacy_loss_distribution import (
+        PrivacyLossDistribution as Pld,
+    )
+
+
+# Beyond so many a PLD is made for bins of them.
+_MOST_VARIANCES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +38,13 @@ class SampledGaussian(Mechanism):
         the client takes part. The observer knows the realised variance.
       hidden: Whether the observer does not learn if the client took part; the
         variance must then not depend on it.
+      slack: See base class.
     """
 
     q: float
     spectrum: Spectrum
     hidden: bool
+    slack: float = 0.0
 
     @property
     def multiplier(self) -> float | None:
@@ -37,16 +52,6 @@ class SampledGaussian(Mechanism):
         variance = self.spectrum.variances[0]
         certain = self.spectrum.is_certain and variance > 0
         return math.sqrt(variance) if certain else None
-
-    @property
-    def event(self) -> dp_accounting.DpEvent | None:
-        """See base class."""
-        if self.multiplier is None or (self.q < 1.0 and not self.hidden):
-            return None
-        event = dp_accounting.GaussianDpEvent(self.multiplier)
-        if self.q == 1.0:
-            return event
-        return dp_accounting.PoissonSampledDpEvent(self.q, event)
 
     @property
     def loss_span(self) -> float:
@@ -77,12 +82,14 @@ class SampledGaussian(Mechanism):
         """See base class."""
         return _sampled_gaussian_rdp(self, orders)
 
-    def pld(self, rounds: int, discretisation: float) -> Pld:
+    def pld(self, rounds: int, discretisation: float) -> "Pld":
         """See base class."""
         z = self.multiplier
         if z is not None and self.q == 1.0:
             return Gaussian(z).pld(rounds, discretisation)
         if z is not None and self.hidden:
+            from dp_accounting.pld import privacy_loss_distribution as pld_lib
+
             one = pld_lib.from_gaussian_mechanism(
                 z, value_discretization_interval=discretisation, sampling_prob=self.q
             )
@@ -99,18 +106,13 @@ class FixedSizeGaussian(Mechanism):
       n: Clients to draw from.
       k: Clients drawn, uniformly without replacement.
       multiplier: Noise standard deviation over the replace-one sensitivity.
+      slack: See base class.
     """
 
     n: int
     k: int
     multiplier: float
-
-    @property
-    def event(self) -> dp_accounting.DpEvent:
-        """See base class."""
-        return dp_accounting.SampledWithoutReplacementDpEvent(
-            self.n, self.k, dp_accounting.GaussianDpEvent(self.multiplier)
-        )
+    slack: float = 0.0
 
     def rdp(self, orders: tuple[float, ...]) -> np.ndarray:
         """See base class; the less of two bounds.
@@ -127,7 +129,7 @@ class FixedSizeGaussian(Mechanism):
         """See base class."""
         return Gaussian(self.multiplier).loss_span
 
-    def pld(self, rounds: int, discretisation: float) -> Pld:
+    def pld(self, rounds: int, discretisation: float) -> "Pld":
         """See base class.
 
         Where P and Q dominate the mechanism, (1-q) Q + q P and Q dominate it under
@@ -146,7 +148,7 @@ class FixedSizeGaussian(Mechanism):
             return np.where(epsilon >= 0.0, of(remove=True), of(remove=False))
 
         pmf = connected_dots(deltas, self.loss_span, discretisation)
-        return Pld(pmf).self_compose(rounds)
+        return pld_of(pmf).self_compose(rounds)
 
     @property
     def _spectrum(self) -> Spectrum:
@@ -167,11 +169,17 @@ def _sampled_gaussian_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.n
 
 @functools.lru_cache(maxsize=1024)
 def _fixed_size_rdp(m: FixedSizeGaussian, orders: tuple[float, ...]) -> np.ndarray:
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant
+
     # Beyond 1024 the bound's quadratic book-keeping costs more than it saves.
     served = tuple(a for a in orders if a <= 1024)
+    event = dp_accounting.SampledWithoutReplacementDpEvent(
+        m.n, m.k, dp_accounting.GaussianDpEvent(m.multiplier)
+    )
     accountant = RdpAccountant(
         served, dp_accounting.NeighboringRelation.REPLACE_ONE
-    ).compose(m.event)
+    ).compose(event)
     rdp = np.full(len(orders), np.inf)
     rdp[: len(served)] = accountant.rdp
     return frozen(rdp)
@@ -210,19 +218,19 @@ def _hidden_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray | N
 # Privacy loss distributions ----------------------------------------------------
 
 
-def _mixture_pld(m: SampledGaussian, discretisation: float) -> Pld:
+def _mixture_pld(m: SampledGaussian, discretisation: float) -> "Pld":
     """The PLD of a mixture of Gaussians over known variances.
 
     The hockey-stick divergence of the pair (variance, output) is the mean of
     the divergences given the variance, so it is exact at the grid's points and
     pessimistic between them.
     """
-    spectrum = m.spectrum.compact()
+    spectrum = m.spectrum.compact().binned(_MOST_VARIANCES)
 
-    def pmf(remove: bool) -> pld_pmf.PLDPmf:
+    def pmf(remove: bool) -> "PLDPmf":
         deltas = functools.partial(
             sampled_delta, q=m.q, spectrum=spectrum, hidden=m.hidden, remove=remove
         )
         return connected_dots(deltas, m.loss_span, discretisation)
 
-    return Pld(pmf(True), pmf(False)) if m.hidden else Pld(pmf(True))
+    return pld_of(pmf(True), pmf(False)) if m.hidden else pld_of(pmf(True))

@@ -6,11 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 _EXACT_SUPPORT = 20_000
 _BIN = 5e-4
 _LOG_TAIL_OF_BINS = -100.0
+# Of a large binomial, counts are exact so many standard deviations about the mean,
+# beyond which the probability is below e^-700; lower ones are taken in segments.
+_WINDOW = 40
+_SEGMENT = 1 / 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +56,13 @@ class Spectrum:
             log_p = np.insert(log_p, 0, head)
         return Spectrum(tuple(v.tolist()), tuple(log_p.tolist()))
 
+    def binned(self, most: int) -> "Spectrum":
+        """Rounds variances down, by up to 0.2 %, where there are more than `most`."""
+        if len(self.variances) <= most:
+            return self
+        v, log_p = np.asarray(self.variances), np.asarray(self.log_probabilities)
+        return _binned(v, log_p, 2e-3)
+
     def scaled(self, factor: float) -> "Spectrum":
         """The same distribution with every variance times `factor`."""
         return Spectrum(
@@ -75,6 +86,8 @@ class Spectrum:
         Returns:
           The distribution, if this one is that where the zone is not left out.
         """
+        from scipy import stats
+
         log_tips = float(stats.binom.logpmf(least - 1, others, rate))
         log_rest = math.log(-math.expm1(log_tips)) if log_tips < 0.0 else -math.inf
         parts = sorted(
@@ -89,33 +102,58 @@ class Spectrum:
         return Spectrum(variances, log_probabilities)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Pool:
     """Noising clients of one zone, other than the one whose privacy is asked.
 
     Attributes:
       weight: Variance that each participant adds.
-      log_pmf: log_pmf[c] is the natural log of P(c of them take part).
+      counts: Increasing from 0, how many of them may take part, at least.
+      log_pmf: Natural logs of the counts' probabilities.
       binomial: (trials, probability) where the count is binomial, so that equal
         pools can be merged exactly; else None.
     """
 
     weight: float
-    log_pmf: tuple[float, ...]
+    counts: np.ndarray
+    log_pmf: np.ndarray
     binomial: tuple[int, float] | None = None
 
     def left_out_below(self, least: int) -> "Pool":
         """The pool of a zone that is left out if fewer than `least` take part."""
-        few, enough = self.log_pmf[:least], self.log_pmf[least:]
-        absent = float(special.logsumexp(few))
-        return Pool(self.weight, (absent, *[-math.inf] * (len(few) - 1), *enough))
+        enough = self.counts >= least
+        log_pmf = np.where(enough, self.log_pmf, -np.inf)
+        log_pmf[0] = special.logsumexp(self.log_pmf[~enough])
+        return Pool(self.weight, self.counts, log_pmf)
 
 
 def binomial_pool(weight: float, trials: int, probability: float) -> Pool:
-    """A pool of which each client takes part independently."""
-    counts = np.arange(trials + 1)
+    """A pool of which each client takes part independently.
+
+    Of a large one counts far from the mean are rounded down, which can only raise
+    epsilon.
+    """
+    from scipy import stats
+
+    mean = trials * probability
+    reach = _WINDOW * math.sqrt(mean * (1.0 - probability)) + _WINDOW
+    low, high = max(0, int(mean - reach)), min(trials, math.ceil(mean + reach))
+    if trials <= _EXACT_SUPPORT or high - low > trials // 2:
+        low, high = 0, trials
+    counts = np.arange(low, high + 1)
     log_pmf = stats.binom.logpmf(counts, trials, probability)
-    return Pool(weight, tuple(log_pmf.tolist()), (trials, probability))
+    if high < trials:
+        rest = stats.binom.logpmf(high + 1, trials, probability)
+        log_pmf[-1] = np.logaddexp(log_pmf[-1], rest + math.log(trials - high))
+    if low > 0:
+        # Below the mean the last count of a segment is its likeliest.
+        ratios = np.arange(0.0, math.log(low), _SEGMENT)
+        starts = np.unique([0, *np.exp(ratios).astype(int)])
+        ends = np.append(starts[1:], low)
+        heads = stats.binom.logpmf(ends - 1, trials, probability)
+        log_pmf = np.concatenate([heads + np.log(ends - starts), log_pmf])
+        counts = np.concatenate([starts, counts])
+    return Pool(weight, counts, log_pmf, (trials, probability))
 
 
 def hypergeometric_pool(
@@ -133,13 +171,15 @@ def hypergeometric_pool(
     Returns:
       The pool, with drop-outs thinning the draw.
     """
+    from scipy import stats
+
     counts = np.arange(min(noising, drawn) + 1)
     drawn_pmf = stats.hypergeom.pmf(counts, others, noising, drawn)
     if arrival < 1.0:
         thinned = [stats.binom.pmf(counts, c, arrival) for c in counts]
         drawn_pmf = drawn_pmf @ np.array(thinned)
     with np.errstate(divide="ignore"):
-        return Pool(weight, tuple(np.log(drawn_pmf).tolist()))
+        return Pool(weight, counts, np.log(drawn_pmf))
 
 
 def noise_spectrum(base: float, pools: Iterable[Pool]) -> Spectrum:
@@ -151,7 +191,7 @@ def noise_spectrum(base: float, pools: Iterable[Pool]) -> Spectrum:
     """
     spectrum = Spectrum((base,), (0.0,))
     for pool in _merge([p for p in pools if p.weight > 0]):
-        step = pool.weight * np.arange(len(pool.log_pmf))
+        step = pool.weight * pool.counts
         v = np.add.outer(spectrum.variances, step).ravel()
         log_p = np.add.outer(spectrum.log_probabilities, pool.log_pmf).ravel()
         keep = np.isfinite(log_p)
@@ -168,7 +208,7 @@ def _merge(pools: Sequence[Pool]) -> list[Pool]:
     merged = []
     for (weight, probability), group in itertools.groupby(sorted(pools, key=key), key):
         members = list(group)
-        if probability < 0.0:
+        if probability < 0.0 or len(members) == 1:
             merged += members
         else:
             trials = sum(p.binomial[0] for p in members)
@@ -188,16 +228,16 @@ def _joined(v: np.ndarray, log_p: np.ndarray) -> Spectrum:
     return Spectrum(tuple(v[starts].tolist()), tuple(log_p.tolist()))
 
 
-def _binned(v: np.ndarray, log_p: np.ndarray) -> Spectrum:
+def _binned(v: np.ndarray, log_p: np.ndarray, width: float = _BIN) -> Spectrum:
     """Rounds positive variances down to a geometric grid."""
     positive = v > 0
     least = v[positive].min()
     bins = np.zeros(len(v), dtype=np.int64)
-    bins[positive] = 1 + np.log(v[positive] / least) / math.log1p(_BIN)
+    bins[positive] = 1 + np.log(v[positive] / least) / math.log1p(width)
     # Probabilities below e^-700 would underflow; they go to the lowest variance.
     bins[log_p < -700.0] = 0 if not positive.all() else 1
     mass = np.bincount(bins, weights=np.exp(np.maximum(log_p, -700.0)))
-    values = least * (1 + _BIN) ** (np.arange(len(mass)) - 1)
+    values = least * (1 + width) ** (np.arange(len(mass)) - 1)
     values[0] = 0.0
     used = mass > 0
     return Spectrum(tuple(values[used].tolist()), tuple(np.log(mass[used]).tolist()))

@@ -21,7 +21,8 @@ class ThreatModel:
     Attributes:
       neighbours: How neighbouring data sets differ in one client; None takes the
         relation that fits the sampling and the noise.
-      cohort_hidden: Whether the aggregator does not learn who took part.
+      cohort_known: Whether the aggregator learns who took part, as it does where
+        it draws the cohort or clients report to it, and so in TFF as it is deployed.
       participation_revealed: Whether every observer learns who took part.
       dropout_rate: Probability that a sampled client never delivers, independently
         of the others and of the data.
@@ -41,7 +42,7 @@ class ThreatModel:
     """
 
     neighbours: Neighbours | None = None
-    cohort_hidden: bool = True
+    cohort_known: bool = False
     participation_revealed: bool = False
     dropout_rate: float = 0.0
     colluding_super_nodes: int = 0

@@ -13,16 +13,29 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from tff_hdp.privacy.mechanisms import DiscreteGaussian, Mechanism
+from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_output
 from tff_hdp.privacy.parts import FixedSizeSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.sampled import FixedSizeGaussian, SampledGaussian
+from tff_hdp.privacy.secure import as_continuous
 from tff_hdp.privacy.threat import AccountedRound
 
-Observer = Literal["super_node", "aggregator", "released_model"]
+Observer = Literal[
+    "super_node",
+    "aggregator",
+    "released_model",
+    "fellow_super_node",
+    "fellow_client",
+]
 ClientKind = Literal["ldp", "hdp", "trusting"]
+# The three of every plan; fellows are there where parties know noise of their own.
 OBSERVERS: tuple[Observer, ...] = ("super_node", "aggregator", "released_model")
+RECEIVERS: tuple[Observer, ...] = (
+    "released_model",
+    "fellow_super_node",
+    "fellow_client",
+)
 CLIENT_KINDS: tuple[ClientKind, ...] = ("ldp", "hdp", "trusting")
 SECURE_SERVER = (
     "secure aggregation: the server sees the sum over all zones only (honest but "
@@ -66,12 +79,20 @@ def client_kind(plan: NoisePlan, zone: int, noising: bool) -> ClientKind:
 
 
 def observers(plan: NoisePlan) -> Iterator[tuple[Observer, int]]:
-    """Every observer of the plan with its level (released model: above all)."""
+    """Every observer of the plan with its level (who gets the model: above all)."""
     for level in range(1, len(plan.upper_levels) + 2):
         yield "super_node", level
     server = len(plan.upper_levels) + 2
     yield "aggregator", server
     yield "released_model", server + 1
+    zones_know = any(plan.zone_noise_multipliers) or plan.clients_carry_noise
+    if zones_know and plan.num_zones > 1:
+        yield "fellow_super_node", server + 1
+    clients_know = plan.clients_carry_noise or isinstance(
+        plan.sampling, FixedSizeSampling
+    )
+    if clients_know and plan.num_clients > 1:
+        yield "fellow_client", server + 1
 
 
 @functools.lru_cache(maxsize=8192)
@@ -100,7 +121,7 @@ def view(
         noise = noise_before_super_node(run, zone, noising, notes)
         hidden = False
     else:
-        released = observer == "released_model"
+        released = observer in RECEIVERS
         only_total = plan.secure_server and threat.secure_sums_hold and not released
         if plan.mixing_weights[zone] == 0 and (level > 2 or only_total):
             return View(
@@ -115,10 +136,10 @@ def view(
             notes.append(SECURE_SERVER)
             before = dataclasses.replace(plan, server_noise_multiplier=0.0)
             before = dataclasses.replace(run, plan=before)
-            noise = noise_in_output(before, level, zone, noising, released, notes)
+            noise = noise_in_output(before, level, zone, noising, observer, notes)
         else:
-            noise = noise_in_output(run, level - 1, zone, noising, released, notes)
-        hidden = released or threat.cohort_hidden
+            noise = noise_in_output(run, level - 1, zone, noising, observer, notes)
+        hidden = released or not threat.cohort_known
         hidden = hidden and not threat.participation_revealed
     if noise is None or noise.nominal == 0:
         reason = notes[-1] if notes else _why_none(run, level)
@@ -129,14 +150,20 @@ def view(
             sampling=_sampling_words(plan, zone, hidden=hidden),
             assumptions=("no guarantee: " + reason,),
         )
-    return _sampled_view(run, zone, noise, hidden, notes)
+    fellow = observer == "fellow_client"
+    return _sampled_view(run, zone, noise, hidden, fellow, notes)
 
 
 # How the client comes to take part -------------------------------------------
 
 
 def _sampled_view(
-    run: AccountedRound, zone: int, noise: Noise, hidden: bool, notes: list[str]
+    run: AccountedRound,
+    zone: int,
+    noise: Noise,
+    hidden: bool,
+    fellow: bool,
+    notes: list[str],
 ) -> View:
     plan, threat = run.plan, run.threat
     q = plan.participation[zone]
@@ -176,31 +203,33 @@ def _sampled_view(
         notes.append("replacing a client moves the sum by up to 2S")
     if neighbours == "zero_out" and bounded:
         hidden = False  # the denominator keeps the client's weight if it took part
+    if may_skip and neighbours == "add_or_remove":
+        spectrum = spectrum.with_skips(
+            least=plan.min_zone_clients,
+            others=plan.zone_sizes[zone] - 1,
+            rate=q * (1.0 - threat.dropout_rate),
+        )
+        notes.append(
+            f"a zone with fewer than {plan.min_zone_clients} participants is left "
+            "out; that the client's coming may decide it is accounted"
+        )
+    slack = 0.0
+    if plan.discrete_noise_multipliers:
+        step = plan.encoding.step / plan.clipping.clip_norm
+        spectrum, slack = as_continuous(spectrum, factor * step)
+        notes.append("noise on a grid is accounted as such")
     mechanism: Mechanism
     if fixed_size and hidden and neighbours == "replace_one":
         # Colluding clients know whether they came; worst for the rest is that
         # none of them did.
         n, k = plan.zone_sizes[zone], plan.sampling.sizes[zone]
-        n -= min(threat.colluding_clients, n - k)
-        mechanism = FixedSizeGaussian(n, k, math.sqrt(spectrum.variances[0]))
+        n -= min(threat.colluding_clients + int(fellow), n - k)
+        mechanism = FixedSizeGaussian(n, k, math.sqrt(spectrum.variances[0]), slack)
     else:
         # Poisson amplification is proved for one sum with or without the client;
         # elsewhere participation is given to the observer, which bounds it.
         hidden = hidden and neighbours != "replace_one" and not fixed_size
-        if may_skip and neighbours == "add_or_remove":
-            spectrum = spectrum.with_skips(
-                least=plan.min_zone_clients,
-                others=plan.zone_sizes[zone] - 1,
-                rate=q * (1.0 - threat.dropout_rate),
-            )
-            notes.append(
-                f"a zone with fewer than {plan.min_zone_clients} participants is left "
-                "out; that the client's coming may decide it is accounted"
-            )
-        mechanism = SampledGaussian(q, spectrum, hidden or q == 1.0)
-    if plan.discrete_noise_multipliers:
-        std = min(plan.discrete_noise_multipliers) * plan.clipping.clip_norm
-        mechanism = DiscreteGaussian(mechanism, std / plan.encoding.step)
+        mechanism = SampledGaussian(q, spectrum, hidden or q == 1.0, slack)
     if q < 1.0:
         notes.append(
             "the observer does not learn who takes part"

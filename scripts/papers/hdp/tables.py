@@ -295,7 +295,9 @@ def comparison(
         own = dataclasses.replace(request, privacy=mode, alpha=None, beta=None)
         if equal == "release":
             unit = worst(
-                account(own.plan(1.0), own.rounds, own.delta, (), threat=own.threat),
+                account(
+                    own.noise_plan(1.0), own.rounds, own.delta, (), threat=own.threat
+                ),
                 "released_model",
             )
             z = request.noise_multiplier / unit.noise_multiplier

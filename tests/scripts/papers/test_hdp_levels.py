@@ -101,7 +101,7 @@ def test_a_request_with_levels(tmp_path):
     request = AccountConfig(
         privacy="levels", levels=(5, 2), noising_levels=(3,), rounds=20
     )
-    plan = request.plan()
+    plan = request.noise_plan()
     assert [level.noise_multipliers for level in plan.upper_levels] == [
         (0.0,) * 5,
         (1.0,) * 2,
@@ -115,7 +115,7 @@ def test_a_request_with_levels(tmp_path):
     with pytest.raises(ValueError, match="noising_levels is empty; allowed: a level"):
         AccountConfig(privacy="levels")
     with pytest.raises(ValueError, match="noising_levels is 4"):
-        AccountConfig(levels=(5,), noising_levels=(4,)).plan()
+        AccountConfig(levels=(5,), noising_levels=(4,)).noise_plan()
 
 
 def test_curves_of_two_levels_stay_apart(tmp_path, monkeypatch):

@@ -70,7 +70,7 @@ def test_shares_add_up_to_sigma_in_the_plan():
     plan = fl_top_dp.plan(**PAPER, clipping=Clipping(clip_norm=2.4))
     assert plan.clipping.clip_norm == 2.4
     assert plan.client_noise_multiplier * math.sqrt(100) == pytest.approx(1.54)
-    assert plan.secure_aggregation and not fl_top_dp.THREAT.cohort_hidden
+    assert plan.secure_aggregation and fl_top_dp.THREAT.cohort_known
     assert not fl_top_dp.plan_without_noise(clients=60, per_round=6).is_noisy
 
 

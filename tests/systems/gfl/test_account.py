@@ -94,7 +94,7 @@ def test_hybrid_is_theorem_2_with_its_root_of_m():
         stated = gfl.epsilon(**setting)
         assert found.epsilon_paper == pytest.approx(stated)
         # Composition in Renyi DP saves a little at delta 1e-5, never adds.
-        assert found.epsilon_rdp == pytest.approx(stated * math.sqrt(2), rel=3e-3)
+        assert found.epsilon_rdp == pytest.approx(stated * math.sqrt(2), rel=1e-2)
         assert found.epsilon_rdp <= stated * math.sqrt(2) * (1 + 1e-6)
 
 
@@ -125,13 +125,20 @@ def test_laplace_divergence_by_integration(ratio, order):
     assert found == pytest.approx(math.log(total) / (order - 1), rel=1e-6)
 
 
-def test_a_shift_over_many_coordinates_diverges_less():
+def test_a_shift_of_a_given_norm_diverges_most_where_it_spreads_evenly():
     rng = np.random.default_rng(0)
-    orders = (1.2, 2.0, 8.0)
-    for _ in range(20):
-        shift = rng.exponential(size=6)
-        apart = sum(Laplace(each).rdp(orders) for each in shift)
-        assert (apart <= Laplace(shift.sum()).rdp(orders)).all()
+    orders = (1.01, 1.2, 2.0, 8.0, 300.0)
+    for norm in (1e-3, 0.1, 1.0, 30.0):
+        most = Laplace(norm, coordinates=6).rdp(orders)
+        for _ in range(10):
+            shift = rng.exponential(size=6) ** rng.choice([0.1, 1.0, 4.0])
+            shift *= norm / np.linalg.norm(shift)
+            apart = sum(Laplace(each).rdp(orders) for each in shift)
+            assert (apart <= most * (1 + 1e-9)).all()
+        even = 6 * Laplace(norm / math.sqrt(6)).rdp(orders)
+        np.testing.assert_allclose(even, most)
+        # All of the L1 norm on one coordinate, which the L2 norm does not allow.
+        assert (most < Laplace(norm * math.sqrt(6)).rdp(orders)).all()
 
 
 def test_iid_is_local_and_the_same_for_every_observer():
@@ -141,13 +148,13 @@ def test_iid_is_local_and_the_same_for_every_observer():
 
 
 def test_iid_with_everybody_drawn_against_pld():
-    """A PLD is tighter than Renyi DP, and not by much here."""
+    """Of the even spread, a PLD is tighter than Renyi DP, and not by much here."""
     plan = dataclasses.replace(IID, per_round=50, sigma_g=8.0)
-    ratio = math.sqrt(2 * 2) * 2 * 0.1 / 8.0
+    ratio = 2 * 0.1 / 8.0
     pld = privacy_loss_distribution.from_laplace_mechanism(
         1 / ratio, value_discretization_interval=1e-4
     )
-    exact = pld.self_compose(40).get_epsilon_for_delta(1e-5)
+    exact = pld.self_compose(2 * 40).get_epsilon_for_delta(1e-5)
     found = rows(plan, 40)["released_model"].epsilon_rdp
     assert exact <= found <= 1.15 * exact
 

@@ -55,7 +55,7 @@ def ldp_plan(**options):
 
 def test_a_skipped_zones_client_noise_is_not_counted():
     """Against the closed form: K participants of the zones that are left."""
-    threat = threat_of_round(ThreatModel(), ldp_plan(), [5, 0, 9])
+    threat = threat_of_round(ThreatModel(), ldp_plan(), 1)
     rows = account(ldp_plan(), 10, 1e-5, threat=threat)
     rows = [r for r in rows if r.observer == "released_model"]
     orders = np.asarray(ORDERS, float)
@@ -70,25 +70,25 @@ def test_a_skipped_zones_client_noise_is_not_counted():
         epsilon = (
             10 * rdp + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)
         )
-        assert row.epsilon_rdp == pytest.approx(epsilon.min(), rel=1e-6)
+        assert row.epsilon_rdp == pytest.approx(epsilon.min(), rel=1e-5)
 
 
 def test_skipping_never_lowers_epsilon_and_leaves_central_noise_alone():
     plan, threat = ldp_plan(), ThreatModel(dropout_rate=0.1)
     cost = []
-    for delivered in ([3, 4, 5], [3, 0, 5], [0, 0, 5], None):
-        assumed = threat_of_round(threat, plan, delivered)
+    for skipped in (0, 1, 2, None):
+        assumed = threat_of_round(threat, plan, skipped)
         rows = account(plan, 10, 1e-5, threat=assumed)
         cost.append(worst(rows, "released_model").epsilon_rdp)
     assert cost == sorted(cost)
     assert cost[0] < cost[1] < cost[2] == cost[3]
-    assert threat_of_round(threat, plan, [3, 4, 5]) == threat
+    assert threat_of_round(threat, plan, 0) == threat
     central = configurations.c2(
         zone_sizes=(20, 30),
         sampling=PoissonSampling((0.3,) * 2),
         noise_multiplier=2.0,
     )
-    assert threat_of_round(threat, central, [0, 0]) == threat
+    assert threat_of_round(threat, central, 2) == threat
 
 
 # Runs -------------------------------------------------------------------------
@@ -160,7 +160,8 @@ def test_rounds_without_a_zones_client_noise_cost_more(hdp_config, tmp_path):
     frame = read(tmp_path)
     assert frame["skipped_zones"].sum() > 0
     counted = sum(r.threat.skipped_zones * n for r, n in result.ledger.history)
-    assert counted == frame["empty_zones"].sum() > 0
+    # Zones to which nobody came are not told: who comes is hidden.
+    assert counted == frame["skipped_zones"].sum()
     steps = np.diff(frame["epsilon_rdp"], prepend=0)
     assert (steps > 0).all()
 
@@ -226,7 +227,5 @@ def test_every_zoning_trains_and_is_accounted(hdp_config, tmp_path, changes):
 
 def test_a_target_that_skips_would_miss_is_refused(hdp_config, tmp_path):
     target = {"noise_multiplier": None, "target_epsilon": 4.0, "privacy": "ldp"}
-    with pytest.raises(
-        ArgumentError, match=r"target_epsilon is 4.0; .*skip their zone"
-    ):
+    with pytest.raises(ArgumentError, match=r"target_epsilon is 4.0; .*skip a zone"):
         experiment.run(hdp_config(tmp_path, **target, **FAULTS))

@@ -20,7 +20,7 @@ from tff_hdp.privacy.threat import ThreatModel
 
 # The server draws the clients (Algorithm 3, line 5), so it knows who took part and
 # sampling does not amplify against it.
-THREAT = ThreatModel(cohort_hidden=False)
+THREAT = ThreatModel(cohort_known=True)
 
 
 def share(*, sigma: float, clients: int) -> float:

@@ -24,12 +24,13 @@ _RELEASED_NONE = (
 )
 _OTHERS = (
     "all other servers together may pool what they receive; the client's own server "
-    "keeps its model to itself; a sensitivity that grows by 2 mu B sqrt(M) in L1 "
-    "every iteration; gradients clipped to B"
+    "keeps its model to itself; a sensitivity that grows by 2 mu B every "
+    "iteration, spread over M coordinates as is worst; gradients clipped to B"
 )
 _LOCAL = (
     "every client noises its own update before anyone sees it, and all else follows "
-    "from that; gradients clipped to B, M coordinates; participation taken as revealed"
+    "from that; gradients clipped to B, their difference spread over M "
+    "coordinates as is worst; participation taken as revealed"
 )
 
 
@@ -43,10 +44,10 @@ def account(
     Against the other servers under `hybrid` noise: fix what they receive and let
     the own server's noise absorb the change of its model psi. As the own copy
     takes back exactly the noise it sent, the change d of psi then reaches the next
-    model undiminished and alone: |d_i| <= |d_(i-1)| + 2 mu B, every other server
-    stays as it was, and each iteration costs sqrt(M) |d_i| over the Laplace scale.
-    That is the paper's Theorem 2 with its sqrt(M), also for all other servers
-    together.
+    model undiminished and alone: |d_i| <= |d_(i-1)| + 2 mu B, and every other
+    server stays as it was. Each iteration costs the divergence of Laplace noise under
+    a shift of norm |d_i| in M coordinates, at most sqrt(M) |d_i| over the scale: that
+    is the paper's Theorem 2 with its sqrt(M), also for all other servers together.
 
     Args:
       history: Plans of one scheme with how many iterations each was run.
@@ -97,7 +98,7 @@ def account(
             (_laplace(plan, 2 * plan.update_norm, plan.per_round / plan.clients), count)
             for plan, count in history
         ]
-        noisy = composed(noisy, rounds, sound)
+        noisy = composed(noisy, rounds, sound, _numbers(history))
         return [
             dataclasses.replace(noisy, observer=o, level=level)
             for level, o in enumerate(observers, 1)
@@ -109,6 +110,7 @@ def account(
         dataclasses.replace(bare, assumptions=_OTHERS),
         [(_laplace(*pair), 1) for pair in zip(plans, shifts, strict=True)],
         sound,
+        _numbers(history),
     )
     return [
         dataclasses.replace(bare, assumptions=_SUPER_NODE_NONE),
@@ -128,11 +130,14 @@ def account(
 def _laplace(plan: GflPlan, shift: float, q: float = 1.0) -> Laplace:
     """One iteration in which a client moves what is noised by `shift`, in L2.
 
-    The L1 norm of that is at most sqrt(M) times it, and the noise's scale is
-    sigma_g / sqrt(2).
+    The noise's scale is sigma_g / sqrt(2).
     """
-    ratio = math.sqrt(2 * plan.dimension) * shift / plan.sigma_g
-    return Laplace(ratio, q, plan.dimension)
+    return Laplace(math.sqrt(2) * shift / plan.sigma_g, q, plan.dimension)
+
+
+def _numbers(history: Sequence[tuple[GflPlan, int]]) -> float:
+    """How many numbers there are of the one party's noise that an account rests on."""
+    return float(sum(plan.dimension * count for plan, count in history))
 
 
 def _paper(history: Sequence[tuple[GflPlan, int]]) -> float | None:

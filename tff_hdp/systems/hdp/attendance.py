@@ -51,6 +51,7 @@ class Attendance:
       dropped: Per zone how many were drawn, dropped out and would have delivered.
       seats: Per zone its super-node and how it came to power, as JSON types;
         empty without elections.
+      skipped: How many zones nobody leads; hangs on faults alone, not on the cohort.
       carried: What the next round must know, as JSON types.
       metrics: Columns of metrics.csv.
     """
@@ -59,6 +60,7 @@ class Attendance:
     byzantine: np.ndarray
     dropped: tuple[int, ...]
     seats: list[dict[str, Any]]
+    skipped: int
     carried: dict[str, Any]
     metrics: dict[str, float]
 
@@ -163,6 +165,7 @@ class Participation:
             byzantine=bad[kept],
             dropped=tuple(np.bincount(lost, minlength=zones).tolist()),
             seats=seats,
+            skipped=len(skipped),
             carried=carried,
             metrics=metrics,
         )

@@ -55,8 +55,12 @@ class HdpConfig(ZonesConfig):
       weighting: `uniform`, or `examples` for w = min(n_k / cap, 1).
       example_cap: That cap; None takes the largest client, as public knowledge.
       noise_multiplier: z, used by every party that adds noise.
+      plan: A file that scripts/plan.py wrote: who adds noise in place of `privacy`
+        and noise_multiplier. Zones, sampling and sums must be those it is for.
       target_epsilon: Chooses z instead, for `target_observer` after `rounds`.
       target_observer: Whose epsilon that is.
+      cohort_known: Whether the aggregator is taken to know who takes part, as where
+        clients report to it; accounted only.
       cohort_chunk: How many clients of a zone are trained in one computation; 0
         trains each alone; None chooses by the size of the model, and 0 where
         model or optimizer cannot be stacked.
@@ -120,8 +124,10 @@ class HdpConfig(ZonesConfig):
     weighting: str = "uniform"
     example_cap: int | None = None
     noise_multiplier: float | None = None
+    plan: str | None = None
     target_epsilon: float | None = None
     target_observer: str = "released_model"
+    cohort_known: bool = False
     cohort_chunk: int | None = None
     secure_aggregation: str = "none"
     secure_aggregation_protocol: str = "intrinsic"
@@ -160,7 +166,7 @@ class HdpConfig(ZonesConfig):
     @property
     def label(self) -> str:
         """Who adds noise."""
-        return self.privacy
+        return self.privacy if self.plan is None else "plan"
 
     @property
     def runs_protocol(self) -> bool:
@@ -265,6 +271,16 @@ class HdpConfig(ZonesConfig):
             self._check_positive("clip_norm", "a finite number > 0, or auto")
 
     def _check_noise(self) -> None:
+        if self.plan is not None:
+            unused = {
+                **{"privacy": "hdp", "alpha": None, "beta": None, "noising_levels": ()},
+                **{"noise_multiplier": None, "target_epsilon": None},
+            }
+            for name, default in unused.items():
+                found = getattr(self, name)
+                if found != default:
+                    raise ArgumentError(name, found, "nothing beside plan")
+            return
         for name, users in USERS_OF_SHARES.items():
             given = getattr(self, name)
             if self.privacy in users and given is None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -89,3 +90,27 @@ def byzantine_clients(
         members = rng.permutation(np.flatnonzero(zone_of == zone))
         bad[members[:count]] = True
     return bad
+
+
+class CountingSkips:
+    """A process whose rounds also tell how many zones faults left out.
+
+    The account needs that number, and so it is public: it must not be one that hangs
+    on the cohort, such as how many zones delivered nothing.
+
+    Args:
+      process: Whose `next` takes the data of a pair (data, zones left out).
+    """
+
+    def __init__(self, process: Any) -> None:
+        self._process = process
+
+    def next(self, state: Any, data: tuple[Any, int]) -> Any:
+        """One round; its metrics have `skipped_zones` besides the process's."""
+        given, skipped = data
+        output = self._process.next(state, given)
+        metrics = {**output.metrics, "skipped_zones": skipped}
+        return type(output)(output.state, metrics)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._process, name)

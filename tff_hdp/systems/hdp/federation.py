@@ -1,7 +1,7 @@
 """From a config and a task to zones, plan and per-client facts."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,17 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
-    Level,
     NoisePlan,
     PoissonSampling,
     ThreatModel,
     calibrate,
     configurations,
 )
-from tff_hdp.privacy.configurations import largest_remainder
+from tff_hdp.privacy.configurations import given_levels, largest_remainder
+from tff_hdp.privacy.planner import read_plan
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts
-from tff_hdp.systems.hdp.secure import encoded
+from tff_hdp.systems.hdp.secure import encoded, model_size
 from tff_hdp.systems.hdp.zones import build_zoning
 from tff_hdp.topology import Zoning
 
@@ -77,16 +77,13 @@ def build_federation(
     zoning = build_zoning(config, task, rng=rng)
     weights = _example_weights(config, task.train.sizes)
     plan = _plan(config, task, zoning, weights, clipping, noise_multiplier)
-    if (
-        config.target_epsilon is not None
-        and plan.clients_carry_noise
-        and config.may_skip
-    ):
+    costs = plan.clients_carry_noise or plan.secure_server
+    if config.target_epsilon is not None and costs and config.may_skip:
         raise ArgumentError(
             "target_epsilon",
             config.target_epsilon,
-            "none where clients carry noise and a fault may skip their zone, which "
-            "costs noise",
+            "none where a fault may skip a zone and that costs noise: of clients that "
+            "carry it, or in a sum that the server does not see without its own",
         )
     return Federation(
         task=task,
@@ -98,25 +95,24 @@ def build_federation(
     )
 
 
-def threat_of_round(
-    threat: ThreatModel, plan: NoisePlan, delivered: Sequence[int]
-) -> ThreatModel:
+def threat_of_round(threat: ThreatModel, plan: NoisePlan, skipped: int) -> ThreatModel:
     """What to assume in a round in which faults may have skipped zones.
 
     A skipped zone's noise is added by its parent in its place: the parent's parent
     and those who get the model see as much noise as planned. Missing is what its
     clients would have added, and all of it to a server that sees a secure sum only
     and so knows what it added itself. The account takes all of it for missing, of as
-    many zones as delivered nothing, whichever they are.
+    many zones as were skipped, whichever they are. A zone to which nobody came is not
+    among them: its super-node adds its noise to nothing, and that no client's noise is
+    in it, the number of noising participants accounts for.
 
     Args:
       threat: The run's.
       plan: The run's.
-      delivered: Clients that delivered, per zone.
+      skipped: How many zones faults skipped.
     """
     if not (plan.clients_carry_noise or plan.secure_server):
         return threat
-    skipped = sum(int(count == 0) for count in delivered)
     return dataclasses.replace(threat, skipped_zones=skipped)
 
 
@@ -124,6 +120,7 @@ def _threat(config: HdpConfig, plan: NoisePlan) -> ThreatModel:
     bad = byzantine_counts(plan.zone_sizes, config.faults.largest_byzantine_share)
     noising = plan.noising_clients if plan.clients_carry_noise else (0,) * len(bad)
     return ThreatModel(
+        cohort_known=config.cohort_known,
         dropout_rate=config.drop_rate,
         elected_super_nodes=config.elect_super_nodes != "none",
         # A Byzantine client may leave its noise out.
@@ -146,6 +143,7 @@ def _plan(
         "clipping": clipping,
         "zone_weights": tuple(np.bincount(zoning.zone_of, weights).tolist()),
         "mixing": config.mixing_weights,
+        "size": model_size(task),
         **config.secure_plan,
     }
     if config.estimator is not None:
@@ -154,8 +152,11 @@ def _plan(
         k: v for k in ("alpha", "beta") if (v := getattr(config, k)) is not None
     }
 
+    if config.plan is not None:
+        return encoded(_planned(config, zoning, options), config, task)
+
     def noised(z: float) -> NoisePlan:
-        levels = _upper_levels(zoning, dict.fromkeys(config.noising_levels, z))
+        levels = given_levels(zoning.parents, dict.fromkeys(config.noising_levels, z))
         if config.privacy == "levels":
             return NoisePlan(upper_levels=levels, **options)
         return configurations.CONFIGURATIONS[config.privacy](
@@ -166,7 +167,7 @@ def _plan(
         return encoded(noised(z), config, task)
 
     if config.privacy == "none":
-        levels = _upper_levels(zoning, {})
+        levels = given_levels(zoning.parents, {})
         plan = configurations.none(upper_levels=levels, **options)
         return encoded(plan, config, task)
     if noise_multiplier is not None:
@@ -184,14 +185,38 @@ def _plan(
     )
 
 
-def _upper_levels(zoning: Zoning, noise: Mapping[int, float]) -> tuple[Level, ...]:
-    """The zoning's levels above the zones; `noise` gives z by level, from 2 on."""
-    sizes = zoning.level_sizes[2:]
-    return tuple(
-        Level(parents, (noise.get(number, 0.0),) * size)
-        for number, (parents, size) in enumerate(
-            zip(zoning.parents, sizes, strict=True), start=2
-        )
+def _planned(
+    config: HdpConfig, zoning: Zoning, options: Mapping[str, Any]
+) -> NoisePlan:
+    """The noise of a plan's file, for the run's zones.
+
+    Raises:
+      ArgumentError: If the plan is for another federation.
+      FileError: If the file holds none.
+    """
+    made = read_plan(config.plan).plan
+    needed = {
+        "zone_sizes": ("zones", options["zone_sizes"]),
+        "sampling": ("clients_per_round", options["sampling"]),
+        "mixing": ("mixing", options["mixing"]),
+        "estimator": ("estimator", options.get("estimator", "fixed")),
+        "secure_aggregation": ("secure_aggregation", config.zones_are_secure),
+        "secure_server": ("secure_aggregation", config.server_is_secure),
+        "min_zone_clients": ("min_zone_clients", options["min_zone_clients"]),
+    }
+    parents = tuple(level.parents for level in made.upper_levels)
+    for field, (setting, here) in needed.items():
+        there = getattr(made, field)
+        if there != here or (field == "zone_sizes" and parents != zoning.parents):
+            allowed = f"a plan for this run's {setting}; its {field}: {there}"
+            raise ArgumentError("plan", config.plan, allowed)
+    return NoisePlan(
+        client_noise_multiplier=made.client_noise_multiplier,
+        noising_clients=made.noising_clients,
+        zone_noise_multipliers=made.zone_noise_multipliers,
+        upper_levels=made.upper_levels,
+        server_noise_multiplier=made.server_noise_multiplier,
+        **options,
     )
 
 

@@ -19,6 +19,7 @@ from tff_hdp.simulation.system import (
 from tff_hdp.systems.hdp import secure
 from tff_hdp.systems.hdp.attendance import Participation
 from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hdp.faults import CountingSkips
 from tff_hdp.systems.hdp.federation import (
     Federation,
     build_federation,
@@ -34,6 +35,15 @@ from tff_hdp.systems.hdp.zones import build_elections
 OPERATOR_METRICS = for_the_operator(
     "clients, empty_zones, left_out_zones, saturated, rejected, update_norm, "
     "train_loss and train_accuracy"
+)
+COHORT_HIDDEN = (
+    "Zones draw their cohorts and do not show them to the aggregator. One process plays "
+    "all parties here, so this is assumed, not enforced; an aggregator that TFF deploys "
+    "sees who takes part: cohort_known accounts for that."
+)
+COHORT_KNOWN = (
+    "The aggregator knows who takes part in a round (cohort_known), so that sampling "
+    "does not amplify against it."
 )
 SKIPPED_ZONES = (
     "A zone without super-node is skipped for the round, whoever was drawn; its parent "
@@ -92,7 +102,9 @@ class Hdp(System):
         self.task, self.plan = federation.task, federation.plan
         self.zoning, self.sampling = federation.zoning, federation.plan
         self.chunk_size = chunk_size(config, federation)
-        self.process = build_process(config, federation, stacked=self.chunk_size > 0)
+        process = build_process(config, federation, stacked=self.chunk_size > 0)
+        self._runs_protocol = isinstance(process, ProtocolHdp)
+        self.process = CountingSkips(process)
         self.elections = build_elections(config, self.task)
         # Made once a run, which has one secret.
         self.participation = functools.lru_cache(maxsize=1)(self._participation)
@@ -110,9 +122,9 @@ class Hdp(System):
             chunk_size=self.chunk_size,
             rng_of=parties.sampler.batch_generators(number),
         )
-        if isinstance(self.process, ProtocolHdp):
+        if self._runs_protocol:
             data = ProtocolData(data, present.dropped)
-        return RoundInput(data, present.carried, present.metrics)
+        return RoundInput((data, present.skipped), present.carried, present.metrics)
 
     def measure(self, metrics: Any) -> dict[str, float]:
         """See base class."""
@@ -129,7 +141,7 @@ class Hdp(System):
             return
         measured, threat = metrics["aggregator"], self.federation.threat
         if self.config.may_skip:
-            threat = threat_of_round(threat, self.plan, measured["clients"])
+            threat = threat_of_round(threat, self.plan, metrics["skipped_zones"])
         ledger.record(self.plan, threat=threat, events=round_events(measured))
 
     def notes_on_noise(self) -> tuple[str, ...]:
@@ -138,8 +150,7 @@ class Hdp(System):
         notes = [
             OPERATOR_METRICS,
             f"Clip norm {clipping.clip_norm:.6g}: {clipping.source}.",
-            "Zones draw their cohorts and do not show them to the aggregator. One "
-            "process plays all parties here, so this is assumed, not enforced.",
+            COHORT_KNOWN if self.config.cohort_known else COHORT_HIDDEN,
         ]
         if self.config.may_skip:
             notes.append(SKIPPED_ZONES)

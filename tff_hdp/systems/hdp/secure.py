@@ -17,7 +17,7 @@ def encoded(plan: NoisePlan, config: HdpConfig, task: Task) -> NoisePlan:
     """The plan with the fixed point of the run's secure sums, if there are any.
 
     Args:
-      plan: With the fields of `config.secure_plan`.
+      plan: With the fields of `config.secure_plan`, and the model's size.
       config: The run's settings.
       task: Whose model is summed.
 
@@ -28,11 +28,10 @@ def encoded(plan: NoisePlan, config: HdpConfig, task: Task) -> NoisePlan:
     if config.secure_aggregation == "none":
         return plan
     bits = config.secure_bits or DEFAULT_BITS
-    weights = task.build_model().trainable_weights
     try:
         return with_encoding(
             plan,
-            size=sum(int(np.prod(w.shape)) for w in weights),
+            size=plan.size,
             bits=bits,
             largest=config.secure_range,
         )
@@ -40,6 +39,12 @@ def encoded(plan: NoisePlan, config: HdpConfig, task: Task) -> NoisePlan:
         raise ArgumentError(
             "secure_bits", bits, f"what the sums fit in: {error}"
         ) from error
+
+
+def model_size(task: Task) -> int:
+    """How many numbers the task's model learns."""
+    weights = task.build_model().trainable_weights
+    return sum(int(np.prod(w.shape)) for w in weights)
 
 
 _UNSIGNED = (
@@ -105,8 +110,8 @@ def _law(plan: NoisePlan) -> str:
     return (
         f"Under the mask the {' and '.join(parties)} noise is discrete Gaussian of at "
         f"least {steps:.4g} steps; from {MIN_STEPS:g} steps on, sums of such noise "
-        "differ from Gaussian noise by less than e^-900 (Kairouz, Liu and Steinke "
-        "2021) and are accounted as that."
+        "differ from one discrete Gaussian by less than e^-900 (Kairouz, Liu and "
+        "Steinke 2021), and what that may cost beyond a Gaussian is accounted."
     )
 
 

@@ -18,6 +18,7 @@ from tff_hdp.errors import (
 )
 from tff_hdp.privacy.accountant import METHODS, AccountRow, Method, composed
 from tff_hdp.privacy.mechanisms import Gaussian
+from tff_hdp.privacy.plan import MOST_COORDINATES
 from tff_hdp.systems.hfl_dp import noise as hfl_dp
 
 OBSERVERS = ("super_node", "edge_broadcast", "aggregator", "released_model")
@@ -159,7 +160,7 @@ def account(
     Args:
       history: Rounds of either kind with how many times each was run.
       delta: In (0, 1).
-      methods: `rdp`; `pld`, here the exact Gaussian; `paper`, eps1 at the edge
+      methods: `rdp`; `pld`, of one Gaussian; `paper`, eps1 at the edge
         and eps2 above it, as stated there.
 
     Returns:
@@ -199,8 +200,7 @@ def _row(
         sampling="every client takes part in every round",
         assumptions=(
             f"{_ASSUMPTIONS[observer]}; the clipped model's sensitivity 2C = "
-            f"{2 * (last.C or math.inf):g}, for one example as for all of a client; "
-            "PLD is the exact Gaussian"
+            f"{2 * (last.C or math.inf):g}, for one example as for all of a client"
         ),
         level=level,
     )
@@ -211,9 +211,9 @@ def _row(
             assumptions="no guarantee: in some round this observer meets no noise but "
             "its own",
         )
-    sound = [method for method in methods if method == "rdp"]
-    row = composed(row, [(Gaussian(z), count) for z, count in rounds], sound)
-    if "pld" not in methods:
-        return row
-    total = sum(count / z**2 for z, count in rounds) ** -0.5
-    return dataclasses.replace(row, epsilon_pld=Gaussian(total).epsilon(delta))
+    sound = [method for method in methods if method != "paper"]
+    total = sum(count / z**2 for z, count in rounds)
+    parties = max((plan.n + 2) * plan.N + 1 for plan, _ in history)
+    numbers = float(MOST_COORDINATES * parties * sum(count for _, count in rounds))
+    whole = [(Gaussian(total**-0.5), 1)] if total else []
+    return composed(row, whole, sound, numbers)
