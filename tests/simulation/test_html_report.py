@@ -106,7 +106,7 @@ def test_curves_are_accounts_of_the_first_rounds():
     other = dataclasses.replace(PLAN, sampling=PoissonSampling((0.25,) * 2))
     ledger.record(other, 3)
     curves = epsilon_curves(ledger.state_dict(), Ledger, 1e-5)
-    assert curves.keys() == {"aggregator", "released_model"}
+    assert curves.keys() == {"aggregator", "released_model", "fellow_super_node"}
     assert curves["aggregator"].index.tolist() == [1, 2, 3, 4, 5]
     expected = {r.observer: r.epsilon_rdp for r in ledger.account(1e-5, ("rdp",))}
     two = {r.observer: r.epsilon_rdp for r in account(PLAN, 2, 1e-5, ("rdp",))}

@@ -25,6 +25,8 @@ _OBSERVERS = {
     "super_node": "the client's own super-node, which gets its zone's updates",
     "aggregator": "the aggregator, which gets what the zones send",
     "released_model": "whoever gets the model",
+    "fellow_super_node": "another zone's super-node, which knows its own noise",
+    "fellow_client": "another client that noises its update, and knows that noise",
     "other_servers": "all other servers, who get the models of their neighbours",
     "edge_broadcast": "another client of the same edge",
     "descriptors": "whoever sees a user's own descriptor or model",
