@@ -76,7 +76,7 @@ def test_a_skipped_zones_client_noise_is_not_counted():
 def test_skipping_never_lowers_epsilon_and_leaves_central_noise_alone():
     plan, threat = ldp_plan(), ThreatModel(dropout_rate=0.1)
     cost = []
-    for delivered in ([3, 4, 5], [3, 0, 5], [0, 0, 5], None):
+    for delivered in ([3, 4, 5], [3, 0, 5], [0, 0, 5], [0, 0, 0]):
         assumed = threat_of_round(threat, plan, delivered)
         rows = account(plan, 10, 1e-5, threat=assumed)
         cost.append(worst(rows, "released_model").epsilon_rdp)
