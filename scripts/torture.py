@@ -190,7 +190,7 @@ def damage(new: Callable[[], Folder], cases: int) -> Iterator[Folder]:
         todo = [(name, harm) for name in names for harm in HARMS]
         for name, harm in random.sample(todo, min(cases * 4, len(todo))):
             folder = new()
-            folder.start(at=count * 2 // 3, act=_kill_self)
+            folder.start(at=random.randrange(count // 2, count), act=_kill_self)
             folder.harm(name, harm)
             yield _ended(folder)
 

@@ -43,11 +43,13 @@ UDP_HYPERNET = {
 @pytest.mark.parametrize(
     ("config_class", "changes", "same"),
     [
-        (HdpConfig, HDP, ["clients"]),
-        (FlTopConfig, FL_TOP_DP, ["clients"]),
+        pytest.param(HdpConfig, HDP, ["clients"], marks=pytest.mark.slow),
+        pytest.param(FlTopConfig, FL_TOP_DP, ["clients"], marks=pytest.mark.slow),
         (GflConfig, GFL, ["clients", "msd", "train_loss"]),
         (HflDpConfig, HFL_DP, ["clients", "loss", "disagreement"]),
-        (UdpHypernetConfig, UDP_HYPERNET, ["clients"]),
+        pytest.param(
+            UdpHypernetConfig, UDP_HYPERNET, ["clients"], marks=pytest.mark.slow
+        ),
     ],
     ids=["hdp", "fl_top_dp", "gfl", "hfl_dp", "udp_hypernet"],
 )

@@ -9,7 +9,7 @@ import pytest
 import tasks
 from tasks.models import CNN_LARGE
 from tff_hdp import systems
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.systems.fl_top import plan as fl_top_dp
@@ -118,7 +118,8 @@ def test_the_other_weights_stay_at_the_start(tmp_path):
     chosen = top_k(scores, 120)
     others = np.setdiff1d(np.arange(WEIGHTS), chosen)
     np.testing.assert_array_equal(final[others], initial[others])
-    assert np.all(final[chosen] != initial[chosen])
+    # Noise lies on a grid, so that a weight may come back to where it began.
+    assert np.mean(final[chosen] != initial[chosen]) > 0.9
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
@@ -131,6 +132,24 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
         frames = [pd.read_csv(r.path / "metrics.csv") for r in (once, twice)]
         for column in ("accuracy", "loss", "train_loss", "update_norm"):
             np.testing.assert_allclose(*(f[column] for f in frames), rtol=1e-4)
+
+
+def test_another_set_up_than_the_runs_own_is_refused_in_one_line(tmp_path):
+    experiment.run(config(tmp_path, rounds=1))
+    file = tmp_path / fl_top_setup.SETUP_FILE
+    whole = file.read_bytes()
+    flipped = whole[:400] + bytes([whole[400] ^ 1]) + whole[401:]
+    for content in (b"", whole[:-9], flipped, b"no archive"):
+        file.write_bytes(content)
+        with pytest.raises(FileError, match="is not the set-up") as error:
+            experiment.run(config(tmp_path, rounds=2))
+        assert "\n" not in str(error.value)
+    for content in (b"", whole[:-9], b"no archive"):
+        file.write_bytes(content)
+        with pytest.raises(FileError, match="holds no set-up"):
+            fl_top_setup.read_setup(tmp_path)
+    file.write_bytes(whole)
+    assert experiment.run(config(tmp_path, rounds=2)).ledger.rounds == 0
 
 
 def test_held_out_clients_never_take_part(tmp_path):

@@ -5,13 +5,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tff_hdp.errors import FileError
 from tff_hdp.systems.hdp.faults import (
     Faults,
     byzantine_clients,
     byzantine_counts,
     parse_schedule,
 )
+from tff_hdp.systems.hdp.seats import read_seats
 from tff_hdp.topology import Zoning
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "3", "[3]", "[null]", '[{"zone": 1}]', "\x00"]
+)
+def test_damaged_elections_are_named(tmp_path, content):
+    (tmp_path / "round_00001.json").write_text(content)
+    with pytest.raises(FileError, match=r"round_00001\.json: holds no") as error:
+        read_seats(tmp_path)
+    assert "\n" not in str(error.value)
 
 
 def test_schedules():
