@@ -303,3 +303,19 @@ def test_a_silent_event_is_no_noise():
     )
     with pytest.raises(ValueError, match="server"):
         ledger.record(plan, events={"server": dp_accounting.NoOpDpEvent()})
+
+
+def test_a_query_that_clips_to_another_norm_is_held_to_the_plans():
+    """Events tell noise in units of the query's clip, whatever the plan's is."""
+    plan = make("cdp", z=2.0)  # clips to 1
+    ledger = Ledger()
+    event = {"server": Gaussian(2.0)}
+    ledger.record(plan, events={**event, "clip_norms": {"server": 1.0}})
+    with pytest.raises(ValueError, match="'server' clips to 3, but the plan to 1"):
+        ledger.record(plan, events={**event, "clip_norms": {"server": 3.0}})
+    # Half the clip with the same multiplier is half the noise that the plan has.
+    with pytest.raises(ValueError, match="noise multiplier of 1, but the plan has 2"):
+        ledger.record(plan, events={**event, "clip_norms": {"server": 0.5}})
+    enough = {"server": Gaussian(4.0), "clip_norms": {"server": 0.5}}
+    ledger.record(plan, events=enough)
+    assert ledger.rounds == 2
