@@ -266,10 +266,11 @@ def other_papers() -> list[dict[str, Any]]:
         "sigma=1.54, 100 of 6000 clients, 200 rounds",
         paper.accountant_epsilon(1 / 60, 1.54, 200, delta),
         worst(
-            account(plan, 200, delta, ("rdp",), threat=fl_top_dp.THREAT),
+            account(plan, 200, delta, ("pld",), threat=fl_top_dp.THREAT),
             "released_model",
-        ).epsilon_rdp,
-        "cohorts have a fixed size: replace-one neighbours, without replacement",
+            method="pld",
+        ).epsilon_pld,
+        "PLD; cohorts have a fixed size: replace-one neighbours, without replacement",
     )
     return rows
 
