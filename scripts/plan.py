@@ -1,8 +1,8 @@
-"""Finds the plan with the least noise that keeps some promises.
+r"""Finds the plan with the least noise that keeps some promises.
 
-python scripts/plan.py --trust_nobody=0.3 \\
+python scripts/plan.py --trust_nobody=0.3 \
     --promises="super_node<=30,aggregator<=8,released_model<=2"
-python scripts/plan.py --promises="aggregator<=8,released_model<=2" \\
+python scripts/plan.py --promises="aggregator<=8,released_model<=2" \
     --zoning_file=zones.csv --trust_file=trust.csv --out=plan.json
 
 --out writes the plan for --plan of scripts/train.py and scripts/account.py.
@@ -170,7 +170,7 @@ def main(argv: list[str]) -> int:
 def _promise(words: str) -> "Promise":
     from tff_hdp.privacy.planner import Promise
 
-    observer, sign, epsilon = words.strip().partition("<=")
+    observer, _, epsilon = words.strip().partition("<=")
     name, colon, level = observer.partition(":")
     try:
         return Promise(name, float(epsilon), int(level) if colon else 1)
@@ -192,8 +192,10 @@ def _as_text(config: PlanConfig, found: "Planned") -> str:
         f"client noise multiplier  {plan.client_noise_multiplier:.6g}",
         f"zone noise multiplier    {_range(zones)}",
         *(
-            f"level {number} multiplier       {_range(sorted(set(u.noise_multipliers)))}"
-            for number, u in enumerate(plan.upper_levels, start=2)
+            f"level {number} multiplier       {_range(sorted(set(each)))}"
+            for number, each in enumerate(
+                (level.noise_multipliers for level in plan.upper_levels), start=2
+            )
         ),
         f"server noise multiplier  {plan.server_noise_multiplier:.6g}",
         f"noise in the model       {found.noise:.6g} clip norms",

@@ -9,11 +9,11 @@ from tff_hdp.noise import (
     STEPS,
     add_gaussian,
     add_laplace,
-    error_epsilon,
     gaussian,
     laplace,
     samplers,
 )
+from tff_hdp.privacy import composition
 
 LAWS = [
     (gaussian, stats.norm()),
@@ -150,5 +150,5 @@ def test_numbers_of_one_draw_are_independent():
     assert abs(np.corrcoef(pairs)[0, 1]) < 5 / (SAMPLES // 2) ** 0.5
 
 
-def test_what_precision_costs():
-    assert error_epsilon(159_010 * 200) == pytest.approx(5.8e-5, rel=0.01)
+def test_the_account_knows_of_the_precision():
+    assert samplers.RELATIVE_ERROR == composition.RELATIVE_ERROR

@@ -152,7 +152,7 @@ def test_fixed_size_is_accounted_without_replacement(row):
     relation = dp_accounting.NeighboringRelation.REPLACE_ONE
     theirs = RdpAccountant(neighboring_relation=relation).compose(event, T)
     assert r.epsilon_rdp == pytest.approx(theirs.get_epsilon(DELTA), rel=0.01)
-    assert r.epsilon_rdp <= theirs.get_epsilon(DELTA) * (1 + 1e-9)
+    assert r.epsilon_rdp <= theirs.get_epsilon(DELTA) * (1 + 1e-6)
 
 
 def test_fixed_cohorts_of_noising_clients_carry_a_fixed_noise(row):
@@ -273,21 +273,14 @@ def test_large_table_is_fast(method, seconds):
     assert time.process_time() - start < seconds
 
 
-def test_plans_and_configs_need_no_scipy():
-    """What a command line imports to show its help."""
+def test_imports_leave_out_what_takes_long():
+    """Config and threat show a command line's help; the accountant waits for a PLD."""
     code = (
-        "import sys; import tff_hdp.privacy.config; import tff_hdp.privacy.threat; "
-        "assert not {'scipy.stats', 'dp_accounting'} & set(sys.modules)"
+        "import sys; import tff_hdp.privacy.config, tff_hdp.privacy.threat; "
+        "assert not {'scipy', 'dp_accounting'} & set(sys.modules); "
+        "import tff_hdp.privacy.accountant, tff_hdp.privacy.ledger; "
+        "import tff_hdp.privacy.planner; "
+        "found = {'scipy.stats', 'scipy.optimize', 'dp_accounting', 'pandas', "
+        "'tensorflow', 'matplotlib'} & set(sys.modules); assert not found, found"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_import_needs_no_tensorflow_and_is_quick():
-    code = (
-        "import sys, time; t = time.process_time(); import tff_hdp.privacy.accountant; "
-        "print(time.process_time() - t); "
-        "assert not any(m.startswith('tensorflow') for m in sys.modules)"
-    )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, check=True)
-    assert float(done.stdout) < 2.0

@@ -1,12 +1,20 @@
 import csv
 import io
 import json
+import math
 import pathlib
 import resource
 import subprocess
 import sys
+import time
+import warnings
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy.config import AccountConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "account.py"
@@ -69,6 +77,7 @@ def test_json_is_a_list_of_the_rows_documented(rows):
         "super_node",
         "aggregator",
         "released_model",
+        "fellow_super_node",
     ]
     for row in table:
         assert row["client_kind"] == "hdp"
@@ -79,18 +88,22 @@ def test_json_is_a_list_of_the_rows_documented(rows):
     assert table[1]["epsilon_pld"] == pytest.approx(21.540954, rel=1e-4)
     assert table[2]["epsilon_rdp"] == pytest.approx(4.436601, rel=1e-4)
     assert table[2]["epsilon_paper"] == pytest.approx(7.84478, rel=1e-5)
+    # A super-node of another zone subtracts the noise that it added itself.
+    assert table[3]["noise_multiplier"] == pytest.approx(3.0)
+    assert table[3]["epsilon_pld"] == pytest.approx(4.355, abs=1e-3)
+    assert table[3]["epsilon_paper"] is None
 
 
 def test_flags_reach_the_plan(run, rows):
     table = rows(
         "--privacy=c3",
         "--beta=0.5",
-        "--zone_sizes=10,20,30,40",
-        "--clients_per_round=50",
+        "--zone_sizes=10,40",
+        "--clients_per_round=25",
         "--mixing=equal",
         "--secure_aggregation",
         "--noise_multiplier=2",
-        "--rounds=10",
+        "--rounds=3",
         "--delta=1e-4",
     )
     assert {r["delta"] for r in table} == {1e-4}
@@ -99,7 +112,7 @@ def test_flags_reach_the_plan(run, rows):
     released = [r for r in table if r["observer"] == "released_model"]
     assert {r["client_kind"] for r in released} == {"ldp", "hdp"}
     # Equal mixing of unequal zones: every zone's clients weigh differently.
-    assert len({r["noise_multiplier"] for r in released}) == 4
+    assert len({r["noise_multiplier"] for r in released}) == 2
     shown = run("--mixing=equal", "--zone_sizes=9,99", "--rounds=2")
     assert "worst hdp clients against released_model: zone 0" in shown
     seen = [
@@ -107,7 +120,42 @@ def test_flags_reach_the_plan(run, rows):
     ]
     assert {r["noise_multiplier"] for r in seen} == {2.0}
     colluding = rows("--privacy=hdp", "--colluding_super_nodes=6", "--rounds=1")
-    assert colluding[-1]["noise_multiplier"] == pytest.approx(2.0)
+    assert colluding[2]["noise_multiplier"] == pytest.approx(2.0)
+    known = rows("--privacy=hdp", "--cohort_known", "--rounds=1")
+    assert "revealed" in known[1]["sampling"] and "hidden" in known[2]["sampling"]
+
+
+def test_zones_of_a_file(rows, run, tmp_path):
+    file = tmp_path / "zones.csv"
+    lines = [f"c{i},{'a' if i < 3 else 'b'},r{int(i > 8)}" for i in range(12)]
+    file.write_text("client,zone,region\n" + "\n".join(lines).replace(",r1", ",r0"))
+    table = rows(f"--zoning_file={file}", "--clients_per_round=6", "--rounds=1")
+    assert [r["level"] for r in table if r["observer"] == "super_node"] == [1, 2]
+    by_hand = rows(
+        "--zone_sizes=3,9", "--levels=1", "--clients_per_round=6", "--rounds=1"
+    )
+    assert table == by_hand
+    message = run(f"--zoning_file={file}", "--zone_sizes=3,9", code=2)
+    assert "--zone_sizes is 3,9; allowed: none with zoning_file" in message
+    assert "no_such.csv" in run("--zoning_file=no_such.csv", code=2)
+
+
+def test_a_planners_file_is_accounted(rows, run, tmp_path):
+    from tff_hdp.privacy import NoisePlan, PoissonSampling, planner
+
+    federation = NoisePlan(zone_sizes=(20,) * 3, sampling=PoissonSampling((0.3,) * 3))
+    promises = {"aggregator": 5.0, "released_model": 3.0}
+    made = planner.plan(federation, promises, rounds=4, delta=1e-6, method="rdp")
+    path = tmp_path / "plan.json"
+    made.write(path)
+    table = rows(f"--plan={path}")
+    assert {r["delta"] for r in table} == {1e-6}
+    for row in table[1:3]:
+        assert row["epsilon_rdp"] <= promises[row["observer"]]
+        assert row["epsilon_rdp"] == pytest.approx(promises[row["observer"]], rel=1e-3)
+    assert "--calibrate is 2.0; allowed: nothing with plan" in run(
+        f"--plan={path}", "--calibrate=2", code=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,6 +233,8 @@ def test_figure(run, tmp_path):
         (["--zones=0"], ["--zones", "0", "1..500"]),
         (["--noise_multiplier=nan"], ["--noise_multiplier", "nan", "> 0"]),
         (["--noise_multiplier=-1"], ["--noise_multiplier", "-1", "> 0"]),
+        (["--noise_multiplier=1e-300"], ["--noise_multiplier", "1e-300", "1e-6..1e6"]),
+        (["--rounds=100000000000000000000"], ["--rounds", "0..1000000000"]),
         (["--privacy=c3"], ["--beta", "None", "[0, 1]"]),
         (["--alpha=0.5"], ["--alpha", "0.5", "c5, c7"]),
         (["--privacy=c3", "--beta=.33"], ["--beta", "0.33", "whole number"]),
@@ -241,3 +291,73 @@ def test_help_is_quick_and_needs_no_tensorflow(start_program):
     )
     done = start_program("-c", code)
     assert done.stdout.strip().endswith("[]"), done.stderr
+
+
+# Fuzz --------------------------------------------------------------------------
+
+
+@st.composite
+def settings_of_accounts(draw):
+    choices = AccountConfig.choices
+    found = {
+        name: draw(st.sampled_from(choices[name]))
+        for name in ("privacy", "mixing", "sampling")
+    }
+    found["neighbours"] = draw(st.sampled_from((None, *choices["neighbours"])))
+    for name, numbers in {
+        "alpha": (None, 0.0, 0.5, 1.0),
+        "beta": (None, 0.0, 0.5, 1.0),
+        "clients": (1, 7, 500, 10**6),
+        "zones": (1, 2, 10, 500),
+        "clients_per_round": (1e-9, 0.5, 7, 500),
+        "min_zone_clients": (1, 1, 2),
+        "colluding_super_nodes": (0, 0, 1, 10),
+        "colluding_clients": (0, 0, 1, 100),
+        "dropout_rate": (0.0, 0.0, 0.3, 1 - 1e-15),
+        "noise_multiplier": (1e-6, 0.3, 1.0, 20.0, 1e6, math.nan),
+        "rounds": (0, 1, 200, 10**9, 10**20),
+        "delta": (1e-300, 1e-5, 0.5, 0.999999),
+        "levels": ((), (), (1,), (5, 2)),
+        "noising_levels": ((), (), (2,), (3,)),
+    }.items():
+        found[name] = draw(st.sampled_from(numbers))
+    for name in ("cohort_known", "secure_aggregation", "secure_server"):
+        found[name] = draw(st.booleans())
+    return found
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(settings_of_accounts())
+def test_any_setting_gives_rows_or_an_argument_error(asked):
+    start = time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            table = AccountConfig(**asked).rows(("rdp", "paper"))
+    except ArgumentError:
+        table = []
+    for row in table:
+        json.dumps(row.to_dict(), allow_nan=False)
+        assert row.epsilon_rdp is None or row.epsilon_rdp >= 0
+        assert row.assumptions
+    assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"clients": 10**6, "zones": 1000, "clients_per_round": 10**4},
+        {"clients": 500, "zones": 500, "colluding_clients": 100, "delta": 0.999999},
+    ],
+    ids=["large", "delta next to 1"],
+)
+def test_what_used_to_hang(asked):
+    start = time.process_time()
+    table = AccountConfig(privacy="ldp", rounds=3, **asked).rows(("rdp", "pld"))
+    assert all(row.epsilon_pld is not None for row in table)
+    assert time.process_time() - start < 25

@@ -6,7 +6,6 @@ from tff_hdp.noise.samplers import (
     STEPS,
     add_gaussian,
     add_laplace,
-    error_epsilon,
     gaussian,
     laplace,
 )
@@ -19,7 +18,6 @@ __all__ = [
     "add_gaussian",
     "add_laplace",
     "discrete_gaussian",
-    "error_epsilon",
     "gaussian",
     "laplace",
     "secure_words",

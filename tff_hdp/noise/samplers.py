@@ -18,22 +18,11 @@ from tff_hdp.noise.words import secure_words
 STEPS = 64
 
 # By how much the probability of any result of one number may differ from the exact
-# mechanism's, as a factor 1 +- this. Logarithm, square root, cosine, their product and
-# the sum are each right to a few of their last places (2^-52 of at most 13.4 STEPS <
-# 2^10 steps), so a result's bounds lie within 2^-41 of a step of where they should.
+# mechanism's, as a factor 1 +- this; `tff_hdp.privacy.composition` accounts for it.
+# Logarithm, square root, cosine, their product and the sum are each right to a few of
+# their last places (2^-52 of at most 13.4 STEPS < 2^10 steps), so a result's bounds lie
+# within 2^-41 of a step of where they should.
 RELATIVE_ERROR = 2.0**-40
-
-
-def error_epsilon(numbers: float) -> float:
-    """What computing in finite precision adds to epsilon, at most.
-
-    Both neighbours' results may be off by `RELATIVE_ERROR` for each number drawn, in
-    opposite directions.
-
-    Args:
-      numbers: How many noised numbers an observer sees in all rounds.
-    """
-    return 2.0 * numbers * RELATIVE_ERROR
 
 
 def add_gaussian(values: Any, stddev: tf.Tensor | float) -> Any:

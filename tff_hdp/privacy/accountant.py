@@ -335,7 +335,8 @@ def composed(
     for mechanism, count in rounds:
         counts[mechanism] = counts.get(mechanism, 0) + count
     notes = [row.assumptions] if row.assumptions else []
-    if counts and numbers:
+    numbers = numbers if counts else 0.0
+    if numbers:
         notes.append(f"noise of finite precision, {numbers:.2g} numbers, is accounted")
     found: dict[str, float | None] = {}
     for method, epsilon in (("rdp", epsilon_by_rdp), ("pld", epsilon_by_pld)):

@@ -65,13 +65,15 @@ def calibrate(
             "target_epsilon",
             target_epsilon,
             f"what a noise multiplier up to {LARGEST_MULTIPLIER:g} meets against the "
-            f"{observer} ({row.client_kind} clients: {row.assumptions or 'too strict'})",
+            f"{observer} ({row.client_kind} clients: "
+            f"{row.assumptions or 'too strict'})",
         )
     if z == 0.0:
         raise ArgumentError(
             "target_epsilon",
             target_epsilon,
-            f"less: it is met even at z = {SMALLEST_MULTIPLIER:g}, with no noise to speak of",
+            f"less: it is met even at z = {SMALLEST_MULTIPLIER:g}, with no noise to "
+            "speak of",
         )
     return z
 

@@ -220,14 +220,16 @@ class _Search:
 
     def least(self, promises: Sequence[Promise]) -> Planned:
         """The plan with the least noise that keeps the promises, given in order."""
-        plan, noise, kept = self._base, 0.0, []
+        plan, noise, added = self._base, 0.0, []
         for promise in promises:
             plan = self._keep(plan, promise)
             total = self._released_noise(plan)
-            epsilon = self._epsilon(plan, promise, self._zones(promise))
-            added = math.sqrt(max(total**2 - noise**2, 0.0))
-            kept.append(Kept(promise=promise, epsilon=epsilon, noise=added))
+            added.append(math.sqrt(max(total**2 - noise**2, 0.0)))
             noise = total
+        kept = []
+        for promise, own in zip(promises, added, strict=True):
+            epsilon = self._epsilon(plan, promise, self._zones(promise))
+            kept.append(Kept(promise=promise, epsilon=epsilon, noise=own))
         return Planned(
             plan=plan,
             threat=self._threat,

@@ -1,11 +1,12 @@
 """The HDP paper's Tables I and III, and who is protected from whom by what."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import paper
-from tff_hdp.privacy.accountant import AccountRow, account, worst
+from tff_hdp.privacy.accountant import METHODS, AccountRow, Method, account, worst
 from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.configurations import CONFIGURATIONS
 from tff_hdp.privacy.parts import PoissonSampling
@@ -74,6 +75,7 @@ def table_i(
     rounds: int = 200,
     delta: float = 1e-5,
     shares: dict[str, dict[str, float]] | None = None,
+    methods: Sequence[Method] = METHODS,
 ) -> list[dict[str, Any]]:
     """Table I with numbers: the paper's epsilon beside the sound one.
 
@@ -85,6 +87,7 @@ def table_i(
       rounds: T.
       delta: In (0, 1).
       shares: alpha and beta by configuration; None means `SHARES`.
+      methods: Which epsilons to compute.
 
     Returns:
       A row per configuration and kind of client: the formula and its epsilon,
@@ -104,7 +107,7 @@ def table_i(
             noise_multiplier=noise_multiplier,
             **(SHARES if shares is None else shares).get(name, {}),
         )
-        accounts = account(plan, rounds, delta)
+        accounts = account(plan, rounds, delta, methods)
         for kind in dict.fromkeys(r.client_kind for r in accounts):
             released = worst(accounts, "released_model", kind)
             seen = worst(accounts, "aggregator", kind)
@@ -263,10 +266,11 @@ def other_papers() -> list[dict[str, Any]]:
         "sigma=1.54, 100 of 6000 clients, 200 rounds",
         paper.accountant_epsilon(1 / 60, 1.54, 200, delta),
         worst(
-            account(plan, 200, delta, ("rdp",), threat=fl_top_dp.THREAT),
+            account(plan, 200, delta, ("pld",), threat=fl_top_dp.THREAT),
             "released_model",
-        ).epsilon_rdp,
-        "cohorts have a fixed size: replace-one neighbours, without replacement",
+            method="pld",
+        ).epsilon_pld,
+        "PLD; cohorts have a fixed size: replace-one neighbours, without replacement",
     )
     return rows
 

@@ -1,5 +1,6 @@
 """Whole runs with elections, faults and levels: sound ledgers, nothing hangs."""
 
+import dataclasses
 import functools
 import json
 
@@ -12,10 +13,12 @@ import tasks
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import (
     Clipping,
+    NoisePlan,
     PoissonSampling,
     ThreatModel,
     account,
     configurations,
+    planner,
     worst,
 )
 from tff_hdp.privacy.composition import ORDERS
@@ -225,7 +228,54 @@ def test_every_zoning_trains_and_is_accounted(hdp_config, tmp_path, changes):
     assert len(levels) == 1 + len(changes.get("levels", ()))
 
 
-def test_a_target_that_skips_would_miss_is_refused(hdp_config, tmp_path):
-    target = {"noise_multiplier": None, "target_epsilon": 4.0, "privacy": "ldp"}
+@pytest.mark.parametrize(
+    "changes",
+    [{"privacy": "ldp"}, {"privacy": "hdp", "secure_aggregation": "server"}],
+    ids=str,
+)
+def test_a_target_that_skips_would_miss_is_refused(hdp_config, tmp_path, changes):
+    target = {"noise_multiplier": None, "target_epsilon": 4.0}
     with pytest.raises(ArgumentError, match=r"target_epsilon is 4.0; .*skip a zone"):
-        experiment.run(hdp_config(tmp_path, **target, **FAULTS))
+        experiment.run(hdp_config(tmp_path, **target, **changes, **FAULTS))
+
+
+def test_a_known_cohort_and_a_planners_noise_reach_the_account(hdp_config, tmp_path):
+    sampling = PoissonSampling((40 / 200,) * 4)
+    noise = planner.Planned(
+        plan=NoisePlan(
+            zone_sizes=(50,) * 4,
+            sampling=sampling,
+            zone_noise_multipliers=(1.0, 2.0, 3.0, 4.0),
+        ),
+        threat=ThreatModel(),
+        rounds=6,
+        delta=1e-5,
+    )
+    noise.write(tmp_path / "plan.json")
+    settings = hdp_config(
+        tmp_path / "run",
+        plan=str(tmp_path / "plan.json"),
+        noise_multiplier=None,
+        cohort_known=True,
+        zone_sizes=("50",) * 4,
+        clients_per_round=40.0,
+    )
+    build = functools.partial(
+        build_federation,
+        task=tasks.load("digits", seed=0),
+        partition_seed=0,
+        clipping=Clipping(),
+        noise_multiplier=None,
+    )
+    federation = build(settings)
+    assert federation.threat.cohort_known
+    assert federation.plan.zone_noise_multipliers == (1.0, 2.0, 3.0, 4.0)
+    rows = account(federation.plan, 1, 1e-5, ("rdp",), threat=federation.threat)
+    seen = [r for r in rows if r.observer == "aggregator"]
+    assert [r.noise_multiplier for r in seen] == [1.0, 2.0, 3.0, 4.0]
+    assert all("revealed" in r.sampling for r in seen)
+    other = dataclasses.replace(settings, clients_per_round=41.0)
+    with pytest.raises(ArgumentError, match=r"plan is .*this run's clients_per_round"):
+        build(other)
+    with pytest.raises(ArgumentError, match=r"target_epsilon is 2.0; .*beside plan"):
+        dataclasses.replace(settings, target_epsilon=2.0)

@@ -37,9 +37,9 @@ OPERATOR_METRICS = for_the_operator(
     "train_loss and train_accuracy"
 )
 COHORT_HIDDEN = (
-    "Zones draw their cohorts and do not show them to the aggregator. One process plays "
-    "all parties here, so this is assumed, not enforced; an aggregator that TFF deploys "
-    "sees who takes part: cohort_known accounts for that."
+    "Zones draw their cohorts and do not show them to the aggregator. One process "
+    "plays all parties here, so this is assumed, not enforced; an aggregator that TFF "
+    "deploys sees who takes part: cohort_known accounts for that."
 )
 COHORT_KNOWN = (
     "The aggregator knows who takes part in a round (cohort_known), so that sampling "

@@ -1,0 +1,216 @@
+"""From promises to plans: against brute force, and what cannot be kept."""
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+
+from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.privacy import (
+    FixedSizeSampling,
+    FullParticipation,
+    Level,
+    NoisePlan,
+    PoissonSampling,
+    ThreatModel,
+    account,
+    planner,
+    worst,
+)
+
+ROUNDS, DELTA = 20, 1e-5
+ALIKE = NoisePlan(
+    zone_sizes=(20,) * 4, sampling=PoissonSampling((0.3,) * 4), noising_clients=(6,) * 4
+)
+THREE = {"super_node": 12.0, "aggregator": 6.0, "released_model": 2.0}
+
+
+def make(federation=ALIKE, promises=THREE, **options):
+    settings = {"rounds": ROUNDS, "delta": DELTA, "method": "rdp"} | options
+    return planner.plan(federation, promises, **settings)
+
+
+def keeps(plan, promises=THREE):
+    """Whether a plan keeps the promises to the clients they are made to."""
+    rows = account(plan, ROUNDS, DELTA, ("rdp",))
+    for observer, epsilon in promises.items():
+        kind = "ldp" if observer == "super_node" else None
+        found = worst(rows, observer, kind).epsilon_rdp
+        if found is None or found > epsilon:
+            return False
+    return True
+
+
+def released(plan):
+    """Standard deviation in the model, written out for zones that are alike."""
+    s, (q, *_), n = plan.num_zones, plan.participation, plan.zone_sizes[0]
+    one = 1.0 / (s * q * n)
+    client = s * q * plan.noising_clients[0] * plan.client_noise_multiplier**2
+    zones = sum(z * z for z in plan.zone_noise_multipliers)
+    return one * math.sqrt(client + zones + plan.server_noise_multiplier**2)
+
+
+def test_no_plan_on_a_grid_keeps_the_promises_with_less_noise():
+    found = make()
+    assert found.noise == pytest.approx(released(found.plan), rel=1e-9)
+    assert keeps(found.plan)
+    least, total = found.plan.client_noise_multiplier, 0.99 * found.noise
+    tried = 0
+    for client, zone in itertools.product(
+        (0.98, 1.0, 1.02, 1.05, 1.1, 1.2), (0.0, 0.5, 0.9, 0.97, 1.0, 1.03, 1.1, 1.3)
+    ):
+        plan = dataclasses.replace(
+            ALIKE,
+            client_noise_multiplier=client * least,
+            zone_noise_multipliers=tuple(
+                zone * z for z in found.plan.zone_noise_multipliers
+            ),
+        )
+        # All that is left of 1 % less noise; none may be left.
+        rest = total**2 - released(plan) ** 2
+        if rest >= 0:
+            unit = plan.released_sensitivities[0]
+            server = math.sqrt(rest) / unit
+            plan = dataclasses.replace(plan, server_noise_multiplier=server)
+            assert released(plan) == pytest.approx(total)
+            assert not keeps(plan)
+            tried += 1
+    assert tried > 20
+
+
+def test_noise_is_where_the_gaps_are():
+    plan = make().plan
+    assert plan.client_noise_multiplier > 0
+    assert min(plan.zone_noise_multipliers) > 0
+    assert plan.server_noise_multiplier > 0
+    # With the upper promises met on the way, nothing is added for them.
+    loose = {"super_node": 1.0, "aggregator": 50.0, "released_model": 50.0}
+    everybody = dataclasses.replace(ALIKE, noising_clients=(20,) * 4)
+    plan = make(everybody, loose).plan
+    assert not any(plan.zone_noise_multipliers) and not plan.server_noise_multiplier
+    # Nobody's promise, nobody's noise.
+    plan = make(promises={"released_model": 2.0}).plan
+    assert not plan.clients_carry_noise and not any(plan.zone_noise_multipliers)
+
+
+def test_kept_says_what_came_of_each_promise():
+    found = make(relax=True)
+    by_name = {kept.promise.observer: kept for kept in found.kept}
+    rows = account(found.plan, ROUNDS, DELTA, ("rdp",))
+    for observer in ("aggregator", "released_model"):
+        epsilon = worst(rows, observer).epsilon_rdp
+        assert by_name[observer].epsilon == pytest.approx(epsilon, rel=1e-12)
+    total = math.sqrt(sum(kept.noise**2 for kept in found.kept))
+    assert total == pytest.approx(found.noise)
+    # The model's promise asks for more noise than the others have put there.
+    assert by_name["released_model"].saved > 0.02
+    assert by_name["super_node"].saved < 0.02
+
+
+def test_unequal_zones_get_what_each_needs():
+    federation = NoisePlan(
+        zone_sizes=(10, 30, 60),
+        sampling=PoissonSampling((0.5, 0.2, 0.1)),
+        mixing="equal",
+    )
+    found = make(federation, {"aggregator": 3.0, "released_model": 2.5})
+    rows = account(found.plan, ROUNDS, DELTA, ("rdp",))
+    seen = [r.epsilon_rdp for r in rows if r.observer == "aggregator"]
+    # Each zone's noise is the least for it alone.
+    assert seen == pytest.approx([3.0] * 3, rel=2e-3) and max(seen) <= 3.0
+    assert len(set(found.plan.zone_noise_multipliers)) == 3
+    assert worst(rows, "released_model").epsilon_rdp <= 2.5
+
+
+def test_clients_that_trust_the_server_need_no_noise_of_their_zone():
+    found = make(
+        dataclasses.replace(ALIKE, noising_clients=(0, 0, 0, 6)),
+        {"aggregator": 6.0, "released_model": 2.0},
+        trusting=(20, 5, 0, 14),
+    )
+    noise = found.plan.zone_noise_multipliers
+    assert noise[0] == 0 < noise[1]
+    assert noise[1] == pytest.approx(noise[2])
+
+
+def test_levels_secure_sums_and_collusion():
+    levels = (Level((0, 0, 1, 1), (0.0, 0.0)),)
+    tree = dataclasses.replace(ALIKE, upper_levels=levels)
+    promises = [
+        planner.Promise("super_node", 12.0),
+        planner.Promise("super_node", 9.0, level=2),
+        planner.Promise("aggregator", 4.0),
+        planner.Promise("released_model", 2.0),
+    ]
+    threat = ThreatModel(colluding_clients=2)
+    found = make(tree, promises, threat=threat)
+    rows = account(found.plan, ROUNDS, DELTA, ("rdp",), threat=threat)
+    for promise in promises:
+        own = promise.observer == "super_node" and promise.level == 1
+        kept = [
+            r.epsilon_rdp
+            for r in rows
+            if r.observer == promise.observer
+            and (promise.observer != "super_node" or r.level == promise.level)
+            and (r.client_kind == "ldp" or not own)
+        ]
+        assert max(kept) <= promise.epsilon
+        assert max(kept) > 0.99 * promise.epsilon
+    sums = dataclasses.replace(ALIKE, secure_aggregation=True, secure_server=True)
+    hidden = make(sums, {"aggregator": 6.0, "released_model": 2.0})
+    assert len(set(hidden.plan.zone_noise_multipliers)) == 1
+    plain = make(ALIKE, {"aggregator": 6.0})
+    part = make(sums, {"aggregator": 6.0})
+    assert part.noise < 0.7 * plain.noise
+
+
+@pytest.mark.parametrize(
+    ("federation", "promises", "options", "words"),
+    [
+        (ALIKE, {"cloud": 1.0}, {}, "promises is cloud; allowed: super_node"),
+        (ALIKE, {"aggregator": 0.0}, {}, "promises is 0.0; .* > 0"),
+        (ALIKE, {}, {}, "promises is empty"),
+        (ALIKE, THREE, {"rounds": 0}, "rounds is 0"),
+        (ALIKE, THREE, {"trusting": (20,) * 4}, r"trusting\[0\] is 20; allowed: 0..14"),
+        (
+            dataclasses.replace(ALIKE, noising_clients=(0,) * 4),
+            {"super_node": 5.0},
+            {},
+            "super_node<=5; .*trusts so few",
+        ),
+        (ALIKE, [planner.Promise("super_node", 5.0, 3)], {}, "super_node:3<=5"),
+        (
+            dataclasses.replace(ALIKE, noising_clients=(0,) * 4),
+            {"aggregator": 5.0},
+            {
+                "threat": ThreatModel(neighbours="add_or_remove", cohort_known=True),
+            },
+            "aggregator<=5; .*learns who takes part",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_with_the_reason(
+    federation, promises, options, words
+):
+    with pytest.raises(ArgumentError, match=words):
+        make(federation, promises, **options)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [FullParticipation(), FixedSizeSampling((6,) * 4), ALIKE.sampling],
+    ids=str,
+)
+def test_a_plan_goes_through_its_file(tmp_path, sampling):
+    plan = dataclasses.replace(ALIKE, sampling=sampling, server_noise_multiplier=2.0)
+    threat = ThreatModel(dropout_rate=0.05)
+    found = planner.Planned(plan=plan, threat=threat, rounds=ROUNDS, delta=DELTA)
+    path = tmp_path / "plan.json"
+    found.write(path)
+    read = planner.read_plan(path)
+    for name in ("plan", "threat", "rounds", "delta"):
+        assert getattr(read, name) == getattr(found, name)
+    path.write_text('{"plan": {}}')
+    with pytest.raises(FileError, match=r"plan.json: no plan of this version"):
+        planner.read_plan(path)
