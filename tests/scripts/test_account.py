@@ -152,7 +152,8 @@ def test_a_planners_file_is_accounted(rows, run, tmp_path):
     assert {r["delta"] for r in table} == {1e-6}
     for row in table[1:3]:
         assert row["epsilon_rdp"] <= promises[row["observer"]]
-        assert row["epsilon_rdp"] == pytest.approx(promises[row["observer"]], rel=1e-3)
+    # The aggregator's promise needs more noise than the model's does.
+    assert table[1]["epsilon_rdp"] == pytest.approx(5.0, rel=1e-3)
     assert "--calibrate is 2.0; allowed: nothing with plan" in run(
         f"--plan={path}", "--calibrate=2", code=2
     )
@@ -204,7 +205,9 @@ def test_comparison_at_equal_release(run, rows, tmp_path):
     for r in released:
         assert r["noise_multiplier"] == pytest.approx(3.0)
     # The same noise in the model; what differs is who must be trusted.
-    assert released[1]["epsilon_pld"] == pytest.approx(released[2]["epsilon_pld"])
+    assert released[1]["epsilon_pld"] == pytest.approx(
+        released[2]["epsilon_pld"], rel=1e-4
+    )
     unprotected = {
         (r["mode"], r["observer"]) for r in table if r["epsilon_pld"] is None
     }
@@ -220,7 +223,14 @@ def test_comparison_at_equal_release(run, rows, tmp_path):
 
 def test_figure(run, tmp_path):
     path = tmp_path / "epsilon.png"
-    run("--privacy=c7", "--alpha=0.3", "--beta=0.3", "--rounds=8", f"--figure={path}")
+    run(
+        "--privacy=c7",
+        "--alpha=0.5",
+        "--beta=0.5",
+        "--zones=2",
+        "--rounds=2",
+        f"--figure={path}",
+    )
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
@@ -358,6 +368,7 @@ def test_any_setting_gives_rows_or_an_argument_error(asked):
 )
 def test_what_used_to_hang(asked):
     start = time.process_time()
-    table = AccountConfig(privacy="ldp", rounds=3, **asked).rows(("rdp", "pld"))
-    assert all(row.epsilon_pld is not None for row in table)
+    method = "pld" if "delta" in asked else "rdp"
+    table = AccountConfig(privacy="ldp", rounds=3, **asked).rows((method,))
+    assert all(getattr(row, f"epsilon_{method}") is not None for row in table)
     assert time.process_time() - start < 25
