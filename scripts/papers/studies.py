@@ -22,6 +22,7 @@ from tff_hdp.simulation.config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
+_NAMES = {"super_node": "own super-node", "released_model": "released model"}
 _MARKED = re.compile(r"<!-- results (\S+) -->\n(.*?)<!-- /results -->", re.DOTALL)
 
 
@@ -133,7 +134,7 @@ def run(
     changes: Mapping[str, Any],
     at_once: int,
     results: pathlib.Path,
-    page: pathlib.Path,
+    pages: Sequence[pathlib.Path],
 ) -> int:
     """Runs or resumes studies, several runs side by side, and writes what came of it.
 
@@ -144,7 +145,7 @@ def run(
       changes: See `Study.jobs`.
       at_once: How many runs at a time.
       results: Where the CSVs go, in a folder for each paper.
-      page: Whose tables follow `RESULTS`.
+      pages: Whose tables follow `RESULTS`.
 
     Returns:
       How many runs failed; their last lines are printed.
@@ -161,50 +162,71 @@ def run(
             path = study.write(jobs[study.name], results)
             print(f"{study.name}\n{table(path)}\n{path}\n")
     if results == RESULTS:
-        embed(page)
+        for page in pages:
+            embed(page)
     return len(failed)
 
 
 def table(path: pathlib.Path) -> str:
     """A study's CSV as Markdown: mean and spread over seeds beside what is printed.
 
-    Epsilons are those of whoever gets the model, of the kind of client with the
-    largest; delta, neighbours and sampling are said below.
+    An epsilon is the largest of all clients', by the tighter of RDP and PLD; what
+    epsilons rest on is said below.
     """
     frame = pd.read_csv(path)
     metric = frame["metric"][0]
     labels = list(frame.columns[: frame.columns.get_loc("printed")])
-    header = [*labels, "runs", "printed", f"{metric}, mean ± sd", "epsilon", "verdict"]
+    seen = observers(frame)
+    is_printed = frame["printed"].notna().any()
+    header = [*labels, "runs", *["printed"] * is_printed, f"{metric}, mean ± sd"]
+    header += [_NAMES.get(name, name.replace("_", " ")) for name in seen]
+    header += ["verdict"] * is_printed
     lines = [_row(header), _row(["---"] * len(header))]
     said: dict[str, None] = {}
     for key, group in frame.groupby(labels, sort=False, dropna=False):
         mean, spread = group[metric].mean(), group[metric].std()
         shown = f"{mean:.3f}" + ("" if math.isnan(spread) else f" ± {spread:.3f}")
-        epsilon, basis = _released(group)
-        if basis:
-            said[basis] = None
         printed = group["printed"].iloc[0]
-        cells = [*map(str, key), len(group), _number(printed), shown, epsilon]
-        lines.append(_row([*cells, _verdict(mean, printed, group["within"].iloc[0])]))
+        cells = [*map(str, key), len(group), *[_number(printed)] * is_printed, shown]
+        for name in seen:
+            epsilon, basis = _epsilon(group, seen[name])
+            cells.append(epsilon)
+            if basis:
+                said[f"{_NAMES.get(name, name)} {basis}"] = None
+        within = group["within"].iloc[0]
+        cells += [_verdict(mean, printed, within)] * is_printed
+        lines.append(_row(cells))
     if said:
-        lines += ["", f"Epsilon of the released model: {'; '.join(said)}."]
+        lines += ["", f"Epsilon at delta {frame['delta'][0]:g}; {'; '.join(said)}."]
     return "\n".join(lines)
 
 
-def _released(group: pd.DataFrame) -> tuple[str, str]:
-    """The largest epsilon of the released model, and what it rests on."""
-    found = re.compile(r"released_model\.(\w+)(?:\.zone\d+)?\.epsilon_pld")
-    named = [c for c in group if found.fullmatch(c) and group[c].notna().all()]
-    if not named:
-        return "none", ""
-    column = max(named, key=lambda c: group[c].max())
-    stem = column.removesuffix("epsilon_pld")
-    first = group.iloc[0]
-    basis = (
-        f"delta {first['delta']:g}, {first[f'{stem}neighbours']} neighbours, "
-        f"{first[f'{stem}sampling']}"
-    )
-    return f"{group[column].max():.4g}", basis
+def observers(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """By observer, what the columns of its epsilons begin with; fellows left out."""
+    found: dict[str, list[str]] = {}
+    for column in frame:
+        stem, dot, field = column.rpartition(".")
+        name = stem.partition(".")[0]
+        if dot and field == "epsilon_pld" and not name.startswith("fellow_"):
+            found.setdefault(name, []).append(stem)
+    return found
+
+
+def _epsilon(group: pd.DataFrame, stems: Sequence[str]) -> tuple[str, str]:
+    """The largest epsilon against an observer, and what it rests on."""
+    worst, basis = -math.inf, ""
+    for stem in stems:
+        if group[f"{stem}.neighbours"].isna().all():
+            continue  # no such clients here
+        sound = group[[f"{stem}.epsilon_rdp", f"{stem}.epsilon_pld"]].min(axis=1)
+        if sound.isna().any():
+            return "none", ""
+        if sound.max() > worst:
+            first = group.iloc[0]
+            worst = sound.max()
+            words = first[f"{stem}.neighbours"], first[f"{stem}.sampling"]
+            basis = f"{words[0]} neighbours, {words[1]}"
+    return ("none", "") if worst < 0 else (f"{worst:.4g}", basis)
 
 
 def _verdict(mean: float, printed: float, within: float) -> str:

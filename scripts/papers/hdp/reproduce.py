@@ -22,10 +22,12 @@ from tff_hdp.errors import ArgumentError
 
 PARTS = ("table1", "table3", "others", "levels", "compare")
 TRAINED = (
+    *("digits", "mnist", "cifar10"),
     *("figure2_cifar10", "figure2_cifar100", "figure2_mnist", "figure2_emnist"),
     *("table1_accuracy", "figure3", "claim", "equal_release", "unequal_zones"),
 )
-PAGE = pathlib.Path(__file__).parents[3] / "docs" / "hdp.md"
+ROOT = pathlib.Path(__file__).parents[3]
+PAGES = (ROOT / "docs" / "hdp.md", ROOT / "README.md")
 Rows = list[dict[str, Any]]
 # Who a row is about, in the lines that say what its epsilons rest on.
 NAMES = ("data_set", "configuration", "mode", "client_kind", "noise_at", "level")
@@ -95,7 +97,7 @@ def train(parts: list[str], folder: pathlib.Path) -> int:
         changes=changes,
         at_once=JOBS.value,
         results=results,
-        page=PAGE,
+        pages=PAGES,
     )
 
 

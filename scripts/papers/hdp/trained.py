@@ -7,6 +7,12 @@ from scripts.papers.studies import Line, Study
 from tff_hdp.systems.hdp.config import HdpConfig
 
 MODES = ("none", "cdp", "hdp", "ldp")
+NAMES = {
+    "none": "nobody",
+    "cdp": "server (CDP)",
+    "hdp": "super-nodes (HDP)",
+    "ldp": "clients (LDP)",
+}
 # Figure 2's curves without noise end here, as the text says; the rest is not printed.
 PRINTED = {("cifar10", "none"): 0.63, ("cifar100", "none"): 0.28}
 # What a scale changes of a paper's setting. `tiny` shows that the commands work.
@@ -15,6 +21,24 @@ SCALES: dict[str, dict[str, Any]] = {
     "reduced": {"rounds": 40},
     "tiny": {"task": "digits", "rounds": 1, "clip_norm": 1.0},
 }
+
+
+def digits() -> Study:
+    """The demo's four modes."""
+    lines = []
+    for mode in MODES:
+        noise = {} if mode == "none" else {"noise_multiplier": 1.0}
+        label = {"who adds noise": NAMES[mode]}
+        lines.append(Line(label, "hdp/digits", {"privacy": mode, **noise}))
+    return _study("digits", lines)
+
+
+def forty_rounds(task: str) -> Study:
+    """The four modes over 40 rounds, at a rate and noise of our choice."""
+    lines = [
+        Line({"who adds noise": NAMES[mode]}, f"hdp/{task}_{mode}") for mode in MODES
+    ]
+    return _study(task, lines)
 
 
 def figure2(task: str) -> Study:
@@ -119,6 +143,8 @@ def _study(name: str, lines: list[Line]) -> Study:
 STUDIES = {
     study.name: study
     for study in (
+        digits(),
+        *map(forty_rounds, ("mnist", "cifar10")),
         *(figure2(task) for task in ("cifar10", "cifar100", "mnist", "emnist")),
         table1(),
         figure3(),

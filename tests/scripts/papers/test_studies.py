@@ -32,39 +32,44 @@ def test_every_line_is_a_run_of_its_own(name, tmp_path):
 
 def frame():
     rows = [
-        ("hdp", 0.60, 0.61, 7.0),
-        ("hdp", 0.64, 0.61, 7.0),
-        ("cdp", 0.70, 0.61, 21.5),
-        ("none", 0.5, None, None),
+        ("hdp", 0.60, 0.61, 7.0, 5.0),
+        ("hdp", 0.64, 0.61, 7.0, 5.0),
+        ("cdp", 0.70, 0.61, 21.5, None),
+        ("none", 0.5, None, None, None),
     ]
-    named = "released_model.hdp."
-    return pd.DataFrame(
-        [
-            {
-                "privacy": mode,
-                "printed": printed,
-                "metric": "accuracy",
-                "within": 0.03,
-                "digest": mode,
-                "accuracy": accuracy,
-                "delta": 1e-5,
-                f"{named}epsilon_pld": epsilon,
-                f"{named}neighbours": "add_or_remove",
-                f"{named}sampling": "Poisson, q = 0.2, participation hidden",
+    found = []
+    for mode, accuracy, printed, rdp, pld in rows:
+        row = {
+            "privacy": mode,
+            "printed": printed,
+            "metric": "accuracy",
+            "within": 0.03,
+            "digest": mode,
+            "accuracy": accuracy,
+            "delta": 1e-5,
+        }
+        for observer in ("super_node.hdp", "released_model.hdp", "fellow_client.hdp"):
+            nothing = observer.startswith("super_node")
+            row |= {
+                f"{observer}.epsilon_rdp": None if nothing else rdp,
+                f"{observer}.epsilon_pld": None if nothing else pld,
+                f"{observer}.neighbours": None if mode == "none" else "add_or_remove",
+                f"{observer}.sampling": "Poisson, q = 0.2, participation hidden",
             }
-            for mode, accuracy, printed, epsilon in rows
-        ]
-    )
+        found.append(row)
+    return pd.DataFrame(found)
 
 
-def test_a_table_has_mean_spread_epsilon_and_verdict(tmp_path):
+def test_a_table_has_mean_spread_epsilons_and_verdict(tmp_path):
     path = tmp_path / "study.csv"
     frame().to_csv(path, index=False)
     lines = studies.table(path).splitlines()
-    assert lines[2] == "| hdp | 2 | 0.61 | 0.620 ± 0.028 | 7 | reproduced |"
-    assert lines[3] == "| cdp | 1 | 0.61 | 0.700 | 21.5 | not: 0.090 above |"
-    assert lines[4] == "| none | 1 |  | 0.500 | none | not printed |"
-    assert "delta 1e-05, add_or_remove neighbours, Poisson, q = 0.2" in lines[-1]
+    assert "own super-node | released model | verdict |" in lines[0]
+    assert lines[2] == "| hdp | 2 | 0.61 | 0.620 ± 0.028 | none | 5 | reproduced |"
+    assert lines[3] == "| cdp | 1 | 0.61 | 0.700 | none | 21.5 | not: 0.090 above |"
+    assert lines[4] == "| none | 1 |  | 0.500 | none | none | not printed |"
+    assert "delta 1e-05; released model add_or_remove neighbours" in lines[-1]
+    assert "Poisson, q = 0.2, participation hidden" in lines[-1]
 
 
 def test_a_page_gets_its_tables(tmp_path, monkeypatch):
