@@ -139,7 +139,8 @@ def names_of(module):
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_link_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        if re.match(r"[a-z]+:", target):
+        # The reference is made with the site, whose strict build holds its links.
+        if re.match(r"[a-z]+:|reference/", target):
             continue
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page

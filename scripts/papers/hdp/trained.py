@@ -29,7 +29,7 @@ def digits() -> Study:
     for mode in MODES:
         noise = {} if mode == "none" else {"noise_multiplier": 1.0}
         label = {"who adds noise": NAMES[mode]}
-        lines.append(Line(label, "hdp/digits", {"privacy": mode, **noise}))
+        lines.append(Line(label, "hdp/digits_none", {"privacy": mode, **noise}))
     return _study("digits", lines)
 
 

@@ -43,7 +43,7 @@ def test_every_preset_is_a_config(preset):
         assert named == f"{config.task}_{config.privacy}"
 
 
-@pytest.mark.parametrize("task", ["emnist", "cifar10", "cifar100"])
+@pytest.mark.parametrize("task", ["emnist", "mnist", "cifar10", "cifar100"])
 @pytest.mark.parametrize("mode", ["none", "cdp", "hdp", "ldp"])
 def test_the_paper_presets_have_the_papers_settings(task, mode):
     config = parse(PAPERS / "hdp" / f"paper_{task}_{mode}.flags")
@@ -64,6 +64,6 @@ def test_every_preset_that_is_named_exists():
         for file in sorted(ROOT.glob(place)):
             found = re.findall(r"scripts/papers/([\w*{},/]+\.flags)", file.read_text())
             named += [(file.name, name) for text in found for name in expand(text)]
-    assert ("README.md", "hdp/paper_cifar100_ldp.flags") in named
+    assert ("hdp.md", "hdp/paper_cifar100_ldp.flags") in named
     missing = [(file, name) for file, name in named if not any(PAPERS.glob(name))]
     assert not missing
