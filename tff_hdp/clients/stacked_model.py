@@ -83,6 +83,22 @@ class StackedModel:
         """Whether there is a convolution, of which every client has its own."""
         return any(_is_affine(e, tf.keras.layers.Conv2D) for _, e in self._layers)
 
+    def to_dense(self, weights: Weights, place: int, features: tf.Tensor) -> tf.Tensor:
+        """What the layer whose first weight is number `place` reads.
+
+        Args:
+          weights: Those before it, per Keras weight [C, ...].
+          place: Of the weight, in Keras' order.
+          features: [C, B, ...].
+        """
+        layers, position = [], 0
+        for count, layer in self._layers:
+            if position == place and count:
+                break
+            layers.append((count, layer))
+            position += count
+        return _apply(layers, weights, features)
+
     def to_first_dense(self, features: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         """What the first dense layer multiplies, [C, N, d].
 
