@@ -28,7 +28,7 @@ def define_flags() -> None:
 
 
 def show(rows: Sequence[dict[str, Any]], style: str, notes: Sequence[str] = ()) -> None:
-    """Prints rows in --format; a table leaves words to the lines below it."""
+    """Prints rows in --format; a table leaves words to the notes below it."""
     if style == "json":
         print(json.dumps(rows, indent=2))
         return
@@ -43,7 +43,7 @@ def show(rows: Sequence[dict[str, Any]], style: str, notes: Sequence[str] = ()) 
     for line in cells:
         pairs = zip(line, widths, strict=True)
         print("  ".join(cell.ljust(width) for cell, width in pairs).rstrip())
-    print("", *notes, *_reasons(rows), sep="\n")
+    print("", *notes, sep="\n")
 
 
 def main(argv: list[str]) -> int:
@@ -61,7 +61,7 @@ def _run(config: AccountConfig) -> None:
         from scripts.papers.hdp import figures, tables
 
         rows = tables.comparison(config, config.compare)
-        show(rows, config.format)
+        show(rows, config.format, _reasons(rows))
         if figure:
             figures.draw_comparison(rows, config.compare, figure)
     else:
@@ -70,8 +70,9 @@ def _run(config: AccountConfig) -> None:
             config = config.calibrated()
             notes = [f"--noise_multiplier={config.noise_multiplier!r} meets the target"]
         rows = config.rows()
-        worst_zones = _worst_zones(rows)
-        show([row.to_dict() for row in rows], config.format, [*notes, *worst_zones])
+        notes += _worst_zones(rows)
+        rows = [row.to_dict() for row in rows]
+        show(rows, config.format, [*notes, *_reasons(rows)])
         if figure:
             from scripts.papers.hdp import figures
 

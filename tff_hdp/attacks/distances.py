@@ -145,8 +145,8 @@ def task_feature_distance(
     ]
     outputs = [layer.output for layer in layers]
     features = tf.keras.Model(target.keras_model.input, outputs)
-    a = tf.nest.flatten(features(tf.constant(255.0 * originals, tf.float32)))
-    b = tf.nest.flatten(features(tf.constant(255.0 * found, tf.float32)))
+    a = tf.nest.flatten(features(tf.constant(target.max_value * originals, tf.float32)))
+    b = tf.nest.flatten(features(tf.constant(target.max_value * found, tf.float32)))
     distances = [
         _normalised_distance(x.numpy(), y.numpy(), np.float32(1.0))
         for x, y in zip(a, b, strict=True)

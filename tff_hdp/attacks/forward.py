@@ -43,7 +43,7 @@ class Forward:
           [V, d] float64.
         """
         victims = images.shape[0]
-        x = tf.expand_dims(images * 255.0, 1)
+        x = tf.expand_dims(images * self._target.max_value, 1)
         start = [
             tf.tile(w[tf.newaxis], [victims] + [1] * len(w.shape))
             for w in self._initial

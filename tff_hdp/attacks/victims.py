@@ -20,7 +20,6 @@ from tff_hdp.errors import ArgumentError, FileError, require
 
 # Zhu, Liu and Han (2019): three 5x5 convolutions of 12 channels with sigmoids, and a
 # dense layer; all weights uniform in (-.5, .5). What deep leakage was shown on.
-ZHU = "zhu"
 _ZHU_STRIDES = (2, 2, 1)
 
 
@@ -36,6 +35,7 @@ class Target:
       features: [N, ...] uint8 examples to draw victims and candidates from.
       labels: [N] int32.
       num_classes: How many.
+      max_value: What the model takes for 1.
       keras_model: The Keras model with these weights.
     """
 
@@ -46,6 +46,7 @@ class Target:
     features: np.ndarray
     labels: np.ndarray
     num_classes: int
+    max_value: float
     keras_model: tf.keras.Model
 
     @property
@@ -101,7 +102,9 @@ class Target:
         kernels = [tf.constant(w[np.newaxis], tf.float64) for w in self.weights[:place]]
 
         def features(images: tf.Tensor) -> tf.Tensor:
-            read = self.model.to_dense(kernels, place, images[tf.newaxis] * 255.0)
+            read = self.model.to_dense(
+                kernels, place, images[tf.newaxis] * self.max_value
+            )
             return tf.cast(read[0], tf.float64)
 
         return features
@@ -139,10 +142,7 @@ def load_target(
     require(local_steps >= 1, "local_steps", local_steps, "a whole number >= 1")
     tf.keras.utils.set_random_seed(seed)
     rng = np.random.default_rng(seed)
-    if zhu:
-        keras_model = _zhu_network(task.test_features.shape[1:], task.num_classes)
-    else:
-        keras_model = task.build_model()
+    keras_model = _zhu_network(task) if zhu else task.build_model()
     model = StackedModel(keras_model)
     if weights != "init":
         keras_model.set_weights(_read_weights(pathlib.Path(weights), model.shapes))
@@ -155,22 +155,23 @@ def load_target(
         features=np.asarray(task.test_features)[order],
         labels=np.asarray(task.test_labels, np.int32)[order],
         num_classes=task.num_classes,
+        max_value=float(tasks.TASKS[task.name].max_value),
         keras_model=keras_model,
     )
 
 
-def _zhu_network(shape: tuple[int, ...], num_classes: int) -> tf.keras.Sequential:
+def _zhu_network(task: tasks.Task) -> tf.keras.Sequential:
     layers = tf.keras.layers
     convolution = functools.partial(
         layers.Conv2D, 12, 5, padding="same", activation="sigmoid"
     )
     network = tf.keras.Sequential(
         [
-            layers.Input(shape),
-            layers.Rescaling(1.0 / 255),
+            layers.Input(task.test_features.shape[1:]),
+            layers.Rescaling(1.0 / tasks.TASKS[task.name].max_value),
             *(convolution(strides=strides) for strides in _ZHU_STRIDES),
             layers.Flatten(),
-            layers.Dense(num_classes),
+            layers.Dense(task.num_classes),
         ]
     )
     for weight in network.trainable_weights:
