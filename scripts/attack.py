@@ -49,13 +49,14 @@ def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     """What the rows' epsilons rest on, and which way is better for the attacker."""
     lines = [
         f"epsilon against {row['observer']} ({row['privacy']}): {row['neighbours']} "
-        f"neighbours; {row['sampling']}; {row['rounds']} rounds, delta {row['delta']:g}."
+        f"neighbours; {row['sampling']}; {row['rounds']} rounds; delta "
+        f"{row['delta']:g}."
         for row in rows
     ]
     arrows = (
         "The attacker has more with larger PSNR, SSIM, AUC and identified, and with a "
-        "smaller LPIPS, which is a distance. psnr_floor is what guessing the mean image "
-        "reaches; bound is what no attack exceeds."
+        "smaller LPIPS, which is a distance. psnr_floor is what guessing the mean "
+        "image reaches; bound is what no attack exceeds in identified."
     )
     return [*dict.fromkeys(lines), arrows]
 

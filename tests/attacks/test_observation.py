@@ -69,6 +69,8 @@ def vantages(plan):
     for level in (0, *range(1, len(plan.upper_levels) + 3), "outside"):
         yield Vantage(plan=plan, level=level)
     yield Vantage(plan=plan, level=1, elected=True)
+    if not plan.upper_levels and not plan.secure_server:
+        yield Vantage(plan=plan, level="outside", colluding_super_nodes=1)
     yield Vantage(plan=plan, level=0, zone=1, index=1)
 
 
@@ -157,6 +159,7 @@ def test_observers_that_are_not_there_are_refused():
         {"level": 3},
         {"level": 2, "elected": True},
         {"level": 0, "zone": 2},
+        {"level": "outside", "colluding_super_nodes": 2},
         {"level": 0, "index": 2},
         {"level": 1, "elected": True, "plan": plan_of("hdp", (1, 2))},
         {"level": 0, "plan": plan_of("hdp", (1,))},

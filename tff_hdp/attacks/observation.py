@@ -55,7 +55,8 @@ class Round:
         if vantage.level == 1:
             return self.zone_sums[zone] - own
         if vantage.observer == "released_model":
-            return self.outputs[-1][0] / self.units[zone] - own
+            told = sum(self.outputs[0][j] for j in vantage.told_zones)
+            return (self.outputs[-1][0] - told) / self.units[zone] - own
         nodes = self.outputs[vantage.level - 2]
         if vantage.observer == "aggregator" and plan.secure_server:
             return np.sum(nodes, 0) / self.units[zone]

@@ -3,8 +3,8 @@
 import dataclasses
 from typing import Any
 
-from tff_hdp.attacks import run as runs
 from tff_hdp.attacks.analytic import first_dense
+from tff_hdp.attacks.attacker import Attacker, Outcome, identified
 from tff_hdp.attacks.config import AttackConfig
 from tff_hdp.attacks.vantage import Vantage
 
@@ -20,7 +20,7 @@ PRINTED = {
 _STANDS_FOR = {"mnist": "emnist"}
 
 
-def table4(config: AttackConfig) -> "runs.Outcome":
+def table4(config: AttackConfig) -> Outcome:
     """Every mode at every level; cells of one (m, nu, clip) are run once.
 
     A cell has the better one of DLG and, on a dense model with one unknown client, the
@@ -29,7 +29,7 @@ def table4(config: AttackConfig) -> "runs.Outcome":
     Args:
       config: Its privacy and level are not used.
     """
-    attacker = runs.Attacker(config)
+    attacker = Attacker(config)
     records = attacker.records()
     dense = first_dense(attacker.target) == 0
     done: dict[Any, dict[str, Any]] = {}
@@ -44,18 +44,18 @@ def table4(config: AttackConfig) -> "runs.Outcome":
                 vantage.clip_norm,
             )
             if cell not in done:
-                given = attacker.filtered(vantage, records)
-                done[cell] = runs.identified(config, records, given)
+                clip_norm = attacker.clip_norm
+                done[cell] = identified(config, vantage, records, clip_norm)
                 attacks = ("dlg", "analytic") if dense and cell[0] == 1 else ("dlg",)
                 done[cell] |= _best(attacker, vantage, attacks)
             row = attacker.row(vantage) | {"privacy": mode, **done[cell]}
             row["paper_lpips"] = _printed(config.task, mode, level)
             rows.append(row)
-    return runs.Outcome(rows)
+    return Outcome(rows)
 
 
 def _best(
-    attacker: "runs.Attacker", vantage: Vantage, attacks: tuple[str, ...]
+    attacker: Attacker, vantage: Vantage, attacks: tuple[str, ...]
 ) -> dict[str, Any]:
     originals, seen = attacker.observe(vantage)
     found = []

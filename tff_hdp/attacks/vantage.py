@@ -29,6 +29,8 @@ class Vantage:
       level: The observer's.
       elected: Whether the observer, of level 1, is a client of its own zone that was
         elected super-node, and so subtracts its own part.
+      colluding_super_nodes: How many other zones' super-nodes, in a tree without upper
+        levels, tell their zones' outputs to whoever gets the model.
       zone: The victim's zone.
       index: The victim's place in it.
 
@@ -40,6 +42,7 @@ class Vantage:
     plan: NoisePlan
     level: Level
     elected: bool = False
+    colluding_super_nodes: int = 0
     zone: int = 0
     index: int = 0
 
@@ -57,6 +60,13 @@ class Vantage:
         if self.elected:
             allowed = "False but at level 1, in a zone of 2 clients or more"
             require(self.level == 1 and n > 1, "elected", True, allowed)
+        if self.colluding_super_nodes:
+            most = plan.num_zones - 1
+            some = 0 < self.colluding_super_nodes <= most
+            ok = some and self.level == "outside" and not plan.upper_levels
+            allowed = f"0..{most} with level outside, and 0 elsewhere"
+            given = self.colluding_super_nodes
+            require(ok, "colluding_super_nodes", given, allowed)
         if self.level == 0:
             many = plan.num_clients > 1
             require(many, "level", 0, "1 or more in a federation of one client")
@@ -79,7 +89,10 @@ class Vantage:
         if self.level == 0:
             return "another client"
         if self.level == "outside":
-            return "whoever gets the model"
+            allies = self.colluding_super_nodes
+            return "whoever gets the model" + f" and {allies} super-nodes" * bool(
+                allies
+            )
         if self.level == self.server_level:
             secure = self.plan.secure_server
             return "server with secure sums" if secure else "server that sees zones"
@@ -110,11 +123,17 @@ class Vantage:
         return last if last != self.victim else (0 if self.level == 0 else zone, 0)
 
     @property
+    def told_zones(self) -> list[int]:
+        """Zones whose outputs the colluding super-nodes tell, the last but for own."""
+        others = [j for j in range(self.plan.num_zones) if j != self.zone]
+        return others[len(others) - self.colluding_super_nodes :]
+
+    @property
     def seen_zones(self) -> list[int]:
         """Zones whose clients are in the sum that the observer holds."""
         plan, everywhere = self.plan, list(range(self.plan.num_zones))
         if self.observer == "released_model":
-            return everywhere
+            return [j for j in everywhere if j not in self.told_zones]
         if self.observer == "aggregator" and plan.secure_server:
             return everywhere
         nodes = everywhere
@@ -171,7 +190,9 @@ def _view(vantage: Vantage) -> View:
         carries = plan.client_noise_multiplier > 0
         colludes = int(carries and index < plan.noising_clients[zone])
     threat = ThreatModel(
-        colluding_clients=colludes, elected_super_nodes=vantage.elected
+        colluding_clients=colludes,
+        elected_super_nodes=vantage.elected,
+        colluding_super_nodes=vantage.colluding_super_nodes,
     )
     level = vantage.level
     if vantage.observer == "released_model":

@@ -21,6 +21,8 @@ from tff_hdp.errors import ArgumentError, FileError, require
 # Zhu, Liu and Han (2019): three 5x5 convolutions of 12 channels with sigmoids, and a
 # dense layer; all weights uniform in (-.5, .5). What deep leakage was shown on.
 _ZHU_STRIDES = (2, 2, 1)
+# Clients trained at once.
+_CHUNK = 16
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,12 +67,8 @@ class Target:
           [V, d] float32; not finite where training diverged.
         """
         rows = [
-            np.asarray(self._train(tf.constant(x), tf.constant(y)))
-            for x, y in zip(
-                np.array_split(features, -(-len(features) // 16)),
-                np.array_split(labels, -(-len(labels) // 16)),
-                strict=True,
-            )
+            np.asarray(self._train(features[i : i + _CHUNK], labels[i : i + _CHUNK]))
+            for i in range(0, len(features), _CHUNK)
         ]
         return np.concatenate(rows)
 
@@ -79,7 +77,12 @@ class Target:
         rule = SgdRule(learning_rate=self.learning_rate)
         initial = [tf.constant(w) for w in self.weights]
 
-        @tf.function(reduce_retracing=True)
+        batches = [
+            tf.TensorSpec([None, None, *self.features.shape[1:]], self.features.dtype),
+            tf.TensorSpec([None, None], tf.int32),
+        ]
+
+        @tf.function(input_signature=batches)
         def train(features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             clients, batch = tf.shape(labels)[0], tf.shape(labels)[1]
             order = tf.tile(

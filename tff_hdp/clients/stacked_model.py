@@ -155,8 +155,11 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
         return _Affine(layer, _convolution(layer))
     if isinstance(layer, keras.MaxPooling2D):
         return _MaxPooling(layer)
-    if isinstance(layer, keras.Rescaling | keras.ReLU | keras.Activation):
-        return lambda _, x: layer(x)
+    if isinstance(layer, keras.Rescaling):
+        return lambda _, x: _rescaled(layer, x)
+    if isinstance(layer, keras.ReLU | keras.Activation):
+        # Not by calling the layer, which would round float64.
+        return lambda _, x: layer.call(x)
     raise ArgumentError(
         f"layer {layer.name}",
         type(layer).__name__,
@@ -278,6 +281,11 @@ def _halve(x: tf.Tensor) -> tf.Tensor:
     rows = tf.reshape(rows, [-1, height, 2 * width * channels])
     pooled = tf.maximum(*tf.split(rows, 2, axis=2))
     return tf.reshape(pooled, [-1, height, width, channels])
+
+
+def _rescaled(layer: tf.keras.layers.Rescaling, x: tf.Tensor) -> tf.Tensor:
+    """As the layer does, which would round float64."""
+    return x * layer.scale + layer.offset if x.dtype == tf.float64 else layer(x)
 
 
 def _leading(x: tf.Tensor, count: int) -> list[tf.Tensor]:
