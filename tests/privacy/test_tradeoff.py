@@ -74,6 +74,7 @@ def test_nothing_seen_and_nothing_guaranteed():
     np.testing.assert_allclose(tradeoff(Gaussian(1.0), 0).power(fpr), fpr)
     nothing = tradeoff(None, 3)
     assert nothing.power(fpr).tolist() == [1.0, 1.0, 1.0]
+    assert orthogonal_identification(np.inf, 10) == 1.0
     assert nothing.auc == nothing.advantage == nothing.identification(9) == 1.0
 
 

@@ -116,9 +116,9 @@ def orthogonal_identification(mu: float, candidates: int) -> float:
       mu: As in `Tradeoff`.
       candidates: M equally likely ones.
     """
-    check_nonnegative("mu", mu)
-    if math.isinf(mu):
+    if mu == math.inf:
         return 1.0
+    check_nonnegative("mu", mu)
 
     def density(t: float) -> float:
         others = stats.norm.cdf(t) ** (candidates - 1)
