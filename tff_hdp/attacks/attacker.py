@@ -98,7 +98,7 @@ class Attacker:
             updates = target.updates(
                 target.features[rows, np.newaxis], target.labels[rows, np.newaxis]
             )
-            if not np.all(np.isfinite(updates)):
+            if not np.isfinite(np.linalg.norm(updates[0])):
                 _LOG.warning("victim %d is left out: no finite update", victim)
                 continue
             zones = np.split(updates, np.cumsum(plan.zone_sizes)[:-1])
