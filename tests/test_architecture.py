@@ -13,7 +13,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 # Rooms from the top floor down: each may import what lies on floors beneath its own.
 FLOORS = (
     ("scripts", "benchmarks"),
-    ("tff_hdp.systems", "tff_hdp.attacks"),
+    ("tff_hdp.attacks",),
+    ("tff_hdp.systems",),
     ("tff_hdp.clients",),
     ("tff_hdp.simulation", "tff_hdp.aggregators"),
     ("tff_hdp.privacy", "tff_hdp.noise"),

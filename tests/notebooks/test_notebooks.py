@@ -11,8 +11,12 @@ TINY = {
     "quickstart": (
         "rounds, clients_per_round, num_clients, zones = 2, 10, 40, 2\n"
         "noise_multiplier, out = 1.0, 'runs/quickstart'"
-    )
+    ),
+    "attacking_your_model": (
+        "victims, trials = 2, 500\nout = 'runs/attacking_your_model'"
+    ),
 }
+PICTURES = {"quickstart": "accuracy.png", "attacking_your_model": "images.png"}
 
 
 @pytest.mark.parametrize("name", [p.stem for p in sorted(NOTEBOOKS.glob("*.ipynb"))])
@@ -27,7 +31,7 @@ def test_notebook_runs(name, tmp_path):
         notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
     )
     client.execute()
-    assert (tmp_path / "runs" / name / "accuracy.png").exists()
+    assert (tmp_path / "runs" / name / PICTURES[name]).exists()
 
 
 @pytest.mark.parametrize(

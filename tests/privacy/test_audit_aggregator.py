@@ -35,6 +35,9 @@ from tff_hdp.privacy import (
     configurations,
 )
 from tff_hdp.privacy.audit import one_run_audit
+from tff_hdp.privacy.threat import AccountedRound
+from tff_hdp.privacy.tradeoff import roc, tradeoff
+from tff_hdp.privacy.views import view
 from tff_hdp.systems.hdp.clients import stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
 
@@ -165,10 +168,15 @@ def audit(plan, *, length=CLIP, queries=None, seed=0, release=release):
     claimed = row.epsilon_pld
     assert claimed < 3
     included = np.random.default_rng(seed).random(CANARIES) < 0.5
-    scores = release(plan, included, length, queries)
-    return one_run_audit(
+    scores = np.asarray(release(plan, included, length, queries))
+    result = one_run_audit(
         scores, included, guesses=GUESSES, claimed=claimed, delta=DELTA
     )
+    # The attacker's curve and the bound on it come to the same verdict.
+    seen = view(AccountedRound(plan, ZEROED), "released_model", 3, 0, True)
+    curve = roc(scores[included], scores[~included])
+    assert curve.refutes(tradeoff(seen.mechanism)) == result.violated
+    return result
 
 
 def central(z):

@@ -34,9 +34,14 @@ def noise_upper_levels(
     state: Any,
     outputs: list[Any],
     units: list[float],
-) -> tuple[list[Any], list[float], list[Any], list[Any]]:
-    """Sums the nodes of each further level and adds each node's noise."""
-    states, events = [], []
+) -> tuple[list[list[Any]], list[float], list[Any], list[Any]]:
+    """Sums the nodes of each further level and adds each node's noise.
+
+    Returns:
+      Every level's outputs, the zones' first; the units of the last; the queries' new
+      states and events.
+    """
+    by_level, states, events = [outputs], [], []
     for depth, nodes in enumerate(queries.upper):
         parents = plan.upper_levels[depth].parents
         children = [
@@ -51,9 +56,10 @@ def noise_upper_levels(
             )
         ]
         outputs = [value for value, _, _ in noised]
+        by_level.append(outputs)
         states.append([st for _, st, _ in noised])
         events.append([event.to_named_tuple() for _, _, event in noised])
-    return outputs, units, states, events
+    return by_level, units, states, events
 
 
 def added(values: list[Any]) -> Any:

@@ -136,8 +136,23 @@ class SecureZonedMean(ZonedMean):
             vectors += tf.pad(tf.stack(noise), [[0, 0], [0, 1]])
         return vectors, tf.logical_and(clients > 0, tf.logical_not(enough))
 
-    def release(self, state: Any, total: Any) -> tuple[Any, Any, Any]:
-        """The mean that sums modulo 2^b stand for, with continuous noise added.
+    def decoded(self, vectors: Any) -> tuple[Any, tf.Tensor]:
+        """What sums modulo 2^b stand for.
+
+        Args:
+          vectors: int64 [..., vector_size].
+
+        Returns:
+          Records, each tensor [..., *shape], and weights, float32 [...].
+        """
+        half = np.int64(self.modulus // 2)
+        centred = tf.math.floormod(vectors + half, 2 * half) - half
+        coordinates = tf.cast(centred[..., :-1], tf.float64) * self._encoding.step
+        weight = tf.cast(centred[..., -1] / self.weight_one, tf.float32)
+        return self._unflatten(tf.cast(coordinates, tf.float32)), weight
+
+    def outputs(self, state: Any, total: Any) -> tuple[list[list[Any]], Any, Any]:
+        """Of the mean that sums modulo 2^b stand for, with continuous noise added.
 
         Args:
           state: The queries' states.
@@ -147,13 +162,10 @@ class SecureZonedMean(ZonedMean):
             hold besides their vectors, summed over clients.
 
         Returns:
-          The released structure, the queries' new states, and the measurements.
+          As `ZonedMean.outputs`; with `secure_server`, the sum of the zones' outputs in
+          their place.
         """
-        half = np.int64(self.modulus // 2)
-        centred = tf.math.floormod(total["vectors"] + half, 2 * half) - half
-        coordinates = tf.cast(centred[..., :-1], tf.float64) * self._encoding.step
-        weight = tf.cast(centred[..., -1] / self.weight_one, tf.float32)
-        record = self._unflatten(tf.cast(coordinates, tf.float32))
+        record, weight = self.decoded(total["vectors"])
         operator = collections.OrderedDict(
             (name, part)
             for name, part in total.items()
@@ -163,18 +175,18 @@ class SecureZonedMean(ZonedMean):
             result = self._release_sum(state, record, weight, operator)
         else:
             summed = collections.OrderedDict(record=record, weight=weight, **operator)
-            result = super().release(state, summed)
-        released, new_state, measurements = result
+            result = super().outputs(state, summed)
+        by_level, new_state, measurements = result
         measurements["saturated"] = total["saturated"]
         measurements["left_out"] = tf.math.count_nonzero(
             total["left_out"], dtype=tf.int32
         )
-        return released, new_state, measurements
+        return by_level, new_state, measurements
 
     def _release_sum(
         self, state: Any, record: Any, weight: tf.Tensor, operator: Any
-    ) -> tuple[Any, Any, Any]:
-        """`release` where the server has only the sum over zones."""
+    ) -> tuple[list[list[Any]], Any, Any]:
+        """`outputs` where the server has only the sum over zones."""
         plan, queries = self._plan, self._queries
         new_state = collections.OrderedDict(state, round=state["round"] + 1)
         events = collections.OrderedDict()
@@ -186,13 +198,14 @@ class SecureZonedMean(ZonedMean):
             unit = tf.math.divide_no_nan(1.0, weight)
         else:
             unit = max(plan.released_sensitivities) / plan.clipping.clip_norm
-        released = levels.scale(record, unit)
+        summed = released = levels.scale(record, unit)
         if queries.server is not None:
             released, new_state["server"], event = levels.noise_sum(
                 queries.server, state["server"], released, unit
             )
             events["server"] = event.to_named_tuple()
-        return released, new_state, self._measurements(state, operator, events)
+        measurements = self._measurements(state, operator, events)
+        return [[summed], [released]], new_state, measurements
 
     def _check_encoding(self) -> None:
         encoding, norm = self._encoding, self._plan.clipping.clip_norm

@@ -252,14 +252,28 @@ class ZonedMean:
         )
 
     def release(self, state: Any, total: Any) -> tuple[Any, Any, Any]:
-        """Zone outputs, noise at every level from the zones up, and the mean.
+        """The mean with every level's noise: what the server outputs.
+
+        Args:
+          state: The queries' states.
+          total: All contributions of the round, as `outputs` takes them.
+
+        Returns:
+          The released structure, the queries' new states, and the measurements.
+        """
+        outputs, new_state, measurements = self.outputs(state, total)
+        return outputs[-1][0], new_state, measurements
+
+    def outputs(self, state: Any, total: Any) -> tuple[list[list[Any]], Any, Any]:
+        """What every node outputs, with noise at every level from the zones up.
 
         Args:
           state: The queries' states.
           total: All contributions of the round.
 
         Returns:
-          The released structure, the queries' new states, and the measurements.
+          For every level a structure a node: of the zones p_i X_i first, of the server
+          alone last; the queries' new states, and the measurements.
         """
         plan, queries = self._plan, self._queries
         s = plan.num_zones
@@ -291,21 +305,22 @@ class ZonedMean:
             plan.released_sensitivities if plan.estimator != "realised" else (1.0,) * s
         )
         units = [u / plan.clipping.clip_norm for u in units]
-        outputs, units, upper_states, upper_events = mixing.noise_upper_levels(
+        by_level, units, upper_states, upper_events = mixing.noise_upper_levels(
             plan, queries, state, outputs, units
         )
         if queries.upper:
             new_state["upper"] = upper_states
             events["upper"] = upper_events
 
-        result = mixing.added(outputs)
+        result = mixing.added(by_level[-1])
         if queries.server is not None:
             result, new_state["server"], event = levels.noise_sum(
                 queries.server, state["server"], result, max(units)
             )
             events["server"] = event.to_named_tuple()
 
-        return result, new_state, self._measurements(state, total, events)
+        by_level.append([result])
+        return by_level, new_state, self._measurements(state, total, events)
 
     def _client_event(self, state: Any, total: Any) -> Any:
         """The clients' noise, as one of them adds it, if those did who should.

@@ -84,6 +84,22 @@ class StackedModel:
         """Whether there is a convolution, of which every client has its own."""
         return any(_is_affine(e, tf.keras.layers.Conv2D) for _, e in self._layers)
 
+    def to_dense(self, weights: Weights, place: int, features: tf.Tensor) -> tf.Tensor:
+        """What the layer whose first weight is number `place` reads.
+
+        Args:
+          weights: Those before it, per Keras weight [C, ...].
+          place: Of the weight, in Keras' order.
+          features: [C, B, ...].
+        """
+        layers, position = [], 0
+        for count, layer in self._layers:
+            if position == place and count:
+                break
+            layers.append((count, layer))
+            position += count
+        return _apply(layers, weights, features)
+
     def to_first_dense(self, features: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         """What the first dense layer multiplies, [C, N, d].
 
@@ -144,8 +160,11 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
         return _Affine(layer, _convolution(layer))
     if isinstance(layer, keras.MaxPooling2D):
         return _MaxPooling(layer)
-    if isinstance(layer, keras.Rescaling | keras.ReLU | keras.Activation):
-        return lambda _, x: layer(x)
+    if isinstance(layer, keras.Rescaling):
+        return lambda _, x: _rescaled(layer, x)
+    if isinstance(layer, keras.ReLU | keras.Activation):
+        # Not by calling the layer, which would round float64.
+        return lambda _, x: layer.call(x)
     raise ArgumentError(
         f"layer {layer.name}",
         type(layer).__name__,
@@ -277,6 +296,11 @@ def _halve(x: tf.Tensor) -> tf.Tensor:
     rows = tf.reshape(rows, [-1, height, 2 * width * channels])
     pooled = tf.maximum(*tf.split(rows, 2, axis=2))
     return tf.reshape(pooled, [-1, height, width, channels])
+
+
+def _rescaled(layer: tf.keras.layers.Rescaling, x: tf.Tensor) -> tf.Tensor:
+    """As the layer does, which would round float64."""
+    return x * layer.scale + layer.offset if x.dtype == tf.float64 else layer(x)
 
 
 def _leading(x: tf.Tensor, count: int) -> list[tf.Tensor]:

@@ -172,12 +172,19 @@ def paired_lower_bound(
     ):
         require(total >= 1 and 0 <= count <= total, name, count, f"0..{total}")
     tail = (1 - confidence) / 2
-    tpr = _clopper_pearson_lower(true_positives, positives, tail)
-    tnr = _clopper_pearson_lower(negatives - false_positives, negatives, tail)
+    tpr = clopper_pearson_lower(true_positives, positives, tail)
+    tnr = clopper_pearson_lower(negatives - false_positives, negatives, tail)
     return max(0.0, _log_ratio(tpr - delta, 1 - tnr), _log_ratio(tnr - delta, 1 - tpr))
 
 
-def _clopper_pearson_lower(successes: int, trials: int, tail: float) -> float:
+def clopper_pearson_lower(successes: int, trials: int, tail: float) -> float:
+    """What a rate is at least, but for a probability of `tail`.
+
+    Args:
+      successes: Seen in `trials`.
+      trials: >= 1.
+      tail: In (0, 1).
+    """
     if successes == 0:
         return 0.0
     return float(stats.beta.ppf(tail, successes, trials - successes + 1))

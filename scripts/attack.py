@@ -1,0 +1,81 @@
+"""Attacks what an observer sees, and says what theory allows it to reach.
+
+python scripts/attack.py --attack=identification --privacy=ldp --level=1
+python scripts/attack.py --attack=dlg --task=mnist --privacy=none --level=1
+python scripts/attack.py --attack=table4 --task=mnist --victims=50 --out=runs/table4
+python scripts/attack.py --attack=membership --privacy=cdp --level=0 --figure=roc.png
+
+What is attacked, from where, and what came of it: docs/attacks.md.
+"""
+
+import json
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tff_hdp import cli
+from tff_hdp.attacks.config import AttackConfig
+from tff_hdp.errors import ArgumentError
+
+WORDS = ("neighbours", "sampling", "assumptions")
+
+
+def main(argv: list[str]) -> int:
+    """Attacks as the flags say and prints what was reached."""
+    cli.refuse_arguments(argv)
+    config = cli.config_from_flags(AttackConfig)
+    figure = config.figure
+    if figure and not pathlib.Path(figure).resolve().parent.is_dir():
+        raise ArgumentError("figure", figure, "a file in a folder there is")
+    from tff_hdp.attacks import run as runs
+
+    outcome = runs.run(config)
+    if config.out:
+        runs.write(config, outcome.rows)
+    if figure:
+        from tff_hdp.attacks import figures
+
+        figures.draw(outcome, figure)
+    show(outcome.rows, config.format)
+    return 0
+
+
+def show(rows: Sequence[dict[str, Any]], style: str) -> None:
+    """Prints rows in --format; a table leaves words to the notes below it."""
+    import pandas as pd
+
+    if style == "json":
+        print(json.dumps(rows, indent=2))
+        return
+    frame = pd.DataFrame(rows)
+    if style == "csv":
+        frame.to_csv(sys.stdout, index=False)
+        return
+    empty = {name for name in frame if frame[name].isna().all()} - {"epsilon"}
+    cells = frame.drop(columns=[*WORDS, *empty]).astype(object)
+    cells = cells.where(cells.notna(), "none")
+    print(cells.to_string(index=False, float_format="{:.6g}".format))
+    print("", *_notes(rows), sep="\n")
+
+
+def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What the rows' epsilons rest on, and which way is better for the attacker."""
+    lines = [
+        f"epsilon against {row['observer']} ({row['privacy']}): {row['neighbours']} "
+        f"neighbours; {row['sampling']}; {row['rounds']} rounds; delta "
+        f"{row['delta']:g}."
+        for row in rows
+    ]
+    arrows = (
+        "The attacker has more with larger PSNR, SSIM, AUC and identified, and with a "
+        "smaller LPIPS, which is a distance. psnr_floor is what guessing the mean "
+        "image reaches; bound is what no attack exceeds in identified."
+    )
+    return [*dict.fromkeys(lines), arrows]
+
+
+cli.define_flags(AttackConfig)
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main))

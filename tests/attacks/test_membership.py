@@ -1,0 +1,95 @@
+"""Filters against closed forms and against noise that was really drawn."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tff_hdp.attacks.membership import (
+    Records,
+    clipped,
+    identification,
+    membership,
+)
+from tff_hdp.attacks.observation import Federation
+from tff_hdp.attacks.vantage import Vantage
+from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import Clipping, FullParticipation, configurations
+from tff_hdp.privacy.tradeoff import orthogonal_identification, roc
+
+CLIP = 0.5
+
+
+def vantage(mode="ldp", level=1, z=1.0):
+    plan = configurations.CONFIGURATIONS[mode](
+        zone_sizes=(2, 2),
+        sampling=FullParticipation(),
+        clipping=Clipping(clip_norm=CLIP),
+        noise_multiplier=z,
+    )
+    return Vantage(plan=plan, level=level)
+
+
+def given(seen, **options):
+    rng = np.random.default_rng(0)
+    noise_std = seen.noise_multiplier * CLIP
+    return {"vantage": seen, "noise_std": noise_std, "rng": rng, **options}
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+@pytest.mark.parametrize(
+    ("mode", "level"), [("ldp", 1), ("hdp", 0), ("cdp", "outside")]
+)
+def test_canaries_attain_the_bound(mode, level, rounds):
+    seen = vantage(mode, level)
+    options = given(seen, records=Records.orthogonal(10, CLIP), rounds=rounds)
+    curve = roc(*membership(**options, trials=40_000))
+    bound = seen.bound(rounds)
+    assert not curve.refutes(bound)
+    assert curve.auc == pytest.approx(bound.auc, abs=5 * curve.auc_error)
+    found = identification(**options, trials=40_000, candidates=10).mean()
+    expected = orthogonal_identification(bound.mu, 10)
+    assert found == pytest.approx(expected, abs=5 * 0.5 / 200)
+
+
+def test_short_records_and_unknown_others_cost_the_attacker():
+    rng = np.random.default_rng(3)
+    records = Records.of(clipped(0.04 * rng.normal(size=(50, 100)), 0.3))
+    seen = vantage("hdp", 0)
+    areas = [
+        roc(
+            *membership(
+                **given(seen, records=records), trials=20_000, others_known=known
+            )
+        ).auc
+        for known in (True, False)
+    ]
+    # The norm 0.3 over noise of sqrt(2) S.
+    mu = 0.3 / (np.sqrt(2) * CLIP)
+    assert areas[0] == pytest.approx(stats.norm.cdf(mu / np.sqrt(2)), abs=0.015)
+    assert areas[1] < areas[0] < seen.bound().auc
+
+
+def test_without_noise_everybody_is_found():
+    rng = np.random.default_rng(4)
+    records = Records.of(rng.normal(size=(20, 30)))
+    options = given(vantage("hdp", 1), records=records, trials=500)
+    assert identification(**options, candidates=20).all()
+    with pytest.raises(ArgumentError, match="candidates is 21"):
+        identification(**options, candidates=21)
+
+
+def test_trials_agree_with_rounds_that_were_run():
+    """Scores of real rounds have the mean and deviation that trials draw."""
+    seen = vantage("hdp", 0)
+    record = np.zeros(4000)
+    record[:5] = CLIP / np.sqrt(5)
+    federation = Federation(seen.plan, [[4000]])
+    silent = np.zeros(4000)
+    held = federation.round([[record, silent], [silent, silent]]).seen_by(seen)
+    assert (held - record).std() == pytest.approx(np.sqrt(2) * CLIP, rel=0.06)
+    # Six standard errors of a score.
+    assert abs(held @ record / CLIP - CLIP) < 6 * np.sqrt(2) * CLIP
+
+
+def test_records_that_are_not_finite_are_left_out():
+    assert len(Records.of(np.array([[1.0, np.nan], [1.0, 0.0]]))) == 1

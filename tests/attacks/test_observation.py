@@ -1,0 +1,172 @@
+"""What an observer holds against what the plan and its account say it holds."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from tff_hdp.attacks.observation import Federation
+from tff_hdp.attacks.vantage import Vantage, parse_level
+from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import Clipping, FullParticipation, Level, configurations
+from tff_hdp.privacy.secure import with_encoding
+
+SIZE, CLIP, Z = 120_000, 0.5, 1.3
+SIZES = (2, 2)
+SHARES = {
+    "c3": {"beta": 0.5},
+    "c5": {"alpha": 0.5},
+    "c6": {"beta": 0.5},
+    "c7": {"alpha": 0.5, "beta": 0.5},
+}
+MODES = ("none", *(f"c{i}" for i in range(1, 8)))  # c1, c2, c4: ldp, hdp, cdp
+
+
+def plan_of(mode, sizes=SIZES, **options):
+    given = {"noise_multiplier": Z} if mode != "none" else {}
+    return configurations.CONFIGURATIONS[mode](
+        zone_sizes=sizes,
+        sampling=FullParticipation(),
+        clipping=Clipping(clip_norm=CLIP),
+        **given,
+        **SHARES.get(mode, {}),
+        **options,
+    )
+
+
+@functools.cache
+def updates_of(sizes, size=SIZE):
+    rng = np.random.default_rng(0)
+    return [[rng.normal(size=size) / 300 for _ in range(n)] for n in sizes]
+
+
+def clipped(update, plan):
+    if not plan.is_noisy:
+        return update
+    return update * min(1.0, CLIP / np.linalg.norm(update))
+
+
+@functools.cache
+def round_of(plan, size=SIZE):
+    shapes = [[size // 2 // 100, 100], [size - size // 2]]
+    return Federation(plan, shapes).round(updates_of(plan.zone_sizes, size))
+
+
+def expected(vantage, size=SIZE):
+    """The sum of clipped updates that the observer does not know, written out."""
+    plan, given = vantage.plan, updates_of(vantage.plan.zone_sizes, size)
+    if vantage.sees_clients:
+        return clipped(given[vantage.zone][vantage.index], plan)
+    return sum(
+        clipped(update, plan)
+        for zone in vantage.seen_zones
+        for index, update in enumerate(given[zone])
+        if (zone, index) != vantage.own
+    )
+
+
+def vantages(plan):
+    for level in (0, *range(1, len(plan.upper_levels) + 3), "outside"):
+        yield Vantage(plan=plan, level=level)
+    yield Vantage(plan=plan, level=1, elected=True)
+    if not plan.upper_levels and not plan.secure_server:
+        yield Vantage(plan=plan, level="outside", colluding_super_nodes=1)
+    yield Vantage(plan=plan, level=0, zone=1, index=1)
+
+
+PLANS = {
+    **{mode: plan_of(mode) for mode in MODES},
+    **{
+        f"{mode} secure": plan_of(mode, secure_aggregation=True, secure_server=True)
+        for mode in ("none", "cdp", "ldp", "c7")
+    },
+    "deeper": plan_of(
+        "c7",
+        (2, 2, 1, 3),
+        upper_levels=(Level((0, 0, 1, 1), (0.7, 0.0)), Level((0, 0), (0.9,))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_mean_and_deviation_are_those_of_plan_and_view(name):
+    plan = PLANS[name]
+    for vantage in vantages(plan):
+        noise = round_of(plan).seen_by(vantage) - expected(vantage)
+        nu = vantage.noise_multiplier
+        if name == "c5" and vantage.own is not None:
+            # The account counts the observer as a noising client, to be safe.
+            assert noise.std() >= 0.99 * nu * CLIP
+        elif nu == 0:
+            assert np.abs(noise).max() < 1e-5
+        else:
+            # Five standard errors of a deviation of 120,000 draws.
+            assert noise.std() == pytest.approx(nu * CLIP, rel=0.01), vantage
+        assert abs(noise.mean()) < 6 * max(noise.std(), 1e-9) / np.sqrt(SIZE)
+
+
+@pytest.mark.parametrize("mode", ["none", "cdp", "hdp", "ldp"])
+def test_own_part_is_subtracted_exactly(mode):
+    """Own noise included: what is left does not hang on what the observer sent."""
+    plan = plan_of(mode)
+    seen, vantage = round_of(plan), Vantage(plan=plan, level=0)
+    zone, index = vantage.own
+    own = seen.contributions[zone][index]
+    others = seen.outputs[-1][0] / seen.units[0] - seen.seen_by(vantage)
+    np.testing.assert_allclose(others, own, atol=1e-6)
+    if mode == "ldp":
+        assert own.std() > 0.9 * Z * CLIP
+
+
+@pytest.mark.parametrize("mode", ["none", "hdp", "ldp"])
+def test_fixed_point_sums(mode):
+    size = 20_000
+    plan = plan_of(mode, secure_aggregation=True, secure_server=True)
+    largest = CLIP if mode == "none" else None
+    plan = with_encoding(plan, size=size, largest=largest)
+    for vantage in vantages(plan):
+        noise = round_of(plan, size).seen_by(vantage) - expected(vantage, size)
+        if vantage.noise_multiplier == 0:
+            assert np.abs(noise).max() < 1e-5
+        else:
+            nu = vantage.noise_multiplier * CLIP
+            assert noise.std() == pytest.approx(nu, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("level", "elected", "secure", "m", "nu"),
+    [
+        (1, False, False, 1, {"ldp": 1, "hdp": 0, "cdp": 0}),
+        (1, False, True, 2, {"ldp": 2**0.5, "hdp": 0, "cdp": 0}),
+        (1, True, True, 1, {"ldp": 1, "hdp": 0, "cdp": 0}),
+        (2, False, False, 2, {"ldp": 2**0.5, "hdp": 1, "cdp": 0}),
+        (2, False, True, 4, {"ldp": 2, "hdp": 2**0.5, "cdp": 0}),
+        (0, False, False, 3, {"ldp": 3**0.5, "hdp": 2**0.5, "cdp": 1}),
+        ("outside", False, False, 4, {"ldp": 2, "hdp": 2**0.5, "cdp": 1}),
+    ],
+)
+def test_cells_of_two_zones_and_four_clients(level, elected, secure, m, nu):
+    for mode, multiplier in nu.items():
+        plan = plan_of(mode, secure_aggregation=secure, secure_server=secure)
+        vantage = Vantage(plan=plan, level=level, elected=elected)
+        assert vantage.unknown_clients == m
+        assert vantage.noise_multiplier == pytest.approx(multiplier * Z)
+
+
+def test_observers_that_are_not_there_are_refused():
+    plan = plan_of("hdp")
+    for options in (
+        {"level": 3},
+        {"level": 2, "elected": True},
+        {"level": 0, "zone": 2},
+        {"level": "outside", "colluding_super_nodes": 2},
+        {"level": 0, "index": 2},
+        {"level": 1, "elected": True, "plan": plan_of("hdp", (1, 2))},
+        {"level": 0, "plan": plan_of("hdp", (1,))},
+    ):
+        with pytest.raises(ArgumentError):
+            Vantage(**{"plan": plan, **options})
+    with pytest.raises(ArgumentError, match="level is side"):
+        parse_level("side")
+    with pytest.raises(ArgumentError, match="updates"):
+        Federation(plan, [[3]]).round([[np.zeros(3)], []])

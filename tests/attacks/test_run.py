@@ -1,0 +1,133 @@
+"""The attacks as they are asked for, and what they refuse."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from tff_hdp.attacks import figures, run
+from tff_hdp.attacks.attacker import Attacker
+from tff_hdp.attacks.config import AttackConfig
+from tff_hdp.attacks.victims import load_target
+from tff_hdp.errors import ArgumentError, FileError
+
+COLUMNS = {
+    *("attack", "task", "model", "privacy", "level", "noise_multiplier"),
+    *("unknown_clients", "psnr_mean", "psnr_low", "psnr_high", "ssim_mean"),
+    *("identified", "bound", "epsilon", "delta", "observer", "neighbours", "sampling"),
+}
+
+
+def test_reconstruction_from_flags_to_files(tmp_path):
+    config = AttackConfig(
+        attack="analytic", privacy="none", level="1", victims=3, out=str(tmp_path)
+    )
+    outcome = run.run(config)
+    (row,) = outcome.rows
+    assert set(row) >= COLUMNS
+    assert row["psnr_mean"] > 60 and row["epsilon"] is None and row["bound"] == 1
+    run.write(config, outcome.rows)
+    assert json.loads((tmp_path / "rows.json").read_text()) == outcome.rows
+    figures.draw(outcome, str(tmp_path / "images.png"))
+    assert (tmp_path / "images.png").stat().st_size > 1000
+
+
+def test_identification_and_membership_stay_below_their_bounds(tmp_path):
+    config = AttackConfig(privacy="ldp", level="1", trials=4000)
+    (row,) = run.run(config).rows
+    assert 0.25 < row["identified"] < row["bound"] == pytest.approx(0.389, abs=1e-3)
+    assert row["epsilon"] == pytest.approx(4.377, abs=2e-3)
+    outcome = run.run(dataclasses.replace(config, attack="membership", rounds=3))
+    assert not outcome.rows[0]["refuted"]
+    figures.draw(outcome, str(tmp_path / "roc.png"))
+
+
+def test_rotation_learns_with_every_aggregate(tmp_path):
+    config = AttackConfig(
+        attack="rotation",
+        privacy="ldp",
+        level="1",
+        secure_aggregation=True,
+        clients=8,
+        rounds=10,
+        trials=3000,
+    )
+    outcome = run.run(config)
+    found = [row["identified"] for row in outcome.rows]
+    assert [row["aggregates"] for row in outcome.rows] == [1, 2, 5, 10]
+    assert found == sorted(found)
+    for row in outcome.rows:
+        assert row["identified_others_unknown"] <= row["identified"] <= row["bound"]
+    figures.draw(outcome, str(tmp_path / "rotation.png"))
+
+
+def test_table_has_every_mode_and_level():
+    config = AttackConfig(attack="table4", victims=2, evaluations=3, trials=2000)
+    rows = run.run(config).rows
+    assert len(rows) == 12
+    by = {(row["privacy"], row["level"]): row for row in rows}
+    level0 = [by[mode, "0"]["identified"] for mode in ("ldp", "hdp", "cdp", "none")]
+    assert level0 == sorted(level0)
+    assert by["ldp", "1"]["epsilon"] < 4.4 and by["hdp", "1"]["epsilon"] is None
+    for row in rows:
+        assert row["identified"] <= row["bound"] + 0.04
+
+
+def test_updates_that_are_not_finite_are_left_out(caplog):
+    config = AttackConfig(
+        attack="analytic",
+        privacy="none",
+        level="1",
+        victims=2,
+        learning_rate=1e38,
+        clip_norm="1",
+    )
+    with pytest.raises(ArgumentError, match="finite update"):
+        run.run(config)
+    assert "victim 0 is left out" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("attack", {"attack": "guess"}),
+        ("level", {"level": "3"}),
+        ("level", {"level": "up"}),
+        ("elected", {"elected": True}),
+        ("zones", {"zones": 5}),
+        ("clip_norm", {"clip_norm": "much"}),
+        ("alpha", {"privacy": "c5"}),
+        ("rounds", {"attack": "dlg", "rounds": 2}),
+        ("candidates", {"candidates": 1}),
+        ("noise_multiplier", {"noise_multiplier": 0.0}),
+    ],
+)
+def test_bad_settings_are_refused(name, options):
+    with pytest.raises(ArgumentError) as refused:
+        AttackConfig(**options)
+    assert refused.value.name == name
+
+
+def test_what_does_not_fit_the_model_is_refused(tmp_path, target):
+    path = tmp_path / "weights.npz"
+    np.savez(path, *[np.zeros([2, 2], np.float32)])
+    with pytest.raises(FileError, match="shapes"):
+        Attacker(AttackConfig(weights=str(path)))
+    with pytest.raises(FileError, match="no run"):
+        Attacker(AttackConfig(weights=str(tmp_path)))
+    with pytest.raises(ArgumentError, match="weights is nowhere"):
+        Attacker(AttackConfig(weights="nowhere"))
+    outcome = run.run(AttackConfig(trials=100))
+    with pytest.raises(ArgumentError, match="figure"):
+        figures.draw(outcome, "x.png")
+
+
+def test_weights_of_a_file_are_taken(tmp_path, target):
+    import tasks
+
+    path, task = tmp_path / "weights.npz", tasks.load("digits")
+    np.savez(path, *target().weights)
+    found = load_target(task, weights=str(path), seed=9)
+    for a, b in zip(found.weights, target().weights, strict=True):
+        np.testing.assert_array_equal(a, b)

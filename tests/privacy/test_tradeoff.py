@@ -1,0 +1,135 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy.divergences import gaussian_epsilon
+from tff_hdp.privacy.mechanisms import Gaussian, Laplace
+from tff_hdp.privacy.sampled import SampledGaussian
+from tff_hdp.privacy.spectrum import Spectrum
+from tff_hdp.privacy.tradeoff import (
+    Tradeoff,
+    orthogonal_identification,
+    roc,
+    tradeoff,
+)
+
+
+def sampled(q, z):
+    return SampledGaussian(q, Spectrum((z * z,), (0.0,)), hidden=True)
+
+
+def from_pld(mechanism, rounds):
+    """The curve without the closed form, from the same mechanism's PLD."""
+    pld = mechanism.pld(rounds, 1e-3)
+    epsilons = np.linspace(0, 12, 3000)
+    return Tradeoff(None, epsilons, np.asarray(pld.get_delta_for_epsilon(epsilons)))
+
+
+def test_known_rates():
+    rates = tradeoff(Gaussian(1.0)).power(np.array([0.001, 0.01, 0.1]))
+    np.testing.assert_allclose(rates, [0.0183, 0.0924, 0.3891], atol=1e-4)
+
+
+@pytest.mark.parametrize(("z", "rounds"), [(1.0, 1), (2.0, 1), (3.0, 5)])
+def test_closed_form_and_pld_agree(z, rounds):
+    exact, numeric = tradeoff(Gaussian(z), rounds), from_pld(Gaussian(z), rounds)
+    fpr = np.array([1e-3, 0.01, 0.1, 0.4, 0.9])
+    np.testing.assert_allclose(numeric.power(fpr), exact.power(fpr), rtol=2e-3)
+    # Pessimistic: never below what is exact.
+    assert np.all(numeric.power(fpr) > exact.power(fpr) - 1e-9)
+    assert numeric.auc == pytest.approx(exact.auc, abs=1e-3)
+    assert numeric.advantage == pytest.approx(exact.advantage, abs=1e-3)
+
+
+def test_every_point_keeps_epsilon_and_delta():
+    """TPR <= e^eps FPR + delta, for the epsilon of Balle and Wang's closed form."""
+    bound = tradeoff(Gaussian(1.5))
+    fpr = np.linspace(1e-4, 1, 500)
+    for delta in (1e-5, 1e-2):
+        epsilon = gaussian_epsilon(1.5, delta)
+        gap = np.exp(epsilon) * fpr + delta - bound.power(fpr)
+        assert gap.min() > -1e-9
+    # Touched somewhere, or the bound were not the tightest.
+    assert gap.min() < 1e-4
+
+
+def test_sampling_bound_holds_for_the_likelihood_ratio_test():
+    """The best test of one sampled round, its rates by numerical integration."""
+    q, z = 0.2, 0.8
+    bound = tradeoff(sampled(q, z))
+    x = np.linspace(-12, 14, 400_001)
+    out, inside = stats.norm.pdf(x, 0, z), stats.norm.pdf(x, 1, z)
+    mixed = (1 - q) * out + q * inside
+    step = x[1] - x[0]
+    for threshold in (0.3, 1.0, 2.0):
+        above = x > threshold
+        fpr, tpr = out[above].sum() * step, mixed[above].sum() * step
+        assert tpr <= bound.power(fpr) + 1e-6
+        assert tpr > bound.power(fpr) - 0.02
+
+
+def test_nothing_seen_and_nothing_guaranteed():
+    fpr = np.array([0.0, 0.3, 1.0])
+    np.testing.assert_allclose(tradeoff(Gaussian(1.0), 0).power(fpr), fpr)
+    nothing = tradeoff(None, 3)
+    assert nothing.power(fpr).tolist() == [1.0, 1.0, 1.0]
+    assert orthogonal_identification(np.inf, 10) == 1.0
+    assert nothing.auc == nothing.advantage == nothing.identification(9) == 1.0
+
+
+def test_laplace_is_bounded_by_its_pure_epsilon():
+    bound = tradeoff(Laplace(1.0))
+    fpr = np.array([0.01, 0.1, 0.18])  # beyond e^-1 / 2 the curve bends
+    np.testing.assert_allclose(bound.power(fpr), np.e * fpr, rtol=2e-3)
+
+
+def test_mechanism_without_a_pld_is_refused():
+    with pytest.raises(ArgumentError, match="PLD"):
+        tradeoff(Laplace(1.0, coordinates=5))
+
+
+@pytest.mark.parametrize("mu", [0.0, 1.0, 3.0])
+def test_orthogonal_canaries_against_a_simulation(mu):
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(200_000, 10))
+    scores[:, 0] += mu
+    found = np.mean(scores.argmax(1) == 0)
+    expected = orthogonal_identification(mu, 10)
+    assert found == pytest.approx(expected, abs=5 * 0.5 / np.sqrt(200_000))
+    assert expected <= Tradeoff(mu).identification(10) + 1e-9
+
+
+def test_identification_bound_as_known():
+    assert Tradeoff(1.0).identification(10) == pytest.approx(0.389, abs=1e-3)
+    assert orthogonal_identification(1.0, 10) == pytest.approx(0.34, abs=5e-3)
+
+
+def test_a_right_mechanism_is_not_refuted_and_a_wrong_one_is():
+    rng = np.random.default_rng(2)
+    noise = rng.normal(size=(2, 8000))
+    bound = tradeoff(Gaussian(1.0))
+    right = roc(1 + noise[0], noise[1])
+    assert not right.refutes(bound)
+    assert right.auc == pytest.approx(bound.auc, abs=4 * right.auc_error)
+    assert right.auc_error == pytest.approx(0.0039, abs=5e-4)
+    # Half of the noise was forgotten.
+    assert roc(1 + noise[0] / 2, noise[1] / 2).refutes(bound)
+
+
+def test_band_holds_as_often_as_it_says():
+    rng = np.random.default_rng(3)
+    bound = tradeoff(Gaussian(1.0))
+    refuted = sum(
+        roc(1 + rng.normal(size=200), rng.normal(size=200), confidence=0.9).refutes(
+            bound
+        )
+        for _ in range(200)
+    )
+    assert refuted <= 20
+
+
+@pytest.mark.parametrize("scores", [[1.0] * 7, [0.0] * 8 + [np.nan]])
+def test_bad_scores_are_refused(scores):
+    with pytest.raises(ArgumentError, match="scores_in"):
+        roc(scores, [0.0] * 8)

@@ -1,0 +1,1 @@
+"""What an observer can do with what it sees, beside what theory allows it."""

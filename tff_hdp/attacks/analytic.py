@@ -1,0 +1,88 @@
+"""The input of a dense layer out of its gradient, without any search.
+
+[dW; db] is [x; 1] delta^T (Phong et al. 2017), of rank one for one example and any
+number of local steps on it, and for m examples of rank m.
+"""
+
+import itertools
+
+import numpy as np
+
+from tff_hdp.attacks.victims import Target
+from tff_hdp.errors import ArgumentError
+
+_ITERATIONS = 5
+
+
+def first_dense(target: Target) -> int:
+    """The place of the first dense layer's kernel among the weights.
+
+    Raises:
+      ArgumentError: If the model has no dense layer with a bias.
+    """
+    for i, (kernel, bias) in enumerate(itertools.pairwise(target.shapes)):
+        if len(kernel) == 2 and len(bias) == 1:
+            return i
+    allowed = "one with a dense layer that has a bias"
+    raise ArgumentError("model", target.shapes, allowed)
+
+
+def dense_inputs(
+    target: Target,
+    seen: np.ndarray,
+    *,
+    noise_std: float = 0.0,
+    mean: np.ndarray | None = None,
+    variance: np.ndarray | None = None,
+) -> np.ndarray:
+    """What the first dense layer read, for one example in each sum.
+
+    The leading singular vector of [dW; db] is proportional to [x; 1]. Under noise of
+    known size, x is then shrunk to its prior by the linear estimate of least mean
+    squared error.
+
+    Args:
+      target: The model.
+      seen: [V, d], what observers hold.
+      noise_std: Of every number in it.
+      mean: [n], prior mean of each input; with `variance`.
+      variance: [n], prior variance.
+
+    Returns:
+      [V, n] float64.
+
+    Raises:
+      ArgumentError: If the model has no dense layer with a bias.
+    """
+    place = first_dense(target)
+    sizes = [int(np.prod(shape)) for shape in target.shapes]
+    begin = sum(sizes[:place])
+    inputs, units = target.shapes[place]
+    found = np.empty([len(seen), inputs])
+    for row, one in enumerate(seen):
+        matrix = one[begin : begin + (inputs + 1) * units].reshape(inputs + 1, units)
+        # The small Gram matrix has the right singular vectors.
+        _, vectors = np.linalg.eigh(matrix.T @ matrix)
+        left = matrix @ vectors[:, -1]
+        if noise_std == 0.0 or mean is None:
+            found[row] = left[:-1] / (left[-1] or 1e-300)
+        else:
+            found[row] = _shrunk(left, noise_std, mean, variance)
+    return found
+
+
+def _shrunk(
+    left: np.ndarray, noise_std: float, mean: np.ndarray, variance: np.ndarray
+) -> np.ndarray:
+    """The MMSE estimate of x from a [x; 1] + noise, with a by weighted least squares.
+
+    A number's weight is its precision given a, which the iteration improves.
+    """
+    prior = np.append(mean, 1.0)
+    spread = np.append(variance, 0.0)
+    a = left @ prior / (prior @ prior)
+    for _ in range(_ITERATIONS):
+        precision = 1 / (a * a * spread + noise_std**2)
+        a = (precision * prior) @ left / ((precision * prior) @ prior)
+    gain = a * variance / (a * a * variance + noise_std**2)
+    return mean + gain * (left[:-1] - a * mean)

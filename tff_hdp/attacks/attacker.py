@@ -1,0 +1,250 @@
+"""A model and its victims, what observers see of them, and what attacks reach."""
+
+import dataclasses
+import logging
+from typing import Any
+
+import numpy as np
+
+import tasks
+from tff_hdp.attacks import analytic, distances, inversion
+from tff_hdp.attacks import membership as filters
+from tff_hdp.attacks.config import ZHU, AttackConfig
+from tff_hdp.attacks.forward import Forward
+from tff_hdp.attacks.labels import infer_labels
+from tff_hdp.attacks.observation import Federation
+from tff_hdp.attacks.vantage import Vantage
+from tff_hdp.attacks.victims import Target, load_target
+from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy.tradeoff import Roc, orthogonal_identification
+
+_LOG = logging.getLogger(__name__)
+# Examples whose records stand for clients in trials, and those that show the prior.
+_POOL, _PRIOR = 200, 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What an attack left behind.
+
+    Attributes:
+      rows: What to print.
+      originals: [V, H, W, c] victims' images, for the figure; None without any.
+      found: As many reconstructions.
+      curves: By name of the observer, the ROC of a membership attack and its vantage.
+    """
+
+    rows: list[dict[str, Any]]
+    originals: np.ndarray | None = None
+    found: np.ndarray | None = None
+    curves: dict[str, tuple[Roc, Vantage]] = dataclasses.field(default_factory=dict)
+
+
+class Attacker:
+    """The model, the clip norm and the victims of a config, shared by its attacks.
+
+    Raises:
+      ArgumentError: If the config does not fit the task.
+      DataNotFoundError: If the task's data is missing.
+      FileError: If weights are not of the model.
+    """
+
+    def __init__(self, config: AttackConfig) -> None:
+        self.config = config
+        zhu = config.model == ZHU
+        task = tasks.load(
+            config.task,
+            model=None if zhu else config.model,
+            data_dir=config.data_dir,
+            seed=config.seed,
+        )
+        self.model_name = ZHU if zhu else task.model_name
+        self.target: Target = load_target(
+            task,
+            learning_rate=config.learning_rate,
+            local_steps=config.local_steps,
+            weights=config.weights,
+            zhu=zhu,
+            seed=config.seed,
+        )
+        if self.target.features.ndim != 4:
+            raise ArgumentError("task", config.task, "one of images")
+        self.clip_norm = (
+            self.target.median_norm()
+            if config.clip_norm == "auto"
+            else config.given_clip_norm
+        )
+        self.lpips = config.lpips_weights and distances.Lpips.read(config.lpips_weights)
+        prior = self.target.features[-_PRIOR:] / self.target.max_value
+        self.prior_mean, self.prior_variance = prior.mean(0), prior.var(0)
+
+    # What observers see ---------------------------------------------------------
+
+    def observe(self, vantage: Vantage) -> tuple[np.ndarray, np.ndarray]:
+        """Rounds as the observer sees them, each with a victim of its own.
+
+        Victims whose updates are not finite are reported and left out.
+
+        Returns:
+          Victims' images [V, H, W, c] in [0, 1], and what is seen [V, d].
+        """
+        plan, target = vantage.plan, self.target
+        federation = Federation(plan, target.shapes)
+        rng = np.random.default_rng(self.config.seed)
+        originals, seen = [], []
+        for victim in range(min(self.config.victims, len(target.labels))):
+            others = rng.choice(len(target.labels) - 1, plan.num_clients - 1, False)
+            rows = np.concatenate([[victim], others + (others >= victim)])
+            updates = target.updates(
+                target.features[rows, np.newaxis], target.labels[rows, np.newaxis]
+            )
+            if not np.isfinite(np.linalg.norm(updates[0])):
+                _LOG.warning("victim %d is left out: no finite update", victim)
+                continue
+            zones = np.split(updates, np.cumsum(plan.zone_sizes)[:-1])
+            seen.append(federation.round([list(z) for z in zones]).seen_by(vantage))
+            originals.append(target.features[victim] / target.max_value)
+        if not seen:
+            raise ArgumentError("victims", self.config.victims, "some of finite update")
+        return np.array(originals), np.array(seen)
+
+    # Attacks --------------------------------------------------------------------
+
+    def reconstruct(
+        self, attack: str, vantage: Vantage, seen: np.ndarray
+    ) -> np.ndarray:
+        """Images [V, m, H, W, c] that the attack finds in what is seen."""
+        config, target, m = self.config, self.target, vantage.unknown_clients
+        noise_std = vantage.noise_multiplier * self.clip_norm
+        if attack == "analytic":
+            return self._by_layer(seen, noise_std)[:, np.newaxis]
+        labels = infer_labels(target, seen, m)
+        budget = {} if config.evaluations is None else {"steps": config.evaluations}
+        common = {
+            "seed": config.seed,
+            "progress": inversion.bar(f"{attack}, {vantage.name}"),
+        }
+        if attack == "feature_ig":
+            found = inversion.feature_guided(target, seen, labels, **budget, **common)
+            return found.images
+        forward = Forward(target, vantage.clip_norm)
+        common["restarts"] = config.restarts
+        if attack == "dlg":
+            budget = {"evaluations": budget["steps"]} if budget else {}
+            search = inversion.deep_leakage
+        else:
+            search = inversion.inverting_gradients
+        return search(forward, seen, labels, **budget, **common).images
+
+    def _by_layer(self, seen: np.ndarray, noise_std: float) -> np.ndarray:
+        if analytic.first_dense(self.target) != 0:
+            allowed = "one whose first layer is dense; feature_ig is for convolutions"
+            raise ArgumentError("model", self.model_name, allowed)
+        found = analytic.dense_inputs(
+            self.target,
+            seen,
+            noise_std=noise_std,
+            mean=self.prior_mean.ravel(),
+            variance=self.prior_variance.ravel(),
+        )
+        return np.clip(found.reshape(-1, *self.target.features.shape[1:]), 0, 1)
+
+    # Rows -----------------------------------------------------------------------
+
+    def row(self, vantage: Vantage, rounds: int | None = None) -> dict[str, Any]:
+        """Who attacks what, and what theory says of it after some rounds."""
+        config, rounds = self.config, rounds or self.config.rounds
+        return {
+            "attack": config.attack,
+            "task": config.task,
+            "model": self.model_name,
+            "privacy": config.privacy,
+            "level": str(vantage.level),
+            "observer": vantage.name,
+            "noise_multiplier": vantage.noise_multiplier,
+            "unknown_clients": vantage.unknown_clients,
+            "psnr_mean": None,
+            "psnr_low": None,
+            "psnr_high": None,
+            "psnr_floor": None,
+            "ssim_mean": None,
+            "lpips_mean": "no weights" if self.lpips is None else None,
+            "identified": None,
+            "bound": vantage.bound(rounds).identification(config.candidates),
+            "rounds": rounds,
+            "epsilon": vantage.epsilon(rounds, config.delta),
+            "delta": config.delta,
+            "neighbours": vantage.view.neighbours,
+            "sampling": vantage.view.sampling,
+        }
+
+    def distances(
+        self, originals: np.ndarray, images: np.ndarray
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        """A row's columns on reconstructions, and the best of m for each victim."""
+        found = images[:, 0]
+        for j in range(1, images.shape[1]):
+            better = distances.psnr(originals, images[:, j]) > distances.psnr(
+                originals, found
+            )
+            selector = better[:, np.newaxis, np.newaxis, np.newaxis]
+            found = np.where(selector, images[:, j], found)
+        mean, low, high = distances.interval(distances.psnr(originals, found))
+        guess = np.broadcast_to(self.prior_mean, originals.shape)
+        columns = {
+            "psnr_mean": mean,
+            "psnr_low": low,
+            "psnr_high": high,
+            "psnr_floor": float(distances.psnr(originals, guess).mean()),
+            "ssim_mean": float(distances.ssim(originals, found).mean()),
+        }
+        if self.lpips is not None:
+            columns["lpips_mean"] = float(self.lpips(originals, found).mean())
+        return columns, found
+
+    def records(self) -> filters.Records:
+        """What clients of single examples would send, clipped."""
+        batch = self.target.features[:_POOL], self.target.labels[:_POOL]
+        updates = self.target.updates(*(part[:, np.newaxis] for part in batch))
+        return filters.Records.of(filters.clipped(updates, self.clip_norm))
+
+
+def identified(
+    config: AttackConfig, vantage: Vantage, records: filters.Records, clip_norm: float
+) -> dict[str, Any]:
+    """A row's columns on identification from a vantage.
+
+    Args:
+      config: How many candidates, rounds and trials.
+      vantage: Where the attacker stands.
+      records: Of possible clients.
+      clip_norm: S.
+    """
+    given = trials(config, vantage, records, clip_norm)
+    hits = filters.identification(candidates=config.candidates, **given)
+    mean, low, high = distances.interval(hits)
+    bound = vantage.bound(config.rounds)
+    canaries = None
+    if bound.mu is not None:
+        canaries = orthogonal_identification(bound.mu, config.candidates)
+    return {
+        "identified": mean,
+        "identified_low": low,
+        "identified_high": high,
+        "orthogonal_canaries": canaries,
+    }
+
+
+def trials(
+    config: AttackConfig, vantage: Vantage, records: filters.Records, clip_norm: float
+) -> dict[str, Any]:
+    """What `membership` and `identification` are given alike; see `identified`."""
+    return {
+        "vantage": vantage,
+        "records": records,
+        "noise_std": vantage.noise_multiplier * clip_norm,
+        "trials": config.trials,
+        "rounds": config.rounds,
+        "others_known": config.others_known,
+        "rng": np.random.default_rng(config.seed),
+    }

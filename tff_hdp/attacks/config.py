@@ -1,0 +1,175 @@
+"""What an attack is asked. Imports nothing heavy before it is run."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
+
+import tasks
+from tff_hdp.attacks.vantage import Level, Vantage, parse_level
+from tff_hdp.errors import ArgumentError, check_count, check_delta, check_positive
+from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
+from tff_hdp.privacy.parts import Clipping, FullParticipation
+from tff_hdp.privacy.plan import NoisePlan
+
+RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")
+ATTACKS = (*RECONSTRUCTIONS, "membership", "identification", "rotation", "table4")
+# Zhu, Liu and Han's network, in place of the task's models.
+ZHU = "zhu"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttackConfig:
+    """An attacker, its victims and where it stands; field names are flag names.
+
+    Attributes:
+      attack: What it does; `table4` is the HDP paper's table over modes and levels.
+      task: Whose test examples are the victims.
+      model: One of the task's models, or `zhu`, that of the DLG paper.
+      weights: `init` for fresh ones, a run folder, or an .npz of them in Keras' order.
+      privacy: Who adds noise (Table I).
+      alpha: Share alpha of Table I, for c5 and c7.
+      beta: Share beta of Table I, for c3, c6 and c7.
+      noise_multiplier: z of every party that adds noise.
+      clip_norm: S; auto is the median norm of single examples' updates.
+      zones: s zones of as many clients, give or take one.
+      clients: In all; all take part in every round.
+      level: Where the attacker is: 0 another client, 1 the victim's super-node, 2 the
+        server, or outside, with the released model.
+      secure_aggregation: Whether super-nodes and server see sums only.
+      elected: Whether the super-node is a client of the zone, and subtracts its part.
+      learning_rate: Of the clients' SGD.
+      local_steps: Each client's, on its one example.
+      victims: How many to attack, one after the other or in batches.
+      restarts: Of a search; the best one counts.
+      evaluations: Of a search's objective, or steps of Adam; None takes the attack's.
+      candidates: M, for identification.
+      trials: Of membership and identification.
+      rounds: T, whose observations add up.
+      others_known: Whether the attacker can subtract the other clients' records.
+      lpips_weights: An .npz of AlexNet's and LPIPS' weights; without it there is no
+        LPIPS.
+      delta: Of (epsilon, delta).
+      figure: Draw to this file.
+      out: Folder for the rows, the settings and the figure.
+      seed: Fixes weights, victims and starts; noise is never seeded.
+      format: How to print.
+      data_dir: Where local data packs lie; None reads $TFF_HDP_DATA.
+
+    Raises:
+      ArgumentError: If a field is out of range or two contradict each other.
+    """
+
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "attack": ATTACKS,
+        "task": tuple(tasks.TASKS),
+        "privacy": tuple(CONFIGURATIONS),
+        "format": ("table", "csv", "json"),
+    }
+
+    attack: str = "identification"
+    task: str = "digits"
+    model: str | None = None
+    weights: str = "init"
+    privacy: str = "hdp"
+    alpha: float | None = None
+    beta: float | None = None
+    noise_multiplier: float = 1.0
+    clip_norm: str = "auto"
+    zones: int = 2
+    clients: int = 4
+    level: str = "0"
+    secure_aggregation: bool = False
+    elected: bool = False
+    learning_rate: float = 0.02
+    local_steps: int = 1
+    victims: int = 8
+    restarts: int = 1
+    evaluations: int | None = None
+    candidates: int = 10
+    trials: int = 20_000
+    rounds: int = 1
+    others_known: bool = True
+    lpips_weights: str | None = None
+    delta: float = 1e-5
+    figure: str | None = None
+    out: str | None = None
+    seed: int = 0
+    format: str = "table"
+    data_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in self.choices.items():
+            if getattr(self, name) not in allowed:
+                raise ArgumentError(name, getattr(self, name), ", ".join(allowed))
+        for name in ("zones", "clients", "local_steps", "victims", "restarts"):
+            check_count(name, getattr(self, name), 1)
+        for name in ("rounds", "trials"):
+            check_count(name, getattr(self, name), 1)
+        check_count("candidates", self.candidates, 2)
+        if self.evaluations is not None:
+            check_count("evaluations", self.evaluations, 1)
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("noise_multiplier", self.noise_multiplier)
+        check_delta("delta", self.delta)
+        if self.clip_norm != "auto":
+            check_positive("clip_norm", self.given_clip_norm)
+        if self.zones > self.clients:
+            raise ArgumentError("zones", self.zones, f"1..{self.clients}, the clients")
+        if self.attack in RECONSTRUCTIONS and self.rounds > 1:
+            allowed = "1 for a reconstruction, which is of one round"
+            raise ArgumentError("rounds", self.rounds, allowed)
+        # Refuses levels and observers that are not there.
+        self.vantage(1.0)
+
+    @property
+    def given_clip_norm(self) -> float:
+        """S as a number.
+
+        Raises:
+          ArgumentError: If it is none.
+        """
+        try:
+            return float(self.clip_norm)
+        except ValueError:
+            allowed = "auto, or a number > 0"
+            raise ArgumentError("clip_norm", self.clip_norm, allowed) from None
+
+    @property
+    def parsed_level(self) -> Level:
+        """`level` as a `Vantage` takes it."""
+        return parse_level(self.level)
+
+    def plan(self, clip_norm: float) -> NoisePlan:
+        """The noise plan of a round in which everybody takes part."""
+        options = (
+            {}
+            if self.privacy == "none"
+            else {"noise_multiplier": self.noise_multiplier}
+        )
+        for name, users in USERS_OF_SHARES.items():
+            if self.privacy in users:
+                share = getattr(self, name)
+                if share is None:
+                    raise ArgumentError(name, None, f"[0, 1] with {self.privacy}")
+                options[name] = share
+        several = self.zones > 1
+        return CONFIGURATIONS[self.privacy](
+            zone_sizes=tuple(
+                (self.clients + i) // self.zones for i in reversed(range(self.zones))
+            ),
+            sampling=FullParticipation(),
+            clipping=Clipping(clip_norm=clip_norm),
+            secure_aggregation=self.secure_aggregation,
+            secure_server=self.secure_aggregation and several,
+            **options,
+        )
+
+    def vantage(self, clip_norm: float) -> Vantage:
+        """Where the attacker stands, S being known.
+
+        Raises:
+          ArgumentError: If the plan has no such observer.
+        """
+        return Vantage(
+            plan=self.plan(clip_norm), level=self.parsed_level, elected=self.elected
+        )

@@ -1,0 +1,126 @@
+"""Pictures of what attacks reach, with what theory allows them."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tff_hdp.attacks.attacker import Attacker, Outcome
+from tff_hdp.attacks.config import AttackConfig
+from tff_hdp.errors import ArgumentError
+
+_MOST = 10
+
+
+def draw(outcome: Outcome, path: str) -> None:
+    """Draws what the attack left: images, a curve, or a rotation.
+
+    Raises:
+      ArgumentError: If it left only numbers.
+    """
+    if outcome.originals is not None:
+        words = _words(outcome.rows[0])
+        _images({"original": outcome.originals, words: outcome.found}, path)
+    elif outcome.curves:
+        _curves(outcome, path)
+    elif "aggregates" in outcome.rows[0]:
+        _rotation(outcome.rows, path)
+    else:
+        allowed = "none with this attack, whose results are a table"
+        raise ArgumentError("figure", path, allowed)
+
+
+def digits_seen_by_super_node(path: str, victims: int = 6) -> list[dict[str, Any]]:
+    """Digits as the clients' own super-node sees them, without noise and in each mode.
+
+    Args:
+      path: Of the picture.
+      victims: How many digits.
+
+    Returns:
+      A row a mode, as `run` gives them.
+    """
+    config = AttackConfig(
+        attack="analytic", privacy="none", level="1", victims=victims, seed=1
+    )
+    attacker, rows, shown = Attacker(config), [], {}
+    for mode in ("none", "cdp", "hdp", "ldp"):
+        vantage = dataclasses.replace(config, privacy=mode).vantage(attacker.clip_norm)
+        originals, seen = attacker.observe(vantage)
+        images = attacker.reconstruct("analytic", vantage, seen)
+        columns, found = attacker.distances(originals, images)
+        rows.append(attacker.row(vantage) | {"privacy": mode} | columns)
+        shown.setdefault("original", originals)
+        shown[f"{mode}\n{_words(rows[-1])}"] = found
+    _images(shown, path)
+    return rows
+
+
+def _words(row: Mapping[str, Any]) -> str:
+    if row["epsilon"] is None:
+        return "no epsilon"
+    return f"epsilon {row['epsilon']:.3g}\nat delta {row['delta']:g}"
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _images(rows: Mapping[str, np.ndarray], path: str) -> None:
+    pyplot = _pyplot()
+    count = min(_MOST, *(len(images) for images in rows.values()))
+    size = (count + 1.6, 1.1 * len(rows))
+    figure, grid = pyplot.subplots(len(rows), count, figsize=size, squeeze=False)
+    for line, (name, images) in zip(grid, rows.items(), strict=True):
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
+        for axes, image in zip(line, images, strict=False):
+            axes.imshow(np.squeeze(image), cmap="gray", vmin=0, vmax=1)
+            axes.set(xticks=[], yticks=[])
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    pyplot.close(figure)
+
+
+def _curves(outcome: Outcome, path: str) -> None:
+    pyplot = _pyplot()
+    figure, axes = pyplot.subplots(figsize=(4.6, 4.4))
+    fpr = np.linspace(0, 1, 400)
+    for (name, (curve, vantage)), row in zip(
+        outcome.curves.items(), outcome.rows, strict=True
+    ):
+        bound = vantage.bound(row["rounds"])
+        axes.plot(fpr, bound.power(fpr), "--", label=f"bound, {_words(row)}")
+        axes.plot(curve.fpr, curve.tpr, ".-", label=f"{name}, AUC {curve.auc:.3f}")
+        low, high = curve.tpr_low, curve.fpr_high
+        axes.plot(high, low, ":", color="grey", label="99.9 % band's lower end")
+    axes.set(xlabel="false positive rate", ylabel="true positive rate")
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    pyplot.close(figure)
+
+
+def _rotation(rows: list[dict[str, Any]], path: str) -> None:
+    pyplot = _pyplot()
+    figure, axes = pyplot.subplots(figsize=(5.4, 3.6))
+    for observer in dict.fromkeys(row["observer"] for row in rows):
+        own = [row for row in rows if row["observer"] == observer]
+        seen = [row["aggregates"] for row in own]
+        (line,) = axes.plot(seen, [r["identified"] for r in own], ".-", label=observer)
+        unknown = [r["identified_others_unknown"] for r in own]
+        axes.plot(seen, unknown, ":", color=line.get_color())
+        axes.plot(seen, [r["bound"] for r in own], "--", color=line.get_color())
+    axes.set(
+        xscale="log",
+        xlabel="aggregates seen",
+        ylabel="identified",
+        title="dashed: bound; dotted: the other clients are not known",
+    )
+    axes.title.set_fontsize(9)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    pyplot.close(figure)

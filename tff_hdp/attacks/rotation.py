@@ -1,0 +1,51 @@
+"""What leading a zone teaches: once, several times or always, alone or together.
+
+The HDP paper leaves open how much is leaked by "exposing a super-node only once to
+aggregate gradient information multiple times". Every time a client leads its zone it
+holds one more sum of it; its noise is fresh, and the other clients' parts average out.
+"""
+
+import dataclasses
+from typing import Any
+
+from tff_hdp.attacks.attacker import Attacker, Outcome, identified
+from tff_hdp.attacks.vantage import Vantage
+
+
+def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
+    """Identification against the number of aggregates that were seen.
+
+    Of a super-node (level 1) that leads for 1, 2, 5, ... of `rounds` rounds, with
+    the other clients of the sum known and not; of whoever gets the model (outside) with
+    0, 1, ... other super-nodes that tell their zones' outputs.
+
+    Args:
+      attacker: Its level is that of the observer.
+      vantage: Where it stands.
+    """
+    config, records = attacker.config, attacker.records()
+    allies = range(vantage.plan.num_zones if vantage.level == "outside" else 1)
+    rows: list[dict[str, Any]] = []
+    for colluding in allies:
+        standing = dataclasses.replace(vantage, colluding_super_nodes=colluding)
+        for seen in _counts(config.rounds):
+            found = {}
+            for known in (True, False):
+                own = dataclasses.replace(config, rounds=seen, others_known=known)
+                columns = identified(own, standing, records, attacker.clip_norm)
+                found[known] = columns["identified"]
+            rows.append(
+                attacker.row(standing, rounds=seen)
+                | {
+                    "aggregates": seen,
+                    "identified": found[True],
+                    "identified_others_unknown": found[False],
+                }
+            )
+    return Outcome(rows)
+
+
+def _counts(rounds: int) -> list[int]:
+    """1, 2, 5, 10, ... up to `rounds`, which comes last."""
+    steps = [k * 10**e for e in range(6) for k in (1, 2, 5)]
+    return sorted({count for count in steps if count < rounds} | {rounds})

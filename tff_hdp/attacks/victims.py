@@ -1,0 +1,211 @@
+"""Whom an attack is after: a model, examples, and the updates that clients make.
+
+Updates come from the clients' own training (`tff_hdp.clients.training`), in float32.
+"""
+
+import collections
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+import tasks
+from tff_hdp.clients.sgd import SgdRule
+from tff_hdp.clients.stacked_model import StackedModel
+from tff_hdp.clients.training import train_stack
+from tff_hdp.errors import ArgumentError, FileError, require
+
+# Zhu, Liu and Han (2019): three 5x5 convolutions of 12 channels with sigmoids, and a
+# dense layer; all weights uniform in (-.5, .5). What deep leakage was shown on.
+_ZHU_STRIDES = (2, 2, 1)
+# Clients trained at once.
+_CHUNK = 16
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Target:
+    """A model as clients receive it, and how they train.
+
+    Attributes:
+      model: The network.
+      weights: Global weights, in Keras' order, float32.
+      learning_rate: Of the clients' SGD.
+      local_steps: Steps each client takes on its one batch.
+      features: [N, ...] uint8 examples to draw victims and candidates from.
+      labels: [N] int32.
+      num_classes: How many.
+      max_value: What the model takes for 1.
+      keras_model: The Keras model with these weights.
+    """
+
+    model: StackedModel
+    weights: tuple[np.ndarray, ...]
+    learning_rate: float
+    local_steps: int
+    features: np.ndarray
+    labels: np.ndarray
+    num_classes: int
+    max_value: float
+    keras_model: tf.keras.Model
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of the weights."""
+        return self.model.shapes
+
+    def updates(self, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """What clients send before it is clipped, initial minus trained weights.
+
+        Args:
+          features: [V, B, ...] uint8, each client's batch.
+          labels: [V, B] int32.
+
+        Returns:
+          [V, d] float32; not finite where training diverged.
+        """
+        rows = [
+            np.asarray(self._train(features[i : i + _CHUNK], labels[i : i + _CHUNK]))
+            for i in range(0, len(features), _CHUNK)
+        ]
+        return np.concatenate(rows)
+
+    @functools.cached_property
+    def _train(self) -> tf.types.experimental.GenericFunction:
+        rule = SgdRule(learning_rate=self.learning_rate)
+        initial = [tf.constant(w) for w in self.weights]
+
+        batches = [
+            tf.TensorSpec([None, None, *self.features.shape[1:]], self.features.dtype),
+            tf.TensorSpec([None, None], tf.int32),
+        ]
+
+        @tf.function(input_signature=batches)
+        def train(features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+            clients, batch = tf.shape(labels)[0], tf.shape(labels)[1]
+            order = tf.tile(
+                tf.range(batch)[tf.newaxis, tf.newaxis], [clients, self.local_steps, 1]
+            )
+            chunk = collections.OrderedDict(
+                features=features, labels=labels, order=order
+            )
+            updates, _ = train_stack(self.model, initial, chunk, rule)
+            return tf.concat([tf.reshape(u, [clients, -1]) for u in updates], 1)
+
+        return train
+
+    def features_before_dense(self, place: int) -> Callable[[tf.Tensor], tf.Tensor]:
+        """What the dense layer whose kernel is weight number `place` reads.
+
+        Returns:
+          A function from images [V, ...] in [0, 1], float64, to [V, n].
+        """
+        kernels = [tf.constant(w[np.newaxis], tf.float64) for w in self.weights[:place]]
+
+        def features(images: tf.Tensor) -> tf.Tensor:
+            read = self.model.to_dense(
+                kernels, place, images[tf.newaxis] * self.max_value
+            )
+            return tf.cast(read[0], tf.float64)
+
+        return features
+
+    def median_norm(self, count: int = 200) -> float:
+        """The median norm of single examples' updates, as --clip_norm=auto takes it."""
+        batch = self.features[-count:, np.newaxis], self.labels[-count:, np.newaxis]
+        return float(np.nanmedian(np.linalg.norm(self.updates(*batch), axis=1)))
+
+
+def load_target(
+    task: tasks.Task,
+    *,
+    learning_rate: float = 0.02,
+    local_steps: int = 1,
+    weights: str = "init",
+    zhu: bool = False,
+    seed: int = 0,
+) -> Target:
+    """A task's model, ready to be attacked; its test examples are the victims'.
+
+    Args:
+      task: The data and the model.
+      learning_rate: Of the clients' SGD.
+      local_steps: Of each client.
+      weights: `init` for fresh ones; else an .npz of them in Keras' order, or a run
+        folder, whose last checkpoint is read.
+      zhu: Whether to take Zhu et al.'s network in place of the task's.
+      seed: Of fresh weights and of the order of the examples.
+
+    Raises:
+      ArgumentError: If the model is none that clients train in stacks.
+      FileError: If the weights are not of this model.
+    """
+    require(local_steps >= 1, "local_steps", local_steps, "a whole number >= 1")
+    tf.keras.utils.set_random_seed(seed)
+    rng = np.random.default_rng(seed)
+    keras_model = _zhu_network(task) if zhu else task.build_model()
+    model = StackedModel(keras_model)
+    if weights != "init":
+        keras_model.set_weights(_read_weights(pathlib.Path(weights), model.shapes))
+    order = rng.permutation(len(task.test_labels))
+    return Target(
+        model=model,
+        weights=tuple(w.numpy() for w in keras_model.trainable_weights),
+        learning_rate=learning_rate,
+        local_steps=local_steps,
+        features=np.asarray(task.test_features)[order],
+        labels=np.asarray(task.test_labels, np.int32)[order],
+        num_classes=task.num_classes,
+        max_value=float(tasks.TASKS[task.name].max_value),
+        keras_model=keras_model,
+    )
+
+
+def _zhu_network(task: tasks.Task) -> tf.keras.Sequential:
+    layers = tf.keras.layers
+    convolution = functools.partial(
+        layers.Conv2D, 12, 5, padding="same", activation="sigmoid"
+    )
+    network = tf.keras.Sequential(
+        [
+            layers.Input(task.test_features.shape[1:]),
+            layers.Rescaling(1.0 / tasks.TASKS[task.name].max_value),
+            *(convolution(strides=strides) for strides in _ZHU_STRIDES),
+            layers.Flatten(),
+            layers.Dense(task.num_classes),
+        ]
+    )
+    for weight in network.trainable_weights:
+        weight.assign(tf.random.uniform(weight.shape, -0.5, 0.5))
+    return network
+
+
+def _read_weights(
+    path: pathlib.Path, shapes: tuple[tuple[int, ...], ...]
+) -> list[np.ndarray]:
+    if path.is_dir():
+        found = _checkpointed(path)[: len(shapes)]
+    elif path.suffix == ".npz" and path.exists():
+        with np.load(path) as pack:
+            found = [pack[name] for name in pack.files]
+    else:
+        raise ArgumentError("weights", path, "init, an .npz file, or a run folder")
+    held = tuple(np.shape(w) for w in found)
+    if held != shapes:
+        raise FileError(path, f"holds weights of shapes {held}, not {shapes}")
+    return found
+
+
+def _checkpointed(folder: pathlib.Path) -> list[np.ndarray]:
+    """The last checkpoint's state, which begins with the trainable weights."""
+    versions = {
+        int(path.name.rsplit("_", 1)[1]): path
+        for path in (folder / "checkpoints").glob("program_state_*")
+    }
+    if not versions:
+        raise FileError(folder, "holds no run: no checkpoints")
+    leaves = tf.saved_model.load(str(versions[max(versions)])).build()
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    return [a for a in arrays if a.dtype == np.float32]

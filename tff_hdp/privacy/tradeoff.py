@@ -1,0 +1,223 @@
+"""What no attack can beat: the bound that a mechanism puts on every observer.
+
+A mechanism fixes how well anybody can tell two neighbouring data sets apart: its
+curve of true against false positive rates (Dong, Roth and Su 2022). The same curve
+bounds reconstruction: whoever guesses within reach of the truth with probability
+kappa without looking does so with at most `power(kappa)` after (Balle, Cherubin and
+Hayes 2022; Hayes, Mahloujifar and Balle 2023).
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import integrate, stats
+
+from tff_hdp.errors import check_count, check_nonnegative, require
+from tff_hdp.privacy.audit import clopper_pearson_lower
+from tff_hdp.privacy.mechanisms import DiscreteGaussian, Gaussian, Mechanism
+from tff_hdp.privacy.sampled import SampledGaussian
+
+_GRID = 1e-3
+_SMALLEST_DELTA = 1e-9
+_LINES = 2000
+_THRESHOLDS = 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Tradeoff:
+    """The largest true positive rate at every false positive rate.
+
+    Attributes:
+      mu: Where the curve is that of two normal distributions mu standard deviations
+        apart; infinite where nothing is guaranteed, None where it is none of these.
+      epsilons: Else [n] of pairs (epsilon, delta) that hold, both ways round.
+      deltas: [n].
+    """
+
+    mu: float | None
+    epsilons: np.ndarray | None = None
+    deltas: np.ndarray | None = None
+
+    def power(self, fpr: float | np.ndarray) -> np.ndarray:
+        """No test with this false positive rate has a larger true positive rate.
+
+        Args:
+          fpr: In [0, 1], of any shape; or kappa, the chance of success of whoever
+            guesses from the prior alone, for a bound on reconstruction.
+
+        Returns:
+          Rates of the same shape.
+        """
+        alpha = np.asarray(fpr, np.float64)
+        if self.mu is not None:
+            if math.isinf(self.mu):
+                return np.ones_like(alpha)
+            return stats.norm.cdf(stats.norm.ppf(alpha) + self.mu)
+        a, e, d = alpha[..., np.newaxis], self.epsilons, self.deltas
+        up = np.exp(e) * a + d
+        down = 1 - np.exp(-e) * (1 - d - a)
+        return np.minimum(1.0, np.minimum(up, down).min(-1))
+
+    @property
+    def auc(self) -> float:
+        """The largest area under a curve."""
+        if self.mu is not None:
+            return float(stats.norm.cdf(self.mu / math.sqrt(2)))
+        fpr = np.linspace(0, 1, 20_001)
+        return float(np.trapz(self.power(fpr), fpr))
+
+    @property
+    def advantage(self) -> float:
+        """The largest true less false positive rate."""
+        if self.mu is not None:
+            return float(2 * stats.norm.cdf(self.mu / 2) - 1)
+        return float(self.deltas[0])
+
+    def identification(self, candidates: int) -> float:
+        """The largest chance to name the one of so many equally likely candidates."""
+        return float(self.power(1 / check_count("candidates", candidates, 1)))
+
+
+def tradeoff(mechanism: Mechanism | None, rounds: int = 1) -> Tradeoff:
+    """The bound on whoever sees some rounds of a mechanism.
+
+    Full participation in Gaussian noise gives mu = sqrt(T) / z exactly; else the
+    curve is that of all (epsilon, delta) of the mechanism's privacy loss
+    distribution, which is rounded pessimistically.
+
+    Args:
+      mechanism: Of a round; None where nothing is guaranteed.
+      rounds: T >= 0; 0 shows nothing.
+
+    Raises:
+      ArgumentError: If `rounds` is negative, or the mechanism has no PLD.
+    """
+    if check_count("rounds", rounds) == 0:
+        return Tradeoff(0.0)
+    if mechanism is None:
+        return Tradeoff(math.inf)
+    multiplier = _gaussian_multiplier(mechanism)
+    if multiplier is not None:
+        return Tradeoff(math.sqrt(rounds) / multiplier)
+    require(not mechanism.no_pld, "mechanism", mechanism.no_pld, "one with a PLD")
+    pld = mechanism.pld(rounds, _GRID)
+    top = pld.get_epsilon_for_delta(_SMALLEST_DELTA)
+    top = float(top) if math.isfinite(top) else 100.0
+    epsilons = np.linspace(0, max(top, 1.0), _LINES)
+    return Tradeoff(None, epsilons, np.asarray(pld.get_delta_for_epsilon(epsilons)))
+
+
+def orthogonal_identification(mu: float, candidates: int) -> float:
+    """How often the best guess among orthogonal canaries of norm S is right.
+
+    Args:
+      mu: As in `Tradeoff`.
+      candidates: M equally likely ones.
+    """
+    if mu == math.inf:
+        return 1.0
+    check_nonnegative("mu", mu)
+
+    def density(t: float) -> float:
+        others = stats.norm.cdf(t) ** (candidates - 1)
+        return float(stats.norm.pdf(t - mu) * others)
+
+    return float(integrate.quad(density, mu - 12, mu + 12, limit=200)[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Roc:
+    """An attack's rates, with a band that holds for all thresholds at once.
+
+    Attributes:
+      fpr: [n] false positive rates, rising.
+      tpr: [n] true positive rates.
+      fpr_high: [n] upper ends of the band.
+      tpr_low: [n] lower ends of the band.
+      auc: Area under the curve of all scores.
+      auc_error: Its standard error (Hanley and McNeil 1982).
+      confidence: Of the band.
+    """
+
+    fpr: np.ndarray
+    tpr: np.ndarray
+    fpr_high: np.ndarray
+    tpr_low: np.ndarray
+    auc: float
+    auc_error: float
+    confidence: float
+
+    def refutes(self, bound: Tradeoff) -> bool:
+        """Whether the attack does better than a bound allows."""
+        return bool(np.any(self.tpr_low > bound.power(self.fpr_high)))
+
+
+def roc(
+    scores_in: Sequence[float],
+    scores_out: Sequence[float],
+    *,
+    confidence: float = 0.999,
+) -> Roc:
+    """The curve of an attack from scores of independent trials.
+
+    Thresholds are quantiles of the first quarter of the scores, rates are those of
+    the rest, with Clopper-Pearson bounds that share the failure probability.
+
+    Args:
+      scores_in: Scores where the victim is in; higher means "in".
+      scores_out: Scores where it is not.
+      confidence: Of the band.
+
+    Raises:
+      ArgumentError: If there are fewer than 8 scores of a kind or one is not finite.
+    """
+    inside, outside = _finite("scores_in", scores_in), _finite("scores_out", scores_out)
+    require(0.0 < confidence < 1.0, "confidence", confidence, "(0, 1)")
+    area, error = _area(inside, outside)
+    first_in, first_out = len(inside) // 4, len(outside) // 4
+    chosen = np.concatenate([inside[:first_in], outside[:first_out]])
+    levels = np.linspace(0.02, 0.98, _THRESHOLDS)
+    thresholds = np.unique(np.quantile(chosen, levels))[::-1]
+    inside, outside = inside[first_in:], outside[first_out:]
+    tail = (1 - confidence) / (2 * len(thresholds))
+    hits = [int(np.sum(inside > t)) for t in thresholds]
+    passes = [int(np.sum(outside <= t)) for t in thresholds]
+    return Roc(
+        fpr=1 - np.array(passes) / len(outside),
+        tpr=np.array(hits) / len(inside),
+        fpr_high=1
+        - np.array([clopper_pearson_lower(k, len(outside), tail) for k in passes]),
+        tpr_low=np.array([clopper_pearson_lower(k, len(inside), tail) for k in hits]),
+        auc=area,
+        auc_error=error,
+        confidence=confidence,
+    )
+
+
+def _area(inside: np.ndarray, outside: np.ndarray) -> tuple[float, float]:
+    n, m = len(inside), len(outside)
+    ranks = stats.rankdata(np.concatenate([inside, outside]))
+    a = float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
+    q1, q2 = a / (2 - a), 2 * a * a / (1 + a)
+    spread = a * (1 - a) + (n - 1) * (q1 - a * a) + (m - 1) * (q2 - a * a)
+    return a, math.sqrt(max(spread, 0.0) / (n * m))
+
+
+def _gaussian_multiplier(mechanism: Mechanism) -> float | None:
+    if isinstance(mechanism, DiscreteGaussian):
+        return _gaussian_multiplier(mechanism.continuous)
+    if isinstance(mechanism, Gaussian):
+        return mechanism.multiplier
+    if isinstance(mechanism, SampledGaussian) and mechanism.q == 1.0:
+        return mechanism.multiplier
+    return None
+
+
+def _finite(name: str, scores: Sequence[float]) -> np.ndarray:
+    values = np.asarray(scores, np.float64)
+    many = values.ndim == 1 and values.size >= 8
+    require(many, f"{name}.shape", values.shape, "8 scores or more")
+    require(bool(np.all(np.isfinite(values))), name, "not finite", "finite scores")
+    return values
