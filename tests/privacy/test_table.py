@@ -21,7 +21,7 @@ POISSON = PoissonSampling((0.5,) * 3)
 PLANS = {
     "hdp": (configurations.c2, {}, {}),
     "ldp": (configurations.c1, {}, {"dropout_rate": 0.1}),
-    "cdp": (configurations.c4, {}, {"cohort_hidden": False}),
+    "cdp": (configurations.c4, {}, {"cohort_known": True}),
     "mixed": (
         configurations.c7,
         {"alpha": 1 / 3, "beta": 1 / 3, "mixing": "equal"},

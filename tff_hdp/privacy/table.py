@@ -33,6 +33,8 @@ _CODES = (
     ("S", "secure "),
     ("X", ".*(collude|known to the observer|own super-node is not among)"),
     ("X", r"the elected super-node|received by another|\d+ noising clients subtract"),
+    ("X", "a fellow client knows|a super-node of another zone knows"),
+    ("Y", "noise of finite precision|noise on a grid"),
     ("U", ".*(not counted|none of their noise is|whose is lost is unknown)"),
     ("T", "super-nodes are trusted to top up"),
     ("J", "z is that of update and clipped count"),

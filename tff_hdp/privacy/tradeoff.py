@@ -16,7 +16,7 @@ from scipy import integrate, stats
 
 from tff_hdp.errors import check_count, check_nonnegative, require
 from tff_hdp.privacy.audit import clopper_pearson_lower
-from tff_hdp.privacy.mechanisms import DiscreteGaussian, Gaussian, Mechanism
+from tff_hdp.privacy.mechanisms import Gaussian, Mechanism
 from tff_hdp.privacy.sampled import SampledGaussian
 
 _GRID = 1e-3
@@ -73,7 +73,8 @@ class Tradeoff:
         """The largest true less false positive rate."""
         if self.mu is not None:
             return float(2 * stats.norm.cdf(self.mu / 2) - 1)
-        return float(self.deltas[0])
+        fpr = np.linspace(0, 1, 20_001)
+        return float((self.power(fpr) - fpr).max())
 
     def identification(self, candidates: int) -> float:
         """The largest chance to name the one of so many equally likely candidates."""
@@ -85,7 +86,7 @@ def tradeoff(mechanism: Mechanism | None, rounds: int = 1) -> Tradeoff:
 
     Full participation in Gaussian noise gives mu = sqrt(T) / z exactly; else the
     curve is that of all (epsilon, delta) of the mechanism's privacy loss
-    distribution, which is rounded pessimistically.
+    distribution, which is rounded pessimistically, and of its slack.
 
     Args:
       mechanism: Of a round; None where nothing is guaranteed.
@@ -98,15 +99,16 @@ def tradeoff(mechanism: Mechanism | None, rounds: int = 1) -> Tradeoff:
         return Tradeoff(0.0)
     if mechanism is None:
         return Tradeoff(math.inf)
-    multiplier = _gaussian_multiplier(mechanism)
-    if multiplier is not None:
+    multiplier, slack = _gaussian_multiplier(mechanism), rounds * mechanism.slack
+    if multiplier is not None and not slack:
         return Tradeoff(math.sqrt(rounds) / multiplier)
     require(not mechanism.no_pld, "mechanism", mechanism.no_pld, "one with a PLD")
     pld = mechanism.pld(rounds, _GRID)
     top = pld.get_epsilon_for_delta(_SMALLEST_DELTA)
     top = float(top) if math.isfinite(top) else 100.0
     epsilons = np.linspace(0, max(top, 1.0), _LINES)
-    return Tradeoff(None, epsilons, np.asarray(pld.get_delta_for_epsilon(epsilons)))
+    deltas = np.asarray(pld.get_delta_for_epsilon(epsilons))
+    return Tradeoff(None, epsilons + slack, np.minimum(deltas * math.exp(slack), 1.0))
 
 
 def orthogonal_identification(mu: float, candidates: int) -> float:
@@ -152,6 +154,23 @@ class Roc:
     def refutes(self, bound: Tradeoff) -> bool:
         """Whether the attack does better than a bound allows."""
         return bool(np.any(self.tpr_low > bound.power(self.fpr_high)))
+
+    @property
+    def refuted_mu(self) -> float:
+        """The largest mu in [0, 20] whose curve the attack exceeds; 0 for none.
+
+        Noise that is Gaussian is refuted below a multiplier of sqrt(T) / mu. Taking the
+        form of the noise for granted finds far more than counting events of
+        probability delta (Nasr et al. 2023, "Tight auditing of differentially private
+        machine learning").
+        """
+        low, high = 0.0, 20.0
+        while high - low > 1e-3:
+            middle = (low + high) / 2
+            low, high = (
+                (middle, high) if self.refutes(Tradeoff(middle)) else (low, middle)
+            )
+        return low
 
 
 def roc(
@@ -206,8 +225,6 @@ def _area(inside: np.ndarray, outside: np.ndarray) -> tuple[float, float]:
 
 
 def _gaussian_multiplier(mechanism: Mechanism) -> float | None:
-    if isinstance(mechanism, DiscreteGaussian):
-        return _gaussian_multiplier(mechanism.continuous)
     if isinstance(mechanism, Gaussian):
         return mechanism.multiplier
     if isinstance(mechanism, SampledGaussian) and mechanism.q == 1.0:
