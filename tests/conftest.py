@@ -1,5 +1,6 @@
 """What tests everywhere share: contexts, programs, processes, and data."""
 
+import gc
 import os
 import pathlib
 
@@ -14,6 +15,9 @@ pytest_plugins = [
     "tests.fixtures.runs",
     "tests.fixtures.workers",
 ]
+
+# TFF makes small objects by the million, and keeps what was compiled.
+gc.set_threshold(50_000, 20, 50)
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 # What a machine with a GPU computes on it.
