@@ -79,6 +79,7 @@ def test_table_has_every_cell(monkeypatch):
         assert set(row) >= COLUMNS and row["identified"] <= row["bound"] + 0.04
 
 
+@pytest.mark.slow
 def test_property_is_seen_without_noise(data_dir):
     config = AttackConfig(
         attack="property", task="mnist", level="1", data_dir=str(data_dir)
