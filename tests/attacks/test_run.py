@@ -6,9 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from tff_hdp.attacks import figures, run
+from tff_hdp.attacks import figures, run, table4
 from tff_hdp.attacks.attacker import Attacker
 from tff_hdp.attacks.config import AttackConfig
+from tff_hdp.attacks.property import property_inference
 from tff_hdp.attacks.victims import load_target
 from tff_hdp.errors import ArgumentError, FileError
 
@@ -62,16 +63,39 @@ def test_rotation_learns_with_every_aggregate(tmp_path):
     figures.draw(outcome, str(tmp_path / "rotation.png"))
 
 
-def test_table_has_every_mode_and_level():
-    config = AttackConfig(attack="table4", victims=2, evaluations=3, trials=2000)
+def test_table_has_every_cell(monkeypatch):
+    monkeypatch.setattr(table4, "LEVELS", ("0", "1"))
+    monkeypatch.setattr(
+        Attacker, "reconstruct", lambda self, *_: np.zeros([1, 1, 8, 8, 1])
+    )
+    config = AttackConfig(attack="table4", task="digits", victims=1, trials=2000)
     rows = run.run(config).rows
-    assert len(rows) == 12
     by = {(row["privacy"], row["level"]): row for row in rows}
-    level0 = [by[mode, "0"]["identified"] for mode in ("ldp", "hdp", "cdp", "none")]
+    assert len(by) == len(rows) == 8
+    level0 = [by[mode, "0"]["identified"] for mode in table4.MODES]
     assert level0 == sorted(level0)
     assert by["ldp", "1"]["epsilon"] < 4.4 and by["hdp", "1"]["epsilon"] is None
     for row in rows:
-        assert row["identified"] <= row["bound"] + 0.04
+        assert set(row) >= COLUMNS and row["identified"] <= row["bound"] + 0.04
+
+
+@pytest.mark.slow
+def test_property_is_seen_without_noise(data_dir):
+    config = AttackConfig(
+        attack="property", task="mnist", level="1", data_dir=str(data_dir)
+    )
+    attacker, found = Attacker(config), {}
+    for privacy in ("hdp", "ldp"):
+        plan = dataclasses.replace(config, privacy=privacy)
+        (row,) = property_inference(attacker, plan.vantage(attacker.clip_norm)).rows
+        found[privacy] = row["auc"]
+        assert row["auc"] <= row["auc_bound"]
+    assert found["hdp"] > 0.85 and 0.45 < found["ldp"] < 0.6
+
+
+def test_property_needs_mnist():
+    with pytest.raises(ArgumentError, match="task is digits"):
+        run.run(AttackConfig(attack="property"))
 
 
 def test_updates_that_are_not_finite_are_left_out(caplog):

@@ -12,7 +12,10 @@ from tff_hdp.privacy.parts import Clipping, FullParticipation
 from tff_hdp.privacy.plan import NoisePlan
 
 RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")
-ATTACKS = (*RECONSTRUCTIONS, "membership", "identification", "rotation", "table4")
+ATTACKS = (
+    *RECONSTRUCTIONS,
+    *("membership", "identification", "property", "rotation", "table4"),
+)
 # Zhu, Liu and Han's network, in place of the task's models.
 ZHU = "zhu"
 

@@ -10,6 +10,7 @@ from typing import Any
 from tff_hdp.attacks.attacker import Attacker, Outcome, identified, trials
 from tff_hdp.attacks.config import RECONSTRUCTIONS, AttackConfig
 from tff_hdp.attacks.membership import membership
+from tff_hdp.attacks.property import property_inference
 from tff_hdp.attacks.rotation import rotation
 from tff_hdp.attacks.table4 import table4
 from tff_hdp.privacy.tradeoff import roc
@@ -33,6 +34,8 @@ def run(config: AttackConfig) -> Outcome:
         images = attacker.reconstruct(config.attack, vantage, seen)
         columns, found = attacker.distances(originals, images)
         return Outcome([row | columns], originals, found)
+    if config.attack == "property":
+        return property_inference(attacker, vantage)
     if config.attack == "rotation":
         return rotation(attacker, vantage)
     records = attacker.records()
