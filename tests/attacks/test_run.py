@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import tasks
 from tff_hdp.attacks import figures, run, table4
 from tff_hdp.attacks.attacker import Attacker
 from tff_hdp.attacks.config import AttackConfig
@@ -153,5 +154,15 @@ def test_weights_of_a_file_are_taken(tmp_path, target):
     path, task = tmp_path / "weights.npz", tasks.load("digits")
     np.savez(path, *target().weights)
     found = load_target(task, weights=str(path), seed=9)
+    for a, b in zip(found.weights, target().weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_weights_of_a_run_are_taken(tmp_path, target):
+    task = tasks.load("digits")
+    model = task.build_model()
+    model.set_weights(target().weights)
+    model.save(tmp_path / "model" / "last" / "model.keras")
+    found = load_target(task, weights=str(tmp_path), seed=9)
     for a, b in zip(found.weights, target().weights, strict=True):
         np.testing.assert_array_equal(a, b)

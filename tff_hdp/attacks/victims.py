@@ -134,7 +134,7 @@ def load_target(
       learning_rate: Of the clients' SGD.
       local_steps: Of each client.
       weights: `init` for fresh ones; else an .npz of them in Keras' order, or a run
-        folder, whose last checkpoint is read.
+        folder, whose last round's model is read.
       zhu: Whether to take Zhu et al.'s network in place of the task's.
       seed: Of fresh weights and of the order of the examples.
 
@@ -186,7 +186,7 @@ def _read_weights(
     path: pathlib.Path, shapes: tuple[tuple[int, ...], ...]
 ) -> list[np.ndarray]:
     if path.is_dir():
-        found = _checkpointed(path)[: len(shapes)]
+        found = _trained(path)
     elif path.suffix == ".npz" and path.exists():
         with np.load(path) as pack:
             found = [pack[name] for name in pack.files]
@@ -198,14 +198,9 @@ def _read_weights(
     return found
 
 
-def _checkpointed(folder: pathlib.Path) -> list[np.ndarray]:
-    """The last checkpoint's state, which begins with the trainable weights."""
-    versions = {
-        int(path.name.rsplit("_", 1)[1]): path
-        for path in (folder / "checkpoints").glob("program_state_*")
-    }
-    if not versions:
-        raise FileError(folder, "holds no run: no checkpoints")
-    leaves = tf.saved_model.load(str(versions[max(versions)])).build()
-    arrays = [np.asarray(leaf) for leaf in leaves]
-    return [a for a in arrays if a.dtype == np.float32]
+def _trained(folder: pathlib.Path) -> list[np.ndarray]:
+    """The weights of the model that a finished run left."""
+    path = folder / "model" / "last" / "model.keras"
+    if not path.exists():
+        raise FileError(folder, "holds no finished run: no model/last/model.keras")
+    return tf.keras.models.load_model(path).get_weights()
