@@ -19,7 +19,10 @@ TINY = {
         "promises = {'super_node': 30.0, 'aggregator': 8.0, 'released_model': 2.0}\n"
         "out = 'runs/choosing_a_noise_plan'"
     ),
-    "five_papers": ("rounds, num_clients, zones, out = 2, 20, 2, 'runs/five_papers'"),
+    "five_papers": (
+        "rounds, num_clients, zones, out = 2, 20, 2, 'runs/five_papers'\n"
+        "systems = ('HDP', 'GFL')"
+    ),
     "quickstart": (
         "rounds, clients_per_round, num_clients, zones = 2, 10, 40, 2\n"
         "noise_multiplier, out = 1.0, 'runs/quickstart'"
