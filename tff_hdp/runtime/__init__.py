@@ -35,8 +35,11 @@ def set_context(
         raise ArgumentError("runtime", runtime, ", ".join(RUNTIMES))
     if workers and runtime != "cluster":
         raise ArgumentError("workers", workers, "empty, unless runtime is cluster")
+    import tensorflow as tf
     import tensorflow_federated as tff
 
+    # In a notebook it would tell of every model that it saves.
+    tf.get_logger().setLevel("WARNING")
     key = (runtime, *workers)
     if key not in _contexts:
         _contexts[key] = _create_context(runtime, workers, log_file)
