@@ -167,11 +167,13 @@ def given_levels(
     )
 
 
+ldp, hdp, cdp = c1, c2, c4
+
 CONFIGURATIONS: dict[str, Callable[..., NoisePlan]] = {
     "none": none,
-    "ldp": c1,
-    "hdp": c2,
-    "cdp": c4,
+    "ldp": ldp,
+    "hdp": hdp,
+    "cdp": cdp,
     "c1": c1,
     "c2": c2,
     "c3": c3,
