@@ -227,10 +227,12 @@ def test_weight_out_of_range_is_left_out_and_counted(
     assert output.measurements["rejected"] == 1
 
 
-def test_unknown_zone_is_refused(updates, profiles, aggregate):
+def test_a_client_of_an_unknown_zone_is_rejected(updates, profiles, aggregate, flat):
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    with pytest.raises(Exception, match=r"(?i)indices|zone|out of"):
-        aggregate(HierarchicalMeanFactory(plan), updates(1), profiles([3]))
+    values = updates(2)
+    (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles([3, 1]))
+    assert output.measurements["rejected"] == 1
+    np.testing.assert_allclose(flat(output.result), flat(values[1]), atol=1e-6)
 
 
 def test_integer_updates_are_refused():

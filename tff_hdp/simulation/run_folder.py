@@ -90,8 +90,8 @@ class RunFolder:
     def __exit__(
         self, kind: type | None, error: BaseException | None, trace: object
     ) -> None:
-        # Writing to a full disk does not say where.
-        if isinstance(error, OSError) and error.filename is None:
+        # Writing to a full disk does not say where; errors of our own say it in words.
+        if isinstance(error, OSError) and error.errno and error.filename is None:
             error.filename = str(self.path)
         self.close()
 

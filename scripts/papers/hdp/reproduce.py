@@ -50,6 +50,9 @@ def main(argv: list[str]) -> int:
     """Writes and prints the parts asked for."""
     cli.refuse_arguments(argv)
     cli.check_choices("what", WHAT.value, (*PARTS, *TRAINED))
+    # Before anything is written: it may be that the clone is not on the path.
+    import scripts.papers.hdp  # noqa: F401
+
     folder = pathlib.Path(OUT.value)
     folder.mkdir(parents=True, exist_ok=True)
     for part in WHAT.value:

@@ -26,6 +26,7 @@ def test_removing_a_client_leaves_the_others_batches(hdp_config, tmp_path):
             cohort=np.array(cohort),
             byzantine=np.zeros(len(cohort), bool),
             dropped=(0,) * federation.zoning.num_zones,
+            skipped=0,
             seats=[],
             carried={},
             metrics={},

@@ -139,7 +139,8 @@ def test_a_run_leaves_metrics_ledger_and_figure(finished):
     }
     assert all(wanted <= set(row) for row in privacy["accounts"])
     observers = {row["observer"] for row in privacy["accounts"]}
-    assert observers == {"super_node", "aggregator", "released_model"}
+    fellows = {"fellow_super_node"}
+    assert observers == {"super_node", "aggregator", "released_model", *fellows}
     assert any("seed" in note for note in privacy["notes"])
     assert any("operator" in note for note in privacy["notes"])
     assert (path / "figures" / "accuracy.png").stat().st_size > 1000

@@ -198,7 +198,7 @@ def test_a_figure_is_its_curves_with_table_and_picture(tmp_path, monkeypatch):
     assert found["eps PLD"].isna().tolist() == [True, False]
     for name in ("table.csv", "table.txt", "figure.png"):
         assert (tmp_path / name).stat().st_size > 0
-    assert "add_or_remove" in (tmp_path / "table.txt").read_text()
+    assert "add or remove" in (tmp_path / "table.txt").read_text()
     seeds = {
         read(tmp_path / curve.name, "config.json")["resolved"]["partition_seed"]
         for curve in curves
