@@ -94,9 +94,9 @@ def test_a_private_run_says_what_its_epsilons_rest_on(tmp_path):
     options = {"clients": 39, "per_round": 8, "sigma": 1.54}
     ledger = fl_top_dp.FlTopLedger()
     ledger.record(fl_top_dp.plan(**options), 3)  # all of them, whichever is best
-    rows = {r.observer: r for r in ledger.account(1e-5, ("rdp",))}
-    assert row["epsilon_released"] == rows["released_model"].epsilon_rdp
-    assert row["epsilon_server"] == rows["aggregator"].epsilon_rdp
+    rows = {r.observer: r for r in ledger.account(1e-5, ("pld",))}
+    assert row["epsilon_released"] == rows["released_model"].epsilon_pld
+    assert row["epsilon_server"] == rows["aggregator"].epsilon_pld
     assert row["epsilon_paper"] == fl_top_dp.paper_epsilon(
         **options, rounds=row["round"], delta=1e-5
     )

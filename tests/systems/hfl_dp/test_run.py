@@ -30,7 +30,9 @@ def config(out, **changes):
 def test_a_run_by_theorem_1_says_what_it_is_worth(tmp_path):
     result = experiment.run(config(tmp_path, noise="theorem_1", rounds=4))
     assert [r.epsilon_paper for r in result.accounts] == [20.0, 20.0, 25.0, 25.0]
-    assert all(r.epsilon_pld > r.epsilon_paper for r in result.accounts)
+    # Where noise is too small for a PLD there is the epsilon by RDP.
+    sound = [r.epsilon_pld or r.epsilon_rdp for r in result.accounts]
+    assert min(sound) > 25.0
     privacy = json.loads((tmp_path / "privacy.json").read_text())
     notes = " ".join(privacy["notes"])
     assert "eps < 1 an exposure" in notes
