@@ -35,6 +35,7 @@ def measured(run_program, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_work_a(measured):
     found = measured("--runtimes=in_process", "--clients=3", "--rounds=2")
     assert [row["program"] for row in found] == ["fed_avg", "stacked"]

@@ -84,6 +84,7 @@ def test_a_page_gets_its_tables(tmp_path, monkeypatch):
     assert studies.embedded(page) == {"study": studies.table(tmp_path / "study.csv")}
 
 
+@pytest.mark.slow
 def test_the_command_runs_every_line_and_tabulates(run_program, tmp_path):
     result = run_program(
         *("scripts/papers/hdp/reproduce.py", "--what=figure2_mnist", "--scale=tiny"),
