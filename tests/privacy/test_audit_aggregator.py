@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
+from scipy import stats
 
 from tff_hdp.aggregators import (
     WEIGHT_TYPE,
@@ -35,7 +36,6 @@ from tff_hdp.privacy import (
     configurations,
 )
 from tff_hdp.privacy.audit import one_run_audit
-from tff_hdp.privacy.divergences import gaussian_epsilon
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.privacy.tradeoff import roc, tradeoff
 from tff_hdp.privacy.views import view
@@ -176,10 +176,9 @@ def audit(plan, *, length=CLIP, queries=None, seed=0, release=release):
     # The attacker's curve and the bound on it come to the same verdict.
     seen = view(AccountedRound(plan, ZEROED), "released_model", 3, 0, True)
     curve = roc(scores[included], scores[~included])
-    assert curve.refutes(tradeoff(seen.mechanism)) == result.violated
-    # Gaussian noise refutes a larger epsilon yet: how strong the audit is.
-    gaussian = gaussian_epsilon(1 / max(curve.refuted_mu, 1e-3), DELTA)
-    return result, gaussian / claimed
+    bound = tradeoff(seen.mechanism)
+    assert curve.refutes(bound) == result.violated
+    return result, curve, bound.mu
 
 
 def central(z):
@@ -191,7 +190,7 @@ def central(z):
     [
         central(1.6),
         configurations.CONFIGURATIONS["hdp"](noise_multiplier=1.2, **COMMON),
-        configurations.CONFIGURATIONS["ldp"](noise_multiplier=0.1, **COMMON),
+        configurations.CONFIGURATIONS["ldp"](noise_multiplier=0.066, **COMMON),
         NoisePlan(
             **COMMON, zone_noise_multipliers=(1.0, 1.0), server_noise_multiplier=1.0
         ),
@@ -200,12 +199,15 @@ def central(z):
 )
 @pytest.mark.parametrize("release", RELEASES, ids=RELEASE_NAMES)
 def test_the_right_aggregator_is_not_refuted(plan, release):
-    result, power = audit(plan, release=release)
+    result, curve, mu = audit(plan, release=release)
     assert not result.violated, str(result)
-    # The audit is not blind: it finds some leak where there is some, and, taking the
-    # noise for Gaussian, a good part of what is claimed.
+    # The audit is not blind: it finds some leak where there is some. Taking the noise
+    # for Gaussian, the area under the curve is that of the claim, neither more nor
+    # less: Phi(mu / sqrt 2). Five standard errors, as the noise has no seed.
     assert result.lower_bound > 0.05
-    assert 0.2 < power <= 1.0
+    expected = stats.norm.cdf(mu / math.sqrt(2))
+    assert abs(curve.auc - expected) < 5 * curve.auc_error
+    assert curve.auc > 0.5 + 2 * curve.auc_error
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,8 @@ def test_the_right_aggregator_is_not_refuted(plan, release):
     ids=["noise forgotten", "noise divided by the wrong count", "clip skipped"],
 )
 def test_broken_aggregators_are_caught(length, query):
-    result, _ = audit(central(1.6), length=length, queries=LevelQueries(server=query))
+    queries = LevelQueries(server=query)
+    result, *_ = audit(central(1.6), length=length, queries=queries)
     assert result.violated
     assert "REFUTED" in str(result)
 
