@@ -138,13 +138,15 @@ def task_feature_distance(
       originals: Images.
       found: Images.
     """
+    # Keras refuses models older than one that was built in a graph of its own.
+    model = tf.keras.models.clone_model(target.keras_model)
+    model.set_weights(target.weights)
     layers = [
         layer
-        for layer in target.keras_model.layers[:-1]
+        for layer in model.layers[:-1]
         if isinstance(layer, tf.keras.layers.Conv2D | tf.keras.layers.Dense)
     ]
-    outputs = [layer.output for layer in layers]
-    features = tf.keras.Model(target.keras_model.input, outputs)
+    features = tf.keras.Model(model.input, [layer.output for layer in layers])
     a = tf.nest.flatten(features(tf.constant(target.max_value * originals, tf.float32)))
     b = tf.nest.flatten(features(tf.constant(target.max_value * found, tf.float32)))
     distances = [
