@@ -25,7 +25,7 @@ _POINTS = 24
 _WEAK = 10.0
 _OBSERVERS = {
     "super_node": "the client's own super-node, which gets its zone's updates",
-    "aggregator": "the aggregator, which gets what the zones send",
+    "aggregator": "the aggregator, which gets what zones or clients send",
     "released_model": "whoever gets the model",
     "fellow_super_node": "another zone's super-node, which knows its own noise",
     "fellow_client": "another client that noises its update, and knows that noise",
@@ -266,11 +266,14 @@ def _faults(run: Run, privacy: Mapping[str, Any]) -> list[str]:
 
 
 def _attacks(run: Run) -> list[str]:
-    path = run.path / "attacks.json"
-    if not path.exists():
-        return []
-    rows = json.loads(path.read_text())
-    return [_tag("h2", "What attacks achieved"), _table(rows)]
+    """What scripts/attack.py left beneath the run folder's `attacks`."""
+    files = sorted((run.path / "attacks").rglob("rows.json"))
+    rows = [
+        {k: v for k, v in row.items() if v is not None or k == "epsilon"}
+        for file in files
+        for row in json.loads(file.read_text())
+    ]
+    return [_tag("h2", "What attacks achieved"), _table(rows)] if rows else []
 
 
 # Drawing ----------------------------------------------------------------------------
@@ -279,7 +282,7 @@ def _attacks(run: Run) -> list[str]:
 def _draw_epsilons(axes: Any, curves: Mapping[str, pd.Series]) -> None:
     # Thinner and thinner, as observers may have the same epsilons.
     for i, (observer, series) in enumerate(curves.items()):
-        width = 1.5 * max(1, len(curves) - i)
+        width = 1.0 + 0.8 * (len(curves) - 1 - i)
         axes.plot(series.index, series.to_numpy(), label=observer, linewidth=width)
     axes.set(xlabel="round", ylabel="epsilon (RDP)", ylim=(0, None))
     axes.legend(frameon=False)
