@@ -6,7 +6,7 @@ Trains four models on scikit-learn's bundled digits, prints who is promised
 what, draws accuracy over rounds, and what a super-node sees of its clients' digits.
 Takes the flags of scripts/train.py, but for --privacy and what only some of the four
 modes take (--alpha, --beta, adaptive clipping); --target_epsilon chooses another
-multiplier for every mode.
+multiplier for every mode. With --plan it trains two: none, and the plan's noise.
 """
 
 import pathlib
@@ -42,14 +42,12 @@ def comparison_config() -> HdpConfig:
             flags.FLAGS.privacy,
             "nothing with a comparison, which runs none, cdp, hdp and ldp",
         )
-    if flags.FLAGS.target_epsilon is not None:
-        if flags.FLAGS["noise_multiplier"].present:
-            raise ArgumentError(
-                "noise_multiplier",
-                flags.FLAGS.noise_multiplier,
-                "either it or --target_epsilon",
-            )
-        flags.FLAGS.noise_multiplier = None
+    for name in ("plan", "target_epsilon"):
+        if flags.FLAGS[name].value is not None:
+            if flags.FLAGS["noise_multiplier"].present:
+                z = flags.FLAGS.noise_multiplier
+                raise ArgumentError("noise_multiplier", z, f"either it or --{name}")
+            flags.FLAGS.noise_multiplier = None
     return cli.config_from_flags(HdpConfig)
 
 

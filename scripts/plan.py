@@ -4,26 +4,33 @@ python scripts/plan.py --trust_nobody=0.3 \
     --promises="super_node<=30,aggregator<=8,released_model<=2"
 python scripts/plan.py --promises="aggregator<=8,released_model<=2" \
     --zoning_file=zones.csv --trust_file=trust.csv --out=plan.json
+python scripts/plan.py --promises="aggregator<=8,released_model<=2" --task=digits \
+    -- --client_learning_rate=0.1 --clip_norm=0.5
 
---out writes the plan for --plan of scripts/train.py and scripts/account.py.
+--out writes the plan for --plan of the programs that train and account. --task says
+what each promise costs in accuracy; what follows -- goes to those trainings.
 docs/planner.md explains what comes out.
 """
 
 import csv
 import dataclasses
 import json
+import math
 import pathlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import tasks
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError, FileError, require
+from tff_hdp.errors import ArgumentError, FileError, check_count, require
 from tff_hdp.privacy.config import FederationConfig
 from tff_hdp.privacy.configurations import largest_remainder
+from tff_hdp.privacy.parts import PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 
 if TYPE_CHECKING:
+    from scripts.plan_costs import Reached
     from tff_hdp.privacy.planner import Planned, Promise
 
 TRUST = ("nobody", "super_node", "server")
@@ -43,6 +50,13 @@ class PlanConfig(FederationConfig):
       method: The account that keeps the promises.
       relax: Whether to tell what 10 % more epsilon would save of each.
       out: Where to write the plan.
+      task: Also train on it, to say what each promise costs in accuracy: without
+        noise, then with the promises one after the other. It stands in for the
+        federation's own data.
+      task_rounds: Of those trainings, at most --rounds.
+      task_out: Their folder; the same command resumes them.
+      seeds: A training of each for each.
+      jobs: Trainings at a time.
 
     Raises:
       ArgumentError: If a field is out of range or two contradict each other.
@@ -53,6 +67,7 @@ class PlanConfig(FederationConfig):
         **FederationConfig.choices,
         "format": ("table", "json"),
         "method": ("rdp", "pld"),
+        "task": tuple(tasks.TASKS),
     }
 
     promises: tuple[str, ...] = ()
@@ -62,6 +77,11 @@ class PlanConfig(FederationConfig):
     method: str = "pld"
     relax: bool = True
     out: str | None = None
+    task: str | None = None
+    task_rounds: int = 30
+    task_out: str = "runs/plan"
+    seeds: tuple[str, ...] = ("0", "1", "2")
+    jobs: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,37 +95,54 @@ class PlanConfig(FederationConfig):
             require(has, "trust_file", self.trust_file, "a file with zoning_file only")
             shares = nobody or server
             require(not shares, "trust_file", self.trust_file, "none beside shares")
+        check_count("task_rounds", self.task_rounds, 1)
+        check_count("jobs", self.jobs, 1)
+        ok = bool(self.seeds) and all(map(str.isdecimal, self.seeds))
+        require(ok, "seeds", self.seeds, "whole numbers >= 0")
 
-    def planned(self) -> "Planned":
+    def planned(self, first: int | None = None) -> "Planned":
         """The plan.
+
+        Args:
+          first: For so many of the promises only, from the clients up; for all if None.
 
         Raises:
           ArgumentError: If no noise keeps a promise.
         """
         from tff_hdp.privacy import planner
 
+        promises = sorted(map(_promise, self.promises), key=planner.from_clients_up)
         noising, trusting = self._trust()
         options = self.options()
         if self.secure_aggregation:
             # As training has it: the sum of one client would be its update.
             options["min_zone_clients"] = max(2, self.min_zone_clients)
+        if self.sampling == "full":
+            # As training has it; accounts are the same.
+            options["sampling"] = PoissonSampling((1.0,) * len(self.sizes))
         federation = NoisePlan(noising_clients=noising, **options)
         return planner.plan(
             federation,
-            [_promise(words) for words in self.promises],
+            promises[:first],
             rounds=self.rounds,
             delta=self.delta,
             trusting=trusting,
             threat=self.threat,
             method=self.method,
-            relax=self.relax,
+            relax=self.relax and first is None,
         )
 
-    def train_flags(self) -> list[str]:
-        """The flags of scripts/train.py that the plan's federation needs."""
-        flags = ["--sampling=fixed"] if self.sampling == "fixed" else []
-        flags.append(f"--clients_per_round={self.clients_per_round!r}")
-        if self.zoning_file is not None:
+    def train_flags(self, *, stand_in: bool = False) -> list[str]:
+        """The flags of scripts/train.py that the plan's federation needs.
+
+        Args:
+          stand_in: Whether its clients are others, in zones of the same sizes.
+        """
+        flags = [f"--num_clients={sum(self.sizes)}"]
+        flags += ["--sampling=fixed"] if self.sampling == "fixed" else []
+        n, k = sum(self.sizes), self.clients_per_round
+        flags.append(f"--clients_per_round={n if self.sampling == 'full' else k!r}")
+        if self.zoning_file is not None and not stand_in:
             flags += ["--zoning=file", f"--zoning_file={self.zoning_file}"]
         else:
             flags.append(f"--zone_sizes={','.join(map(str, self.sizes))}")
@@ -156,14 +193,21 @@ def define_flags() -> None:
 
 def main(argv: list[str]) -> int:
     """Prints the plan that the flags ask for."""
-    cli.refuse_arguments(argv)
     config = cli.config_from_flags(PlanConfig)
+    if config.task is None:
+        cli.refuse_arguments(argv)
     if config.out and not pathlib.Path(config.out).resolve().parent.is_dir():
         raise ArgumentError("out", config.out, "a file in a folder there is")
     found = config.planned()
     if config.out:
         found.write(config.out)
-    print(_as_json(found) if config.format == "json" else _as_text(config, found))
+    reached: list[Reached] = []
+    if config.task is not None:
+        from scripts import plan_costs
+
+        reached = plan_costs.train(config, argv[1:])
+    as_words = _as_json if config.format == "json" else _as_text
+    print(as_words(config, found, reached))
     return 0
 
 
@@ -180,12 +224,19 @@ def _promise(words: str) -> "Promise":
         raise ArgumentError("promises", words, "OBSERVER<=EPSILON,...") from error
 
 
-def _as_json(found: "Planned") -> str:
-    fields = dataclasses.asdict(found)
+def _as_json(
+    config: PlanConfig, found: "Planned", reached: "Sequence[Reached]" = ()
+) -> str:
+    fields = found.to_dict()
+    if reached:
+        accuracy = [dataclasses.asdict(each) for each in reached]
+        fields |= {"task": config.task, "accuracy": accuracy}
     return json.dumps(fields, indent=2)
 
 
-def _as_text(config: PlanConfig, found: "Planned") -> str:
+def _as_text(
+    config: PlanConfig, found: "Planned", reached: "Sequence[Reached]" = ()
+) -> str:
     plan = found.plan
     zones = sorted(set(plan.zone_noise_multipliers))
     lines = [
@@ -212,10 +263,31 @@ def _as_text(config: PlanConfig, found: "Planned") -> str:
         "promise without noise of its own is kept by that of others. What each rests "
         "on: scripts/account.py --plan.",
     ]
+    if reached:
+        lines += ["", *_costs(config, reached)]
     if config.out:
         flags = " ".join([f"--plan={config.out}", *config.train_flags()])
         lines += ["", f"python scripts/train.py {flags}"]
     return "\n".join(lines)
+
+
+def _costs(config: PlanConfig, reached: "Sequence[Reached]") -> list[str]:
+    """A line for each training: the accuracy, and what the last promise took of it."""
+    lines = [f"{'kept':28}{'accuracy':>18}{'this one costs':>18}"]
+    before = math.nan
+    for each in reached:
+        spread = "" if math.isnan(each.spread) else f" ± {each.spread:.3f}"
+        cost = "" if math.isnan(before) else f"{before - each.accuracy:.3f}"
+        accuracy = f"{each.accuracy:.3f}{spread}"
+        lines.append(f"{each.promise:28}{accuracy:>18}{cost:>18}".rstrip())
+        before = each.accuracy
+    return [
+        *lines,
+        "",
+        f"Test accuracy on {config.task} after {reached[0].rounds} of {config.rounds} "
+        f"rounds, seeds {','.join(config.seeds)}; each promise is kept beside those "
+        "above it. What is chosen by results on private data is not accounted.",
+    ]
 
 
 def _range(values: list[float]) -> str:

@@ -13,15 +13,11 @@ studies.
 import os
 import pathlib
 import sys
-from typing import TYPE_CHECKING
 
 from absl import flags
 
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from scripts.sweep_runs import Job
 
 PROGRAM = flags.DEFINE_enum(
     "program", "train", list(systems.PROGRAMS), "The program in scripts/ to run."
@@ -50,15 +46,16 @@ def main(argv: list[str]) -> int:
     if len(set(seeds)) < len(seeds) or not all(seed.isdigit() for seed in seeds):
         raise ArgumentError("seeds", seeds, "different whole numbers")
     settings = sweep.combinations(GRID.value or [""])
-    jobs = [job(each | {"seed": seed}, argv[1:]) for each in settings for seed in seeds]
+    folder = pathlib.Path(OUT.value)
+    jobs = []
+    for each in (each | {"seed": seed} for each in settings for seed in seeds):
+        given = [*argv[1:], *(f"--{name}={value}" for name, value in each.items())]
+        path = folder / sweep.folder_name(each)
+        jobs.append(sweep.job_of(PROGRAM.value, given, each, path))
     failed = sweep.run_jobs(jobs, JOBS.value)
-    for each in failed:
-        said = each.log.read_text(errors="replace").strip().splitlines()
-        print(f"failed: {each.path}: {said[-1] if said else ''}", file=sys.stderr)
     frame = sweep.table(jobs)
     if frame.empty:
         return 1
-    folder = pathlib.Path(OUT.value)
     metric = METRIC.value or sweep.headline(jobs)
     if metric not in frame:
         raise ArgumentError("metric", metric, ", ".join(frame.columns))
@@ -71,25 +68,6 @@ def main(argv: list[str]) -> int:
     print(summed.to_string(index=False, float_format="{:.4g}".format))
     print(f"table:  {folder / 'runs.csv'}\nfigure: {folder / f'{metric}.png'}")
     return 1 if failed else 0
-
-
-def job(settings: dict[str, str], fixed: list[str]) -> "Job":
-    """The run with these settings, refused here if the program would refuse it."""
-    from scripts import sweep_runs as sweep
-
-    out = pathlib.Path(OUT.value) / sweep.folder_name(settings)
-    given = [*fixed, *(f"--{k}={v}" for k, v in settings.items()), f"--out={out}"]
-    own = flags.FlagValues()
-    config_class = systems.config_class(systems.PROGRAMS[PROGRAM.value])
-    cli.define_flags(config_class, own)
-    if len(left := own([PROGRAM.value, *given])) > 1:
-        raise ArgumentError("argument", left[1], "flags only after --")
-    program = pathlib.Path(__file__).with_name(f"{PROGRAM.value}.py")
-    return sweep.Job(
-        settings=settings,
-        config=cli.config_from_flags(config_class, own),
-        command=[sys.executable, str(program), *given],
-    )
 
 
 if __name__ == "__main__":

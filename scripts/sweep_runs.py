@@ -9,13 +9,16 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 import tqdm
+from absl import flags
 
+from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.worker_process import ended_with_this
 from tff_hdp.simulation import report
@@ -114,6 +117,37 @@ def combinations(grids: Sequence[str]) -> list[dict[str, str]]:
     return found
 
 
+def job_of(
+    program: str,
+    given: Sequence[str],
+    settings: Mapping[str, str],
+    path: pathlib.Path,
+) -> Job:
+    """The run of a program of scripts/, refused here if the program would refuse it.
+
+    Args:
+      program: One of `systems.PROGRAMS`.
+      given: Its flags.
+      settings: What sets the run apart.
+      path: The run folder.
+
+    Raises:
+      ArgumentError: If the program does not take the flags.
+    """
+    given = [*given, f"--out={path}"]
+    own = flags.FlagValues()
+    config_class = systems.config_class(systems.PROGRAMS[program])
+    cli.define_flags(config_class, own)
+    if len(left := own([program, *given])) > 1:
+        raise ArgumentError("argument", left[1], "flags only after --")
+    file = pathlib.Path(__file__).with_name(f"{program}.py")
+    return Job(
+        settings=settings,
+        config=cli.config_from_flags(config_class, own),
+        command=[sys.executable, str(file), *given],
+    )
+
+
 def folder_name(settings: Mapping[str, str]) -> str:
     """A run folder's name that says what sets the run apart."""
     name = "_".join(f"{name}={value}" for name, value in settings.items())
@@ -123,16 +157,19 @@ def folder_name(settings: Mapping[str, str]) -> str:
 def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
     """Runs what is not finished, some at a time, and shows how far it is.
 
+    A bar on a terminal; elsewhere a line for each run that ends.
+
     Args:
       jobs: Finished ones are left alone, killed ones resume.
       at_once: How many processes.
 
     Returns:
-      Those that failed; their logs say why.
+      Those that failed; the last line of their logs is shown.
     """
     waiting = [job for job in jobs if not job.is_finished]
     known = len(jobs) - len(waiting)
     failed: list[Job] = []
+    told = known
     with _children() as running, _progress(jobs, waiting) as bar:
         while waiting or running:
             while waiting and len(running) < at_once:
@@ -148,9 +185,16 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
             ended = len(jobs) - len(waiting) - len(running)
             said = f"{ended}/{len(jobs)} runs, {known} before, {len(failed)} failed"
             done = sum(min(job.rounds_done, job.config.rounds) for job in jobs)
-            if (done, said) != (bar.n, bar.postfix):
+            if bar.disable:
+                if ended > told:
+                    print(f"sweep: {said}", file=sys.stderr, flush=True)
+            elif (done, said) != (bar.n, bar.postfix):
                 bar.n = done
                 bar.set_postfix_str(said)
+            told = ended
+    for job in failed:
+        lines = job.log.read_text(errors="replace").strip().splitlines()
+        print(f"failed: {job.path}: {lines[-1] if lines else ''}", file=sys.stderr)
     return failed
 
 
@@ -162,7 +206,7 @@ def _progress(jobs: Sequence[Job], waiting: Sequence[Job]) -> tqdm.tqdm:
         unit="round",
         desc="sweep",
         smoothing=0,
-        disable=not waiting,
+        disable=None if waiting else True,
     )
 
 

@@ -154,9 +154,6 @@ def run(
     failed = sweep_runs.run_jobs(
         [job for each in jobs.values() for job in each], at_once
     )
-    for job in failed:
-        said = job.log.read_text(errors="replace").strip().splitlines()
-        print(f"failed: {job.path}: {said[-1] if said else ''}", file=sys.stderr)
     for study in studies:
         if any(job.is_finished for job in jobs[study.name]):
             path = study.write(jobs[study.name], results)

@@ -145,7 +145,7 @@ def test_a_recurrent_model_trains_client_by_client():
     dataset = tasks.TASKS["pages"]
     model = dataset.models["gru"].build(**dataset.model_shape)
     assert not is_supported(model)
-    with pytest.raises(ArgumentError, match=r"is RNN; allowed: .*Embedding"):
+    with pytest.raises(ArgumentError, match=r"type RNN; allowed: .*Embedding"):
         StackedModel(model)
 
 

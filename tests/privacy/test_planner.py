@@ -5,6 +5,8 @@ import itertools
 import math
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import (
@@ -214,3 +216,154 @@ def test_a_plan_goes_through_its_file(tmp_path, sampling):
     path.write_text('{"plan": {}}')
     with pytest.raises(FileError, match=r"plan.json: no plan of this version"):
         planner.read_plan(path)
+
+
+# Against brute force, for federations of any shape -----------------------------------
+
+# Of what the planner found, before the whole plan is brought to 1 % less noise.
+GRID = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 1.0, 1.0, 1.0, 1.02, 1.05, 1.1, 1.3, 2.0)
+
+
+@st.composite
+def federations(draw):
+    """Unequal zones, mixes of trust, levels, and promises to be kept."""
+    sizes = draw(st.lists(st.integers(4, 25), min_size=1, max_size=4))
+    zones = range(len(sizes))
+    rates = [draw(st.sampled_from((0.2, 0.5, 0.8))) for _ in zones]
+    noising = [draw(st.integers(0, n)) for n in sizes]
+    trusting = [
+        draw(st.integers(0, n - m)) for n, m in zip(sizes, noising, strict=True)
+    ]
+    levels = ()
+    if len(sizes) > 2 and draw(st.booleans()):
+        levels = (Level((0, *(1 for _ in zones[1:])), (0.0, 0.0)),)
+    federation = NoisePlan(
+        zone_sizes=sizes,
+        sampling=PoissonSampling(rates),
+        mixing=draw(st.sampled_from(("weighted", "equal"))),
+        noising_clients=noising,
+        upper_levels=levels,
+    )
+    promises = [planner.Promise("released_model", draw(st.floats(1.0, 6.0)))]
+    nobodys = [
+        m == 0 and c == n for n, m, c in zip(sizes, noising, trusting, strict=True)
+    ]
+    if not all(nobodys) and draw(st.booleans()):
+        promises.append(planner.Promise("aggregator", draw(st.floats(2.0, 15.0))))
+    if not all(nobodys) and levels and draw(st.booleans()):
+        promises.append(planner.Promise("super_node", draw(st.floats(3.0, 20.0)), 2))
+    if any(noising) and draw(st.booleans()):
+        promises.append(planner.Promise("super_node", draw(st.floats(5.0, 40.0))))
+    if len(sizes) > 1 and draw(st.booleans()):
+        promises.append(planner.Promise("fellow_super_node", draw(st.floats(2.0, 9.0))))
+    return federation, promises, trusting
+
+
+def all_kept(plan, promises, trusting):
+    """Whether everybody has what it was promised, by the account."""
+    carries = plan.client_noise_multiplier > 0
+    relying = [
+        n - carries * m > c
+        for n, m, c in zip(plan.zone_sizes, plan.noising_clients, trusting, strict=True)
+    ]
+    rows = account(plan, ROUNDS, DELTA, ("rdp",))
+    for promise in promises:
+        own = promise.observer == "super_node" and promise.level == 1
+        if own and not carries:
+            return False
+        for row in rows:
+            if row.observer != promise.observer:
+                continue
+            if promise.observer == "super_node" and row.level != promise.level:
+                continue
+            zones = range(plan.num_zones) if row.zone is None else [row.zone]
+            if row.client_kind == "ldp":
+                theirs = True
+            elif promise.observer in ("super_node", "aggregator"):
+                theirs = not own and any(relying[j] for j in zones)
+            else:
+                theirs = True
+            kept = row.epsilon_rdp is not None and row.epsilon_rdp <= promise.epsilon
+            if theirs and not kept:
+                return False
+    return True
+
+
+def noise_of(plan):
+    """Standard deviation in the released model, written out."""
+    q, n, s = plan.participation, plan.zone_sizes, plan.num_zones
+    expected = [q[j] * n[j] for j in range(s)]
+    # How far one client moves the average.
+    unit = [
+        1.0 / sum(expected) if plan.mixing == "weighted" else 1.0 / (s * expected[j])
+        for j in range(s)
+    ]
+    z = plan.client_noise_multiplier
+    total = sum(
+        unit[j] ** 2
+        * (q[j] * plan.noising_clients[j] * z**2 + plan.zone_noise_multipliers[j] ** 2)
+        for j in range(s)
+    )
+    nodes = list(range(s))
+    for level in plan.upper_levels:
+        nodes = [level.parents[node] for node in nodes]
+        for node, own in enumerate(level.noise_multipliers):
+            most = max(unit[j] for j in range(s) if nodes[j] == node)
+            total += (own * most) ** 2
+    return math.sqrt(total + (plan.server_noise_multiplier * max(unit)) ** 2)
+
+
+def other_plan(plan, chance, noise):
+    """The plan with each party's noise another, and so much in the model; or None."""
+
+    def other(z, most=1.0):
+        return chance.choice(GRID) * (z or chance.choice((0.0, 0.0, 0.3 * most)))
+
+    changed = dataclasses.replace(
+        plan,
+        client_noise_multiplier=(
+            other(plan.client_noise_multiplier) if any(plan.noising_clients) else 0.0
+        ),
+        zone_noise_multipliers=tuple(map(other, plan.zone_noise_multipliers)),
+        upper_levels=tuple(
+            Level(level.parents, tuple(map(other, level.noise_multipliers)))
+            for level in plan.upper_levels
+        ),
+        server_noise_multiplier=other(plan.server_noise_multiplier),
+    )
+    if noise_of(changed) == 0:
+        return None
+    scale = noise / noise_of(changed)
+    return dataclasses.replace(
+        changed,
+        client_noise_multiplier=scale * changed.client_noise_multiplier,
+        zone_noise_multipliers=tuple(scale * z for z in changed.zone_noise_multipliers),
+        upper_levels=tuple(
+            Level(level.parents, tuple(scale * z for z in level.noise_multipliers))
+            for level in changed.upper_levels
+        ),
+        server_noise_multiplier=scale * changed.server_noise_multiplier,
+    )
+
+
+def check_against_brute_force(federation, promises, trusting, chance, tries):
+    found = make(federation, promises, trusting=trusting)
+    assert found.noise == pytest.approx(noise_of(found.plan), rel=1e-9)
+    assert all_kept(found.plan, promises, trusting)
+    for _ in range(tries):
+        other = other_plan(found.plan, chance, 0.99 * found.noise)
+        if other is not None:
+            assert not all_kept(other, promises, trusting), other
+
+
+@settings(max_examples=8, derandomize=True, deadline=None)
+@given(federations(), st.randoms(use_true_random=False))
+def test_no_other_plan_keeps_the_promises_with_less_noise(given_federation, chance):
+    check_against_brute_force(*given_federation, chance, tries=12)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(federations(), st.randoms(use_true_random=False))
+def test_no_other_plan_of_many_keeps_them_with_less_noise(given_federation, chance):
+    check_against_brute_force(*given_federation, chance, tries=100)

@@ -1,10 +1,20 @@
-"""scripts/plan.py: shares and files of trust, and what it prints."""
+"""scripts/plan.py: shares and files of trust, what it prints, and accuracy."""
+
+import dataclasses
+import json
+import re
+import shlex
 
 import pytest
+from absl import flags
 
 from scripts import plan as program
+from scripts import plan_costs, sweep_runs
+from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.privacy import Clipping, ThreatModel, planner
 from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hdp.federation import build_federation
 
 
 def config(**options):
@@ -19,21 +29,145 @@ def config(**options):
     return program.PlanConfig(**settings | options)
 
 
+@pytest.fixture
+def stub_planner(monkeypatch):
+    """Plans at once: noise of 1 for super-node and aggregator, none for the model."""
+
+    def plan(federation, promises, *, rounds, delta, **_):
+        zones = (1.0,) * federation.num_zones
+        for promise in promises:
+            if promise.observer == "super_node":
+                noise = {"client_noise_multiplier": 1.0}
+            elif promise.observer == "aggregator":
+                noise = {"zone_noise_multipliers": zones}
+            else:
+                noise = {}
+            federation = dataclasses.replace(federation, **noise)
+        return planner.Planned(
+            plan=federation,
+            threat=ThreatModel(),
+            rounds=rounds,
+            delta=delta,
+            kept=tuple(
+                planner.Kept(promise=promise, epsilon=1.0, noise=1.0)
+                for promise in promises
+            ),
+        )
+
+    monkeypatch.setattr(planner, "plan", plan)
+
+
 def test_what_is_printed_says_what_binds_and_how_to_train(tmp_path):
     asked = config(trust_nobody=0.3, promises=("super_node<=20", "released_model<=4"))
     text = program._as_text(asked, asked.planned())
     assert "super_node<=20" in text and "10 % more saves" in text
-    out = config(out=str(tmp_path / "plan.json"))
+    out = config(out=str(tmp_path / "plan.json"), relax=False)
     found = out.planned()
     found.write(out.out)
     last = program._as_text(out, found).splitlines()[-1]
     assert last.startswith(f"python scripts/train.py --plan={out.out} ")
-    # Every flag is one of training, with a value that it takes.
-    flags = dict(flag[2:].split("=") for flag in last.split()[2:])
-    sizes = tuple(flags.pop("zone_sizes").split(","))
-    numbers = {k: float(flags.pop(k)) for k in ("clients_per_round", "delta")}
-    rounds = int(flags.pop("rounds"))
-    HdpConfig(zone_sizes=sizes, rounds=rounds, out=str(tmp_path), **numbers, **flags)
+    trains_with(last, found.plan)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampling": "fixed"},
+        {"sampling": "full", "zone_sizes": (10, 20, 30), "clients": None},
+        {"levels": (1,), "mixing": "equal"},
+        {"secure_aggregation": True, "secure_server": True, "sampling": "fixed"},
+    ],
+    ids=str,
+)
+def test_the_command_trains_the_federation_that_was_planned(
+    options, tmp_path, stub_planner
+):
+    asked = config(out=str(tmp_path / "plan.json"), **options)
+    found = asked.planned()
+    found.write(asked.out)
+    trains_with(program._as_text(asked, found).splitlines()[-1], found.plan)
+
+
+def trains_with(command, plan):
+    """Reads the command as the program would; a run of it has the plan's noise."""
+    own = flags.FlagValues()
+    cli.define_flags(HdpConfig, own)
+    assert own(shlex.split(command)[1:]) == ["scripts/train.py"]
+    settings = cli.config_from_flags(HdpConfig, own)
+    made = build_federation(
+        settings,
+        settings.load_task(0),
+        partition_seed=0,
+        clipping=Clipping(),
+        noise_multiplier=None,
+    ).plan
+    for name in (
+        *("zone_sizes", "sampling", "upper_levels", "mixing", "noising_clients"),
+        *("client_noise_multiplier", "zone_noise_multipliers"),
+        *("server_noise_multiplier", "secure_aggregation", "secure_server"),
+    ):
+        assert getattr(made, name) == getattr(plan, name), name
+
+
+def test_what_each_promise_costs_in_accuracy(tmp_path, monkeypatch, stub_planner):
+    promises = ("released_model<=1e3", "aggregator<=9", "super_node<=20")
+    asked = config(
+        trust_nobody=0.3,
+        promises=promises,
+        task="digits",
+        task_rounds=4,
+        task_out=str(tmp_path),
+        seeds=("0", "1"),
+    )
+    started = []
+
+    def run_jobs(jobs, at_once):
+        for job in jobs:
+            started.append(job.path)
+            accuracy = 0.9 if job.config.plan is None else 0.8
+            accuracy += job.config.seed / 100
+            leave_a_run(job, accuracy)
+        return []
+
+    monkeypatch.setattr(sweep_runs, "run_jobs", run_jobs)
+    reached = plan_costs.train(asked, ["--clip_norm=0.25"])
+    said = [each.promise for each in reached]
+    assert said == [
+        "no promise",
+        "super_node<=20",
+        "aggregator<=9",
+        "released_model<=1000",
+    ]
+    assert [each.accuracy for each in reached] == pytest.approx([0.905, *[0.805] * 3])
+    assert {each.rounds for each in reached} == {4}
+    # The last promise is kept by others' noise, and needs no training of its own.
+    assert len(started) == len(set(started)) == 6
+    text = program._as_text(asked, asked.planned(), reached)
+    assert re.search(r"^no promise +0\.905 ± 0\.007$", text, re.M)
+    assert re.search(r"^super_node<=20 +0\.805 ± 0\.007 +0\.100$", text, re.M)
+    # The same again is the same runs; other settings are others.
+    plan_costs.train(asked, ["--clip_norm=0.25"])
+    assert len(set(started)) == 6
+    plan_costs.train(asked, ["--clip_norm=0.5"])
+    assert len(set(started)) == 12
+    monkeypatch.setattr(sweep_runs, "run_jobs", lambda jobs, at_once: jobs)
+    with pytest.raises(ArgumentError, match=r"task is digits; .*these flags"):
+        plan_costs.train(asked, [])
+
+
+def leave_a_run(job, accuracy):
+    """What a run leaves, as far as tables read it."""
+    last = job.path / "model" / "last"
+    last.mkdir(parents=True, exist_ok=True)
+    rounds, plan = job.config.rounds, job.config.plan
+    card = {"metric": "accuracy", "round": rounds, "value": accuracy}
+    privacy = {"last_round": rounds, "privacy": "plan", "notes": [], "accounts": []}
+    record = {"flags": job.config.to_dict(), "git_commit": "abc"}
+    (last / "card.json").write_text(json.dumps(card))
+    (job.path / "privacy.json").write_text(json.dumps(privacy))
+    (job.path / "config.json").write_text(json.dumps(record))
+    (job.path / "metrics.csv").write_text(f"round,accuracy\n{rounds},{accuracy}\n")
+    assert (plan is None) == (job.config.privacy == "none")
 
 
 def test_trust_by_file(tmp_path):
@@ -63,6 +197,8 @@ def test_trust_by_file(tmp_path):
         ({"promises": ("aggregator=3",)}, "promises is aggregator=3; allowed: OBS"),
         ({"promises": ("aggregator<=x",)}, "promises is aggregator<=x; allowed: OBS"),
         ({"promises": ()}, "promises is empty; allowed: one or more"),
+        ({"task": "nonsense"}, "task is nonsense; allowed: digits"),
+        ({"seeds": ("a",)}, "seeds is a; allowed: whole numbers"),
         ({"trust_nobody": 1.5}, "trust_nobody is 1.5"),
         ({"trust_nobody": 0.5, "trust_server": 0.6}, "trust_server is 0.6"),
         ({"trust_file": "x.csv"}, "trust_file is x.csv; .*zoning_file only"),

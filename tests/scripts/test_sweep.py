@@ -96,8 +96,12 @@ def test_a_bad_grid_is_named(grids):
         sweep.combinations(grids)
 
 
-def test_every_run_has_its_row_and_finished_ones_are_left_alone(jobs, tmp_path):
+def test_every_run_has_its_row_and_finished_ones_are_left_alone(jobs, tmp_path, capsys):
     assert sweep.run_jobs(jobs, 2) == []
+    # No bar where no terminal is: at most a line for each run.
+    said = capsys.readouterr().err
+    assert said.endswith("sweep: 4/4 runs, 0 before, 0 failed\n")
+    assert "\r" not in said and said.count("\n") <= 4
     assert sorted(started(tmp_path)) == sorted(job.path.name for job in jobs)
     assert sweep.run_jobs(jobs, 2) == []
     assert len(started(tmp_path)) == 4

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from tff_hdp import systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.hdp.config import HdpConfig
 
@@ -66,3 +67,9 @@ def test_bad_settings_are_named(changes, message):
 def test_good_settings_pass_and_serialise(changes):
     config = HdpConfig(**GOOD | changes)
     assert HdpConfig(**config.to_dict()) == config
+
+
+@pytest.mark.parametrize("system", ["hfl_dp", "gfl", "fl_top", "udp_hypernet"])
+def test_a_system_with_noise_of_its_own_refuses_a_plan(system):
+    with pytest.raises(ArgumentError, match=f"plan is p.json; .*nothing with {system}"):
+        systems.config_class(system)(plan="p.json")

@@ -63,7 +63,9 @@ def words(tree):
 
 
 def test_nothing_of_the_folder_becomes_markup_and_nothing_is_loaded(run):
-    (run.path / "attacks.json").write_text(
+    attacks = run.path / "attacks" / "one"
+    attacks.mkdir(parents=True)
+    (attacks / "rows.json").write_text(
         json.dumps([{"attack": NASTY, NASTY: 1.5}, {"observer": "aggregator"}])
     )
     text = page(run)

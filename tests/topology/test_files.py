@@ -28,8 +28,8 @@ def test_json_and_csv_of_one_tree_agree(tmp_path):
     as_json, as_csv = tmp_path / "z.json", tmp_path / "z.csv"
     as_json.write_text(json.dumps(tree))
     as_csv.write_text(
-        "client,zone,region,half\na,paris,europe,west\nb,delhi,asia,east\n"
-        "c,rome,europe,west\nd,paris,europe,west\n"
+        "client,zone,region,half\na,paris,europe,west\nc,rome,europe,west\n"
+        "b,delhi,asia,east\nd,paris,europe,west\n"
     )
     ids = ("d", "c", "b", "a")
     first = load_zones(as_json, client_ids=ids)

@@ -158,7 +158,7 @@ class Attacker:
             "attack": config.attack,
             "task": config.task,
             "model": self.model_name,
-            "privacy": config.privacy,
+            "privacy": config.privacy if config.plan is None else "plan",
             "level": str(vantage.level),
             "observer": vantage.name,
             "noise_multiplier": vantage.noise_multiplier,

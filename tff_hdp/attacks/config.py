@@ -6,15 +6,27 @@ from typing import ClassVar
 
 import tasks
 from tff_hdp.attacks.vantage import Level, Vantage, parse_level
-from tff_hdp.errors import ArgumentError, check_count, check_delta, check_positive
+from tff_hdp.errors import (
+    ArgumentError,
+    check_count,
+    check_delta,
+    check_positive,
+    require,
+)
 from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
 from tff_hdp.privacy.parts import Clipping, FullParticipation
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.planner import read_plan
 
 RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")
 ATTACKS = (
     *RECONSTRUCTIONS,
     *("membership", "identification", "property", "rotation", "table4"),
+)
+# What a plan's file says in their place.
+_OF_PLAN = (
+    *("privacy", "alpha", "beta", "noise_multiplier"),
+    *("zones", "clients", "secure_aggregation"),
 )
 # Zhu, Liu and Han's network, in place of the task's models.
 ZHU = "zhu"
@@ -33,6 +45,8 @@ class AttackConfig:
       alpha: Share alpha of Table I, for c5 and c7.
       beta: Share beta of Table I, for c3, c6 and c7.
       noise_multiplier: z of every party that adds noise.
+      plan: A file that scripts/plan.py wrote: its zones and noise in place of those
+        here, with as many clients in each zone as its rounds expect.
       clip_norm: S; auto is the median norm of single examples' updates.
       zones: s zones of as many clients, give or take one.
       clients: In all; all take part in every round.
@@ -77,6 +91,7 @@ class AttackConfig:
     alpha: float | None = None
     beta: float | None = None
     noise_multiplier: float = 1.0
+    plan: str | None = None
     clip_norm: str = "auto"
     zones: int = 2
     clients: int = 4
@@ -121,6 +136,12 @@ class AttackConfig:
         if self.attack in RECONSTRUCTIONS and self.rounds > 1:
             allowed = "1 for a reconstruction, which is of one round"
             raise ArgumentError("rounds", self.rounds, allowed)
+        if self.plan is not None:
+            require(self.attack != "table4", "plan", self.plan, "none with table4")
+            for field in dataclasses.fields(self):
+                value = getattr(self, field.name)
+                ok = field.name not in _OF_PLAN or value == field.default
+                require(ok, field.name, value, "nothing beside plan")
         # Refuses levels and observers that are not there.
         self.vantage(1.0)
 
@@ -142,8 +163,10 @@ class AttackConfig:
         """`level` as a `Vantage` takes it."""
         return parse_level(self.level)
 
-    def plan(self, clip_norm: float) -> NoisePlan:
+    def noise_plan(self, clip_norm: float) -> NoisePlan:
         """The noise plan of a round in which everybody takes part."""
+        if self.plan is not None:
+            return _cohort_of(read_plan(self.plan).plan, clip_norm)
         options = (
             {}
             if self.privacy == "none"
@@ -174,5 +197,35 @@ class AttackConfig:
           ArgumentError: If the plan has no such observer.
         """
         return Vantage(
-            plan=self.plan(clip_norm), level=self.parsed_level, elected=self.elected
+            plan=self.noise_plan(clip_norm),
+            level=self.parsed_level,
+            elected=self.elected,
         )
+
+
+def _cohort_of(plan: NoisePlan, clip_norm: float) -> NoisePlan:
+    """A round of a plan as an attacker meets it: its cohort is all there is.
+
+    Each zone has the clients, and of those that noise the whole number below, that are
+    expected in a round.
+    """
+    rates = plan.participation
+    expected = map(float.__mul__, rates, map(float, plan.zone_sizes))
+    sizes = tuple(max(1, round(n)) for n in expected)
+    noising = tuple(
+        min(size, int(q * m))
+        for size, q, m in zip(sizes, rates, plan.noising_clients, strict=True)
+    )
+    return NoisePlan(
+        zone_sizes=sizes,
+        sampling=FullParticipation(),
+        clipping=Clipping(clip_norm=clip_norm),
+        mixing=plan.mixing,
+        client_noise_multiplier=plan.client_noise_multiplier,
+        noising_clients=noising,
+        zone_noise_multipliers=plan.zone_noise_multipliers,
+        upper_levels=plan.upper_levels,
+        server_noise_multiplier=plan.server_noise_multiplier,
+        secure_aggregation=plan.secure_aggregation,
+        secure_server=plan.secure_server,
+    )

@@ -166,10 +166,10 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
         # Not by calling the layer, which would round float64.
         return lambda _, x: layer.call(x)
     raise ArgumentError(
-        f"layer {layer.name}",
-        type(layer).__name__,
-        "Rescaling, Flatten, Reshape, Embedding, Dense, Conv2D, MaxPooling2D, "
-        "ZeroPadding1D, ReLU, Activation",
+        "model",
+        f"one with layer {layer.name}, of type {type(layer).__name__}",
+        "for clients in a stack Rescaling, Flatten, Reshape, Embedding, Dense, Conv2D, "
+        "MaxPooling2D, ZeroPadding1D, ReLU, Activation",
     )
 
 

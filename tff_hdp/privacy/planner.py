@@ -72,6 +72,11 @@ class Promise:
         return f"{self.observer}{level}<={self.epsilon:g}"
 
 
+def from_clients_up(promise: Promise) -> tuple[int, int]:
+    """Sorts promises in the order in which they are kept."""
+    return PROMISED.index(promise.observer), promise.level
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Kept:
     """How a promise is kept.
@@ -114,10 +119,13 @@ class Planned:
     kept: tuple[Kept, ...] = ()
     noise: float = 0.0
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        return dataclasses.asdict(self) | {"plan": plan_to_dict(self.plan)}
+
     def write(self, path: str | pathlib.Path) -> None:
         """Writes the plan for `--plan`; `read_plan` is the inverse."""
-        fields = dataclasses.asdict(self) | {"plan": plan_to_dict(self.plan)}
-        pathlib.Path(path).write_text(json.dumps(fields, indent=2) + "\n")
+        pathlib.Path(path).write_text(json.dumps(self.to_dict(), indent=2) + "\n")
 
 
 def read_plan(path: str | pathlib.Path) -> Planned:
@@ -175,7 +183,7 @@ def plan(
     require(not federation.is_noisy, "federation", "noisy", "a plan without noise")
     if isinstance(promises, Mapping):
         promises = [Promise(name, epsilon) for name, epsilon in promises.items()]
-    promises = sorted(promises, key=lambda p: (PROMISED.index(p.observer), p.level))
+    promises = sorted(promises, key=from_clients_up)
     require(bool(promises), "promises", "", "one or more")
     search = _Search(federation, trusting, rounds, delta, threat, method)
     found = search.least(promises)

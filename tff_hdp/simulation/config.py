@@ -40,6 +40,8 @@ class RunConfig:
       log_every: Says how far it is in a line each so many rounds, instead of by a
         bar; None shows a bar on a terminal, and twenty lines elsewhere.
       quiet: Does not say how far it is.
+      plan: A file that scripts/plan.py wrote. Refused where a system's noise is its
+        own and not that of a plan for zones under one server.
 
     Raises:
       ArgumentError: If a setting is out of range or two contradict each other.
@@ -52,6 +54,7 @@ class RunConfig:
     }
     # Arguments of the library that a setting gives under another name.
     setting_of: ClassVar[Mapping[str, str]] = {}
+    takes_plans: ClassVar[bool] = False
 
     task: str = "digits"
     model: str | None = None
@@ -68,6 +71,7 @@ class RunConfig:
     evaluate_every: int = 1
     log_every: int | None = None
     quiet: bool = False
+    plan: str | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in self.choices.items():
@@ -81,6 +85,13 @@ class RunConfig:
             raise ArgumentError("delta", self.delta, "(0, 1)")
         if self.seed is not None and not 0 <= self.seed < 2**32:
             raise ArgumentError("seed", self.seed, f"0..{2**32 - 1}")
+        if self.plan is not None and not self.takes_plans:
+            raise ArgumentError(
+                "plan",
+                self.plan,
+                f"nothing with {self.system}, whose noise is its own; a plan is for "
+                "zones under one server, as scripts/train.py has them",
+            )
         self._set("workers", tuple(self.workers))
         if bool(self.workers) != (self.runtime == "cluster"):
             raise ArgumentError(

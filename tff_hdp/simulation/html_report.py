@@ -21,9 +21,11 @@ from tff_hdp.simulation.report import Run
 
 # Rounds at which an account is drawn.
 _POINTS = 24
+# An epsilon above it is called a weak promise.
+_WEAK = 10.0
 _OBSERVERS = {
     "super_node": "the client's own super-node, which gets its zone's updates",
-    "aggregator": "the aggregator, which gets what the zones send",
+    "aggregator": "the aggregator, which gets what zones or clients send",
     "released_model": "whoever gets the model",
     "fellow_super_node": "another zone's super-node, which knows its own noise",
     "fellow_client": "another client that noises its update, and knows that noise",
@@ -46,11 +48,17 @@ body { font: 16px/1.5 sans-serif; max-width: 52rem; margin: 2rem auto; padding: 
 h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2rem }
 table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem }
 th, td { border: 1px solid #bbb; padding: .25rem .6rem; text-align: left }
+td, pre { overflow-wrap: anywhere }
 pre { white-space: pre-wrap; background: #f4f4f4; padding: .6rem }
-.none { border-left: 4px solid #b00; padding-left: .8rem }
-.some { border-left: 4px solid #070; padding-left: .8rem }
+.none, .weak, .some { border-left: 4px solid #070; padding-left: .8rem }
+.weak { border-color: #c70 }
+.none { border-color: #b00 }
 svg { max-width: 100%; height: auto }
-@media print { body { margin: 0 } }
+@media print {
+  body { margin: 0; max-width: none; font-size: 11px }
+  h2 { break-after: avoid }
+  svg, tr, pre, .none, .weak, .some { break-inside: avoid }
+}
 """
 
 
@@ -163,27 +171,42 @@ def _promises(run: Run) -> list[str]:
     intro = (
         "A promise is to one client, with all its data, against one observer. Epsilon "
         "bounds what that observer can learn from the client's taking part: 0 is "
-        "nothing, below 1 is little, above 10 is a weak promise. Delta is the "
+        f"nothing, below 1 is little, above {_WEAK:g} is a weak promise. Delta is the "
         "probability with which the bound may fail. Each promise holds under the "
         "conditions below it, and no others."
     )
-    return [_tag("p", intro), *map(_promise, run.accounts)]
+    table = _table([_at_a_glance(row) for row in run.accounts])
+    return [_tag("p", intro), table, *map(_promise, run.accounts)]
+
+
+def _at_a_glance(row: AccountRow) -> dict[str, str]:
+    epsilon = _sound(row)[1]
+    return {
+        "against": row.observer,
+        "client": row.client_kind + ("" if row.zone is None else f", zone {row.zone}"),
+        "epsilon": "none" if epsilon == math.inf else f"{epsilon:.4g}",
+        "delta": f"{row.delta:g}",
+        "neighbours": row.neighbours.replace("_", " "),
+        "sampling": row.sampling,
+    }
+
+
+def _sound(row: AccountRow) -> tuple[str, float]:
+    """The method with the least epsilon, and that; infinity without a guarantee."""
+    epsilons = {"PLD": row.epsilon_pld, "RDP": row.epsilon_rdp}
+    known = {name: e for name, e in epsilons.items() if e is not None}
+    return min(known.items(), key=lambda pair: pair[1], default=("", math.inf))
 
 
 def _promise(row: AccountRow) -> str:
     zone = "" if row.zone is None else f" of zone {row.zone}"
     who = f"A client{zone} {_KINDS.get(row.client_kind, row.client_kind)}"
     observer = _OBSERVERS.get(row.observer, row.observer)
-    sound = [
-        (name, value)
-        for name, value in (("PLD", row.epsilon_pld), ("RDP", row.epsilon_rdp))
-        if value is not None
-    ]
+    method, epsilon = _sound(row)
     conditions = explained(row.to_dict())
-    if not sound:
+    if epsilon == math.inf:
         said = f"{who} is promised nothing against {observer}."
         return _tag("div", _tag("p", said) + _list(conditions), kind="none")
-    method, epsilon = min(sound, key=lambda pair: pair[1])
     had = _HAD.get(row.neighbours, f"for {row.neighbours} neighbours")
     factor = f"{math.exp(epsilon):,.4g}" if epsilon < 300 else "e to that power"
     said = (
@@ -192,7 +215,8 @@ def _promise(row: AccountRow) -> str:
         f"been at most {factor} times as likely, or as unlikely, {had}, but for a "
         f"probability of {row.delta:g}."
     )
-    return _tag("div", _tag("p", said) + _list(conditions), kind="some")
+    kind = "some" if epsilon <= _WEAK else "weak"
+    return _tag("div", _tag("p", said) + _list(conditions), kind=kind)
 
 
 def _epsilons(run: Run, curves: Mapping[str, pd.Series]) -> list[str]:
@@ -242,19 +266,24 @@ def _faults(run: Run, privacy: Mapping[str, Any]) -> list[str]:
 
 
 def _attacks(run: Run) -> list[str]:
-    path = run.path / "attacks.json"
-    if not path.exists():
-        return []
-    rows = json.loads(path.read_text())
-    return [_tag("h2", "What attacks achieved"), _table(rows)]
+    """What scripts/attack.py left beneath the run folder's `attacks`."""
+    files = sorted((run.path / "attacks").rglob("rows.json"))
+    rows = [
+        {k: v for k, v in row.items() if v is not None or k == "epsilon"}
+        for file in files
+        for row in json.loads(file.read_text())
+    ]
+    return [_tag("h2", "What attacks achieved"), _table(rows)] if rows else []
 
 
 # Drawing ----------------------------------------------------------------------------
 
 
 def _draw_epsilons(axes: Any, curves: Mapping[str, pd.Series]) -> None:
-    for observer, series in curves.items():
-        axes.plot(series.index, series.to_numpy(), label=observer, marker=".")
+    # Thinner and thinner, as observers may have the same epsilons.
+    for i, (observer, series) in enumerate(curves.items()):
+        width = 1.0 + 0.8 * (len(curves) - 1 - i)
+        axes.plot(series.index, series.to_numpy(), label=observer, linewidth=width)
     axes.set(xlabel="round", ylabel="epsilon (RDP)", ylim=(0, None))
     axes.legend(frameon=False)
 
@@ -275,6 +304,7 @@ def _svg(draw: Callable[[Any], None], name: str) -> str:
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure, axes = pyplot.subplots(figsize=(7, 3.4))
         draw(axes)
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
         content = io.StringIO()
         figure.savefig(

@@ -32,7 +32,7 @@ def load_zones(path: str | Path, *, client_ids: Sequence[str] | None = None) -> 
         the file's own clients and order.
 
     Returns:
-      A `Zoning`; every level's nodes stand in the order of first mention.
+      A `Zoning`; every level's nodes stand in the order of first mention in the file.
 
     Raises:
       FileNotFoundError: If there is no such file.
@@ -126,14 +126,16 @@ def _zoning(rows: list[tuple[str, ...]], client_ids: Sequence[str] | None) -> Zo
     if unknown is not None:
         raise ValueError(f"{unknown!r} is mapped to a zone but is not a client")
 
-    levels = [[groups_of[c][level] for c in order] for level in range(depth - 1)]
-    zone_names, zone_of = _number(levels[0])
-    below, parents = zone_of, []
+    # A plan for the file's zones has them in the file's order, whatever the clients'.
+    levels = [[g[level] for g in groups_of.values()] for level in range(depth - 1)]
+    zone_names, zones = _number(levels[0])
+    zone = dict(zip(groups_of, zones, strict=True))
+    below, parents = zones, []
     for level in range(1, depth - 1):
         names, nodes = _number(levels[level])
         parents.append(_links(below, nodes, levels[level - 1], names))
         below = nodes
-    return Zoning(order, zone_of, tuple(parents), zone_names)
+    return Zoning(order, tuple(zone[c] for c in order), tuple(parents), zone_names)
 
 
 def _number(names: list[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:

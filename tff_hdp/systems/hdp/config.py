@@ -83,6 +83,7 @@ class HdpConfig(ZonesConfig):
     """
 
     system: ClassVar[str] = "hdp"
+    takes_plans: ClassVar[bool] = True
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **ZonesConfig.choices,
         "privacy": (*CONFIGURATIONS, "levels"),
@@ -124,7 +125,6 @@ class HdpConfig(ZonesConfig):
     weighting: str = "uniform"
     example_cap: int | None = None
     noise_multiplier: float | None = None
-    plan: str | None = None
     target_epsilon: float | None = None
     target_observer: str = "released_model"
     cohort_known: bool = False

@@ -1,4 +1,7 @@
-"""The paper's comparison: none, CDP, HDP and LDP on one task (HDP, Figure 2)."""
+"""The paper's comparison: none, CDP, HDP and LDP on one task (HDP, Figure 2).
+
+Or none and the noise of a plan.
+"""
 
 import dataclasses
 import json
@@ -9,9 +12,10 @@ from tff_hdp.simulation import experiment, report
 from tff_hdp.systems.hdp.config import HdpConfig
 
 MODES = ("none", "cdp", "hdp", "ldp")
+PLANNED = ("none", "plan")
 
 
-def compare(config: HdpConfig, modes: Sequence[str] = MODES) -> list[report.Run]:
+def compare(config: HdpConfig, modes: Sequence[str] | None = None) -> list[report.Run]:
     """Runs every mode with the same settings, then writes table and figure.
 
     All modes share one partition over clients and zones.
@@ -20,15 +24,18 @@ def compare(config: HdpConfig, modes: Sequence[str] = MODES) -> list[report.Run]
       config: The settings of the noisy modes; `out` is the folder that gets one
         run folder a mode, table.csv, table.txt and accuracy.png. Calling again
         resumes.
-      modes: Values of `privacy`.
+      modes: Values of `privacy`, or `plan`; None takes `PLANNED` where the settings
+        have a plan, else `MODES`.
 
     Returns:
       One finished run a mode.
     """
     folder = pathlib.Path(config.out)
     runs, partition_seed = [], None
-    for mode in modes:
-        changes: dict[str, object] = {"privacy": mode, "out": str(folder / mode)}
+    for mode in modes or (PLANNED if config.plan is not None else MODES):
+        changes: dict[str, object] = {"out": str(folder / mode)}
+        if mode != "plan":
+            changes |= {"privacy": mode, "plan": None}
         if mode == "none":
             changes |= {"noise_multiplier": None, "target_epsilon": None}
         result = experiment.run(dataclasses.replace(config, **changes), partition_seed)

@@ -1,0 +1,95 @@
+"""What promises cost in accuracy: a training for each plan on the way to the last.
+
+Promises are kept from the clients up: the first plan adds no noise, each keeps one
+promise more than the one before. Trainings run side by side, and resume.
+"""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from scripts import sweep_runs
+from tff_hdp.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from scripts.plan import PlanConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reached:
+    """What trainings with a plan reached.
+
+    Attributes:
+      promise: The last that the plan keeps, beside those before it.
+      accuracy: On test data after the last round, the mean over seeds.
+      spread: Its standard deviation; NaN for one seed.
+      rounds: Of each training.
+    """
+
+    promise: str
+    accuracy: float
+    spread: float
+    rounds: int
+
+
+def train(config: "PlanConfig", given: Sequence[str]) -> list[Reached]:
+    """Trains without noise, then with the promises one after the other.
+
+    Args:
+      config: The federation, what its clients are promised, and the task.
+      given: More flags of scripts/train.py; they win.
+
+    Raises:
+      ArgumentError: If training does not take them, or the federation, or it fails.
+    """
+    if config.zoning is not None and config.zoning.parents:
+        allowed = "one without levels above its zones with task: give --levels"
+        raise ArgumentError("zoning_file", config.zoning_file, allowed)
+    folder = pathlib.Path(config.task_out)
+    folder.mkdir(parents=True, exist_ok=True)
+    fixed = [
+        *config.train_flags(stand_in=True),
+        f"--task={config.task}",
+        f"--rounds={min(config.rounds, config.task_rounds)}",
+        *given,
+    ]
+    # The denominators of the first are the noisy runs'.
+    plans = {"no promise": ("--privacy=none", "--estimator=fixed")}
+    for first in range(1, len(config.promises) + 1):
+        planned = config.planned(first)
+        file = folder / f"{_digest(planned.to_dict()['plan'])}.json"
+        planned.write(file)
+        plans[str(planned.kept[-1].promise)] = (f"--plan={file}",)
+    # A promise that others' noise keeps needs no training of its own.
+    jobs = [
+        sweep_runs.job_of(
+            "train",
+            [*fixed, *noise, f"--seed={seed}"],
+            {"noise": noise[0], "seed": seed},
+            folder / _digest([*fixed, *noise]) / f"seed={seed}",
+        )
+        for noise in dict.fromkeys(plans.values())
+        for seed in config.seeds
+    ]
+    if sweep_runs.run_jobs(jobs, config.jobs):
+        raise ArgumentError("task", config.task, "one that these flags train")
+    metric = sweep_runs.headline(jobs)
+    summed = sweep_runs.summary(sweep_runs.table(jobs), ["noise"], metric)
+    found = summed.set_index("noise")
+    return [
+        Reached(
+            promise=promise,
+            accuracy=found["mean"][noise[0]],
+            spread=found["std"][noise[0]],
+            rounds=jobs[0].config.rounds,
+        )
+        for promise, noise in plans.items()
+    ]
+
+
+def _digest(value: Any) -> str:
+    """Tells plans and trainings apart in a folder's names."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:12]

@@ -1,0 +1,82 @@
+"""What programs say on stderr is their own: nothing of TensorFlow's or TFF's.
+
+`tests/runtime/test_environment.py` has the quick ones. Here each program starts as a
+user starts it, which takes seconds each.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.runtime.test_environment import OURS
+
+pytestmark = pytest.mark.slow
+# Lines that programs mean to say.
+OWN = re.compile(r"(round \d+ of \d+|sweep|resuming|elected|installing) ?")
+SMALL = ("--rounds=1", "--num_clients=20")
+ZONES = ("--zones=2", "--clients_per_round=8", "--noise_multiplier=1", *SMALL)
+PROGRAMS = {
+    "account": ("scripts/account.py",),
+    "plan": ("scripts/plan.py", "--promises=aggregator<=8", "--method=rdp"),
+    "train": ("scripts/train.py", *ZONES),
+    "train natively": ("scripts/train.py", "--runtime=native", *ZONES),
+    "train text": ("scripts/train.py", "--task=pages", *ZONES),
+    "train with elections": (
+        *("scripts/train.py", "--elect_super_nodes=rotate"),
+        *("--secure_aggregation=zone", "--secure_aggregation_protocol=bonawitz"),
+        *ZONES,
+    ),
+    "demo": ("scripts/demo.py", *ZONES[:2], *SMALL),
+    "hfl_dp": ("scripts/hfl_dp.py", "--edges=2", *SMALL),
+    "gfl": ("scripts/gfl.py", "--servers=2", "--per_round=2", *SMALL),
+    "fl_top": ("scripts/fl_top.py", "--clients_per_round=4", *SMALL),
+    "udp_hypernet": (
+        *("scripts/udp_hypernet.py", "--noise_multiplier=1", "--hidden_width=4"),
+        *SMALL,
+    ),
+    "attack": ("scripts/attack.py", "--trials=100"),
+    "sweep": ("scripts/sweep.py", "--seeds=0", "--", *ZONES),
+}
+# Of the run that `trained` leaves.
+READERS = {
+    "evaluate": ("scripts/evaluate.py", "--run={run}", "--round=best"),
+    "report": ("scripts/report.py", "--run={run}", "--html={run}/page.html"),
+    "verify_elections": ("scripts/verify_elections.py", "--run={run}"),
+}
+
+
+def said(repository, arguments, folder):
+    """What a program says on stderr that it does not mean to."""
+    inherited = {k: v for k, v in os.environ.items() if k not in OURS}
+    done = subprocess.run(
+        [sys.executable, str(repository / arguments[0]), *arguments[1:]],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=inherited,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stderr.splitlines() if not OWN.match(line)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_programs_say_only_their_own(program, repository, tmp_path):
+    assert said(repository, program, tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def trained(repository, tmp_path_factory):
+    path = tmp_path_factory.mktemp("quiet") / "run"
+    program = (*PROGRAMS["train with elections"], f"--out={path}")
+    assert said(repository, program, path.parent) == []
+    return path
+
+
+@pytest.mark.parametrize("program", READERS.values(), ids=READERS)
+def test_programs_on_a_run_say_only_their_own(program, repository, trained):
+    arguments = [word.format(run=trained) for word in program]
+    assert said(repository, arguments, trained.parent) == []
