@@ -6,18 +6,28 @@ from typing import ClassVar
 
 import tasks
 from tff_hdp.attacks.vantage import Level, Vantage, parse_level
-from tff_hdp.errors import ArgumentError, check_count, check_delta, check_positive
+from tff_hdp.errors import (
+    ArgumentError,
+    check_count,
+    check_delta,
+    check_positive,
+    check_probability,
+)
 from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
-from tff_hdp.privacy.parts import Clipping, FullParticipation
+from tff_hdp.privacy.parts import Clipping, FullParticipation, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 
 RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")
 ATTACKS = (
     *RECONSTRUCTIONS,
-    *("membership", "identification", "property", "rotation", "table4"),
+    *("membership", "identification", "lira", "property", "update_difference"),
+    *("rotation", "table4"),
 )
+SYSTEMS = ("hdp", "fl_top", "udp_hypernet", "gfl", "hfl_dp")
 # Zhu, Liu and Han's network, in place of the task's models.
 ZHU = "zhu"
+# What takes rounds in which not everybody takes part.
+_SAMPLED = ("membership", "lira")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,6 +36,8 @@ class AttackConfig:
 
     Attributes:
       attack: What it does; `table4` is the HDP paper's table over modes and levels.
+      system: What is attacked: hdp, or by identification one of its neighbours, whose
+        observers are those of its own account.
       task: Whose test examples are the victims.
       model: One of the task's models, or `zhu`, that of the DLG paper.
       weights: `init` for fresh ones, a run folder, or an .npz of them in Keras' order.
@@ -35,14 +47,17 @@ class AttackConfig:
       noise_multiplier: z of every party that adds noise.
       clip_norm: S; auto is the median norm of single examples' updates.
       zones: s zones of as many clients, give or take one.
-      clients: In all; all take part in every round.
+      clients: In all.
+      sampling_probability: Of a client's taking part in a round (Poisson).
       level: Where the attacker is: 0 another client, 1 the victim's super-node, 2 the
         server, or outside, with the released model.
       secure_aggregation: Whether super-nodes and server see sums only.
       elected: Whether the super-node is a client of the zone, and subtracts its part.
       learning_rate: Of the clients' SGD.
       local_steps: Each client's, on its one example.
-      victims: How many to attack, one after the other or in batches.
+      ratio: Share of weights that fl_top sends.
+      victims: How many to attack, one after the other or in batches; of other systems
+        than hdp, rounds to run; of lira, shadow models; of update_difference, runs.
       restarts: Of a search; the best one counts.
       evaluations: Of a search's objective, or steps of Adam; None takes the attack's.
       candidates: M, for identification.
@@ -64,12 +79,14 @@ class AttackConfig:
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "attack": ATTACKS,
+        "system": SYSTEMS,
         "task": tuple(tasks.TASKS),
         "privacy": tuple(CONFIGURATIONS),
         "format": ("table", "csv", "json"),
     }
 
     attack: str = "identification"
+    system: str = "hdp"
     task: str = "digits"
     model: str | None = None
     weights: str = "init"
@@ -80,11 +97,13 @@ class AttackConfig:
     clip_norm: str = "auto"
     zones: int = 2
     clients: int = 4
+    sampling_probability: float = 1.0
     level: str = "0"
     secure_aggregation: bool = False
     elected: bool = False
     learning_rate: float = 0.02
     local_steps: int = 1
+    ratio: float = 0.1
     victims: int = 8
     restarts: int = 1
     evaluations: int | None = None
@@ -121,6 +140,14 @@ class AttackConfig:
         if self.attack in RECONSTRUCTIONS and self.rounds > 1:
             allowed = "1 for a reconstruction, which is of one round"
             raise ArgumentError("rounds", self.rounds, allowed)
+        check_probability("ratio", self.ratio)
+        check_probability("sampling_probability", self.sampling_probability)
+        if self.sampling_probability < 1 and self.attack not in _SAMPLED:
+            given, allowed = self.sampling_probability, f"1 with {self.attack}"
+            raise ArgumentError("sampling_probability", given, allowed)
+        if self.system != "hdp" and self.attack != "identification":
+            allowed = f"identification of {self.system}"
+            raise ArgumentError("attack", self.attack, allowed)
         # Refuses levels and observers that are not there.
         self.vantage(1.0)
 
@@ -143,7 +170,7 @@ class AttackConfig:
         return parse_level(self.level)
 
     def plan(self, clip_norm: float) -> NoisePlan:
-        """The noise plan of a round in which everybody takes part."""
+        """The noise plan of a round."""
         options = (
             {}
             if self.privacy == "none"
@@ -155,12 +182,14 @@ class AttackConfig:
                 if share is None:
                     raise ArgumentError(name, None, f"[0, 1] with {self.privacy}")
                 options[name] = share
-        several = self.zones > 1
+        several, q = self.zones > 1, self.sampling_probability
         return CONFIGURATIONS[self.privacy](
             zone_sizes=tuple(
                 (self.clients + i) // self.zones for i in reversed(range(self.zones))
             ),
-            sampling=FullParticipation(),
+            sampling=(
+                FullParticipation() if q == 1 else PoissonSampling((q,) * self.zones)
+            ),
             clipping=Clipping(clip_norm=clip_norm),
             secure_aggregation=self.secure_aggregation,
             secure_server=self.secure_aggregation and several,
