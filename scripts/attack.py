@@ -53,7 +53,8 @@ def show(rows: Sequence[dict[str, Any]], style: str) -> None:
         frame.to_csv(sys.stdout, index=False)
         return
     empty = {name for name in frame if frame[name].isna().all()} - {"epsilon"}
-    cells = frame.drop(columns=[*WORDS, *empty]).astype(object)
+    shown = [name for name in frame if name not in {*WORDS, *empty}]
+    cells = frame[shown].astype(object)
     cells = cells.where(cells.notna(), "none")
     print(cells.to_string(index=False, float_format="{:.6g}".format))
     print("", *_notes(rows), sep="\n")
@@ -64,7 +65,7 @@ def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     lines = [
         f"epsilon against {row['observer']} ({row['privacy']}): {row['neighbours']} "
         f"neighbours; {row['sampling']}; {row['rounds']} rounds; delta "
-        f"{row['delta']:g}."
+        f"{row['delta']:g}. {row.get('assumptions', '')}".rstrip()
         for row in rows
     ]
     arrows = (

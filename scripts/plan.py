@@ -268,6 +268,8 @@ def _as_text(
     if config.out:
         flags = " ".join([f"--plan={config.out}", *config.train_flags()])
         lines += ["", f"python scripts/train.py {flags}"]
+    else:
+        lines += ["", "--out=plan.json writes the plan, and says how to train with it."]
     return "\n".join(lines)
 
 

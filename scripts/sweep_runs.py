@@ -164,7 +164,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
       at_once: How many processes.
 
     Returns:
-      Those that failed; the last line of their logs is shown.
+      Those that failed, in order; the last line of their logs is shown.
     """
     waiting = [job for job in jobs if not job.is_finished]
     known = len(jobs) - len(waiting)
@@ -192,6 +192,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
                 bar.n = done
                 bar.set_postfix_str(said)
             told = ended
+    failed.sort(key=jobs.index)
     for job in failed:
         lines = job.log.read_text(errors="replace").strip().splitlines()
         print(f"failed: {job.path}: {lines[-1] if lines else ''}", file=sys.stderr)

@@ -21,7 +21,9 @@ RUN = (
     "docs/training.md",
     "docs/runtime.md",
 )
-SMALL = {"rounds=60": "rounds=1, num_clients=20, quiet=True"}
+SMALL = {
+    "rounds=60": "rounds=1, num_clients=20, clients_per_round=8, zones=2, quiet=True"
+}
 # Why the others are read only.
 READ_ONLY = {
     "docs/drop_in.md": "tests/aggregators/test_drop_in.py runs it",

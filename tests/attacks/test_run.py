@@ -36,6 +36,14 @@ def test_reconstruction_from_flags_to_files(tmp_path):
     assert (tmp_path / "images.png").stat().st_size > 1000
 
 
+def test_the_program_prints_a_table_and_what_it_rests_on(run_program):
+    result = run_program("scripts/attack.py", "--trials=200", "--level=2")
+    assert (result.returncode, result.stderr) == (0, "")
+    head, *_ = result.stdout.splitlines()
+    assert "identified" in head and "bound" in head and "sampling" not in head
+    assert "epsilon against server that sees zones (hdp): " in result.stdout
+
+
 def test_a_planners_file_is_attacked_as_its_rounds_are(tmp_path):
     federation = NoisePlan(
         zone_sizes=(10, 30),

@@ -179,9 +179,8 @@ def comparison_figure(
     flags = runs[-1].flags
     title = flags["task"]
     if "zones" in flags:
-        title += (
-            f": {flags['zones']} zones, {flags['clients_per_round']:g} clients a round"
-        )
+        zones = f"{flags['zones']} zones, " if flags["zones"] else ""
+        title += f": {zones}{flags['clients_per_round']:g} clients a round"
     multipliers = {r.flags.get("noise_multiplier") for r in runs if r.accounts}
     multipliers -= {None}
     if len(multipliers) == 1:
