@@ -186,12 +186,9 @@ class AttackConfig:
         return parse_level(self.level)
 
     def noise_plan(self, clip_norm: float) -> NoisePlan:
-        """The noise plan of a round in which everybody takes part."""
+        """The noise plan of a round."""
         if self.plan is not None:
             return _cohort_of(read_plan(self.plan).plan, clip_norm)
-
-    def plan(self, clip_norm: float) -> NoisePlan:
-        """The noise plan of a round."""
         options = (
             {}
             if self.privacy == "none"
