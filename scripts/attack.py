@@ -3,6 +3,7 @@
 python scripts/attack.py --attack=identification --privacy=ldp --level=1
 python scripts/attack.py --attack=dlg --task=mnist --privacy=none --level=1
 python scripts/attack.py --attack=table4 --task=mnist --victims=50 --out=runs/table4
+python scripts/attack.py --system=gfl --victims=200
 python scripts/attack.py --attack=membership --privacy=cdp --level=0 --figure=roc.png
 
 What is attacked, from where, and what came of it: docs/attacks.md.
@@ -53,7 +54,7 @@ def show(rows: Sequence[dict[str, Any]], style: str) -> None:
         frame.to_csv(sys.stdout, index=False)
         return
     empty = {name for name in frame if frame[name].isna().all()} - {"epsilon"}
-    cells = frame.drop(columns=[*WORDS, *empty]).astype(object)
+    cells = frame.drop(columns={*WORDS, *empty} & set(frame)).astype(object)
     cells = cells.where(cells.notna(), "none")
     print(cells.to_string(index=False, float_format="{:.6g}".format))
     print("", *_notes(rows), sep="\n")
@@ -64,7 +65,7 @@ def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     lines = [
         f"epsilon against {row['observer']} ({row['privacy']}): {row['neighbours']} "
         f"neighbours; {row['sampling']}; {row['rounds']} rounds; delta "
-        f"{row['delta']:g}."
+        f"{row['delta']:g}. {row.get('assumptions', '')}".rstrip()
         for row in rows
     ]
     arrows = (
@@ -75,7 +76,5 @@ def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [*dict.fromkeys(lines), arrows]
 
 
-cli.define_flags(AttackConfig)
-
 if __name__ == "__main__":
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, lambda: cli.define_flags(AttackConfig)))
