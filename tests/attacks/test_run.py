@@ -197,6 +197,13 @@ def test_weights_of_a_run_are_taken(tmp_path, target):
     folder = tmp_path / "model" / "last"
     folder.mkdir(parents=True)
     model.save(folder / "model.keras")
+    with pytest.raises(FileError, match="no config"):
+        load_target(task, weights=str(tmp_path))
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"flags": {"task": "pages"}}))
+    with pytest.raises(FileError, match="is a run of task pages, not digits"):
+        load_target(task, weights=str(tmp_path))
+    config.write_text(json.dumps({"flags": {"task": "digits"}}))
     found = load_target(task, weights=str(tmp_path), seed=9)
     for a, b in zip(found.weights, target().weights, strict=True):
         np.testing.assert_array_equal(a, b)

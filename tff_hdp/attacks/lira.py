@@ -21,8 +21,8 @@ from tff_hdp.privacy.tradeoff import roc
 def lira(attacker: Attacker, vantage: Vantage) -> Outcome:
     """The attack's curve over all clients of all shadows, under the bound.
 
-    Scores of one shadow share its noise, so the area's interval is over shadows; the
-    curve's band, which takes scores for independent, is not drawn.
+    Scores of one shadow share its noise: the area's interval is over shadows, and the
+    curve's band, which takes scores for independent, refutes nothing.
 
     Args:
       attacker: Its config says how many shadows (`victims`) and rounds there are.

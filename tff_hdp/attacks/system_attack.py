@@ -33,15 +33,7 @@ def identify_in_system(attacker: Attacker) -> Outcome:
     """
     config, target = attacker.config, attacker.target
     runtime.set_context("in_process")
-    setting = Setting(
-        target=target,
-        clients=config.clients,
-        zones=config.zones,
-        noise_multiplier=config.noise_multiplier,
-        clip_norm=None if config.clip_norm == "auto" else config.given_clip_norm,
-        ratio=config.ratio,
-        seed=config.seed,
-    )
+    setting = Setting(config, target)
     m = config.candidates
     examples = list(zip(target.features, target.labels, strict=True))
     candidates, others = examples[:m], examples[m : m + config.clients - 1]
@@ -82,10 +74,7 @@ def _row(
         "clip_norm": system.clip_norm,
         **({"ratio": config.ratio} if config.system == "fl_top" else {}),
         "unknown_clients": 1,
-        "psnr_mean": None,
-        "psnr_low": None,
-        "psnr_high": None,
-        "ssim_mean": None,
+        **dict.fromkeys(("psnr_mean", "psnr_low", "psnr_high", "ssim_mean")),
         "trials": len(hits),
         "identified": mean,
         "identified_low": low,

@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators.vectors import join
+from tff_hdp.attacks.config import AttackConfig
 from tff_hdp.attacks.victims import Target
 from tff_hdp.clients.batches import chunk_type, make_chunk
 from tff_hdp.errors import require
@@ -54,22 +55,19 @@ class Setting:
     """What the four are run with.
 
     Attributes:
+      config: Clients, one example each; zones, which are GFL's servers and HFL-DP's
+        edges; noise over sensitivity, wherever the system adds its own; FL-TOP's ratio.
       target: The model, its weights, and the clients' SGD.
-      clients: In all, one example each.
-      zones: GFL's servers, HFL-DP's edges; of as many clients each.
-      noise_multiplier: Noise over sensitivity, wherever the system adds its own.
-      clip_norm: Of what the system clips; None takes the median of what it would clip.
-      ratio: Of FL-TOP, the share of weights that are sent.
-      seed: Of what is drawn and is no noise.
     """
 
+    config: AttackConfig
     target: Target
-    clients: int
-    zones: int
-    noise_multiplier: float
-    clip_norm: float | None
-    ratio: float
-    seed: int
+
+    @property
+    def clip_norm(self) -> float | None:
+        """Of what the system clips; None is the median of what it would clip."""
+        auto = self.config.clip_norm == "auto"
+        return None if auto else self.config.given_clip_norm
 
     @property
     def per_zone(self) -> int:
@@ -78,9 +76,10 @@ class Setting:
         Raises:
           ArgumentError: If zones would differ, or be of one client.
         """
-        each, rest = divmod(self.clients, self.zones)
-        allowed = f"a multiple of {self.zones} zones, twice as many or more"
-        require(each > 1 and not rest, "clients", self.clients, allowed)
+        clients, zones = self.config.clients, self.config.zones
+        each, rest = divmod(clients, zones)
+        allowed = f"a multiple of {zones} zones, twice as many or more"
+        require(each > 1 and not rest, "clients", clients, allowed)
         return each
 
     @property
@@ -124,7 +123,7 @@ class SystemUnderAttack:
 
 def fl_top(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
     """FL-TOP-DP: whoever sees the secure sum, of K coordinates."""
-    target, size = setting.target, sum(map(int, map(np.prod, setting.target.shapes)))
+    target, size = setting.target, setting.target.model.size
     initial = join([tf.constant(w) for w in target.weights]).numpy()
     scores = accumulated_gradients(
         target.keras_model,
@@ -134,12 +133,12 @@ def fl_top(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
         steps=_PUBLIC_STEPS,
         learning_rate=target.learning_rate,
     )
-    kept = top_k(scores, subset_size(setting.ratio, size))
+    kept = top_k(scores, subset_size(setting.config.ratio, size))
 
     def build(clip_norm: float, multiplier: float) -> tuple[Any, Round]:
         plan = fl_top_dp.plan(
-            clients=setting.clients,
-            per_round=setting.clients,
+            clients=setting.config.clients,
+            per_round=setting.config.clients,
             sigma=multiplier,
             clipping=Clipping(clip_norm=clip_norm),
         )
@@ -155,13 +154,13 @@ def fl_top(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
         def run(clients: Sequence[Example]) -> dict[str, np.ndarray]:
             state = process.next(start, [_dataset(setting.chunk(clients))]).state
             after = join(tf.nest.flatten(state.global_model_weights.trainable)).numpy()
-            seen = (initial - after)[kept] * setting.clients
+            seen = (initial - after)[kept] * setting.config.clients
             return dict.fromkeys(("super_node", "aggregator", "released_model"), seen)
 
         return plan, run
 
     clip_norm = setting.clip_norm or _median_norm(build(1e6, _NONE)[1], examples)
-    plan, noisy = build(clip_norm, setting.noise_multiplier)
+    plan, noisy = build(clip_norm, setting.config.noise_multiplier)
 
     def account(delta: float) -> list[AccountRow]:
         ledger = fl_top_dp.FlTopLedger()
@@ -174,11 +173,11 @@ def fl_top(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
 
 def udp_hypernet(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
     """UDP-Alg: the server, who sees a descriptor, and who gets phi."""
-    target, users = setting.target, setting.clients
+    target, users = setting.target, setting.config.clients
     network = Hypernetwork(
         descriptor_dim=_DESCRIPTOR_DIM, width=_WIDTH, targets=target.shapes
     )
-    with seeded(setting.seed):
+    with seeded(setting.config.seed):
         phi = network.initial([tf.constant(w) for w in target.weights])
         descriptors = tf.random.normal([users, _DESCRIPTOR_DIM])
     weights = collections.OrderedDict(phi=phi, descriptors=descriptors)
@@ -217,7 +216,7 @@ def udp_hypernet(setting: Setting, examples: Sequence[Example]) -> SystemUnderAt
         return lambda clients: run(clients[:1])
 
     clip_norm = setting.clip_norm or _median_norm(build(1e6, _NONE)[1], examples)
-    plan, noisy = build(clip_norm, setting.noise_multiplier)
+    plan, noisy = build(clip_norm, setting.config.noise_multiplier)
     quiet = build(clip_norm, _NONE)[1]
 
     def with_server(run: Round) -> Round:
@@ -237,11 +236,11 @@ def udp_hypernet(setting: Setting, examples: Sequence[Example]) -> SystemUnderAt
 
 def gfl(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
     """GFL, hybrid: the client's own server, all others together, and who gets all."""
-    target, each, servers = setting.target, setting.per_zone, setting.zones
+    target, each, servers = setting.target, setting.per_zone, setting.config.zones
     one_step = target.local_steps == 1
     require(one_step, "local_steps", target.local_steps, "1 with GFL")
     del examples
-    size, mu = sum(map(int, map(np.prod, target.shapes))), target.learning_rate
+    size, mu = target.model.size, target.learning_rate
     clip_norm = setting.clip_norm or target.median_norm()
     names = [str(i) for i in range(each)]
     masks = PairwiseMasks(names)
@@ -300,7 +299,7 @@ def gfl(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
 
         return plan, run
 
-    plan, noisy = build(setting.noise_multiplier * 2 * clip_norm)
+    plan, noisy = build(setting.config.noise_multiplier * 2 * clip_norm)
     return SystemUnderAttack(
         noisy,
         build(_NONE)[1],
@@ -328,7 +327,7 @@ def hfl_dp(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
     def build(multiplier: float) -> tuple[list[Any], Round]:
         sigma = multiplier * 2 * C
         noise = HflDpNoise(sigma_u1=sigma, sigma_u2=sigma)
-        rounds = hfl_dp_account.rounds_of(noise, n=each, N=setting.zones, C=C)
+        rounds = hfl_dp_account.rounds_of(noise, n=each, N=setting.config.zones, C=C)
         # The cloud aggregates after every second edge round, or after each.
         edge, cloud = (
             build_hfl_dp(
@@ -363,7 +362,7 @@ def hfl_dp(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
 
         return rounds, run
 
-    rounds, noisy = build(setting.noise_multiplier)
+    rounds, noisy = build(setting.config.noise_multiplier)
     edge_round, cloud_round = rounds
 
     def account(delta: float) -> list[AccountRow]:

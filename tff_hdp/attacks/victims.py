@@ -17,6 +17,7 @@ from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_stack
 from tff_hdp.errors import ArgumentError, FileError, require
+from tff_hdp.topology.reading import read_json
 
 # Zhu, Liu and Han (2019): three 5x5 convolutions of 12 channels with sigmoids, and a
 # dense layer; all weights uniform in (-.5, .5). What deep leakage was shown on.
@@ -147,7 +148,7 @@ def load_target(
 
     Raises:
       ArgumentError: If the model is none that clients train in stacks.
-      FileError: If the weights are not of this model.
+      FileError: If the weights are not of this model, or of another task.
     """
     require(local_steps >= 1, "local_steps", local_steps, "a whole number >= 1")
     tf.keras.utils.set_random_seed(seed)
@@ -155,7 +156,8 @@ def load_target(
     keras_model = _zhu_network(task) if zhu else task.build_model()
     model = StackedModel(keras_model)
     if weights != "init":
-        keras_model.set_weights(_read_weights(pathlib.Path(weights), model.shapes))
+        held = _read_weights(pathlib.Path(weights), model.shapes, task.name)
+        keras_model.set_weights(held)
     order = rng.permutation(len(task.test_labels))
     return Target(
         model=model,
@@ -190,10 +192,10 @@ def _zhu_network(task: tasks.Task) -> tf.keras.Sequential:
 
 
 def _read_weights(
-    path: pathlib.Path, shapes: tuple[tuple[int, ...], ...]
+    path: pathlib.Path, shapes: tuple[tuple[int, ...], ...], task: str
 ) -> list[np.ndarray]:
     if path.is_dir():
-        found = _trained(path)
+        found = _trained(path, task)
     elif path.suffix == ".npz" and path.exists():
         with np.load(path) as pack:
             found = [pack[name] for name in pack.files]
@@ -205,9 +207,13 @@ def _read_weights(
     return found
 
 
-def _trained(folder: pathlib.Path) -> list[np.ndarray]:
-    """The weights of the model that a finished run left."""
+def _trained(folder: pathlib.Path, task: str) -> list[np.ndarray]:
+    """The weights of the model that a finished run of the task left."""
     path = folder / "model" / "last" / "model.keras"
-    if not path.exists():
-        raise FileError(folder, "holds no finished run: no model/last/model.keras")
+    for name in (path.relative_to(folder), "config.json"):
+        if not (folder / name).exists():
+            raise FileError(folder, f"holds no finished run: no {name}")
+    ran = read_json(folder / "config.json").get("flags", {}).get("task")
+    if ran != task:
+        raise FileError(folder, f"is a run of task {ran}, not {task}")
     return tf.keras.models.load_model(path).get_weights()
