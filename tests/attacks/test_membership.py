@@ -9,20 +9,26 @@ from tff_hdp.attacks.membership import (
     clipped,
     identification,
     membership,
+    sampled_membership,
 )
 from tff_hdp.attacks.observation import Federation
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import Clipping, FullParticipation, configurations
+from tff_hdp.privacy import (
+    Clipping,
+    FullParticipation,
+    PoissonSampling,
+    configurations,
+)
 from tff_hdp.privacy.tradeoff import orthogonal_identification, roc
 
 CLIP = 0.5
 
 
-def vantage(mode="ldp", level=1, z=1.0):
+def vantage(mode="ldp", level=1, z=1.0, q=1.0):
     plan = configurations.CONFIGURATIONS[mode](
         zone_sizes=(2, 2),
-        sampling=FullParticipation(),
+        sampling=FullParticipation() if q == 1 else PoissonSampling((q, q)),
         clipping=Clipping(clip_norm=CLIP),
         noise_multiplier=z,
     )
@@ -49,6 +55,43 @@ def test_canaries_attain_the_bound(mode, level, rounds):
     found = identification(**options, trials=40_000, candidates=10).mean()
     expected = orthogonal_identification(bound.mu, 10)
     assert found == pytest.approx(expected, abs=5 * 0.5 / 200)
+
+
+def sampled(seen, rounds):
+    records, rng = Records.orthogonal(10, CLIP), np.random.default_rng(2)
+    return roc(
+        *sampled_membership(
+            seen, records, clip_norm=CLIP, trials=40_000, rounds=rounds, rng=rng
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "level"), [("ldp", 1), ("hdp", 0), ("cdp", "outside")]
+)
+def test_sampled_cohorts_stay_below_their_bound(mode, level):
+    """Trials are seeded; canaries come close, whether who came is hidden or not."""
+    seen = vantage(mode, level, q=0.3)
+    bound, curve = seen.bound(4), sampled(seen, 4)
+    assert not curve.refutes(bound)
+    assert bound.auc - 0.02 < curve.auc < bound.auc + 5 * curve.auc_error
+    # Accounted as if sampled a third as often, it would be refuted.
+    assert curve.refutes(vantage(mode, level, q=0.1).bound(4))
+
+
+def test_without_noise_only_a_client_that_never_came_is_hidden():
+    """A tie needs four rounds without it, in both of the worlds compared."""
+    curve = sampled(vantage("hdp", 1, q=0.3), 4)
+    expected = 1 - 0.7**8 / 2
+    assert curve.auc == pytest.approx(expected, abs=5 * curve.auc_error)
+
+
+def test_one_hidden_round_in_closed_form():
+    """A mixture of nothing and a shift by 1 / z, which a larger sum betrays."""
+    q, z = 0.3, 1.3
+    curve = sampled(vantage("cdp", "outside", z, q), 1)
+    expected = (1 - q) / 2 + q * stats.norm.cdf(1 / (z * np.sqrt(2)))
+    assert curve.auc == pytest.approx(expected, abs=5 * curve.auc_error)
 
 
 def test_short_records_and_unknown_others_cost_the_attacker():

@@ -1,5 +1,6 @@
 """What an observer holds against what the plan and its account say it holds."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -61,7 +62,7 @@ def expected(vantage, size=SIZE):
         clipped(update, plan)
         for zone in vantage.seen_zones
         for index, update in enumerate(given[zone])
-        if (zone, index) != vantage.own
+        if (zone, index) not in vantage.known
     )
 
 
@@ -103,6 +104,23 @@ def test_mean_and_deviation_are_those_of_plan_and_view(name):
             # Five standard errors of a deviation of 120,000 draws.
             assert noise.std() == pytest.approx(nu * CLIP, rel=0.01), vantage
         assert abs(noise.mean()) < 6 * max(noise.std(), 1e-9) / np.sqrt(SIZE)
+
+
+@pytest.mark.parametrize("mode", ["hdp", "ldp"])
+def test_leaders_that_pool_subtract_all_their_parts(mode):
+    """Two of a zone of four, elected in turn: two records and their noise are left."""
+    size = 40_000
+    plan = plan_of(mode, (4, 2), secure_aggregation=True, secure_server=True)
+    vantage = Vantage(plan=plan, level=1, elected=True, fellow_leaders=1)
+    assert vantage.unknown_clients == 2 and vantage.known == [(0, 3), (0, 1)]
+    nu = {"hdp": 0, "ldp": 2**0.5 * Z}[mode]
+    assert vantage.noise_multiplier == pytest.approx(nu)
+    noise = round_of(plan, size).seen_by(vantage) - expected(vantage, size)
+    # Six standard errors of a deviation of 40,000 draws.
+    assert noise.std() == pytest.approx(nu * CLIP, rel=0.022, abs=1e-5)
+    for options in ({"elected": False}, {"fellow_leaders": 3}):
+        with pytest.raises(ArgumentError, match="fellow_leaders"):
+            dataclasses.replace(vantage, **options)
 
 
 @pytest.mark.parametrize("mode", ["none", "cdp", "hdp", "ldp"])

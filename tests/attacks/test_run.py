@@ -173,7 +173,7 @@ def test_what_does_not_fit_the_model_is_refused(tmp_path, target):
     np.savez(path, *[np.zeros([2, 2], np.float32)])
     with pytest.raises(FileError, match="shapes"):
         Attacker(AttackConfig(weights=str(path)))
-    with pytest.raises(FileError, match="no run"):
+    with pytest.raises(FileError, match="no finished run"):
         Attacker(AttackConfig(weights=str(tmp_path)))
     with pytest.raises(ArgumentError, match="weights is nowhere"):
         Attacker(AttackConfig(weights="nowhere"))
@@ -183,8 +183,6 @@ def test_what_does_not_fit_the_model_is_refused(tmp_path, target):
 
 
 def test_weights_of_a_file_are_taken(tmp_path, target):
-    import tasks
-
     path, task = tmp_path / "weights.npz", tasks.load("digits")
     np.savez(path, *target().weights)
     found = load_target(task, weights=str(path), seed=9)
@@ -196,7 +194,9 @@ def test_weights_of_a_run_are_taken(tmp_path, target):
     task = tasks.load("digits")
     model = task.build_model()
     model.set_weights(target().weights)
-    model.save(tmp_path / "model" / "last" / "model.keras")
+    folder = tmp_path / "model" / "last"
+    folder.mkdir(parents=True)
+    model.save(folder / "model.keras")
     found = load_target(task, weights=str(tmp_path), seed=9)
     for a, b in zip(found.weights, target().weights, strict=True):
         np.testing.assert_array_equal(a, b)

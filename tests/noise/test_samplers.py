@@ -81,18 +81,52 @@ def test_tails_to_seven_sigma():
     assert largest > 5.68
 
 
-def test_the_far_tail_follows_from_the_words(monkeypatch):
-    """With the least words the radius is that of a uniform number of 2^-127."""
-    monkeypatch.setattr(
-        samplers, "secure_words", lambda count: tf.zeros([count], tf.int64)
-    )
+def test_tails_have_no_end(monkeypatch):
+    """Words of zeros lead on: n times 63 bits, then what the next words say."""
+    zeros, ones = tf.zeros([3], tf.int64), tf.ones([3], tf.int64) * 5
+    draws = iter([zeros, zeros[:2], tf.concat([zeros[:1], ones[:1]], 0), ones[:2]])
+    monkeypatch.setattr(samplers, "secure_words", lambda count: next(draws))
     far = samplers.standard_normal(tf.constant(2)).numpy()
-    expected = np.sqrt(2 * np.log(2.0) * 127)
-    np.testing.assert_allclose(far, [expected, 0.0], rtol=1e-12, atol=1e-12)
+    # The third draw's words are 0 and 5, so its first is zero too.
+    bits = 3 * 63 * np.log(2.0) - np.log((5 + 5.5 * 2.0**-63) * 2.0**-63)
+    np.testing.assert_allclose(far, [np.sqrt(2 * bits), 0.0], rtol=1e-14, atol=1e-12)
+
+
+def test_tails_lead_on_as_often_as_they_should(monkeypatch):
+    """Where 62 of 63 bits are zero always, every second number is drawn again."""
+    rng = np.random.default_rng(0)
+
+    def words(count):
+        drawn = rng.integers(0, 2**63, int(count))
+        drawn[: int(count) // 2] &= 1
+        return tf.constant(drawn)
+
+    monkeypatch.setattr(samplers, "secure_words", words)
+    count = 100_000
+    high, low = samplers._words(2, tf.constant(count))
+    turns = samplers._exponential(high, low).numpy() / np.log(2.0)
+    # What is left of a number 1.low between 62 and 63 bits.
+    again = np.floor(turns / 63)
+    assert stats.kstest(63 - turns + 63 * again, _log2_of_one_to_two).pvalue > 1e-6
+    found = np.bincount(again.astype(int), minlength=3)[:3]
+    assert (
+        stats.chisquare(
+            [*found, count - found.sum()], count * np.array([0.5, 0.25, 0.125, 0.125])
+        ).pvalue
+        > 1e-6
+    )
+
+
+def _log2_of_one_to_two(x):
+    """Distribution function of log2(1 + u), u uniform."""
+    return np.clip(2.0**x - 1.0, 0.0, 1.0)
 
 
 def test_arithmetic_is_as_precise_as_the_error_says(monkeypatch):
-    """Against 80-bit arithmetic: a number's bounds move by less than 2^-41 steps."""
+    """Against 80-bit arithmetic, to 32 standard deviations as errors grow with them.
+
+    A number's probability is that between two bounds, which both may have moved.
+    """
     words = np.random.default_rng(0).integers(-(2**63), 2**63, [3, 200_000])
     words[0, ::2] = np.abs(words[0, ::2]) >> 40  # half of them far out in the tail
     monkeypatch.setattr(
@@ -106,7 +140,9 @@ def test_arithmetic_is_as_precise_as_the_error_says(monkeypatch):
     angle = (words[2].astype(np.float64) * (np.pi * 2.0**-63)).astype(np.longdouble)
     exact = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
     assert np.abs(exact).max() > 8
-    assert np.abs(found - exact).max() * STEPS < 2.0**-41
+    further = 32.0 / np.abs(exact).max()
+    moved = np.abs(found - exact).max() * STEPS * further
+    assert 2.0 * moved < samplers.RELATIVE_ERROR
 
 
 @pytest.mark.parametrize("add", [add_gaussian, add_laplace])

@@ -191,7 +191,7 @@ def test_replacing_is_no_cheaper_than_zeroing(run, relation):
     assert at_most(epsilons(zeroed), epsilons(other))
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(runs(equal=True))
 def test_fixed_size_plans_get_rows_for_everybody(run):
     plan = run.plan

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.thinning import thinned
 from tff_hdp.clients.batches import chunk_type, client_batches, make_chunk, make_order
 from tff_hdp.clients.client_work import (
     build_optimizer,
@@ -117,7 +118,7 @@ def train(process, cohort):
     return outputs
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("momentum", thinned([0.9, 0.0], every=2))
 def test_same_stacked_rounds(momentum, agree):
     process = stacked(momentum=momentum)
     cohort = chunks()
@@ -143,8 +144,10 @@ def test_chunks_equal_single_clients_on_workers(cluster_context, run_on, same):
     )
 
 
-@pytest.mark.parametrize("runtime", ["native_plain", "in_process", "cluster"])
-@pytest.mark.parametrize("build", [hdp, stacked])
+@pytest.mark.parametrize(
+    ("runtime", "build"),
+    thinned(["native_plain", "in_process", "cluster"], [hdp, stacked], every=2),
+)
 def test_clients_noise_is_the_plans_on_every_runtime(build, runtime, request, run_on):
     """Without training, what moves the model is the noise of five clients."""
     context = request.getfixturevalue(f"{runtime}_context")

@@ -95,11 +95,6 @@ def unweighted_fed_avg(aggregator, of=model):
 
 QUICK = {
     "fed_avg": fed_avg,
-    "fed_prox": lambda: algorithms.build_weighted_fed_prox(model, 0.5, SGD(0.1)),
-    "fed_sgd": lambda: algorithms.build_fed_sgd(model),
-    "fed_recon": lambda: algorithms.build_fed_recon(
-        reconstruction_model, loss_fn=loss, metrics_fn=metrics
-    ),
     "clipping": lambda: unweighted_fed_avg(
         tff.aggregators.clipping_factory(
             tff.aggregators.PrivateQuantileEstimationProcess.no_noise(0.1, 0.5, 0.5),
@@ -111,6 +106,11 @@ QUICK = {
     ),
 }
 SLOW = {
+    "fed_prox": lambda: algorithms.build_weighted_fed_prox(model, 0.5, SGD(0.1)),
+    "fed_sgd": lambda: algorithms.build_fed_sgd(model),
+    "fed_recon": lambda: algorithms.build_fed_recon(
+        reconstruction_model, loss_fn=loss, metrics_fn=metrics
+    ),
     "adam": lambda: fed_avg(
         server_optimizer_fn=tff.learning.optimizers.build_adam(0.01)
     ),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
+from tests.thinning import thinned
 from tff_hdp import runtime
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.native import NativeWorker
@@ -39,7 +40,10 @@ def test_runs_federated_computations(native_context, clients):
     assert total(list(range(clients))) == sum(range(clients))
 
 
-@pytest.mark.parametrize("end", ["return", "exception", "exit", "SIGTERM", "SIGKILL"])
+ENDS = ["return", "exception", "exit", "SIGTERM", "SIGKILL"]
+
+
+@pytest.mark.parametrize("end", thinned(ENDS, every=4))
 def test_no_worker_outlives_its_parent(end, is_alive, assert_ends):
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, end],

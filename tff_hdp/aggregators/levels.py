@@ -7,7 +7,8 @@ record is preprocessed by the server's query first and the client's last, and a
 sum is noised by the client's first and the server's last.
 
 All noise that aggregators draw is drawn here: `noise_own_record` and `noise_sum`
-run a query of `queries_from_plan`; `discrete_noise` is for sums in fixed point.
+run a query of `queries_from_plan`; `discrete_noise` is for sums in fixed point;
+`smoothed` hides who rounded to what.
 """
 
 import dataclasses
@@ -21,10 +22,13 @@ from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
 from tff_hdp.aggregators.queries import GaussianSumQuery, with_secure_noise
 from tff_hdp.errors import ArgumentError
-from tff_hdp.noise import discrete_gaussian
+from tff_hdp.noise import STEPS, add_gaussian, discrete_gaussian
 from tff_hdp.privacy.plan import NoisePlan
 
 Structure = Any  # nested structure of tensors
+
+# Noise of who passes on a sum, as a share of the noise in it; see `smoothed`.
+SMOOTHING = 4.0 / STEPS
 
 # The constants of TFF's and Andrew et al.'s adaptive clipping.
 COUNT_STDDEV_SHARE = 0.05
@@ -190,6 +194,22 @@ def noise_sum(
     in_units_of_clip = scale(value, 1.0 / unit if unit else 0.0)
     noised, state, event = query.get_noised_result(in_units_of_clip, state)
     return scale(noised, unit), state, event
+
+
+def smoothed(value: Structure, stddev: float) -> Structure:
+    """A sum of several parties' values, without the grids on which each lies.
+
+    Noise comes rounded to a grid. What lies between the steps of a sum's coarsest
+    grid is no longer covered by the noise on it: it shows what parties with finer
+    grids or no noise sent. So who passes a sum on adds noise of `SMOOTHING`, four of
+    the coarsest steps or more, which is not accounted: the sum's noise then is
+    Gaussian to a factor of 1 +- 2 exp(-2 pi^2 4^2).
+
+    Args:
+      value: The sum.
+      stddev: Of the noise in it, all parties' together; 0 adds nothing.
+    """
+    return add_gaussian(value, SMOOTHING * stddev) if stddev else value
 
 
 def discrete_noise(plan: NoisePlan, multiplier: float, size: int) -> tf.Tensor:

@@ -1,11 +1,13 @@
 """How zones' sums become one mean: what each is worth, and the levels in between."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels
+from tff_hdp.noise import STEPS
 from tff_hdp.privacy.plan import NoisePlan
 
 
@@ -28,40 +30,88 @@ def zone_factors(
     return [ratio[i] for i in range(s)], released
 
 
+def clients_stddev(plan: NoisePlan, zone: int) -> float:
+    """Of the noise of a zone's clients in its sum, where all are there.
+
+    In fixed point all sums share one grid, which matters only beside other noise: then
+    it is that of noise with `STEPS` such steps.
+    """
+    if not plan.clients_carry_noise:
+        return 0.0
+    if plan.encoding is None:
+        noising = math.sqrt(plan.noising_clients[zone])
+        return plan.client_noise_multiplier * plan.clipping.clip_norm * noising
+    upper = (z for level in plan.upper_levels for z in level.noise_multipliers)
+    others = any(plan.zone_noise_multipliers) or any(upper)
+    return STEPS * plan.encoding.step if others else 0.0
+
+
 def noise_upper_levels(
     plan: NoisePlan,
     queries: levels.LevelQueries,
     state: Any,
     outputs: list[Any],
     units: list[float],
-) -> tuple[list[list[Any]], list[float], list[Any], list[Any]]:
+) -> tuple[list[list[Any]], list[float], list[float], tuple[list[Any], list[Any]]]:
     """Sums the nodes of each further level and adds each node's noise.
 
     Returns:
-      Every level's outputs, the zones' first; the units of the last; the queries' new
-      states and events.
+      Every level's outputs, the zones' first; the units of the last, and how much
+      noise is in them; the queries' new states and events.
     """
     by_level, states, events = [outputs], [], []
-    for depth, nodes in enumerate(queries.upper):
-        parents = plan.upper_levels[depth].parents
+    stddevs = [
+        u * math.hypot(clients_stddev(plan, i), z * plan.clipping.clip_norm)
+        for i, (u, z) in enumerate(zip(units, plan.zone_noise_multipliers, strict=True))
+    ]
+    for depth, level in enumerate(plan.upper_levels if queries.upper else ()):
+        nodes = range(len(level.noise_multipliers))
         children = [
-            [i for i, parent in enumerate(parents) if parent == node]
-            for node in range(len(nodes))
+            [i for i, parent in enumerate(level.parents) if parent == node]
+            for node in nodes
         ]
         units = [max(units[i] for i in group) for group in children]
         noised = [
-            levels.noise_sum(query, st, added([outputs[i] for i in group]), unit)
-            for query, st, group, unit in zip(
-                nodes, state["upper"][depth], children, units, strict=True
+            levels.noise_sum(
+                queries.upper[depth][node],
+                state["upper"][depth][node],
+                passed_on(
+                    [outputs[i] for i in children[node]],
+                    [stddevs[i] for i in children[node]],
+                ),
+                units[node],
+            )
+            for node in nodes
+        ]
+        stddevs = [
+            math.hypot(*(stddevs[i] for i in group), z * unit * plan.clipping.clip_norm)
+            for group, z, unit in zip(
+                children, level.noise_multipliers, units, strict=True
             )
         ]
         outputs = [value for value, _, _ in noised]
         by_level.append(outputs)
         states.append([st for _, st, _ in noised])
         events.append([event.to_named_tuple() for _, _, event in noised])
-    return by_level, units, states, events
+    return by_level, units, stddevs, (states, events)
 
 
-def added(values: list[Any]) -> Any:
-    """The sum of structures, tensor by tensor."""
-    return tf.nest.map_structure(lambda *t: tf.add_n(t), *values)
+def passed_on(values: list[Any], stddevs: list[float]) -> Any:
+    """The sum of structures, tensor by tensor, `smoothed`.
+
+    Args:
+      values: Of the nodes beneath.
+      stddevs: Of the noise in each.
+    """
+    spread = math.hypot(*stddevs)
+    if not spread:
+        return tf.nest.map_structure(lambda *t: tf.add_n(t), *values)
+
+    def total(*parts: tf.Tensor) -> tf.Tensor:
+        # What float32 rounds away from a sum hangs on what is added up.
+        return tf.add_n([tf.cast(t, tf.float64) for t in parts])
+
+    whole = levels.smoothed(tf.nest.map_structure(total, *values), spread)
+    return tf.nest.map_structure(
+        lambda t, like: tf.cast(t, like.dtype), whole, values[0]
+    )

@@ -287,8 +287,11 @@ class ZonedMean:
         outputs = []  # p_i X_i for every zone
         zone_states, zone_events = [], []
         for i in range(s):
-            # In units in which one client's contribution is bounded by S.
             value = tf.nest.map_structure(lambda t, i=i: t[i], total["record"])
+            if not self.in_fixed_point:
+                noise = mixing.clients_stddev(plan, i)
+                value = levels.smoothed(value, noise)
+            # In units in which one client's contribution is bounded by S.
             value = levels.scale(value, factors[i])
             if queries.zones:
                 value, zone_state, event = levels.noise_sum(
@@ -305,14 +308,13 @@ class ZonedMean:
             plan.released_sensitivities if plan.estimator != "realised" else (1.0,) * s
         )
         units = [u / plan.clipping.clip_norm for u in units]
-        by_level, units, upper_states, upper_events = mixing.noise_upper_levels(
+        by_level, units, stddevs, upper = mixing.noise_upper_levels(
             plan, queries, state, outputs, units
         )
         if queries.upper:
-            new_state["upper"] = upper_states
-            events["upper"] = upper_events
+            new_state["upper"], events["upper"] = upper
 
-        result = mixing.added(by_level[-1])
+        result = mixing.passed_on(by_level[-1], stddevs)
         if queries.server is not None:
             result, new_state["server"], event = levels.noise_sum(
                 queries.server, state["server"], result, max(units)

@@ -168,6 +168,8 @@ class Attacker:
             "psnr_high": None,
             "psnr_floor": None,
             "ssim_mean": None,
+            "ms_ssim_mean": None,
+            "task_feature_mean": None,
             "lpips_mean": "no weights" if self.lpips is None else None,
             "identified": None,
             "bound": vantage.bound(rounds).identification(config.candidates),
@@ -198,6 +200,12 @@ class Attacker:
             "psnr_floor": float(distances.psnr(originals, guess).mean()),
             "ssim_mean": float(distances.ssim(originals, found).mean()),
         }
+        if min(originals.shape[1:3]) >= distances.LEAST_HALVED_TWICE:
+            ms_ssim = distances.ms_ssim(originals, found)
+            columns["ms_ssim_mean"] = float(ms_ssim.mean())
+        if self.config.weights != "init":
+            apart = distances.task_feature_distance(self.target, originals, found)
+            columns["task_feature_mean"] = float(apart.mean())
         if self.lpips is not None:
             columns["lpips_mean"] = float(self.lpips(originals, found).mean())
         return columns, found

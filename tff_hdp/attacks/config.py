@@ -11,25 +11,30 @@ from tff_hdp.errors import (
     check_count,
     check_delta,
     check_positive,
+    check_probability,
     require,
 )
 from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
-from tff_hdp.privacy.parts import Clipping, FullParticipation
+from tff_hdp.privacy.parts import Clipping, FullParticipation, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planner import read_plan
 
 RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")
 ATTACKS = (
     *RECONSTRUCTIONS,
-    *("membership", "identification", "property", "rotation", "table4"),
+    *("membership", "identification", "lira", "property", "update_difference"),
+    *("rotation", "table4"),
 )
 # What a plan's file says in their place.
 _OF_PLAN = (
     *("privacy", "alpha", "beta", "noise_multiplier"),
-    *("zones", "clients", "secure_aggregation"),
+    *("zones", "clients", "secure_aggregation", "sampling_probability"),
 )
+SYSTEMS = ("hdp", "fl_top", "udp_hypernet", "gfl", "hfl_dp")
 # Zhu, Liu and Han's network, in place of the task's models.
 ZHU = "zhu"
+# What takes rounds in which not everybody takes part.
+_SAMPLED = ("membership", "lira")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,6 +43,8 @@ class AttackConfig:
 
     Attributes:
       attack: What it does; `table4` is the HDP paper's table over modes and levels.
+      system: What is attacked: hdp, or by identification one of its neighbours, whose
+        observers are those of its own account.
       task: Whose test examples are the victims.
       model: One of the task's models, or `zhu`, that of the DLG paper.
       weights: `init` for fresh ones, a run folder, or an .npz of them in Keras' order.
@@ -49,14 +56,17 @@ class AttackConfig:
         here, with as many clients in each zone as its rounds expect.
       clip_norm: S; auto is the median norm of single examples' updates.
       zones: s zones of as many clients, give or take one.
-      clients: In all; all take part in every round.
+      clients: In all.
+      sampling_probability: Of a client's taking part in a round (Poisson).
       level: Where the attacker is: 0 another client, 1 the victim's super-node, 2 the
         server, or outside, with the released model.
       secure_aggregation: Whether super-nodes and server see sums only.
       elected: Whether the super-node is a client of the zone, and subtracts its part.
       learning_rate: Of the clients' SGD.
       local_steps: Each client's, on its one example.
-      victims: How many to attack, one after the other or in batches.
+      ratio: Share of weights that fl_top sends.
+      victims: How many to attack, one after the other or in batches; of other systems
+        than hdp, rounds to run; of lira, shadow models; of update_difference, runs.
       restarts: Of a search; the best one counts.
       evaluations: Of a search's objective, or steps of Adam; None takes the attack's.
       candidates: M, for identification.
@@ -78,12 +88,14 @@ class AttackConfig:
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "attack": ATTACKS,
+        "system": SYSTEMS,
         "task": tuple(tasks.TASKS),
         "privacy": tuple(CONFIGURATIONS),
         "format": ("table", "csv", "json"),
     }
 
     attack: str = "identification"
+    system: str = "hdp"
     task: str = "digits"
     model: str | None = None
     weights: str = "init"
@@ -95,11 +107,13 @@ class AttackConfig:
     clip_norm: str = "auto"
     zones: int = 2
     clients: int = 4
+    sampling_probability: float = 1.0
     level: str = "0"
     secure_aggregation: bool = False
     elected: bool = False
     learning_rate: float = 0.02
     local_steps: int = 1
+    ratio: float = 0.1
     victims: int = 8
     restarts: int = 1
     evaluations: int | None = None
@@ -142,6 +156,14 @@ class AttackConfig:
                 value = getattr(self, field.name)
                 ok = field.name not in _OF_PLAN or value == field.default
                 require(ok, field.name, value, "nothing beside plan")
+        check_probability("ratio", self.ratio)
+        check_probability("sampling_probability", self.sampling_probability)
+        if self.sampling_probability < 1 and self.attack not in _SAMPLED:
+            given, allowed = self.sampling_probability, f"1 with {self.attack}"
+            raise ArgumentError("sampling_probability", given, allowed)
+        if self.system != "hdp" and self.attack != "identification":
+            allowed = f"identification of {self.system}"
+            raise ArgumentError("attack", self.attack, allowed)
         # Refuses levels and observers that are not there.
         self.vantage(1.0)
 
@@ -164,7 +186,7 @@ class AttackConfig:
         return parse_level(self.level)
 
     def noise_plan(self, clip_norm: float) -> NoisePlan:
-        """The noise plan of a round in which everybody takes part."""
+        """The noise plan of a round."""
         if self.plan is not None:
             return _cohort_of(read_plan(self.plan).plan, clip_norm)
         options = (
@@ -178,12 +200,14 @@ class AttackConfig:
                 if share is None:
                     raise ArgumentError(name, None, f"[0, 1] with {self.privacy}")
                 options[name] = share
-        several = self.zones > 1
+        several, q = self.zones > 1, self.sampling_probability
         return CONFIGURATIONS[self.privacy](
             zone_sizes=tuple(
                 (self.clients + i) // self.zones for i in reversed(range(self.zones))
             ),
-            sampling=FullParticipation(),
+            sampling=(
+                FullParticipation() if q == 1 else PoissonSampling((q,) * self.zones)
+            ),
             clipping=Clipping(clip_norm=clip_norm),
             secure_aggregation=self.secure_aggregation,
             secure_server=self.secure_aggregation and several,

@@ -17,6 +17,8 @@ from tff_hdp.errors import FileError
 
 # What becomes of two equal images, in place of infinity.
 MAX_PSNR = 120.0
+# Pixels of a side that MS-SSIM's windows of 7 fit into at all three scales.
+LEAST_HALVED_TWICE = 28
 _MS_WEIGHTS = (0.3, 0.35, 0.35)
 # Zhang et al. (2018): how AlexNet's trunk takes images in [-1, 1].
 _SHIFT = np.array([-0.030, -0.088, -0.188], np.float32)
@@ -41,7 +43,7 @@ def ssim(originals: np.ndarray, found: np.ndarray) -> np.ndarray:
 
 def ms_ssim(originals: np.ndarray, found: np.ndarray) -> np.ndarray:
     """SSIM over 3 scales, [V]; NaN for images too small to be halved twice."""
-    if min(originals.shape[1:3]) < 28:
+    if min(originals.shape[1:3]) < LEAST_HALVED_TWICE:
         return np.full(len(originals), np.nan)
     a, b = tf.constant(originals, tf.float32), tf.constant(found, tf.float32)
     return tf.image.ssim_multiscale(a, b, 1.0, _MS_WEIGHTS, filter_size=7).numpy()
@@ -138,13 +140,15 @@ def task_feature_distance(
       originals: Images.
       found: Images.
     """
+    # Keras refuses models older than one that was built in a graph of its own.
+    model = tf.keras.models.clone_model(target.keras_model)
+    model.set_weights(target.weights)
     layers = [
         layer
-        for layer in target.keras_model.layers[:-1]
+        for layer in model.layers[:-1]
         if isinstance(layer, tf.keras.layers.Conv2D | tf.keras.layers.Dense)
     ]
-    outputs = [layer.output for layer in layers]
-    features = tf.keras.Model(target.keras_model.input, outputs)
+    features = tf.keras.Model(model.input, [layer.output for layer in layers])
     a = tf.nest.flatten(features(tf.constant(target.max_value * originals, tf.float32)))
     b = tf.nest.flatten(features(tf.constant(target.max_value * found, tf.float32)))
     distances = [

@@ -15,6 +15,8 @@ from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import check_count, require
 
 _TRIALS_AT_ONCE = 20_000
+# In place of no noise at all, in units of the clip norm.
+_NO_NOISE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -91,6 +93,56 @@ def membership(
             own = products[np.arange(count), who]
             parts.append(own / np.maximum(records.norms[who], 1e-300))
         scores.append(np.concatenate(parts))
+    return scores[0], scores[1]
+
+
+def sampled_membership(
+    vantage: Vantage,
+    records: Records,
+    *,
+    clip_norm: float,
+    trials: int,
+    rounds: int,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `membership` where clients are sampled; all others and who came are known.
+
+    The score is the likelihood ratio, which no test beats. Whoever learns that the
+    victim takes part adds up those rounds alone; else a round is a mixture. Where
+    clients carry noise, it is as much as came.
+
+    Args:
+      vantage: Where the attacker stands.
+      records: Of possible clients; each trial draws its own.
+      clip_norm: S.
+      trials: Of each kind.
+      rounds: T.
+      rng: Draws clients, who takes part, and noise.
+
+    Raises:
+      ArgumentError: If clients and others noise the same sum.
+    """
+    plan, scores = vantage.plan, []
+    q, z = plan.participation[vantage.zone], plan.client_noise_multiplier
+    others = any(plan.zone_noise_multipliers) or plan.server_noise_multiplier
+    require(not (z and others), "privacy", "a mixture", "ldp, hdp or cdp with sampling")
+    hidden = vantage.view.neighbours == "add_or_remove"
+    lengths = records.norms / clip_norm
+    for present in (True, False):
+        c = lengths[rng.integers(len(lengths), size=trials)]
+        total = np.zeros(trials)
+        for _ in range(rounds):
+            takes = rng.random(trials) < q
+            noise = np.full(trials, vantage.noise_multiplier)
+            if z:
+                noising = 1 + rng.binomial(vantage.unknown_clients - 1, q, trials)
+                noise = z * np.sqrt(1 if vantage.sees_clients else noising)
+            noise = np.maximum(noise, _NO_NOISE)
+            seen = present * takes * c + noise * rng.normal(size=trials)
+            ratio = (seen * c - c**2 / 2) / noise**2
+            mixed = np.logaddexp(np.log1p(-q), np.log(q) + ratio)
+            total += mixed if hidden else takes * ratio
+        scores.append(total)
     return scores[0], scores[1]
 
 

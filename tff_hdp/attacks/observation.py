@@ -46,10 +46,10 @@ class Round:
           [d], in which the victim's record counts once.
         """
         zone, plan = vantage.zone, vantage.plan
-        own = np.float64(0.0)
-        if vantage.own is not None:
-            own = self.contributions[vantage.own[0]][vantage.own[1]]
-            own = own * (self.units[vantage.own[0]] / self.units[zone])
+        own = sum(
+            self.contributions[i][place] * (self.units[i] / self.units[zone])
+            for i, place in vantage.known
+        )
         if vantage.sees_clients:
             return self.contributions[zone][vantage.index]
         if vantage.level == 1:

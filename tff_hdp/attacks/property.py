@@ -24,6 +24,7 @@ from tff_hdp.privacy.tradeoff import roc
 _BATCH, _RIDGE = 64, 0.03
 # NIST's form set 4 was written by students, the others by census staff.
 _STUDENTS = 4
+_ARRAYS = ("x_train", "y_train", "writer_train", "hsf_train")
 
 
 def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
@@ -40,22 +41,16 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
       ArgumentError: If the task is not mnist, or its writers are not known.
     """
     config = attacker.config
-    if config.task != "mnist":
-        raise ArgumentError(
-            "task", config.task, "mnist, whose writers are of two kinds"
-        )
-    pack = pathlib.Path(config.data_dir or os.environ[DATA_DIR_VARIABLE]) / mnist.PACK
-    if not pack.exists():
-        raise ArgumentError(
-            "data_dir", pack.parent, f"a folder that holds {mnist.PACK}"
-        )
-    updates, student = _writers(attacker, packs.read_plain(pack))
+    batches, student = writers(attacker)
+    updates = attacker.target.updates(*batches)
     norm = float(np.median(np.linalg.norm(updates, axis=1)))
     gram = Records.of(clipped(updates, norm)).gram
     rng = np.random.default_rng(config.seed)
     order = rng.permutation(len(student))
     learnt, held_out = np.array_split(order, 2)
-    weights = _ridge(gram[np.ix_(learnt, learnt)], np.where(student[learnt], 1.0, -1.0))
+    weights = ridge_weights(
+        gram[np.ix_(learnt, learnt)], np.where(student[learnt], 1.0, -1.0)
+    )
     root_variance = math.sqrt(weights @ gram[np.ix_(learnt, learnt)] @ weights)
     scores = gram[np.ix_(held_out, learnt)] @ weights
     victims = rng.integers(len(held_out), size=config.trials)
@@ -82,10 +77,30 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
     )
 
 
-def _writers(
-    attacker: Attacker, pack: dict[str, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Updates [n, d] of writers of enough digits, and whether each is a student."""
+def writers(
+    attacker: Attacker,
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """One batch of every writer of enough digits, and whether each is a student.
+
+    Args:
+      attacker: Of the task mnist.
+
+    Returns:
+      Features [n, B, 28, 28, 1] with labels [n, B], and bool [n].
+
+    Raises:
+      ArgumentError: If the task is not mnist, or its writers are not known.
+    """
+    config = attacker.config
+    if config.task != "mnist":
+        allowed = "mnist, whose writers are of two kinds"
+        raise ArgumentError("task", config.task, allowed)
+    path = pathlib.Path(config.data_dir or os.environ[DATA_DIR_VARIABLE]) / mnist.PACK
+    if not path.exists():
+        raise ArgumentError(
+            "data_dir", path.parent, f"a folder that holds {mnist.PACK}"
+        )
+    pack = packs.read_plain(path, *_ARRAYS)
     images, labels, student = [], [], []
     for writer in np.unique(pack["writer_train"]):
         rows = np.flatnonzero(pack["writer_train"] == writer)[:_BATCH]
@@ -93,11 +108,10 @@ def _writers(
             images.append(pack["x_train"][rows][..., np.newaxis])
             labels.append(pack["y_train"][rows].astype(np.int32))
             student.append(pack["hsf_train"][rows[0]] == _STUDENTS)
-    updates = attacker.target.updates(np.array(images), np.array(labels))
-    return updates, np.array(student)
+    return (np.array(images), np.array(labels)), np.array(student)
 
 
-def _ridge(gram: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+def ridge_weights(gram: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """Weights of the learnt writers in the rule; it is linear in what is seen."""
     ridge = _RIDGE * np.trace(gram) / len(gram)
     return np.linalg.solve(gram + ridge * np.eye(len(gram)), kinds - kinds.mean())

@@ -9,10 +9,13 @@ from typing import Any
 
 from tff_hdp.attacks.attacker import Attacker, Outcome, identified, trials
 from tff_hdp.attacks.config import RECONSTRUCTIONS, AttackConfig
-from tff_hdp.attacks.membership import membership
+from tff_hdp.attacks.lira import lira
+from tff_hdp.attacks.membership import membership, sampled_membership
 from tff_hdp.attacks.property import property_inference
 from tff_hdp.attacks.rotation import rotation
+from tff_hdp.attacks.system_attack import identify_in_system
 from tff_hdp.attacks.table4 import table4
+from tff_hdp.attacks.update_difference import update_difference
 from tff_hdp.privacy.tradeoff import roc
 
 
@@ -27,6 +30,8 @@ def run(config: AttackConfig) -> Outcome:
     if config.attack == "table4":
         return table4(config)
     attacker = Attacker(config)
+    if config.system != "hdp":
+        return identify_in_system(attacker)
     vantage = config.vantage(attacker.clip_norm)
     row = attacker.row(vantage)
     if config.attack in RECONSTRUCTIONS:
@@ -36,15 +41,30 @@ def run(config: AttackConfig) -> Outcome:
         return Outcome([row | columns], originals, found)
     if config.attack == "property":
         return property_inference(attacker, vantage)
+    if config.attack == "lira":
+        return lira(attacker, vantage)
+    if config.attack == "update_difference":
+        return update_difference(attacker, vantage)
     if config.attack == "rotation":
         return rotation(attacker, vantage)
     records = attacker.records()
     if config.attack == "identification":
         return Outcome([row | identified(config, vantage, records, attacker.clip_norm)])
     given = trials(config, vantage, records, attacker.clip_norm)
-    inside, outside = membership(**given)
+    if config.sampling_probability < 1:
+        inside, outside = sampled_membership(
+            vantage,
+            records,
+            clip_norm=attacker.clip_norm,
+            trials=config.trials,
+            rounds=config.rounds,
+            rng=given["rng"],
+        )
+    else:
+        inside, outside = membership(**given)
     curve, bound = roc(inside, outside), vantage.bound(config.rounds)
     row |= {
+        "sampling_probability": config.sampling_probability,
         "auc": curve.auc,
         "auc_bound": bound.auc,
         "advantage_bound": bound.advantage,

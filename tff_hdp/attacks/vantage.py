@@ -11,7 +11,7 @@ from typing import Literal
 
 from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.composition import epsilon_by_pld
-from tff_hdp.privacy.parts import FullParticipation
+from tff_hdp.privacy.parts import FullParticipation, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
 from tff_hdp.privacy.tradeoff import Tradeoff, tradeoff
@@ -25,31 +25,34 @@ class Vantage:
     """An observer of a plan, and the client it is after.
 
     Attributes:
-      plan: Who adds noise to what; everybody takes part in every round.
+      plan: Who adds noise to what, and how clients come to take part.
       level: The observer's.
       elected: Whether the observer, of level 1, is a client of its own zone that was
         elected super-node, and so subtracts its own part.
+      fellow_leaders: How many other clients of the zone, each elected in some other
+        round, tell an elected observer what they saw and sent.
       colluding_super_nodes: How many other zones' super-nodes, in a tree without upper
         levels, tell their zones' outputs to whoever gets the model.
       zone: The victim's zone.
       index: The victim's place in it.
 
     Raises:
-      ArgumentError: If the plan has no such observer or victim, or it samples its
-        clients or divides by what they weigh.
+      ArgumentError: If the plan has no such observer or victim, or it draws cohorts of
+        a fixed size or divides by what clients weigh.
     """
 
     plan: NoisePlan
     level: Level
     elected: bool = False
+    fellow_leaders: int = 0
     colluding_super_nodes: int = 0
     zone: int = 0
     index: int = 0
 
     def __post_init__(self) -> None:
         plan, levels = self.plan, range(self.plan.num_zones)
-        full = isinstance(plan.sampling, FullParticipation)
-        require(full, "plan.sampling", plan.sampling, "FullParticipation in an attack")
+        known = isinstance(plan.sampling, FullParticipation | PoissonSampling)
+        require(known, "plan.sampling", plan.sampling, "Poisson, or full participation")
         fixed = plan.estimator != "bounded"
         require(fixed, "plan.estimator", plan.estimator, "fixed, or realised")
         require(self.zone in levels, "zone", self.zone, f"0..{plan.num_zones - 1}")
@@ -60,6 +63,10 @@ class Vantage:
         if self.elected:
             allowed = "False but at level 1, in a zone of 2 clients or more"
             require(self.level == 1 and n > 1, "elected", True, allowed)
+        if self.fellow_leaders:
+            most = n - 2 if self.elected else 0
+            ok = 0 < self.fellow_leaders <= most
+            require(ok, "fellow_leaders", self.fellow_leaders, f"0..{most}")
         if self.colluding_super_nodes:
             most = plan.num_zones - 1
             some = 0 < self.colluding_super_nodes <= most
@@ -123,6 +130,16 @@ class Vantage:
         return last if last != self.victim else (0 if self.level == 0 else zone, 0)
 
     @property
+    def known(self) -> list[tuple[int, int]]:
+        """Zones and places of all clients whose parts are subtracted."""
+        if self.own is None:
+            return []
+        zone, place = self.own
+        places = [i for i in range(self.plan.zone_sizes[zone]) if i != place]
+        others = [(zone, i) for i in places if (zone, i) != self.victim]
+        return [self.own, *others[: self.fellow_leaders]]
+
+    @property
     def told_zones(self) -> list[int]:
         """Zones whose outputs the colluding super-nodes tell, the last but for own."""
         others = [j for j in range(self.plan.num_zones) if j != self.zone]
@@ -152,7 +169,7 @@ class Vantage:
         if self.sees_clients:
             return 1
         total = sum(self.plan.zone_sizes[j] for j in self.seen_zones)
-        return total - int(self.own is not None)
+        return total - len(self.known)
 
     @property
     def view(self) -> View:
@@ -184,11 +201,10 @@ class Vantage:
 @functools.lru_cache(maxsize=256)
 def _view(vantage: Vantage) -> View:
     plan = vantage.plan
-    colludes = 0
-    if vantage.level == 0:
-        zone, index = vantage.own
-        carries = plan.client_noise_multiplier > 0
-        colludes = int(carries and index < plan.noising_clients[zone])
+    # An elected super-node's own noise is counted by `elected_super_nodes`.
+    told = vantage.known[int(vantage.elected) :]
+    carries = plan.client_noise_multiplier > 0
+    colludes = sum(carries and i < plan.noising_clients[zone] for zone, i in told)
     threat = ThreatModel(
         colluding_clients=colludes,
         elected_super_nodes=vantage.elected,

@@ -7,7 +7,7 @@ import collections
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -56,34 +56,41 @@ class Target:
         """Of the weights."""
         return self.model.shapes
 
-    def updates(self, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def updates(
+        self,
+        features: np.ndarray,
+        labels: np.ndarray,
+        weights: Sequence[np.ndarray] | None = None,
+    ) -> np.ndarray:
         """What clients send before it is clipped, initial minus trained weights.
 
         Args:
           features: [V, B, ...] uint8, each client's batch.
           labels: [V, B] int32.
+          weights: To train from; None takes the target's own.
 
         Returns:
           [V, d] float32; not finite where training diverged.
         """
-        rows = [
-            np.asarray(self._train(features[i : i + _CHUNK], labels[i : i + _CHUNK]))
-            for i in range(0, len(features), _CHUNK)
-        ]
-        return np.concatenate(rows)
+        initial = [tf.constant(w) for w in weights or self.weights]
+        chunks = (slice(i, i + _CHUNK) for i in range(0, len(features), _CHUNK))
+        return np.concatenate(
+            [np.asarray(self._train(features[c], labels[c], initial)) for c in chunks]
+        )
 
     @functools.cached_property
     def _train(self) -> tf.types.experimental.GenericFunction:
         rule = SgdRule(learning_rate=self.learning_rate)
-        initial = [tf.constant(w) for w in self.weights]
-
         batches = [
             tf.TensorSpec([None, None, *self.features.shape[1:]], self.features.dtype),
             tf.TensorSpec([None, None], tf.int32),
         ]
+        weights = [tf.TensorSpec(shape, tf.float32) for shape in self.shapes]
 
-        @tf.function(input_signature=batches)
-        def train(features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        @tf.function(input_signature=[*batches, weights])
+        def train(
+            features: tf.Tensor, labels: tf.Tensor, initial: list[tf.Tensor]
+        ) -> tf.Tensor:
             clients, batch = tf.shape(labels)[0], tf.shape(labels)[1]
             order = tf.tile(
                 tf.range(batch)[tf.newaxis, tf.newaxis], [clients, self.local_steps, 1]

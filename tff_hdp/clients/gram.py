@@ -91,4 +91,4 @@ class GramProblem:
         It is formed, and clipped by its own norm: the square that A and X X^T give
         may be anything in float32 where X^T A cancels, and takes as long to find.
         """
-        return DenseUpdate(-tf.matmul(self.examples, coordinates, transpose_a=True))
+        return DenseUpdate(tf.matmul(self.examples, -coordinates, transpose_a=True))

@@ -6,6 +6,7 @@ layer is then one batched matrix product for all clients.
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -229,9 +230,17 @@ def _product(layer: tf.keras.layers.Dense) -> Callable[..., tf.Tensor]:
         raise ArgumentError(
             f"layer {layer.name}.input_shape", layer.input_shape, "that of vectors"
         )
-    return lambda kernel, x: (
-        tf.matmul(x, kernel) if tf.is_tensor(kernel) else kernel.product(x)
-    )
+
+    def apply(kernel: Any, x: tf.Tensor) -> tf.Tensor:
+        if not tf.is_tensor(kernel):
+            return kernel.product(x)
+        if kernel.shape[0] == 1:
+            # The gradient of a batched product transposes first what this one does not.
+            product = tf.matmul(tf.squeeze(x, 0), tf.squeeze(kernel, 0))
+            return tf.expand_dims(product, 0)
+        return tf.matmul(x, kernel)
+
+    return apply
 
 
 def _convolution(layer: tf.keras.layers.Conv2D) -> Callable[..., tf.Tensor]:
@@ -270,32 +279,10 @@ class _MaxPooling:
 
     def __init__(self, layer: tf.keras.layers.MaxPooling2D) -> None:
         self._layer = layer
-        self._halves = (
-            layer.pool_size == layer.strides == (2, 2)
-            and layer.padding == "valid"
-            and layer.data_format == "channels_last"
-        )
 
     def __call__(self, _: Weights, x: tf.Tensor) -> tf.Tensor:
-        merged = tf.reshape(x, [-1, *x.shape[2:]])
-        pooled = _halve(merged) if self._halves else self._layer(merged)
+        pooled = self._layer(tf.reshape(x, [-1, *x.shape[2:]]))
         return tf.reshape(pooled, _leading(x, 2) + list(pooled.shape[1:]))
-
-
-def _halve(x: tf.Tensor) -> tf.Tensor:
-    """2x2 max pooling of [B, H, W, channels] by maxima of contiguous halves.
-
-    Its gradient is a few selections, and like that of TensorFlow's pooling, which
-    takes longer, goes to the first of equals in row-major order.
-    """
-    height, width, channels = x.shape[1] // 2, x.shape[2] // 2, x.shape[3]
-    if (x.shape[1], x.shape[2]) != (2 * height, 2 * width):
-        x = x[:, : 2 * height, : 2 * width]
-    pairs = tf.reshape(x, [-1, 2 * height, width, 2 * channels])
-    rows = tf.maximum(*tf.split(pairs, 2, axis=3))
-    rows = tf.reshape(rows, [-1, height, 2 * width * channels])
-    pooled = tf.maximum(*tf.split(rows, 2, axis=2))
-    return tf.reshape(pooled, [-1, height, width, channels])
 
 
 def _rescaled(layer: tf.keras.layers.Rescaling, x: tf.Tensor) -> tf.Tensor:

@@ -15,21 +15,21 @@ import tensorflow as tf
 from tff_hdp.noise.words import secure_words
 
 # The grid's step is the noise's standard deviation over this.
-STEPS = 64
+STEPS = 256
 
 # By how much the probability of any result of one number may differ from the exact
 # mechanism's, as a factor 1 +- this; `tff_hdp.privacy.composition` accounts for it.
 # Logarithm, square root, cosine, their product and the sum are each right to a few of
-# their last places (2^-52 of at most 13.4 STEPS < 2^10 steps), so a result's bounds lie
-# within 2^-41 of a step of where they should.
-RELATIVE_ERROR = 2.0**-40
+# their last places (2^-52 of at most 32 STEPS = 2^13 steps), so a result's bounds lie
+# within 2^-37 of a step of where they should, 32 standard deviations out (where a
+# number lies with probability 2^-741).
+RELATIVE_ERROR = 2.0**-36
 
 
 def add_gaussian(values: Any, stddev: tf.Tensor | float) -> Any:
     """`values` plus independent Gaussian noise, rounded to a grid.
 
-    Tails are right to 13 standard deviations, beyond which nothing is drawn
-    (probability 2^-128).
+    Tails have no end: a uniform number that is too small for its bits gets more.
 
     Args:
       values: Structure of floating tensors.
@@ -99,7 +99,7 @@ def _rounded_sum(value: tf.Tensor, unit: tf.Tensor, stddev: tf.Tensor) -> tf.Ten
 def standard_normal(count: tf.Tensor) -> tf.Tensor:
     """float64 [count], by Box and Muller (1958)."""
     half = (count + 1) // 2
-    high, low, turn = tf.unstack(tf.reshape(secure_words(3 * half), [3, half]))
+    high, low, turn = _words(3, half)
     radius = tf.sqrt(2.0 * _exponential(high, low))
     angle = tf.cast(turn, tf.float64) * (math.pi * 2.0**-63)
     pair = [radius * tf.cos(angle), radius * tf.sin(angle)]
@@ -114,16 +114,42 @@ def uniform(count: tf.Tensor) -> tf.Tensor:
 
 def _standard_laplace(count: tf.Tensor) -> tf.Tensor:
     """float64 [count] of variance 1: the difference of two exponentials."""
-    words = tf.unstack(tf.reshape(secure_words(4 * count), [4, count]))
-    difference = _exponential(*words[:2]) - _exponential(*words[2:])
-    return difference * math.sqrt(0.5)
+    first, second = tf.split(_exponential(*_words(2, 2 * count)), 2)
+    return (first - second) * math.sqrt(0.5)
 
 
 def _exponential(high: tf.Tensor, low: tf.Tensor) -> tf.Tensor:
-    """-log of a uniform number of 127 bits, so that its tail is fine too."""
-    whole = tf.cast(_positive(high), tf.float64)
-    uniform = whole + (tf.cast(_positive(low), tf.float64) + 0.5) * 2.0**-63
-    return -tf.math.log(uniform * 2.0**-63)
+    """Exponential numbers of mean 1 by words of 64 bits, two for each.
+
+    -log of a uniform number of 126 bits, 63 of them behind the first that is not zero:
+    where the first 63 are all zero (once in 2^63 numbers), what lies beyond 63 log(2)
+    is an exponential number again, and drawn anew.
+    """
+
+    def draw(high: tf.Tensor, low: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        first = _positive(high)
+        whole = tf.cast(first, tf.float64)
+        uniform = whole + (tf.cast(_positive(low), tf.float64) + 0.5) * 2.0**-63
+        return -tf.math.log(uniform * 2.0**-63), tf.equal(first, 0)
+
+    def further(
+        beyond: tf.Tensor, found: tf.Tensor, open_: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        beyond += 63.0 * math.log(2.0)
+        more, again = draw(*_words(2, tf.size(found)))
+        return beyond, tf.where(open_, beyond + more, found), open_ & again
+
+    _, found, _ = tf.while_loop(
+        lambda beyond, found, open_: tf.reduce_any(open_),
+        further,
+        (tf.constant(0.0, tf.float64), *draw(high, low)),
+    )
+    return found
+
+
+def _words(rows: int, count: tf.Tensor) -> list[tf.Tensor]:
+    """`rows` tensors of int64 [count]."""
+    return tf.unstack(tf.reshape(secure_words(rows * count), [rows, count]))
 
 
 def _positive(word: tf.Tensor) -> tf.Tensor:

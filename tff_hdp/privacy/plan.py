@@ -137,7 +137,12 @@ class NoisePlan:
         parties = sum(self.noising_clients) if self.clients_carry_noise else 0
         upper = (z for level in self.upper_levels for z in level.noise_multipliers)
         others = (*self.zone_noise_multipliers, *upper, self.server_noise_multiplier)
-        return self.size * (parties + sum(z > 0 for z in others))
+        # Whoever passes a sum on adds some more to what was noised before.
+        nodes = self.num_zones + sum(
+            len(v.noise_multipliers) for v in self.upper_levels
+        )
+        passing = nodes + 1 if parties or any(others[:-1]) else 0
+        return self.size * (parties + sum(z > 0 for z in others) + passing)
 
     @property
     def discrete_noise_multipliers(self) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import tasks
+from tests.thinning import thinned
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import (
     Clipping,
@@ -208,15 +209,27 @@ def test_without_noise_a_round_goes_on_without_the_skipped_zones(hdp_config, tmp
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"zoning": "capability", "zones": 5, "levels": ("3", "2"), "mixing": "equal"},
-        {"zone_sizes": ("20", "80", "100"), "zones": None, "mixing": "0.5,0.25,0.25"},
-        {
-            **{"zoning": "overlay", "levels": ("2",), "noising_levels": ("2",)},
-            "privacy": "levels",
-        },
-        {"secure_aggregation": "zone", "privacy": "ldp", **FAULTS},
-    ],
+    thinned(
+        [
+            {
+                "zoning": "capability",
+                "zones": 5,
+                "levels": ("3", "2"),
+                "mixing": "equal",
+            },
+            {
+                "zone_sizes": ("20", "80", "100"),
+                "zones": None,
+                "mixing": "0.5,0.25,0.25",
+            },
+            {
+                **{"zoning": "overlay", "levels": ("2",), "noising_levels": ("2",)},
+                "privacy": "levels",
+            },
+            {"secure_aggregation": "zone", "privacy": "ldp", **FAULTS},
+        ],
+        every=3,
+    ),
     ids=str,
 )
 def test_every_zoning_trains_and_is_accounted(hdp_config, tmp_path, changes):

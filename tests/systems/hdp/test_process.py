@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.thinning import thinned
 from tff_hdp.clients.batches import client_batches, make_order
 from tff_hdp.clients.client_work import (
     build_optimizer,
@@ -89,7 +90,9 @@ def initial():
     return tf.nest.map_structure(lambda v: v.numpy(), weights)
 
 
-@pytest.mark.parametrize("zones", [[0, 0, 0, 0], [0, 1, 0, 1], [1, 1, 1, 0]])
+@pytest.mark.parametrize(
+    "zones", thinned([[0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 1, 0]], every=3)
+)
 def test_equals_tffs_unweighted_fed_avg_for_any_zoning(initial, zones):
     sizes = [4, 9, 3, 6]
     data = [examples(n, seed) for seed, n in enumerate(sizes)]

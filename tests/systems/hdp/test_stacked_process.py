@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.thinning import thinned
 from tff_hdp.clients.batches import chunk_type, client_batches
 from tff_hdp.clients.client_work import (
     build_optimizer,
@@ -51,8 +52,9 @@ def as_dataset(chunk):
     return tf.data.Dataset.from_tensors(chunk)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("config", ["none", "c2"])
+@pytest.mark.parametrize(
+    ("width", "config"), thinned(list(WIDTHS), ["none", "c2"], every=2)
+)
 def test_both_processes_take_the_same_steps(
     native_context, make_clients, as_chunk, config, width
 ):

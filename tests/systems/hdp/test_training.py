@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tasks
+from tests.thinning import thinned
 from tff_hdp import systems
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import Ledger
@@ -209,17 +210,20 @@ def test_auto_clip_norm_comes_from_a_pilot_and_says_so(hdp_config, tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"clipping": "per_layer", "clip_norm": "auto", "pilot_rounds": 1},
-        {"clipping": "adaptive", "privacy": "cdp"},
-        {"sampling": "fixed"},
-        {"estimator": "bounded"},
-        {"weighting": "examples"},
-        {"algorithm": "fedsgd", "local_epochs": 1, "server_learning_rate": 0.5},
-        {"client_optimizer": "sgdm"},
-        {"client_optimizer": "adam", "server_optimizer": "adam"},
-        {"privacy": "c5", "alpha": 0.5},
-    ],
+    thinned(
+        [
+            {"clipping": "per_layer", "clip_norm": "auto", "pilot_rounds": 1},
+            {"clipping": "adaptive", "privacy": "cdp"},
+            {"sampling": "fixed"},
+            {"estimator": "bounded"},
+            {"weighting": "examples"},
+            {"algorithm": "fedsgd", "local_epochs": 1, "server_learning_rate": 0.5},
+            {"client_optimizer": "sgdm"},
+            {"client_optimizer": "adam", "server_optimizer": "adam"},
+            {"privacy": "c5", "alpha": 0.5},
+        ],
+        every=2,
+    ),
     ids=str,
 )
 def test_every_option_trains_and_is_accounted(hdp_config, tmp_path, changes):
@@ -315,7 +319,12 @@ def test_a_row_lost_between_checkpoint_and_metrics_comes_back(hdp_config, copied
 
 
 @pytest.mark.parametrize(
-    ("runtime", "chunk"), [("in_process", 0), ("in_process", None), ("native", None)]
+    ("runtime", "chunk"),
+    [
+        ("in_process", None),
+        pytest.param("in_process", 0, marks=pytest.mark.slow),
+        pytest.param("native", None, marks=pytest.mark.slow),
+    ],
 )
 def test_a_seed_never_fixes_the_noise(hdp_config, tmp_path, runtime, chunk):
     """Same seed, same process: cohorts repeat, the noisy model must not."""

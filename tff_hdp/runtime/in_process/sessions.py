@@ -44,7 +44,7 @@ class SessionCall:
             if source.token:
                 fed[source.token] = tf.constant(b"in_process")
             fetches = tf.graph_util.import_graph_def(
-                source.graph, fed, source.fetches, name=""
+                _unoptimised(source.graph), fed, source.fetches, name=""
             )
             self._fetches = [
                 tf.raw_ops.DatasetToGraphV2(input_dataset=fetch)
@@ -81,10 +81,26 @@ class SessionCall:
 
     def _run(self, *arguments: np.ndarray) -> list[np.ndarray]:
         feeds = dict(zip(self._feeds, arguments, strict=True))
-        config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
-        # To optimise a graph that runs once takes longer than to run it as it is.
-        config.graph_options.rewrite_options.disable_meta_optimizer = True
-        with tf.compat.v1.Session(graph=self._graph, config=config) as session:
+        with tf.compat.v1.Session(graph=self._graph, config=_config()) as session:
             if self._initialise:
                 session.run(self._initialise, feeds)
             return session.run(self._fetches, feeds)
+
+
+def _config() -> tf.compat.v1.ConfigProto:
+    """To optimise a graph that runs once takes longer than to run it as it is."""
+    config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config
+
+
+def _unoptimised(graph: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
+    """A copy whose calls of functions say the same; a session's word is not theirs."""
+    copy = tf.compat.v1.GraphDef()
+    copy.CopyFrom(graph)
+    config = _config().SerializeToString()
+    for nodes in (copy.node, *(f.node_def for f in copy.library.function)):
+        for node in nodes:
+            if node.op in ("PartitionedCall", "StatefulPartitionedCall"):
+                node.attr["config_proto"].s = config
+    return copy

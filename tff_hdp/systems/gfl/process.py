@@ -143,6 +143,12 @@ def unhide(plan: GflPlan, sums: tf.Tensor) -> tf.Tensor:
     return tf.cast(fixed_point.decode(sums, plan.encoding), tf.float32)
 
 
+def noised(psi: tf.Tensor, sigma_g: float) -> tuple[tf.Tensor, tf.Tensor]:
+    """What every server sends to all others, psi_m + g_m, and g_m (equation 24)."""
+    noise = laplace(tf.shape(psi), sigma_g)
+    return psi + noise, noise
+
+
 def mix(
     psi: tf.Tensor, mixing: np.ndarray, *, scheme: str, sigma_g: float
 ) -> tf.Tensor:
@@ -159,9 +165,9 @@ def mix(
     """
     weights = tf.constant(mixing, psi.dtype)
     if scheme == "hybrid":
-        # Others receive psi_m + g_m, the own copy holds psi_p - (1 - a_pp)/a_pp g_p.
-        noise = laplace(tf.shape(psi), sigma_g)
-        return tf.matmul(weights, psi + noise) - noise
+        # The own copy holds psi_p - (1 - a_pp)/a_pp g_p.
+        sent, noise = noised(psi, sigma_g)
+        return tf.matmul(weights, sent) - noise
     mixed = tf.matmul(weights, psi)
     if scheme == "iid":
         size = len(mixing)

@@ -1,0 +1,134 @@
+"""LiRA on the released model: was a client's example in the training at all?
+
+Source: Carlini et al. (2022), "Membership inference attacks from first principles":
+shadow models are trained with and without the example; what the attacked model says of
+it is held against what they say. Every shadow is trained by HDP's own process, with a
+random half of the clients, and is in turn the one that is attacked.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tff_hdp.attacks.attacker import Attacker, Outcome
+from tff_hdp.attacks.distances import interval
+from tff_hdp.attacks.inversion import bar
+from tff_hdp.attacks.training import Training
+from tff_hdp.attacks.vantage import Vantage
+from tff_hdp.errors import require
+from tff_hdp.privacy.tradeoff import roc
+
+
+def lira(attacker: Attacker, vantage: Vantage) -> Outcome:
+    """The attack's curve over all clients of all shadows, under the bound.
+
+    Scores of one shadow share its noise, so the area's interval is over shadows; the
+    curve's band, which takes scores for independent, is not drawn.
+
+    Args:
+      attacker: Its config says how many shadows (`victims`) and rounds there are.
+      vantage: Of whoever gets the model.
+
+    Raises:
+      ArgumentError: If it is not, or there are too few shadows or examples.
+    """
+    config, target = attacker.config, attacker.target
+    require(vantage.level == "outside", "level", vantage.level, "outside with lira")
+    shadows, clients = config.victims, vantage.plan.num_clients
+    require(shadows >= 8, "victims", shadows, "8 shadow models or more")
+    most = len(target.labels)
+    require(clients <= most, "clients", clients, f"1..{most}, the examples")
+    rng = np.random.default_rng(config.seed)
+    # Each client is in half of the shadows.
+    inside = rng.permuted(
+        np.arange(shadows)[:, np.newaxis] % 2 == np.zeros(clients), axis=0
+    )
+    training, said = Training(target, vantage.plan), []
+    told = bar("shadow models")
+    for shadow, members in enumerate(inside):
+        weights = _trained(attacker, training, vantage, members, rng)
+        said.append(_confidences(attacker, weights, clients))
+        told(shadow + 1, shadows)
+    scores = likelihood_ratios(np.array(said), inside)
+    areas = [
+        np.mean(one[here][:, np.newaxis] > one[~here])
+        for one, here in zip(scores, inside, strict=True)
+        if 0 < here.sum() < clients
+    ]
+    curve, bound = roc(scores[inside], scores[~inside]), vantage.bound(config.rounds)
+    _, low, high = interval(areas)
+    row = attacker.row(vantage) | {
+        "bound": None,
+        "shadows": shadows,
+        "clients": clients,
+        "sampling_probability": config.sampling_probability,
+        "auc": curve.auc,
+        "auc_low": low,
+        "auc_high": high,
+        "auc_bound": bound.auc,
+    }
+    return Outcome([row], curves={vantage.name: (curve, vantage)})
+
+
+def _trained(
+    attacker: Attacker,
+    training: Training,
+    vantage: Vantage,
+    members: np.ndarray,
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
+    """The model after all rounds, to which only members have sent anything."""
+    target, plan = attacker.target, vantage.plan
+    batches = [
+        (target.features[i : i + 1], target.labels[i : i + 1]) if member else None
+        for i, member in enumerate(members)
+    ]
+    shares = np.repeat(plan.participation, plan.zone_sizes)
+    state, weights = training.start, list(target.weights)
+    for _ in range(attacker.config.rounds):
+        present = rng.random(len(shares)) < shares
+        if any(
+            here and b is not None for b, here in zip(batches, present, strict=True)
+        ):
+            state, weights = training.round(state, batches, present)
+    return weights
+
+
+def _confidences(
+    attacker: Attacker, weights: list[np.ndarray], clients: int
+) -> np.ndarray:
+    """The logit of the probability of every client's own label, [clients] float64."""
+    target = attacker.target
+    stacked = [tf.constant(w[np.newaxis], tf.float64) for w in weights]
+    images = tf.constant(target.features[np.newaxis, :clients], tf.float64)
+    logits = target.model(stacked, images)[0].numpy()
+    own = np.eye(target.num_classes, dtype=bool)[target.labels[:clients]]
+    others = np.where(own, -np.inf, logits)
+    return logits[own] - np.logaddexp.reduce(others, axis=1)
+
+
+def likelihood_ratios(said: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Log of how much likelier each value is with its example in than out.
+
+    Normal distributions with a mean of each example's own, from all other shadows, and
+    one variance for all, as Carlini et al. take it where shadows are few.
+
+    Args:
+      said: [shadows, clients], confidences.
+      inside: bool alike, who was in.
+
+    Returns:
+      [shadows, clients].
+    """
+    scores = np.zeros_like(said)
+    for shadow in range(len(said)):
+        others = np.arange(len(said)) != shadow
+        x, here = said[others], inside[others]
+        means = {
+            kind: np.where(chosen, x, 0).sum(0) / np.maximum(chosen.sum(0), 1)
+            for kind, chosen in ((True, here), (False, ~here))
+        }
+        centred = x - np.where(here, means[True], means[False])
+        variance = max(float(np.mean(centred**2)), 1e-12)
+        apart = (said[shadow] - means[False]) ** 2 - (said[shadow] - means[True]) ** 2
+        scores[shadow] = apart / (2 * variance)
+    return scores
