@@ -15,7 +15,6 @@ docs/planner.md explains what comes out.
 import csv
 import dataclasses
 import json
-import math
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -276,10 +275,10 @@ def _as_text(
 def _costs(config: PlanConfig, reached: "Sequence[Reached]") -> list[str]:
     """A line for each training: the accuracy, and what the last promise took of it."""
     lines = [f"{'kept':28}{'accuracy':>18}{'this one costs':>18}"]
-    before = math.nan
+    before: float | None = None
     for each in reached:
-        spread = "" if math.isnan(each.spread) else f" ± {each.spread:.3f}"
-        cost = "" if math.isnan(before) else f"{before - each.accuracy:.3f}"
+        spread = "" if each.spread is None else f" ± {each.spread:.3f}"
+        cost = "" if before is None else f"{before - each.accuracy:.3f}"
         accuracy = f"{each.accuracy:.3f}{spread}"
         lines.append(f"{each.promise:28}{accuracy:>18}{cost:>18}".rstrip())
         before = each.accuracy

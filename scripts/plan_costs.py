@@ -25,13 +25,13 @@ class Reached:
     Attributes:
       promise: The last that the plan keeps, beside those before it.
       accuracy: On test data after the last round, the mean over seeds.
-      spread: Its standard deviation; NaN for one seed.
+      spread: Its standard deviation; None for one seed.
       rounds: Of each training.
     """
 
     promise: str
     accuracy: float
-    spread: float
+    spread: float | None
     rounds: int
 
 
@@ -83,7 +83,7 @@ def train(config: "PlanConfig", given: Sequence[str]) -> list[Reached]:
         Reached(
             promise=promise,
             accuracy=found["mean"][noise[0]],
-            spread=found["std"][noise[0]],
+            spread=found["std"][noise[0]] if len(config.seeds) > 1 else None,
             rounds=jobs[0].config.rounds,
         )
         for promise, noise in plans.items()

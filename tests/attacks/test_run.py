@@ -64,7 +64,8 @@ def test_a_planners_file_is_attacked_as_its_rounds_are(tmp_path):
     # Another noising client's update, the victim's own noise, and the super-node's.
     server = dataclasses.replace(config, level="2").vantage(0.5).noise_multiplier
     assert server == pytest.approx((2 * z**2 + zone**2) ** 0.5)
-    for name, value in (("zones", 3), ("privacy", "ldp"), ("attack", "table4")):
+    other = {"zones": 3, "privacy": "ldp", "attack": "table4", "system": "gfl"}
+    for name, value in other.items():
         with pytest.raises(ArgumentError, match="plan"):
             dataclasses.replace(config, **{name: value})
 

@@ -28,7 +28,7 @@ ATTACKS = (
 # What a plan's file says in their place.
 _OF_PLAN = (
     *("privacy", "alpha", "beta", "noise_multiplier"),
-    *("zones", "clients", "secure_aggregation", "sampling_probability"),
+    *("zones", "clients", "secure_aggregation", "sampling_probability", "system"),
 )
 SYSTEMS = ("hdp", "fl_top", "udp_hypernet", "gfl", "hfl_dp")
 # Zhu, Liu and Han's network, in place of the task's models.

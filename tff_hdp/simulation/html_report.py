@@ -266,14 +266,20 @@ def _faults(run: Run, privacy: Mapping[str, Any]) -> list[str]:
 
 
 def _attacks(run: Run) -> list[str]:
-    """What scripts/attack.py left beneath the run folder's `attacks`."""
+    """What scripts/attack.py left beneath the run folder's `attacks`: a table each."""
     files = sorted((run.path / "attacks").rglob("rows.json"))
-    rows = [
-        {k: v for k, v in row.items() if v is not None or k == "epsilon"}
+    tables = [
+        _table(
+            [
+                {"of the attack": name, "value": value}
+                for name, value in row.items()
+                if value is not None or name == "epsilon"
+            ]
+        )
         for file in files
         for row in json.loads(file.read_text())
     ]
-    return [_tag("h2", "What attacks achieved"), _table(rows)] if rows else []
+    return [_tag("h2", "What attacks achieved"), *tables] if tables else []
 
 
 # Drawing ----------------------------------------------------------------------------
