@@ -11,6 +11,7 @@ from tff_hdp.errors import ArgumentError
 
 OVERFITTED = {
     "attack": "lira",
+    "privacy": "none",
     "level": "outside",
     "clients": 24,
     "victims": 10,
@@ -39,7 +40,7 @@ def test_shadows_find_members_of_an_overfitted_model():
     Ten shadows of 24 clients: 0.65 is 3.5 standard errors above that, taking a
     shadow's area as one draw of deviation 0.12; training without noise is seeded.
     """
-    (row,) = run.run(AttackConfig(privacy="none", **OVERFITTED)).rows
+    (row,) = run.run(AttackConfig(**OVERFITTED)).rows
     assert row["auc"] > 0.65 and row["auc_bound"] == 1 and row["epsilon"] is None
     assert row["shadows"] == 10 and row["auc_low"] < row["auc"] < row["auc_high"]
 
@@ -81,6 +82,13 @@ def test_kinds_of_writers(handwriting):
     options = {"task": "mnist", "model": "dnn", "data_dir": handwriting}
     seen = AttackConfig(attack="property", privacy="none", level="1", **options)
     assert run.run(seen).rows[0]["auc"] > 0.9
+    with pytest.raises(ArgumentError, match="level is 2"):
+        run.run(AttackConfig(attack="update_difference", level="2", **options))
+
+
+@pytest.mark.slow
+def test_differences_of_models_tell_kinds_of_writers(handwriting):
+    options = {"task": "mnist", "model": "dnn", "data_dir": handwriting}
     # With one client besides the observer, the difference is its update.
     alone = options | {"clients": 2, "victims": 6, "rounds": 2}
     differences = AttackConfig(
@@ -88,5 +96,3 @@ def test_kinds_of_writers(handwriting):
     )
     (row,) = run.run(differences).rows
     assert row["auc"] > 0.85 and row["auc_bound"] == 1
-    with pytest.raises(ArgumentError, match="level is 2"):
-        run.run(AttackConfig(attack="update_difference", level="2", **options))
