@@ -36,7 +36,7 @@ $(STAMP): setup.py pyproject.toml uv.lock Makefile
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION) 2>/dev/null \
 	  || $(BIN)/python -m pip install --disable-pip-version-check uv==$(UV_VERSION)
-	@$(BIN)/uv sync --frozen --inexact --quiet --extra dev
+	@$(BIN)/uv sync --frozen --inexact --quiet --compile-bytecode --extra dev
 	@touch $@
 	@echo "tff_hdp: environment ready in $(VENV)"
 
@@ -48,9 +48,9 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/run.py --work=A --runtimes=native,in_process,cluster --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/a.json
 	@$(BIN)/python benchmarks/run.py --work=B --runtimes=native,in_process --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/b.json
 	@$(BIN)/python benchmarks/run.py --work=C --runtimes=native,in_process,cluster --json=$(BENCH_OUT)/c.json
-	@$(BIN)/python benchmarks/run.py --work=D,E --runtimes=native,in_process --json=$(BENCH_OUT)/de.json
+	@$(BIN)/python benchmarks/run.py --work=D,E,G --runtimes=native,in_process --json=$(BENCH_OUT)/deg.json
 	@$(BIN)/python benchmarks/profile_round.py --work=A,B --json=$(BENCH_OUT)/profile.json
-	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/de.json $(BENCH_OUT)/profile.json
+	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/deg.json $(BENCH_OUT)/profile.json
 
 bundle: $(STAMP)
 	@$(BIN)/python scripts/bundle.py

@@ -80,13 +80,13 @@ def _watch() -> dict[str, list[float]]:
         (RunFolder, "release_metrics", "metrics.csv, TensorBoard"),
         (training._Progress, "show", "progress"),
     ):
-        setattr(owner, name, _timed(getattr(owner, name), spent[part]))
+        setattr(owner, name, timed(getattr(owner, name), spent[part]))
     build = Hdp.__init__
 
     def timed_build(system: Hdp, *arguments: Any, **options: Any) -> None:
         build(system, *arguments, **options)
         process = system.process
-        system.process = _Watched(process, _timed(process.next, spent["round"]))
+        system.process = _Watched(process, timed(process.next, spent["round"]))
 
     Hdp.__init__ = timed_build
     return spent
@@ -102,15 +102,21 @@ class _Watched:
         return getattr(self._process, name)
 
 
-def _timed(function: Callable[..., Any], seconds: list[float]) -> Callable[..., Any]:
-    def timed(*arguments: Any, **options: Any) -> Any:
-        began = time.perf_counter()
+def timed(
+    function: Callable[..., Any],
+    seconds: list[float],
+    clock: Callable[[], float] = time.perf_counter,
+) -> Callable[..., Any]:
+    """A function that notes how long each of its calls takes."""
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        began = clock()
         try:
             return function(*arguments, **options)
         finally:
-            seconds.append(time.perf_counter() - began)
+            seconds.append(clock() - began)
 
-    return timed
+    return noting
 
 
 def _run(task: str, rounds: int, out: str) -> None:

@@ -27,6 +27,7 @@ _HEADINGS = {
     "C": "C: work A in 10 zones, by who adds noise",
     "D": "D: work A by cohort",
     "E": "E: whole runs of scripts/train.py",
+    "G": "G: cohorts out of many registered clients, in processor seconds",
 }
 Measurement = dict[str, Any]
 
@@ -82,7 +83,8 @@ def _tables(timed: Sequence[Measurement]) -> str:
 
 
 def _table(work: str, measured: Sequence[Measurement]) -> str:
-    leading = {"C": ["privacy"], "D": ["clients"]}.get(work, [])
+    leading = {"C": ["privacy"], "D": ["clients"], "G": ["registered", "clients"]}
+    leading = leading.get(work, [])
     columns = [*leading, "program", "runtime"]
     header = [*columns, "median s", "min..max s", "native / this", "min..max"]
     if work != "E":
@@ -90,7 +92,7 @@ def _table(work: str, measured: Sequence[Measurement]) -> str:
     header.append("peak MB")
     lines = [_line(header), _line(["---"] * len(header))]
     for row in measured:
-        cells = [str(row[name]) for name in columns]
+        cells = [str(row.get(name)) for name in columns]
         cells += [
             f"{row['seconds_median']:.3g}",
             f"{row['seconds_min']:.3g}..{row['seconds_max']:.3g}",

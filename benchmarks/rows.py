@@ -8,15 +8,16 @@ from typing import Any
 
 @dataclasses.dataclass(kw_only=True)
 class Row:
-    """Seconds a round (of work E, a whole run) of one subject.
+    """Seconds a round (of E, a whole run; of G, of processor time) of one subject.
 
     Attributes:
-      work: A to E.
+      work: A to G.
       runtime: Where TFF computations ran, or the peer's name.
       program: `fed_avg` is unmodified TFF; `stacked` this project with a TFF client
         for each chunk of clients, `alone` with one for each; else the peer's name.
       privacy: Who adds noise: none, cdp, hdp or ldp.
       clients: Cohort.
+      registered: In G how many clients there are, of whom cohorts are drawn.
       rounds: How many were measured.
       seconds_median: Of a round.
       seconds_min: Of a round.
@@ -39,6 +40,7 @@ class Row:
     program: str
     privacy: str = "cdp"
     clients: int
+    registered: int | None = None
     rounds: int
     seconds_median: float
     seconds_min: float

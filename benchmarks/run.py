@@ -25,7 +25,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime import RUNTIMES
 
 _PEERS = ("flower", "fedjax", "pfl")
-_WORKS = ("A", "B", "C", "D", "E")
+_WORKS = ("A", "B", "C", "D", "E", "G")
 
 
 def define_flags() -> None:
@@ -85,6 +85,7 @@ def main(argv: list[str]) -> int:
 
 def _measure(name: str) -> list:
     import rounds
+    import scaling
     import training
     import works
 
@@ -96,6 +97,8 @@ def _measure(name: str) -> list:
             accuracy=f.accuracy,
             runs=f.runs,
         )
+    if name == "G":
+        return scaling.registered_clients(f.rounds)
     work = works.WORKS[name]
     if name == "D":
         cohorts = [int(c) for c in f.cohorts]

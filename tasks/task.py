@@ -1,6 +1,7 @@
 """What a training task is: clients' examples, a test set and a model."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ class ClientData:
         rows = slice(self.offsets[index], self.offsets[index + 1])
         return self.features[rows], self.labels[rows]
 
-    @property
+    @functools.cached_property
     def sizes(self) -> np.ndarray:
         """[n] int64, how many examples each client has."""
         return np.diff(self.offsets)

@@ -4,6 +4,7 @@ import gc
 import os
 import pathlib
 
+import hypothesis
 import pytest
 
 import tff_hdp  # noqa: F401, before the plugins import TensorFlow
@@ -18,6 +19,10 @@ pytest_plugins = [
 
 # TFF makes small objects by the million, and keeps what was compiled.
 gc.set_threshold(50_000, 20, 50)
+
+# How long an example takes is up to what else the machine does.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 # What a machine with a GPU computes on it.

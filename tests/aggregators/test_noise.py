@@ -120,6 +120,22 @@ def test_noise_of_unequal_mixing_and_upper_levels(profiles, measured_noise):
     assert measured == pytest.approx(math.sqrt(variance), rel=NOISE_TOLERANCE)
 
 
+def test_many_zones_that_noise_alike_share_a_query(zeros, profiles, aggregate, flat):
+    """One draw serves them, as many independent ones as there are zones."""
+    plan = configurations.CONFIGURATIONS["hdp"](
+        zone_sizes=(2,) * 400, sampling=FullParticipation(), noise_multiplier=1.5
+    )
+    clients = profiles([0, 399], carries=False)
+    (output,) = aggregate(HierarchicalMeanFactory(plan), zeros(2), clients)
+    assert len(output.state["zones"]) == 1
+    events = round_events(output.measurements)
+    assert [e.noise_multiplier for e in events["zone"]] == [1.5] * 400
+    Ledger().record(plan, events=events)
+    expected = 1.5 * np.linalg.norm(plan.released_sensitivities)
+    # 2,050 coordinates: 8 % is five standard errors.
+    assert flat(output.result).std() == pytest.approx(expected, rel=0.08)
+
+
 @pytest.mark.parametrize("config", ["c2", "c4"])
 def test_empty_cohort_still_gets_its_noise(measured_noise, config):
     plan = configurations.CONFIGURATIONS[config](

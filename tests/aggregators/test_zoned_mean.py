@@ -68,7 +68,7 @@ def test_values_without_noise_do_not_show_between_the_steps(plan):
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_hiding_that_costs_next_to_no_noise(plan):
-    """At most a 4,000th of the variance: found within 4.5 standard errors."""
+    """At most a 256th of the variance: found within 4.5 standard errors."""
     found = released(plan, 0.0).std()
     expected = plan.released_sensitivities[0]
     assert found == pytest.approx(expected, rel=4.5 / np.sqrt(2 * SIZE))

@@ -91,8 +91,8 @@ def test_works_b_to_e(measured, work, size, field, values):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--work=Z"], ["--work", "Z", "A, B, C, D, E"]),
-        (["--work="], ["--work", "A, B, C, D, E"]),
+        (["--work=Z"], ["--work", "Z", "A, B, C, D, E, G"]),
+        (["--work="], ["--work", "A, B, C, D, E, G"]),
         (["--runtimes=gpu"], ["--runtimes", "gpu", "in_process"]),
         (["--peers=magic"], ["--peers", "magic", "flower"]),
         (["--rounds=0"], ["--rounds", "0", ">= 1"]),

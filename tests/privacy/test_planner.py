@@ -271,8 +271,12 @@ def all_kept(plan, promises, trusting):
         own = promise.observer == "super_node" and promise.level == 1
         if own and not carries:
             return False
+        seers = {promise.observer}
+        if promise.observer == "fellow_super_node":
+            # It sees the model, and no more than others where no zone noises.
+            seers.add("released_model")
         for row in rows:
-            if row.observer != promise.observer:
+            if row.observer not in seers:
                 continue
             if promise.observer == "super_node" and row.level != promise.level:
                 continue
@@ -356,7 +360,7 @@ def check_against_brute_force(federation, promises, trusting, chance, tries):
             assert not all_kept(other, promises, trusting), other
 
 
-@settings(max_examples=8, derandomize=True, deadline=None)
+@settings(max_examples=6, derandomize=True, deadline=None)
 @given(federations(), st.randoms(use_true_random=False))
 def test_no_other_plan_keeps_the_promises_with_less_noise(given_federation, chance):
     check_against_brute_force(*given_federation, chance, tries=12)

@@ -181,7 +181,9 @@ def test_splitting_a_zone_does_not_change_ldp_against_the_super_node(n, q, z):
         )
         return epsilons(AccountedRound(plan))["super_node", "ldp", 0]
 
-    assert against_super_node((n,)) == against_super_node((n // 2, n - n // 2))
+    whole, halves = (against_super_node(z) for z in ((n,), (n // 2, n - n // 2)))
+    # But for what finite precision costs, which grows with the numbers drawn.
+    assert whole == pytest.approx(halves, rel=1e-5)
 
 
 @settings(max_examples=25, deadline=None)

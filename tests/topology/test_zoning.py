@@ -16,6 +16,7 @@ def test_levels_of_a_hand_built_tree():
     assert zoning.level_sizes == (8, 4, 2)
     assert zoning.zone_sizes == (2, 2, 3, 1)
     assert zoning.clients_in(2) == ("c4", "c5", "c6")
+    assert [m.tolist() for m in zoning.members] == [[0, 1], [2, 3], [4, 5, 6], [7]]
 
 
 @pytest.mark.parametrize(

@@ -155,21 +155,23 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     """
     if measurements is None:
         return None
-    events = _by_level(
-        measurements.get("events") or {}, dp_accounting.DpEvent.from_named_tuple
-    )
+    zones = np.size(measurements["clients"])
+    restore = dp_accounting.DpEvent.from_named_tuple
+    events = _by_level(measurements.get("events") or {}, restore, zones)
     if "clip_norms" in measurements:
-        events["clip_norms"] = _by_level(measurements["clip_norms"], float)
+        events["clip_norms"] = _by_level(measurements["clip_norms"], float, zones)
     return events
 
 
 def _by_level(
-    measured: Mapping[str, Any], restore: Callable[[Any], Any]
+    measured: Mapping[str, Any], restore: Callable[[Any], Any], zones: int
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for level, value in measured.items():
         if level == "zones":
-            found["zone"] = [restore(each) for each in value]
+            own = [restore(each) for each in value]
+            # One stands for all zones where they noise alike.
+            found["zone"] = own * zones if len(own) == 1 else own
         elif level == "upper":
             found["upper"] = [[restore(each) for each in nodes] for nodes in value]
         else:

@@ -166,6 +166,32 @@ def scale(values: Structure, factor: tf.Tensor | float) -> Structure:
     return tf.nest.map_structure(scaled, values)
 
 
+def scale_rows(values: Structure, factors: Sequence[tf.Tensor | float]) -> Structure:
+    """Multiplies row i of every tensor [s, ...] by `factors[i]`; see `scale`."""
+    known = not tf.is_tensor(factors[0])
+    column = tf.constant(factors, tf.float64) if known else tf.stack(factors)
+
+    def scaled(t: tf.Tensor) -> tf.Tensor:
+        return scale(t, tf.reshape(column, [-1] + [1] * (t.shape.rank - 1)))
+
+    return tf.nest.map_structure(scaled, values)
+
+
+def rows(values: Structure, count: int) -> list[Structure]:
+    """The rows of every tensor [count, ...], a structure each."""
+    flat = (tf.unstack(t, count) for t in tf.nest.flatten(values))
+    return [
+        tf.nest.pack_sequence_as(values, list(row)) for row in zip(*flat, strict=True)
+    ]
+
+
+def alike(queries: Sequence[tfp.DPQuery]) -> bool:
+    """Whether queries are several, all Gaussian, and clip and noise the same."""
+    if len(queries) < 2 or {type(query) for query in queries} != {GaussianSumQuery}:
+        return False
+    return len({(query._l2_norm_clip, query._stddev) for query in queries}) == 1
+
+
 def noise_own_record(
     query: tfp.DPQuery, state: Structure, record: Structure, carries: tf.Tensor
 ) -> Structure:
@@ -210,6 +236,14 @@ def smoothed(value: Structure, stddev: float) -> Structure:
       stddev: Of the noise in it, all parties' together; 0 adds nothing.
     """
     return add_gaussian(value, SMOOTHING * stddev) if stddev else value
+
+
+def smoothed_rows(values: Structure, stddevs: Sequence[float]) -> Structure:
+    """Smooths row i of every tensor [s, ...] by `stddevs[i]`; see `smoothed`."""
+    if len(set(stddevs)) == 1:
+        return smoothed(values, stddevs[0])
+    found = map(smoothed, rows(values, len(stddevs)), stddevs)
+    return tf.nest.map_structure(lambda *t: tf.stack(t), *found)
 
 
 def discrete_noise(plan: NoisePlan, multiplier: float, size: int) -> tf.Tensor:

@@ -60,8 +60,10 @@ def noise_upper_levels(
       noise is in them; the queries' new states and events.
     """
     by_level, states, events = [outputs], [], []
+    # A bounded estimator halves zones' sums, and doubles what their outputs count.
+    halved = 0.5 if plan.estimator == "bounded" else 1.0
     stddevs = [
-        u * math.hypot(clients_stddev(plan, i), z * plan.clipping.clip_norm)
+        u * math.hypot(halved * clients_stddev(plan, i), z * plan.clipping.clip_norm)
         for i, (u, z) in enumerate(zip(units, plan.zone_noise_multipliers, strict=True))
     ]
     for depth, level in enumerate(plan.upper_levels if queries.upper else ()):

@@ -5,6 +5,7 @@ work runs the same functions with a TFF client per zone.
 """
 
 import collections
+import dataclasses
 from typing import Any
 
 import tensorflow as tf
@@ -74,6 +75,11 @@ class ZonedMean:
             if queries
             else levels.queries_from_plan(plan, record)
         )
+        # Zones that noise alike share a query, its state and its event.
+        self._zones_alike = levels.alike(self._queries.zones)
+        if self._zones_alike:
+            zones = self._queries.zones[:1]
+            self._queries = dataclasses.replace(self._queries, zones=zones)
 
     @property
     def plan(self) -> NoisePlan:
@@ -193,7 +199,8 @@ class ZonedMean:
         if queries.server is not None:
             record = queries.server.preprocess_record(sent["server"], record)
         if queries.zones:
-            params = tf.nest.map_structure(lambda t: t[profile["zone"]], sent["zones"])
+            own = tf.constant(0) if self._zones_alike else profile["zone"]
+            params = tf.nest.map_structure(lambda t: t[own], sent["zones"])
             record = queries.zones[0].preprocess_record(params, record)
         if queries.client is not None:
             own = queries.client.derive_sample_params(sent["client"])
@@ -284,25 +291,18 @@ class ZonedMean:
             events["client"] = self._client_event(state, total)
 
         factors, released_units = mixing.zone_factors(plan, total["weight"])
-        outputs = []  # p_i X_i for every zone
-        zone_states, zone_events = [], []
-        for i in range(s):
-            value = tf.nest.map_structure(lambda t, i=i: t[i], total["record"])
-            if not self.in_fixed_point:
-                noise = mixing.clients_stddev(plan, i)
-                value = levels.smoothed(value, noise)
-            # In units in which one client's contribution is bounded by S.
-            value = levels.scale(value, factors[i])
-            if queries.zones:
-                value, zone_state, event = levels.noise_sum(
-                    queries.zones[i], state["zones"][i], value, 1.0
-                )
-                zone_states.append(zone_state)
-                zone_events.append(event.to_named_tuple())
-            outputs.append(levels.scale(value, released_units[i]))
+        values = total["record"]
+        if not self.in_fixed_point:
+            clients = [mixing.clients_stddev(plan, i) for i in range(s)]
+            values = levels.smoothed_rows(values, clients)
+        # In units in which one client's contribution is bounded by S.
+        values = levels.scale_rows(values, factors)
         if queries.zones:
-            new_state["zones"] = zone_states
-            events["zones"] = zone_events
+            values, new_state["zones"], events["zones"] = self._noise_zones(
+                values, state["zones"]
+            )
+        # p_i X_i for every zone.
+        outputs = levels.rows(levels.scale_rows(values, released_units), s)
 
         units = (
             plan.released_sensitivities if plan.estimator != "realised" else (1.0,) * s
@@ -323,6 +323,22 @@ class ZonedMean:
 
         by_level.append([result])
         return by_level, new_state, self._measurements(state, total, events)
+
+    def _noise_zones(self, values: Any, states: Any) -> tuple[Any, Any, Any]:
+        """All zones' values [s, ...] noised, the queries' new states and events."""
+        queries = self._queries.zones
+        if self._zones_alike:
+            # One draw: its coordinates are independent, whosever they are.
+            noised, state, event = levels.noise_sum(queries[0], states[0], values, 1.0)
+            return noised, [state], [event.to_named_tuple()]
+        one_by_one = levels.rows(values, len(queries))
+        found = [
+            levels.noise_sum(query, state, value, 1.0)
+            for query, state, value in zip(queries, states, one_by_one, strict=True)
+        ]
+        noised = tf.nest.map_structure(lambda *t: tf.stack(t), *(v for v, *_ in found))
+        events = [event.to_named_tuple() for *_, event in found]
+        return noised, [state for _, state, _ in found], events
 
     def _client_event(self, state: Any, total: Any) -> Any:
         """The clients' noise, as one of them adds it, if those did who should.

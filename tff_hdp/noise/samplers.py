@@ -15,15 +15,15 @@ import tensorflow as tf
 from tff_hdp.noise.words import secure_words
 
 # The grid's step is the noise's standard deviation over this.
-STEPS = 256
+STEPS = 64
 
 # By how much the probability of any result of one number may differ from the exact
 # mechanism's, as a factor 1 +- this; `tff_hdp.privacy.composition` accounts for it.
 # Logarithm, square root, cosine, their product and the sum are each right to a few of
-# their last places (2^-52 of at most 32 STEPS = 2^13 steps), so a result's bounds lie
-# within 2^-37 of a step of where they should, 32 standard deviations out (where a
-# number lies with probability 2^-741).
-RELATIVE_ERROR = 2.0**-36
+# their last places (2^-52 of at most 20 STEPS < 2^11 steps), so a result's bounds lie
+# within 2^-40 of a step of where they should, 20 standard deviations out (where a
+# number lies with probability 2^-292).
+RELATIVE_ERROR = 2.0**-39
 
 
 def add_gaussian(values: Any, stddev: tf.Tensor | float) -> Any:

@@ -43,8 +43,7 @@ class CohortSampler:
             )
         self._plan = plan
         self._key = str(entropy).encode()
-        zone_of = np.asarray(zoning.zone_of)
-        self._members = [np.flatnonzero(zone_of == i) for i in range(zoning.num_zones)]
+        self._members = zoning.members
 
     def draw(self, round_number: int) -> np.ndarray:
         """Indices into `zoning.client_ids`, int64 [k], of one round's cohort."""

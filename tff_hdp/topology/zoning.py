@@ -1,6 +1,7 @@
 """Which client belongs to which zone, and how zones nest under the server."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -73,15 +74,21 @@ class Zoning:
         """n, the number of clients."""
         return len(self.client_ids)
 
-    @property
+    @functools.cached_property
     def num_zones(self) -> int:
         """s, the number of zones."""
         return max(self.zone_of) + 1
 
-    @property
+    @functools.cached_property
     def zone_sizes(self) -> tuple[int, ...]:
         """n_i, the number of clients of each zone."""
         return tuple(np.bincount(self.zone_of, minlength=self.num_zones).tolist())
+
+    @functools.cached_property
+    def members(self) -> tuple[np.ndarray, ...]:
+        """Per zone the indices of its clients into `client_ids`, rising, int64."""
+        zone_by_zone = np.argsort(self.zone_of, kind="stable")
+        return tuple(np.split(zone_by_zone, np.cumsum(self.zone_sizes)[:-1]))
 
     @property
     def num_levels(self) -> int:
@@ -101,9 +108,7 @@ class Zoning:
         """The ids of one zone's clients, in the order of `client_ids`."""
         if not 0 <= zone < self.num_zones:
             raise ArgumentError("zone", zone, f"0..{self.num_zones - 1}")
-        return tuple(
-            c for c, z in zip(self.client_ids, self.zone_of, strict=True) if z == zone
-        )
+        return tuple(self.client_ids[i] for i in self.members[zone])
 
 
 def one_zone(client_ids: Sequence[str]) -> Zoning:

@@ -83,12 +83,11 @@ def byzantine_clients(
 
     A larger share with an equal generator adds clients to those of a smaller one.
     """
-    zone_of = np.asarray(zoning.zone_of)
     bad = np.zeros(zoning.num_clients, bool)
     counts = byzantine_counts(zoning.zone_sizes, share)
-    for zone, count in enumerate(counts):
-        members = rng.permutation(np.flatnonzero(zone_of == zone))
-        bad[members[:count]] = True
+    if any(counts):
+        for members, count in zip(zoning.members, counts, strict=True):
+            bad[rng.permutation(members)[:count]] = True
     return bad
 
 

@@ -91,7 +91,7 @@ def build_federation(
         plan=plan,
         threat=_threat(config, plan),
         weights=weights,
-        carries_noise=_noising_clients(plan, np.asarray(zoning.zone_of)),
+        carries_noise=_noising_clients(plan, zoning),
     )
 
 
@@ -243,10 +243,10 @@ def _example_weights(config: HdpConfig, sizes: np.ndarray) -> np.ndarray:
     return np.minimum(sizes / (config.example_cap or sizes.max()), 1.0)
 
 
-def _noising_clients(plan: NoisePlan, zone_of: np.ndarray) -> np.ndarray:
+def _noising_clients(plan: NoisePlan, zoning: Zoning) -> np.ndarray:
     """The first `noising_clients[i]` clients of every zone i."""
-    carries = np.zeros(len(zone_of), bool)
+    carries = np.zeros(zoning.num_clients, bool)
     if plan.clients_carry_noise:
-        for zone, count in enumerate(plan.noising_clients):
-            carries[np.flatnonzero(zone_of == zone)[:count]] = True
+        for members, count in zip(zoning.members, plan.noising_clients, strict=True):
+            carries[members[:count]] = True
     return carries

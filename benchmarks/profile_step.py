@@ -1,0 +1,236 @@
+"""What a client's SGD step costs one core, and other ways to do its parts.
+
+    python benchmarks/profile_step.py --work=A,B
+    ONEDNN_MAX_CPU_ISA=AVX2 python benchmarks/profile_step.py --work=B --forms
+
+Processor milliseconds with one thread, so that others' load matters little: medians
+and least over repetitions, and as a multiple of direct arithmetic at the SGEMM rate
+measured in between.
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
+
+_STEPS = 5  # of work B, for the sake of time; A takes all its steps
+_SQUARE = 1024
+
+
+def define_flags() -> None:
+    """Defines the flags of this program."""
+    flags.DEFINE_list("work", ["A", "B"], "Which of A and B.")
+    flags.DEFINE_integer("repetitions", 12, "Of everything.")
+    flags.DEFINE_bool("forms", False, "Also other forms of some operations.")
+
+
+def main(argv: list[str]) -> int:
+    """Prints a line for each work and form."""
+    cli.refuse_arguments(argv)
+    f = flags.FLAGS
+    if not f.work or not set(f.work) <= {"A", "B"}:
+        raise ArgumentError("work", f.work, "some of A, B")
+    if f.repetitions < 1:
+        raise ArgumentError("repetitions", f.repetitions, "a whole number >= 1")
+    import machine
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    print(machine.described("cpu"))
+    for name in f.work:
+        function, flops, steps = _training(name)
+        _report(f"{name}, a step of a client", function, flops, per=steps)
+    if f.forms:
+        for name, (function, flops) in _forms().items():
+            _report(name, function, flops)
+    return 0
+
+
+def _report(
+    name: str, function: Callable[[], Any], flops: float, *, per: int = 1
+) -> None:
+    import tensorflow as tf
+
+    square = tf.random.uniform([_SQUARE, _SQUARE], seed=1)
+    product = tf.function(lambda: tf.matmul(square, square), autograph=False)
+    function = tf.function(function, autograph=False)
+    function(), product()
+    own, rate = [], []
+    for _ in range(flags.FLAGS.repetitions):
+        own.append(_seconds(function) / per)
+        rate.append(2 * _SQUARE**3 / _seconds(product))
+    median, floor = statistics.median(own), flops / per / statistics.median(rate)
+    print(
+        f"{name:44} median {1e3 * median:7.3f} ms, least {1e3 * min(own):7.3f}"
+        + (f", {median / floor:5.2f} times the floor" if flops else ""),
+        flush=True,
+    )
+
+
+def _seconds(function: Callable[[], Any]) -> float:
+    began = time.process_time()
+    function()
+    return time.process_time() - began
+
+
+def _training(name: str) -> tuple[Callable[[], Any], float, int]:
+    """Training of a chunk of A or a client of B, its operations, clients' steps."""
+    import tensorflow as tf
+    import works
+    from programs import tensorflow_model
+
+    from tff_hdp.clients import training
+    from tff_hdp.clients.sgd import SgdRule
+    from tff_hdp.clients.stacked_model import StackedModel
+
+    work = works.WORKS[name]
+    model = StackedModel.built_by(lambda: tensorflow_model.build_model(work))
+    count, steps = (1, _STEPS) if model.convolves else (training.MAX_CHUNK, work.steps)
+    examples = [works.client_examples(work, client) for client in range(count)]
+    features, labels = (np.stack(part) for part in zip(*examples, strict=True))
+    rows = np.tile(np.arange(work.examples, dtype=np.int32), work.epochs)
+    order = rows.reshape(work.steps, work.batch_size)[:steps]
+    chunk = {
+        "features": tf.constant(features),
+        "labels": tf.constant(labels),
+        "order": tf.constant(np.stack([order] * count)),
+        "weight": tf.ones([count]),
+    }
+    weights = [tf.constant(w) for w in works.initial_weights(work)]
+    rule = SgdRule(learning_rate=work.learning_rate)
+    train = training.train_one_by_one if model.convolves else training.train_stack
+
+    def run() -> Any:
+        def total(updates: list[Any], part: Any) -> list[tf.Tensor]:
+            return [u.weighted_sum(part["weight"]) for u in updates]
+
+        return train(model, weights, chunk, rule, then=total)
+
+    share = count * steps / (work.clients * work.steps)
+    return run, work.flops * share, count * steps
+
+
+def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
+    """By name, parts of a step in several forms, with their operations."""
+    import tensorflow as tf
+
+    def tensor(*shape: int) -> tf.Tensor:
+        return tf.random.normal(shape, seed=len(shape))
+
+    def gradient(f: Callable[[Any], Any], x: tf.Tensor, of: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+        return tape.gradient(y, x, of)
+
+    def halves(x: tf.Tensor) -> tf.Tensor:
+        _, height, width, channels = x.shape
+        pairs = tf.reshape(x, [-1, height, width // 2, 2 * channels])
+        rows = tf.maximum(*tf.split(pairs, 2, axis=3))
+        rows = tf.reshape(rows, [-1, height // 2, width * channels])
+        pooled = tf.maximum(*tf.split(rows, 2, axis=2))
+        return tf.reshape(pooled, [-1, height // 2, width // 2, channels])
+
+    def by_fft(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        size = [x.shape[1] + kernel.shape[0] - 1] * 2
+        ours = tf.signal.rfft2d(tf.transpose(x, [0, 3, 1, 2]), size)
+        theirs = tf.signal.rfft2d(tf.transpose(kernel[::-1, ::-1], [2, 3, 0, 1]), size)
+        product = tf.einsum("bixy,ioxy->boxy", ours, theirs)
+        return tf.signal.irfft2d(product, size)[:, :, 2:-2, 2:-2]
+
+    def pool(x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.max_pool2d(x, 2, 2, "VALID")
+
+    batch, positions, window = 20, 32 * 32, 5 * 5 * 3
+    images, outputs, pooled = (
+        tensor(batch, 32, 32, 3),
+        tensor(batch, 32, 32, 32),
+        tensor(batch, 16, 16, 32),
+    )
+    first, second = tensor(5, 5, 3, 32), tensor(5, 5, 32, 64)
+    columns, flat = tensor(batch * positions, window), tf.reshape(outputs, [-1, 32])
+    x, kernel, dy = tensor(batch, 4096), tensor(4096, 512), tensor(batch, 512)
+    step, past, slopes = tensor(4096, 512), tensor(1, 240, 4096), tensor(1, 240, 512)
+    many = tensor(10 * batch, 4096)
+    small = 2.0 * batch * positions * window * 32
+    large = 2.0 * batch * 256 * 25 * 32 * 64
+    dense = 2.0 * batch * 4096 * 512
+    same = {"strides": 1, "padding": "SAME"}
+    spanning, spanned, gram = (
+        tensor(20, 100, 784),
+        tensor(20, 100, 200),
+        tensor(20, 100, 100),
+    )
+
+    def formed() -> tuple[tf.Tensor, tf.Tensor]:
+        updates = tf.matmul(spanning, spanned, transpose_a=True)
+        norms = tf.reduce_sum(tf.square(updates), [1, 2])
+        return norms, tf.tensordot(norms, updates, 1)
+
+    def by_coordinates() -> tuple[tf.Tensor, tf.Tensor]:
+        norms = tf.reduce_sum(spanned * tf.matmul(gram, spanned), [1, 2])
+        weighted = tf.reshape(spanned * norms[:, tf.newaxis, tf.newaxis], [-1, 200])
+        stacked = tf.reshape(spanning, [-1, 784])
+        return norms, tf.matmul(stacked, weighted, transpose_a=True)
+
+    return {
+        "A: 20 updates formed, normed, added up": (formed, 0),
+        "  normed and added up by coordinates": (by_coordinates, 0),
+        "first convolution": (lambda: tf.nn.conv2d(images, first, **same), small),
+        "  as columns times kernel": (
+            lambda: tf.matmul(columns, tf.reshape(first, [window, 32])),
+            small,
+        ),
+        "  gradient, columns times outputs": (
+            lambda: tf.matmul(columns, flat, transpose_a=True),
+            small,
+        ),
+        "second convolution": (lambda: tf.nn.conv2d(pooled, second, **same), large),
+        "  by FFT": (lambda: by_fft(pooled, second), large),
+        "  in bfloat16": (
+            lambda: tf.nn.conv2d(
+                tf.cast(pooled, tf.bfloat16), tf.cast(second, tf.bfloat16), **same
+            ),
+            large,
+        ),
+        "pooling and gradient, oneDNN's": (lambda: gradient(pool, outputs, pooled), 0),
+        "  by maxima of halves": (lambda: gradient(halves, outputs, pooled), 0),
+        "dense": (lambda: tf.matmul(x, kernel), dense),
+        "  ten clients on one kernel": (lambda: tf.matmul(many, kernel), 10 * dense),
+        "dense, gradient of kernel": (
+            lambda: tf.matmul(x, dy, transpose_a=True),
+            dense,
+        ),
+        "  as a batch of one": (
+            lambda: tf.matmul(x[tf.newaxis], dy[tf.newaxis], transpose_a=True),
+            dense,
+        ),
+        "dense, gradient of inputs": (
+            lambda: tf.matmul(dy, kernel, transpose_b=True),
+            dense,
+        ),
+        "dense, the step itself": (lambda: kernel - step, 0),
+        "dense in the span of 240 rows, forward": (
+            lambda: tf.matmul(tf.matmul(x[tf.newaxis], past, transpose_b=True), slopes),
+            0,
+        ),
+        "dense in the span of 240 rows, backward": (
+            lambda: tf.matmul(
+                tf.matmul(dy[tf.newaxis], slopes, transpose_b=True), past
+            ),
+            0,
+        ),
+    }
+
+
+if __name__ == "__main__":
+    define_flags()
+    sys.exit(cli.run(main))
