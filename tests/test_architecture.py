@@ -77,7 +77,8 @@ def room_of(module):
 
 def files_of(room):
     path = ROOT / room.replace(".", "/")
-    return [*path.parent.glob(f"{path.name}.py"), *sorted(path.rglob("*.py"))]
+    within = [p for p in sorted(path.rglob("*.py")) if ".venvs" not in p.parts]
+    return [*path.parent.glob(f"{path.name}.py"), *within]
 
 
 def module_of(path):
