@@ -281,7 +281,13 @@ class _MaxPooling:
         self._layer = layer
 
     def __call__(self, _: Weights, x: tf.Tensor) -> tf.Tensor:
-        pooled = self._layer(tf.reshape(x, [-1, *x.shape[2:]]))
+        # The layer itself would round float64.
+        pooled = tf.nn.max_pool2d(
+            tf.reshape(x, [-1, *x.shape[2:]]),
+            self._layer.pool_size,
+            self._layer.strides,
+            self._layer.padding.upper(),
+        )
         return tf.reshape(pooled, _leading(x, 2) + list(pooled.shape[1:]))
 
 
