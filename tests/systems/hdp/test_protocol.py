@@ -213,8 +213,8 @@ SLOW = pytest.mark.slow
     ("clients", "protocol", "mode", "config", "parties"),
     [
         ("stacked", "intrinsic", "zone", "c1", 5),
-        ("stacked", "intrinsic", "both", "c2", 3),
-        ("stacked", "bonawitz", "zone", "c1", 5),
+        pytest.param("stacked", "intrinsic", "both", "c2", 3, marks=SLOW),
+        pytest.param("stacked", "bonawitz", "zone", "c1", 5, marks=SLOW),
         pytest.param("stacked", "bonawitz", "server", "c1", 5, marks=SLOW),
         ("stacked", "bonawitz", "both", "c2", 3),
         pytest.param("alone", "bonawitz", "zone", "c2", 3, marks=SLOW),
@@ -262,9 +262,9 @@ def test_clients_that_carry_no_noise_add_none():
 @pytest.mark.parametrize(
     ("clients", "protocol", "mode"),
     [
-        ("alone", "intrinsic", None),
+        pytest.param("alone", "intrinsic", None, marks=SLOW),
         ("stacked", "intrinsic", None),
-        ("alone", "intrinsic", "both"),
+        pytest.param("alone", "intrinsic", "both", marks=SLOW),
         ("stacked", "intrinsic", "zone"),
         ("stacked", "bonawitz", "server"),
     ],
