@@ -76,7 +76,6 @@ def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [*dict.fromkeys(lines), arrows]
 
 
-cli.define_flags(AttackConfig)
-
 if __name__ == "__main__":
+    cli.define_flags(AttackConfig)
     sys.exit(cli.run(main))

@@ -81,11 +81,12 @@ def test_a_seed_fixes_initial_weights_and_nothing_after(plan):
 def test_rounds_are_recorded_with_the_events_of_their_noise(plan):
     system, ledger = Averaging(plan), Ledger()
     enough = dp_accounting.GaussianDpEvent(1.5).to_named_tuple()
-    system.record(ledger, {"aggregator": {"events": {"server": enough}}})
+    measured = {"clients": [4]}
+    system.record(ledger, {"aggregator": measured | {"events": {"server": enough}}})
     assert ledger.rounds == 1
     little = dp_accounting.GaussianDpEvent(1.0).to_named_tuple()
     with pytest.raises(ValueError, match="emitted a noise multiplier of 1,"):
-        system.record(ledger, {"aggregator": {"events": {"server": little}}})
+        system.record(ledger, {"aggregator": measured | {"events": {"server": little}}})
     assert ledger.rounds == 1
 
 
