@@ -90,6 +90,7 @@ def _training(name: str) -> tuple[Callable[[], Any], float, int]:
     from tff_hdp.clients import training
     from tff_hdp.clients.sgd import SgdRule
     from tff_hdp.clients.stacked_model import StackedModel
+    from tff_hdp.clients.updates import weighted_sum
 
     work = works.WORKS[name]
     model = StackedModel.built_by(lambda: tensorflow_model.build_model(work))
@@ -110,7 +111,7 @@ def _training(name: str) -> tuple[Callable[[], Any], float, int]:
 
     def run() -> Any:
         def total(updates: list[Any], part: Any) -> list[tf.Tensor]:
-            return [u.weighted_sum(part["weight"]) for u in updates]
+            return [weighted_sum(u, part["weight"]) for u in updates]
 
         return train(model, weights, chunk, rule, then=total)
 

@@ -57,6 +57,7 @@ WALKS: dict[str, tuple[str, ...]] = {
         *("client_noise_multiplier", "client_noise"),
         *("zone_noise_multipliers", "zone_noise", "level.noise"),
         *("server_noise_multiplier", "server_noise", "noise_std", "stddev"),
+        *("node_noise", "client_stddev", "node_stddevs", "discrete_stddevs"),
     ),
     "client's data": ("examples", "features", "batches", "chunk"),
     "clip norm": ("clip_norm", "clipping.norm"),

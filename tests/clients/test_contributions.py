@@ -10,7 +10,6 @@ import tensorflow_privacy as tfp
 from tff_hdp.aggregators import LevelQueries
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.clients.contributions import norms_decide, sum_by_norms, sum_one_by_one
-from tff_hdp.clients.updates import DenseUpdate
 from tff_hdp.privacy import Clipping, FullParticipation, configurations
 
 CLIENTS, ROWS, WIDTH, HIDDEN = 5, 6, 30, 4
@@ -37,7 +36,7 @@ def updates(scale=1.0):
     coordinates = sizes * rng.normal(size=[CLIENTS, ROWS, HIDDEN]).astype(np.float32)
     bias = coordinates.sum(1)
     kernel = np.einsum("cnd,cnh->cdh", examples, coordinates)
-    return [DenseUpdate(tf.constant(kernel)), DenseUpdate(tf.constant(bias))], [
+    return [tf.constant(kernel), tf.constant(bias)], [
         kernel,
         bias,
     ]
@@ -106,7 +105,7 @@ def test_what_is_rejected_leaves_no_trace(config, poison):
     plan, chunk = plan_of(config), as_chunk([1.0, 1.0, 1.5, 1.0, -1.0])
     _, arrays = updates()
     arrays[1][3, 2] = poison
-    given = [DenseUpdate(tf.constant(a)) for a in arrays]
+    given = [tf.constant(a) for a in arrays]
     one, two = (summed(f, plan, given, chunk) for f in (sum_by_norms, sum_one_by_one))
     assert int(one["rejected"]) == int(two["rejected"]) == 3
     np.testing.assert_allclose(one["weight"], two["weight"])

@@ -9,6 +9,7 @@ from tests.thinning import thinned
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel, is_supported
 from tff_hdp.clients.training import chunk_size, train_one_by_one, train_stack
+from tff_hdp.clients.updates import weighted_sum
 from tff_hdp.errors import ArgumentError
 
 # In float64 what is left of rounding is far below any mistake.
@@ -95,7 +96,7 @@ def test_clients_one_by_one_add_up_to_each_alone(
 
     def then(updates, part):
         seen.append(part["weight"].shape)
-        return [update.weighted_sum(part["weight"]) for update in updates]
+        return [weighted_sum(update, part["weight"]) for update in updates]
 
     weights = [0.25, 0.5, 1.0, 0.75]
     chunk = as_chunk(examples, order, weights=weights)

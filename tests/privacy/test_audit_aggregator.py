@@ -22,10 +22,10 @@ from tff_hdp.aggregators import (
     LevelQueries,
 )
 from tff_hdp.aggregators.zoned_mean import ZonedMean
-from tff_hdp.clients import gram, training
+from tff_hdp.clients import contributions
 from tff_hdp.clients.batches import chunk_type, make_chunk
 from tff_hdp.clients.client_work import build_optimizer
-from tff_hdp.clients.updates import DenseUpdate
+from tff_hdp.clients.updates import norms
 from tff_hdp.privacy import (
     Clipping,
     FullParticipation,
@@ -235,10 +235,5 @@ def test_clipping_holds_a_loud_canary(release):
 def test_norms_understated_are_caught(release, monkeypatch):
     """A stack that clips to norms it got wrong lets a loud canary through."""
 
-    class Understated(DenseUpdate):
-        def norms(self):
-            return 0.01 * super().norms()
-
-    module = training if release is stacked_release else gram
-    monkeypatch.setattr(module, "DenseUpdate", Understated)
+    monkeypatch.setattr(contributions, "norms", lambda update: 0.01 * norms(update))
     assert audit(central(1.6), length=100 * CLIP, release=release)[0].violated

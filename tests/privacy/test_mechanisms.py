@@ -13,9 +13,10 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import FullParticipation, account, composition, configurations
 from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp
 from tff_hdp.privacy.divergences import gaussian_epsilon
+from tff_hdp.privacy.grids import as_continuous
 from tff_hdp.privacy.mechanisms import Gaussian, Laplace
 from tff_hdp.privacy.sampled import FixedSizeGaussian, SampledGaussian
-from tff_hdp.privacy.secure import as_continuous, with_encoding
+from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.privacy.spectrum import Spectrum
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.privacy.views import view

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.runtime import in_process
+from tff_hdp.runtime.replacements import replace_function
 
 CLIENT_INTS = tff.FederatedType(np.int32, tff.CLIENTS)
 # No body draws so small a word but once in ten million times.
@@ -31,9 +31,7 @@ words = marked("tests_words")
 def counted():
     """The replacement returns the number of the call, n times."""
     numbers = itertools.count()
-    in_process.replace_function(
-        "tests_words", lambda n: np.full(n, next(numbers), np.int64)
-    )
+    replace_function("tests_words", lambda n: np.full(n, next(numbers), np.int64))
 
 
 @tff.tensorflow.computation(np.int32)
@@ -164,7 +162,7 @@ def test_as_many_words_as_were_asked_for(in_process_context, run_on):
 
 def test_a_second_implementation_replaces_the_first(in_process_context, run_on):
     assert drawn_by(run_on(in_process_context, twice, 3)) in ([0, 1], [1, 0])
-    in_process.replace_function("tests_words", lambda n: np.full(n, 7, np.int64))
+    replace_function("tests_words", lambda n: np.full(n, 7, np.int64))
     assert drawn_by(run_on(in_process_context, twice, 3)) == [7, 7]
 
 
@@ -193,7 +191,7 @@ def test_a_function_that_could_be_computed_wrongly_is_refused(
 
 
 def test_another_dtype_fails_the_computation(in_process_context, run_on):
-    in_process.replace_function("tests_dtype", lambda n: np.zeros(n, np.int32))
+    replace_function("tests_dtype", lambda n: np.zeros(n, np.int32))
     compute = tff.tensorflow.computation(lambda n: marked("tests_dtype")(n), np.int32)
     with pytest.raises(tf.errors.InvalidArgumentError, match="int64"):
         run_on(in_process_context, compute, 3)
@@ -203,7 +201,7 @@ def test_a_failing_implementation_fails_the_computation(in_process_context, run_
     def fail(n):
         raise RuntimeError("no words left")
 
-    in_process.replace_function("tests_failing", fail)
+    replace_function("tests_failing", fail)
     compute = tff.tensorflow.computation(lambda n: marked("tests_failing")(n), np.int32)
     with pytest.raises(tf.errors.OpError, match="no words left"):
         run_on(in_process_context, compute, 3)

@@ -99,7 +99,6 @@ def trains_with(command, plan):
         settings.load_task(0),
         partition_seed=0,
         clipping=Clipping(),
-        noise_multiplier=None,
     ).plan
     for name in (
         *("zone_sizes", "sampling", "upper_levels", "mixing", "noising_clients"),

@@ -6,21 +6,23 @@ query of that library can stand at any level (Gaussian noise is then drawn by
 record is preprocessed by the server's query first and the client's last, and a
 sum is noised by the client's first and the server's last.
 
-All noise that aggregators draw is drawn here: `noise_own_record` and `noise_sum`
-run a query of `queries_from_plan`; `discrete_noise` is for sums in fixed point;
-`smoothed` hides who rounded to what.
+All noise that aggregators draw is drawn here: `noise_own_record`, `noise_as_clients`
+and `noise_sum` as the queries do, `discrete_client_noise` and `discrete_zone_noise`
+for sums in fixed point, and `smoothed`, to hide who rounded to what.
 """
 
+import collections
 import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import dp_accounting
 import tensorflow as tf
 import tensorflow_privacy as tfp
 from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
-from tff_hdp.aggregators.queries import GaussianSumQuery, with_secure_noise
+from tff_hdp.aggregators.queries import GaussianSumQuery, clip_of, with_secure_noise
 from tff_hdp.errors import ArgumentError
 from tff_hdp.noise import STEPS, add_gaussian, discrete_gaussian
 from tff_hdp.privacy.plan import NoisePlan
@@ -91,27 +93,20 @@ def queries_from_plan(plan: NoisePlan, record: Structure) -> LevelQueries:
     if plan.clipping.kind == "adaptive":
         return LevelQueries(server=_adaptive_query(plan))
 
-    def query(noise_multiplier: float) -> tfp.DPQuery:
-        stddev = noise_multiplier * plan.clipping.clip_norm
+    def query(stddev: float) -> tfp.DPQuery:
         if plan.clipping.kind == "flat":
             return GaussianSumQuery(plan.clipping.clip_norm, stddev)
         per_tensor = [GaussianSumQuery(c, stddev) for c in layer_norms(plan, record)]
         return NestedSumQuery(tf.nest.pack_sequence_as(record, per_tensor))
 
-    client_noises = plan.client_noise_multiplier > 0 and any(plan.noising_clients)
+    zones, *upper, (server,) = plan.node_stddevs
     # Upper levels do not clip, so zones do for them where nobody else would.
-    zones_clip = any(plan.zone_noise_multipliers) or not (
-        client_noises or plan.server_noise_multiplier > 0
-    )
+    zones_clip = any(zones) or not (plan.clients_carry_noise or server > 0)
     return LevelQueries(
-        client=query(plan.client_noise_multiplier) if client_noises else None,
-        zones=[query(z) for z in plan.zone_noise_multipliers] if zones_clip else (),
-        upper=[
-            [query(z) for z in level.noise_multipliers] for level in plan.upper_levels
-        ],
-        server=query(plan.server_noise_multiplier)
-        if plan.server_noise_multiplier > 0
-        else None,
+        client=query(plan.client_stddev) if plan.clients_carry_noise else None,
+        zones=list(map(query, zones)) if zones_clip else (),
+        upper=[list(map(query, nodes)) for nodes in upper],
+        server=query(server) if server > 0 else None,
     )
 
 
@@ -203,6 +198,15 @@ def noise_own_record(
     )
 
 
+def noise_as_clients(
+    plan: NoisePlan, value: Structure, noising: tf.Tensor
+) -> Structure:
+    """A sum of the records of `noising` clients (int32 []) with the noise of all."""
+    return add_gaussian(
+        value, plan.client_stddev * tf.sqrt(tf.cast(noising, tf.float64))
+    )
+
+
 def noise_sum(
     query: tfp.DPQuery, state: Structure, value: Structure, unit: float
 ) -> tuple[Structure, Structure, Any]:
@@ -246,21 +250,56 @@ def smoothed_rows(values: Structure, stddevs: Sequence[float]) -> Structure:
     return tf.nest.map_structure(lambda *t: tf.stack(t), *found)
 
 
-def discrete_noise(plan: NoisePlan, multiplier: float, size: int) -> tf.Tensor:
-    """Discrete Gaussian noise in steps of the plan's encoding.
+def discrete_client_noise(plan: NoisePlan, size: int) -> tf.Tensor:
+    """A client's discrete Gaussian noise in steps of the encoding, int64 [size]."""
+    return _discrete(plan, plan.client_stddev, size)
+
+
+def discrete_zone_noise(plan: NoisePlan, size: int) -> tf.Tensor:
+    """Every super-node's noise in steps of the plan's encoding, int64 [s, size]."""
+    return tf.stack([_discrete(plan, stddev, size) for stddev in plan.node_stddevs[0]])
+
+
+def _discrete(plan: NoisePlan, stddev: float, size: int) -> tf.Tensor:
+    if stddev == 0.0:
+        return tf.zeros([size], tf.int64)
+    return discrete_gaussian(stddev / plan.encoding.step, size)
+
+
+def zone_events(plan: NoisePlan) -> list[Any]:
+    """The `DpEvent`s of super-nodes whose noise is discrete, as named tuples."""
+    zones = plan.node_noise[0]
+    return [dp_accounting.GaussianDpEvent(z).to_named_tuple() for z in zones]
+
+
+def clip_norm(plan: NoisePlan, queries: LevelQueries, state: Any) -> tf.Tensor:
+    """S of this round: moving where clipping adapts, infinite without a clip."""
+    if queries == LevelQueries():
+        return tf.constant(float("inf"))
+    if queries.server is not None:
+        metrics = queries.server.derive_metrics(state["server"])
+        if "clip" in metrics:
+            return metrics["clip"]
+    return tf.constant(plan.clipping.clip_norm, tf.float32)
+
+
+def clip_norms(queries: LevelQueries, state: Any) -> Any:
+    """To what each level's queries clip, which their events do not tell.
 
     Args:
-      plan: With an encoding.
-      multiplier: z, in units of the clip norm.
-      size: Coordinates.
-
-    Returns:
-      int64 [size].
+      queries: Those that ran.
+      state: Their states, by level.
     """
-    if multiplier == 0.0:
-        return tf.zeros([size], tf.int64)
-    sigma = multiplier * plan.clipping.clip_norm / plan.encoding.step
-    return discrete_gaussian(sigma, size)
+    found = collections.OrderedDict()
+    if queries.client is not None:
+        found["client"] = clip_of(state["client"])
+    if queries.zones:
+        found["zones"] = [clip_of(own) for own in state["zones"]]
+    if queries.upper:
+        found["upper"] = [[clip_of(own) for own in nodes] for nodes in state["upper"]]
+    if queries.server is not None:
+        found["server"] = clip_of(state["server"])
+    return found
 
 
 def void_unless(delivered: tf.Tensor, event: Any) -> Any:

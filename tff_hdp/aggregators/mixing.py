@@ -22,12 +22,11 @@ def zone_factors(
             return [1.0] * s, [whole] * s
         inverse = tf.math.divide_no_nan(tf.ones([s]), weight)
         return [inverse[i] for i in range(s)], plan.mixing_weights
-    released = [u / plan.clipping.clip_norm for u in plan.released_sensitivities]
     if plan.estimator == "fixed":
-        return [1.0] * s, released
+        return [1.0] * s, plan.released_units
     floors = tf.constant(plan.denominators, tf.float32)
     ratio = 0.5 * floors / tf.maximum(floors, weight)
-    return [ratio[i] for i in range(s)], released
+    return [ratio[i] for i in range(s)], plan.released_units
 
 
 def clients_stddev(plan: NoisePlan, zone: int) -> float:
@@ -39,10 +38,8 @@ def clients_stddev(plan: NoisePlan, zone: int) -> float:
     if not plan.clients_carry_noise:
         return 0.0
     if plan.encoding is None:
-        noising = math.sqrt(plan.noising_clients[zone])
-        return plan.client_noise_multiplier * plan.clipping.clip_norm * noising
-    upper = (z for level in plan.upper_levels for z in level.noise_multipliers)
-    others = any(plan.zone_noise_multipliers) or any(upper)
+        return plan.client_stddev * math.sqrt(plan.noise_carriers[zone])
+    others = any(map(any, plan.node_noise[:-1]))
     return STEPS * plan.encoding.step if others else 0.0
 
 
@@ -51,8 +48,8 @@ def noise_upper_levels(
     queries: levels.LevelQueries,
     state: Any,
     outputs: list[Any],
-    units: list[float],
-) -> tuple[list[list[Any]], list[float], list[float], tuple[list[Any], list[Any]]]:
+    units: Sequence[float],
+) -> tuple[list[list[Any]], Sequence[float], list[float], tuple[list[Any], list[Any]]]:
     """Sums the nodes of each further level and adds each node's noise.
 
     Returns:
@@ -63,11 +60,12 @@ def noise_upper_levels(
     # A bounded estimator halves zones' sums, and doubles what their outputs count.
     halved = 0.5 if plan.estimator == "bounded" else 1.0
     stddevs = [
-        u * math.hypot(halved * clients_stddev(plan, i), z * plan.clipping.clip_norm)
-        for i, (u, z) in enumerate(zip(units, plan.zone_noise_multipliers, strict=True))
+        u * math.hypot(halved * clients_stddev(plan, i), own)
+        for i, (u, own) in enumerate(zip(units, plan.node_stddevs[0], strict=True))
     ]
     for depth, level in enumerate(plan.upper_levels if queries.upper else ()):
-        nodes = range(len(level.noise_multipliers))
+        own = plan.node_stddevs[depth + 1]
+        nodes = range(len(own))
         children = [
             [i for i, parent in enumerate(level.parents) if parent == node]
             for node in nodes
@@ -86,10 +84,8 @@ def noise_upper_levels(
             for node in nodes
         ]
         stddevs = [
-            math.hypot(*(stddevs[i] for i in group), z * unit * plan.clipping.clip_norm)
-            for group, z, unit in zip(
-                children, level.noise_multipliers, units, strict=True
-            )
+            math.hypot(*(stddevs[i] for i in group), unit * stddev)
+            for group, stddev, unit in zip(children, own, units, strict=True)
         ]
         outputs = [value for value, _, _ in noised]
         by_level.append(outputs)

@@ -8,7 +8,6 @@ sums modulo 2^b are exact and noise keeps its law under the masks.
 import collections
 from typing import Any
 
-import dp_accounting
 import numpy as np
 import tensorflow as tf
 
@@ -93,12 +92,10 @@ class SecureZonedMean(ZonedMean):
         saturated = tf.reduce_any(tf.abs(record) > encoding.clip)
         clipped = tf.clip_by_value(record, -encoding.clip, encoding.clip)
         integers = tf.cast(tf.round(clipped / encoding.step), tf.int64)
-        if self._draws_noise and self._plan.client_noise_multiplier > 0:
+        if self._draws_noise and self._plan.clients_carry_noise:
             integers += tf.cond(
                 profile["carries_noise"],
-                lambda: levels.discrete_noise(
-                    self._plan, self._plan.client_noise_multiplier, self.size
-                ),
+                lambda: levels.discrete_client_noise(self._plan, self.size),
                 lambda: tf.zeros([self.size], tf.int64),
             )
         # Rounded up, so that no record outgrows its weight.
@@ -129,11 +126,8 @@ class SecureZonedMean(ZonedMean):
         enough = clients >= self._plan.min_zone_clients
         vectors = tf.where(enough[:, tf.newaxis], vectors, 0)
         if self._draws_noise and self._plan.secure_server:
-            noise = [
-                levels.discrete_noise(self._plan, z, self.size)
-                for z in self._plan.zone_noise_multipliers
-            ]
-            vectors += tf.pad(tf.stack(noise), [[0, 0], [0, 1]])
+            noise = levels.discrete_zone_noise(self._plan, self.size)
+            vectors += tf.pad(noise, [[0, 0], [0, 1]])
         return vectors, tf.logical_and(clients > 0, tf.logical_not(enough))
 
     def decoded(self, vectors: Any) -> tuple[Any, tf.Tensor]:
@@ -193,11 +187,11 @@ class SecureZonedMean(ZonedMean):
         if queries.client is not None:
             events["client"] = self._client_event(state, operator)
         if queries.zones:
-            events["zones"] = [_gaussian_event(z) for z in plan.zone_noise_multipliers]
+            events["zones"] = levels.zone_events(plan)
         if plan.estimator == "realised":
             unit = tf.math.divide_no_nan(1.0, weight)
         else:
-            unit = max(plan.released_sensitivities) / plan.clipping.clip_norm
+            unit = max(plan.released_units)
         summed = released = levels.scale(record, unit)
         if queries.server is not None:
             released, new_state["server"], event = levels.noise_sum(
@@ -279,7 +273,3 @@ def build_mean(
     if queries is not None:
         raise ArgumentError("queries", queries, "None where plan.encoding is given")
     return SecureZonedMean(plan, record, draws_noise=draws_noise)
-
-
-def _gaussian_event(multiplier: float) -> Any:
-    return dp_accounting.GaussianDpEvent(multiplier).to_named_tuple()

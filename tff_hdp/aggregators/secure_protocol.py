@@ -29,11 +29,11 @@ class Share:
 
     Attributes:
       vector: [d + 1] integers, a record and its weight.
-      noise_multiplier: z of the noise that the party adds to the record.
+      stddev: Of the noise that the party adds to the record, in an update's units.
     """
 
     vector: np.ndarray
-    noise_multiplier: float = 0.0
+    stddev: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,9 +114,9 @@ def protocol_sums(
     upper = None
     if plan.secure_server:
         outputs = {
-            f"super-node {i}": Share(vector, z)
-            for i, (vector, z) in enumerate(
-                zip(vectors, plan.zone_noise_multipliers, strict=True)
+            f"super-node {i}": Share(vector, stddev)
+            for i, (vector, stddev) in enumerate(
+                zip(vectors, plan.node_stddevs[0], strict=True)
             )
         }
         vectors, upper = run.secure(outputs)
@@ -165,9 +165,8 @@ class _Runner:
 
     def _noised(self, share: Share) -> np.ndarray:
         vector = share.vector.astype(np.int64)
-        if share.noise_multiplier:
-            sigma = share.noise_multiplier * self.plan.clipping.clip_norm
-            sigma /= self.plan.encoding.step
+        if share.stddev:
+            sigma = share.stddev / self.plan.encoding.step
             vector[:-1] += noise.discrete_gaussian(sigma, self.size - 1)
         return vector
 

@@ -12,32 +12,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators.secure_mean import SecureZonedMean
+from tff_hdp.aggregators.totals import federated_total
 from tff_hdp.aggregators.zoned_mean import PER_ZONE, ZonedMean
-
-
-def federated_total(zero: tff.Computation, add: tff.Computation, values: Any) -> Any:
-    """Adds up clients' values.
-
-    Args:
-      zero: Without argument, to the total of nobody: a structure of tensors, such
-        that two totals add up tensor by tensor.
-      add: From a total and a client's value to their total.
-      values: At CLIENTS.
-
-    Returns:
-      The total, at SERVER.
-    """
-    total_type = zero.type_signature.result
-
-    @tff.tensorflow.computation(total_type, total_type)
-    def merge(a: Any, b: Any) -> Any:
-        return tf.nest.map_structure(tf.add, a, b)
-
-    @tff.tensorflow.computation(total_type)
-    def report(total: Any) -> Any:
-        return total
-
-    return tff.federated_aggregate(values, zero(), add, merge, report)
 
 
 def zone_sums(mean: ZonedMean, sent: Any) -> Any:

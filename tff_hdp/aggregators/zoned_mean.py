@@ -11,9 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
-from tff_hdp.aggregators.queries import clip_of
 from tff_hdp.errors import ArgumentError
-from tff_hdp.noise import add_gaussian
 from tff_hdp.privacy.plan import NoisePlan
 
 # What is summed within zones; the rest of a contribution is summed over all.
@@ -181,9 +179,8 @@ class ZonedMean:
         """
         if self._queries.client is None:
             return contribution
-        plan, noising = self._plan, tf.cast(contribution["noising"], tf.float64)
-        stddev = plan.client_noise_multiplier * plan.clipping.clip_norm
-        noised = add_gaussian(contribution["record"], stddev * tf.sqrt(noising))
+        record, noising = contribution["record"], contribution["noising"]
+        noised = levels.noise_as_clients(self._plan, record, noising)
         return collections.OrderedDict(contribution, record=noised)
 
     def _clipped(self, sent: Any, update: Any, profile: Any) -> tuple[Any, Any, Any]:
@@ -304,10 +301,7 @@ class ZonedMean:
         # p_i X_i for every zone.
         outputs = levels.rows(levels.scale_rows(values, released_units), s)
 
-        units = (
-            plan.released_sensitivities if plan.estimator != "realised" else (1.0,) * s
-        )
-        units = [u / plan.clipping.clip_norm for u in units]
+        units = plan.released_units if plan.estimator != "realised" else (1.0,) * s
         by_level, units, stddevs, upper = mixing.noise_upper_levels(
             plan, queries, state, outputs, units
         )
@@ -367,34 +361,9 @@ class ZonedMean:
             rejected=total["rejected"],
             update_norm=tf.math.divide_no_nan(total["norm"], count),
             tensor_norms=tf.math.divide_no_nan(total["tensor_norms"], count),
-            clip_norm=_clip_norm(self._plan, self._queries, state),
+            clip_norm=levels.clip_norm(self._plan, self._queries, state),
         )
         if events:
             measurements["events"] = events
-            measurements["clip_norms"] = self._clip_norms(state)
+            measurements["clip_norms"] = levels.clip_norms(self._queries, state)
         return measurements
-
-    def _clip_norms(self, state: Any) -> Any:
-        """To what each level's queries clip, which their events do not tell."""
-        queries = self._queries
-        norms = collections.OrderedDict()
-        if queries.client is not None:
-            norms["client"] = clip_of(state["client"])
-        if queries.zones:
-            norms["zones"] = [clip_of(s) for s in state["zones"]]
-        if queries.upper:
-            norms["upper"] = [[clip_of(s) for s in nodes] for nodes in state["upper"]]
-        if queries.server is not None:
-            norms["server"] = clip_of(state["server"])
-        return norms
-
-
-def _clip_norm(plan: NoisePlan, queries: levels.LevelQueries, state: Any) -> tf.Tensor:
-    """S of this round: moving where clipping adapts, infinite without a clip."""
-    if queries == levels.LevelQueries():
-        return tf.constant(float("inf"))
-    if queries.server is not None:
-        metrics = queries.server.derive_metrics(state["server"])
-        if "clip" in metrics:
-            return metrics["clip"]
-    return tf.constant(plan.clipping.clip_norm, tf.float32)

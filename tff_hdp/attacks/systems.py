@@ -32,7 +32,7 @@ from tff_hdp.systems.gfl import account as gfl_account
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.gfl.process import build_gfl, cohort_type, noised
 from tff_hdp.systems.hfl_dp import account as hfl_dp_account
-from tff_hdp.systems.hfl_dp.noise import HflDpNoise
+from tff_hdp.systems.hfl_dp.plan import HflDpNoise, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp
 from tff_hdp.systems.hfl_dp.process import chunk_type as edge_type
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
@@ -327,7 +327,7 @@ def hfl_dp(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
     def build(multiplier: float) -> tuple[list[Any], Round]:
         sigma = multiplier * 2 * C
         noise = HflDpNoise(sigma_u1=sigma, sigma_u2=sigma)
-        rounds = hfl_dp_account.rounds_of(noise, n=each, N=setting.config.zones, C=C)
+        rounds = rounds_of(noise, n=each, N=setting.config.zones, C=C)
         # The cloud aggregates after every second edge round, or after each.
         edge, cloud = (
             build_hfl_dp(

@@ -179,7 +179,7 @@ class Vantage:
     @property
     def noise_multiplier(self) -> float:
         """nu, noise the observer cannot subtract over the clip norm; 0 for none."""
-        return self.view.noise_multiplier or 0.0
+        return self.view.effective_noise or 0.0
 
     @property
     def clip_norm(self) -> float | None:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tff_hdp.aggregators.levels import LevelQueries
 from tff_hdp.aggregators.zoned_mean import ZonedMean
-from tff_hdp.clients.updates import Update, sum_over_clients
+from tff_hdp.clients.updates import norms, sum_over_clients, weighted_sum
 from tff_hdp.privacy.plan import NoisePlan
 
 
@@ -23,7 +23,7 @@ def norms_decide(plan: NoisePlan, queries: LevelQueries | None) -> bool:
 
 
 def sum_by_norms(
-    mean: ZonedMean, sent: Any, updates: Sequence[Update], like: Any, chunk: Any
+    mean: ZonedMean, sent: Any, updates: Sequence[tf.Tensor], like: Any, chunk: Any
 ) -> Any:
     """Every client's contribution to its zone, where `norms_decide`, added up.
 
@@ -41,8 +41,8 @@ def sum_by_norms(
     Returns:
       One contribution, of all C clients together.
     """
-    norms = [update.norms() for update in updates]
-    stand_ins = tf.nest.pack_sequence_as(like, norms)
+    lengths = list(map(norms, updates))
+    stand_ins = tf.nest.pack_sequence_as(like, lengths)
     clients = (stand_ins, profiles(chunk))
     one = mean.bare_contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
     contributions = tf.map_fn(
@@ -53,18 +53,18 @@ def sum_by_norms(
     total = tf.nest.map_structure(lambda t: tf.reduce_sum(t, 0), contributions)
     scaled = tf.nest.flatten(contributions["record"])
     sums = [
-        update.weighted_sum(tf.where(made > 0.0, made / norm, 0.0))
-        for update, made, norm in zip(updates, scaled, norms, strict=True)
+        weighted_sum(update, tf.where(made > 0.0, made / length, 0.0))
+        for update, made, length in zip(updates, scaled, lengths, strict=True)
     ]
     total["record"] = tf.nest.pack_sequence_as(like, sums)
     return mean.with_clients_noise(total)
 
 
 def sum_one_by_one(
-    mean: ZonedMean, sent: Any, updates: Sequence[Update], like: Any, chunk: Any
+    mean: ZonedMean, sent: Any, updates: Sequence[tf.Tensor], like: Any, chunk: Any
 ) -> Any:
     """As `sum_by_norms`, whatever `mean` does to an update."""
-    given = tf.nest.pack_sequence_as(like, [update.dense() for update in updates])
+    given = tf.nest.pack_sequence_as(like, list(updates))
     clients = (given, profiles(chunk))
 
     def contribution(client: tf.Tensor | int) -> Any:

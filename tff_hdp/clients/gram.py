@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from tff_hdp.clients.sgd import COPIES, Batch, SgdRule, SparseRows
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.updates import DenseUpdate
 
 
 def applies(model: StackedModel, rule: SgdRule) -> bool:
@@ -85,10 +84,10 @@ class GramProblem:
         places = tf.stack([clients, batch.rows], -1)
         return [SparseRows(places, first), *rest], logits, summed
 
-    def kernel_update(self, coordinates: tf.Tensor) -> DenseUpdate:
-        """The update of the first kernel that trained A [C, N, h] amount to.
+    def kernel_update(self, coordinates: tf.Tensor) -> tf.Tensor:
+        """The updates [C, d, h] of the first kernel that trained A [C, N, h] amount to.
 
         It is formed, and clipped by its own norm: the square that A and X X^T give
         may be anything in float32 where X^T A cancels, and takes as long to find.
         """
-        return DenseUpdate(tf.matmul(self.examples, -coordinates, transpose_a=True))
+        return tf.matmul(self.examples, -coordinates, transpose_a=True)

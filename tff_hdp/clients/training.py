@@ -11,10 +11,11 @@ from tff_hdp.clients import gram
 from tff_hdp.clients.gram import GramProblem
 from tff_hdp.clients.sgd import COPIES, SgdRule, WeightProblem, descend
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.updates import DenseUpdate, Update, sum_over_clients
+from tff_hdp.clients.updates import sum_over_clients
 
-# From the updates of a stack of clients, one `Update` per weight, and their chunk.
-Then = Callable[[list[Update], Any], Any]
+# From the updates of a stack of clients, a tensor [C, ...] per weight, and
+# their chunk.
+Then = Callable[[list[tf.Tensor], Any], Any]
 
 # Beyond about this many clients the stacked weights leave the cache and a chunk
 # gets slower per client.
@@ -48,8 +49,8 @@ def train_stack(
       initial: The weights sent, each without the client axis.
       chunk: `features`, `labels` and `order` of a `make_chunk`, as tensors.
       rule: How clients descend.
-      then: What to make of the updates, one `Update` per weight, and the chunk;
-        by default the tensors [C, ...].
+      then: What to make of the updates, a tensor [C, ...] per weight, and the
+        chunk; by default themselves.
 
     Returns:
       The updates, initial minus trained, as `then` made them; and sums over all
@@ -60,7 +61,7 @@ def train_stack(
     """
     rule.check_mask(initial)
     order, labels, features = chunk["order"], chunk["labels"], chunk["features"]
-    then = then or (lambda updates, _: [update.dense() for update in updates])
+    then = then or (lambda updates, _: updates)
 
     def directly() -> tuple[Any, Any]:
         problem = WeightProblem(model, initial, features)
@@ -114,9 +115,9 @@ def train_one_by_one(
 
 def _updates(
     initial: Sequence[tf.Tensor], trained: Sequence[tf.Tensor]
-) -> list[Update]:
+) -> list[tf.Tensor]:
     pairs = zip(initial, trained, strict=True)
-    return [DenseUpdate(a[tf.newaxis] - b) for a, b in pairs]
+    return [a[tf.newaxis] - b for a, b in pairs]
 
 
 def train_metrics(sums: Any) -> Any:

@@ -1,51 +1,29 @@
 """The updates of a stack of clients, and what is done to them."""
 
-import abc
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 
-class Update(abc.ABC):
-    """One weight's updates u_1 ... u_C by C clients."""
+def norms(updates: tf.Tensor) -> tf.Tensor:
+    """L2 norm of every client's update of one weight, [C]; not finite if one is not.
 
-    @abc.abstractmethod
-    def norms(self) -> tf.Tensor:
-        """The l2 norm of each, [C], or a little more; not finite if one is not."""
-
-    @abc.abstractmethod
-    def weighted_sum(self, factors: tf.Tensor) -> tf.Tensor:
-        """sum_c factors_c u_c. Where a factor [C] is 0, u_c may be anything."""
-
-    @abc.abstractmethod
-    def dense(self) -> tf.Tensor:
-        """The updates themselves, [C, ...]."""
+    Args:
+      updates: [C, ...].
+    """
+    axes = list(range(1, updates.shape.rank))
+    return tf.sqrt(tf.reduce_sum(tf.square(updates), axes))
 
 
-class DenseUpdate(Update):
-    """Updates held as a tensor [C, ...]."""
+def weighted_sum(updates: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+    """sum_c factors_c u_c of one weight's updates.
 
-    def __init__(self, value: tf.Tensor) -> None:
-        self._value = value
-
-    def norms(self) -> tf.Tensor:
-        """See `Update`."""
-        return tf.sqrt(square_norms(self._value))
-
-    def weighted_sum(self, factors: tf.Tensor) -> tf.Tensor:
-        """See `Update`."""
-        value = without(self._value, tf.equal(factors, 0.0))
-        return tf.tensordot(factors, value, 1)
-
-    def dense(self) -> tf.Tensor:
-        """See `Update`."""
-        return self._value
-
-
-def square_norms(value: tf.Tensor) -> tf.Tensor:
-    """Squared l2 norm of every entry of the first axis, [C]."""
-    return tf.reduce_sum(tf.square(value), list(range(1, value.shape.rank)))
+    Args:
+      updates: [C, ...].
+      factors: [C]; where one is 0, u_c may be anything.
+    """
+    return tf.tensordot(factors, without(updates, tf.equal(factors, 0.0)), 1)
 
 
 def without(value: tf.Tensor, dropped: tf.Tensor) -> tf.Tensor:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tff_hdp.noise.chacha import key_stream
-from tff_hdp.runtime import in_process
+from tff_hdp.runtime.replacements import replace_function
 
 MARKER = "tff_hdp_secure_words"
 # The kernel writes a new random UUID whenever it is read: 30 random hexadecimal
@@ -69,7 +69,7 @@ def _secure_words(count: tf.Tensor) -> tf.Tensor:
     return key_stream(_fresh_key(), count)
 
 
-in_process.replace_function(MARKER, system_words)
+replace_function(MARKER, system_words)
 
 
 def _fresh_key() -> tf.Tensor:

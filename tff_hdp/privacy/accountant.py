@@ -222,16 +222,16 @@ def like_zones(plan: NoisePlan) -> list[int]:
         plan.denominators,
         plan.mixing_weights,
         plan.noising_clients,
-        plan.zone_noise_multipliers,
+        plan.node_noise[0],
         strict=True,
     )
     nodes = [number(key) for key in own]
     paths, above = [(node,) for node in nodes], list(range(plan.num_zones))
-    for level in plan.upper_levels:
-        beneath: list[list[int]] = [[] for _ in level.noise_multipliers]
+    for level, noise in zip(plan.upper_levels, plan.node_noise[1:-1], strict=True):
+        beneath: list[list[int]] = [[] for _ in noise]
         for node, parent in zip(nodes, level.parents, strict=True):
             beneath[parent].append(node)
-        pairs = zip(level.noise_multipliers, beneath, strict=True)
+        pairs = zip(noise, beneath, strict=True)
         nodes = [number((z, *sorted(children))) for z, children in pairs]
         above = [level.parents[node] for node in above]
         paths = [(*p, nodes[v]) for p, v in zip(paths, above, strict=True)]
@@ -293,7 +293,7 @@ def client_row(
         observer=observer,
         client_kind=kind,
         zone=None,
-        noise_multiplier=views[-1][0].noise_multiplier,
+        noise_multiplier=views[-1][0].effective_noise,
         epsilon_rdp=None,
         epsilon_pld=None,
         epsilon_paper=paper,

@@ -8,9 +8,9 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
+from tff_hdp.privacy.grids import on_one_grid
 from tff_hdp.privacy.parts import FixedSizeSampling
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.secure import on_one_grid
 from tff_hdp.privacy.spectrum import (
     Pool,
     Spectrum,
@@ -99,14 +99,15 @@ def noise_in_output(
         relative = {j: u[j] / u[zone] for j in beneath}
     lost = _lost_zones(run, observer, len(beneath) > 1, notes)
     fixed = sum(
-        (plan.zone_noise_multipliers[j] * relative[j]) ** 2
+        (plan.node_noise[0][j] * relative[j]) ** 2
         for j in _zones_left(plan, zone, beneath, relative, lost)
     )
     fixed += _upper_noise(plan, level, beneath, relative)
+    carriers = plan.noise_carriers
     weights = {
         j: (plan.client_noise_multiplier * relative[j]) ** 2
         for j in _pools_left(plan, zone, beneath, relative, lost, notes)
-        if plan.client_noise_multiplier > 0 and plan.noising_clients[j] > 0
+        if carriers[j] > 0
     }
     if plan.estimator == "bounded" and set(weights) - {zone}:
         weights = {j: w for j, w in weights.items() if j == zone}
@@ -167,14 +168,14 @@ def _zones_beneath(plan: NoisePlan, level: int, zone: int) -> list[int]:
     zones = list(range(plan.num_zones))
     if level == 1:
         return [zone]
-    if level > len(plan.upper_levels) + 1:
-        return zones
     nodes = _nodes(plan, level)
     return [j for j in zones if nodes[j] == nodes[zone]]
 
 
 def _nodes(plan: NoisePlan, level: int) -> list[int]:
-    """For every zone its node of `level`, between 1 and the last below the server."""
+    """For every zone its node of `level`, from 1 to the server's."""
+    if level > len(plan.upper_levels) + 1:
+        return [0] * plan.num_zones
     nodes = list(range(plan.num_zones))
     for upper in plan.upper_levels[: level - 1]:
         nodes = [upper.parents[v] for v in nodes]
@@ -190,16 +191,12 @@ def _upper_noise(
     sensitivity of the zones beneath it.
     """
     total = 0.0
-    server = len(plan.upper_levels) + 2
-    for depth in range(2, min(level, server - 1) + 1):
+    for depth, noise in enumerate(plan.node_noise[1:level], 2):
         nodes = _nodes(plan, depth)
         largest: dict[int, float] = {}
         for j in beneath:
             largest[nodes[j]] = max(largest.get(nodes[j], 0.0), relative[j])
-        noise = plan.upper_levels[depth - 2].noise_multipliers
         total += sum((noise[v] * r) ** 2 for v, r in largest.items())
-    if level == server:
-        total += (plan.server_noise_multiplier * max(relative.values())) ** 2
     return total
 
 
@@ -213,7 +210,7 @@ def _zones_left(
     """Zones whose super-node noise counts: the largest others' is lost."""
     others = sorted(
         (j for j in beneath if j != zone),
-        key=lambda j: plan.zone_noise_multipliers[j] * relative[j],
+        key=lambda j: plan.node_noise[0][j] * relative[j],
     )
     return [zone, *others[: max(len(others) - lost, 0)]]
 
@@ -264,7 +261,7 @@ def _varies(run: AccountedRound, j: int) -> bool:
     """Whether the number of noising participants of zone j is random."""
     plan, threat = run.plan, run.threat
     noising = plan.noising_clients[j]
-    if noising == 0 or plan.client_noise_multiplier == 0:
+    if plan.noise_carriers[j] == 0:
         return False
     if threat.dropout_rate > 0:
         return True

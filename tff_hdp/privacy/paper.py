@@ -132,9 +132,9 @@ def paper_epsilon(
       sampling rates or super-node noises, or noise at upper levels.
     """
     rates = set(plan.participation)
-    zone_noises = {z for z in plan.zone_noise_multipliers if z > 0}
-    upper = any(z for level in plan.upper_levels for z in level.noise_multipliers)
-    if len(rates) > 1 or len(zone_noises) > 1 or upper:
+    zones, *upper, (server,) = plan.node_noise
+    zone_noises = {z for z in zones if z > 0}
+    if len(rates) > 1 or len(zone_noises) > 1 or any(map(any, upper)):
         return None
     q = rates.pop()
 
@@ -153,6 +153,6 @@ def paper_epsilon(
         epsilon_client=epsilon(plan.client_noise_multiplier),
         noising_clients=q * sum(plan.noising_clients),
         epsilon_zone=epsilon(max(zone_noises, default=0.0)),
-        noising_zones=sum(z > 0 for z in plan.zone_noise_multipliers),
-        epsilon_server=epsilon(plan.server_noise_multiplier),
+        noising_zones=sum(z > 0 for z in zones),
+        epsilon_server=epsilon(server),
     )

@@ -103,6 +103,9 @@ class Clipping:
     target_quantile: float = 0.5
     source: str = "given"
 
+    def __str__(self) -> str:
+        return f"Clip norm {self.clip_norm:.6g}: {self.source}."
+
     def __post_init__(self) -> None:
         check_positive("clip_norm", self.clip_norm)
         kinds = ("flat", "per_layer", "adaptive")

@@ -117,41 +117,60 @@ class NoisePlan:
         return sum(self.zone_sizes)
 
     @property
+    def noise_carriers(self) -> tuple[int, ...]:
+        """How many of each zone's clients have noise of their own to add."""
+        noises = self.client_noise_multiplier > 0
+        return self.noising_clients if noises else (0,) * self.num_zones
+
+    @property
     def clients_carry_noise(self) -> bool:
         """Whether clients noise their own updates."""
-        return self.client_noise_multiplier > 0 and any(self.noising_clients)
+        return any(self.noise_carriers)
+
+    @property
+    def node_noise(self) -> tuple[tuple[float, ...], ...]:
+        """Noise multipliers of every level's nodes: zones first, the server last."""
+        upper = (level.noise_multipliers for level in self.upper_levels)
+        return (self.zone_noise_multipliers, *upper, (self.server_noise_multiplier,))
 
     @property
     def is_noisy(self) -> bool:
         """Whether anybody adds noise."""
-        return bool(
-            self.clients_carry_noise
-            or self.server_noise_multiplier
-            or any(self.zone_noise_multipliers)
-            or any(z for level in self.upper_levels for z in level.noise_multipliers)
-        )
+        return self.clients_carry_noise or any(map(any, self.node_noise))
 
     @property
     def drawn_numbers(self) -> int:
         """How many numbers all parties' noise has in a round, at most."""
-        parties = sum(self.noising_clients) if self.clients_carry_noise else 0
-        upper = (z for level in self.upper_levels for z in level.noise_multipliers)
-        others = (*self.zone_noise_multipliers, *upper, self.server_noise_multiplier)
+        nodes = [z for level in self.node_noise for z in level]
+        parties = sum(self.noise_carriers)
         # Whoever passes a sum on adds some more to what was noised before.
-        nodes = self.num_zones + sum(
-            len(v.noise_multipliers) for v in self.upper_levels
-        )
-        passing = nodes + 1 if parties or any(others[:-1]) else 0
-        return self.size * (parties + sum(z > 0 for z in others) + passing)
+        passing = len(nodes) if parties or any(nodes[:-1]) else 0
+        return self.size * (parties + sum(z > 0 for z in nodes) + passing)
 
     @property
-    def discrete_noise_multipliers(self) -> tuple[float, ...]:
-        """Multipliers of the noise that is drawn on the encoding's grid."""
+    def client_stddev(self) -> float:
+        """Of the noise that each noise carrier adds, in an update's units."""
+        return self.client_noise_multiplier * self.clipping.clip_norm
+
+    @property
+    def node_stddevs(self) -> tuple[tuple[float, ...], ...]:
+        """Of every node's noise on a value of sensitivity S; see `node_noise`."""
+        norm = self.clipping.clip_norm
+        return tuple(tuple(z * norm for z in level) for level in self.node_noise)
+
+    @property
+    def relative_step(self) -> float:
+        """The step of the encoding's grid, in units of S."""
+        return self.encoding.step / self.clipping.clip_norm
+
+    @property
+    def discrete_stddevs(self) -> tuple[float, ...]:
+        """Of the parties whose noise is drawn on the encoding's grid."""
         if self.encoding is None:
             return ()
-        client = (self.client_noise_multiplier,) if self.clients_carry_noise else ()
-        zones = self.zone_noise_multipliers if self.secure_server else ()
-        return tuple(z for z in (*client, *zones) if z > 0)
+        client = (self.client_stddev,) if self.clients_carry_noise else ()
+        zones = self.node_stddevs[0] if self.secure_server else ()
+        return tuple(stddev for stddev in (*client, *zones) if stddev > 0)
 
     @property
     def participation(self) -> tuple[float, ...]:
@@ -194,6 +213,15 @@ class NoisePlan:
             return (moved / sum(self.denominators),) * self.num_zones
         pairs = zip(self.mixing_weights, self.zone_sensitivities, strict=True)
         return tuple(p * u for p, u in pairs)
+
+    @property
+    def released_units(self) -> tuple[float, ...]:
+        """`released_sensitivities` in units of S."""
+        return tuple(u / self.clipping.clip_norm for u in self.released_sensitivities)
+
+    def without_server_noise(self) -> "NoisePlan":
+        """The plan of what reaches the server."""
+        return dataclasses.replace(self, server_noise_multiplier=0.0)
 
     # Validation -------------------------------------------------------------
 
@@ -346,7 +374,7 @@ class NoisePlan:
             for i, z in enumerate(self.zone_noise_multipliers):
                 noise[f"zone_noise_multipliers[{i}]"] = z
             noise["server_noise_multiplier"] = self.server_noise_multiplier
-        least = smallest_noise(encoding, self.clipping.clip_norm)
+        least = MIN_STEPS * self.relative_step
         for name, z in noise.items():
             require(
                 z == 0 or z >= least,
@@ -355,11 +383,6 @@ class NoisePlan:
                 f"0 or at least {least:.3g} with an encoding of step "
                 f"{encoding.step:.3g}; use more bits",
             )
-
-
-def smallest_noise(encoding: FixedPoint, clip_norm: float) -> float:
-    """The least noise multiplier that a grid resolves; see `MIN_STEPS`."""
-    return MIN_STEPS * encoding.step / clip_norm
 
 
 def most_clients(plan: NoisePlan) -> int:

@@ -403,11 +403,11 @@ class _Search:
 
     def _released_noise(self, plan: NoisePlan) -> float:
         """Standard deviation in the released model, in units of the clip norm."""
-        unit = plan.released_sensitivities
+        unit = plan.released_units
         zone = max(range(plan.num_zones), key=lambda j: unit[j])
         run = AccountedRound(plan, ThreatModel())
         level = len(plan.upper_levels) + 2
         noise = noise_in_output(run, level, zone, False, "released_model", [])
         if noise is None:
             return 0.0
-        return math.sqrt(noise.nominal) * unit[zone] / plan.clipping.clip_norm
+        return math.sqrt(noise.nominal) * unit[zone]

@@ -13,12 +13,12 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
+from tff_hdp.privacy.grids import as_continuous
 from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_output
 from tff_hdp.privacy.parts import FixedSizeSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.sampled import FixedSizeGaussian, SampledGaussian
-from tff_hdp.privacy.secure import as_continuous
 from tff_hdp.privacy.threat import AccountedRound
 
 Observer = Literal[
@@ -50,7 +50,7 @@ class View:
     Attributes:
       mechanism: The round's mechanism; None where nothing is guaranteed or
         nothing is seen (`sees_nothing`).
-      noise_multiplier: Effective noise multiplier at the expected number of
+      effective_noise: Multiplier of the noise that counts, at the expected number of
         participants; None where nothing is guaranteed.
       neighbours: The neighbour relation that the mechanism is accounted under.
       sampling: How the client comes to take part, in words.
@@ -59,7 +59,7 @@ class View:
     """
 
     mechanism: Mechanism | None
-    noise_multiplier: float | None
+    effective_noise: float | None
     neighbours: str
     sampling: str
     assumptions: tuple[str, ...]
@@ -68,14 +68,13 @@ class View:
 
 def client_kind(plan: NoisePlan, zone: int, noising: bool) -> ClientKind:
     """Whom the client relies on: itself (`ldp`), super-nodes, or the server."""
-    if noising and plan.client_noise_multiplier > 0:
+    if noising and plan.noise_carriers[zone]:
         return "ldp"
-    node = zone
-    noise = [plan.zone_noise_multipliers[zone]]
+    path = [zone]
     for level in plan.upper_levels:
-        node = level.parents[node]
-        noise.append(level.noise_multipliers[node])
-    return "hdp" if any(noise) else "trusting"
+        path.append(level.parents[path[-1]])
+    above = zip(path, plan.node_noise[:-1], strict=True)
+    return "hdp" if any(nodes[own] for own, nodes in above) else "trusting"
 
 
 def observers(plan: NoisePlan) -> Iterator[tuple[Observer, int]]:
@@ -85,7 +84,7 @@ def observers(plan: NoisePlan) -> Iterator[tuple[Observer, int]]:
     server = len(plan.upper_levels) + 2
     yield "aggregator", server
     yield "released_model", server + 1
-    zones_know = any(plan.zone_noise_multipliers) or plan.clients_carry_noise
+    zones_know = any(plan.node_noise[0]) or plan.clients_carry_noise
     if zones_know and plan.num_zones > 1:
         yield "fellow_super_node", server + 1
     clients_know = plan.clients_carry_noise or isinstance(
@@ -112,7 +111,7 @@ def view(
       The view.
     """
     plan, threat = run.plan, run.threat
-    noising = noising and plan.client_noise_multiplier > 0
+    noising = noising and plan.noise_carriers[zone] > 0
     notes: list[str] = []
     if threat.colluding_super_nodes == plan.num_zones and level > 1:
         notes.append("the client's own super-node colludes: its view is the observer's")
@@ -126,7 +125,7 @@ def view(
         if plan.mixing_weights[zone] == 0 and (level > 2 or only_total):
             return View(
                 mechanism=None,
-                noise_multiplier=None,
+                effective_noise=None,
                 neighbours=threat.neighbours or "zero_out",
                 sampling=_sampling_words(plan, zone, hidden=False),
                 assumptions=("the zone's mixing weight is 0: nothing of it is seen",),
@@ -134,8 +133,7 @@ def view(
             )
         if only_total:
             notes.append(SECURE_SERVER)
-            before = dataclasses.replace(plan, server_noise_multiplier=0.0)
-            before = dataclasses.replace(run, plan=before)
+            before = dataclasses.replace(run, plan=plan.without_server_noise())
             noise = noise_in_output(before, level, zone, noising, observer, notes)
         else:
             noise = noise_in_output(run, level - 1, zone, noising, observer, notes)
@@ -145,7 +143,7 @@ def view(
         reason = notes[-1] if notes else _why_none(run, level)
         return View(
             mechanism=None,
-            noise_multiplier=None,
+            effective_noise=None,
             neighbours=threat.neighbours or "zero_out",
             sampling=_sampling_words(plan, zone, hidden=hidden),
             assumptions=("no guarantee: " + reason,),
@@ -189,7 +187,7 @@ def _sampled_view(
     if neighbours == "add_or_remove" and not hidden and q < 1.0:
         return View(
             mechanism=None,
-            noise_multiplier=None,
+            effective_noise=None,
             neighbours=neighbours,
             sampling=_sampling_words(plan, zone, hidden=False),
             assumptions=(
@@ -214,9 +212,8 @@ def _sampled_view(
             "out; that the client's coming may decide it is accounted"
         )
     slack = 0.0
-    if plan.discrete_noise_multipliers:
-        step = plan.encoding.step / plan.clipping.clip_norm
-        spectrum, slack = as_continuous(spectrum, factor * step)
+    if plan.discrete_stddevs:
+        spectrum, slack = as_continuous(spectrum, factor * plan.relative_step)
         notes.append("noise on a grid is accounted as such")
     mechanism: Mechanism
     if fixed_size and hidden and neighbours == "replace_one":
@@ -244,7 +241,7 @@ def _sampled_view(
         notes.append("clients drop out independently of each other and of the data")
     return View(
         mechanism=mechanism,
-        noise_multiplier=factor * math.sqrt(noise.nominal),
+        effective_noise=factor * math.sqrt(noise.nominal),
         neighbours=neighbours,
         sampling=_sampling_words(plan, zone, hidden=hidden),
         assumptions=tuple(notes),
@@ -258,8 +255,8 @@ def _skips_reveal(run: AccountedRound, zone: int) -> bool:
     participation is accounted for clients that come or go and carry no noise.
     """
     plan = run.plan
-    carried = plan.client_noise_multiplier > 0 and plan.noising_clients[zone] > 0
-    return run.threat.neighbours == "zero_out" or (carried and not plan.top_up)
+    carried = plan.noise_carriers[zone] > 0 and not plan.top_up
+    return run.threat.neighbours == "zero_out" or carried
 
 
 def _sampling_words(plan: NoisePlan, zone: int, *, hidden: bool) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators.sums import federated_total
+from tff_hdp.aggregators.totals import federated_total
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.systems.states import algorithm_state
 

@@ -21,8 +21,8 @@ from tff_hdp.systems.gfl.config import GflConfig
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hfl_dp import noise as formulas
 from tff_hdp.systems.hfl_dp.account import account as hfl_dp_account
-from tff_hdp.systems.hfl_dp.account import rounds_of
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
+from tff_hdp.systems.hfl_dp.plan import rounds_of
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
 Builder = Callable[[MatchedConfig, dict[str, Any], int], RunConfig]

@@ -179,7 +179,6 @@ def test_byzantine_clients_noise_is_not_counted(hdp_config, tmp_path):
         tasks.load("digits", seed=0),
         partition_seed=0,
         clipping=Clipping(),
-        noise_multiplier=1.0,
     )
     # A tenth of each zone's 50 clients, of which 20 noise.
     assert federation.threat.colluding_clients == 4 * 5
@@ -278,7 +277,6 @@ def test_a_known_cohort_and_a_planners_noise_reach_the_account(hdp_config, tmp_p
         task=tasks.load("digits", seed=0),
         partition_seed=0,
         clipping=Clipping(),
-        noise_multiplier=None,
     )
     federation = build(settings)
     assert federation.threat.cohort_known

@@ -21,7 +21,7 @@ from tff_hdp.privacy import Clipping, Ledger, PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.protocol import ProtocolData
+from tff_hdp.systems.hdp.protocol import ProtocolData, SecureSums
 
 FEATURES, CLASSES = 12, 4
 SIZE = FEATURES * CLASSES + CLASSES
@@ -121,7 +121,7 @@ def process_of(plan, clients, protocol):
         ),
         plan=plan,
         server_optimizer=build_optimizer("sgd", 1.0),
-        protocol=None if protocol == "intrinsic" else protocol,
+        secure_sums=None if protocol == "intrinsic" else SecureSums(protocol),
     )
 
 

@@ -17,7 +17,6 @@ def test_removing_a_client_leaves_the_others_batches(hdp_config, tmp_path):
         task,
         partition_seed=0,
         clipping=Clipping(clip_norm=0.5),
-        noise_multiplier=1.0,
     )
     sampler = CohortSampler(plan=federation.plan, zoning=federation.zoning, entropy=9)
 

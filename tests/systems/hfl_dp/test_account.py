@@ -14,6 +14,7 @@ from tff_hdp.privacy.divergences import gaussian_delta
 from tff_hdp.systems.hfl_dp import account as hfl_dp_account
 from tff_hdp.systems.hfl_dp import noise as hfl_dp
 from tff_hdp.systems.hfl_dp import worth as hfl_dp_table
+from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
 
 SETTING = {"n": 10, "N": 5, "C": 15.0, "eps1": 20.0, "eps2": 25.0, "delta": 1e-5}
 ALL = (25, 13, 12, 12, 12)
@@ -22,7 +23,7 @@ FEW = (1, 13, 1, 1, 12)
 
 def rounds(noise, **changes):
     shape = {"n": 10, "N": 5, "C": 15.0, **changes}
-    return hfl_dp_account.rounds_of(noise, **shape)
+    return rounds_of(noise, **shape)
 
 
 @given(
@@ -83,7 +84,7 @@ def test_multipliers_by_simulating_the_links():
     """The variance of what is seen, drawn link by link, over its sensitivity."""
     rng = np.random.default_rng(0)
     n, edges, draws = 4, 3, 200_000
-    noise = hfl_dp.HflDpNoise(0.5, 0.7, 0.3, 0.2, 0.1)
+    noise = HflDpNoise(0.5, 0.7, 0.3, 0.2, 0.1)
     edge, cloud = rounds(noise, n=n, N=edges, C=2.0)
 
     def clients(sigma, silent=0):
@@ -111,7 +112,7 @@ def test_multipliers_by_simulating_the_links():
 
 
 def test_composition_against_pld_accounting():
-    noise = hfl_dp.HflDpNoise(60.0, 90.0, 5.0, 3.0, 1.0)
+    noise = HflDpNoise(60.0, 90.0, 5.0, 3.0, 1.0)
     edge, cloud = rounds(noise)
     found = hfl_dp_account.account([(edge, 13), (cloud, 12)], 1e-5)
     assert [row.observer for row in found] == list(hfl_dp_account.OBSERVERS)
@@ -129,7 +130,7 @@ def test_composition_against_pld_accounting():
 
 
 def test_noise_only_on_one_link_leaves_others_without_promise():
-    edge, cloud = rounds(hfl_dp.HflDpNoise(n_e=1.0, n_c=1.0))
+    edge, cloud = rounds(HflDpNoise(n_e=1.0, n_c=1.0))
     found = hfl_dp_account.account([(edge, 1), (cloud, 1)], 1e-5)
     sound = {row.observer: row.epsilon_pld is not None for row in found}
     assert sound == {
@@ -141,7 +142,7 @@ def test_noise_only_on_one_link_leaves_others_without_promise():
 
 
 def test_a_single_client_meets_no_noise_but_its_own():
-    edge, _ = rounds(hfl_dp.HflDpNoise(1.0, 1.0), n=1, N=1)
+    edge, _ = rounds(HflDpNoise(1.0, 1.0), n=1, N=1)
     found = {r.observer: r for r in hfl_dp_account.account([(edge, 1)], 1e-5)}
     assert found["edge_broadcast"].epsilon_pld is None
     assert found["released_model"].epsilon_pld is not None
@@ -159,7 +160,7 @@ def test_stated_epsilons_are_eps1_at_the_edge_and_eps2_above():
 def test_a_ledger_of_both_rounds_comes_back_from_json():
     edge, cloud = rounds(hfl_dp.theorem_1(**SETTING, m=1000, t=ALL))
     kind = {
-        "plan_type": hfl_dp_account.HflDpRound,
+        "plan_type": HflDpRound,
         "account": hfl_dp_account.account,
     }
     ledger = RoundLedger(**kind)
@@ -184,6 +185,6 @@ def test_a_ledger_of_both_rounds_comes_back_from_json():
     ],
 )
 def test_rounds_that_make_no_sense(changes, message):
-    edge, _ = rounds(hfl_dp.HflDpNoise(1.0))
+    edge, _ = rounds(HflDpNoise(1.0))
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(edge, **changes)

@@ -14,8 +14,7 @@ from tests.thinning import thinned
 from tff_hdp import runtime
 from tff_hdp.clients.batches import client_batches, make_chunk, make_order
 from tff_hdp.clients.client_work import model_fn_from_keras
-from tff_hdp.systems.hfl_dp.account import rounds_of
-from tff_hdp.systems.hfl_dp.noise import HflDpNoise
+from tff_hdp.systems.hfl_dp.plan import HflDpNoise, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
 
 RATE, BATCH = 0.2, 4

@@ -11,6 +11,7 @@ from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.systems.hfl_dp import noise as formulas
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
+from tff_hdp.systems.hfl_dp.plan import HflDpNoise
 
 
 def config(out, **changes):
@@ -64,7 +65,7 @@ def test_a_run_by_theorem_1_says_what_it_is_worth(tmp_path):
 def test_exact_noise_keeps_its_word_as_run(tmp_path):
     """Alternating rounds spend eps1 and eps2 at most, at the own edge, together."""
     result = experiment.run(config(tmp_path, rounds=4))
-    noise = formulas.HflDpNoise(
+    noise = HflDpNoise(
         **json.loads((tmp_path / "config.json").read_text())["resolved"]["noise"]
     )
     uploads = formulas.true_epsilon(

@@ -8,7 +8,6 @@ from tff_hdp.runtime.in_process.context import (
     set_in_process_context,
 )
 from tff_hdp.runtime.in_process.graphs import UnsupportedComputationError
-from tff_hdp.runtime.in_process.replacements import replace_function
 
 __all__ = [
     "AsyncInProcessContext",
@@ -16,6 +15,5 @@ __all__ = [
     "UnsupportedComputationError",
     "create_async_in_process_context",
     "create_in_process_context",
-    "replace_function",
     "set_in_process_context",
 ]

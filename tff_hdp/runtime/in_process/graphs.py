@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.runtime.in_process import loops, replacements
+from tff_hdp.runtime import replacements
+from tff_hdp.runtime.in_process import loops
 
 GraphDef = tf.compat.v1.GraphDef
 NodeDef = tf.compat.v1.NodeDef

@@ -18,7 +18,6 @@ from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.clients.contributions import norms_decide, sum_by_norms, sum_one_by_one
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_metrics
-from tff_hdp.clients.updates import DenseUpdate
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.fl_top.client_work import train_compressed
@@ -99,9 +98,7 @@ def build_fl_top(
             round_number=sent["protocol"]["round"],
             learning_rate=client_learning_rate,
         )
-        contribution = add_up(
-            mean, sent["protocol"], [DenseUpdate(updates)], updates, chunk
-        )
+        contribution = add_up(mean, sent["protocol"], [updates], updates, chunk)
         clients = tf.shape(updates, tf.int64)[0]
         exchanged = collections.OrderedDict(
             downstream_bytes=clients * _bytes(sent["weights"]),

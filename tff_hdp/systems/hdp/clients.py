@@ -24,7 +24,6 @@ from tff_hdp.clients.contributions import (
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_metrics, train_one_by_one, train_stack
-from tff_hdp.clients.updates import Update
 
 # From `mean.client_state`, the weights and the data, all at CLIENTS, to what each TFF
 # client sends, at CLIENTS, and training metrics, at SERVER.
@@ -151,7 +150,7 @@ def stacked_clients(
         def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
             chunk = mean.seated(data.get_single_element())
 
-            def contribute(updates: list[Update], part: Any) -> Any:
+            def contribute(updates: list[tf.Tensor], part: Any) -> Any:
                 if apart:
                     return _each(mean, sent, updates, weights.trainable, part)
                 return add_up(mean, sent, updates, weights.trainable, part)
@@ -178,10 +177,10 @@ def stacked_clients(
 
 
 def _each(
-    mean: ZonedMean, sent: Any, updates: list[Update], like: Any, chunk: Any
+    mean: ZonedMean, sent: Any, updates: list[tf.Tensor], like: Any, chunk: Any
 ) -> Any:
     """Every client's contribution, each tensor with a leading axis [C]."""
-    given = tf.nest.pack_sequence_as(like, [update.dense() for update in updates])
+    given = tf.nest.pack_sequence_as(like, updates)
     clients = (given, profiles(chunk))
     one = mean.contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
     return tf.map_fn(

@@ -200,9 +200,15 @@ class HdpConfig(ZonesConfig):
             "min_zone_clients": least if self.zones_are_secure else 1,
         }
 
-    def without_secure_sums(self) -> dict[str, Any]:
-        """What to replace for the same run with plain sums."""
-        return {"secure_aggregation": "none", **_WITHOUT}
+    def without_privacy(self) -> "HdpConfig":
+        """The same training, without noise, elections or secure sums."""
+        return dataclasses.replace(
+            self,
+            **{"privacy": "none", "alpha": None, "beta": None, "noising_levels": ()},
+            **{"noise_multiplier": None, "target_epsilon": None, "estimator": None},
+            **{"elect_super_nodes": "none", "min_capability": None},
+            **{"clipping": "flat", "secure_aggregation": "none", **_WITHOUT},
+        )
 
     def _resolve(self) -> None:
         if self.local_epochs is None:

@@ -1,6 +1,7 @@
 """From a config and a task to zones, plan and per-client facts."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,7 +54,7 @@ def build_federation(
     *,
     partition_seed: int,
     clipping: Clipping,
-    noise_multiplier: float | None,
+    resolved: Mapping[str, Any] | None = None,
 ) -> Federation:
     """Deals the task's clients to zones and makes the plan.
 
@@ -62,8 +63,8 @@ def build_federation(
       task: The loaded task.
       partition_seed: Decides who belongs to which zone.
       clipping: S and its kind.
-      noise_multiplier: z; None for no privacy, or to calibrate it to
-        `config.target_epsilon`.
+      resolved: What an earlier start of the run found out: the `noise_multiplier`
+        that `config.target_epsilon` was calibrated to.
 
     Raises:
       ArgumentError: If a setting does not fit the task's clients.
@@ -76,7 +77,8 @@ def build_federation(
     rng = np.random.default_rng(partition_seed)
     zoning = build_zoning(config, task, rng=rng)
     weights = _example_weights(config, task.train.sizes)
-    plan = _plan(config, task, zoning, weights, clipping, noise_multiplier)
+    z = (resolved or {}).get("noise_multiplier", config.noise_multiplier)
+    plan = _plan(config, task, zoning, weights, clipping, z)
     costs = plan.clients_carry_noise or plan.secure_server
     if config.target_epsilon is not None and costs and config.may_skip:
         raise ArgumentError(
@@ -93,6 +95,13 @@ def build_federation(
         weights=weights,
         carries_noise=_noising_clients(plan, zoning),
     )
+
+
+def resolved_noise(plan: NoisePlan) -> dict[str, float | None]:
+    """What a run remembers of its plan's noise: the most that any party adds."""
+    nodes = itertools.chain(*plan.node_noise)
+    most = max(plan.client_noise_multiplier, *nodes) if plan.is_noisy else None
+    return {"noise_multiplier": most}
 
 
 def threat_of_round(threat: ThreatModel, plan: NoisePlan, skipped: int) -> ThreatModel:
@@ -134,7 +143,7 @@ def _plan(
     zoning: Zoning,
     weights: np.ndarray,
     clipping: Clipping,
-    noise_multiplier: float | None,
+    z: float | None,
 ) -> NoisePlan:
     sizes = zoning.zone_sizes
     options: dict[str, Any] = {
@@ -170,8 +179,8 @@ def _plan(
         levels = given_levels(zoning.parents, {})
         plan = configurations.none(upper_levels=levels, **options)
         return encoded(plan, config, task)
-    if noise_multiplier is not None:
-        return make_plan(noise_multiplier)
+    if z is not None:
+        return make_plan(z)
     return make_plan(
         calibrate(
             make_plan,

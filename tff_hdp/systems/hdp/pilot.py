@@ -1,6 +1,5 @@
 """S as given, or as a pilot without noise measures it."""
 
-import dataclasses
 import logging
 import math
 from collections.abc import Callable
@@ -63,26 +62,12 @@ def _pilot_norms(
     _LOG.info(
         "pilot of %d rounds without noise for clip_norm=auto", config.pilot_rounds
     )
-    pilot = dataclasses.replace(
-        config,
-        privacy="none",
-        alpha=None,
-        beta=None,
-        clipping="flat",
-        noise_multiplier=None,
-        target_epsilon=None,
-        estimator=None,
-        noising_levels=(),
-        elect_super_nodes="none",
-        min_capability=None,
-        **config.without_secure_sums(),
-    )
+    pilot = config.without_privacy()
     federation = build_federation(
         pilot,
         task,
         partition_seed=folder.resolved["partition_seed"],
         clipping=Clipping(),
-        noise_multiplier=None,
     )
     system = build(pilot, federation)
     entropy = fresh_entropy() if config.seed is None else config.seed

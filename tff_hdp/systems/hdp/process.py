@@ -1,7 +1,7 @@
 """HDP: federated averaging over zones with noise at any level (HDP, Algorithm 1)."""
 
 import collections
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow_federated as tff
@@ -12,10 +12,11 @@ from tff_hdp.aggregators.sums import operator_sums, zone_sums
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.protocols.secagg.rounds import Protocol
 from tff_hdp.systems.hdp.clients import Clients
-from tff_hdp.systems.hdp.protocol import ProtocolHdp
 from tff_hdp.systems.states import algorithm_state, process_of_model
+
+if TYPE_CHECKING:
+    from tff_hdp.systems.hdp.protocol import ProtocolHdp, SecureSums
 
 
 def build_hdp(
@@ -24,9 +25,8 @@ def build_hdp(
     plan: NoisePlan,
     server_optimizer: tff.learning.optimizers.Optimizer,
     queries: LevelQueries | None = None,
-    protocol: Protocol | None = None,
-    signed: bool = False,
-) -> tff.learning.templates.LearningProcess | ProtocolHdp:
+    secure_sums: "SecureSums | None" = None,
+) -> "tff.learning.templates.LearningProcess | ProtocolHdp":
     """Builds the zoned learning process.
 
     Each round every client in the cohort trains locally, its update is clipped,
@@ -39,25 +39,24 @@ def build_hdp(
         `HierarchicalMeanFactory`.
       server_optimizer: Applied to the aggregated update; SGD at rate 1 adds it.
       queries: See `HierarchicalMeanFactory`; none with an encoding.
-      protocol: `bonawitz` or `graph` runs secure sums by that protocol among
-        simulated parties; None leaves them to TFF.
-      signed: Whether the protocol's parties sign, as where clients may be Byzantine.
+      secure_sums: Takes secure sums by a protocol; None leaves them to TFF.
 
     Returns:
-      A `LearningProcess` over the clients' data, or with a protocol the like.
+      A `LearningProcess` over the clients' data, or with `secure_sums` the like.
 
     Raises:
-      ArgumentError: If there is a protocol or there are queries that the plan does
-        not take, or the plan does not suit the model.
+      ArgumentError: If there are secure sums or queries that the plan does not take,
+        or the plan does not suit the model.
     """
-    if protocol is not None and plan.encoding is None:
-        raise ArgumentError("protocol", protocol, "None where plan.encoding is None")
+    if secure_sums is not None and plan.encoding is None:
+        allowed = "None where plan.encoding is None"
+        raise ArgumentError("secure_sums", secure_sums, allowed)
     trainable = clients.initial_weights.type_signature.result.trainable
     record = tff.types.type_to_tf_tensor_specs(trainable)
-    mean = build_mean(plan, record, queries=queries, draws_noise=protocol is None)
+    mean = build_mean(plan, record, queries=queries, draws_noise=secure_sums is None)
     server = _Server(mean, clients, server_optimizer)
-    if protocol is not None:
-        return _by_protocol(server, mean, protocol, signed)
+    if secure_sums is not None:
+        return _by_protocol(server, mean, secure_sums)
 
     @tff.federated_computation(server.state_type, server.data_type)
     def next_fn(state: Any, data: Any) -> Any:
@@ -70,8 +69,8 @@ def build_hdp(
 
 
 def _by_protocol(
-    server: "_Server", mean: SecureZonedMean, protocol: Protocol, signed: bool
-) -> ProtocolHdp:
+    server: "_Server", mean: SecureZonedMean, secure_sums: "SecureSums"
+) -> "ProtocolHdp":
     """Two computations, with the protocol's sums between them."""
 
     @tff.federated_computation(server.state_type, server.data_type)
@@ -96,10 +95,8 @@ def _by_protocol(
     def finish(state: Any, total: Any, train: Any) -> Any:
         return server.finish(state, total, train)
 
-    return ProtocolHdp(
+    return secure_sums.process(
         plan=mean.plan,
-        protocol=protocol,
-        signed=signed,
         size=mean.vector_size,
         initialize=server.initialize,
         collect=collect,

@@ -16,6 +16,23 @@ Output = tff.learning.templates.LearningProcessOutput
 
 
 @dataclasses.dataclass(frozen=True)
+class SecureSums:
+    """How a process takes its secure sums: by a protocol, among simulated parties.
+
+    Attributes:
+      protocol: `bonawitz` or `graph`.
+      signed: Whether its parties sign, as where clients may be Byzantine.
+    """
+
+    protocol: Protocol
+    signed: bool = False
+
+    def process(self, **parts: Any) -> "ProtocolHdp":
+        """The process, of what `ProtocolHdp` takes besides."""
+        return ProtocolHdp(secure_sums=self, **parts)
+
+
+@dataclasses.dataclass(frozen=True)
 class ProtocolData:
     """A round's data for `ProtocolHdp`.
 
@@ -38,8 +55,7 @@ class ProtocolHdp:
 
     Args:
       plan: Who adds which noise, in which fixed point.
-      protocol: `bonawitz` or `graph`.
-      signed: Whether its parties sign, as where clients may be Byzantine.
+      secure_sums: By which protocol.
       size: Coordinates of a client's vector, its weight among them.
       initialize: The computation of the first state.
       collect: From state and clients' data to every TFF client's zone and shares
@@ -52,15 +68,14 @@ class ProtocolHdp:
         self,
         *,
         plan: NoisePlan,
-        protocol: Protocol,
-        signed: bool,
+        secure_sums: SecureSums,
         size: int,
         initialize: tff.Computation,
         collect: tff.Computation,
         finish: tff.Computation,
     ) -> None:
         self._plan, self._size = plan, size
-        self._protocol, self._signed = protocol, signed
+        self._secure_sums = secure_sums
         self._initialize, self._collect, self._finish = initialize, collect, finish
 
     def initialize(self) -> State:
@@ -79,17 +94,17 @@ class ProtocolHdp:
         for zone, shares in sent:
             pairs = zip(shares["vector"], shares["carries_noise"], strict=True)
             zones[int(zone)] += [
-                Share(vector, self._plan.client_noise_multiplier if carries else 0.0)
+                Share(vector, self._plan.client_stddev if carries else 0.0)
                 for vector, carries in pairs
             ]
         sums = protocol_sums(
             self._plan,
             zones,
-            protocol=self._protocol,
+            protocol=self._secure_sums.protocol,
             round_number=int(state.aggregator["round"]),
             size=self._size,
             dropped=data.dropped,
-            signed=self._signed,
+            signed=self._secure_sums.signed,
         )
         total = collections.OrderedDict(
             vectors=sums.vectors, left_out=sums.left_out, **operator

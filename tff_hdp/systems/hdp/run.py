@@ -9,7 +9,7 @@ import numpy as np
 
 from tff_hdp.aggregators import round_events
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import Ledger, NoisePlan
+from tff_hdp.privacy import Ledger
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import (
     RoundInput,
@@ -23,6 +23,7 @@ from tff_hdp.systems.hdp.faults import CountingSkips
 from tff_hdp.systems.hdp.federation import (
     Federation,
     build_federation,
+    resolved_noise,
     threat_of_round,
 )
 from tff_hdp.systems.hdp.pilot import find_clipping
@@ -73,12 +74,10 @@ def build(config: HdpConfig, folder: RunFolder) -> "Hdp":
         task,
         partition_seed=seed,
         clipping=find_clipping(config, task, folder, Hdp),
-        noise_multiplier=folder.resolved.get(
-            "noise_multiplier", config.noise_multiplier
-        ),
+        resolved=folder.resolved,
     )
     _remember_zones(config, folder, federation)
-    folder.resolve(noise_multiplier=_multiplier(federation.plan), task=task.description)
+    folder.resolve(**resolved_noise(federation.plan), task=task.description)
     return Hdp(config, federation, seats_path=folder.path / "elections")
 
 
@@ -146,10 +145,9 @@ class Hdp(System):
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""
-        clipping = self.plan.clipping
         notes = [
             OPERATOR_METRICS,
-            f"Clip norm {clipping.clip_norm:.6g}: {clipping.source}.",
+            str(self.plan.clipping),
             COHORT_KNOWN if self.config.cohort_known else COHORT_HIDDEN,
         ]
         if self.config.may_skip:
@@ -190,15 +188,3 @@ def _remember_zones(
             f"the zones with which the run in out={folder.path} began",
         )
     folder.resolve(zones=digest)
-
-
-def _multiplier(plan: NoisePlan) -> float | None:
-    """The one z of all parties that add noise."""
-    upper = (z for level in plan.upper_levels for z in level.noise_multipliers)
-    used = (
-        plan.client_noise_multiplier,
-        *plan.zone_noise_multipliers,
-        *upper,
-        plan.server_noise_multiplier,
-    )
-    return max(used) if plan.is_noisy else None

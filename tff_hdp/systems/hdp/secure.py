@@ -101,12 +101,11 @@ def _law(plan: NoisePlan) -> str:
     parties = []
     if plan.clients_carry_noise:
         parties.append("clients'")
-    if plan.secure_server and any(plan.zone_noise_multipliers):
+    if plan.secure_server and any(plan.node_noise[0]):
         parties.append("super-nodes'")
     if not parties:
         return "All noise is continuous and added to sums that are out of the mask."
-    smallest = min(plan.discrete_noise_multipliers)
-    steps = smallest * plan.clipping.clip_norm / plan.encoding.step
+    steps = min(plan.discrete_stddevs) / plan.encoding.step
     return (
         f"Under the mask the {' and '.join(parties)} noise is discrete Gaussian of at "
         f"least {steps:.4g} steps; from {MIN_STEPS:g} steps on, sums of such noise "

@@ -16,6 +16,7 @@ from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import Federation
 from tff_hdp.systems.hdp.process import build_hdp
+from tff_hdp.systems.hdp.protocol import SecureSums
 
 
 def chunk_size(config: HdpConfig, federation: Federation) -> int:
@@ -68,13 +69,16 @@ def build_process(
             model_fn=model_fn_from_keras(task.build_model, spec),
             client_optimizer=build_optimizer(config.client_optimizer, rate),
         )
-    runs_protocol = plan.encoding is not None and config.runs_protocol
+    secure_sums = None
+    if plan.encoding is not None and config.runs_protocol:
+        secure_sums = SecureSums(
+            config.secure_aggregation_protocol, signed=config.parties_sign
+        )
     return build_hdp(
         clients=clients,
         plan=plan,
         server_optimizer=build_optimizer(
             config.server_optimizer, config.server_learning_rate
         ),
-        protocol=config.secure_aggregation_protocol if runs_protocol else None,
-        signed=config.parties_sign,
+        secure_sums=secure_sums,
     )

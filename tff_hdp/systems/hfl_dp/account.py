@@ -1,4 +1,4 @@
-"""HFL-DP's rounds as they run, and their epsilon per observer.
+"""HFL-DP: epsilon per observer of its rounds as they run.
 
 A client sends its whole trained model, clipped to the norm C. Whatever changes in
 its data, one example or all, can move that by 2C: the account's sensitivity, and
@@ -10,16 +10,11 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from tff_hdp.errors import (
-    ArgumentError,
-    check_delta,
-    check_nonnegative,
-    check_positive,
-)
+from tff_hdp.errors import check_delta
 from tff_hdp.privacy.accountant import METHODS, AccountRow, Method, composed
 from tff_hdp.privacy.mechanisms import Gaussian
 from tff_hdp.privacy.plan import MOST_COORDINATES
-from tff_hdp.systems.hfl_dp import noise as hfl_dp
+from tff_hdp.systems.hfl_dp.plan import HflDpRound
 
 OBSERVERS = ("super_node", "edge_broadcast", "aggregator", "released_model")
 _ASSUMPTIONS = {
@@ -37,113 +32,6 @@ _ASSUMPTIONS = {
         "seen, since later models depend on them"
     ),
 }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class HflDpRound:
-    """The noise of one edge aggregation, or of one with the cloud's behind it.
-
-    Attributes:
-      cloud: Whether the cloud aggregates after the edges.
-      n: Clients of an edge, all of which take part.
-      N: Edges.
-      C: Bound on the norm of a client's model; None without clipping.
-      sigma_u: Noise of a client's model, standard deviation.
-      sigma_e: Noise of an edge's model sent to the cloud; 0 on edge rounds.
-      n_down: Noise of what is sent down: the edge's n_E or the cloud's n_C.
-      paper_epsilon: What the paper states for rounds of this kind; None where
-        its formulas did not choose the noise.
-
-    Raises:
-      ArgumentError: If a field is out of range.
-    """
-
-    cloud: bool
-    n: int
-    N: int
-    C: float | None
-    sigma_u: float = 0.0
-    sigma_e: float = 0.0
-    n_down: float = 0.0
-    paper_epsilon: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("n", "N"):
-            check_positive(name, getattr(self, name))
-        for name in ("sigma_u", "sigma_e", "n_down"):
-            check_nonnegative(name, getattr(self, name))
-        if self.C is not None:
-            check_positive("C", self.C)
-        elif self.is_noisy:
-            raise ArgumentError("C", None, "a bound, without which noise is no use")
-
-    @property
-    def is_noisy(self) -> bool:
-        """Whether anyone adds noise."""
-        return max(self.sigma_u, self.sigma_e, self.n_down) > 0
-
-    def multiplier(self, observer: str) -> float:
-        """Noise standard deviation over the sensitivity of what `observer` sees.
-
-        On an edge round the cloud and those above it are granted the noised
-        average of the client's edge.
-
-        Args:
-          observer: One of `OBSERVERS`.
-        """
-        if self.C is None:
-            return 0.0
-        clients = 1 if observer == "super_node" else self.n
-        edges = 1
-        known = 1 if observer == "edge_broadcast" else 0
-        variance = self.n_down**2
-        if observer == "super_node":
-            variance = 0.0
-        elif self.cloud and observer == "aggregator":
-            variance = self.sigma_e**2
-        elif self.cloud:
-            edges = self.N
-            variance += self.sigma_e**2 / edges
-        total = clients * edges
-        variance += (total - known) * (self.sigma_u / total) ** 2
-        return math.sqrt(variance) / (2 * self.C / total)
-
-
-def rounds_of(
-    noise: hfl_dp.HflDpNoise,
-    *,
-    n: int,
-    N: int,
-    C: float | None,
-    paper_epsilons: tuple[float | None, float | None] = (None, None),
-) -> tuple[HflDpRound, HflDpRound]:
-    """The edge round and the cloud round that some noises make.
-
-    Args:
-      noise: Standard deviations; all 0 for none.
-      n: Clients of an edge.
-      N: Edges.
-      C: Bound on the norm of a client's model, or None.
-      paper_epsilons: eps1 and eps2 where the paper's formulas gave the noise.
-    """
-    shape = {"n": n, "N": N, "C": C}
-    return (
-        HflDpRound(
-            cloud=False,
-            sigma_u=noise.sigma_u1,
-            n_down=noise.n_e,
-            paper_epsilon=paper_epsilons[0],
-            **shape,
-        ),
-        HflDpRound(
-            cloud=True,
-            sigma_u=noise.sigma_u2,
-            sigma_e=noise.sigma_e,
-            n_down=noise.n_c,
-            paper_epsilon=paper_epsilons[1],
-            **shape,
-        ),
-    )
 
 
 def account(

@@ -118,7 +118,8 @@ class HflDpConfig(RunConfig):
     def new_ledger(self) -> "RoundBook":
         """See base class."""
         from tff_hdp.privacy import RoundLedger
-        from tff_hdp.systems.hfl_dp.account import HflDpRound, account
+        from tff_hdp.systems.hfl_dp.account import account
+        from tff_hdp.systems.hfl_dp.plan import HflDpRound
 
         return RoundLedger(plan_type=HflDpRound, account=account)
 

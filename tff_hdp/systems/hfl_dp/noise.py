@@ -5,7 +5,6 @@ t exposures, sigma = c t dS / eps with c = sqrt(2 ln(1.25/delta)); downlink nois
 is what is missing once the uplink noise has been averaged.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
 
@@ -13,28 +12,10 @@ from scipy import optimize
 
 from tff_hdp.errors import check_delta, check_positive, require
 from tff_hdp.privacy.divergences import gaussian_delta, gaussian_epsilon
+from tff_hdp.systems.hfl_dp.plan import HflDpNoise
 
 # From (exposures, epsilon) to noise standard deviation over sensitivity.
 Rule = Callable[[float, float], float]
-
-
-@dataclasses.dataclass(frozen=True)
-class HflDpNoise:
-    """Standard deviations of HFL-DP's noises, in units of the parameters.
-
-    Attributes:
-      sigma_u1: Clients, on edge rounds (eps1, t1).
-      sigma_u2: Clients, on cloud rounds (eps2, t3).
-      sigma_e: Edges, uploading (eps2, t4).
-      n_e: Edges, sending down.
-      n_c: Cloud, sending down.
-    """
-
-    sigma_u1: float = 0.0
-    sigma_u2: float = 0.0
-    sigma_e: float = 0.0
-    n_e: float = 0.0
-    n_c: float = 0.0
 
 
 def theorem_1(

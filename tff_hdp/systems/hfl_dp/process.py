@@ -16,7 +16,7 @@ from tff_hdp.clients.training import train_stack
 from tff_hdp.clients.updates import clip, screen
 from tff_hdp.errors import ArgumentError
 from tff_hdp.noise import add_gaussian
-from tff_hdp.systems.hfl_dp.account import HflDpRound
+from tff_hdp.systems.hfl_dp.plan import HflDpRound
 from tff_hdp.systems.zone_models import build_zoned_process
 from tff_hdp.topology.mixing import equal_mean, identity
 

@@ -18,9 +18,8 @@ from tff_hdp.simulation.classifier import training_columns
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems.chunks import Participant, chunks
-from tff_hdp.systems.hfl_dp import noise as formulas
-from tff_hdp.systems.hfl_dp.account import HflDpRound, rounds_of
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
+from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
 from tff_hdp.systems.hfl_dp.setup import build_edges, build_noise, theorem_setting
 from tff_hdp.systems.hfl_dp.worth import READING, noise_table, warnings
@@ -53,7 +52,7 @@ class HflDp(System):
             noise = build_noise(config, setting)
             folder.resolve(noise=dataclasses.asdict(noise), setting=setting)
         folder.resolve(task=self.task.description)
-        noise = formulas.HflDpNoise(**folder.resolved["noise"])
+        noise = HflDpNoise(**folder.resolved["noise"])
         theorem_1 = config.noise == "theorem_1"
         self.plan, self.cloud_plan = rounds_of(
             noise,

@@ -9,6 +9,7 @@ from tff_hdp.clients.stacked_model import is_supported
 from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.hfl_dp import noise as formulas
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
+from tff_hdp.systems.hfl_dp.plan import HflDpNoise
 from tff_hdp.topology import Zoning, equal_zones
 
 
@@ -56,10 +57,10 @@ def theorem_setting(config: HflDpConfig, task: tasks.Task) -> dict[str, Any]:
     }
 
 
-def build_noise(config: HflDpConfig, setting: dict[str, Any]) -> formulas.HflDpNoise:
+def build_noise(config: HflDpConfig, setting: dict[str, Any]) -> HflDpNoise:
     """The noise that the run asks for, given `theorem_setting`."""
     if config.noise == "none":
-        return formulas.HflDpNoise()
+        return HflDpNoise()
     if config.noise == "theorem_1":
         return formulas.theorem_1(**setting)
     return formulas.exact_noise(**{k: v for k, v in setting.items() if k != "m"})

@@ -3,7 +3,8 @@
 import dataclasses
 import math
 
-from tff_hdp.systems.hfl_dp.noise import HflDpNoise, true_epsilon
+from tff_hdp.systems.hfl_dp.noise import true_epsilon
+from tff_hdp.systems.hfl_dp.plan import HflDpNoise
 
 READING = (
     "epsilon_example: for replacing one example, at the paper's sensitivity; "

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory
-from tff_hdp.aggregators.sums import federated_total
+from tff_hdp.aggregators.totals import federated_total
 from tff_hdp.clients.batches import chunk_type
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel

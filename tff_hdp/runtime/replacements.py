@@ -1,4 +1,4 @@
-"""TensorFlow functions that this process computes in Python instead.
+"""TensorFlow functions that the in-process runtime computes in Python instead.
 
 A computation that needs what TensorFlow does not have, such as random words from the
 system's generator, says what it means in plain TensorFlow operations, for every
@@ -8,7 +8,7 @@ runtime, and marks that function:
     def words(n):
         return tf.random.uniform([n], tf.int64.min, tf.int64.max, tf.int64)
 
-    in_process.replace_function("my_words", lambda n: generate(n))
+    replacements.replace_function("my_words", lambda n: generate(n))
 
 Where the computation runs in process, `generate` is called in place of the body.
 """

@@ -1,0 +1,132 @@
+"""HFL-DP: who adds which noise, on edge rounds and on cloud rounds (Algorithm 1)."""
+
+import dataclasses
+import math
+
+from tff_hdp.errors import ArgumentError, check_nonnegative, check_positive
+
+
+@dataclasses.dataclass(frozen=True)
+class HflDpNoise:
+    """Standard deviations of HFL-DP's noises, in units of the parameters.
+
+    Attributes:
+      sigma_u1: Clients, on edge rounds (eps1, t1).
+      sigma_u2: Clients, on cloud rounds (eps2, t3).
+      sigma_e: Edges, uploading (eps2, t4).
+      n_e: Edges, sending down.
+      n_c: Cloud, sending down.
+    """
+
+    sigma_u1: float = 0.0
+    sigma_u2: float = 0.0
+    sigma_e: float = 0.0
+    n_e: float = 0.0
+    n_c: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HflDpRound:
+    """The noise of one edge aggregation, or of one with the cloud's behind it.
+
+    Attributes:
+      cloud: Whether the cloud aggregates after the edges.
+      n: Clients of an edge, all of which take part.
+      N: Edges.
+      C: Bound on the norm of a client's model; None without clipping.
+      sigma_u: Noise of a client's model, standard deviation.
+      sigma_e: Noise of an edge's model sent to the cloud; 0 on edge rounds.
+      n_down: Noise of what is sent down: the edge's n_E or the cloud's n_C.
+      paper_epsilon: What the paper states for rounds of this kind; None where
+        its formulas did not choose the noise.
+
+    Raises:
+      ArgumentError: If a field is out of range.
+    """
+
+    cloud: bool
+    n: int
+    N: int
+    C: float | None
+    sigma_u: float = 0.0
+    sigma_e: float = 0.0
+    n_down: float = 0.0
+    paper_epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("n", "N"):
+            check_positive(name, getattr(self, name))
+        for name in ("sigma_u", "sigma_e", "n_down"):
+            check_nonnegative(name, getattr(self, name))
+        if self.C is not None:
+            check_positive("C", self.C)
+        elif self.is_noisy:
+            raise ArgumentError("C", None, "a bound, without which noise is no use")
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether anyone adds noise."""
+        return max(self.sigma_u, self.sigma_e, self.n_down) > 0
+
+    def multiplier(self, observer: str) -> float:
+        """Noise standard deviation over the sensitivity of what `observer` sees.
+
+        On an edge round the cloud and those above it are granted the noised
+        average of the client's edge.
+
+        Args:
+          observer: One of those of `account`.
+        """
+        if self.C is None:
+            return 0.0
+        clients = 1 if observer == "super_node" else self.n
+        edges = 1
+        known = 1 if observer == "edge_broadcast" else 0
+        variance = self.n_down**2
+        if observer == "super_node":
+            variance = 0.0
+        elif self.cloud and observer == "aggregator":
+            variance = self.sigma_e**2
+        elif self.cloud:
+            edges = self.N
+            variance += self.sigma_e**2 / edges
+        total = clients * edges
+        variance += (total - known) * (self.sigma_u / total) ** 2
+        return math.sqrt(variance) / (2 * self.C / total)
+
+
+def rounds_of(
+    noise: HflDpNoise,
+    *,
+    n: int,
+    N: int,
+    C: float | None,
+    paper_epsilons: tuple[float | None, float | None] = (None, None),
+) -> tuple[HflDpRound, HflDpRound]:
+    """The edge round and the cloud round that some noises make.
+
+    Args:
+      noise: Standard deviations; all 0 for none.
+      n: Clients of an edge.
+      N: Edges.
+      C: Bound on the norm of a client's model, or None.
+      paper_epsilons: eps1 and eps2 where the paper's formulas gave the noise.
+    """
+    shape = {"n": n, "N": N, "C": C}
+    return (
+        HflDpRound(
+            cloud=False,
+            sigma_u=noise.sigma_u1,
+            n_down=noise.n_e,
+            paper_epsilon=paper_epsilons[0],
+            **shape,
+        ),
+        HflDpRound(
+            cloud=True,
+            sigma_u=noise.sigma_u2,
+            sigma_e=noise.sigma_e,
+            n_down=noise.n_c,
+            paper_epsilon=paper_epsilons[1],
+            **shape,
+        ),
+    )
