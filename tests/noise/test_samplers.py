@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 from scipy import stats
 
 from tff_hdp.noise import (
@@ -11,12 +12,22 @@ from tff_hdp.noise import (
     add_laplace,
     gaussian,
     laplace,
+    normals,
     samplers,
 )
 from tff_hdp.privacy import composition
+from tff_hdp.runtime import in_process
+
+
+def in_numpy(shape, stddev):
+    """`gaussian` as the in-process runtime computes it."""
+    bits = samplers.system_add_gaussian(np.zeros(shape, np.float32), np.float64(stddev))
+    return tf.constant(bits.view(np.float32))
+
 
 LAWS = [
     (gaussian, stats.norm()),
+    (in_numpy, stats.norm()),
     (laplace, stats.laplace(scale=0.5**0.5)),
 ]
 SAMPLES = 4_000_000
@@ -52,9 +63,10 @@ def test_every_step_near_the_middle_has_its_share(draw, law):
     assert np.abs(found - expected).max() < 5.5 * expected.max() ** 0.5
 
 
+@pytest.mark.parametrize("draw", [gaussian, in_numpy])
 @pytest.mark.parametrize("sigmas", [3.0, 4.0, 4.7])
-def test_tails_are_as_heavy_as_they_should(sigmas):
-    sample = np.abs(gaussian([8_000_000], 1.0).numpy())
+def test_tails_are_as_heavy_as_they_should(sigmas, draw):
+    sample = np.abs(draw([8_000_000], 1.0).numpy())
     bound = np.ceil(sigmas * STEPS) / STEPS
     expected = 8e6 * 2 * stats.norm.sf(bound - 0.5 / STEPS)
     found = int(np.sum(sample >= bound - 1e-6))
@@ -70,7 +82,7 @@ def test_tails_to_seven_sigma():
     counts = np.zeros(len(bounds))
     largest, draws, size = 0.0, 10_000, 2_000_000
     for _ in range(draws):
-        sample = np.abs(gaussian([size], 1.0).numpy())
+        sample = np.abs(in_numpy([size], 1.0).numpy())
         far = sample[sample > 2.9]
         largest = max(largest, float(far.max()))
         counts += [np.sum(far >= b - 1e-6) for b in bounds]
@@ -81,30 +93,75 @@ def test_tails_to_seven_sigma():
     assert largest > 5.68
 
 
-def test_tails_have_no_end(monkeypatch):
+# A draw in graphs takes radii's first and last bits and angles; NumPy's takes the last
+# bits of few.
+IN_GRAPHS = "graphs"
+IMPLEMENTATIONS = (IN_GRAPHS, "numpy")
+
+
+@pytest.fixture
+def given_words(monkeypatch):
+    """Has the sampler of an implementation find `draws`, a list of words a call."""
+
+    def give(implementation, draws):
+        source = iter(draws)
+        if implementation == IN_GRAPHS:
+            monkeypatch.setattr(
+                normals, "secure_words", lambda count: tf.constant(next(source))
+            )
+            # Not traced, as it would be once for all.
+            sampler = normals._standard_normal_bits.python_function
+            return lambda count: sampler(tf.constant(count)).numpy().view(np.float64)
+        monkeypatch.setattr(normals, "system_words", lambda count: next(source))
+        return lambda count: normals.system_normals(count).view(np.float64)
+
+    return give
+
+
+@pytest.mark.parametrize(
+    ("implementation", "draws"),
+    [
+        # The third draw's words are 0 and 5, so its first is zero too.
+        (IN_GRAPHS, [[0, 0, 0], [0, 0], [0, 5], [5, 5]]),
+        ("numpy", [[0, 0], [0], [0], [0], [0], [0], [5], [5]]),
+    ],
+)
+def test_tails_have_no_end(implementation, draws, given_words):
     """Words of zeros lead on: n times 63 bits, then what the next words say."""
-    zeros, ones = tf.zeros([3], tf.int64), tf.ones([3], tf.int64) * 5
-    draws = iter([zeros, zeros[:2], tf.concat([zeros[:1], ones[:1]], 0), ones[:2]])
-    monkeypatch.setattr(samplers, "secure_words", lambda count: next(draws))
-    far = samplers.standard_normal(tf.constant(2)).numpy()
-    # The third draw's words are 0 and 5, so its first is zero too.
+    sample = given_words(implementation, [np.array(d, np.int64) for d in draws])
     bits = 3 * 63 * np.log(2.0) - np.log((5 + 5.5 * 2.0**-63) * 2.0**-63)
-    np.testing.assert_allclose(far, [np.sqrt(2 * bits), 0.0], rtol=1e-14, atol=1e-12)
+    np.testing.assert_allclose(
+        sample(2), [np.sqrt(2 * bits), 0.0], rtol=1e-14, atol=1e-12
+    )
 
 
-def test_tails_lead_on_as_often_as_they_should(monkeypatch):
+def exponentials_in_graphs(count):
+    return normals.exponential(*normals.words(2, tf.constant(count))).numpy()
+
+
+def exponentials_in_numpy(count):
+    return normals._exponentials(normals.system_words(count))
+
+
+@pytest.mark.parametrize("draw", [exponentials_in_graphs, exponentials_in_numpy])
+def test_tails_lead_on_as_often_as_they_should(draw, monkeypatch):
     """Where 62 of 63 bits are zero always, every second number is drawn again."""
     rng = np.random.default_rng(0)
+    calls = []
 
     def words(count):
         drawn = rng.integers(0, 2**63, int(count))
-        drawn[: int(count) // 2] &= 1
-        return tf.constant(drawn)
+        calls.append(int(count))
+        if draw is exponentials_in_graphs:
+            drawn[: int(count) // 2] &= 1
+        elif len(calls) % 2:  # first bits, then the few's last bits
+            drawn &= 1
+        return drawn
 
-    monkeypatch.setattr(samplers, "secure_words", words)
+    monkeypatch.setattr(normals, "system_words", words)
+    monkeypatch.setattr(normals, "secure_words", lambda n: tf.constant(words(n)))
     count = 100_000
-    high, low = samplers._words(2, tf.constant(count))
-    turns = samplers._exponential(high, low).numpy() / np.log(2.0)
+    turns = draw(count) / np.log(2.0)
     # What is left of a number 1.low between 62 and 63 bits.
     again = np.floor(turns / 63)
     assert stats.kstest(63 - turns + 63 * again, _log2_of_one_to_two).pvalue > 1e-6
@@ -122,27 +179,95 @@ def _log2_of_one_to_two(x):
     return np.clip(2.0**x - 1.0, 0.0, 1.0)
 
 
-def test_arithmetic_is_as_precise_as_the_error_says(monkeypatch):
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_arithmetic_is_as_precise_as_the_error_says(
+    implementation, given_words, monkeypatch
+):
     """Against 80-bit arithmetic, to 20 standard deviations as errors grow with them.
 
     A number's probability is that between two bounds, which both may have moved.
     """
-    words = np.random.default_rng(0).integers(-(2**63), 2**63, [3, 200_000])
-    words[0, ::2] = np.abs(words[0, ::2]) >> 40  # half of them far out in the tail
-    monkeypatch.setattr(
-        samplers, "secure_words", lambda _: tf.constant(words.ravel(), tf.int64)
-    )
-    found = samplers.standard_normal(tf.constant(words[0].size * 2)).numpy()
-    high, low = (words[:2] & (2**63 - 1)).astype(np.longdouble)
-    uniform = (high + (low + 0.5) / np.longdouble(2.0**63)) / np.longdouble(2.0**63)
-    radius = np.sqrt(-2 * np.log(uniform))
+    count = 200_000
+    monkeypatch.setattr(normals, "BLOCK", 2 * count)
+    rng = np.random.default_rng(0)
+    first, low, turn = rng.integers(-(2**63), 2**63, [3, count])
+    first[::2] = np.abs(first[::2]) >> 40  # half of them far out in the tail
+    exact = np.longdouble
+    high = (first & (2**63 - 1)).astype(exact)
+    last = ((low & (2**63 - 1)).astype(exact) + 0.5) / exact(2.0**63)
     # The angle's own rounding moves no bound: it is uniform to 2^-53 of a turn.
-    angle = (words[2].astype(np.float64) * (np.pi * 2.0**-63)).astype(np.longdouble)
-    exact = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
-    assert np.abs(exact).max() > 8
-    further = 20.0 / np.abs(exact).max()
-    moved = np.abs(found - exact).max() * STEPS * further
-    assert 2.0 * moved < samplers.RELATIVE_ERROR
+    if implementation == IN_GRAPHS:
+        sample = given_words(implementation, [np.concatenate([first, low, turn])])
+        angle = (turn.astype(np.float64) * (np.pi * 2.0**-63)).astype(exact)
+        signs = [1.0, 1.0]
+    else:
+        few = high < 2**45
+        draws = [np.concatenate([first, turn]), low[few]]
+        sample = given_words(implementation, draws)
+        last = np.where(few, last, 0.5)
+        half = (turn & (2**62 - 1)) + 0.5
+        angle = 2 * (half * (np.pi / 4 * 2.0**-62)).astype(exact)
+        signs = [np.sign(turn), np.where(turn & 2**62, -1, 1)]
+    radius = np.sqrt(-2 * np.log((high + last) / exact(2.0**63)))
+    wanted = np.concatenate(
+        [signs[0] * radius * np.cos(angle), signs[1] * radius * np.sin(angle)]
+    )
+    found = sample(2 * count)
+    assert np.abs(wanted).max() > 8
+    further = 20.0 / np.abs(wanted).max()
+    moved = np.abs(found - wanted).max() * STEPS * further
+    assert 2.0 * moved < normals.RELATIVE_ERROR
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numpy_adds_noise_as_graphs_do(dtype, monkeypatch):
+    """The same normals give the same sums, whatever the value and its block."""
+    values = (10.0 ** np.arange(-9.0, 12.0) * np.pi).astype(dtype)
+    drawn = np.linspace(-9.0, 9.0, len(values))
+    parts = iter(np.split(drawn, range(8, len(drawn), 8)))
+    monkeypatch.setattr(samplers, "BLOCK", 8)
+    monkeypatch.setattr(
+        samplers, "system_normals", lambda count: next(parts).view(np.int64)
+    )
+    found = samplers.system_add_gaussian(values, np.float64(0.37)).view(dtype)
+    graphs = samplers._rounded_sum(tf.constant(values), tf.constant(drawn), 0.37)
+    np.testing.assert_array_equal(found, graphs)
+    np.testing.assert_allclose(found, values + 0.37 * drawn, rtol=1e-6, atol=0.003)
+
+
+def test_numpy_draws_normal_numbers_that_are_independent():
+    numbers = normals.system_normals(2 * SAMPLES + 1).view(np.float64)
+    assert numbers.shape == (2 * SAMPLES + 1,)
+    assert stats.kstest(numbers[:200_000], stats.norm.cdf).pvalue > 1e-6
+    half = normals.BLOCK // 2  # how far the two numbers of an angle lie apart
+    pairs = np.abs(numbers[: normals.BLOCK].reshape(2, half))
+    for first, second in ((numbers[:-1], numbers[1:]), pairs, pairs**2):
+        bound = 5 / len(first) ** 0.5
+        assert abs(np.corrcoef(first, second)[0, 1]) < bound
+    tails = np.abs(numbers) > 4.0
+    assert (
+        stats.binomtest(int(tails.sum()), len(numbers), 2 * stats.norm.sf(4.0)).pvalue
+        > 1e-6
+    )
+
+
+def test_in_process_numpy_computes_it(monkeypatch):
+    context = in_process.create_in_process_context()
+    ones = np.ones(4).view(np.int64)
+    monkeypatch.setattr(samplers, "system_normals", lambda count: ones[:count])
+    with tff.framework.get_context_stack().install(context):
+        add = tff.tensorflow.computation(
+            lambda a, b: add_gaussian([a, b], 2.0),
+            [(np.float32, [3]), (np.float64, [])],
+        )
+        first, second = add(np.float32([0.0, 1.0, 2.0]), np.float64(3.0))
+    np.testing.assert_array_equal(first, np.float32([2.0, 3.0, 4.0]))
+    assert second == 5.0 and second.dtype == np.float64
+
+
+def test_other_numbers_are_refused():
+    with pytest.raises(TypeError, match="not float16"):
+        add_gaussian(tf.zeros([3], tf.float16), 1.0)
 
 
 @pytest.mark.parametrize("add", [add_gaussian, add_laplace])
@@ -187,4 +312,4 @@ def test_numbers_of_one_draw_are_independent():
 
 
 def test_the_account_knows_of_the_precision():
-    assert samplers.RELATIVE_ERROR == composition.RELATIVE_ERROR
+    assert normals.RELATIVE_ERROR == composition.RELATIVE_ERROR

@@ -1,8 +1,8 @@
 """Noise worth the account: cryptographic randomness, exact tails, a grid."""
 
 from tff_hdp.noise.discrete import discrete_gaussian
+from tff_hdp.noise.normals import RELATIVE_ERROR, standard_normal
 from tff_hdp.noise.samplers import (
-    RELATIVE_ERROR,
     STEPS,
     add_gaussian,
     add_laplace,
@@ -21,5 +21,6 @@ __all__ = [
     "gaussian",
     "laplace",
     "secure_words",
+    "standard_normal",
     "system_words",
 ]

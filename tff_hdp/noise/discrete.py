@@ -4,7 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.errors import require
-from tff_hdp.noise.samplers import standard_normal, uniform
+from tff_hdp.noise.normals import standard_normal
+from tff_hdp.noise.samplers import uniform
 
 # Below this many steps a rounded Gaussian is too far from a discrete one to start from.
 LEAST_SIGMA = 4.0

@@ -60,6 +60,11 @@ def system_words(count: np.ndarray) -> np.ndarray:
     return words
 
 
+def nonnegative(word: tf.Tensor) -> tf.Tensor:
+    """The last 63 bits of each, 0..2^63 - 1."""
+    return tf.bitwise.bitwise_and(word, tf.constant(2**63 - 1, tf.int64))
+
+
 @tf.function(
     input_signature=[tf.TensorSpec([], tf.int32)],
     autograph=False,

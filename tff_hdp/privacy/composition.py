@@ -27,7 +27,7 @@ _SMALLEST_PLD_DELTA = 1e-10
 
 # By how much the probability of any result of one number that `tff_hdp.noise` draws
 # may differ from the exact mechanism's, as a factor 1 +- this.
-RELATIVE_ERROR = 2.0**-39
+RELATIVE_ERROR = 2.0**-38
 # Shares of delta: kept for what finite precision costs, and of it for each direction.
 _KEPT, _TAIL = 1e-5, 1e-6
 
