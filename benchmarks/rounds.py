@@ -54,7 +54,6 @@ def privacy_modes(
     work: works.Work, runtimes: Sequence[str], rounds: int
 ) -> list[rows.Row]:
     """Work C: zones, with noise at no level, the server, the zones, the clients."""
-    subjects = [_ours("stacked", runtime) for runtime in runtimes]
     clipped = measure.Reference.of(work)
     # Without noise nothing is clipped.
     unclipped = measure.Reference.of(dataclasses.replace(work, clip_norm=1e9))
@@ -66,28 +65,32 @@ def privacy_modes(
         "hdp": clipped.noise_multiplier / work.zones**0.5,
         "ldp": clipped.noise_multiplier / work.clients**0.5,
     }
+    modes = [(privacy, runtime) for privacy in multipliers for runtime in runtimes]
+    subjects = [_ours("stacked", runtime) for _, runtime in modes]
     rate = measure.sgemm_flops()
-    result = []
     with measure.started(subjects, work) as running:
-        for privacy, noise_multiplier in multipliers.items():
-            for i, subject in enumerate(subjects):
-                measure.warm_up(
-                    running[i],
-                    f"stacked on {subject.runtime} with {privacy}",
-                    unclipped if privacy == "none" else clipped,
-                    noise_multiplier=noise_multiplier,
-                    privacy=privacy,
-                )
-            seconds, peaks = measure.take_turns(running, rounds)
-            result += measure.make_rows(
-                subjects,
-                work,
-                seconds,
-                peaks,
-                rate=rate,
-                baseline=_baseline(subjects, "stacked"),
+        for i, (privacy, runtime) in enumerate(modes):
+            measure.warm_up(
+                running[i],
+                f"stacked on {runtime} with {privacy}",
+                unclipped if privacy == "none" else clipped,
+                noise_multiplier=multipliers[privacy],
                 privacy=privacy,
             )
+        seconds, peaks = measure.take_turns(running, rounds)
+    result = []
+    for privacy in multipliers:
+        own = [i for i, mode in enumerate(modes) if mode[0] == privacy]
+        same = [subjects[i] for i in own]
+        result += measure.make_rows(
+            same,
+            work,
+            {place: seconds[i] for place, i in enumerate(own)},
+            {place: peaks[i] for place, i in enumerate(own)},
+            rate=rate,
+            baseline=_baseline(same, "stacked"),
+            privacy=privacy,
+        )
     return result
 
 

@@ -145,7 +145,7 @@ def screen(update: Structure) -> tuple[Structure, tf.Tensor]:
 
 
 def scale(values: Structure, factor: tf.Tensor | float) -> Structure:
-    """Multiplies every tensor by `factor`, cast to the tensor's dtype.
+    """Multiplies every tensor by `factor`, cast to the tensor's dtype; 1.0 by nothing.
 
     Raises:
       TypeError: If a tensor is not floating; an integer sum cannot be rescaled.
@@ -156,7 +156,8 @@ def scale(values: Structure, factor: tf.Tensor | float) -> Structure:
             raise TypeError(
                 f"a record holds a {t.dtype.name} tensor; floats are needed"
             )
-        return t * tf.cast(factor, t.dtype)
+        known_one = isinstance(factor, float) and factor == 1.0
+        return t if known_one else t * tf.cast(factor, t.dtype)
 
     return tf.nest.map_structure(scaled, values)
 
@@ -164,6 +165,8 @@ def scale(values: Structure, factor: tf.Tensor | float) -> Structure:
 def scale_rows(values: Structure, factors: Sequence[tf.Tensor | float]) -> Structure:
     """Multiplies row i of every tensor [s, ...] by `factors[i]`; see `scale`."""
     known = not tf.is_tensor(factors[0])
+    if known and set(factors) == {1.0}:
+        return scale(values, 1.0)
     column = tf.constant(factors, tf.float64) if known else tf.stack(factors)
 
     def scaled(t: tf.Tensor) -> tf.Tensor:

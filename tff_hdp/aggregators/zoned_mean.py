@@ -15,7 +15,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 
 # What is summed within zones; the rest of a contribution is summed over all.
-PER_ZONE = ("record", "weight", "clients", "noising", "bare")
+PER_ZONE = ("record", "weight", "clients", "noising", "bare", "draws")
 
 
 class ZonedMean:
@@ -25,7 +25,7 @@ class ZonedMean:
     added up: the noised `record`, the example `weight`, and un-noised for the
     operator how many `clients` it is of, how many of them were `noising` their
     records, how many were `rejected`, how many came `bare`, neither noised nor
-    rejected, and their norms.
+    rejected, in how many `draws` their noise was drawn, and their norms.
 
     Args:
       plan: Who adds which noise, denominators and mixing weights.
@@ -181,7 +181,9 @@ class ZonedMean:
             return contribution
         record, noising = contribution["record"], contribution["noising"]
         noised = levels.noise_as_clients(self._plan, record, noising)
-        return collections.OrderedDict(contribution, record=noised)
+        return collections.OrderedDict(
+            contribution, record=noised, draws=tf.constant(1)
+        )
 
     def _clipped(self, sent: Any, update: Any, profile: Any) -> tuple[Any, Any, Any]:
         """The screened, clipped and weighted record, its weight, and what was seen."""
@@ -221,6 +223,7 @@ class ZonedMean:
             clients=tf.constant(1),
             noising=noising,
             bare=(1 - noising) * (1 - rejected),
+            draws=tf.constant(1),
         )
 
     def zero(self, contribution: Any) -> Any:
@@ -290,8 +293,7 @@ class ZonedMean:
         factors, released_units = mixing.zone_factors(plan, total["weight"])
         values = total["record"]
         if not self.in_fixed_point:
-            clients = [mixing.clients_stddev(plan, i) for i in range(s)]
-            values = levels.smoothed_rows(values, clients)
+            values = self._smoothed(values, total["draws"])
         # In units in which one client's contribution is bounded by S.
         values = levels.scale_rows(values, factors)
         if queries.zones:
@@ -317,6 +319,19 @@ class ZonedMean:
 
         by_level.append([result])
         return by_level, new_state, self._measurements(state, total, events)
+
+    def _smoothed(self, values: Any, draws: tf.Tensor) -> Any:
+        """Zones' sums without their clients' grids; one draw has one grid alone."""
+        stddevs = [
+            mixing.clients_stddev(self._plan, i) for i in range(self._plan.num_zones)
+        ]
+        if not any(stddevs):
+            return values
+        return tf.cond(
+            tf.reduce_all(draws <= 1),
+            lambda: tf.nest.map_structure(tf.identity, values),
+            lambda: levels.smoothed_rows(values, stddevs),
+        )
 
     def _noise_zones(self, values: Any, states: Any) -> tuple[Any, Any, Any]:
         """All zones' values [s, ...] noised, the queries' new states and events."""

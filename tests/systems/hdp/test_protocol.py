@@ -184,7 +184,7 @@ def test_two_rounds_equal_plain_ones(clients, protocol, mode, plain_rounds):
 
 
 def test_a_protocol_needs_an_encoding():
-    with pytest.raises(ArgumentError, match="protocol is bonawitz; allowed: None"):
+    with pytest.raises(ArgumentError, match="secure_sums is bonawitz; allowed: None"):
         process_of(configurations.none(**OPTIONS), "stacked", "bonawitz")
 
 
