@@ -50,7 +50,7 @@ def build_hdp(
     """
     if secure_sums is not None and plan.encoding is None:
         allowed = "None where plan.encoding is None"
-        raise ArgumentError("secure_sums", secure_sums, allowed)
+        raise ArgumentError("secure_sums", secure_sums.protocol, allowed)
     trainable = clients.initial_weights.type_signature.result.trainable
     record = tff.types.type_to_tf_tensor_specs(trainable)
     mean = build_mean(plan, record, queries=queries, draws_noise=secure_sums is None)
