@@ -12,7 +12,8 @@ import numpy as np
 from tff_hdp import runtime
 from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.distances import interval
-from tff_hdp.attacks.systems import SYSTEMS, Setting, SystemUnderAttack
+from tff_hdp.attacks.setting import Setting, SystemUnderAttack
+from tff_hdp.attacks.systems import SYSTEMS
 from tff_hdp.privacy.accountant import AccountRow
 from tff_hdp.privacy.tradeoff import Tradeoff
 

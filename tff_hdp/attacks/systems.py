@@ -6,19 +6,24 @@ process; each is named as in the system's account.
 """
 
 import collections
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tff_hdp.aggregators.vectors import join
-from tff_hdp.attacks.config import AttackConfig
-from tff_hdp.attacks.victims import Target
-from tff_hdp.clients.batches import chunk_type, make_chunk
+from tff_hdp.attacks.setting import (
+    Example,
+    Round,
+    Setting,
+    SystemUnderAttack,
+    dataset,
+    median_norm,
+    started,
+)
+from tff_hdp.clients.batches import chunk_type
 from tff_hdp.errors import require
 from tff_hdp.privacy.accountant import AccountRow
 from tff_hdp.privacy.parts import Clipping
@@ -44,81 +49,6 @@ _NONE = 1e-9
 # FL-TOP's server has this many public examples and makes this many steps on them.
 _PUBLIC, _PUBLIC_STEPS = 10, 20
 _DESCRIPTOR_DIM, _WIDTH = 16, 32
-
-Example = tuple[np.ndarray, int]
-# From the clients' examples, the victim's first, to what each observer holds, [d].
-Round = Callable[[Sequence[Example]], dict[str, np.ndarray]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """What the four are run with.
-
-    Attributes:
-      config: Clients, one example each; zones, which are GFL's servers and HFL-DP's
-        edges; noise over sensitivity, wherever the system adds its own; FL-TOP's ratio.
-      target: The model, its weights, and the clients' SGD.
-    """
-
-    config: AttackConfig
-    target: Target
-
-    @property
-    def clip_norm(self) -> float | None:
-        """Of what the system clips; None is the median of what it would clip."""
-        auto = self.config.clip_norm == "auto"
-        return None if auto else self.config.given_clip_norm
-
-    @property
-    def per_zone(self) -> int:
-        """Clients of a zone.
-
-        Raises:
-          ArgumentError: If zones would differ, or be of one client.
-        """
-        clients, zones = self.config.clients, self.config.zones
-        each, rest = divmod(clients, zones)
-        allowed = f"a multiple of {zones} zones, twice as many or more"
-        require(each > 1 and not rest, "clients", clients, allowed)
-        return each
-
-    @property
-    def order(self) -> np.ndarray:
-        """Every client's batches: its one example, again and again."""
-        return np.zeros([self.target.local_steps, 1], np.int32)
-
-    def build_model(self) -> tf.keras.Sequential:
-        """A new model like the target's."""
-        return tf.keras.models.clone_model(self.target.keras_model)
-
-    def chunk(self, examples: Sequence[Example], zone: int = 0) -> dict[str, Any]:
-        """A `make_chunk` of clients."""
-        return make_chunk(
-            [(x[np.newaxis], np.array([y], np.int32)) for x, y in examples],
-            [self.order] * len(examples),
-            weights=[1.0] * len(examples),
-            carries_noise=[True] * len(examples),
-            zone=zone,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class SystemUnderAttack:
-    """A system ready to be looked at.
-
-    Attributes:
-      round: A round with the system's noise.
-      quiet: The same without, as an attacker computes it for an example it supposes.
-      account: The system's own rows at a delta, for that one round.
-      clip_norm: S as it was run.
-      laplace: Observers whose noise is Laplace; that of others is Gaussian.
-    """
-
-    round: Round
-    quiet: Round
-    account: Callable[[float], list[AccountRow]]
-    clip_norm: float
-    laplace: frozenset[str] = frozenset()
 
 
 def fl_top(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
@@ -149,17 +79,17 @@ def fl_top(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
             compressor=FixedSubset(initial, kept),
             client_learning_rate=target.learning_rate,
         )
-        start = _started(process, target)
+        start = started(process, target)
 
         def run(clients: Sequence[Example]) -> dict[str, np.ndarray]:
-            state = process.next(start, [_dataset(setting.chunk(clients))]).state
+            state = process.next(start, [dataset(setting.chunk(clients))]).state
             after = join(tf.nest.flatten(state.global_model_weights.trainable)).numpy()
             seen = (initial - after)[kept] * setting.config.clients
             return dict.fromkeys(("super_node", "aggregator", "released_model"), seen)
 
         return plan, run
 
-    clip_norm = setting.clip_norm or _median_norm(build(1e6, _NONE)[1], examples)
+    clip_norm = setting.clip_norm or median_norm(build(1e6, _NONE)[1], examples)
     plan, noisy = build(clip_norm, setting.config.noise_multiplier)
 
     def account(delta: float) -> list[AccountRow]:
@@ -183,7 +113,7 @@ def udp_hypernet(setting: Setting, examples: Sequence[Example]) -> SystemUnderAt
     weights = collections.OrderedDict(phi=phi, descriptors=descriptors)
 
     def data(user: int, example: Example) -> tf.data.Dataset:
-        return _dataset(setting.chunk([example]) | {"user": np.array([user], np.int32)})
+        return dataset(setting.chunk([example]) | {"user": np.array([user], np.int32)})
 
     def build(clip_norm: float, multiplier: float) -> tuple[Any, Round]:
         # sigma = z S / (q W), with q = 1 and W = users.
@@ -215,7 +145,7 @@ def udp_hypernet(setting: Setting, examples: Sequence[Example]) -> SystemUnderAt
     def alone(run: Round) -> Round:
         return lambda clients: run(clients[:1])
 
-    clip_norm = setting.clip_norm or _median_norm(build(1e6, _NONE)[1], examples)
+    clip_norm = setting.clip_norm or median_norm(build(1e6, _NONE)[1], examples)
     plan, noisy = build(clip_norm, setting.config.noise_multiplier)
     quiet = build(clip_norm, _NONE)[1]
 
@@ -252,7 +182,7 @@ def gfl(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
             zone=np.array([zone], np.int32),
         )
         drawn = masks.draw(names, next(numbers), size).astype(np.int64)
-        return _dataset(fields | {"masks": drawn[np.newaxis]})
+        return dataset(fields | {"masks": drawn[np.newaxis]})
 
     numbers = itertools.count()
 
@@ -276,7 +206,7 @@ def gfl(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
             )
             for mixing in (np.full([servers] * 2, 1 / servers), np.eye(servers))
         )
-        starts = [_started(process, target) for process in (mixed, bare)]
+        starts = [started(process, target) for process in (mixed, bare)]
 
         def run(clients: Sequence[Example]) -> dict[str, np.ndarray]:
             after, psi = (
@@ -322,7 +252,7 @@ def hfl_dp(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
 
     def data(zone: int, clients: Sequence[Example]) -> tf.data.Dataset:
         chunk = setting.chunk(clients, zone) | {"zone": np.array([zone], np.int32)}
-        return _dataset({name: chunk[name] for name in CHUNK_FIELDS})
+        return dataset({name: chunk[name] for name in CHUNK_FIELDS})
 
     def build(multiplier: float) -> tuple[list[Any], Round]:
         sigma = multiplier * 2 * C
@@ -341,7 +271,7 @@ def hfl_dp(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
             )
             for k2 in (2, 1)
         )
-        starts = {process: _started(process, target) for process in (edge, cloud)}
+        starts = {process: started(process, target) for process in (edge, cloud)}
 
         def first(process: Any, clients: Sequence[Example]) -> np.ndarray:
             cohort = [
@@ -382,19 +312,3 @@ SYSTEMS: dict[str, Callable[[Setting, Sequence[Example]], SystemUnderAttack]] = 
     "gfl": gfl,
     "hfl_dp": hfl_dp,
 }
-
-
-def _started(process: Any, target: Target) -> Any:
-    """The state before round 1, with the target's weights."""
-    weights = tff.learning.models.ModelWeights(list(target.weights), [])
-    return process.set_model_weights(process.initialize(), weights)
-
-
-def _dataset(chunk: dict[str, Any]) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensors(collections.OrderedDict(chunk))
-
-
-def _median_norm(quiet: Round, examples: Sequence[Example]) -> float:
-    """Of single clients' records, with a clip that clips nothing."""
-    norms = [np.linalg.norm(quiet([one])["released_model"]) for one in examples]
-    return float(np.median(norms))
