@@ -88,14 +88,20 @@ class SampledGaussian(Mechanism):
         if z is not None and self.q == 1.0:
             return Gaussian(z).pld(rounds, discretisation)
         if z is not None and self.hidden:
-            from dp_accounting.pld import privacy_loss_distribution as pld_lib
-
-            one = pld_lib.from_gaussian_mechanism(
-                z, value_discretization_interval=discretisation, sampling_prob=self.q
-            )
+            one = _poisson_pld(z, self.q, discretisation)
         else:
             one = _mixture_pld(self, discretisation)
         return one.self_compose(rounds)
+
+
+# A second of work, for every account of a run that goes on.
+@functools.lru_cache(maxsize=64)
+def _poisson_pld(z: float, q: float, discretisation: float) -> "Pld":
+    from dp_accounting.pld import privacy_loss_distribution as pld_lib
+
+    return pld_lib.from_gaussian_mechanism(
+        z, value_discretization_interval=discretisation, sampling_prob=q
+    )
 
 
 @dataclasses.dataclass(frozen=True)
