@@ -1,13 +1,41 @@
-"""Figure 1 of the FL-TOP paper, from run folders."""
+"""The pictures of the FL-TOP paper's studies: accuracy over rounds, and Figure 1."""
 
 import json
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 
+from scripts import curves, sweep_runs
+from scripts.papers.fl_top.trained import name_of
+from scripts.papers.studies import Study
 from tff_hdp.systems.fl_top.public import top_k
 from tff_hdp.systems.fl_top.results import NAMES, WEIGHTS_FILE
 from tff_hdp.systems.fl_top.setup import read_setup
+
+
+def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
+    """The metric over rounds, a panel a ratio, and Figure 1 of the first pair."""
+    judged = study.metric.removeprefix("best_")
+    panels: dict[float, dict[str, list]] = {}
+    for job in jobs:
+        panel = panels.setdefault(job.config.ratio, {})
+        label = name_of(job.config.scheme)
+        panel.setdefault(label, []).append(sweep_runs.series(job, judged))
+    curves.draw(
+        [curves.Panel(lines, f"r = {ratio:.1%}") for ratio, lines in panels.items()],
+        path,
+        ylabel=f"test {judged.replace('_', ' ')}",
+        limits=(0, 1),
+    )
+    by_scheme = {
+        scheme: [job for job in jobs if job.config.scheme == scheme]
+        for scheme in ("fl_std", "fl_top")
+    }
+    if all(by_scheme.values()) and study.name.startswith("table"):
+        top = min(by_scheme["fl_top"], key=lambda job: job.config.ratio)
+        picture = path.with_name(f"{path.stem}_weights.png")
+        weights_figure(by_scheme["fl_std"][0].path, top.path, picture)
 
 
 def top_k_values(path: pathlib.Path, size: int) -> np.ndarray:
@@ -19,16 +47,13 @@ def top_k_values(path: pathlib.Path, size: int) -> np.ndarray:
 
 def weights_figure(
     standard: pathlib.Path, top: pathlib.Path, figure_path: pathlib.Path
-) -> dict[str, float]:
+) -> None:
     """Figure 1: how the Top-K weights are spread under FL-STD and FL-TOP.
 
     Args:
       standard: Run folder of FL-STD.
       top: Run folder of FL-TOP, whose K is used for both.
       figure_path: The PNG to write.
-
-    Returns:
-      The standard deviation of either scheme's Top-K weights.
     """
     import matplotlib
 
@@ -53,4 +78,3 @@ def weights_figure(
     figure_path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(figure_path, dpi=120, bbox_inches="tight")
     pyplot.close(figure)
-    return {name: float(np.std(value)) for name, value in values.items()}
