@@ -162,7 +162,7 @@ def measure(path: pathlib.Path, smallest: float) -> Mapping[str, Any]:
       path: The run folder.
       smallest: The table's smallest r, whose Top-K weights Figure 1 shows.
     """
-    from scripts.papers.fl_top.figures import top_k_values
+    from scripts.papers.fl_top.weights import top_k_values
 
     found = dict(results.table([path]).iloc[0])
     judged = next(n for n in ("balanced_accuracy", "accuracy") if n in found)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.papers.fl_top import figures, trained
+from scripts.papers.fl_top import trained, weights
 from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation import experiment
 from tff_hdp.systems.fl_top.config import FlTopConfig
@@ -112,7 +112,7 @@ def test_figure_1_compares_the_same_number_of_weights(tmp_path):
             )
         )
     picture = tmp_path / "figure1.png"
-    figures.weights_figure(tmp_path / "fl_std", tmp_path / "fl_top", picture)
+    weights.weights_figure(tmp_path / "fl_std", tmp_path / "fl_top", picture)
     assert picture.stat().st_size > 1000
     # Each at the Top-K that its own public gradients chose.
     for scheme in ("fl_std", "fl_top"):

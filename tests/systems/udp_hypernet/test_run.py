@@ -180,3 +180,16 @@ def test_too_many_users_for_a_test_each_is_refused(tmp_path):
         experiment.run(
             config(tmp_path, num_clients=1400, partition="iid", dirichlet_alpha=None)
         )
+
+
+def test_descriptors_stay_as_drawn_at_rate_0(tmp_path):
+    found = {}
+    for rate, rounds in ((0.0, 1), (0.0, 3), (0.5, 3)):
+        out = tmp_path / f"{rate}_{rounds}"
+        experiment.run(
+            config(out, descriptor_learning_rate=rate, rounds=rounds, seed=6)
+        )
+        with np.load(out / "model" / "last" / "descriptors.npz") as kept:
+            found[rate, rounds] = kept["descriptors"]
+    np.testing.assert_array_equal(found[0.0, 1], found[0.0, 3])
+    assert not np.array_equal(found[0.0, 3], found[0.5, 3])
