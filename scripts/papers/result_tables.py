@@ -17,7 +17,10 @@ RESULTS = ROOT / "docs" / "results"
 _NAMES = {"super_node": "own super-node", "released_model": "released model"}
 _MARKED = re.compile(r"<!-- results (\S+) -->\n(.*?)<!-- /results -->", re.DOTALL)
 # Shares of one have three places, whatever else is measured three digits.
-_SHARES = ("accuracy", "best_accuracy", "balanced_accuracy", "auroc", "loss")
+_SHARES = {"auroc", "loss", "hospital"} | {
+    f"{prefix}accuracy"
+    for prefix in ("", "best_", "balanced_", "best_balanced_", "own_")
+}
 
 
 def table(path: pathlib.Path) -> str:
@@ -108,12 +111,12 @@ def embedded(page: pathlib.Path) -> dict[str, str]:
 
 
 def _plain(frame: pd.DataFrame) -> str:
-    cells = [
-        [f"{v:.5g}" if isinstance(v, float) else v for v in row]
+    rows = [
+        ["" if v != v else f"{v:.5g}" if isinstance(v, float) else v for v in row]
         for row in frame.itertuples(index=False)
     ]
     header = [_words(name) for name in frame]
-    return "\n".join(map(_row, [header, ["---"] * len(header), *cells]))
+    return "\n".join(map(_row, [header, ["---"] * len(header), *rows]))
 
 
 def _loss(first: pd.DataFrame, group: pd.DataFrame, metric: str) -> pd.Series:

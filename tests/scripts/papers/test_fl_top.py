@@ -30,7 +30,10 @@ def test_a_row_is_printed_with_its_own_number():
 
 def test_a_ratio_of_ones_own_has_nothing_printed():
     study = trained.studies("full", ["table2"], extra=[0.2])["table2"]
-    assert [ln.printed for ln in study.lines if ln.label["r"] == "0.2"] == [None] * 6
+    own = [line for line in study.lines if line.label["r"] == "0.2"]
+    assert [line.printed for line in own] == [None] * 6
+    assert trained.printed("table2", "fl_cs", 0.2) is None
+    assert trained.printed("table2", "fl_cs_dp", 0.05) == 0.69
 
 
 def test_the_sweep_sees_no_private_example():
@@ -118,6 +121,6 @@ def test_figure_1_compares_the_same_number_of_weights(tmp_path):
     for scheme in ("fl_std", "fl_top"):
         _, scores = read_setup(tmp_path / scheme)
         with np.load(tmp_path / scheme / "weights.npz") as saved:
-            chosen = saved["final"][top_k(scores, 120)]
-        row = trained.measure(tmp_path / scheme, smallest=0.05)
+            chosen = saved["final"][top_k(scores, 24)]
+        row = trained.measure(tmp_path / scheme, table="table2")
         assert row["top_k_spread"] == pytest.approx(np.std(chosen))
