@@ -1,5 +1,6 @@
 """Tables 1 and 2 of the FL-TOP paper, and the sweep that chooses step and clip norm."""
 
+import dataclasses
 import functools
 import json
 import pathlib
@@ -87,23 +88,33 @@ def table1_own(scale: str, extra: Sequence[float]) -> Study:
     path = RESULTS / "fl_top" / f"sweep{'' if scale == 'full' else f'_{scale}'}.csv"
     own = chosen(path)
     lines = [
-        Line(
-            line.label,
-            line.preset,
-            {**line.changes, **own[line.label["scheme"]]},
-            line.printed,
-        )
+        dataclasses.replace(line, changes={**line.changes, **own[line.label["scheme"]]})
         for line in study.lines
     ]
-    return Study(
-        *("fl_top", "table1_own", lines, FlTopConfig),
-        metric=study.metric,
-        also=study.also,
-        measure=study.measure,
-    )
+    return dataclasses.replace(study, name="table1_own", lines=lines)
 
 
-PARTS = {part.__name__: part for part in (table2, table1, sweep, table1_own)}
+def fl_cs(scale: str, extra: Sequence[float]) -> Study:
+    """FL-CS by random coefficients of every round and by the largest on public data."""
+    rows = [
+        (scheme, ratio, coefficients)
+        for scheme in ("fl_cs", "fl_cs_dp")
+        for ratio in sorted({0.005, 0.05, 0.1, *extra})
+        for coefficients in FlTopConfig.choices["coefficients"]
+    ]
+    lines = [
+        Line(
+            {"r": f"{r:.3g}", "scheme": name_of(scheme), "coefficients": coefficients},
+            "fl_top/table1_" + ("full" if scale == "full" else "reduced"),
+            {**_row_settings(scheme, r), "coefficients": coefficients},
+            printed("table1", scheme, r),
+        )
+        for scheme, r, coefficients in rows
+    ]
+    return dataclasses.replace(table1(scale, ()), name="fl_cs", lines=lines)
+
+
+PARTS = {p.__name__: p for p in (table2, table1, sweep, table1_own, fl_cs)}
 
 
 def studies(

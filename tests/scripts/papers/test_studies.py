@@ -15,7 +15,7 @@ from scripts.papers.hfl_dp import trained as hfl_dp
 from scripts.papers.udp_alg import trained as udp_alg
 
 PAGES = [studies.ROOT / "README.md", *sorted((studies.ROOT / "docs").glob("*.md"))]
-FL_TOP = ("table1", "table2", "sweep")
+FL_TOP = ("table1", "table2", "sweep", "fl_cs")
 STUDIES = {
     "hdp": lambda scale: trained.STUDIES,
     "gfl": gfl.studies,
