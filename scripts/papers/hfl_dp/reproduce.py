@@ -4,8 +4,8 @@
 
 Runs, or resumes, the presets scripts/papers/hfl_dp/*.flags: a run folder a line and
 seed under --out, docs/results/hfl_dp/<part>.csv with a row a run, its table in
-docs/hfl_dp.md and its picture in docs/figures. `readings` has the printed points under
-two counts of exposures, `per_edge` the same where n is the clients of one edge, and
+docs/hfl_dp.md and its picture in docs/figures. `readings` has the printed points with
+an upload counted as exposed once, `per_edge` where n is the clients of one edge, and
 `full_batch` with one step on all of a client's examples a local iteration. Takes every
 flag of scripts/hfl_dp.py, which then counts for all runs; results then stay in --out.
 """

@@ -84,14 +84,19 @@ def test_slopes_are_those_of_powers():
 
 
 def test_the_printed_points_are_run_under_both_readings():
-    for part, per_edge in (("readings", None), ("per_edge", 100)):
+    once = (1.0, 13.0, 1.0, 1.0, 12.0)
+    for part, per_edge, counts in (
+        ("readings", None, [once]),
+        ("per_edge", 100, [(), once]),
+    ):
         study = hfl_dp_trained.studies("full")[part]
         configs = [study.config(line, {}) for line in study.lines]
-        last = configs[1]
-        assert (last.edges, last.clients_per_edge) == (20, per_edge)
-        assert last.num_clients == (100 if per_edge is None else 2000)
-        assert {c.exposures for c in configs} == {(), (1.0, 13.0, 1.0, 1.0, 12.0)}
-        assert [line.printed for line in study.lines] == [0.91, 0.82, 0.82] * 2
+        second = configs[1]
+        assert (second.edges, second.clients_per_edge) == (20, per_edge)
+        assert second.num_clients == (100 if per_edge is None else 2000)
+        assert [c.exposures for c in configs[::3]] == counts
+        printed = [line.printed for line in study.lines]
+        assert printed == [0.91, 0.82, 0.82] * len(counts)
 
 
 def test_a_full_batch_is_all_of_a_clients_examples():
