@@ -12,6 +12,7 @@ import pandas as pd
 from scripts.papers.result_tables import RESULTS
 from scripts.papers.studies import Line, Study
 from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top.config import SCHEMES, FlTopConfig
 
@@ -50,6 +51,17 @@ PUBLIC = {
 TINY = {"rounds": 1, "num_clients": 40, "clients_per_round": 8}
 
 
+class Schemes(Study):
+    """A study some of whose lines have no noise."""
+
+    def config(self, line: Line, changes: Mapping[str, Any]) -> RunConfig:
+        """See base class; noise and clip norm given for all are the private lines'."""
+        if not line.changes["scheme"].endswith("_dp"):
+            noise = ("noise_multiplier", "clip_norm")
+            changes = {k: v for k, v in changes.items() if k not in noise}
+        return super().config(line, changes)
+
+
 def table1(scale: str, extra: Sequence[float]) -> Study:
     """Fashion-MNIST."""
     preset = "full" if scale == "full" else "reduced"
@@ -75,7 +87,7 @@ def sweep(scale: str, extra: Sequence[float]) -> Study:
                 label = {"scheme": name_of(scheme), "step": step, "S": S}
                 changes |= _row_settings(scheme, ratio, S)
                 lines.append(Line(label, f"fl_top/table1_{preset}", changes))
-    return Study("fl_top", "sweep", lines, FlTopConfig)
+    return Schemes("fl_top", "sweep", lines, FlTopConfig)
 
 
 def table1_own(scale: str, extra: Sequence[float]) -> Study:
@@ -220,7 +232,7 @@ def _table(name: str, preset: str, extra: Sequence[float]) -> Study:
     else:
         metric = "best_balanced_accuracy"
         also = ("hospital", "auroc", "balanced_accuracy", *also)
-    return Study(
+    return Schemes(
         *("fl_top", name, lines, FlTopConfig),
         metric=metric,
         also=also,

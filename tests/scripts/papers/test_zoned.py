@@ -20,6 +20,8 @@ from tff_hdp.systems.hfl_dp.config import HflDpConfig
         ("hfl_dp.py", ["--noise=dp"], ["--noise", "dp", "theorem_1"]),
         ("hfl_dp.py", ["--exposures=1,2"], ["--exposures", "t1,t2,t3,t4,t5"]),
         ("papers/gfl/reproduce.py", ["--what=figure9"], ["--what", "figure9", "mnist"]),
+        ("papers/gfl/reproduce.py", ["--seed=1"], ["--seed is 1", "--seeds"]),
+        ("papers/gfl/reproduce.py", ["--seeds=1,1"], ["--seeds is 1,1", "different"]),
         ("papers/hfl_dp/reproduce.py", ["--what=7"], ["--what", "7", "table3"]),
     ],
 )
