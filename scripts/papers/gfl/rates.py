@@ -10,32 +10,30 @@ import pathlib
 import numpy as np
 import pandas as pd
 
-# The exponents of the bound's leading term: without noise, with noise of clients (iid),
-# and with noise between servers alone (hybrid).
+# The exponents of the bound's leading term, by scheme and what grows, and what is held.
 BOUND = {
-    ("none", "mu"): 1.0,
-    ("iid", "mu"): -1.0,
-    ("hybrid", "mu"): 1.0,
-    ("iid", "sigma_g"): 2.0,
-    ("hybrid", "sigma_g"): 2.0,
+    ("none", "mu", 0.0): 1.0,
+    ("iid", "mu", 0.2): -1.0,
+    ("hybrid", "mu", 0.2): 1.0,
+    ("hybrid", "mu", 1.0): 1.0,
+    ("iid", "sigma_g", 0.1): 2.0,
+    ("hybrid", "sigma_g", 0.1): 2.0,
 }
 _WITHIN = 0.3
-_STEP, _NOISE = 0.1, 0.2
 
 
-def points(runs: pd.DataFrame, scheme: str, over: str) -> pd.DataFrame:
-    """The runs of a scheme at the paper's step, or at its noise, in the other's order.
+def points(runs: pd.DataFrame, scheme: str, over: str, held: float) -> pd.DataFrame:
+    """The runs of a scheme where one quantity grows and the other is held.
 
     Over sigma_g the MSD is that above the same seed's without noise.
     """
-    own = runs[runs["scheme"] == scheme]
+    other = "sigma_g" if over == "mu" else "mu"
+    own = runs[(runs["scheme"] == scheme) & np.isclose(runs[other], held)]
     if over == "mu":
-        own = own[np.isclose(own["sigma_g"], 0.0 if scheme == "none" else _NOISE)]
-        return own.sort_values("mu")
-    own = own[np.isclose(own["mu"], _STEP)].sort_values("sigma_g")
-    bare = runs[(runs["scheme"] == "none") & np.isclose(runs["mu"], _STEP)]
+        return own.sort_values(over)
+    bare = runs[(runs["scheme"] == "none") & np.isclose(runs[other], held)]
     floor = own["seed"].map(bare.set_index("seed")["msd"])
-    return own.assign(msd=own["msd"] - floor)
+    return own.assign(msd=own["msd"] - floor).sort_values(over)
 
 
 def slopes(runs: pd.DataFrame) -> pd.DataFrame:
@@ -48,8 +46,8 @@ def slopes(runs: pd.DataFrame) -> pd.DataFrame:
       A row a scheme, quantity and seed, as `result_tables.table` takes them.
     """
     rows = []
-    for (scheme, over), printed in BOUND.items():
-        for seed, own in points(runs, scheme, over).groupby("seed"):
+    for (scheme, over, held), printed in BOUND.items():
+        for seed, own in points(runs, scheme, over, held).groupby("seed"):
             seen = own[own["msd"] > 0]
             if len(seen) < 2:
                 continue
@@ -58,6 +56,7 @@ def slopes(runs: pd.DataFrame) -> pd.DataFrame:
                 {
                     "scheme": scheme,
                     "over": over,
+                    "at": f"{'sigma_g' if over == 'mu' else 'mu'} = {held:g}",
                     "printed": printed,
                     "metric": "slope",
                     "within": _WITHIN,
@@ -78,14 +77,21 @@ def draw(runs: pd.DataFrame, path: pathlib.Path) -> None:
 
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4))
     colours = {"none": "C0", "iid": "C1", "hybrid": "C2"}
-    for scheme, over in BOUND:
+    for (scheme, over, held), bound in BOUND.items():
         axes = panels[0 if over == "mu" else 1]
-        seeds = points(runs, scheme, over).groupby(over)["msd"]
+        seeds = points(runs, scheme, over, held).groupby(over)["msd"]
         mean, spread = seeds.mean(), seeds.std().fillna(0.0)
-        slope = float(np.polyfit(np.log(mean.index), np.log(mean), 1)[0])
-        label = f"{scheme}: slope {slope:.2f}, bound {BOUND[scheme, over]:g}"
-        style = {"marker": "o", "capsize": 3, "color": colours[scheme]}
-        axes.errorbar(mean.index, mean, spread, label=label, **style)
+        above = mean > 0
+        slope, _ = np.polyfit(np.log(mean.index[above]), np.log(mean[above]), 1)
+        label = f"{scheme}, sigma_g = {held:g}" if over == "mu" and held else scheme
+        axes.errorbar(
+            *(mean.index, mean, spread),
+            label=f"{label}: slope {slope:.2f}, bound {bound:g}",
+            marker="o",
+            capsize=3,
+            color=colours[scheme],
+            linestyle="--" if held == 1.0 else "-",
+        )
     panels[0].set(xlabel="mu", ylabel="MSD of the centroid")
     panels[1].set(xlabel="sigma_g", ylabel="MSD above that without noise")
     for axes in panels:

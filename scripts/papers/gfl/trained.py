@@ -36,6 +36,7 @@ def figure2() -> Study:
     for scheme in ("iid", "hybrid"):
         lines += [_line(scheme, sigma_g=sigma_g) for sigma_g in NOISES]
         lines += [_line(scheme, _NOISE, mu) for mu in STEPS if mu != _STEP]
+    lines += [_line("hybrid", max(NOISES), mu) for mu in STEPS if mu != _STEP]
     return Study(
         *("gfl", "figure2", lines, GflConfig),
         metric="msd",

@@ -71,18 +71,20 @@ def test_an_msd_is_flat_from_where_it_stays():
 
 
 def test_slopes_are_those_of_powers():
-    """An MSD of mu^-1 and of 3e-4 + sigma^2 has slopes -1 and 2."""
+    """An MSD of 1/mu, of sigma^2 above 3e-4, and of sigma^4 whatever mu."""
     rows = [("none", 0.0, mu, 3e-3 * mu) for mu in (0.05, 0.1, 0.2)]
-    rows += [("iid", 0.2, mu, 1e-2 / mu) for mu in (0.05, 0.2)]
+    rows += [("iid", 0.2, mu, (3e-4 + 0.2**2) * 0.1 / mu) for mu in (0.05, 0.2)]
     rows += [("iid", s, 0.1, 3e-4 + s**2) for s in (0.05, 0.1, 0.2, 0.5)]
-    rows += [("hybrid", s, 0.1, 3e-4 + s**4) for s in (0.05, 0.1, 0.5)]
+    rows += [("hybrid", s, 0.1, 3e-4 + s**4) for s in (0.05, 0.1, 0.5, 1.0)]
+    rows += [("hybrid", 1.0, mu, 3e-4 + 1.0) for mu in (0.05, 0.2)]
     frame = pd.DataFrame(rows, columns=["scheme", "sigma_g", "mu", "msd"])
-    # The point that both lines of iid share lies on both.
-    frame.loc[(frame["scheme"] == "iid") & (frame["mu"] == 0.1), "seed"] = 0
-    found = rates.slopes(frame.assign(seed=0)).set_index(["scheme", "over"])["slope"]
-    assert found["none", "mu"] == pytest.approx(1.0)
-    assert found["iid", "sigma_g"] == pytest.approx(2.0)
-    assert found["hybrid", "sigma_g"] == pytest.approx(4.0)
+    found = rates.slopes(frame.assign(seed=0))
+    found = found.set_index(["scheme", "over", "at"])["slope"]
+    assert found["none", "mu", "sigma_g = 0"] == pytest.approx(1.0)
+    assert found["iid", "mu", "sigma_g = 0.2"] == pytest.approx(-1.0)
+    assert found["iid", "sigma_g", "mu = 0.1"] == pytest.approx(2.0)
+    assert found["hybrid", "sigma_g", "mu = 0.1"] == pytest.approx(4.0)
+    assert found["hybrid", "mu", "sigma_g = 1"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_printed_points_are_run_under_both_readings():
@@ -121,7 +123,7 @@ def test_figure_2_of_gfl_is_reproduced(run_program, tmp_path):
     assert table.groupby("scheme").size().to_dict() == {
         "none": 3,
         "iid": 7,
-        "hybrid": 7,
+        "hybrid": 9,
     }
     assert table["msd"].notna().all() and table["flat_from"].between(1, 3).all()
     assert (tmp_path / "gfl" / "figure2_tiny_slopes.csv").exists()
