@@ -82,6 +82,8 @@ def draw(runs: pd.DataFrame, path: pathlib.Path) -> None:
         seeds = points(runs, scheme, over, held).groupby(over)["msd"]
         mean, spread = seeds.mean(), seeds.std().fillna(0.0)
         above = mean > 0
+        if above.sum() < 2:
+            continue
         slope, _ = np.polyfit(np.log(mean.index[above]), np.log(mean[above]), 1)
         label = f"{scheme}, sigma_g = {held:g}" if over == "mu" and held else scheme
         axes.errorbar(
