@@ -14,15 +14,16 @@ from tff_hdp.systems.gfl.config import GflConfig
 
 SCHEMES = ("none", "iid", "hybrid")
 # sigma_g of the paper's figure and the larger one of its text, and between and below.
-NOISES = (0.05, 0.1, 0.2, 0.5, 1.0)
+NOISES = (0.1, 0.2, 0.5, 1.0)
 STEPS = (0.05, 0.1, 0.2)
 _STEP, _NOISE = 0.1, 0.2
-# What a scale changes of the presets.
-SCALES: dict[str, dict[str, Any]] = {
-    "full": {},
-    "reduced": {"rounds": 200},
-    "tiny": {"rounds": 3, "evaluate_every": 1},
+# What a scale changes of the presets, and figure 2's iterations at the paper's step.
+SCALES: dict[str, dict[str, dict[str, Any]]] = {
+    "full": {"figure2": {}, "mnist": {}},
+    "reduced": {"figure2": {"repetitions": 5}, "mnist": {"rounds": 150}},
+    "tiny": {"figure2": {"evaluate_every": 1}, "mnist": {"rounds": 3}},
 }
+ITERATIONS = {"full": 1500, "reduced": 800, "tiny": 3}
 # A run's MSD and accuracy are means over this share of its iterations, the last.
 _TAIL = 1 / 3
 # An MSD is flat from where its mean over a tenth of the iterations stays so near its
@@ -30,13 +31,25 @@ _TAIL = 1 / 3
 _FLAT = 1.5
 
 
-def figure2() -> Study:
-    """The MSD that is left, over noise and step; a larger step takes fewer rounds."""
-    lines = [_line("none", mu=mu) for mu in STEPS]
+def figure2(iterations: int) -> Study:
+    """The MSD that is left, over noise and step.
+
+    Args:
+      iterations: At the paper's step; a larger one takes as many fewer.
+    """
+    other_steps = [mu for mu in STEPS if mu != _STEP]
+    runs = [("none", 0.0, mu) for mu in STEPS]
     for scheme in ("iid", "hybrid"):
-        lines += [_line(scheme, sigma_g=sigma_g) for sigma_g in NOISES]
-        lines += [_line(scheme, _NOISE, mu) for mu in STEPS if mu != _STEP]
-    lines += [_line("hybrid", max(NOISES), mu) for mu in STEPS if mu != _STEP]
+        runs += [(scheme, sigma_g, _STEP) for sigma_g in NOISES]
+        runs += [(scheme, _NOISE, mu) for mu in other_steps]
+    runs += [("hybrid", max(NOISES), mu) for mu in other_steps]
+    lines = []
+    for scheme, sigma_g, mu in runs:
+        changes = {"mu": mu, "rounds": round(iterations * _STEP / mu)}
+        if scheme != "none":
+            changes["sigma_g"] = sigma_g
+        label = {"scheme": scheme, "sigma_g": sigma_g, "mu": mu}
+        lines.append(Line(label, f"gfl/figure2_{scheme}", changes))
     return Study(
         *("gfl", "figure2", lines, GflConfig),
         metric="msd",
@@ -54,9 +67,10 @@ def mnist() -> Study:
 
 def studies(scale: str) -> Mapping[str, Study]:
     """All studies at a scale, by part."""
+    found = {s.name: s for s in (figure2(ITERATIONS[scale]), mnist())}
     if scale == "full":
-        return PARTS
-    return {name: study.at(scale, SCALES[scale]) for name, study in PARTS.items()}
+        return found
+    return {name: each.at(scale, SCALES[scale][name]) for name, each in found.items()}
 
 
 def measure(path: pathlib.Path) -> Mapping[str, Any]:
@@ -80,19 +94,3 @@ def flat_from(msd: pd.Series) -> int:
     means = msd.rolling(max(1, len(msd) // 10), min_periods=1).mean()
     away = np.flatnonzero(np.abs(np.log(means / left)) > np.log(_FLAT))
     return int(msd.index[min(away.max(initial=-1) + 1, len(msd) - 1)])
-
-
-def _line(scheme: str, sigma_g: float = _NOISE, mu: float = _STEP) -> Line:
-    changes: dict[str, Any] = {}
-    if scheme == "none":
-        sigma_g = 0.0
-    elif sigma_g != _NOISE:
-        changes["sigma_g"] = sigma_g
-    if mu != _STEP:
-        # As many iterations as bring it as far.
-        changes |= {"mu": mu, "rounds": round(1500 * _STEP / mu)}
-    label = {"scheme": scheme, "sigma_g": sigma_g, "mu": mu}
-    return Line(label, f"gfl/figure2_{scheme}", changes)
-
-
-PARTS = {study.name: study for study in (figure2(), mnist())}
