@@ -1,13 +1,15 @@
 """Figures 2 to 6 and table 3 of the HFL-DP paper, and what its text leaves open.
 
+    python scripts/papers/hfl_dp/reproduce.py --what=account
     python scripts/papers/hfl_dp/reproduce.py --scale=reduced --what=figure2,figure4
 
 Runs, or resumes, the presets scripts/papers/hfl_dp/*.flags: a run folder a line and
 seed under --out, docs/results/hfl_dp/<part>.csv with a row a run, its table in
 docs/hfl_dp.md and its picture in docs/figures. `readings` has the printed points with
 an upload counted as exposed once, `per_edge` where n is the clients of one edge, and
-`full_batch` with one step on all of a client's examples a local iteration. Takes every
-flag of scripts/hfl_dp.py, which then counts for all runs; results then stay in --out.
+`full_batch` with one step on all of a client's examples a local iteration. `account`
+trains nothing: what each noise is worth, and each setting's whole run. Takes every flag
+of scripts/hfl_dp.py, which then counts for all runs; results then stay in --out.
 """
 
 import sys
@@ -17,6 +19,7 @@ from absl import flags
 from tff_hdp import cli
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 
+ACCOUNT = "account"
 PARTS = (
     *("figure2", "figure3", "figure4", "figure5", "figure6", "table3"),
     *("readings", "full_batch", "per_edge"),
@@ -27,23 +30,43 @@ def define_flags() -> None:
     """Defines the program's flags."""
     from scripts.papers import program
 
-    program.define_flags(PARTS, HflDpConfig, default=PARTS[:-2])
+    every = (ACCOUNT, *PARTS)
+    program.define_flags(every, HflDpConfig, default=every[:-2])
 
 
 def main(argv: list[str]) -> int:
     """Runs the parts asked for."""
     cli.refuse_arguments(argv)
-    cli.check_choices("what", flags.FLAGS.what, PARTS)
+    cli.check_choices("what", flags.FLAGS.what, (ACCOUNT, *PARTS))
     from scripts.papers import program
     from scripts.papers.hfl_dp import figures, trained
 
+    trains = [part for part in flags.FLAGS.what if part != ACCOUNT]
+    if len(trains) < len(flags.FLAGS.what):
+        account()
+    if not trains:
+        return 0
     return program.run(
-        *(flags.FLAGS.what, HflDpConfig),
+        *(trains, HflDpConfig),
         paper="hfl_dp",
         page="hfl_dp.md",
         studies=trained.studies,
         draw=figures.draw,
     )
+
+
+def account() -> None:
+    """Writes and prints what trains nothing."""
+    from scripts.papers import result_tables
+    from scripts.papers.hfl_dp import closed_form
+
+    folder = result_tables.RESULTS / "hfl_dp"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("noise", "epsilons"):
+        path = folder / f"{name}.csv"
+        table = getattr(closed_form, name)()
+        table.to_csv(path, index=False, float_format="%.6g")
+        print(f"{name}\n{result_tables.table(path)}\n{path}\n")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import pytest
 from scripts.papers import presets
 from scripts.papers.gfl import rates
 from scripts.papers.gfl import trained as gfl_trained
+from scripts.papers.hfl_dp import closed_form
 from scripts.papers.hfl_dp import trained as hfl_dp_trained
 from tff_hdp.systems.gfl.config import GflConfig
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
@@ -101,6 +102,21 @@ def test_the_printed_points_are_run_under_both_readings():
         assert [c.exposures for c in configs[::3]] == counts
         printed = [line.printed for line in study.lines]
         assert printed == [0.91, 0.82, 0.82] * len(counts)
+
+
+def test_the_noise_is_theorem_1s_and_worth_less_than_stated():
+    """c t 2C/m / eps with c = 4.8448053, C = 15 and 1,200 examples a client."""
+    table = closed_form.noise().set_index("quantity")
+    first = table.loc["client to edge, edge rounds"]
+    assert first["noise"] == pytest.approx(4.8448053 * 25 * (30 / 1200) / 20)
+    assert (table["epsilon_example"] < table["epsilon_stated"]).all()
+    assert (table["epsilon_client"] > 1000 * table["epsilon_stated"]).all()
+    epsilons = closed_form.epsilons().set_index("setting")
+    assert epsilons.loc["figure 3", "m"] == 960
+    assert (epsilons["super_node"] > epsilons["released_model"]).all()
+    # Noise falls as 1/epsilon.
+    by_epsilon = epsilons.filter(like="figure 4", axis=0)["released_model"]
+    assert by_epsilon.is_monotonic_increasing
 
 
 def test_a_full_batch_is_all_of_a_clients_examples():
