@@ -18,6 +18,7 @@ import pandas as pd
 import tqdm
 from absl import flags
 
+from scripts import curves
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.worker_process import ended_with_this
@@ -313,39 +314,19 @@ def draw(
       metric: A column of metrics.csv.
       path: The picture to write.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     panels: dict[str, dict[str, list[pd.Series]]] = {}
-    colours: dict[str, str] = {}
     for job in jobs:
         if job.is_finished:
-            metrics = report.read_run(job.path).metrics.set_index("round")[metric]
             line, *rest = (f"{s}={job.settings.get(s, '-')}" for s in settings)
             lines = panels.setdefault(", ".join(rest), {})
-            lines.setdefault(line, []).append(metrics.dropna())
-            colours.setdefault(line, f"C{len(colours) % 10}")
-    columns = min(3, len(panels))
-    figure, axes = pyplot.subplots(
-        *(-(-len(panels) // columns), columns),
-        figsize=(4 * columns, 3 * -(-len(panels) // columns)),
-        squeeze=False,
-        sharex=True,
-        sharey=True,
+            lines.setdefault(line, []).append(series(job, metric))
+    curves.draw(
+        [curves.Panel(lines, title) for title, lines in panels.items()],
+        path,
+        ylabel=f"test {metric}",
     )
-    for axis, (title, lines) in zip(axes.flat, panels.items(), strict=False):
-        for label, seeds in lines.items():
-            over = pd.concat(seeds, axis=1)
-            mean, spread = over.mean(axis=1), over.std(axis=1).fillna(0.0)
-            axis.plot(mean.index, mean, label=label, color=colours[label])
-            band = mean - spread, mean + spread
-            axis.fill_between(mean.index, *band, color=colours[label], alpha=0.2)
-        axis.set(title=title, xlabel="round", ylabel=f"test {metric}")
-        axis.grid(alpha=0.3)
-        axis.legend(frameon=False, fontsize="small")
-    for axis in axes.flat[len(panels) :]:
-        axis.set_visible(False)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)
+
+
+def series(job: Job, metric: str, by: str = "round") -> pd.Series:
+    """A metric of a finished run, where it was tested, by another column."""
+    return report.read_run(job.path).metrics.set_index(by)[metric].dropna()

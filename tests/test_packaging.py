@@ -102,7 +102,7 @@ def test_the_library_comes_from_the_wheel(installed, tmp_path):
     [
         ("scripts/papers/hdp/reproduce.py", ["--what=table3"]),
         ("scripts/papers/gfl/reproduce.py", []),
-        ("scripts/papers/udp_alg/reproduce.py", ["--account_only"]),
+        ("scripts/papers/udp_alg/reproduce.py", []),
         ("scripts/papers/comparison/reproduce.py", []),
         ("benchmarks/protocols.py", []),
     ],

@@ -1,15 +1,13 @@
-"""Runs of presets: flag files that name a run each. Imports no TensorFlow itself."""
+"""Presets: flag files that name a run each. Imports no TensorFlow."""
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags
 
 from tff_hdp import cli
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.report import Run, read_run
 
 FOLDER = pathlib.Path(__file__).parent
 
@@ -40,33 +38,3 @@ def given(config_class: type[RunConfig]) -> dict[str, Any]:
     """
     names = [field.name for field in dataclasses.fields(config_class)]
     return {n: flags.FLAGS[n].value for n in names if flags.FLAGS[n].present}
-
-
-def run_all(
-    names: Sequence[str],
-    config_class: type[RunConfig],
-    *,
-    folder: pathlib.Path,
-    changes: Mapping[str, Any],
-    partition_seed: int,
-) -> dict[str, Run]:
-    """Runs presets on the same partition of their data, or resumes them.
-
-    Args:
-      names: Of the presets; each gets a run folder `folder`/<preset>.
-      config_class: Whose flags they hold.
-      folder: Of the run folders.
-      changes: Settings to have instead of the presets'.
-      partition_seed: Decides which examples go to which client.
-
-    Returns:
-      The finished runs by name.
-    """
-    from tff_hdp.simulation import experiment
-
-    runs = {}
-    for name in names:
-        out = str(folder / pathlib.Path(name).name)
-        config = read(name, config_class, **changes, out=out)
-        runs[name] = read_run(experiment.run(config, partition_seed).path)
-    return runs

@@ -20,7 +20,6 @@ class MatchedConfig(RunConfig):
     Attributes:
       target_epsilon: Epsilon of every system, by RDP, against whoever gets all that
         the system releases, for the client worst off.
-      systems: Which of the five.
       groups: Zones of HDP, edges of HFL-DP, servers of GFL; must divide the clients.
       clients_per_round: Expected cohort of HDP and UDP-Alg, exact one of FL-TOP-DP
         and GFL; in HFL-DP everybody takes part.
@@ -39,7 +38,6 @@ class MatchedConfig(RunConfig):
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = RunConfig.choices
 
     target_epsilon: float = 8.0
-    systems: tuple[str, ...] = SYSTEMS
     groups: int = 5
     clients_per_round: int = 100
     batch_size: int = 10
@@ -51,12 +49,6 @@ class MatchedConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("systems", tuple(self.systems))
-        for name in self.systems:
-            if name not in SYSTEMS:
-                raise ArgumentError("systems", name, ", ".join(SYSTEMS))
-        if not self.systems or len(set(self.systems)) < len(self.systems):
-            raise ArgumentError("systems", self.systems, "each system once")
         self._check_count("groups", "clients_per_round", "batch_size", "local_epochs")
         for name in (
             *("target_epsilon", "client_learning_rate", "clip_norm", "model_norm"),

@@ -1,35 +1,58 @@
 """All five systems on one task at the same sound epsilon, in one table.
 
-    python scripts/papers/comparison/reproduce.py --task=mnist --num_clients=500 \
-        --target_epsilon=8
+    python scripts/papers/comparison/reproduce.py --what=mnist --seeds=0,1,2
 
 The epsilon is that of the client worst off against whoever gets all that a system
-releases. Leaves one run folder a system, table.csv and table.txt in --out; the
-same command again resumes.
+releases. Runs, or resumes, a run folder a system and seed under --out, and writes
+docs/results/comparison/<part>.csv with a row a run, its table in docs/comparison.md
+and its picture in docs/figures. A setting on the command line counts for all systems;
+results then stay in --out. --systems chooses which are run.
 """
 
 import sys
+from collections.abc import Mapping
+from typing import Any
+
+from absl import flags
 
 from tff_hdp import cli
+
+PARTS = ("mnist", "cifar10")
 
 
 def define_flags() -> None:
     """Defines a flag for every setting of a comparison."""
-    from scripts.papers.comparison.config import MatchedConfig
+    from scripts.papers import program
+    from scripts.papers.comparison.config import SYSTEMS, MatchedConfig
 
-    cli.define_flags(MatchedConfig)
+    flags.DEFINE_list("systems", list(SYSTEMS), "Which of the five.")
+    program.define_flags(PARTS, MatchedConfig, scale="full", default=PARTS[:1])
 
 
 def main(argv: list[str]) -> int:
     """Runs the systems and prints the table."""
     cli.refuse_arguments(argv)
-    from scripts.papers.comparison import runs as matched
-    from scripts.papers.comparison.config import MatchedConfig
+    asked = flags.FLAGS
+    cli.check_choices("what", asked.what, PARTS)
+    from scripts.papers import presets, program
+    from scripts.papers.comparison import trained
+    from scripts.papers.comparison.config import SYSTEMS, MatchedConfig
 
-    config = cli.config_from_flags(MatchedConfig)
-    print(matched.compare(config).to_string(index=False))
-    print(f"\nwhat each epsilon rests on: {config.out}/table.txt")
-    return 0
+    cli.check_choices("systems", asked.systems, SYSTEMS)
+    names = {trained.NAMES[system] for system in asked.systems}
+    target = presets.given(MatchedConfig).get("target_epsilon")
+
+    def wanted(label: Mapping[str, Any]) -> bool:
+        return label["system"] in names
+
+    return program.run(
+        *(asked.what, MatchedConfig),
+        paper="comparison",
+        page="comparison.md",
+        studies=lambda scale: trained.studies(scale, target),
+        draw=trained.draw,
+        wanted=wanted,
+    )
 
 
 if __name__ == "__main__":

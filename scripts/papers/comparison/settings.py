@@ -40,7 +40,7 @@ def build_config(config: MatchedConfig, name: str, seed: int) -> RunConfig:
         field: getattr(config, field)
         for field in (
             *("task", "num_clients", "partition", "dirichlet_alpha", "rounds"),
-            *("delta", "runtime", "workers", "seed", "data_dir"),
+            *("delta", "runtime", "workers", "seed", "data_dir", "evaluate_every"),
         )
     }
     shared["out"] = str(pathlib.Path(config.out) / name)

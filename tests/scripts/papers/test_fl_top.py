@@ -4,31 +4,83 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scripts.papers.fl_top import figures
+from scripts.papers.fl_top import trained, weights
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation import experiment
 from tff_hdp.systems.fl_top.config import FlTopConfig
 from tff_hdp.systems.fl_top.public import top_k
 from tff_hdp.systems.fl_top.setup import read_setup
 
+PRINTED = {
+    ("0.005", "FL-TOP"): 0.82,
+    ("0.005", "FL-TOP-DP"): 0.81,
+    ("0.05", "FL-CS-DP"): 0.78,
+    ("0.1", "FL-BASIC"): 0.81,
+    ("1", "FL-STD-DP"): 0.56,
+}
 
+
+def test_a_row_is_printed_with_its_own_number():
+    """Table 1 of the paper, looked up by hand."""
+    study = trained.studies("full", ["table1"])["table1"]
+    found = {line.key: line.printed for line in study.lines}
+    assert len(found) == 20
+    assert {key: found[key] for key in PRINTED} == PRINTED
+
+
+def test_a_ratio_of_ones_own_has_nothing_printed():
+    study = trained.studies("full", ["table2"], extra=[0.2])["table2"]
+    own = [line for line in study.lines if line.label["r"] == "0.2"]
+    assert [line.printed for line in own] == [None] * 6
+    assert trained.printed("table2", "fl_cs", 0.2) is None
+    assert trained.printed("table2", "fl_cs_dp", 0.05) == 0.69
+
+
+def test_the_sweep_sees_no_private_example():
+    study = trained.studies("reduced", ["sweep"])["sweep"]
+    configs = [study.config(line, {}) for line in study.lines]
+    assert {(c.task, c.public_data) for c in configs} == {("mnist", "held_out")}
+    assert {c.scheme for c in configs} == set(FlTopConfig.choices["scheme"])
+
+
+def test_every_scheme_takes_the_best_of_its_own_sweep(tmp_path):
+    rows = [
+        ("FL-TOP", 0.1, "auto", 0.7),
+        ("FL-TOP", 0.3, "auto", 0.6),
+        ("FL-TOP-DP", 0.1, "auto", 0.5),
+        ("FL-TOP-DP", 0.1, "2.0", 0.6),
+        ("FL-TOP-DP", 0.1, "2.0", 0.4),
+    ]
+    path = tmp_path / "sweep.csv"
+    columns = ["scheme", "step", "S", "accuracy"]
+    pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
+    found = trained.chosen(path)
+    assert found["FL-TOP"] == {"client_learning_rate": 0.1}
+    assert found["FL-TOP-DP"]["client_learning_rate"] == 0.1
+    assert found["FL-TOP-DP"]["clip_norm"] in ("auto", "2.0")
+    with pytest.raises(ArgumentError, match="what is table1_own"):
+        trained.chosen(tmp_path / "nothing.csv")
+
+
+@pytest.mark.slow
 def test_one_command_regenerates_a_table_and_again_resumes_it(run_program, tmp_path):
     arguments = (
-        *("--what=table2", "--num_clients=40", "--clients_per_round=8", "--rounds=1"),
+        *("--what=table2", "--scale=tiny", "--seeds=2"),
         *("--schemes=fl_top,fl_std,fl_top_dp", "--ratios=0.05"),
-        *("--noise_multiplier=2", f"--out={tmp_path}"),
+        f"--out={tmp_path}",
     )
     first = run_program("scripts/papers/fl_top/reproduce.py", *arguments)
     assert first.returncode == 0, first.stderr
-    folder = tmp_path / "table2"
-    table = pd.read_csv(folder / "table.csv")
+    table = pd.read_csv(tmp_path / "fl_top" / "table2_tiny.csv")
     assert table["scheme"].tolist() == ["FL-TOP", "FL-TOP-DP", "FL-STD"]
     assert table["epsilon_paper"].notna().tolist() == [False, True, False]
-    assert (folder / "table.txt").read_text().strip() in first.stdout
-    for figure in ("balanced_accuracy.png", "figure1.png"):
-        assert (folder / figure).stat().st_size > 1000
+    assert table["top_k_spread"].notna().tolist() == [True, False, True]
+    for name in ("fl_top_table2_tiny", "fl_top_table2_tiny_weights"):
+        assert (tmp_path / "tiny" / f"{name}.png").stat().st_size > 1000
     again = run_program("scripts/papers/fl_top/reproduce.py", *arguments)
     assert again.returncode == 0, again.stderr
-    pd.testing.assert_frame_equal(pd.read_csv(folder / "table.csv"), table)
+    again_table = pd.read_csv(tmp_path / "fl_top" / "table2_tiny.csv")
+    pd.testing.assert_frame_equal(again_table, table)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +91,7 @@ def test_one_command_regenerates_a_table_and_again_resumes_it(run_program, tmp_p
         ("papers/fl_top/reproduce.py", ["--ratios=few"], ["--ratios", "few"]),
         ("papers/fl_top/reproduce.py", ["--schemes=fl_low"], ["--schemes", "fl_low"]),
         ("papers/fl_top/reproduce.py", ["--schemes="], ["--schemes", "empty"]),
-        ("papers/fl_top/reproduce.py", ["--what=table3"], ["--what", "table1, table2"]),
+        ("papers/fl_top/reproduce.py", ["--what=table3"], ["--what", "table2, table1"]),
         ("papers/fl_top/reproduce.py", ["--scheme=fl_std"], ["--scheme", "--schemes"]),
         ("papers/fl_top/reproduce.py", ["--rounds=0"], ["--rounds", "0"]),
     ],
@@ -62,13 +114,13 @@ def test_figure_1_compares_the_same_number_of_weights(tmp_path):
                 out=str(tmp_path / scheme),
             )
         )
-    spread = figures.weights_figure(
-        tmp_path / "fl_std", tmp_path / "fl_top", tmp_path / "figure1.png"
-    )
-    assert (tmp_path / "figure1.png").stat().st_size > 1000
-    # Each at the Top-K that its own public gradients chose, K of FL-TOP.
-    for scheme, name in (("fl_std", "FL-STD"), ("fl_top", "FL-TOP")):
+    picture = tmp_path / "figure1.png"
+    weights.weights_figure(tmp_path / "fl_std", tmp_path / "fl_top", picture)
+    assert picture.stat().st_size > 1000
+    # Each at the Top-K that its own public gradients chose.
+    for scheme in ("fl_std", "fl_top"):
         _, scores = read_setup(tmp_path / scheme)
         with np.load(tmp_path / scheme / "weights.npz") as saved:
-            chosen = saved["final"][top_k(scores, 120)]
-        assert spread[name] == pytest.approx(np.std(chosen))
+            chosen = saved["final"][top_k(scores, 24)]
+        row = trained.measure(tmp_path / scheme, table="table2")
+        assert row["top_k_spread"] == pytest.approx(np.std(chosen))

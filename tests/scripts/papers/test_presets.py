@@ -7,6 +7,7 @@ import re
 import pytest
 from absl import flags
 
+from scripts.papers.comparison.config import MatchedConfig
 from tff_hdp import cli
 from tff_hdp.systems.fl_top.config import FlTopConfig
 from tff_hdp.systems.gfl.config import GflConfig
@@ -18,6 +19,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 PAPERS = ROOT / "scripts" / "papers"
 PRESETS = sorted(PAPERS.glob("*/*.flags"))
 CONFIGS = {
+    "comparison": MatchedConfig,
     "fl_top": FlTopConfig,
     "gfl": GflConfig,
     "hdp": HdpConfig,

@@ -5,29 +5,54 @@ import pathlib
 import pandas as pd
 import pytest
 
-from scripts.papers import studies
+from scripts import sweep_runs
+from scripts.papers import result_tables, studies
+from scripts.papers.comparison import trained as comparison
+from scripts.papers.fl_top import trained as fl_top
+from scripts.papers.gfl import trained as gfl
 from scripts.papers.hdp import reproduce, trained
+from scripts.papers.hfl_dp import trained as hfl_dp
+from scripts.papers.udp_alg import trained as udp_alg
 
-PAGES = sorted((studies.ROOT / "docs").glob("*.md"))
+PAGES = [studies.ROOT / "README.md", *sorted((studies.ROOT / "docs").glob("*.md"))]
+FL_TOP = ("table1", "table2", "sweep", "fl_cs")
+STUDIES = {
+    "hdp": lambda scale: trained.STUDIES,
+    "gfl": gfl.studies,
+    "hfl_dp": hfl_dp.studies,
+    "fl_top": lambda scale: fl_top.studies(scale, FL_TOP),
+    "udp_alg": udp_alg.studies,
+}
+EVERY = [
+    (paper, scale, name)
+    for paper, of in STUDIES.items()
+    for scale in ("full", "reduced")
+    for name in of(scale)
+    if paper != "hdp" or scale == "full"
+]
 
 
 def test_every_table_in_the_docs_is_that_of_its_csv():
-    held = {k: v for page in PAGES for k, v in studies.embedded(page).items()}
+    held = {k: v for page in PAGES for k, v in result_tables.embedded(page).items()}
     for name, text in held.items():
-        assert text == studies.table(studies.RESULTS / f"{name}.csv"), name
+        assert text == result_tables.table(studies.RESULTS / f"{name}.csv"), name
 
 
 def test_what_can_be_asked_is_what_there_is():
     assert set(reproduce.TRAINED) == set(trained.STUDIES)
 
 
-@pytest.mark.parametrize("name", trained.STUDIES)
-def test_every_line_is_a_run_of_its_own(name, tmp_path):
+@pytest.mark.parametrize(("paper", "scale", "name"), EVERY)
+def test_every_line_is_a_run_of_its_own(paper, scale, name, tmp_path):
     """Settings that hold together, and another run for every line and seed."""
-    study = trained.STUDIES[name]
+    study = STUDIES[paper](scale)[name]
     jobs = study.jobs([0, 1], tmp_path, {})
     assert len({job.path for job in jobs}) == len(jobs) == 2 * len(study.lines)
     assert len({job.digest for job in jobs}) == len(study.lines)
+    for job in jobs:
+        program = pathlib.Path(job.command[1]).stem
+        again = sweep_runs.job_of(program, job.command[2:], job.settings, job.path)
+        assert again.config == job.config
 
 
 def frame():
@@ -63,7 +88,7 @@ def frame():
 def test_a_table_has_mean_spread_epsilons_and_verdict(tmp_path):
     path = tmp_path / "study.csv"
     frame().to_csv(path, index=False)
-    lines = studies.table(path).splitlines()
+    lines = result_tables.table(path).splitlines()
     assert "own super-node | released model | verdict |" in lines[0]
     assert lines[2] == "| hdp | 2 | 0.61 | 0.620 ± 0.028 | none | 5 | reproduced |"
     assert lines[3] == "| cdp | 1 | 0.61 | 0.700 | none | 21.5 | not: 0.090 above |"
@@ -72,16 +97,87 @@ def test_a_table_has_mean_spread_epsilons_and_verdict(tmp_path):
     assert "Poisson, q = 0.2, participation hidden" in lines[-1]
 
 
+def losses():
+    """Two schemes over two seeds; the second loses .05 on one, .07 on the other."""
+    found = [
+        ("none", 0, 0.90),
+        ("none", 1, 0.80),
+        ("noisy", 0, 0.85),
+        ("noisy", 1, 0.73),
+    ]
+    rows = [
+        {
+            "scheme": scheme,
+            "printed": None,
+            "metric": "accuracy",
+            "within": 0.02,
+            "printed_loss": None if scheme == "none" else 0.05,
+            "also": "msd;z",
+            "digest": scheme,
+            "seed": seed,
+            "accuracy": accuracy,
+            "msd": 2e-4 * (1 + seed),
+            "z": 5.0,
+        }
+        for scheme, seed, accuracy in found
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_a_loss_is_that_below_the_first_line_seed_by_seed(tmp_path):
+    losses().to_csv(tmp_path / "study.csv", index=False)
+    lines = result_tables.table(tmp_path / "study.csv").splitlines()
+    assert "| below none, printed | below none | msd | z | verdict |" in lines[0]
+    assert "| 0.850 ± 0.071 |  |  | 0.0003 ± 0.00014 | 5 | not printed |" in lines[2]
+    assert "| 0.05 | 0.060 ± 0.014 | 0.0003 ± 0.00014 | 5 | reproduced |" in lines[3]
+
+
+def test_a_csv_without_a_metric_is_shown_as_it_is(tmp_path):
+    pd.DataFrame({"figure": ["2a"], "eps_paper": [3.99981]}).to_csv(
+        tmp_path / "account.csv", index=False
+    )
+    text = result_tables.table(tmp_path / "account.csv")
+    assert text == "| figure | eps paper |\n| --- | --- |\n| 2a | 3.9998 |"
+
+
 def test_a_page_gets_its_tables(tmp_path, monkeypatch):
-    monkeypatch.setattr(studies, "RESULTS", tmp_path)
+    monkeypatch.setattr(result_tables, "RESULTS", tmp_path)
     frame().to_csv(tmp_path / "study.csv", index=False)
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- results study -->\nold\n<!-- /results -->\nb\n")
-    studies.embed(page)
+    result_tables.embed(page)
     text = page.read_text()
     assert text.startswith("a\n<!-- results study -->\n| privacy |")
     assert text.endswith("<!-- /results -->\nb\n") and "old" not in text
-    assert studies.embedded(page) == {"study": studies.table(tmp_path / "study.csv")}
+    assert result_tables.embedded(page) == {
+        "study": result_tables.table(tmp_path / "study.csv")
+    }
+
+
+def test_what_was_run_is_in_the_csv_even_where_less_is_asked_for(tmp_path, monkeypatch):
+    study = gfl.studies("tiny")["mnist"]
+    asked = []
+    monkeypatch.setattr(
+        sweep_runs, "run_jobs", lambda jobs, at_once: asked.extend(jobs) or []
+    )
+    studies.run(
+        [study],
+        seeds=[0, 1],
+        folder=tmp_path,
+        changes={},
+        at_once=1,
+        results=tmp_path,
+        pages=[],
+        wanted=lambda label: label["scheme"] == "iid",
+    )
+    assert [job.settings["scheme"] for job in asked] == ["iid", "iid"]
+
+
+@pytest.mark.parametrize("name", comparison.PARTS)
+def test_a_comparison_has_a_line_a_system(name):
+    found = comparison.studies("full")[name]
+    systems = [line.label["system"] for line in found.lines]
+    assert sorted(systems) == sorted(comparison.NAMES.values())
 
 
 @pytest.mark.slow

@@ -7,7 +7,10 @@ import scipy.stats
 import tensorflow as tf
 from sklearn.linear_model import orthogonal_mp
 
-from tff_hdp.systems.fl_top.compressed_sensing import CompressedSensing
+from tff_hdp.systems.fl_top.compressed_sensing import (
+    CompressedSensing,
+    largest_coefficients,
+)
 from tff_hdp.systems.fl_top.compressors import (
     FixedSubset,
     Identity,
@@ -142,6 +145,18 @@ def test_recovery_of_what_is_not_sparse_stays_bounded():
         residuals.append(float(tf.norm(measured - again) / tf.norm(measured)))
     assert residuals == sorted(residuals, reverse=True)
     assert residuals[-1] < 1.0
+
+
+def test_the_largest_coefficients_are_those_of_scipys_transform():
+    update = np.random.default_rng(2).normal(size=81).astype(np.float32)
+    found = largest_coefficients(update, 10)
+    exact = np.abs(scipy.fft.dctn(update.reshape(9, 9), norm="ortho").ravel())
+    assert set(found) == set(np.argsort(exact)[-10:])
+    fixed = CompressedSensing(81, 10, 3, coefficients=found)
+    assert not fixed.is_random
+    for number in (0, 7):
+        measured = fixed.measure(tf.constant(update)[tf.newaxis], tf.constant(number))
+        np.testing.assert_allclose(np.abs(measured[0]), exact[found], atol=1e-5)
 
 
 def test_nothing_is_recovered_from_nothing():

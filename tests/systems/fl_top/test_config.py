@@ -35,6 +35,8 @@ def test_a_clip_norm_may_come_as_text():
         ({"scheme": "fl_top_dp", "clip_norm": "much"}, "clip_norm is much"),
         ({"scheme": "fl_top_dp", "clip_norm": -1.0}, "clip_norm is -1.0"),
         ({"public_data": "cifar"}, "public_data is cifar"),
+        ({"coefficients": "few"}, "coefficients is few; allowed: random, largest"),
+        ({"coefficients": "largest"}, "coefficients is largest; .* with fl_cs"),
         (
             {"task": "mnist", "public_data": "mnist"},
             "public_data is mnist; allowed: held_out with task=mnist",

@@ -77,10 +77,9 @@ def test_top_k_takes_the_largest_and_the_earlier_of_equals():
 
 def clip_norm(public, compressor, epochs=1):
     model, initial, features, labels = public
-    return top_k.public_clip_norm(
+    one_round = top_k.PublicRound(
         model=model,
         initial=initial,
-        compressor=compressor,
         features=features,
         labels=labels,
         epochs=epochs,
@@ -88,6 +87,7 @@ def clip_norm(public, compressor, epochs=1):
         learning_rate=RATE,
         rng=np.random.default_rng(0),
     )
+    return one_round.clip_norm(compressor)
 
 
 def test_the_clip_norm_is_that_of_one_step_on_public_data(public):

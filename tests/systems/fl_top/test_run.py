@@ -85,6 +85,16 @@ def test_a_row_counts_what_was_exchanged(tmp_path, scheme, ratio, down, up):
     assert "N/A" in result.summary and not result.accounts
 
 
+def test_the_largest_coefficients_are_drawn_once_and_kept(tmp_path):
+    settings = {"scheme": "fl_cs", "ratio": 0.05, "coefficients": "largest"}
+    experiment.run(config(tmp_path, rounds=1, **settings))
+    with np.load(tmp_path / "setup.npz") as saved:
+        kept = saved["coefficients"]
+    assert len(set(kept)) == 120 and (np.diff(kept) > 0).all()
+    result = experiment.run(config(tmp_path, rounds=2, **settings))
+    assert result.metrics["round"] == 2
+
+
 def test_a_private_run_says_what_its_epsilons_rest_on(tmp_path):
     result = experiment.run(config(tmp_path, scheme="fl_top_dp", ratio=0.05))
     facts = resolved(tmp_path)

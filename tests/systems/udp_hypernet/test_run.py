@@ -1,6 +1,5 @@
 """Whole runs of UDP-Alg on digits: folder, account, resuming, figures."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -8,8 +7,6 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from scripts.papers.udp_alg import curves as udp_curves
-from scripts.papers.udp_alg import figures as udp_figures
 from tasks import personal
 from tff_hdp import systems
 from tff_hdp.errors import ArgumentError
@@ -185,49 +182,14 @@ def test_too_many_users_for_a_test_each_is_refused(tmp_path):
         )
 
 
-def test_a_figure_is_its_curves_with_table_and_picture(tmp_path, monkeypatch):
-    curves = (
-        udp_curves.Curve(),
-        udp_curves.Curve(sigma=0.05, S=0.2, printed="69.67"),
-    )
-    monkeypatch.setitem(udp_curves.FIGURES, "2a", curves)
-    found = udp_figures.draw(noiseless(tmp_path, rounds=1), "2a")
-    assert found["S"].iloc[1] == 0.2
-    assert found["z"].iloc[1] == pytest.approx(0.05 * 0.3 * 30 / 0.2)
-    assert found["printed %"].tolist() == ["-", "69.67"]
-    assert found["eps PLD"].isna().tolist() == [True, False]
-    for name in ("table.csv", "table.txt", "figure.png"):
-        assert (tmp_path / name).stat().st_size > 0
-    assert "add or remove" in (tmp_path / "table.txt").read_text()
-    seeds = {
-        read(tmp_path / curve.name, "config.json")["resolved"]["partition_seed"]
-        for curve in curves
-    }
-    assert len(seeds) == 1
-
-
-def test_the_papers_curves_have_the_papers_multipliers():
-    """Section 4.2 tests z of 5 and 10; 2a has q = .1 and W = 100 users."""
-    base = UdpHypernetConfig(privacy="none")
+def test_descriptors_stay_as_drawn_at_rate_0(tmp_path):
     found = {}
-    for curve in udp_curves.FIGURES["2a"][1:]:
-        one = udp_curves.configure(base, curve, "runs/x")
-        found[curve.name] = udp_alg.noise_multiplier(
-            sigma=one.sigma, q=0.1, W=100, S=one.clip_norm
+    for rate, rounds in ((0.0, 1), (0.0, 3), (0.5, 3)):
+        out = tmp_path / f"{rate}_{rounds}"
+        experiment.run(
+            config(out, descriptor_learning_rate=rate, rounds=rounds, seed=6)
         )
-    assert found == pytest.approx(
-        {"sigma_0.05_S_0.1": 5, "sigma_0.1_S_0.1": 10, "sigma_0.05_S_0.2": 2.5}
-    )
-    assert dataclasses.asdict(base)["clip_norm"] in (0.05, 0.1, 0.2)
-
-
-def test_the_account_of_a_figure_is_its_curves_without_training():
-    """PAPERS: sigma = .05, S = .1 is at eps 4 after 1,430 rounds."""
-    base = UdpHypernetConfig(privacy="none", num_clients=100, rounds=1430)
-    found = udp_curves.account_table(base, "2a").set_index(["sigma", "S"])
-    assert found["z"].tolist() == [5.0, 10.0, 2.5]
-    assert found.loc[(0.05, 0.1), "eps paper"] == pytest.approx(4.0, abs=1e-3)
-    assert (found["eps PLD"] < found["eps RDP"]).all()
-    assert (found["eps RDP"] < found["eps paper"]).all()
-    with pytest.raises(ArgumentError, match="num_clients is None"):
-        udp_curves.account_table(UdpHypernetConfig(privacy="none"), "2b")
+        with np.load(out / "model" / "last" / "descriptors.npz") as kept:
+            found[rate, rounds] = kept["descriptors"]
+    np.testing.assert_array_equal(found[0.0, 1], found[0.0, 3])
+    assert not np.array_equal(found[0.0, 3], found[0.5, 3])

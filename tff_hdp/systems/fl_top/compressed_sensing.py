@@ -2,14 +2,16 @@
 
 A client's update x [n] is laid out as an m x m square, m = ceil(sqrt(n)), and
 transformed by the orthonormal two-dimensional DCT (type II). Of its m^2
-coefficients K random ones, the same for all clients of a round, are the
-measurements y = A x. From the aggregate of y the server finds a vector with few
+coefficients K, the same for all clients of a round, are the measurements y = A x:
+random ones, drawn anew every round, or those that are largest in an update on public
+data. From the aggregate of y the server finds a vector with few
 non-zeros and the same measurements, by normalised iterative hard thresholding
 (Blumensath and Davies 2010, "Normalized iterative hard thresholding: guaranteed
 stability and performance").
 
-The FL-TOP paper takes FL-CS from Kerkouche et al. (2020) and names neither the
-coefficients nor the solver.
+The FL-TOP paper takes FL-CS from Kerkouche et al. (2020). Of the coefficients its
+section 5 says "largest Fourier coefficients", not of what nor whether they are chosen
+anew; of the solver, "standard optimization techniques".
 """
 
 import math
@@ -28,7 +30,7 @@ _MOST_SHRINKS = 20
 
 
 class CompressedSensing(Compressor):
-    """K random cosine coefficients up, all n weights down.
+    """K cosine coefficients up, all n weights down.
 
     Args:
       num_weights: n.
@@ -37,9 +39,8 @@ class CompressedSensing(Compressor):
       sparsity: Non-zeros to recover; None takes K / 4, about as many as K
         measurements can tell.
       iterations: Of the recovery.
+      coefficients: [K] int32, those to measure in every round; None draws them.
     """
-
-    is_random = True
 
     def __init__(
         self,
@@ -49,10 +50,12 @@ class CompressedSensing(Compressor):
         *,
         sparsity: int | None = None,
         iterations: int = 30,
+        coefficients: np.ndarray | None = None,
     ) -> None:
         self.num_weights = self.download_size = num_weights
         self.upload_size = size
-        self._seed = seed
+        self.is_random = coefficients is None
+        self._seed, self._coefficients = seed, coefficients
         self._sparsity = sparsity or max(1, size // 4)
         self._iterations = iterations
         self._side = math.isqrt(num_weights - 1) + 1
@@ -125,12 +128,29 @@ class CompressedSensing(Compressor):
         return x
 
     def _chosen(self, round_number: tf.Tensor) -> tf.Tensor:
+        if self._coefficients is not None:
+            return tf.constant(self._coefficients, tf.int32)
         return draw_subset(self._side**2, self.upload_size, self._seed, round_number)
 
     def _threshold(self, x: tf.Tensor) -> tf.Tensor:
         """Keeps the `sparsity` entries of largest magnitude."""
         least = tf.math.top_k(tf.abs(x), self._sparsity).values[-1]
         return tf.where(tf.abs(x) >= least, x, 0.0)
+
+
+def largest_coefficients(update: np.ndarray, size: int) -> np.ndarray:
+    """Which K cosine coefficients of an update are largest, int32 in rising order.
+
+    Args:
+      update: [n].
+      size: K.
+    """
+    every = (math.isqrt(len(update) - 1) + 1) ** 2
+    whole = CompressedSensing(
+        len(update), every, 0, coefficients=np.arange(every, dtype=np.int32)
+    )
+    found = whole.measure(tf.constant(update)[tf.newaxis], tf.constant(0))[0].numpy()
+    return np.sort(np.argsort(-np.abs(found), kind="stable")[:size]).astype(np.int32)
 
 
 def _ratio(x: tf.Tensor, measured: tf.Tensor, *, otherwise: float) -> tf.Tensor:

@@ -44,6 +44,8 @@ class FlTopConfig(RunConfig):
       clip_norm: S as a number, or `auto` for the norm of the compressed update of
         one round on public data.
       recovery_iterations: Of FL-CS, on the server.
+      coefficients: Which cosine coefficients FL-CS measures: `random` ones of every
+        round, or those `largest` in an update on public data.
       cohort_chunk: How many clients are trained in one computation; None chooses
         by the size of the model.
 
@@ -56,6 +58,7 @@ class FlTopConfig(RunConfig):
         **RunConfig.choices,
         "scheme": (*SCHEMES, *(scheme + PRIVATE_SUFFIX for scheme in SCHEMES)),
         "public_data": ("mnist", "held_out"),
+        "coefficients": ("random", "largest"),
     }
     setting_of: ClassVar[Mapping[str, str]] = {
         "sigma": "noise_multiplier",
@@ -75,6 +78,7 @@ class FlTopConfig(RunConfig):
     noise_multiplier: float | None = None
     clip_norm: float | str = "auto"
     recovery_iterations: int = 30
+    coefficients: str = "random"
     cohort_chunk: int | None = None
 
     def __post_init__(self) -> None:
@@ -95,6 +99,10 @@ class FlTopConfig(RunConfig):
         if self.public_data == "mnist" and self.task != MNIST_IS_PUBLIC_FOR:
             raise ArgumentError(
                 "public_data", "mnist", f"held_out with task={self.task}"
+            )
+        if self.coefficients != "random" and self.compression != "fl_cs":
+            raise ArgumentError(
+                "coefficients", self.coefficients, "random but with fl_cs or fl_cs_dp"
             )
         self._check_ratio()
         self._check_privacy()

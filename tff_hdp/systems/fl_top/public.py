@@ -5,7 +5,7 @@ Source: FL-TOP paper, section 3.1 (Top-K) and section 4 (the clip norm S).
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -94,62 +94,73 @@ def top_k(scores: np.ndarray, size: int) -> np.ndarray:
     return np.sort(order).astype(np.int32)
 
 
-def public_clip_norm(
-    *,
-    model: tf.keras.Sequential,
-    initial: Sequence[np.ndarray],
-    compressor: Compressor,
-    features: np.ndarray,
-    labels: np.ndarray,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
-    rng: np.random.Generator,
-) -> float:
-    """S: the norm of the compressed update of one round on public data.
-
-    Where the compressor is drawn anew every round, the median over `CLIP_DRAWS`.
+class PublicRound:
+    """One round of a client whose data are the public ones.
 
     Args:
       model: The model.
       initial: w_0, in Keras' order.
-      compressor: What clients train and send.
       features: [m, ...], the public batch.
       labels: [m].
       epochs: Passes of a client over its data.
       batch_size: Examples of a client's batch.
       learning_rate: Of the clients' SGD.
       rng: Decides the order of the public batch.
-
-    Raises:
-      ArgumentError: If the norm is not a finite number greater than 0.
     """
-    stacked = StackedModel(model)
-    order = make_order(len(labels), epochs=epochs, batch_size=batch_size, rng=rng)
-    chunk = make_chunk(
-        [(features, labels)], [order], weights=[1.0], carries_noise=[False], zone=0
-    )
-    chunk = tf.nest.map_structure(tf.constant, chunk)
-    weights = join(initial)
 
-    @tf.function
-    def norm(draw: tf.Tensor) -> tf.Tensor:
-        sent, _ = train_compressed(
-            stacked,
-            weights,
-            chunk,
-            compressor=compressor,
-            round_number=draw,
-            learning_rate=learning_rate,
+    def __init__(
+        self,
+        *,
+        model: tf.keras.Sequential,
+        initial: Sequence[np.ndarray],
+        features: np.ndarray,
+        labels: np.ndarray,
+        epochs: int,
+        batch_size: int,
+        learning_rate: float,
+        rng: np.random.Generator,
+    ) -> None:
+        self._model, self._weights = StackedModel(model), join(initial)
+        order = make_order(len(labels), epochs=epochs, batch_size=batch_size, rng=rng)
+        chunk = make_chunk(
+            [(features, labels)], [order], weights=[1.0], carries_noise=[False], zone=0
         )
-        return tf.norm(sent)
+        self._chunk = tf.nest.map_structure(tf.constant, chunk)
+        self._learning_rate = learning_rate
 
-    draws = CLIP_DRAWS if compressor.is_random else 1
-    result = statistics.median(float(norm(tf.constant(i))) for i in range(draws))
-    if not (np.isfinite(result) and result > 0.0):
-        raise ArgumentError(
-            "clip_norm",
-            "auto",
-            f"a number, since the update on public data has norm {result}",
-        )
-    return result
+    def sent(self, compressor: Compressor, draws: int = 1) -> Iterator[np.ndarray]:
+        """What such a client sends, [upload_size], at each of so many draws."""
+
+        @tf.function
+        def one(draw: tf.Tensor) -> tf.Tensor:
+            sent, _ = train_compressed(
+                self._model,
+                self._weights,
+                self._chunk,
+                compressor=compressor,
+                round_number=draw,
+                learning_rate=self._learning_rate,
+            )
+            return sent[0]
+
+        for i in range(draws):
+            yield one(tf.constant(i)).numpy()
+
+    def clip_norm(self, compressor: Compressor) -> float:
+        """S: the norm of the compressed update.
+
+        Where the compressor is drawn anew every round, the median over `CLIP_DRAWS`.
+
+        Raises:
+          ArgumentError: If the norm is not a finite number greater than 0.
+        """
+        draws = CLIP_DRAWS if compressor.is_random else 1
+        norms = [float(np.linalg.norm(x)) for x in self.sent(compressor, draws)]
+        result = statistics.median(norms)
+        if not (np.isfinite(result) and result > 0.0):
+            raise ArgumentError(
+                "clip_norm",
+                "auto",
+                f"a number, since the update on public data has norm {result}",
+            )
+        return result

@@ -14,7 +14,10 @@ from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation.classifier import seeded
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.fl_top import public as top_k
-from tff_hdp.systems.fl_top.compressed_sensing import CompressedSensing
+from tff_hdp.systems.fl_top.compressed_sensing import (
+    CompressedSensing,
+    largest_coefficients,
+)
 from tff_hdp.systems.fl_top.compressors import (
     Compressor,
     FixedSubset,
@@ -125,13 +128,16 @@ def set_up(
                 config.client_learning_rate,
                 f"less: {error}",
             ) from error
-        np.savez(path, initial=join(initial).numpy(), scores=scores)
+        arrays = {"initial": join(initial).numpy(), "scores": scores}
+        if config.coefficients == "largest":
+            arrays["coefficients"] = _largest(config, model, initial, public, folder)
+        np.savez(path, **arrays)
         folder.resolve(setup=_digest(path))
     if _digest(path) != folder.resolved["setup"]:
         raise FileError(path, "is not the set-up that the run began with")
     flat, scores = read_setup(folder.path)
     initial = [w.numpy() for w in split(flat, shapes)]
-    compressor = _compressor(config, flat, scores, folder.resolved["partition_seed"])
+    compressor = _compressor(config, flat, scores, folder)
     if "clip_norm" not in folder.resolved:
         folder.resolve(
             clip_norm=_clip_norm(config, model, initial, compressor, public, folder)
@@ -194,17 +200,26 @@ def _hold_out(
 
 
 def _compressor(
-    config: FlTopConfig, initial: np.ndarray, scores: np.ndarray, partition_seed: int
+    config: FlTopConfig, initial: np.ndarray, scores: np.ndarray, folder: RunFolder
 ) -> Compressor:
     n = len(initial)
     size = top_k.subset_size(config.ratio, n)
+    partition_seed = folder.resolved["partition_seed"]
     seed = int(_public_rng(partition_seed, _SUBSETS).integers(2**31))
     if config.compression == "fl_std":
         return Identity(n)
     if config.compression == "fl_basic":
         return RandomSubset(n, size, seed)
     if config.compression == "fl_cs":
-        return CompressedSensing(n, size, seed, iterations=config.recovery_iterations)
+        coefficients = None
+        if config.coefficients == "largest":
+            with np.load(folder.path / SETUP_FILE) as saved:
+                coefficients = saved["coefficients"]
+        return CompressedSensing(
+            *(n, size, seed),
+            iterations=config.recovery_iterations,
+            coefficients=coefficients,
+        )
     return FixedSubset(initial, top_k.top_k(scores, size))
 
 
@@ -220,10 +235,33 @@ def _clip_norm(
         return None
     if config.clip_norm != "auto":
         return config.clip_norm
-    return top_k.public_clip_norm(
+    return _public_round(config, model, initial, public, folder).clip_norm(compressor)
+
+
+def _largest(
+    config: FlTopConfig,
+    model: tf.keras.Model,
+    initial: list[np.ndarray],
+    public: PublicBatch,
+    folder: RunFolder,
+) -> np.ndarray:
+    """The K cosine coefficients that are largest in a round's update on public data."""
+    n = sum(weight.size for weight in initial)
+    one_round = _public_round(config, model, initial, public, folder)
+    (update,) = one_round.sent(Identity(n))
+    return largest_coefficients(update, top_k.subset_size(config.ratio, n))
+
+
+def _public_round(
+    config: FlTopConfig,
+    model: tf.keras.Model,
+    initial: list[np.ndarray],
+    public: PublicBatch,
+    folder: RunFolder,
+) -> top_k.PublicRound:
+    return top_k.PublicRound(
         model=model,
         initial=initial,
-        compressor=compressor,
         features=public.features,
         labels=public.labels,
         epochs=config.local_epochs,

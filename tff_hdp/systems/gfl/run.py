@@ -40,12 +40,14 @@ class Gfl(System):
         self.config, self.task = config, load(config, seed)
         servers = build_servers(config, self.task, seed)
         self.mixing = metropolis(build_graph(config, seed))
+        weights = self.task.build_model().trainable_weights
+        self._shapes = [tuple(weight.shape) for weight in weights]
         self.plan = GflPlan(
             scheme=config.scheme,
             mu=config.mu,
             B=config.gradient_bound,
             sigma_g=config.sigma_g,
-            dimension=self.task.build_model().count_params(),
+            dimension=sum(map(math.prod, self._shapes)),
             clients=min(servers.zone_sizes),
             per_round=config.per_round,
         )
@@ -191,8 +193,7 @@ class Gfl(System):
         return models.reshape(self.config.repetitions, self.config.servers, -1)
 
     def _as_weights(self, flat: np.ndarray) -> tff.learning.models.ModelWeights:
-        shapes = [tuple(w.shape) for w in self.task.build_model().trainable_weights]
-        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        ends = np.cumsum([math.prod(shape) for shape in self._shapes])[:-1]
         parts = np.split(flat.astype(np.float32), ends)
-        weights = [part.reshape(s) for part, s in zip(parts, shapes, strict=True)]
+        weights = [part.reshape(s) for part, s in zip(parts, self._shapes, strict=True)]
         return tff.learning.models.ModelWeights(weights, [])

@@ -31,7 +31,8 @@ class UdpHypernetConfig(RunConfig):
       batch_size: Examples a batch.
       client_learning_rate: eta, of the local models.
       server_learning_rate: lambda, of the hypernetwork.
-      descriptor_learning_rate: zeta, of the users' descriptors.
+      descriptor_learning_rate: zeta, of the users' descriptors; 0 leaves them as they
+        were drawn, so that no user's data is in them.
       descriptor_dim: Entries of a descriptor.
       hidden_width: Units of each of the hypernetwork's three hidden layers.
       tests_per_user: At most so many of a user's own test examples each round, the
@@ -80,9 +81,10 @@ class UdpHypernetConfig(RunConfig):
             "clip_norm",
             "client_learning_rate",
             "server_learning_rate",
-            "descriptor_learning_rate",
         ):
             self._check_positive(name)
+        if self.descriptor_learning_rate != 0:
+            self._check_positive("descriptor_learning_rate", "a finite number >= 0")
         if not 0.0 < self.sampling_rate <= 1.0:
             raise ArgumentError("sampling_rate", self.sampling_rate, "(0, 1]")
         if self.example_cap is not None and self.weighting != "examples":

@@ -1,0 +1,104 @@
+"""All five systems on one task at one sound epsilon: a run a system and seed."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from scripts import curves, sweep_runs
+from scripts.papers import presets
+from scripts.papers.comparison.config import SYSTEMS, MatchedConfig
+from scripts.papers.comparison.settings import build_config, released
+from scripts.papers.studies import Line, Study
+from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.report import read_run
+
+PARTS = ("mnist", "cifar10")
+NAMES = {
+    "hdp": "HDP",
+    "fl_top": "FL-TOP-DP",
+    "udp_hypernet": "UDP-Alg",
+    "gfl": "GFL, iid noise",
+    "hfl_dp": "HFL-DP",
+}
+_SLACK = 1e-3
+_SCALES: dict[str, dict[str, Any]] = {
+    "reduced": {"rounds": 15, "num_clients": 100, "clients_per_round": 50},
+    "tiny": {
+        "task": "digits",
+        "num_clients": 50,
+        "clients_per_round": 10,
+        "rounds": 2,
+        "batch_size": 5,
+        "personal_model": None,
+    },
+}
+
+
+class Matched(Study):
+    """A study whose lines are systems, each noised for the same epsilon."""
+
+    def config(self, line: Line, changes: Mapping[str, Any]) -> RunConfig:
+        """See base class."""
+        given = {**line.changes, **changes}
+        asked = presets.read(line.preset, MatchedConfig, **given)
+        (system,) = (k for k, v in NAMES.items() if v == line.label["system"])
+        built = build_config(asked, system, asked.seed or 0)
+        return dataclasses.replace(built, out=asked.out)
+
+
+def studies(scale: str, target_epsilon: float | None = None) -> Mapping[str, Study]:
+    """The comparison on each task at a scale.
+
+    Args:
+      scale: One of `program.SCALES`.
+      target_epsilon: What is asked for instead of the presets', if anything.
+    """
+    found = {}
+    for part in PARTS:
+        preset = f"comparison/{part}"
+        target = target_epsilon or presets.read(preset, MatchedConfig).target_epsilon
+        lines = [Line({"system": NAMES[system]}, preset) for system in SYSTEMS]
+        study = Matched(
+            *("comparison", part, lines, MatchedConfig),
+            also=("own_accuracy",),
+            measure=functools.partial(measure, target=target),
+        )
+        found[part] = study if scale == "full" else study.at(scale, _SCALES[scale])
+    return found
+
+
+def measure(path: pathlib.Path, target: float) -> Mapping[str, Any]:
+    """Accuracy on the common test set; UDP-Alg's is the mean of its users' models.
+
+    Args:
+      path: The run folder.
+      target: The epsilon asked for.
+
+    Raises:
+      ArgumentError: If the run's is another.
+    """
+    run = read_run(path)
+    epsilon = released(run.accounts).epsilon_rdp
+    if epsilon is None or abs(epsilon - target) > _SLACK * target:
+        reached = f"what {path} reaches, which is {epsilon}"
+        raise ArgumentError("target_epsilon", target, reached)
+    if not (path / "users.csv").exists():
+        return {"own_accuracy": float("nan")}
+    users = pd.read_csv(path / "users.csv")
+    common = users.get("common_accuracy", pd.Series(dtype=float)).mean()
+    return {"own_accuracy": run.accuracy, "accuracy": common}
+
+
+def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
+    """Accuracy over rounds; UDP-Alg's is on its users' own tests."""
+    del study
+    found: dict[str, list[pd.Series]] = {}
+    for job in jobs:
+        label = str(job.settings["system"])
+        found.setdefault(label, []).append(sweep_runs.series(job, "accuracy"))
+    curves.draw([curves.Panel(found)], path, ylabel="test accuracy", limits=(0, 1))

@@ -1,0 +1,52 @@
+"""Figure 1 of the FL-TOP paper: how the Top-K weights are spread after training."""
+
+import json
+import pathlib
+
+import numpy as np
+
+from tff_hdp.systems.fl_top.public import top_k
+from tff_hdp.systems.fl_top.results import NAMES, WEIGHTS_FILE
+from tff_hdp.systems.fl_top.setup import read_setup
+
+
+def top_k_values(path: pathlib.Path, size: int) -> np.ndarray:
+    """The values after the last round of a run's own Top-K weights, [size]."""
+    _, scores = read_setup(path)
+    with np.load(path / WEIGHTS_FILE) as saved:
+        return saved["final"][top_k(scores, size)]
+
+
+def weights_figure(
+    standard: pathlib.Path, top: pathlib.Path, figure_path: pathlib.Path
+) -> None:
+    """Figure 1: how the Top-K weights are spread under FL-STD and FL-TOP.
+
+    Args:
+      standard: Run folder of FL-STD.
+      top: Run folder of FL-TOP, whose K is used for both.
+      figure_path: The PNG to write.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    size = json.loads((top / "config.json").read_text())["resolved"]["upload_size"]
+    values = {
+        NAMES["fl_top"]: top_k_values(top, size),
+        NAMES["fl_std"]: top_k_values(standard, size),
+    }
+    widest = max(np.quantile(np.abs(v), 0.995) for v in values.values())
+    bins = np.linspace(-widest, widest, 61)
+    figure, axes = pyplot.subplots(figsize=(6, 3.8))
+    for name, value in values.items():
+        axes.hist(value, bins, density=True, histtype="step", label=name, lw=1.8)
+    axes.set(
+        xlabel=f"value of the K = {size:,} Top-K weights after training",
+        ylabel="density",
+    )
+    axes.legend(frameon=False)
+    figure_path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(figure_path, dpi=120, bbox_inches="tight")
+    pyplot.close(figure)

@@ -1,0 +1,96 @@
+"""What HFL-DP's noise is worth in the paper's settings, without training."""
+
+import dataclasses
+from typing import Any
+
+import pandas as pd
+
+from scripts.papers import presets
+from tff_hdp.systems.hfl_dp import noise as formulas
+from tff_hdp.systems.hfl_dp.account import account, rounds_of
+from tff_hdp.systems.hfl_dp.config import HflDpConfig
+from tff_hdp.systems.hfl_dp.worth import noise_table
+
+# Training examples of the two tasks, dealt evenly to all clients.
+EXAMPLES = {"mnist": 60_000, "cifar10": 48_000}
+SETTINGS = {
+    "figure 2": "figure2_noisy",
+    "figure 3": "figure3_noisy",
+    **{f"figure 4, epsilon {eps}": f"figure4_eps{eps}" for eps in (10, 20, 50)},
+    **{
+        f"figure 5, n = {n}, N = {N}": f"figure5_n{n}_N{N}"
+        for n, N in ((10, 5), (20, 10), (50, 10), (100, 20))
+    },
+    "table 3": "table3",
+}
+
+
+def noise() -> pd.DataFrame:
+    """Each noise of figure 2, what Theorem 1 states for it and what it is worth."""
+    config = presets.read("hfl_dp/figure2_noisy", HflDpConfig)
+    setting = _setting(config)
+    rows = noise_table(formulas.theorem_1(**setting), **setting)
+    return pd.DataFrame([dataclasses.asdict(row) for row in rows])
+
+
+def epsilons() -> pd.DataFrame:
+    """Epsilon of a whole run of each setting, one client, by observer.
+
+    The tighter of RDP and PLD; the latter has none where an epsilon is too large.
+    """
+    rows = []
+    for name, preset in SETTINGS.items():
+        config = presets.read(f"hfl_dp/{preset}", HflDpConfig)
+        setting = _setting(config)
+        rows.append(_row(name, config, setting, formulas.theorem_1(**setting)))
+    config = presets.read(f"hfl_dp/{SETTINGS['figure 2']}", HflDpConfig)
+    setting = _setting(config)
+    needed = {name: value for name, value in setting.items() if name != "m"}
+    exact = formulas.exact_noise(**needed)
+    rows.append(_row("figure 2, --noise=exact", config, setting, exact))
+    return pd.DataFrame(rows)
+
+
+def _row(
+    name: str,
+    config: HflDpConfig,
+    setting: dict[str, Any],
+    chosen: formulas.HflDpNoise,
+) -> dict[str, object]:
+    n, N, C = setting["n"], setting["N"], setting["C"]
+    kinds = rounds_of(chosen, n=n, N=N, C=C)
+    cloud = config.rounds // config.k2
+    history = list(zip(kinds, (config.rounds - cloud, cloud), strict=True))
+    found = account(history, config.delta)
+    worst = {
+        row.observer: min(
+            e for e in (row.epsilon_rdp, row.epsilon_pld) if e is not None
+        )
+        for row in found
+    }
+    return {
+        "setting": name,
+        "clients": n * N,
+        "edges": N,
+        "m": setting["m"],
+        "stated 1": config.eps1,
+        "stated 2": config.eps2,
+        **worst,
+        "delta": config.delta,
+        "neighbours": found[0].neighbours,
+        "sampling": found[0].sampling,
+    }
+
+
+def _setting(config: HflDpConfig) -> dict[str, Any]:
+    """The arguments of Theorem 1, as a run of these settings has them."""
+    return {
+        "n": config.num_clients // config.edges,
+        "N": config.edges,
+        "m": EXAMPLES[config.task] // config.num_clients,
+        "C": config.clip_norm,
+        "eps1": config.eps1,
+        "eps2": config.eps2,
+        "delta": config.delta,
+        "t": formulas.exposures(config.rounds, config.k2),
+    }

@@ -1,0 +1,28 @@
+"""The pictures of the HFL-DP paper's studies: accuracy over local iterations."""
+
+import pathlib
+from collections.abc import Sequence
+
+import pandas as pd
+
+from scripts import curves, sweep_runs
+from scripts.papers.studies import Study
+
+
+def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
+    """A line for each of a study's lines."""
+    found: dict[str, list[pd.Series]] = {}
+    for job in jobs:
+        settings = {k: v for k, v in job.settings.items() if k != "seed"}
+        label = ", ".join(
+            str(value)
+            if len(settings) == 1 and isinstance(value, str)
+            else f"{name} = {value}"
+            for name, value in settings.items()
+        )
+        accuracy = sweep_runs.series(job, "accuracy")
+        found.setdefault(label, []).append(
+            accuracy.set_axis(accuracy.index * job.config.k1)
+        )
+    panel = curves.Panel(found, xlabel="local iteration")
+    curves.draw([panel], path, ylabel="test accuracy", limits=(0, 1))

@@ -1,0 +1,159 @@
+"""Figures 2 to 6 and Table 3 of the HFL-DP paper, and what its text leaves open."""
+
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from scripts.papers.studies import Line, Study
+from tff_hdp.simulation.report import read_run
+from tff_hdp.systems.hfl_dp.config import HflDpConfig
+
+# What a scale changes of the presets.
+SCALES: dict[str, dict[str, Any]] = {
+    "full": {},
+    # Tested when the cloud has aggregated.
+    "reduced": {
+        "local_steps": 4,
+        "batch_size": 16,
+        "learning_rate": 0.1,
+        "evaluate_every": 2,
+    },
+    "tiny": {"local_steps": 1, "batch_size": 2, "rounds": 2},
+}
+# One step a local iteration on all of a client's examples, as the text has it: "the
+# batch size ... equal to the number of training data". Of batches larger than what a
+# client has, one is all. Fifty such steps in all want a larger rate.
+FULL_BATCH = {
+    "local_steps": 1,
+    "batch_size": 60_000,
+    "learning_rate": 0.3,
+    "evaluate_every": 2,
+}
+# How often each model counts as exposed: every time that it is sent (what the program
+# counts by itself), or an upload once and a broadcast every time.
+EXPOSURES = {"all": (), "uploads once": ("1", "13", "1", "1", "12")}
+# Preset, n, N, and the accuracy printed.
+POINTS = (
+    ("figure5_n10_N5", 10, 5, 0.91),
+    ("figure5_n100_N20", 100, 20, 0.82),
+    ("table3", 100, 10, 0.82),
+)
+
+
+def figure2() -> Study:
+    """MNIST with and without noise."""
+    return _with_and_without("figure2", 0.05)
+
+
+def figure3() -> Study:
+    """CIFAR-10 with and without noise."""
+    return _with_and_without("figure3", 0.11)
+
+
+def figure4() -> Study:
+    """Over epsilon."""
+    lines = [
+        Line({"epsilon 1 and 2": eps}, f"hfl_dp/figure4_eps{eps}")
+        for eps in (10, 20, 50)
+    ]
+    return _study("figure4", lines)
+
+
+def figure5() -> Study:
+    """Over clients and edges; of the four groups the text names the ends."""
+    groups = {(10, 5): 0.91, (20, 10): None, (50, 10): None, (100, 20): 0.82}
+    return _study(
+        "figure5",
+        [
+            Line({"n": n, "N": N}, f"hfl_dp/figure5_n{n}_N{N}", printed=printed)
+            for (n, N), printed in groups.items()
+        ],
+    )
+
+
+def figure6() -> Study:
+    """Over the bound on the models' norm."""
+    lines = [Line({"C": C}, f"hfl_dp/figure6_C{C}") for C in (5, 10, 15)]
+    return _study("figure6", lines)
+
+
+def table3() -> Study:
+    """100 clients, 10 edges, eps 10."""
+    label = {"n": 100, "N": 10, "epsilon 1 and 2": 10}
+    return _study("table3", [Line(label, "hfl_dp/table3", printed=0.82)])
+
+
+def readings() -> Study:
+    """The printed points where an upload counts as exposed once; n counts all."""
+    return _study("readings", _points({}, ["uploads once"]))
+
+
+def per_edge() -> Study:
+    """The printed points where n counts the clients of an edge."""
+    return _study("per_edge", _points({}, EXPOSURES, per_edge=True))
+
+
+def full_batch() -> Study:
+    """The printed points with one full-batch step a local iteration."""
+    label = {"point": "HierFAVG, n = 50, N = 5", "exposures": "-"}
+    without = Line(label, "hfl_dp/figure2_none", FULL_BATCH)
+    return _study("full_batch", [without, *_points(FULL_BATCH, EXPOSURES)])
+
+
+def studies(scale: str) -> Mapping[str, Study]:
+    """All studies at a scale, by part; reduced, `full_batch` is as it is."""
+    if scale == "full":
+        return PARTS
+    found = {name: study.at(scale, SCALES[scale]) for name, study in PARTS.items()}
+    return found | ({"full_batch": full_batch()} if scale == "reduced" else {})
+
+
+def measure(path: pathlib.Path) -> Mapping[str, Any]:
+    """The best accuracy, and what the paper states of the released model."""
+    run = read_run(path)
+    found: dict[str, Any] = {"best_accuracy": run.metrics["accuracy"].max()}
+    for account in run.accounts:
+        if account.observer == "released_model":
+            found["epsilon_stated"] = account.epsilon_paper
+    return found
+
+
+def _points(
+    changes: Mapping[str, Any], exposed: Iterable[str], *, per_edge: bool = False
+) -> list[Line]:
+    """Figure 5's ends and table 3, by each count of exposures."""
+    lines = []
+    for counted in exposed:
+        for preset, n, N, printed in POINTS:
+            own = {**changes, "exposures": EXPOSURES[counted]}
+            if per_edge:
+                own |= {"clients_per_edge": n, "num_clients": n * N}
+            label = {"point": f"n = {n}, N = {N}", "exposures": counted}
+            lines.append(Line(label, f"hfl_dp/{preset}", own, printed=printed))
+    return lines
+
+
+def _with_and_without(name: str, loss: float) -> Study:
+    lines = [
+        Line({"scheme": "HierFAVG"}, f"hfl_dp/{name}_none"),
+        Line({"scheme": "HFL-DP"}, f"hfl_dp/{name}_noisy", printed_loss=loss),
+    ]
+    return _study(name, lines)
+
+
+def _study(name: str, lines: Sequence[Line]) -> Study:
+    return Study(
+        *("hfl_dp", name, lines, HflDpConfig),
+        within=0.05,
+        also=("best_accuracy", "epsilon_stated"),
+        measure=measure,
+    )
+
+
+PARTS = {
+    study.name: study
+    for study in (
+        *(figure2(), figure3(), figure4(), figure5(), figure6(), table3()),
+        *(readings(), full_batch(), per_edge()),
+    )
+}

@@ -1,0 +1,116 @@
+"""What the programs that reproduce a paper share: their flags, and how they run."""
+
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from absl import flags
+
+import tasks
+from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.config import RunConfig
+
+SCALES = ("full", "reduced", "tiny")
+# Settings that change nothing of what comes out.
+_ELSEWHERE = ("data_dir", "runtime", "workers", "log_every", "quiet")
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def define_flags(
+    parts: Sequence[str],
+    config_class: type[RunConfig],
+    *,
+    scale: str = "reduced",
+    default: Sequence[str] = (),
+) -> None:
+    """Defines the flags of a program, and one for every setting of its runs.
+
+    Args:
+      parts: What `--what` takes.
+      config_class: A setting on the command line counts for all runs.
+      scale: The default one.
+      default: The parts that are run without `--what`; empty is all.
+    """
+    flags.DEFINE_list("what", list(default or parts), f"Some of {', '.join(parts)}.")
+    flags.DEFINE_enum("scale", scale, list(SCALES), "How large the runs are.")
+    flags.DEFINE_list("seeds", ["0", "1", "2"], "A run of every line for each.")
+    flags.DEFINE_integer("jobs", 1, "Runs at a time.", lower_bound=1)
+    cli.define_flags(config_class)
+
+
+def run(
+    parts: Sequence[str],
+    config_class: type[RunConfig],
+    *,
+    paper: str,
+    page: str,
+    studies: Callable[[str], Mapping[str, Any]],
+    draw: Any,
+    wanted: Callable[[Mapping[str, Any]], bool] | None = None,
+    own: bool = False,
+) -> int:
+    """Runs or resumes what the flags ask for; writes CSVs, tables and pictures.
+
+    They go to docs/ unless the scale is `tiny` or a setting was given; then to --out.
+    A part whose data is not at hand is left out, and said to be.
+
+    Args:
+      parts: Which of the studies.
+      config_class: As given to `define_flags`.
+      paper: The folder of the run folders is runs/<paper> unless --out says else.
+      page: Of docs/, with the tables.
+      studies: The studies of a scale, by part.
+      draw: See `studies.run`.
+      wanted: Likewise.
+      own: Whether `studies` are not the docs', so that results go to --out.
+
+    Returns:
+      1 if a run failed, else 0.
+
+    Raises:
+      DataNotFoundError: If no part has its data.
+    """
+    from scripts.papers import presets
+    from scripts.papers import studies as study_runs
+
+    given = presets.given(config_class)
+    asked = flags.FLAGS
+    if "seed" in given:
+        raise ArgumentError("seed", given["seed"], "--seeds, a run of all for each")
+    if len(set(asked.seeds)) < len(asked.seeds) or not all(
+        seed.isdecimal() for seed in asked.seeds
+    ):
+        raise ArgumentError("seeds", asked.seeds, "different whole numbers >= 0")
+    folder = pathlib.Path(given.pop("out", f"runs/{paper}"))
+    found = studies(asked.scale)
+    chosen, missing = [], []
+    for part in parts:
+        try:
+            _find_data(found[part].config(found[part].lines[0], given))
+            chosen.append(found[part])
+        except tasks.DataNotFoundError as error:
+            missing.append(f"{part} left out: {error}")
+    if not chosen:
+        raise tasks.DataNotFoundError("; ".join(missing))
+    own = own or asked.scale == "tiny" or not given.keys() <= set(_ELSEWHERE)
+    failed = study_runs.run(
+        chosen,
+        seeds=[int(seed) for seed in asked.seeds],
+        folder=folder / asked.scale,
+        changes=given,
+        at_once=asked.jobs,
+        results=folder if own else study_runs.RESULTS,
+        pages=[ROOT / "docs" / page],
+        draw=draw,
+        wanted=wanted,
+    )
+    for line in missing:
+        print(line)
+    return 1 if failed else 0
+
+
+def _find_data(config: RunConfig) -> None:
+    """Raises DataNotFoundError where a run would, before any is started."""
+    if config.task in tasks.TASKS and tasks.TASKS[config.task].files is not None:
+        config.load_task(0)

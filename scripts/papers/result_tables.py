@@ -1,0 +1,175 @@
+"""The tables of studies: made of their CSVs alone, and put into the pages of docs/.
+
+A table lies between its page's markers `<!-- results <paper>/<study> -->` and
+`<!-- /results -->`.
+"""
+
+import math
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+ROOT = pathlib.Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results"
+_NAMES = {"super_node": "own super-node", "released_model": "released model"}
+_MARKED = re.compile(r"<!-- results (\S+) -->\n(.*?)<!-- /results -->", re.DOTALL)
+# Shares of one have three places, whatever else is measured three digits.
+_SHARES = {"auroc", "loss", "hospital"} | {
+    f"{prefix}accuracy"
+    for prefix in ("", "best_", "balanced_", "best_balanced_", "own_")
+}
+
+
+def table(path: pathlib.Path) -> str:
+    """A study's CSV as Markdown: mean and spread over seeds beside what is printed.
+
+    An epsilon is the largest of all clients', by the tighter of RDP and PLD; what
+    epsilons rest on is said below. A CSV that names no metric is shown as it is.
+    """
+    frame = pd.read_csv(path)
+    if "metric" not in frame:
+        return _plain(frame)
+    metric = frame["metric"][0]
+    labels = list(frame.columns[: frame.columns.get_loc("printed")])
+    also = [] if "also" not in frame else str(frame["also"][0]).split(";")
+    seen = observers(frame)
+    is_printed = frame["printed"].notna().any()
+    is_lost = "printed_loss" in frame and frame["printed_loss"].notna().any()
+    groups = list(frame.groupby(labels, sort=False, dropna=False))
+    first = groups[0][1]
+    header = [
+        *labels,
+        "runs",
+        *["printed"] * is_printed,
+        f"{_words(metric)}, mean ± sd",
+    ]
+    if is_lost:
+        of = " ".join(str(word) for word in first[labels].iloc[0])
+        header += [f"below {of}, printed", f"below {of}"]
+    header += [_words(name) for name in also]
+    header += [_NAMES.get(name, _words(name)) for name in seen]
+    header += ["verdict"] * bool(is_printed or is_lost)
+    lines = [_row(header), _row(["---"] * len(header))]
+    said: dict[str, None] = {}
+    for key, group in groups:
+        printed, within = group["printed"].iloc[0], group["within"].iloc[0]
+        cells = [*map(str, key), len(group), *[_number(printed)] * is_printed]
+        cells.append(_spread(group[metric], metric))
+        found = group[metric].mean()
+        if is_lost:
+            loss = _loss(first, group, metric)
+            lost = group["printed_loss"].iloc[0]
+            cells += [_number(lost), "" if math.isnan(lost) else _spread(loss, "loss")]
+            if math.isnan(printed):
+                printed, found = lost, loss.mean()
+        cells += [_spread(group[name], name) for name in also]
+        for name in seen:
+            epsilon, basis = _epsilon(group, seen[name])
+            cells.append(epsilon)
+            if basis:
+                said[f"{_NAMES.get(name, _words(name))} {basis}"] = None
+        if is_printed or is_lost:
+            cells.append(_verdict(found, printed, within))
+        lines.append(_row(cells))
+    if said:
+        lines += ["", f"Epsilon at delta {frame['delta'][0]:g}; {'; '.join(said)}."]
+    return "\n".join(lines)
+
+
+def observers(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """By observer, what the columns of its epsilons begin with; fellows left out."""
+    found: dict[str, list[str]] = {}
+    for column in frame:
+        stem, dot, field = column.rpartition(".")
+        name = stem.partition(".")[0]
+        if dot and field == "epsilon_pld" and not name.startswith("fellow_"):
+            found.setdefault(name, []).append(stem)
+    return found
+
+
+def embed(page: pathlib.Path) -> None:
+    """Puts the table of its CSV between each pair of a page's markers."""
+    page.write_text(
+        _MARKED.sub(
+            lambda match: (
+                f"<!-- results {match[1]} -->\n"
+                f"{table(RESULTS / f'{match[1]}.csv')}\n<!-- /results -->"
+            ),
+            page.read_text(),
+        )
+    )
+
+
+def embedded(page: pathlib.Path) -> dict[str, str]:
+    """The tables that a page holds, by what they are of."""
+    return {
+        match[1]: match[2].rstrip("\n") for match in _MARKED.finditer(page.read_text())
+    }
+
+
+def _plain(frame: pd.DataFrame) -> str:
+    rows = [
+        ["" if v != v else f"{v:.5g}" if isinstance(v, float) else v for v in row]
+        for row in frame.itertuples(index=False)
+    ]
+    header = [_words(name) for name in frame]
+    return "\n".join(map(_row, [header, ["---"] * len(header), *rows]))
+
+
+def _loss(first: pd.DataFrame, group: pd.DataFrame, metric: str) -> pd.Series:
+    """How far below the first line's a group's runs are, seed by seed."""
+    of, own = (each.set_index("seed")[metric] for each in (first, group))
+    return (of - own).dropna()
+
+
+def _epsilon(group: pd.DataFrame, stems: Sequence[str]) -> tuple[str, str]:
+    """The largest epsilon against an observer, and what it rests on."""
+    worst, basis = -math.inf, ""
+    for stem in stems:
+        if group[f"{stem}.neighbours"].isna().all():
+            continue  # no such clients here
+        sound = group[[f"{stem}.epsilon_rdp", f"{stem}.epsilon_pld"]].min(axis=1)
+        if sound.isna().any():
+            return "none", ""
+        if sound.max() > worst:
+            row = group.iloc[0]
+            worst = sound.max()
+            words = row[f"{stem}.neighbours"], row[f"{stem}.sampling"]
+            basis = f"{words[0]} neighbours, {words[1]}"
+    return ("none", "") if worst < 0 else (f"{worst:.4g}", basis)
+
+
+def _verdict(found: float, printed: float, within: float) -> str:
+    if math.isnan(printed):
+        return "not printed"
+    if abs(found - printed) <= within:
+        return "reproduced"
+    away = f"{abs(found - printed):.3f} {'above' if found > printed else 'below'}"
+    return f"not: {away}"
+
+
+def _spread(values: pd.Series, name: str) -> str:
+    """Mean and standard deviation; the latter where the values differ."""
+    mean, spread = values.mean(), values.std()
+    if math.isnan(mean):
+        return ""
+    places = ".3f" if name in _SHARES else ".3g"
+    shown = f"{mean:{places}}"
+    if math.isnan(spread) or (spread == 0 and name not in _SHARES):
+        return shown
+    return f"{shown} ± {spread:{places if name in _SHARES else '.2g'}}"
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4g}"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _row(cells: Sequence[Any]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"

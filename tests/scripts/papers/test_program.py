@@ -1,0 +1,70 @@
+"""What the papers' programs share: which studies they run, and where results go."""
+
+import json
+
+import pytest
+
+# Runs a program whose studies say what they were asked instead of training.
+CODE = """
+import json, runpy, sys
+from scripts.papers import studies
+
+def run(chosen, *, seeds, folder, changes, at_once, results, **rest):
+    names = [study.name for study in chosen]
+    docs = results == studies.RESULTS
+    print(json.dumps([names, seeds, str(folder), changes, at_once, docs]))
+    return 0
+
+studies.run = run
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.fixture
+def asked(run_program):
+    """What the studies of a program are asked, on a command line."""
+
+    def ask(paper, *flags):
+        program = f"scripts/papers/{paper}/reproduce.py"
+        result = run_program("-c", CODE, program, *flags)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout.splitlines()[0])
+
+    return ask
+
+
+def test_a_published_study_goes_to_the_docs(asked):
+    found = asked("gfl", "--what=figure2", "--seeds=3,4", "--jobs=2", "--quiet")
+    assert found == [["figure2"], [3, 4], "runs/gfl/full", {"quiet": True}, 2, True]
+
+
+@pytest.mark.parametrize(
+    ("paper", "given", "name"),
+    [
+        ("gfl", ["--what=figure2", "--mu=0.3"], "figure2"),
+        ("gfl", ["--what=figure2", "--scale=tiny"], "figure2_tiny"),
+        ("fl_top", ["--what=table2", "--noise_multiplier=2"], "table2"),
+    ],
+)
+def test_a_setting_of_ones_own_does_not(asked, paper, given, name):
+    names, _, folder, _, _, docs = asked(paper, *given, "--out=mine")
+    assert (names, docs) == ([name], False)
+    assert folder.startswith("mine")
+
+
+def test_a_rate_of_ones_own_for_noisy_curves_does_not(asked, data_dir):
+    flags = ("--what=figure2b", f"--data_dir={data_dir}")
+    assert asked("udp_alg", *flags)[-1]
+    assert not asked("udp_alg", *flags, "--private_server_learning_rate=2")[-1]
+
+
+def test_a_part_without_its_data_is_left_out(run_program, data_dir):
+    result = run_program(
+        *("-c", CODE, "scripts/papers/udp_alg/reproduce.py"),
+        *("--what=figure3,figure2b", f"--data_dir={data_dir}"),
+    )
+    assert result.returncode == 0, result.stderr
+    first, last = result.stdout.splitlines()
+    assert json.loads(first)[0] == ["figure2b_reduced"]
+    assert last.startswith("figure3 left out:") and "celeba" in last
