@@ -251,6 +251,14 @@ def test_numpy_draws_normal_numbers_that_are_independent():
     )
 
 
+@pytest.mark.parametrize("blocks", [3, 20])
+def test_blocks_share_no_noise(blocks):
+    """One after the other, and side by side where there are many."""
+    sample = in_numpy([blocks * normals.BLOCK + 1], 1.0).numpy()[:-1]
+    found = np.corrcoef(sample.reshape(blocks, -1))[np.triu_indices(blocks, 1)]
+    assert np.abs(found).max() < 6 / normals.BLOCK**0.5
+
+
 def test_in_process_numpy_computes_it(monkeypatch):
     context = in_process.create_in_process_context()
     ones = np.ones(4).view(np.int64)

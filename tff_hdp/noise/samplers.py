@@ -30,7 +30,7 @@ MARKER = "tff_hdp_add_gaussian"
 # The grid's step is the noise's standard deviation over this.
 STEPS = 64
 
-_threads = futures.ThreadPoolExecutor(os.cpu_count(), "tff_hdp_noise")
+_MOST_BLOCKS_ALONE = 16
 _BITS = {tf.float32: tf.int32, tf.float64: tf.int64}
 
 
@@ -142,8 +142,14 @@ def system_add_gaussian(values: np.ndarray, stddev: np.ndarray) -> np.ndarray:
         result[start : start + BLOCK] = part * step
 
     starts = range(0, len(values), BLOCK)
-    # Zones' noise is one draw; clients' chunks draw side by side as it is.
-    list((_threads.map if len(starts) > 16 else map)(add, starts))
+    # All zones' noise is one draw; clients' chunks draw side by side as it is.
+    threads = os.cpu_count() if len(starts) > _MOST_BLOCKS_ALONE else 1
+    if threads == 1:
+        for start in starts:
+            add(start)
+    else:
+        with futures.ThreadPoolExecutor(threads) as pool:
+            list(pool.map(add, starts))
     return result.view(_BITS[tf.as_dtype(values.dtype)].as_numpy_dtype)
 
 
