@@ -7,8 +7,9 @@ import pandas as pd
 
 from scripts.papers import presets
 from tff_hdp.systems.hfl_dp import noise as formulas
-from tff_hdp.systems.hfl_dp.account import account, rounds_of
+from tff_hdp.systems.hfl_dp.account import account
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
+from tff_hdp.systems.hfl_dp.plan import rounds_of
 from tff_hdp.systems.hfl_dp.worth import noise_table
 
 # Training examples of the two tasks, dealt evenly to all clients.
