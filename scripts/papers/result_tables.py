@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 _NAMES = {"super_node": "own super-node", "released_model": "released model"}
 _MARKED = re.compile(r"<!-- results (\S+) -->\n(.*?)<!-- /results -->", re.DOTALL)
+NOT_RUN = "**Not run.**"
 # Shares of one have three places, whatever else is measured three digits.
 _SHARES = {"auroc", "loss", "hospital"} | {
     f"{prefix}accuracy"
@@ -90,13 +91,18 @@ def observers(frame: pd.DataFrame) -> dict[str, list[str]]:
     return found
 
 
+def shown(name: str) -> str:
+    """What a page shows of <paper>/<study>: its table, or that there is none."""
+    path = RESULTS / f"{name}.csv"
+    return table(path) if path.exists() else NOT_RUN
+
+
 def embed(page: pathlib.Path) -> None:
-    """Puts the table of its CSV between each pair of a page's markers."""
+    """Puts what is shown of its CSV between each pair of a page's markers."""
     page.write_text(
         _MARKED.sub(
             lambda match: (
-                f"<!-- results {match[1]} -->\n"
-                f"{table(RESULTS / f'{match[1]}.csv')}\n<!-- /results -->"
+                f"<!-- results {match[1]} -->\n{shown(match[1])}\n<!-- /results -->"
             ),
             page.read_text(),
         )

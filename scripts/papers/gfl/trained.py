@@ -26,9 +26,9 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
 ITERATIONS = {"full": 1500, "reduced": 800, "tiny": 3}
 # A run's MSD and accuracy are means over this share of its iterations, the last.
 _TAIL = 1 / 3
-# An MSD is flat from where its mean over a tenth of the iterations stays so near its
-# mean over the tail.
-_FLAT = 1.5
+# An MSD is flat from where its mean over a fifth of the iterations stays within this
+# factor of its mean over the tail.
+_FLAT = 2.0
 
 
 def figure2(iterations: int) -> Study:
@@ -91,6 +91,6 @@ def flat_from(msd: pd.Series) -> int:
       msd: By iteration.
     """
     left = msd[msd.index > (1 - _TAIL) * msd.index[-1]].mean()
-    means = msd.rolling(max(1, len(msd) // 10), min_periods=1).mean()
+    means = msd.rolling(max(1, len(msd) // 5), min_periods=1).mean()
     away = np.flatnonzero(np.abs(np.log(means / left)) > np.log(_FLAT))
     return int(msd.index[min(away.max(initial=-1) + 1, len(msd) - 1)])
