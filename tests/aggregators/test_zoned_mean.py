@@ -36,11 +36,20 @@ PLANS = {
 
 def released(plan, value):
     """A release in which the last client of the last zone sends `value` everywhere."""
+    return outputs(plan, value)[-1][0].numpy().astype(np.float64)
+
+
+def outputs(plan, value, *, absent=()):
+    """What every node puts out, the zones first.
+
+    Clients other than the last send zeros, but for those `absent`, pairs of zone and
+    place.
+    """
     mean = ZonedMean(plan, tf.TensorSpec([SIZE], tf.float32))
     state = mean.initial_state()
     sent, total = mean.client_state(state), None
     for zone, n in enumerate(plan.zone_sizes):
-        for i in range(n):
+        for i in (i for i in range(n) if (zone, i) not in absent):
             profile = collections.OrderedDict(
                 weight=tf.constant(1.0),
                 zone=tf.constant(zone),
@@ -51,7 +60,7 @@ def released(plan, value):
             contribution = mean.contribution(sent, update, profile)
             total = mean.zero(contribution) if total is None else total
             total = mean.add(total, contribution, tf.constant(zone))
-    return mean.release(state, total)[0].numpy().astype(np.float64)
+    return mean.outputs(state, total)[0]
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
@@ -72,3 +81,24 @@ def test_hiding_that_costs_next_to_no_noise(plan):
     found = released(plan, 0.0).std()
     expected = plan.released_sensitivities[0]
     assert found == pytest.approx(expected, rel=4.5 / np.sqrt(2 * SIZE))
+
+
+def phase_length(plan, absent=()):
+    """1 where a zone's output lies on the grid of one client's noise, else near 0."""
+    output = outputs(plan, 0.0, absent=absent)[0][0].numpy().astype(np.float64)
+    step = plan.released_sensitivities[0] / S / STEPS
+    return np.abs(np.exp(2j * np.pi * output / step).mean())
+
+
+@pytest.mark.parametrize("absent", [(), ((0, 1),)], ids=["both came", "one came"])
+def test_whether_sums_are_smoothed_tells_not_who_came(absent):
+    """A client without noise of its own may hide whether it takes part."""
+    assert phase_length(PLANS["clients"], absent) < 5 / SIZE**0.5
+
+
+def test_one_draw_of_clients_who_all_noise_is_not_smoothed():
+    """Who came shows in such clients' noise as it is, and is accounted as known."""
+    all_noise = {"noising_clients": (2,), "client_noise_multiplier": 1.0}
+    plan = NoisePlan(zone_sizes=(2,), **all_noise, **COMMON)
+    assert phase_length(plan, absent=((0, 1),)) > 0.99
+    assert phase_length(plan) < 5 / SIZE**0.5

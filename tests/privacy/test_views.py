@@ -1,5 +1,6 @@
 """Who is protected from whom, and by how much noise."""
 
+import dataclasses
 import math
 
 import pytest
@@ -53,6 +54,15 @@ def test_trusting_clients_behind_noising_ones_have_a_guarantee_only_in_large_zon
     )
     assert seen.noise_multiplier == pytest.approx(math.sqrt(50))
     assert 1.17 < seen.epsilon_pld < seen.epsilon_rdp < 2.5
+
+
+@pytest.mark.parametrize("changes", [{}, {"zone_noise_multipliers": (1.0,) * 10}])
+def test_where_all_clients_noise_nobody_s_coming_is_hidden(changes):
+    """What the aggregator does may then hang on how many came."""
+    plan = dataclasses.replace(make("ldp"), **changes)
+    rows = account(plan, T, DELTA, RDP)
+    assert {r.observer for r in rows} >= {"aggregator", "released_model"}
+    assert all("participation revealed" in r.sampling for r in rows)
 
 
 def test_revealed_cohort_costs_amplification(row):

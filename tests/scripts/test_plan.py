@@ -206,3 +206,10 @@ def test_trust_by_file(tmp_path):
 def test_what_cannot_be_asked(options, words):
     with pytest.raises(ArgumentError, match=words):
         config(**options).planned()
+
+
+def test_the_pilot_of_a_planned_run_is_without_its_plan(hdp_config, tmp_path):
+    """It used to be refused, as settings beside a plan."""
+    planned = {"noise_multiplier": None, "plan": "plan.json", "clip_norm": "auto"}
+    pilot = hdp_config(tmp_path, **planned).without_privacy()
+    assert (pilot.privacy, pilot.plan) == ("none", None)

@@ -321,12 +321,18 @@ class ZonedMean:
         return by_level, new_state, self._measurements(state, total, events)
 
     def _smoothed(self, values: Any, draws: tf.Tensor) -> Any:
-        """Zones' sums without their clients' grids; one draw has one grid alone."""
-        stddevs = [
-            mixing.clients_stddev(self._plan, i) for i in range(self._plan.num_zones)
-        ]
+        """Zones' sums without their clients' grids; one draw has one grid alone.
+
+        How many draws there are shows in the noise how many came. Where all clients
+        noise, so does the noise itself, and the account takes it for known; elsewhere
+        it may hide who came, and nothing hangs on that.
+        """
+        plan = self._plan
+        stddevs = [mixing.clients_stddev(plan, i) for i in range(plan.num_zones)]
         if not any(stddevs):
             return values
+        if plan.noise_carriers != plan.zone_sizes:
+            return levels.smoothed_rows(values, stddevs)
         return tf.cond(
             tf.reduce_all(draws <= 1),
             lambda: tf.nest.map_structure(tf.identity, values),

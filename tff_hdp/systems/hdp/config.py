@@ -206,7 +206,7 @@ class HdpConfig(ZonesConfig):
             self,
             **{"privacy": "none", "alpha": None, "beta": None, "noising_levels": ()},
             **{"noise_multiplier": None, "target_epsilon": None, "estimator": None},
-            **{"elect_super_nodes": "none", "min_capability": None},
+            **{"elect_super_nodes": "none", "min_capability": None, "plan": None},
             **{"clipping": "flat", "secure_aggregation": "none", **_WITHOUT},
         )
 
