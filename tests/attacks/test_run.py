@@ -65,7 +65,7 @@ def test_a_planners_file_is_attacked_as_its_rounds_are(tmp_path):
     server = dataclasses.replace(config, level="2").vantage(0.5).noise_multiplier
     assert server == pytest.approx((2 * z**2 + zone**2) ** 0.5)
     other = {"zones": 3, "privacy": "ldp", "attack": "table4", "system": "gfl"}
-    for name, value in other.items():
+    for name, value in [*other.items(), ("attack", "observers")]:
         with pytest.raises(ArgumentError, match="plan"):
             dataclasses.replace(config, **{name: value})
 
@@ -78,6 +78,23 @@ def test_identification_and_membership_stay_below_their_bounds(tmp_path):
     outcome = run.run(dataclasses.replace(config, attack="membership", rounds=3))
     assert not outcome.rows[0]["refuted"]
     figures.draw(outcome, str(tmp_path / "roc.png"))
+
+
+def test_every_observer_has_its_roc_under_its_bound(tmp_path):
+    config = AttackConfig(attack="observers", trials=4000)
+    outcome = run.run(config)
+    by = {(row["privacy"], row["level"]): row for row in outcome.rows}
+    assert len(by) == len(outcome.rows) == len(outcome.curves) == 16
+    for (mode, level), row in by.items():
+        alone = dataclasses.replace(
+            config, attack="membership", privacy=mode, level=level
+        )
+        assert run.run(alone).rows[0] | {"attack": "observers"} == row
+        assert not row["refuted"] and row["auc"] <= row["auc_bound"] + 0.02
+    # Nothing but noise hides anything, and CDP's is at the server alone.
+    assert by["none", "outside"]["auc"] == by["cdp", "2"]["auc"] == 1
+    figures.draw(outcome, str(tmp_path / "roc.png"))
+    assert (tmp_path / "roc.png").stat().st_size > 10_000
 
 
 def test_rotation_learns_with_every_aggregate(tmp_path):

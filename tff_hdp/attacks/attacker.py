@@ -31,13 +31,13 @@ class Outcome:
       rows: What to print.
       originals: [V, H, W, c] victims' images, for the figure; None without any.
       found: As many reconstructions.
-      curves: By name of the observer, the ROC of a membership attack and its vantage.
+      curves: Of a membership attack a row's ROC, and from where.
     """
 
     rows: list[dict[str, Any]]
     originals: np.ndarray | None = None
     found: np.ndarray | None = None
-    curves: dict[str, tuple[Roc, Vantage]] = dataclasses.field(default_factory=dict)
+    curves: list[tuple[Roc, Vantage]] = dataclasses.field(default_factory=list)
 
 
 class Attacker:

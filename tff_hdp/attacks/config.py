@@ -23,7 +23,7 @@ RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")
 ATTACKS = (
     *RECONSTRUCTIONS,
     *("membership", "identification", "lira", "property", "update_difference"),
-    *("rotation", "table4"),
+    *("rotation", "observers", "table4"),
 )
 # What a plan's file says in their place.
 _OF_PLAN = (
@@ -34,7 +34,9 @@ SYSTEMS = ("hdp", "fl_top", "udp_hypernet", "gfl", "hfl_dp")
 # Zhu, Liu and Han's network, in place of the task's models.
 ZHU = "zhu"
 # What takes rounds in which not everybody takes part.
-_SAMPLED = ("membership", "lira")
+_SAMPLED = ("membership", "observers", "lira")
+# What goes through modes and levels itself.
+_OF_ALL = ("observers", "table4")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,8 @@ class AttackConfig:
     """An attacker, its victims and where it stands; field names are flag names.
 
     Attributes:
-      attack: What it does; `table4` is the HDP paper's table over modes and levels.
+      attack: What it does; `observers` is membership of every observer under every
+        mode, `table4` the HDP paper's table over modes and levels.
       system: What is attacked: hdp, or by identification one of its neighbours, whose
         observers are those of its own account.
       task: Whose test examples are the victims.
@@ -151,7 +154,8 @@ class AttackConfig:
             allowed = "1 for a reconstruction, which is of one round"
             raise ArgumentError("rounds", self.rounds, allowed)
         if self.plan is not None:
-            require(self.attack != "table4", "plan", self.plan, "none with table4")
+            of_one = self.attack not in _OF_ALL
+            require(of_one, "plan", self.plan, f"none with {self.attack}")
             for field in dataclasses.fields(self):
                 value = getattr(self, field.name)
                 ok = field.name not in _OF_PLAN or value == field.default

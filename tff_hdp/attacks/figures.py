@@ -87,19 +87,30 @@ def _images(rows: Mapping[str, np.ndarray], path: str) -> None:
 
 
 def _curves(outcome: Outcome, path: str) -> None:
+    """A panel an observer, a colour for each that adds noise."""
     pyplot = _pyplot()
-    figure, axes = pyplot.subplots(figsize=(4.6, 4.4))
+    observers = list(dict.fromkeys(row["observer"] for row in outcome.rows))
+    figure, grid = pyplot.subplots(
+        *(1, len(observers)), figsize=(4.2 * len(observers), 4.4), squeeze=False
+    )
     fpr = np.linspace(0, 1, 400)
-    for (name, (curve, vantage)), row in zip(
-        outcome.curves.items(), outcome.rows, strict=True
-    ):
-        bound = vantage.bound(row["rounds"])
-        axes.plot(fpr, bound.power(fpr), "--", label=f"bound, {_words(row)}")
-        axes.plot(curve.fpr, curve.tpr, ".-", label=f"{name}, AUC {curve.auc:.3f}")
-        low, high = curve.tpr_low, curve.fpr_high
-        axes.plot(high, low, ":", color="grey", label="99.9 % band's lower end")
-    axes.set(xlabel="false positive rate", ylabel="true positive rate")
-    axes.legend(frameon=False, fontsize=8)
+    for axes, observer in zip(grid[0], observers, strict=True):
+        for (curve, vantage), row in zip(outcome.curves, outcome.rows, strict=True):
+            if row["observer"] != observer:
+                continue
+            name = f"{row['privacy']}, AUC {curve.auc:.3f}\n{_words(row)}"
+            (line,) = axes.plot(curve.fpr, curve.tpr, ".-", ms=3, lw=1, label=name)
+            bound = vantage.bound(row["rounds"]).power(fpr)
+            axes.plot(fpr, bound, "--", color=line.get_color())
+            low, high = curve.tpr_low, curve.fpr_high
+            axes.plot(high, low, ":", color=line.get_color(), lw=1)
+        axes.set(title=observer, xlabel="false positive rate")
+        axes.title.set_fontsize(9)
+        axes.legend(frameon=False, fontsize=7, loc="lower right")
+    grid[0][0].set_ylabel(
+        "true positive rate\ndashed: bound; dotted: 99.9 % band"
+    )
+    figure.tight_layout()
     figure.savefig(path, dpi=120, bbox_inches="tight")
     pyplot.close(figure)
 

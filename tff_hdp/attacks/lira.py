@@ -66,7 +66,7 @@ def lira(attacker: Attacker, vantage: Vantage) -> Outcome:
         "auc_high": high,
         "auc_bound": bound.auc,
     }
-    return Outcome([row], curves={vantage.name: (curve, vantage)})
+    return Outcome([row], curves=[(curve, vantage)])
 
 
 def _trained(

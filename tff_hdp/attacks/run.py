@@ -7,16 +7,15 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from tff_hdp.attacks.attacker import Attacker, Outcome, identified, trials
+from tff_hdp.attacks.attacker import Attacker, Outcome, identified
 from tff_hdp.attacks.config import RECONSTRUCTIONS, AttackConfig
 from tff_hdp.attacks.lira import lira
-from tff_hdp.attacks.membership import membership, sampled_membership
+from tff_hdp.attacks.observers import all_observers, one_observer
 from tff_hdp.attacks.property import property_inference
 from tff_hdp.attacks.rotation import rotation
 from tff_hdp.attacks.system_attack import identify_in_system
 from tff_hdp.attacks.table4 import table4
 from tff_hdp.attacks.update_difference import update_difference
-from tff_hdp.privacy.tradeoff import roc
 
 
 def run(config: AttackConfig) -> Outcome:
@@ -29,6 +28,8 @@ def run(config: AttackConfig) -> Outcome:
     """
     if config.attack == "table4":
         return table4(config)
+    if config.attack == "observers":
+        return all_observers(config)
     attacker = Attacker(config)
     if config.system != "hdp":
         return identify_in_system(attacker)
@@ -47,30 +48,10 @@ def run(config: AttackConfig) -> Outcome:
         return update_difference(attacker, vantage)
     if config.attack == "rotation":
         return rotation(attacker, vantage)
-    records = attacker.records()
-    if config.attack == "identification":
-        return Outcome([row | identified(config, vantage, records, attacker.clip_norm)])
-    given = trials(config, vantage, records, attacker.clip_norm)
-    if config.sampling_probability < 1:
-        inside, outside = sampled_membership(
-            vantage,
-            records,
-            clip_norm=attacker.clip_norm,
-            trials=config.trials,
-            rounds=config.rounds,
-            rng=given["rng"],
-        )
-    else:
-        inside, outside = membership(**given)
-    curve, bound = roc(inside, outside), vantage.bound(config.rounds)
-    row |= {
-        "sampling_probability": config.sampling_probability,
-        "auc": curve.auc,
-        "auc_bound": bound.auc,
-        "advantage_bound": bound.advantage,
-        "refuted": curve.refutes(bound),
-    }
-    return Outcome([row], curves={vantage.name: (curve, vantage)})
+    if config.attack == "membership":
+        return one_observer(attacker, vantage)
+    found = identified(config, vantage, attacker.records(), attacker.clip_norm)
+    return Outcome([row | found])
 
 
 def write(config: AttackConfig, rows: Sequence[dict[str, Any]]) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 from tff_hdp.attacks.analytic import first_dense
 from tff_hdp.attacks.attacker import Attacker, Outcome, identified
 from tff_hdp.attacks.config import AttackConfig
+from tff_hdp.attacks.observers import MODES
 from tff_hdp.attacks.vantage import Vantage
 
-MODES = ("ldp", "hdp", "cdp", "none")
 LEVELS = ("0", "1", "2")
 # LPIPS as printed, for a malicious client (level 0): LDP, HDP, CDP, no DP.
 PRINTED = {

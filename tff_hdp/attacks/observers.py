@@ -1,0 +1,68 @@
+"""Membership as observers tell it: a ROC curve of each, and its bound."""
+
+import dataclasses
+from typing import Any
+
+from tff_hdp.attacks.attacker import Attacker, Outcome, trials
+from tff_hdp.attacks.config import AttackConfig
+from tff_hdp.attacks.membership import Records, membership, sampled_membership
+from tff_hdp.attacks.vantage import Vantage
+from tff_hdp.privacy.tradeoff import Roc, roc
+
+MODES = ("ldp", "hdp", "cdp", "none")
+LEVELS = ("0", "1", "2", "outside")
+
+
+def one_observer(attacker: Attacker, vantage: Vantage) -> Outcome:
+    """Was the victim's record in the sum? By the likelihood ratio.
+
+    Args:
+      attacker: The model, the clip norm and how many trials.
+      vantage: The observer.
+    """
+    row, curve = _told(attacker, vantage, attacker.records())
+    return Outcome([row], curves=[(curve, vantage)])
+
+
+def all_observers(config: AttackConfig) -> Outcome:
+    """The same of every observer, whoever adds noise.
+
+    Args:
+      config: Its privacy and level are not used.
+    """
+    attacker = Attacker(config)
+    records, rows, curves = attacker.records(), [], []
+    for level in LEVELS:
+        for mode in MODES:
+            own = dataclasses.replace(config, privacy=mode, level=level)
+            vantage = own.vantage(attacker.clip_norm)
+            row, curve = _told(attacker, vantage, records)
+            rows.append(row | {"privacy": mode})
+            curves.append((curve, vantage))
+    return Outcome(rows, curves=curves)
+
+
+def _told(
+    attacker: Attacker, vantage: Vantage, records: Records
+) -> tuple[dict[str, Any], Roc]:
+    config = attacker.config
+    given = trials(config, vantage, records, attacker.clip_norm)
+    if config.sampling_probability < 1:
+        inside, outside = sampled_membership(
+            vantage,
+            records,
+            clip_norm=attacker.clip_norm,
+            trials=config.trials,
+            rounds=config.rounds,
+            rng=given["rng"],
+        )
+    else:
+        inside, outside = membership(**given)
+    curve, bound = roc(inside, outside), vantage.bound(config.rounds)
+    return attacker.row(vantage) | {
+        "sampling_probability": config.sampling_probability,
+        "auc": curve.auc,
+        "auc_bound": bound.auc,
+        "advantage_bound": bound.advantage,
+        "refuted": curve.refutes(bound),
+    }, curve
