@@ -169,7 +169,7 @@ class Victims:
             program = FOLDER / "peers" / PEER / "program.py"
             # What breaching prints is not this program's.
             subprocess.run(
-                [str(python), str(program), str(folder)],
+                [str(python), "-W", "ignore", str(program), str(folder)],
                 check=True,
                 stdout=subprocess.DEVNULL,
             )

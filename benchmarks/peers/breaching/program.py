@@ -12,10 +12,17 @@ import sys
 import time
 from typing import Any
 
-import breaching
 import numpy as np
 import torch
-from omegaconf import OmegaConf
+
+# PyPI's torchvision, which breaching imports for data sets and models that are not used
+# here, has compiled operators for PyTorch's CUDA build only, and misses these.
+_operators = torch.library.Library("torchvision", "DEF")
+for _name in ("nms", "qnms"):
+    _operators.define(_name + "(Tensor boxes, Tensor scores, float iou) -> Tensor")
+
+import breaching  # noqa: E402
+from omegaconf import OmegaConf  # noqa: E402
 
 # Calls of the objective that PyTorch's L-BFGS makes, at least, a step of breaching.
 _CALLS_A_STEP = 20
