@@ -13,7 +13,7 @@ from typing import Any
 
 from absl import flags
 
-from tff_hdp.errors import ArgumentError, FileError, one_line
+from tff_hdp.errors import ArgumentError, FileError, NoiseError, one_line
 
 
 def run(
@@ -30,8 +30,8 @@ def run(
 
     Returns:
       `main`'s code; 2 for a bad flag, missing data, a file that cannot be read or
-      written, or a program of the clone run without the clone on the path; 130
-      after Ctrl-C.
+      written, a round with too little noise, or a program of the clone run without
+      the clone on the path; 130 after Ctrl-C.
     """
     # TensorFlow 2.14 logs missing CUDA libraries as errors on any CPU machine.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -52,7 +52,7 @@ def run(
     except ArgumentError as error:
         is_flag = error.name.partition("[")[0] in flags.FLAGS
         return _fail(f"--{error}" if is_flag else str(error))
-    except (FileError, OSError, flags.Error) as error:
+    except (FileError, NoiseError, OSError, flags.Error) as error:
         return _fail(str(error))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("scripts", "benchmarks"):

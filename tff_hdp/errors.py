@@ -50,6 +50,13 @@ class FileError(ValueError):
         return type(self), (self.path, self.problem)
 
 
+class NoiseError(ValueError):
+    """A round's noise is less than its plan says, or nobody can tell how much it is.
+
+    Nothing of such a round may be shown.
+    """
+
+
 # A line that nobody reads to its end is no help.
 LONGEST_VALUE, LONGEST_LINE = 200, 600
 

@@ -9,6 +9,7 @@ from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 from tff_hdp import noise
 from tff_hdp.aggregators import queries
 from tff_hdp.aggregators.queries import GaussianSumQuery, with_secure_noise
+from tff_hdp.errors import ArgumentError
 
 
 def adaptive():
@@ -69,6 +70,38 @@ def test_what_is_released_and_accounted_stays(name):
     assert any(np.any(t) for t in tf.nest.flatten(ours))
 
 
+class Halved(tfp.GaussianSumQuery):
+    """Does something of its own to records."""
+
+    def preprocess_record_impl(self, params, record):
+        record, norm = super().preprocess_record_impl(params, record)
+        return tf.nest.map_structure(lambda t: 0.5 * t, record), norm
+
+
+class Quiet(tfp.GaussianSumQuery):
+    """Says it noises, and does not."""
+
+    def get_noised_result(self, sample_state, global_state):
+        _, state, event = super().get_noised_result(sample_state, global_state)
+        return sample_state, state, event
+
+
+def test_a_class_that_leaves_noise_to_its_base_gets_this_noise(monkeypatch):
+    monkeypatch.setattr(queries, "add_gaussian", lambda values, stddev: values)
+    result, _, event = run(with_secure_noise(Halved(1.0, 3.0)), tf.fill([3], 0.2))
+    np.testing.assert_allclose(result, [0.1] * 3)
+    assert event.noise_multiplier == 3.0
+
+
+def test_a_class_whose_own_noise_would_pass_for_gaussian_is_refused():
+    for query in (
+        Quiet(1.0, 3.0),
+        NestedSumQuery([Quiet(1.0, 3.0), tfp.GaussianSumQuery(1.0, 3.0)]),
+    ):
+        with pytest.raises(ArgumentError, match="query is Quiet"):
+            with_secure_noise(query)
+
+
 def test_other_queries_stay_as_they_are():
     query = tfp.NoPrivacySumQuery()
     result, _, _ = run(with_secure_noise(query), tf.ones([3]))
@@ -80,5 +113,5 @@ def test_the_noise_is_as_strong_as_asked_for():
     state = query.initial_global_state()
     result, _, _ = query.get_noised_result(tf.zeros([200_000]), state)
     assert abs(np.std(result) / 2.5 - 1) < 5 / (2 * 200_000) ** 0.5
-    steps = result.numpy() / (2.5 / noise.STEPS)
+    steps = result.numpy() / noise.grid_step(2.5)
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-3)

@@ -6,9 +6,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_hdp.aggregators.secure_mean import SecureZonedMean
 from tff_hdp.aggregators.zoned_mean import ZonedMean
-from tff_hdp.noise import STEPS
-from tff_hdp.privacy import Clipping, FullParticipation, Level, NoisePlan
+from tff_hdp.noise import grid_step
+from tff_hdp.privacy import (
+    Clipping,
+    FixedSizeSampling,
+    FullParticipation,
+    Level,
+    NoisePlan,
+    PoissonSampling,
+    configurations,
+)
+from tff_hdp.privacy.secure import with_encoding
 
 SIZE, S, SENT = 20_000, 1.0, 1.2345e-3
 COMMON = {
@@ -70,7 +80,7 @@ def test_values_without_noise_do_not_show_between_the_steps(plan):
     Of n numbers with uniform phases the mean phase has length sqrt(1 / n) or so, and
     beyond 5 / sqrt(n) with probability exp(-25).
     """
-    step = plan.released_sensitivities[0] / S / STEPS
+    step = plan.released_sensitivities[0] / S * grid_step(S)
     phases = np.exp(2j * np.pi * released(plan, SENT) / step)
     assert np.abs(phases.mean()) < 5 / np.sqrt(SIZE)
 
@@ -86,7 +96,7 @@ def test_hiding_that_costs_next_to_no_noise(plan):
 def phase_length(plan, absent=()):
     """1 where a zone's output lies on the grid of one client's noise, else near 0."""
     output = outputs(plan, 0.0, absent=absent)[0][0].numpy().astype(np.float64)
-    step = plan.released_sensitivities[0] / S / STEPS
+    step = plan.released_sensitivities[0] / S * grid_step(S)
     return np.abs(np.exp(2j * np.pi * output / step).mean())
 
 
@@ -96,9 +106,114 @@ def test_whether_sums_are_smoothed_tells_not_who_came(absent):
     assert phase_length(PLANS["clients"], absent) < 5 / SIZE**0.5
 
 
-def test_one_draw_of_clients_who_all_noise_is_not_smoothed():
-    """Who came shows in such clients' noise as it is, and is accounted as known."""
-    all_noise = {"noising_clients": (2,), "client_noise_multiplier": 1.0}
-    plan = NoisePlan(zone_sizes=(2,), **all_noise, **COMMON)
-    assert phase_length(plan, absent=((0, 1),)) > 0.99
+LDP = {
+    "all of few": NoisePlan(
+        zone_sizes=(2, 2), noising_clients=(2, 2), client_noise_multiplier=1.0, **COMMON
+    ),
+    "few of many": NoisePlan(
+        zone_sizes=(10_000,) * 2,
+        noising_clients=(10_000,) * 2,
+        client_noise_multiplier=0.154,
+        **COMMON | {"sampling": PoissonSampling((2e-4,) * 2)},
+    ),
+    "a fixed number of many": NoisePlan(
+        zone_sizes=(6000,),
+        noising_clients=(6000,),
+        client_noise_multiplier=0.154,
+        secure_aggregation=True,
+        **COMMON | {"sampling": FixedSizeSampling((100,))},
+    ),
+}
+
+
+@pytest.mark.parametrize("plan", LDP.values(), ids=LDP)
+def test_noise_of_all_clients_comes_as_it_was_drawn(plan):
+    """Nothing is added, however few come: all of it lies on one grid."""
+    absent = {(i, j) for i, n in enumerate(plan.zone_sizes) for j in range(3, n)}
+    found = outputs(plan, 0.0, absent=absent)[-1][0].numpy().astype(np.float64)
+    steps = found / (plan.released_units[0] * grid_step(plan.client_stddev))
+    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-3)
+    came = sum(min(n, 3) for n in plan.zone_sizes)
+    expected = plan.client_stddev * np.sqrt(came) * plan.released_units[0]
+    assert found.std() == pytest.approx(expected, rel=4.5 / np.sqrt(2 * SIZE))
+
+
+def test_noise_finer_than_the_clients_grid_is_not_shown_between_its_steps():
+    """What a zone adds counts in the account, so nobody may read it off."""
+    fine = 0.4 * grid_step(S)
+    plan = NoisePlan(
+        zone_sizes=(2,),
+        noising_clients=(2,),
+        client_noise_multiplier=1.0,
+        zone_noise_multipliers=(fine,),
+        **COMMON,
+    )
     assert phase_length(plan) < 5 / SIZE**0.5
+
+
+# Ten zones of 50 clients, of whom some ten come.
+TEN = configurations.c1(
+    zone_sizes=(50,) * 10,
+    sampling=PoissonSampling((0.2,) * 10),
+    noise_multiplier=1.0,
+    secure_aggregation=True,
+    min_zone_clients=2,
+)
+
+
+def test_the_release_hangs_on_the_sum_of_all_noised_records_alone():
+    """And not on how it came about, though float32 rounds every part of it."""
+    mean = ZonedMean(TEN, tf.TensorSpec([SIZE], tf.float32))
+    step, rng = grid_step(TEN.client_stddev), np.random.default_rng(0)
+    parts = np.rint(rng.normal(0, 32 * 10**0.5, (10, SIZE)))
+    moved = np.rint(rng.normal(0, 32 * 10**0.5, SIZE))
+    assert_same_release(
+        mean,
+        *({"record": split * step} for split in splits(parts, moved)),
+    )
+
+
+def test_so_it_does_in_fixed_point():
+    mean = SecureZonedMean(
+        with_encoding(TEN, size=SIZE, bits=30), tf.TensorSpec([SIZE], tf.float32)
+    )
+    stddev = TEN.client_stddev / mean.plan.encoding.step * 10**0.5
+    rng = np.random.default_rng(0)
+    parts = np.rint(rng.normal(0, stddev, (10, SIZE)))
+    moved = np.rint(rng.normal(0, stddev, SIZE))
+    # The last coordinate is the weight.
+    padded = (np.pad(each, [(0, 0), (0, 1)]) for each in splits(parts, moved))
+    assert_same_release(
+        mean,
+        *(
+            {"vectors": p.astype(np.int64) % mean.modulus, "left_out": [False] * 10}
+            for p in padded
+        ),
+    )
+
+
+def splits(parts, moved):
+    """Two ways to make up one sum."""
+    other = parts.copy()
+    other[0] += moved
+    other[1] -= moved
+    return parts, other
+
+
+def assert_same_release(mean, *totals):
+    state = mean.initial_state()
+    profile = collections.OrderedDict(
+        weight=tf.constant(1.0), zone=tf.constant(0), carries_noise=tf.constant(True)
+    )
+    one = mean.contribution(mean.client_state(state), tf.zeros([SIZE]), profile)
+    found = []
+    for total in totals:
+        whole = mean.zero(one)
+        for name, value in total.items():
+            like = whole.get(name, tf.constant(value))
+            whole[name] = tf.constant(value, like.dtype)
+        if mean.in_fixed_point:
+            whole["saturated"] = tf.constant(0)
+        found.append(mean.outputs(state, whole)[0][-1][0].numpy())
+    assert found[0].dtype == np.float32
+    np.testing.assert_array_equal(*found)

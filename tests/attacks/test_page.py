@@ -1,9 +1,9 @@
 """Every number in a table of docs/attacks.md is in a CSV that its section names."""
 
+import itertools
 import pathlib
 import re
 
-import pandas as pd
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -20,7 +20,7 @@ SECTIONS = {
 def tables(section):
     """The rows of a section's tables, their heads apart."""
     rows = [line for line in section.splitlines() if line.startswith("|")]
-    for head, rule, *_ in zip(rows, rows[1:], strict=False):
+    for head, rule in itertools.pairwise(rows):
         if set(rule) <= set("|- :"):
             rows.remove(head)
             rows.remove(rule)
@@ -38,8 +38,8 @@ def is_among(number, values):
 def test_numbers_in_tables_are_in_the_csv(name):
     values = []
     for path in CSV.findall(SECTIONS[name]):
-        frame = pd.read_csv(ROOT / path)
-        values += list(frame.select_dtypes("number").stack())
+        # In words too: "and 3 super-nodes".
+        values += map(float, re.findall(r"\d+(?:\.\d+)?", (ROOT / path).read_text()))
     checked = 0
     for row in tables(SECTIONS[name]):
         for cell in row.strip("|").split("|"):

@@ -6,11 +6,13 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from scipy import stats
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.noise import (
     STEPS,
     add_gaussian,
     add_laplace,
     gaussian,
+    grid_step,
     laplace,
     normals,
     samplers,
@@ -21,7 +23,8 @@ from tff_hdp.runtime import in_process
 
 def in_numpy(shape, stddev):
     """`gaussian` as the in-process runtime computes it."""
-    bits = samplers.system_add_gaussian(np.zeros(shape, np.float32), np.float64(stddev))
+    given = np.float64(stddev), np.float64(grid_step(stddev))
+    bits = samplers.system_add_gaussian(np.zeros(shape, np.float32), *given)
     return tf.constant(bits.view(np.float32))
 
 
@@ -31,21 +34,51 @@ LAWS = [
     (laplace, stats.laplace(scale=0.5**0.5)),
 ]
 SAMPLES = 4_000_000
+# Steps of standard deviations 1 and 3, in them.
+STEP_OF_1, STEP_OF_3 = 1 / 32, 1 / 48
 
 
-def cells(law, edges):
+def cells(law, edges, step=STEP_OF_1):
     """Probabilities between edges, and beyond them, of a law rounded to the grid."""
     # A number rounds up at half a step.
-    inner = np.diff(law.cdf(np.asarray(edges) - 0.5 / STEPS))
-    return np.concatenate(
-        [[law.cdf(edges[0] - 0.5 / STEPS)], inner, [law.sf(edges[-1] - 0.5 / STEPS)]]
-    )
+    edges = np.asarray(edges) - 0.5 * step
+    inner = np.diff(law.cdf(edges))
+    return np.concatenate([[law.cdf(edges[0])], inner, [law.sf(edges[-1])]])
+
+
+@pytest.mark.parametrize("stddev", [1.0, 3.0, 0.7, 1e-9, 5e8, 0.9999999999])
+def test_steps_are_powers_of_two_and_many_to_a_standard_deviation(stddev):
+    step = grid_step(stddev)
+    assert np.frexp(step)[0] == 0.5
+    assert STEPS / 2 <= stddev / step < STEPS
+    exact = tf.constant(stddev, tf.float64)
+    assert float(samplers._step(exact)) == step
+    assert grid_step(0.0) == 0.0
+
+
+@pytest.mark.parametrize("stddev", [float("nan"), -1.0, float("inf")])
+def test_noise_that_is_no_number_is_refused(stddev):
+    with pytest.raises(ArgumentError, match="stddev"):
+        add_gaussian(tf.zeros([3]), stddev)
+    for add in (add_gaussian, add_laplace):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="not finite"):
+            add(tf.zeros([3]), tf.constant(stddev))
+
+
+@pytest.mark.parametrize("draw", [tf.identity, tf.function(lambda x: x)])
+def test_one_draw_for_several_is_on_the_grid_of_each(draw):
+    together = 2.5 * 50**0.5
+    noised = draw(add_gaussian(tf.fill([20_000], 0.3), together, each=2.5)).numpy()
+    steps = noised.astype(np.float64) / grid_step(2.5)
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    assert np.abs(np.exp(2j * np.pi * noised / grid_step(together)).mean()) < 0.1
+    assert noised.std() == pytest.approx(together, rel=5 / 40_000**0.5)
 
 
 @pytest.mark.parametrize(("draw", "law"), LAWS)
 def test_counts_in_bins_are_those_of_the_law(draw, law):
     sample = draw([SAMPLES], 1.0).numpy().astype(np.float64)
-    edges = np.arange(-4 * STEPS, 4 * STEPS + 1, 8) / STEPS
+    edges = np.arange(-128, 129, 4) * STEP_OF_1
     found = np.histogram(sample, np.concatenate([[-np.inf], edges, [np.inf]]))[0]
     test = stats.chisquare(found, SAMPLES * cells(law, edges))
     # A right sampler fails once in a million runs.
@@ -54,12 +87,12 @@ def test_counts_in_bins_are_those_of_the_law(draw, law):
 
 @pytest.mark.parametrize(("draw", "law"), LAWS)
 def test_every_step_near_the_middle_has_its_share(draw, law):
-    sample = draw([SAMPLES], 3.0).numpy().astype(np.float64) / 3.0 * STEPS
+    sample = draw([SAMPLES], 3.0).numpy().astype(np.float64) / 3.0 / STEP_OF_3
     whole = np.rint(sample).astype(int)
     np.testing.assert_allclose(sample, whole, atol=1e-4)
-    edges = np.arange(-20, 21) / STEPS
+    edges = np.arange(-20, 21) * STEP_OF_3
     found = np.histogram(whole, np.arange(-20, 21) - 0.5)[0]
-    expected = SAMPLES * cells(law, edges)[1:-1]
+    expected = SAMPLES * cells(law, edges, STEP_OF_3)[1:-1]
     assert np.abs(found - expected).max() < 5.5 * expected.max() ** 0.5
 
 
@@ -67,8 +100,8 @@ def test_every_step_near_the_middle_has_its_share(draw, law):
 @pytest.mark.parametrize("sigmas", [3.0, 4.0, 4.7])
 def test_tails_are_as_heavy_as_they_should(sigmas, draw):
     sample = np.abs(draw([8_000_000], 1.0).numpy())
-    bound = np.ceil(sigmas * STEPS) / STEPS
-    expected = 8e6 * 2 * stats.norm.sf(bound - 0.5 / STEPS)
+    bound = np.ceil(sigmas / STEP_OF_1) * STEP_OF_1
+    expected = 8e6 * 2 * stats.norm.sf(bound - 0.5 * STEP_OF_1)
     found = int(np.sum(sample >= bound - 1e-6))
     assert stats.poisson.cdf(found, expected) > 1e-6
     assert stats.poisson.sf(found - 1, expected) > 1e-6
@@ -78,7 +111,7 @@ def test_tails_are_as_heavy_as_they_should(sigmas, draw):
 @pytest.mark.timeout(7200)
 def test_tails_to_seven_sigma():
     """2e10 draws; TensorFlow's own generator never passes 5.68."""
-    bounds = np.arange(3 * STEPS, 7 * STEPS + 1, STEPS // 2) / STEPS
+    bounds = np.arange(3.0, 7.1, 0.5)
     counts = np.zeros(len(bounds))
     largest, draws, size = 0.0, 10_000, 2_000_000
     for _ in range(draws):
@@ -86,7 +119,7 @@ def test_tails_to_seven_sigma():
         far = sample[sample > 2.9]
         largest = max(largest, float(far.max()))
         counts += [np.sum(far >= b - 1e-6) for b in bounds]
-    expected = draws * size * 2 * stats.norm.sf(bounds - 0.5 / STEPS)
+    expected = draws * size * 2 * stats.norm.sf(bounds - 0.5 * STEP_OF_1)
     for bound, found, mean in zip(bounds, counts, expected, strict=True):
         assert stats.poisson.cdf(found, mean) > 1e-5, (bound, found, mean)
         assert stats.poisson.sf(found - 1, mean) > 1e-5, (bound, found, mean)
@@ -229,10 +262,12 @@ def test_numpy_adds_noise_as_graphs_do(dtype, monkeypatch):
     monkeypatch.setattr(
         samplers, "system_normals", lambda count: next(parts).view(np.int64)
     )
-    found = samplers.system_add_gaussian(values, np.float64(0.37)).view(dtype)
-    graphs = samplers._rounded_sum(tf.constant(values), tf.constant(drawn), 0.37)
+    given = np.float64(0.37), np.float64(grid_step(0.37))
+    found = samplers.system_add_gaussian(values, *given).view(dtype)
+    graphs = samplers._rounded_sum(tf.constant(values), tf.constant(drawn), *given)
     np.testing.assert_array_equal(found, graphs)
-    np.testing.assert_allclose(found, values + 0.37 * drawn, rtol=1e-6, atol=0.003)
+    # Half a step of 2^-7.
+    np.testing.assert_allclose(found, values + 0.37 * drawn, rtol=1e-6, atol=2**-8)
 
 
 def test_numpy_draws_normal_numbers_that_are_independent():
@@ -284,13 +319,13 @@ def test_sums_lie_on_a_grid_whatever_the_value(add):
     stddev = 0.37
     values = tf.constant([0.0, 1e-3, 1.0 / 3, 17.123456, -5.5e3], tf.float64)
     for _ in range(20):
-        steps = add(values, stddev).numpy() / (stddev / STEPS)
+        steps = add(values, stddev).numpy() / grid_step(stddev)
         np.testing.assert_allclose(steps, np.rint(steps), atol=1e-6)
 
 
 def test_rounding_moves_no_mean():
     """A value between two grid points is met in the mean."""
-    step = 0.01 / STEPS
+    step = grid_step(0.01)
     sample = add_gaussian(tf.fill([SAMPLES], tf.constant(0.3 * step, tf.float64)), 0.01)
     assert abs(sample.numpy().mean() - 0.3 * step) < 5 * 0.01 / SAMPLES**0.5
 

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import math
 
 import dp_accounting
 import pytest
@@ -138,6 +139,23 @@ def test_emitted_events_that_agree_are_taken():
         ),
         ({"server": dp_accounting.UnsupportedDpEvent()}, "UnsupportedDpEvent"),
         ({"server": Gaussian(1.0), "zone": [Gaussian(1.0)]}, "1 entries for 4 nodes"),
+        ({"server": Gaussian(math.nan)}, "'server' emitted a noise multiplier of nan"),
+        (
+            {"server": dp_accounting.ComposedDpEvent([Gaussian(-1.0)])},
+            "'server' emitted a noise multiplier of -1",
+        ),
+        (
+            {"server": dp_accounting.ComposedDpEvent([Gaussian(math.nan)] * 2)},
+            "'server' emitted a noise multiplier of nan",
+        ),
+        (
+            {"server": dp_accounting.SelfComposedDpEvent(Gaussian(1.0), 0)},
+            "'server' emitted an event 0 times over",
+        ),
+        (
+            {"server": Gaussian(1.0), "clip_norms": {"server": math.nan}},
+            "'server' clips to nan",
+        ),
     ],
 )
 def test_events_that_disagree_are_refused(events, words):

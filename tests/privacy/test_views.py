@@ -6,6 +6,7 @@ import math
 import pytest
 
 from tff_hdp.privacy import (
+    Clipping,
     FullParticipation,
     Level,
     NoisePlan,
@@ -15,6 +16,9 @@ from tff_hdp.privacy import (
     configurations,
     worst,
 )
+from tff_hdp.privacy.threat import AccountedRound
+from tff_hdp.privacy.views import observers as observers_of
+from tff_hdp.privacy.views import view
 
 T, DELTA = 200, 1e-5
 CIFAR = {"zone_sizes": (50,) * 10, "sampling": PoissonSampling((0.2,) * 10)}
@@ -172,3 +176,42 @@ def test_a_zone_of_no_weight_loses_nothing_in_the_release(row):
     rows = account(plan, 10, DELTA)
     assert row(rows, "released_model", zone=0).epsilon_rdp == 0.0
     assert row(rows, "aggregator").epsilon_pld > 1.0
+
+
+@pytest.mark.parametrize(
+    ("parents", "left"),
+    [
+        # What stays of zones' and nodes' variances beside the server's, whoever looks.
+        ((0, 0, 1, 1), (2, 1)),
+        # The lone zone's node knows one zone's noise and its own; another zone's
+        # super-node knows one zone's.
+        ((0, 0, 0, 1), (3, 1)),
+        ((0, 0, 0, 0), (3, 1)),
+    ],
+)
+def test_a_node_above_other_zones_knows_all_their_noise_and_its_own(parents, left):
+    zone, node, server = 1.0, 2.0, 0.5
+    plan = NoisePlan(
+        zone_sizes=(10,) * 4,
+        sampling=FullParticipation(),
+        clipping=Clipping(clip_norm=1.0),
+        zone_noise_multipliers=(zone,) * 4,
+        upper_levels=(Level(parents, (node,) * (max(parents) + 1)),),
+        server_noise_multiplier=server,
+    )
+    seen = view(AccountedRound(plan, ThreatModel()), "fellow_super_node", 4, 0, False)
+    zones, nodes = left
+    expected = zones * zone**2 + nodes * node**2 + server**2
+    assert seen.effective_noise == pytest.approx(expected**0.5)
+
+
+def test_noise_of_nodes_above_zones_alone_has_fellows_too():
+    plan = NoisePlan(
+        zone_sizes=(10,) * 4,
+        sampling=FullParticipation(),
+        clipping=Clipping(clip_norm=1.0),
+        upper_levels=(Level((0, 0, 1, 1), (2.0, 2.0)),),
+    )
+    assert ("fellow_super_node", 4) in list(observers_of(plan))
+    seen = view(AccountedRound(plan, ThreatModel()), "fellow_super_node", 4, 0, False)
+    assert seen.effective_noise == pytest.approx(2.0)

@@ -24,13 +24,13 @@ from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
 from tff_hdp.aggregators.queries import GaussianSumQuery, clip_of, with_secure_noise
 from tff_hdp.errors import ArgumentError
-from tff_hdp.noise import STEPS, add_gaussian, discrete_gaussian
+from tff_hdp.noise import add_gaussian, discrete_gaussian
 from tff_hdp.privacy.plan import NoisePlan
 
 Structure = Any  # nested structure of tensors
 
-# Noise of who passes on a sum, as a share of the noise in it; see `smoothed`.
-SMOOTHING = 4.0 / STEPS
+# Standard deviation of what hides a grid, in its steps; see `smoothed`.
+SMOOTHING = 2.0
 
 # The constants of TFF's and Andrew et al.'s adaptive clipping.
 COUNT_STDDEV_SHARE = 0.05
@@ -205,9 +205,9 @@ def noise_as_clients(
     plan: NoisePlan, value: Structure, noising: tf.Tensor
 ) -> Structure:
     """A sum of the records of `noising` clients (int32 []) with the noise of all."""
-    return add_gaussian(
-        value, plan.client_stddev * tf.sqrt(tf.cast(noising, tf.float64))
-    )
+    each = plan.client_stddev
+    together = each * tf.sqrt(tf.cast(noising, tf.float64))
+    return add_gaussian(value, together, each=each)
 
 
 def noise_sum(
@@ -229,27 +229,42 @@ def noise_sum(
     return scale(noised, unit), state, event
 
 
-def smoothed(value: Structure, stddev: float) -> Structure:
-    """A sum of several parties' values, without the grids on which each lies.
+def step_to_hide(steps: Sequence[float], own: float = 0.0) -> float:
+    """The step of the grid that who passes on a sum must hide; 0 if there is none.
 
-    Noise comes rounded to a grid. What lies between the steps of a sum's coarsest
-    grid is no longer covered by the noise on it: it shows what parties with finer
-    grids or no noise sent. So who passes a sum on adds noise of `SMOOTHING`, four of
-    the coarsest steps or more, which is not accounted: the sum's noise then is
-    Gaussian to a factor of 1 +- 2 exp(-2 pi^2 4^2).
+    Noise comes rounded to a grid. Where all parties' values lie on one, so does their
+    sum, exactly. Otherwise what lies between the steps of the coarsest is no longer
+    covered by the noise on it: it shows what parties with finer grids or no noise sent;
+    and noise of less than some steps of a grid shows between them, and covers nothing.
+
+    Args:
+      steps: Of the grid of each value in the sum; 0 for one without noise.
+      own: Standard deviation of the noise that is added to the sum; 0 for none.
+    """
+    coarsest = max(steps)
+    alike = math.isclose(min(steps), coarsest)
+    return 0.0 if alike and not 0.0 < own < SMOOTHING * coarsest else coarsest
+
+
+def smoothed(value: Structure, step: float) -> Structure:
+    """A sum without the grids on which its parts lie.
+
+    The noise added here is not accounted. With it the sum's phase on the grid to hide
+    is uniform to a factor of 1 +- 2 exp(-2 pi^2 `SMOOTHING`^2), and the noise on it as
+    good as Gaussian.
 
     Args:
       value: The sum.
-      stddev: Of the noise in it, all parties' together; 0 adds nothing.
+      step: To hide, see `step_to_hide`; 0 adds nothing.
     """
-    return add_gaussian(value, SMOOTHING * stddev) if stddev else value
+    return add_gaussian(value, SMOOTHING * step) if step else value
 
 
-def smoothed_rows(values: Structure, stddevs: Sequence[float]) -> Structure:
-    """Smooths row i of every tensor [s, ...] by `stddevs[i]`; see `smoothed`."""
-    if len(set(stddevs)) == 1:
-        return smoothed(values, stddevs[0])
-    found = map(smoothed, rows(values, len(stddevs)), stddevs)
+def smoothed_rows(values: Structure, steps: Sequence[float]) -> Structure:
+    """Smooths row i of every tensor [s, ...] by `steps[i]`; see `smoothed`."""
+    if len(set(steps)) == 1:
+        return smoothed(values, steps[0])
+    found = map(smoothed, rows(values, len(steps)), steps)
     return tf.nest.map_structure(lambda *t: tf.stack(t), *found)
 
 

@@ -7,8 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels
-from tff_hdp.noise import STEPS
+from tff_hdp.noise import grid_step
 from tff_hdp.privacy.plan import NoisePlan
+
+# Standard deviations beyond which there is no noise: 2^-1160.
+_FAR = 40.0
 
 
 def zone_factors(
@@ -29,18 +32,27 @@ def zone_factors(
     return [ratio[i] for i in range(s)], plan.released_units
 
 
-def clients_stddev(plan: NoisePlan, zone: int) -> float:
-    """Of the noise of a zone's clients in its sum, where all are there.
+def clients_steps(plan: NoisePlan, zone: int) -> list[float]:
+    """Of the grids on which a zone's clients' values lie, one of each kind.
 
-    In fixed point all sums share one grid, which matters only beside other noise: then
-    it is that of noise with `STEPS` such steps.
+    In fixed point all lie on the encoding's, with noise or without.
     """
-    if not plan.clients_carry_noise:
-        return 0.0
-    if plan.encoding is None:
-        return plan.client_stddev * math.sqrt(plan.noise_carriers[zone])
-    others = any(map(any, plan.node_noise[:-1]))
-    return STEPS * plan.encoding.step if others else 0.0
+    noising, n = plan.noise_carriers[zone], plan.zone_sizes[zone]
+    if plan.encoding is not None:
+        return [plan.encoding.step if noising else 0.0]
+    step = grid_step(plan.client_stddev)
+    if not noising:
+        return [0.0]
+    # What float32 cannot hold is rounded away, and hangs on what is added up.
+    largest = n * plan.clipping.clip_norm + _FAR * plan.client_stddev * math.sqrt(n)
+    return [step] if noising == n and largest <= 2**24 * step else [step, 0.0]
+
+
+def zone_step(plan: NoisePlan, zone: int) -> float:
+    """Of the grid on which a zone's sum with all its noise lies; 0 without any."""
+    clients, own = clients_steps(plan, zone), plan.node_stddevs[0][zone]
+    hidden = 0.0 if plan.encoding else levels.step_to_hide(clients, own)
+    return grid_step(own or levels.SMOOTHING * hidden) or max(clients)
 
 
 def noise_upper_levels(
@@ -53,16 +65,13 @@ def noise_upper_levels(
     """Sums the nodes of each further level and adds each node's noise.
 
     Returns:
-      Every level's outputs, the zones' first; the units of the last, and how much
-      noise is in them; the queries' new states and events.
+      Every level's outputs, the zones' first; the units of the last, and the steps of
+      the grids they lie on; the queries' new states and events.
     """
     by_level, states, events = [outputs], [], []
-    # A bounded estimator halves zones' sums, and doubles what their outputs count.
-    halved = 0.5 if plan.estimator == "bounded" else 1.0
-    stddevs = [
-        u * math.hypot(halved * clients_stddev(plan, i), own)
-        for i, (u, own) in enumerate(zip(units, plan.node_stddevs[0], strict=True))
-    ]
+    steps = [u * zone_step(plan, i) for i, u in enumerate(units)]
+    # Scaled by what each zone's clients weigh, no two grids are alike.
+    unlike = [0.0] if plan.estimator == "bounded" else []
     for depth, level in enumerate(plan.upper_levels if queries.upper else ()):
         own = plan.node_stddevs[depth + 1]
         nodes = range(len(own))
@@ -71,45 +80,60 @@ def noise_upper_levels(
             for node in nodes
         ]
         units = [max(units[i] for i in group) for group in children]
+        sums = [
+            passed_on(
+                [outputs[i] for i in children[node]],
+                [steps[i] for i in children[node]] + unlike,
+                units[node] * own[node],
+            )
+            for node in nodes
+        ]
         noised = [
             levels.noise_sum(
                 queries.upper[depth][node],
                 state["upper"][depth][node],
-                passed_on(
-                    [outputs[i] for i in children[node]],
-                    [stddevs[i] for i in children[node]],
-                ),
+                sums[node][0],
                 units[node],
             )
             for node in nodes
         ]
-        stddevs = [
-            math.hypot(*(stddevs[i] for i in group), unit * stddev)
-            for group, stddev, unit in zip(children, own, units, strict=True)
+        steps = [
+            unit * grid_step(stddev) or step
+            for unit, stddev, (_, step) in zip(units, own, sums, strict=True)
         ]
+        unlike = []
         outputs = [value for value, _, _ in noised]
         by_level.append(outputs)
         states.append([st for _, st, _ in noised])
         events.append([event.to_named_tuple() for _, _, event in noised])
-    return by_level, units, stddevs, (states, events)
+    return by_level, units, steps + unlike, (states, events)
 
 
-def passed_on(values: list[Any], stddevs: list[float]) -> Any:
-    """The sum of structures, tensor by tensor, `smoothed`.
+def passed_on(values: list[Any], steps: list[float], own: float) -> tuple[Any, float]:
+    """The sum of structures, tensor by tensor, with nothing to see between the steps.
 
     Args:
       values: Of the nodes beneath.
-      stddevs: Of the noise in each.
+      steps: Of the grids on which they lie; 0 for one without noise.
+      own: Standard deviation of the noise that will be added.
+
+    Returns:
+      The sum, and the step of its grid; 0 if there is no noise in it.
     """
-    spread = math.hypot(*stddevs)
-    if not spread:
-        return tf.nest.map_structure(lambda *t: tf.add_n(t), *values)
+    hidden, step = levels.step_to_hide(steps, own), steps[0]
 
     def total(*parts: tf.Tensor) -> tf.Tensor:
         # What float32 rounds away from a sum hangs on what is added up.
-        return tf.add_n([tf.cast(t, tf.float64) for t in parts])
+        exact = [tf.cast(t, tf.float64) for t in parts]
+        if step and not hidden:
+            # So does the last place of a number of steps, times the step.
+            return step * tf.add_n([tf.round(t / step) for t in exact])
+        return tf.add_n(exact)
 
-    whole = levels.smoothed(tf.nest.map_structure(total, *values), spread)
-    return tf.nest.map_structure(
+    if not any(steps):
+        return tf.nest.map_structure(lambda *t: tf.add_n(t), *values), 0.0
+    whole = levels.smoothed(tf.nest.map_structure(total, *values), hidden)
+    cast = tf.nest.map_structure(
         lambda t, like: tf.cast(t, like.dtype), whole, values[0]
     )
+    return cast, grid_step(levels.SMOOTHING * hidden) or step

@@ -5,6 +5,7 @@ process, and whose normals end at 5.68 standard deviations.
 """
 
 import copy
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ import dp_accounting
 import tensorflow as tf
 import tensorflow_privacy as tfp
 
+from tff_hdp.errors import require
 from tff_hdp.noise import add_gaussian
 
 
@@ -31,10 +33,24 @@ def with_secure_noise(query: tfp.DPQuery) -> tfp.DPQuery:
 
     Reaches tensorflow-privacy's `GaussianSumQuery` wherever it stands in others:
     nested, normalised, in adaptive clipping. A class that draws noise in a way of its
-    own, such as a tree's, stays as it is.
+    own, such as a tree's, stays as it is; its events are not taken for Gaussian.
+
+    Raises:
+      ArgumentError: If there is a `GaussianSumQuery` with a noise of its own, whose
+        events would be.
     """
     if type(query) is tfp.GaussianSumQuery:
         return GaussianSumQuery(query._l2_norm_clip, query._stddev)
+    if isinstance(query, tfp.GaussianSumQuery) and type(query) is not GaussianSumQuery:
+        kind, result = type(query), "get_noised_result"
+        theirs = getattr(kind, result) is getattr(tfp.GaussianSumQuery, result)
+        allowed = f"a GaussianSumQuery without a {result} of its own"
+        require(theirs, "query", kind.__name__, allowed)
+        changed = copy.copy(query)
+        changed.get_noised_result = types.MethodType(
+            GaussianSumQuery.get_noised_result, changed
+        )
+        return changed
     changed = copy.copy(query)
     for name, value in vars(query).items():
         if any(isinstance(leaf, tfp.DPQuery) for leaf in tf.nest.flatten(value)):

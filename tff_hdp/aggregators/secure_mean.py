@@ -17,7 +17,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.secure import with_encoding
 
-# tensorflow-privacy's sampler squares samples in 64 bits.
+# The sampler of discrete noise squares samples in 64 bits.
 MAX_BITS = 30
 
 
@@ -137,13 +137,13 @@ class SecureZonedMean(ZonedMean):
           vectors: int64 [..., vector_size].
 
         Returns:
-          Records, each tensor [..., *shape], and weights, float32 [...].
+          Records, each tensor float64 [..., *shape], and weights, float32 [...].
         """
         half = np.int64(self.modulus // 2)
         centred = tf.math.floormod(vectors + half, 2 * half) - half
         coordinates = tf.cast(centred[..., :-1], tf.float64) * self._encoding.step
         weight = tf.cast(centred[..., -1] / self.weight_one, tf.float32)
-        return self._unflatten(tf.cast(coordinates, tf.float32)), weight
+        return self._unflatten(coordinates), weight
 
     def outputs(self, state: Any, total: Any) -> tuple[list[list[Any]], Any, Any]:
         """Of the mean that sums modulo 2^b stand for, with continuous noise added.
@@ -170,7 +170,8 @@ class SecureZonedMean(ZonedMean):
         else:
             summed = collections.OrderedDict(record=record, weight=weight, **operator)
             result = super().outputs(state, summed)
-        by_level, new_state, measurements = result
+        exact, new_state, measurements = result
+        by_level = [[self._as_sent(value) for value in nodes] for nodes in exact]
         measurements["saturated"] = total["saturated"]
         measurements["left_out"] = tf.math.count_nonzero(
             total["left_out"], dtype=tf.int32
@@ -238,13 +239,19 @@ class SecureZonedMean(ZonedMean):
             tf.ones_like(norm), tf.math.divide_no_nan(longest, norm)
         )
 
+    def _as_sent(self, value: Any) -> Any:
+        """In the record's dtypes."""
+        return tf.nest.map_structure(
+            lambda t, spec: tf.cast(t, spec.dtype), value, self._record
+        )
+
     def _unflatten(self, flat: tf.Tensor) -> Any:
         """[..., size] to the record's structure of [..., *shape]."""
         specs = tf.nest.flatten(self._record)
         sizes = [spec.shape.num_elements() for spec in specs]
         leading = flat.shape[:-1]
         tensors = [
-            tf.cast(tf.reshape(part, leading + spec.shape), spec.dtype)
+            tf.reshape(part, leading + spec.shape)
             for part, spec in zip(tf.split(flat, sizes, -1), specs, strict=True)
         ]
         return tf.nest.pack_sequence_as(self._record, tensors)

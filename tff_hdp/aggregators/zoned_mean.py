@@ -15,7 +15,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 
 # What is summed within zones; the rest of a contribution is summed over all.
-PER_ZONE = ("record", "weight", "clients", "noising", "bare", "draws")
+PER_ZONE = ("record", "weight", "clients", "noising", "bare")
 
 
 class ZonedMean:
@@ -25,7 +25,7 @@ class ZonedMean:
     added up: the noised `record`, the example `weight`, and un-noised for the
     operator how many `clients` it is of, how many of them were `noising` their
     records, how many were `rejected`, how many came `bare`, neither noised nor
-    rejected, in how many `draws` their noise was drawn, and their norms.
+    rejected, and their norms.
 
     Args:
       plan: Who adds which noise, denominators and mixing weights.
@@ -181,9 +181,7 @@ class ZonedMean:
             return contribution
         record, noising = contribution["record"], contribution["noising"]
         noised = levels.noise_as_clients(self._plan, record, noising)
-        return collections.OrderedDict(
-            contribution, record=noised, draws=tf.constant(1)
-        )
+        return collections.OrderedDict(contribution, record=noised)
 
     def _clipped(self, sent: Any, update: Any, profile: Any) -> tuple[Any, Any, Any]:
         """The screened, clipped and weighted record, its weight, and what was seen."""
@@ -223,7 +221,6 @@ class ZonedMean:
             clients=tf.constant(1),
             noising=noising,
             bare=(1 - noising) * (1 - rejected),
-            draws=tf.constant(1),
         )
 
     def zero(self, contribution: Any) -> Any:
@@ -293,7 +290,7 @@ class ZonedMean:
         factors, released_units = mixing.zone_factors(plan, total["weight"])
         values = total["record"]
         if not self.in_fixed_point:
-            values = self._smoothed(values, total["draws"])
+            values = levels.smoothed_rows(values, self._steps_to_hide())
         # In units in which one client's contribution is bounded by S.
         values = levels.scale_rows(values, factors)
         if queries.zones:
@@ -304,13 +301,14 @@ class ZonedMean:
         outputs = levels.rows(levels.scale_rows(values, released_units), s)
 
         units = plan.released_units if plan.estimator != "realised" else (1.0,) * s
-        by_level, units, stddevs, upper = mixing.noise_upper_levels(
+        by_level, units, steps, upper = mixing.noise_upper_levels(
             plan, queries, state, outputs, units
         )
         if queries.upper:
             new_state["upper"], events["upper"] = upper
 
-        result = mixing.passed_on(by_level[-1], stddevs)
+        server = plan.node_stddevs[-1][0] * max(units)
+        result, _ = mixing.passed_on(by_level[-1], steps, server)
         if queries.server is not None:
             result, new_state["server"], event = levels.noise_sum(
                 queries.server, state["server"], result, max(units)
@@ -320,24 +318,15 @@ class ZonedMean:
         by_level.append([result])
         return by_level, new_state, self._measurements(state, total, events)
 
-    def _smoothed(self, values: Any, draws: tf.Tensor) -> Any:
-        """Zones' sums without their clients' grids; one draw has one grid alone.
+    def _steps_to_hide(self) -> list[float]:
+        """By zone, the grid that its super-node hides before it adds its own noise.
 
-        How many draws there are shows in the noise how many came. Where all clients
-        noise, so does the noise itself, and the account takes it for known; elsewhere
-        it may hide who came, and nothing hangs on that.
+        By the plan alone: nothing may hang on who came.
         """
-        plan = self._plan
-        stddevs = [mixing.clients_stddev(plan, i) for i in range(plan.num_zones)]
-        if not any(stddevs):
-            return values
-        if plan.noise_carriers != plan.zone_sizes:
-            return levels.smoothed_rows(values, stddevs)
-        return tf.cond(
-            tf.reduce_all(draws <= 1),
-            lambda: tf.nest.map_structure(tf.identity, values),
-            lambda: levels.smoothed_rows(values, stddevs),
-        )
+        return [
+            levels.step_to_hide(mixing.clients_steps(self._plan, i), own)
+            for i, own in enumerate(self._plan.node_stddevs[0])
+        ]
 
     def _noise_zones(self, values: Any, states: Any) -> tuple[Any, Any, Any]:
         """All zones' values [s, ...] noised, the queries' new states and events."""

@@ -107,9 +107,7 @@ def _curves(outcome: Outcome, path: str) -> None:
         axes.set(title=observer, xlabel="false positive rate")
         axes.title.set_fontsize(9)
         axes.legend(frameon=False, fontsize=7, loc="lower right")
-    grid[0][0].set_ylabel(
-        "true positive rate\ndashed: bound; dotted: 99.9 % band"
-    )
+    grid[0][0].set_ylabel("true positive rate\ndashed: bound; dotted: 99.9 % band")
     figure.tight_layout()
     figure.savefig(path, dpi=120, bbox_inches="tight")
     pyplot.close(figure)

@@ -7,6 +7,7 @@ from tff_hdp.noise.samplers import (
     add_gaussian,
     add_laplace,
     gaussian,
+    grid_step,
     laplace,
 )
 from tff_hdp.noise.words import MARKER, secure_words, system_words
@@ -19,6 +20,7 @@ __all__ = [
     "add_laplace",
     "discrete_gaussian",
     "gaussian",
+    "grid_step",
     "laplace",
     "secure_words",
     "standard_normal",

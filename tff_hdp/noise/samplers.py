@@ -3,7 +3,7 @@
 A value is never added to noise in floating point and shown: the low bits of such a
 sum tell the value (Mironov, CCS 2012). What is shown is the exact sum rounded to a
 grid whose step hangs on the noise alone; rounding is post-processing, so the sum's
-epsilon is the result's.
+epsilon is the result's. Steps are powers of two: what is on one grid adds up exactly.
 """
 
 import math
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tff_hdp.errors import check_nonnegative
 from tff_hdp.noise.normals import (
     BLOCK,
     exponential,
@@ -27,14 +28,29 @@ from tff_hdp.runtime.replacements import replace_function
 
 MARKER = "tff_hdp_add_gaussian"
 
-# The grid's step is the noise's standard deviation over this.
+# So many steps of the grid at most make up a standard deviation of the noise, and at
+# least half as many.
 STEPS = 64
 
 _MOST_BLOCKS_ALONE = 16
 _BITS = {tf.float32: tf.int32, tf.float64: tf.int64}
+_EXPONENT = np.int64(0x7FF0000000000000)
 
 
-def add_gaussian(values: Any, stddev: tf.Tensor | float) -> Any:
+def grid_step(stddev: float) -> float:
+    """The step of the grid to which noise comes rounded, a power of two; 0 of none.
+
+    Args:
+      stddev: Of the noise.
+    """
+    if not stddev:
+        return 0.0
+    return 2.0 * math.ldexp(0.5, math.frexp(stddev)[1]) / STEPS
+
+
+def add_gaussian(
+    values: Any, stddev: tf.Tensor | float, *, each: tf.Tensor | float | None = None
+) -> Any:
     """`values` plus independent Gaussian noise, rounded to a grid.
 
     Tails have no end: a uniform number that is too small for its bits gets more. The
@@ -45,14 +61,18 @@ def add_gaussian(values: Any, stddev: tf.Tensor | float) -> Any:
       values: Structure of float32 or float64 tensors.
       stddev: Standard deviation, float [], the same for every number; 0 adds
         nothing.
+      each: That of one party's noise, where it is drawn for several at once: the grid
+        is then the one that each would have used.
 
     Returns:
       A structure like `values`.
 
     Raises:
+      ArgumentError: If the standard deviation is negative or not finite.
+      InvalidArgumentError: If it is so as a tensor.
       TypeError: If a tensor is of another type.
     """
-    return _add(values, stddev, _gaussian_sum)
+    return _add(values, stddev, stddev if each is None else each, _gaussian_sum)
 
 
 def add_laplace(values: Any, stddev: tf.Tensor | float) -> Any:
@@ -65,7 +85,7 @@ def add_laplace(values: Any, stddev: tf.Tensor | float) -> Any:
     Returns:
       A structure like `values`.
     """
-    return _add(values, stddev, _laplace_sum)
+    return _add(values, stddev, stddev, _laplace_sum)
 
 
 def gaussian(shape: Any, stddev: tf.Tensor | float) -> tf.Tensor:
@@ -81,14 +101,15 @@ def laplace(shape: Any, stddev: tf.Tensor | float) -> tf.Tensor:
 def _add(
     values: Any,
     stddev: tf.Tensor | float,
-    noised: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    each: tf.Tensor | float,
+    noised: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor],
 ) -> Any:
     """Adds `noised` noise to all tensors of one dtype at once.
 
     A key and a stream cost something each.
     """
     flat = [tf.convert_to_tensor(t) for t in tf.nest.flatten(values)]
-    stddev = tf.cast(stddev, tf.float64)
+    stddev, step = _checked(stddev), _step(_checked(each))
     found = list(flat)
     for tensor in flat:
         if tensor.dtype not in _BITS:
@@ -98,7 +119,7 @@ def _add(
         places = [i for i, t in enumerate(flat) if t.dtype == dtype]
         joined = tf.concat([tf.reshape(flat[i], [-1]) for i in places], 0)
         result = tf.cond(
-            stddev > 0.0, lambda x=joined: noised(x, stddev), lambda x=joined: x
+            stddev > 0.0, lambda x=joined: noised(x, stddev, step), lambda x=joined: x
         )
         sizes = tf.stack([tf.size(flat[i]) for i in places])
         parts = tf.split(result, sizes, num=len(places))
@@ -108,35 +129,57 @@ def _add(
     return tf.nest.pack_sequence_as(values, found)
 
 
-def _gaussian_sum(values: tf.Tensor, stddev: tf.Tensor) -> tf.Tensor:
-    return tf.bitcast(_gaussian_sum_bits(values, stddev), values.dtype)
+def _checked(stddev: tf.Tensor | float) -> tf.Tensor:
+    """As float64 []; noise that is not a number would be none."""
+    if not tf.is_tensor(stddev):
+        check_nonnegative("stddev", float(stddev))
+        return tf.constant(float(stddev), tf.float64)
+    stddev = tf.cast(stddev, tf.float64)
+    said = "the noise's standard deviation is negative or not finite"
+    right = tf.logical_and(stddev >= 0.0, tf.math.is_finite(stddev))
+    with tf.control_dependencies([tf.debugging.Assert(right, [said, stddev])]):
+        return tf.identity(stddev)
+
+
+def _step(stddev: tf.Tensor) -> tf.Tensor:
+    """`grid_step` of a tensor, float64 []: its exponent alone."""
+    power = tf.bitwise.bitwise_and(tf.bitcast(stddev, tf.int64), _EXPONENT)
+    return tf.bitcast(power, tf.float64) * (2.0 / STEPS)
+
+
+def _gaussian_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+    return tf.bitcast(_gaussian_sum_bits(values, stddev, step), values.dtype)
 
 
 @tf.function(autograph=False, experimental_implements=MARKER, reduce_retracing=True)
-def _gaussian_sum_bits(values: tf.Tensor, stddev: tf.Tensor) -> tf.Tensor:
+def _gaussian_sum_bits(
+    values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor
+) -> tf.Tensor:
     # What is computed in Python must return no floats.
-    total = _rounded_sum(values, standard_normal(tf.size(values)), stddev)
+    total = _rounded_sum(values, standard_normal(tf.size(values)), stddev, step)
     return tf.bitcast(total, _BITS[values.dtype])
 
 
-def system_add_gaussian(values: np.ndarray, stddev: np.ndarray) -> np.ndarray:
+def system_add_gaussian(
+    values: np.ndarray, stddev: np.ndarray, step: np.ndarray
+) -> np.ndarray:
     """What `add_gaussian` gives, by NumPy in this process.
 
     Args:
       values: float32 or float64 [n].
       stddev: float64 [], positive.
+      step: Of the grid, float64 [], a power of two.
 
     Returns:
       The bits of the noised values, int32 or int64 [n].
     """
     result = np.empty_like(values)
-    step = stddev / STEPS
 
     def add(start: int) -> None:
         part = values[start : start + BLOCK].astype(np.float64) / step
         whole = np.floor(part)
         part -= whole
-        part += STEPS * system_normals(len(part)).view(np.float64)
+        part += stddev / step * system_normals(len(part)).view(np.float64)
         np.rint(part, out=part)
         part += whole
         result[start : start + BLOCK] = part * step
@@ -156,17 +199,18 @@ def system_add_gaussian(values: np.ndarray, stddev: np.ndarray) -> np.ndarray:
 replace_function(MARKER, system_add_gaussian)
 
 
-def _laplace_sum(values: tf.Tensor, stddev: tf.Tensor) -> tf.Tensor:
-    return _rounded_sum(values, _standard_laplace(tf.size(values)), stddev)
+def _laplace_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+    return _rounded_sum(values, _standard_laplace(tf.size(values)), stddev, step)
 
 
-def _rounded_sum(value: tf.Tensor, unit: tf.Tensor, stddev: tf.Tensor) -> tf.Tensor:
+def _rounded_sum(
+    value: tf.Tensor, unit: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor
+) -> tf.Tensor:
     """`value` + stddev `unit` (float64 [size]), to the nearest step."""
-    step = stddev / STEPS
     scaled = tf.cast(value, tf.float64) / step
     # Whole steps apart, so that a large value costs the noise no precision.
     whole = tf.floor(scaled)
-    total = whole + tf.round(scaled - whole + unit * STEPS)
+    total = whole + tf.round(scaled - whole + unit * (stddev / step))
     return tf.cast(total * step, value.dtype)
 
 

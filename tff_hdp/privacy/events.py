@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, NoiseError
 from tff_hdp.privacy.plan import NoisePlan
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
 
     Raises:
       ArgumentError: If the plan tops up, which no event shows, or a level is unknown.
-      ValueError: If a level emitted less noise than the plan says, an event that
+      NoiseError: If a level emitted less noise than the plan says, an event that
         cannot be accounted, or clipped to more than the plan does.
     """
     if plan.top_up and plan.client_noise_multiplier > 0:
@@ -58,7 +58,7 @@ def _check_level(
         if emitted is None:
             emitted = [None] * len(planned)
         if len(emitted) != len(planned):
-            raise ValueError(
+            raise NoiseError(
                 f"events[{level!r}] has {len(emitted)} entries for {len(planned)} nodes"
             )
         norms = [None] * len(planned) if clip_norm is None else clip_norm
@@ -71,14 +71,15 @@ def _check_level(
     elif clip_norm is not None:
         allowed = plan.clipping.clip_norm
         clips = not level.startswith("upper")
-        if clips and clip_norm > allowed * (1 + _FLOAT32):
-            raise ValueError(
+        # So put that NaN is refused, here and below.
+        if clips and not 0.0 <= clip_norm <= allowed * (1 + _FLOAT32):
+            raise NoiseError(
                 f"events: level {level!r} clips to {clip_norm:.9g}, but the plan to "
                 f"{allowed:.9g}"
             )
         found *= clip_norm / allowed if found else 1.0
-    if found < planned * (1 - _FLOAT32):
-        raise ValueError(
+    if not found >= planned * (1 - _FLOAT32):
+        raise NoiseError(
             f"events: level {level!r} emitted a noise multiplier of {found:.9g}, but "
             f"the plan has {planned:.9g}"
         )
@@ -96,7 +97,7 @@ def event_multiplier(level: str, event: "DpEvent") -> float:
       (sum z^-2)^-1/2; 0 for an event without privacy.
 
     Raises:
-      ValueError: If the event is of another kind, naming why.
+      NoiseError: If the event is of another kind, naming why.
     """
     kind = type(event).__name__
     if kind == "NoOpDpEvent":
@@ -104,7 +105,12 @@ def event_multiplier(level: str, event: "DpEvent") -> float:
     if kind == "NonPrivateDpEvent":
         return 0.0
     if kind == "GaussianDpEvent":
-        return float(event.noise_multiplier)
+        multiplier = float(event.noise_multiplier)
+        if not multiplier >= 0.0:
+            raise NoiseError(
+                f"events: level {level!r} emitted a noise multiplier of {multiplier}"
+            )
+        return multiplier
     if kind == "ComposedDpEvent":
         parts = [event_multiplier(level, e) for e in event.events]
         if any(z == 0 for z in parts):
@@ -112,13 +118,17 @@ def event_multiplier(level: str, event: "DpEvent") -> float:
         total = sum(z**-2 for z in parts)
         return total**-0.5 if total else float("inf")
     if kind == "SelfComposedDpEvent":
+        if event.count < 1:
+            raise NoiseError(
+                f"events: level {level!r} emitted an event {event.count} times over"
+            )
         return event_multiplier(level, event.event) / float(event.count) ** 0.5
     if kind == "SingleEpochTreeAggregationDpEvent":
-        raise ValueError(
+        raise NoiseError(
             f"events: level {level!r} used tree aggregation, whose account needs every "
             "client at most once between restarts; this sampling does not give that"
         )
-    raise ValueError(
+    raise NoiseError(
         f"events: level {level!r} emitted {kind}, which is not "
         "Gaussian and cannot be accounted here (tensorflow-privacy's tree, discrete "
         "Gaussian and Skellam queries emit UnsupportedDpEvent)"

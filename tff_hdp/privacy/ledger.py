@@ -182,7 +182,7 @@ class Ledger(RoundLedger[AccountedRound]):
         Raises:
           ArgumentError: If the threat model does not fit the plan, or the plan has
             other zones than the rounds before.
-          ValueError: If a level emitted less noise than the plan says or an event
+          NoiseError: If a level emitted less noise than the plan says or an event
             that cannot be accounted, or clips to more. Nothing is recorded then.
         """
         if events is not None:

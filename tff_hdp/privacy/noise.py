@@ -97,12 +97,16 @@ def noise_in_output(
     else:
         u = plan.released_sensitivities
         relative = {j: u[j] / u[zone] for j in beneath}
-    lost = _lost_zones(run, observer, len(beneath) > 1, notes)
+    fellows = _fellow_nodes(plan, zone) if observer == "fellow_super_node" else []
+    lost = _lost_zones(run, observer, fellows, len(beneath) > 1, notes)
     fixed = sum(
         (plan.node_noise[0][j] * relative[j]) ** 2
         for j in _zones_left(plan, zone, beneath, relative, lost)
     )
     fixed += _upper_noise(plan, level, beneath, relative)
+    # Whichever of them looks knows no more than this of the noise above the zones.
+    known_above = (_upper_noise(plan, *branch, relative) for branch in fellows)
+    fixed = max(fixed - max(known_above, default=0.0), 0.0)
     carriers = plan.noise_carriers
     weights = {
         j: (plan.client_noise_multiplier * relative[j]) ** 2
@@ -139,17 +143,23 @@ def noise_in_output(
 
 
 def _lost_zones(
-    run: AccountedRound, observer: str, others: bool, notes: list[str]
+    run: AccountedRound,
+    observer: str,
+    fellows: Sequence[tuple[int, Sequence[int]]],
+    others: bool,
+    notes: list[str],
 ) -> int:
     """How many other zones' noise protects nobody, whichever zones they are."""
     threat = run.threat
-    colluding, fellow = threat.colluding_super_nodes, 1
-    if observer == "fellow_super_node":
+    colluding, fellow = threat.colluding_super_nodes, 0
+    if fellows:
+        fellow = max(len(zones) for _, zones in fellows)
         notes.append("a super-node of another zone knows its zone's output")
+        if run.plan.upper_levels:
+            notes[-1] = "a super-node elsewhere, of any level, knows its own output"
     elif observer == "released_model" and threat.elected_super_nodes:
+        fellow = 1
         notes.append("received by another zone's elected super-node too")
-    else:
-        fellow = 0
     if colluding and others:
         notes.append(
             f"{colluding} other super-nodes' zone outputs are known to the observer; "
@@ -170,6 +180,16 @@ def _zones_beneath(plan: NoisePlan, level: int, zone: int) -> list[int]:
         return [zone]
     nodes = _nodes(plan, level)
     return [j for j in zones if nodes[j] == nodes[zone]]
+
+
+def _fellow_nodes(plan: NoisePlan, zone: int) -> list[tuple[int, list[int]]]:
+    """Every node not above a zone: its level, and the zones beneath it."""
+    found = []
+    for level in range(1, len(plan.upper_levels) + 2):
+        nodes = _nodes(plan, level)
+        for node in sorted(set(nodes) - {nodes[zone]}):
+            found.append((level, [j for j, own in enumerate(nodes) if own == node]))
+    return found
 
 
 def _nodes(plan: NoisePlan, level: int) -> list[int]:

@@ -84,8 +84,8 @@ def observers(plan: NoisePlan) -> Iterator[tuple[Observer, int]]:
     server = len(plan.upper_levels) + 2
     yield "aggregator", server
     yield "released_model", server + 1
-    zones_know = any(plan.node_noise[0]) or plan.clients_carry_noise
-    if zones_know and plan.num_zones > 1:
+    nodes_know = any(map(any, plan.node_noise[:-1])) or plan.clients_carry_noise
+    if nodes_know and plan.num_zones > 1:
         yield "fellow_super_node", server + 1
     clients_know = plan.clients_carry_noise or isinstance(
         plan.sampling, FixedSizeSampling

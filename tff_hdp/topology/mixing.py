@@ -13,18 +13,6 @@ from tff_hdp.errors import ArgumentError
 _TOLERANCE = 1e-9
 
 
-def equal_mean(num_zones: int) -> np.ndarray:
-    """Every zone receives the plain mean, 1/s each. Returns [s, s] float64."""
-    _check_count(num_zones)
-    return np.full((num_zones, num_zones), 1.0 / num_zones)
-
-
-def identity(num_zones: int) -> np.ndarray:
-    """Zones keep their own results (HierFAVG's edge rounds). [s, s] float64."""
-    _check_count(num_zones)
-    return np.eye(num_zones)
-
-
 def metropolis(graph: nx.Graph) -> np.ndarray:
     """Metropolis weights on a graph: symmetric, doubly stochastic.
 

@@ -200,7 +200,7 @@ def test_every_servers_model_carries_the_noise_it_should(scheme, variance):
 def test_noise_between_servers_is_laplace():
     values = gfl.laplace([300_000], 0.9).numpy()
     # They lie on a grid; spread over its steps they are as good as continuous.
-    step = 0.9 / noise.STEPS
+    step = noise.grid_step(0.9)
     spread = values + step * np.random.default_rng(0).uniform(-0.5, 0.5, values.size)
     result = stats.kstest(spread, stats.laplace(scale=0.9 / math.sqrt(2)).cdf)
     assert result.pvalue > 1e-4

@@ -14,6 +14,7 @@ from tests.thinning import thinned
 from tff_hdp import runtime
 from tff_hdp.clients.batches import client_batches, make_chunk, make_order
 from tff_hdp.clients.client_work import model_fn_from_keras
+from tff_hdp.noise import grid_step
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
 
@@ -286,6 +287,38 @@ def test_each_noise_reaches_its_link_alone(name):
     noise = dataclasses.replace(HflDpNoise(), **{name: 1.0})
     values = draws(noise, 2, 2, rounds, repeats=30)[:, 0]
     assert values.std() == pytest.approx(expected, rel=0.1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "rounds", "parties"), [("sigma_u1", 1, 2), ("sigma_u2", 2, 4)]
+)
+def test_a_mean_of_noised_models_lies_on_their_grid(name, rounds, parties):
+    """Exactly: no last place tells how the sum came about."""
+    noise = dataclasses.replace(HflDpNoise(), **{name: 0.9})
+    process = build(n=2, N=2, C=1e3, noise=noise)
+    begun = process.set_model_weights(process.initialize(), start())
+    if rounds == 2:
+        begun = begun._replace(aggregator=np.int32(1))
+    found = process.next(begun, data(2, 2, 0)).state.global_model_weights
+    steps = np.float64(found) * parties / grid_step(0.9)
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    assert len(np.unique(steps % 64)) > 20
+
+
+@pytest.mark.parametrize(("link", "rounds"), [("n_e", 1), ("sigma_e", 2), ("n_c", 2)])
+def test_noise_finer_than_a_grid_does_not_show_on_it(link, rounds):
+    """Where it counts nobody may read it between the clients' steps."""
+    parties = {"n_e": 2, "sigma_e": 2, "n_c": 4}[link]
+    grid = grid_step(0.9) / parties
+    noise = HflDpNoise(sigma_u1=0.9, sigma_u2=0.9)
+    values = draws(
+        dataclasses.replace(noise, **{link: 0.3 * grid}), 2, 2, rounds, repeats=60
+    )
+    # What is drawn for one model is drawn once, whoever receives it.
+    values = values if rounds == 1 else values[:, :1]
+    fine = grid / (2 if link == "sigma_e" else 1)
+    phases = np.exp(2j * np.pi * values / fine)
+    assert np.abs(phases.mean()) < 5 / values.size**0.5
 
 
 def test_noise_is_never_seeded():

@@ -8,6 +8,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.aggregators.levels import SMOOTHING, smoothed, step_to_hide
+from tff_hdp.aggregators.mixing import passed_on
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.clients.batches import chunk_type as whole_chunk_type
 from tff_hdp.clients.sgd import SgdRule
@@ -15,10 +17,9 @@ from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_stack
 from tff_hdp.clients.updates import clip, screen
 from tff_hdp.errors import ArgumentError
-from tff_hdp.noise import add_gaussian
+from tff_hdp.noise import add_gaussian, grid_step
 from tff_hdp.systems.hfl_dp.plan import HflDpRound
 from tff_hdp.systems.zone_models import build_zoned_process
-from tff_hdp.topology.mixing import equal_mean, identity
 
 CHUNK_FIELDS = ("features", "labels", "order", "zone")
 
@@ -91,7 +92,9 @@ def build_hfl_dp(
     )
     edges = edge_round.N
     noisy = edge_round.is_noisy or cloud_round.is_noisy
-    alone, together = identity(edges), equal_mean(edges)
+    _, on_edge = _grid_of_mean(edge_round)
+    hidden, uploaded = _grid_of_mean(cloud_round)
+    hidden_below = step_to_hide([on_edge], edge_round.n_down)
 
     def of_round(number: tf.Tensor, on_edge: Any, on_cloud: Any) -> tf.Tensor:
         return tf.where(tf.equal((number + 1) % k2, 0), on_cloud, on_edge)
@@ -115,17 +118,19 @@ def build_hfl_dp(
     ) -> tf.Tensor:
         """Lines 20-23; an edge without clients keeps its model."""
         means = tf.where(clients > 0, tf.math.divide_no_nan(sums, clients), models)
+        if hidden:
+            means = gaussian(means, of_round(number, 0.0, SMOOTHING * hidden))
         return gaussian(means, of_round(number, 0.0, cloud_round.sigma_e))
 
     def down(means: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         """Lines 24-36."""
-        mixing = of_round(number, alone, together)
-        mixed = tf.matmul(tf.cast(mixing, means.dtype), means)
-        own = gaussian(mixed, edge_round.n_down)
-        # The cloud sends one model, so its noise is the same for all edges.
-        common = tf.broadcast_to(
-            gaussian(mixed[:1], cloud_round.n_down), tf.shape(mixed)
+        own = gaussian(smoothed(means, hidden_below), edge_round.n_down)
+        total, _ = passed_on(
+            tf.unstack(means, edges), [uploaded] * edges, edges * cloud_round.n_down
         )
+        # The cloud sends one model, so its noise is the same for all edges.
+        sent = gaussian(total[tf.newaxis] / edges, cloud_round.n_down)
+        common = tf.broadcast_to(sent, tf.shape(means))
         return of_round(number, own, common)
 
     return build_zoned_process(
@@ -136,3 +141,10 @@ def build_hfl_dp(
         edge=edge,
         down=down,
     )
+
+
+def _grid_of_mean(plan: HflDpRound) -> tuple[float, float]:
+    """What an edge must hide of its clients' grid, and the step of what it puts out."""
+    clients = grid_step(plan.sigma_u) / plan.n
+    hidden = step_to_hide([clients], plan.sigma_e)
+    return hidden, grid_step(plan.sigma_e or SMOOTHING * hidden) or clients
