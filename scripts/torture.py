@@ -70,8 +70,8 @@ class Folder:
         self.path, self._system = path, system
         self._observer, self._models = Observer(path), []
         self.understated = self.tracebacks = 0
-        # Whether a file was harmed: what privacy.json then says is not the run's.
-        self.harmed = False
+        # What file was harmed and how: what privacy.json then says is not the run's.
+        self.harmed = ""
 
     def config(self, **changes: Any) -> RunConfig:
         """The settings of the run."""
@@ -92,11 +92,14 @@ class Folder:
         if found.code == 0 or not self.harmed:
             self.understated += self.rounds < released
         errors = sum(line.startswith("error: ") for line in found.said.splitlines())
-        self.tracebacks += (
+        if (
             found.code not in (0, 2, -signal.SIGKILL)
             or "Traceback" in found.said
             or errors != (found.code == 2)
-        )
+        ):
+            self.tracebacks += 1
+            said = f"{self._system} {self.harmed}: exit code {found.code}"
+            print(said, found.said, sep="\n", file=sys.stderr)
 
     @property
     def rounds(self) -> int:
@@ -113,7 +116,7 @@ class Folder:
         file = self.path / name
         if not file.exists():
             return
-        self.harmed = True
+        self.harmed = f"{name}: {how}"
         content = file.read_bytes()
         if how in ("delete", "folder"):
             file.unlink()

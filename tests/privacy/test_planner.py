@@ -360,7 +360,7 @@ def check_against_brute_force(federation, promises, trusting, chance, tries):
             assert not all_kept(other, promises, trusting), other
 
 
-@settings(max_examples=6, derandomize=True, deadline=None)
+@settings(max_examples=4, derandomize=True, deadline=None)
 @given(federations(), st.randoms(use_true_random=False))
 def test_no_other_plan_keeps_the_promises_with_less_noise(given_federation, chance):
     check_against_brute_force(*given_federation, chance, tries=12)
