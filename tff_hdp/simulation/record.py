@@ -21,7 +21,7 @@ _PACKAGES = (
 )
 # Of the journal, of checkpoints and of what is resolved: a run of another one is not
 # resumed.
-LAYOUT = 4
+LAYOUT = 5
 # Extending a run, moving it or watching it otherwise is no new run.
 _MAY_CHANGE = {
     *("rounds", "out", "runtime", "workers", "data_dir"),
