@@ -134,7 +134,8 @@ class Elector:
             random=self._scalars(b"deal", setup.digest),
         )
         self._setup, self._presences = setup, roll.presences
-        return sign(Dealing(setup.digest, self._me, *parts), self.identity)
+        self._dealing = sign(Dealing(setup.digest, self._me, *parts), self.identity)
+        return self._dealing
 
     def confirm(self, ballot: Ballot) -> Confirmation:
         """Checks the relay's ballot and signs it, and never another.
@@ -146,7 +147,7 @@ class Elector:
             raise ElectionError(f"{self._me!r} has not dealt yet")
         if self._ballot is not None:
             raise ElectionError(f"{self._me!r} has confirmed a ballot already")
-        check_ballot(self._setup, ballot)
+        check_ballot(self._setup, ballot, self._dealing)
         self._ballot = ballot
         return sign(
             Confirmation(self._setup.digest, self._me, ballot.digest), self.identity
@@ -234,6 +235,7 @@ class Elector:
         self._call = call
         self._setup: Setup | None = None
         self._presences: tuple[Presence, ...] = ()
+        self._dealing: Dealing | None = None
         self._ballot: Ballot | None = None
         self._certificate: Certificate | None = None
         self._encrypted: list[bytes] = []
