@@ -112,17 +112,14 @@ def verify_seats(
                 raise ElectionError(
                     f"round {number}, zone {seat['zone']}: {error}"
                 ) from error
-    for zone, chain in chains.items():
-        if chain.unfinished > max_unfinished:
-            raise ElectionError(
-                f"zone {zone}: {chain.unfinished} confirmed ballots came to nothing; "
-                f"allowed: {max_unfinished}"
-            )
-        if chain.failures > max_failures:
-            raise ElectionError(
-                f"zone {zone}: {chain.failures} super-nodes are said to have failed; "
-                f"allowed: {max_failures}"
-            )
+    for count, what, most in (
+        ("unfinished", "confirmed ballots came to nothing", max_unfinished),
+        ("failures", "super-nodes are said to have failed", max_failures),
+    ):
+        found = {zone: getattr(chain, count) for zone, chain in chains.items()}
+        worst = max(found, key=found.get, default=None)
+        if found and found[worst] > most:
+            raise ElectionError(f"zone {worst}: {found[worst]} {what}; allowed: {most}")
     return chains
 
 
