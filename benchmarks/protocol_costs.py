@@ -164,6 +164,7 @@ def _zone_cost(cell: Cell, size: int, gone: int) -> dict[str, float]:
             voters=tuple(identity.public for identity in identities.values()),
             eligible=tuple(ids),
             fault_model=cell.fault_model,
+            policy="persistent",
             call_size=size,
             relay_key=relay.public.verify_key,
         )

@@ -263,6 +263,7 @@ def _zone() -> tuple[Registry, dict[str, Elector]]:
         voters=tuple(voter.public for voter in _VOTERS),
         eligible=tuple(voter.client_id for voter in _VOTERS),
         fault_model="byzantine",
+        policy="rotate",
         call_size=len(_VOTERS),
         relay_key=_BOARD.public.verify_key,
     )

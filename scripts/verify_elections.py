@@ -26,6 +26,12 @@ def define_flags() -> None:
         0,
         "How many confirmed ballots of a zone may have come to nothing.",
     )
+    flags.DEFINE_integer(
+        "max_failures",
+        0,
+        "How many super-nodes of a zone may be said to have failed: a relay that "
+        "silences one draws anew.",
+    )
 
 
 def main(argv: list[str]) -> int:
@@ -46,6 +52,7 @@ def main(argv: list[str]) -> int:
             path,
             seats.read_registries(registry),
             max_unfinished=flags.FLAGS.max_unfinished,
+            max_failures=flags.FLAGS.max_failures,
         ).values()
     except ElectionError as error:
         raise FileError(path, str(error)) from error

@@ -6,6 +6,8 @@ import errno
 import json
 import logging
 import math
+import os
+import pathlib
 import threading
 
 import numpy as np
@@ -17,6 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from scripts.interruptions import Interruption, Observer, sample
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import AccountRow, RoundLedger
+from tff_hdp.simulation import checkpoints
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RoundInput, System
@@ -240,6 +243,53 @@ def test_at_any_write_ledger_and_account_lead_what_was_released(tmp_path, act):
         assert ledger.rounds <= rounds + 2
         exact += ledger.rounds == rounds
     assert exact > events / 3
+
+
+class Disk:
+    """What a machine that loses its power is sure to keep, and no more.
+
+    A file's content as of its last flush, under the names that its folder had at the
+    folder's last flush.
+    """
+
+    def __init__(self, monkeypatch):
+        self._contents, self._names = {}, {}
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, self._noting(getattr(os, name)))
+
+    def _noting(self, flush):
+        def noting(descriptor):
+            flush(descriptor)
+            path = pathlib.Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+            if path.is_dir():
+                self._names[path] = {p.name: p.stat().st_ino for p in path.iterdir()}
+            else:
+                inode = os.fstat(descriptor).st_ino
+                self._contents[inode] = path.read_bytes()
+
+        return noting
+
+    def kept(self, path):
+        return self._contents[self._names[path.parent][path.name]]
+
+
+def test_what_was_released_is_stated_after_a_loss_of_power(tmp_path, monkeypatch):
+    disk, out, seen = Disk(monkeypatch), tmp_path / "new" / "run", []
+    write = checkpoints.write_checkpoint
+
+    def look(path, record, tensors):
+        if record["round"]:
+            lines = disk.kept(out / "journal.jsonl").splitlines()
+            stated = json.loads(disk.kept(out / "privacy.json"))["rounds"]
+            seen.append((len(lines) - 1, stated >= record["round"]))
+            assert out.name in disk._names[out.parent]
+        write(path, record, tensors)
+
+    monkeypatch.setattr(checkpoints, "write_checkpoint", look)
+    run(out, Alternating([]), rounds=7)
+    assert seen == [(n, True) for n in range(1, 8)]
+    last = json.loads(disk.kept(out / "privacy.json"))
+    assert (last["rounds"], last["last_round"]) == (7, 7)
 
 
 def test_a_run_killed_between_rounds_counts_each_once(tmp_path):

@@ -4,8 +4,10 @@ import asyncio
 import collections
 import json
 import logging
+import os
 import pathlib
 import shutil
+import stat
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,11 @@ import pytest
 
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import Ledger, PoissonSampling, configurations
-from tff_hdp.simulation.checkpoints import Checkpoint, write_checkpoint
+from tff_hdp.simulation.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    write_checkpoint,
+)
 from tff_hdp.simulation.files import write_json
 from tff_hdp.simulation.rows import CsvRows
 from tff_hdp.simulation.run_folder import RunFolder
@@ -110,6 +116,38 @@ def test_a_checkpoint_is_plain(tmp_path):
         write_checkpoint(tmp_path / "one", {}, [np.array([{}])])
 
 
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
+def test_the_runs_secret_is_for_its_owners_eyes_only(tmp_path, umask):
+    with RunFolder(config(tmp_path)) as folder:
+        half = newest(tmp_path, 1)
+        half.write_bytes(b"of a start that was killed")
+        half.chmod(0o666)
+        before = os.umask(umask)
+        try:
+            release(folder, 0, 1)
+        finally:
+            os.umask(before)
+    files = sorted((tmp_path / "checkpoints").iterdir())
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600] * 2
+    assert stat.S_IMODE((tmp_path / "checkpoints").stat().st_mode) == 0o700
+    assert load(tmp_path).round_number == 1
+    # It is nowhere else.
+    secret = str(checkpoint(0).entropy).encode()
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            assert (secret in file.read_bytes()) == (file in files)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+def test_the_folder_of_checkpoints_is_made_closed(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        Checkpoints(tmp_path / "new", None).close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "delete", "older"])
 def test_a_round_whose_checkpoint_is_gone_is_counted_again(run, caplog, damage):
     file = newest(run)
@@ -169,6 +207,58 @@ def test_a_run_without_its_journal_is_refused(run, left):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(ArgumentError, match=r"out is .*journal is gone"):
         RunFolder(config(run))
+
+
+def put_back(run, copy, *, keep):
+    """What a backup of journal and checkpoints leaves, beside newer files."""
+    for path in (run / "journal.jsonl", run / "checkpoints"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.copytree(copy, run, dirs_exist_ok=True)
+    for name in {"metrics.csv", "privacy.json"} - {keep}:
+        (run / name).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("keep", "message"),
+    [
+        ("metrics.csv", "ends at round 5, but metrics.csv has round 8"),
+        ("privacy.json", "is not the journal that privacy.json was written with"),
+    ],
+)
+def test_a_journal_older_than_what_was_released_is_refused(
+    run, tmp_path_factory, keep, message
+):
+    copy = tmp_path_factory.mktemp("copy")
+    shutil.copy(run / "journal.jsonl", copy)
+    shutil.copytree(run / "checkpoints", copy / "checkpoints")
+    with RunFolder(config(run)) as folder:
+        release(folder, 6, 7, 8)
+        folder.write_privacy(config(run), Ledger(), (), last_round=18)
+        folder.release_metrics(8, {"accuracy": 0.8})
+    assert load(run).round_number == 8
+    put_back(run, copy, keep=keep)
+    with pytest.raises(FileError, match=message) as error:
+        RunFolder(config(run))
+    assert "journal.jsonl" in str(error.value)
+    assert "start in a new folder" in str(error.value)
+    assert "\n" not in str(error.value)
+    (run / keep).unlink()
+    assert load(run).round_number == 5
+
+
+def test_a_statement_made_in_advance_is_no_release(run):
+    """It speaks of rounds to come; a kill right after it leaves a sound folder."""
+    with RunFolder(config(run)) as folder:
+        folder.write_privacy(config(run), Ledger(), (), last_round=15)
+        newest(run).unlink()
+    assert load(run).round_number == 4
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"journal": 3}', None])
+def test_a_damaged_privacy_json_tells_nothing(run, content):
+    if content is not None:
+        (run / "privacy.json").write_text(content)
+    assert load(run).round_number == 5
 
 
 def test_another_runs_checkpoint_is_refused(run, tmp_path_factory):

@@ -2,7 +2,8 @@
 
 A file is a line of JSON, the tensors' bytes, and a SHA-256 of both. The line says the
 tensors' types and shapes; there is no pickle in it. A file that is not whole shows by
-its digest, so none needs to be written under another name first.
+its digest, so none needs to be written under another name first. It holds the run's
+secret, so nobody but its owner may read it, whatever the umask.
 """
 
 import concurrent.futures
@@ -58,7 +59,8 @@ class Checkpoints:
         self._path, self._journal = path, journal
         self._disk = concurrent.futures.ThreadPoolExecutor(1)
         self._flushed: concurrent.futures.Future[None] | None = None
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        path.chmod(0o700)
 
     def close(self) -> None:
         """Waits for the disk."""
@@ -133,7 +135,7 @@ class Checkpoints:
 def write_checkpoint(
     path: pathlib.Path, record: dict[str, Any], tensors: Sequence[Any]
 ) -> None:
-    """Writes a checkpoint.
+    """Writes a checkpoint that only its owner may read.
 
     Args:
       path: The file; what it held is gone.
@@ -154,7 +156,9 @@ def write_checkpoint(
         *(array.tobytes() for array in arrays),
     ]
     digest = _DIGEST()
-    with path.open("wb") as file:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file:
+        os.fchmod(descriptor, 0o600)
         for part in parts:
             digest.update(part)
             file.write(part)

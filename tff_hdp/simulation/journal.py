@@ -13,6 +13,7 @@ from typing import Any
 
 from tff_hdp.errors import FileError
 from tff_hdp.simulation.book import RoundBook
+from tff_hdp.simulation.files import sync_names
 
 
 class Journal:
@@ -59,18 +60,27 @@ class Journal:
         """How many rounds were released, one that was run again each time."""
         return max(len(self._entries) - 1, 0)
 
+    @property
+    def last_round(self) -> int:
+        """The latest round that was ever released; 0 before the first."""
+        return max((entry["round"] for entry in self._entries[1:]), default=0)
+
     def head(self, releases: int) -> str | None:
         """The digest of the line of that release; None if there are fewer."""
         return self._digests[releases] if releases < len(self._digests) else None
 
     def begin(self, began: dict[str, Any]) -> None:
-        """Writes the first line, unless it is there.
+        """Writes the first line, unless it is there; the disk then has the file.
 
         Raises:
           OSError: If it cannot be written, as on a full disk.
         """
         if not self._entries:
             self._append(began)
+        # A file whose name the disk does not have is lost with the power, and so is a
+        # folder's. A begin that was killed here is done again.
+        sync_names(self.path.parent)
+        sync_names(self.path.parent.parent)
 
     def announce(self, round_number: int, ran: dict[str, Any]) -> None:
         """Puts a round in; it is on the disk when this returns.

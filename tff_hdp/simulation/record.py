@@ -11,6 +11,7 @@ from typing import Any
 
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.topology.reading import read_json
 
 _LOG = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ _PACKAGES = (
 )
 # Of the journal, of checkpoints and of what is resolved: a run of another one is not
 # resumed.
-LAYOUT = 4
+LAYOUT = 5
 # Extending a run, moving it or watching it otherwise is no new run.
 _MAY_CHANGE = {
     *("rounds", "out", "runtime", "workers", "data_dir"),
@@ -111,6 +112,36 @@ def refuse_uncounted(path: pathlib.Path) -> None:
 def as_json(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values as they are once they were written and read."""
     return json.loads(json.dumps(values, allow_nan=False))
+
+
+def refuse_older_journal(path: pathlib.Path, journal: Journal, last_row: int) -> None:
+    """Raises FileError if a folder tells of releases that its journal does not.
+
+    As where journal and checkpoints were put back from a copy. A privacy.json that is
+    missing or damaged tells nothing.
+
+    Args:
+      path: The folder.
+      journal: Its journal.
+      last_row: The last round of its metrics.csv.
+    """
+    uncounted = "so what was released cannot be counted: start in a new folder"
+    if last_row > journal.last_round:
+        raise FileError(
+            journal.path,
+            f"ends at round {journal.last_round}, but metrics.csv has round "
+            f"{last_row}, {uncounted}",
+        )
+    try:
+        releases, head = read_json(path / "privacy.json")["journal"]
+        is_same = journal.head(int(releases)) == head
+    except (FileNotFoundError, FileError, KeyError, TypeError, ValueError):
+        return
+    if not is_same:
+        raise FileError(
+            journal.path,
+            f"is not the journal that privacy.json was written with, {uncounted}",
+        )
 
 
 def difference(

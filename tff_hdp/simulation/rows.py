@@ -39,6 +39,11 @@ class CsvRows(tff.program.ReleaseManager):
         if path.exists():
             self._columns, self._rows = _read(path)
 
+    @property
+    def last_round(self) -> int:
+        """The latest round that has a row; 0 if none has."""
+        return max((int(row[_KEY]) for row in self._rows), default=0)
+
     async def release(self, value: Mapping[str, float], key: int) -> None:
         """Writes a round's row; rows of later rounds, now undone, are dropped."""
         row = {_KEY: key, **value}

@@ -2,7 +2,8 @@
 
     <out>/config.json      every flag, what was resolved from them, versions
     <out>/journal.jsonl    what the run began with, and a line for every release
-    <out>/checkpoints/     the last rounds' state and the cohort secret
+    <out>/checkpoints/     the last rounds' state and the run's secret, from which all
+                           cohorts follow; for its owner's eyes only (0700, 0600)
     <out>/metrics.csv      one row a round
     <out>/privacy.json     the ledger and the account per observer
     <out>/tensorboard/     the metrics again
@@ -75,8 +76,10 @@ class RunFolder:
             write_json(self._config_path, self._record)
             self.checkpoints = Checkpoints(self.path / "checkpoints", self.journal)
             opened.callback(self.checkpoints.close)
+            rows = CsvRows(self.path / "metrics.csv")
+            record.refuse_older_journal(self.path, self.journal, rows.last_round)
             self._managers: tuple[tff.program.ReleaseManager, ...] = (
-                CsvRows(self.path / "metrics.csv"),
+                rows,
                 Board(self.path / "tensorboard"),
             )
             self._thread = opened.enter_context(
@@ -166,7 +169,10 @@ class RunFolder:
         last_round: int,
         methods: Sequence[Method] = METHODS,
     ) -> list[AccountRow]:
-        """Writes privacy.json for the rounds of a ledger and returns its rows."""
+        """Writes privacy.json for the rounds of a ledger and returns its rows.
+
+        The disk has it when this returns.
+        """
         accounts = (
             ledger.account(config.delta, methods=methods) if ledger.rounds else []
         )
@@ -177,7 +183,9 @@ class RunFolder:
             accounts=accounts,
             last_round=last_round,
         )
-        write_json(self.path / "privacy.json", value)
+        releases = self.journal.releases
+        value["journal"] = [releases, self.journal.head(releases)]
+        write_json(self.path / "privacy.json", value, durable=True)
         return accounts
 
     @property

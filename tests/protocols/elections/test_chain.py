@@ -18,9 +18,11 @@ from tff_hdp.protocols.elections.chain import Chain
 from tff_hdp.protocols.elections.electorate import (
     BeyondThresholdError,
     ElectionError,
+    Registry,
 )
 from tff_hdp.protocols.elections.relay import Relay
 from tff_hdp.protocols.elections.setup import NO_RECORD
+from tff_hdp.protocols.elections.standing import Standing
 from tff_hdp.protocols.elections.transcripts import Transcript
 
 replace = dataclasses.replace
@@ -70,8 +72,10 @@ def test_who_confirmed_a_ballot_votes_no_more_until_it_sees_the_end():
         with pytest.raises(ElectionError, match="enough"):
             replace(lost, reveals=reveals[:2]).sealed(BOARD).verify(registry)
         assert elector.close(done) == done.verify(registry)
-        assert elector.head == done.digest
-        elector.attend(call_of(registry, 1, previous=done.digest))
+        assert elector.standing.head == done.digest
+        failed = (done.verify(registry),)
+        if client not in failed:
+            elector.attend(call_of(registry, 1, previous=done.digest, failed=failed))
 
 
 def test_a_relay_cannot_repeat_until_its_friend_wins():
@@ -103,7 +107,7 @@ def test_a_relay_cannot_repeat_until_its_friend_wins():
 
 
 def test_who_shows_a_different_past_is_found_out():
-    registry = registry_of(4)
+    registry = registry_of(4, policy="rotate")
     electors = electors_of(registry)
     _, first = hold(registry, electors=electors)
     for previous in (NO_RECORD, bytes(31) + b"x"):
@@ -129,7 +133,8 @@ def test_a_further_attempt_names_the_winner_it_replaces():
     options = {"previous": first.digest}
 
     def attempt(failed, round_number=0):
-        fresh = electors_of(registry, head=first.digest)
+        # Clients that take the relay's word for what was before.
+        fresh = electors_of(registry)
         there = {c: e for c, e in fresh.items() if c not in failed}
         return hold(
             registry,
@@ -142,19 +147,79 @@ def test_a_further_attempt_names_the_winner_it_replaces():
     for failed in ((), (other,), (winner, other)):
         chain = Chain(registry)
         chain.follow(first)
-        with pytest.raises(ElectionError, match="failed; before it led"):
+        with pytest.raises(ElectionError, match="as failed; under 'persistent' it has"):
             chain.follow(attempt(failed))
-        assert chain.head == first.digest
+        assert chain.standing.head == first.digest
     second = attempt((winner,))
     assert chain.follow(second) == second.verify(registry) != winner
     assert (chain.failures, chain.transcripts) == (1, 2)
     with pytest.raises(ElectionError, match="does not follow"):
         chain.follow(second)
-    # In a new round the last super-node may have left, or have failed.
-    for failed in ((), (winner,)):
-        chain = Chain(registry)
-        chain.follow(first)
-        assert chain.follow(attempt(failed, round_number=1))
+    later = attempt((winner,), round_number=1)
+    chain = Chain(registry)
+    chain.follow(first)
+    assert chain.follow(later) == later.verify(registry) != winner
+    assert (chain.failures, chain.transcripts) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "named", "free"),
+    [("persistent", True, False), ("rotate", False, True)],
+)
+def test_whom_a_new_round_names_is_no_relays_choice(policy, named, free):
+    registry = registry_of(4, policy=policy)
+    electors = electors_of(registry)
+    winner, first = hold(registry, electors=electors)
+    other = next(c for c in registry.eligible if c != winner)
+    for failed, allowed in (((), free), ((winner,), named), ((other,), False)):
+        call = call_of(registry, 1, previous=first.digest, failed=failed)
+        for client, elector in electors.items():
+            if allowed and client not in failed:
+                elector.attend(call)
+                continue
+            with pytest.raises(ElectionError, match=r"as failed; under|and has not"):
+                elector.attend(call)
+
+
+def test_under_persistent_a_relay_pays_for_every_draw_with_a_super_node():
+    """An audit's attack: everybody is online, and a new round has a new election."""
+    registry = registry_of(7)
+    electors = electors_of(registry)
+    winner, first = hold(registry, electors=electors)
+    for number in range(1, 20):
+        call = call_of(registry, number, previous=first.digest)
+        for elector in electors.values():
+            with pytest.raises(ElectionError, match=f"has to name \\['{winner}'\\]"):
+                elector.attend(call)
+    # Were they to attend, nobody who verifies would have it.
+    fresh = electors_of(registry)
+    _, second = hold(registry, electors=fresh, round_number=1, previous=first.digest)
+    chain = Chain(registry)
+    chain.follow(first)
+    with pytest.raises(ElectionError, match=f"has to name \\['{winner}'\\]"):
+        chain.follow(second)
+    # What is left is to call it dead, before it and all the others.
+    options = {"round_number": 1, "previous": first.digest, "failed": (winner,)}
+    with pytest.raises(ElectionError, match=f"'{winner}' is said to have failed"):
+        electors[winner].attend(call_of(registry, **options))
+    rest = {c: e for c, e in electors.items() if c != winner}
+    _, third = hold(registry, electors=rest, **options)
+    assert chain.follow(third) == third.verify(registry)
+    assert chain.failures == 1
+
+
+def test_the_policy_is_the_registrys():
+    one, other = (registry_of(4, policy=p) for p in ("persistent", "rotate"))
+    assert one.digest != other.digest
+    assert Registry.from_fields(one.to_fields()) == one
+    fields = one.to_fields()
+    for policy, message in (("often", "policy is often"), (3, "policy is 3")):
+        with pytest.raises(ElectionError, match=message):
+            Registry.from_fields({**fields, "policy": policy})
+    # As registries were written before they held one.
+    del fields["policy"]
+    with pytest.raises(ElectionError, match=r"^no registry: it lacks 'policy'$"):
+        Registry.from_fields(fields)
 
 
 def test_a_refusal_ends_the_round_and_is_counted():
@@ -165,15 +230,15 @@ def test_a_refusal_ends_the_round_and_is_counted():
         hold(registry, electors=electors, stops=stops)
     (first,) = refused.value.transcripts
     # The one that stayed has been shown it and goes on from there.
-    assert electors["c0"].head == first.digest
+    assert electors["c0"].standing == Standing(first.digest, 0)
     chain = Chain(registry)
     assert chain.follow(first) is None
     assert (chain.refused, chain.unfinished) == (1, 1)
-    fresh = electors_of(registry, head=first.digest)
+    fresh = electors_of(registry)
     _, again = hold(registry, electors=fresh, previous=first.digest)
     with pytest.raises(ElectionError, match="comes after the round it belongs to"):
         chain.follow(again)
-    fresh = electors_of(registry, head=first.digest)
+    fresh = electors_of(registry)
     _, later = hold(registry, electors=fresh, round_number=3, previous=first.digest)
     assert chain.follow(later) in registry.eligible
 

@@ -169,8 +169,14 @@ def test_only_the_capable_are_elected():
         (lambda: registry_of(2, call_size=3), r"call_size is 3; allowed: 1\.\.2"),
         (lambda: registry_of(2, eligible=("c9",)), "eligible is c9"),
         (
-            lambda: Registry(0, (POOL["c0"].public,) * 2, ("c0",), "crash", 1, b""),
+            lambda: Registry(
+                0, (POOL["c0"].public,) * 2, ("c0",), "crash", "rotate", 1, b""
+            ),
             "voters is with 'c0' twice",
+        ),
+        (
+            lambda: registry_of(2, policy="often"),
+            "policy is often; allowed: persistent, rotate",
         ),
         (
             lambda: eligible_clients(
@@ -187,7 +193,7 @@ def test_impossible_zones_are_refused(build, message):
 
 def with_key(**changes):
     voters = (dataclasses.replace(POOL["c0"].public, **changes), POOL["c1"].public)
-    return Registry(0, voters, ("c0", "c1"), "crash", 2, b"")
+    return Registry(0, voters, ("c0", "c1"), "crash", "rotate", 2, b"")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_a_super_node_stays_while_online_and_is_replaced_when_gone():
     second = nodes.seat(0, 2, rest)
     assert second.elected
     assert second.super_node in rest
-    assert second.transcripts[-1].call.name(0) == "zone 0, round 2, attempt 0"
+    assert second.transcripts[-1].call.name(0) == "zone 0, round 2, attempt 1"
     # Coming back does not restore the first to power.
     assert nodes.seat(0, 3, "abcd").super_node == second.super_node
     assert nodes.elections == 2
@@ -43,13 +43,49 @@ def test_a_super_node_stays_while_online_and_is_replaced_when_gone():
 def test_a_failed_super_node_is_replaced_within_the_round():
     nodes = SuperNodes(ZONING)
     failed = nodes.seat(1, 4, "efg").super_node
-    nodes.dismiss(1, 4)
+    nodes.dismiss(1)
     online = set("efg") - {failed}
     term = nodes.seat(1, 4, online)
     assert term.elected
     assert term.super_node in online
     assert term.transcripts[-1].call.name(1) == "zone 1, round 4, attempt 1"
     assert term.transcripts[-1].call.failed == (failed,)
+
+
+@pytest.mark.parametrize("protocol", [True, False])
+@pytest.mark.parametrize("how", ["left", "dismissed", "dismissed, then resumed"])
+def test_who_led_before_a_new_round_is_named_as_failed(protocol, how):
+    nodes = SuperNodes(ZONING, run_protocol=protocol, secret=bytes(32))
+    before = nodes.seat(0, 0, "abcd")
+    gone = before.super_node
+    if how != "left":
+        nodes.dismiss(0)
+    if how == "dismissed, then resumed":
+        saved = json.loads(json.dumps(nodes.state_dict()))
+        nodes = SuperNodes(ZONING, run_protocol=protocol, secret=bytes(32))
+        nodes.load_state_dict(saved)
+    # Even if it is online again, it is out of this election.
+    online = set("abcd") - ({gone} if how == "left" else set())
+    after = nodes.seat(0, 5, online)
+    assert after.elected
+    assert after.super_node != gone
+    if protocol:
+        chain = Chain(nodes.registry(0))
+        for transcript in (*before.transcripts, *after.transcripts):
+            chain.follow(transcript)
+        assert (chain.failures, chain.leader) == (1, after.super_node)
+
+
+@pytest.mark.parametrize("protocol", [True, False])
+def test_a_round_has_no_second_election_for_nothing(protocol):
+    nodes = SuperNodes(ZONING, run_protocol=protocol, policy="rotate")
+    first = nodes.seat(0, 3, "abcd")
+    again = nodes.seat(0, 3, "abcd")
+    assert (again.super_node, again.elected) == (first.super_node, False)
+    with pytest.raises(BeyondThresholdError):
+        nodes.seat(0, 4, "abcd", stops={"a": "deal", "b": "deal"})
+    with pytest.raises(ElectionError, match="comes after the round it belongs to"):
+        nodes.seat(0, 4, "abcd")
 
 
 def test_a_refused_election_leaves_the_zone_without_super_node():
@@ -208,7 +244,7 @@ def test_unsound_voters_are_withstood_up_to_the_threshold(protocol):
         assert transcript.verify(nodes.registry(0)) == term.super_node
         assert "b" not in {d.sender for d in transcript.dealings}
         assert "b" not in {r.sender for r in transcript.reveals}
-    nodes.dismiss(0, 0)
+    nodes = SuperNodes(ZONING, run_protocol=protocol, secret=bytes(32))
     with pytest.raises(BeyondThresholdError, match="2 of 4 voters"):
         nodes.seat(0, 1, "abcd", unsound="bc")
 
@@ -244,7 +280,7 @@ def test_the_elections_of_a_zone_form_one_chain(policy):
             term = nodes.seat(0, r, "abcd", stops=stops)
             held += term.transcripts
             if r in (1, 3):
-                nodes.dismiss(0, r)
+                nodes.dismiss(0)
                 term = nodes.seat(0, r, set("abcd") - {term.super_node})
                 held += term.transcripts
         except ElectionError as refusal:

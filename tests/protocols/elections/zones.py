@@ -13,7 +13,8 @@ BOARD = Identity("relay")
 
 def registry_of(k=4, fault_model="byzantine", zone=0, **options):
     ids = [f"c{i}" for i in range(k)]
-    fields = {"eligible": tuple(ids), "call_size": k} | options
+    defaults = {"eligible": tuple(ids), "call_size": k, "policy": "persistent"}
+    fields = defaults | options
     fields["relay_key"] = BOARD.public.verify_key
     voters = tuple(POOL[c].public for c in ids)
     return Registry(zone=zone, voters=voters, fault_model=fault_model, **fields)

@@ -12,6 +12,7 @@ from tff_hdp.protocols.secagg import graphs
 from tff_hdp.protocols.secagg.client import PHASES, Client
 from tff_hdp.protocols.secagg.errors import (
     BadInputError,
+    BadShareError,
     BelowThresholdError,
     UnknownClientError,
 )
@@ -169,6 +170,32 @@ def test_masks_are_fresh_every_round_and_cancel_only_in_the_sum():
     total = sum(v.astype(np.int64) for v in one.values()) % 2**32
     assert scipy.stats.kstest(total / 2**32, "uniform").pvalue > 1e-5
     assert total.any()
+
+
+def test_what_clients_derive_is_of_one_session():
+    """The same secrets, as of a client whose randomness was put back."""
+    inputs = {c: np.zeros(100, np.uint32) for c in "abc"}
+    sealed, seen = [], []
+    for session in ("zone 0, attempt 0", "zone 0, attempt 1", "zone 0, attempt 1"):
+        terms = Round(4, 100, 32, 2, session)
+        server = Server(terms, inputs)
+        secrets = {c: random.Random(c) for c in inputs}
+        clients = {
+            c: Client(c, terms, random_bytes=secrets[c].randbytes) for c in "abc"
+        }
+        for client in clients.values():
+            server.receive(client.advertise())
+        for name, message in server.end_advertise().items():
+            server.receive(clients[name].share(message))
+        shares = server.end_share()["a"]
+        if len(sealed) == 1:
+            with pytest.raises(BadShareError, match="cannot be opened"):
+                clients["a"].mask(sealed[0], inputs["a"])
+        sealed.append(shares)
+        seen.append(clients["a"].mask(shares, inputs["a"]).values)
+    np.testing.assert_array_equal(seen[1], seen[2])
+    # The self-mask is the same in all, masks of pairs are not.
+    assert not np.array_equal(seen[0], seen[1])
 
 
 def test_every_party_of_a_round_talks_little():

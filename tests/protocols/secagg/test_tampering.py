@@ -200,9 +200,11 @@ def test_vectors_of_another_length_or_type_are_refused_by_name(bits, size, value
         server.receive(messages.MaskedUpdate(0, "a", values))
 
 
-def signed_parties(names="abcdefg", terms=None):
-    terms = Round(0, 2, 32, 4) if terms is None else terms
-    signers = make_signers(names)
+TERMS = Round(0, 2, 32, 4)
+
+
+def signed_parties(names="abcdefg", terms=TERMS, signers=None):
+    signers = make_signers(names) if signers is None else signers
     server = Server(terms, names, signer=signers[SUPER_NODE])
     clients = {n: Client(n, terms, signer=signers[n]) for n in names}
     return server, clients, signers
@@ -228,29 +230,32 @@ def test_a_super_node_cannot_tell_clients_different_survivors():
     for name in "bcdefg":
         summed = everybody if name in "bcd" else everybody[1:]
         dropped = () if name in "bcd" else ("a",)
-        lied[name] = hub.sign(messages.Survivors(0, name, summed, dropped, summed))
+        lie = messages.Survivors(0, name, summed, dropped, summed)
+        lied[name] = hub.sign(lie, TERMS.digest)
     words = {name: clients[name].agree(message) for name, message in lied.items()}
     quorum = hub.quorum
     assert quorum == (7 + 2) // 2 + 1 == 5
     for name in "bcdefg":
         same = [n for n in "bcdefg" if words[n].survivors == words[name].survivors]
         signatures = {n: words[n].signature for n in same}
-        few = hub.sign(messages.Agreements(0, name, signatures))
+        few = hub.sign(messages.Agreements(0, name, signatures), TERMS.digest)
         with pytest.raises(BelowThresholdError, match=r"3 clients agreed .* 5 must"):
             clients[name].unmask(few)
         mixed = {n: words[n].signature for n in words}
         with pytest.raises(BadSignatureError, match="Agreement of"):
-            clients[name].unmask(hub.sign(messages.Agreements(0, name, mixed)))
+            lie = messages.Agreements(0, name, mixed)
+            clients[name].unmask(hub.sign(lie, TERMS.digest))
         again = dict.fromkeys(["x", *"abcdefg"], signatures[name])
         with pytest.raises(BadSignatureError, match="Agreement of"):
-            clients[name].unmask(hub.sign(messages.Agreements(0, name, again)))
+            lie = messages.Agreements(0, name, again)
+            clients[name].unmask(hub.sign(lie, TERMS.digest))
 
 
 def test_without_signatures_it_can():
     """Why Byzantine zones sign: every client answers to what it alone is told."""
-    names, terms = "abcdefg", Round(0, 2, 32, 4)
-    server = Server(terms, names)
-    clients = {n: Client(n, terms) for n in names}
+    names = "abcdefg"
+    server = Server(TERMS, names)
+    clients = {n: Client(n, TERMS) for n in names}
     told = masked(server, clients)
     everybody = told["b"].survivors
     seeds, keys = 0, 0
@@ -271,13 +276,39 @@ def test_keys_of_the_super_nodes_own_making_are_refused():
         server.receive(client.advertise())
     sent = server.end_advertise()["a"]
     own = make_signers("b")["b"]
-    stranger = Client("b", Round(0, 2, 32, 4), signer=own).advertise()
+    stranger = Client("b", TERMS, signer=own).advertise()
     forged = dataclasses.replace(sent, peers=sent.peers | {"b": stranger})
     with pytest.raises(BadSignatureError, match="Keys of 'b' bears a wrong signature"):
-        clients["a"].share(signers[SUPER_NODE].sign(forged))
+        clients["a"].share(signers[SUPER_NODE].sign(forged, TERMS.digest))
     with pytest.raises(BadSignatureError, match="PeerKeys of 'super-node' bears"):
         clients["a"].share(forged)
     clients["a"].share(sent)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"session": "zone 3, attempt 0"}, {"session": "zone 2, attempt 1"}, {"size": 3}],
+)
+def test_what_was_said_in_another_attempt_is_refused(changes):
+    """Signing keys live long, and a sum that failed is tried again in its round."""
+    terms = dataclasses.replace(TERMS, session="zone 2, attempt 0")
+    before, then, signers = signed_parties(terms=dataclasses.replace(terms, **changes))
+    server, clients, _ = signed_parties(terms=terms, signers=signers)
+    old = {name: client.advertise() for name, client in then.items()}
+    for message in old.values():
+        before.receive(message)
+        with pytest.raises(BadSignatureError, match="bears a wrong signature"):
+            server.receive(message)
+    for client in clients.values():
+        server.receive(client.advertise())
+    told = server.end_advertise()["a"]
+    # A super-node that lies passes one on in a message of its own.
+    mixed = dataclasses.replace(told, peers=told.peers | {"b": old["b"]})
+    with pytest.raises(BadSignatureError, match="Keys of 'b' bears a wrong signature"):
+        clients["a"].share(signers[SUPER_NODE].sign(mixed, terms.digest))
+    with pytest.raises(BadSignatureError, match="PeerKeys of 'super-node' bears"):
+        clients["a"].share(before.end_advertise()["a"])
+    clients["a"].share(told)
 
 
 def test_survivors_around_a_client_are_those_of_all():
@@ -285,12 +316,14 @@ def test_survivors_around_a_client_are_those_of_all():
     told = masked(server, clients)["a"]
     hub = signers[SUPER_NODE]
     for summed in (told.summed[1:], (*told.summed, "a"), told.summed[::-1]):
-        changed = hub.sign(dataclasses.replace(told, summed=summed, signature=b""))
+        changed = dataclasses.replace(told, summed=summed, signature=b"")
+        changed = hub.sign(changed, TERMS.digest)
         with pytest.raises(SecureAggregationError, match="are not those of all"):
             clients["a"].agree(changed)
     word = clients["a"].agree(told)
     assert word.survivors == survivors_digest(tuple("abcdefg"))
-    other = signers["a"].sign(dataclasses.replace(word, survivors=bytes(32)))
+    other = dataclasses.replace(word, survivors=bytes(32))
+    other = signers["a"].sign(other, TERMS.digest)
     with pytest.raises(SecureAggregationError, match="'a' agreed on other survivors"):
         server.receive(other)
     server.receive(word)

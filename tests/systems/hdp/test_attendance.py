@@ -222,7 +222,15 @@ def test_transcripts_verify_and_repeat(held):
     assert same(again[0], rounds[0])
     assert again[0].seats[0]["transcripts"]
     count = sum(len(s["transcripts"]) for p in rounds for s in p.seats)
-    chains = verify_seats(path, read_registries(path / REGISTRY))
+    registries = read_registries(path / REGISTRY)
+    chains = verify_seats(path, registries, max_failures=9)
+    failed = sum(len(seat["failed"]) for p in rounds for seat in p.seats)
+    assert sum(chain.failures for chain in chains.values()) == failed > 0
+    most = max(chain.failures for chain in chains.values())
+    assert verify_seats(path, registries, max_failures=most)
+    said = f"{most} super-nodes are said to have failed; allowed: {most - 1}"
+    with pytest.raises(ElectionError, match=said):
+        verify_seats(path, registries, max_failures=most - 1)
     assert sum(chain.transcripts for chain in chains.values()) == count > 3
     assert count_exposure(path) == rounds[-1].carried["exposure"]
     first = rounds[0].metrics
@@ -257,11 +265,11 @@ def test_records_that_were_changed_do_not_verify(held, tmp_path, change, message
     registries = read_registries(held[0] / REGISTRY)
     seats = json.loads((held[0] / "round_00001.json").read_text())
     write_seats(tmp_path, 1, seats)
-    assert verify_seats(tmp_path, registries)
+    assert verify_seats(tmp_path, registries, max_failures=9)
     change(seats)
     write_seats(tmp_path, 1, seats)
     with pytest.raises(ElectionError, match=message):
-        verify_seats(tmp_path, registries)
+        verify_seats(tmp_path, registries, max_failures=9)
 
 
 def test_a_run_with_keys_of_its_own_making_does_not_verify(held, tmp_path):

@@ -42,7 +42,7 @@ class UnsoundElector(Elector):
 
     def close(self, transcript: Transcript) -> None:
         """Takes any end, since none tells of its unsound words."""
-        self._end(transcript)
+        self._end(transcript, None)
 
 
 def _spoiled(responses: Sequence[bytes]) -> tuple[bytes, ...]:

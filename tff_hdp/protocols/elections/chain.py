@@ -1,20 +1,21 @@
 """A zone's elections one after the other, each bound to the one before."""
 
-from tff_hdp.protocols.elections.electorate import ElectionError, Registry
-from tff_hdp.protocols.elections.setup import NO_RECORD
+from tff_hdp.protocols.elections.electorate import Registry
+from tff_hdp.protocols.elections.standing import Standing
 from tff_hdp.protocols.elections.transcripts import Transcript
 
 
 class Chain:
     """Follows the transcripts of a zone and checks how each came after the other.
 
-    A further election within a round must name the super-node elected before as
-    failed, for all to see, and there is none after a refusal. So a relay that does
-    not like a winner cannot hold the election again as if nothing had been.
+    A further election within a round, and under `persistent` any while somebody
+    leads, must name the super-node elected before as failed, for all to see, and
+    there is none in a round after a refusal. So a relay that does not like a winner
+    cannot hold the election again as if nothing had been: but for the one that
+    `rotate` owes every round, each further draw is counted here.
 
     Attributes:
-      head: The digest of the last transcript.
-      leader: Who was elected or in power last; None after a refusal.
+      standing: Where the zone's elections stand.
       transcripts: How many there were.
       refused: How many elections were refused.
       unfinished: How many of these had their ballot confirmed by a quorum, so that
@@ -25,11 +26,13 @@ class Chain:
     def __init__(self, registry: Registry) -> None:
         """Starts before the first election of a zone."""
         self.registry = registry
-        self.head = NO_RECORD
-        self.leader: str | None = None
+        self.standing = Standing()
         self.transcripts = self.refused = self.unfinished = self.failures = 0
-        self._round = -1
-        self._failed: tuple[str, ...] = ()
+
+    @property
+    def leader(self) -> str | None:
+        """Who was elected last; None after a refusal."""
+        return self.standing.leader
 
     def follow(self, transcript: Transcript) -> str | None:
         """Checks the next transcript; one that is refused changes nothing.
@@ -40,25 +43,13 @@ class Chain:
         Raises:
           ElectionError: If it does not verify or does not follow the last.
         """
-        call = transcript.call
-        name = call.name(self.registry.zone)
-        if call.previous != self.head:
-            raise ElectionError(f"{name} does not follow the election before")
-        anew = call.round_number > self._round
-        if call.round_number < self._round or (not anew and self.leader is None):
-            raise ElectionError(f"{name} comes after the round it belongs to")
-        before = () if anew else self._failed
-        replaced = () if self.leader is None else (self.leader,)
-        if call.failed != (*before, *replaced) and not (anew and call.failed == ()):
-            raise ElectionError(
-                f"{name} says that {list(call.failed)} failed; before it led "
-                f"{[*before, *replaced]}"
-            )
+        call, last = transcript.call, self.standing
+        last.check(self.registry, call)
         elected = transcript.verify(self.registry)
+        again = call.round_number == last.round_number
         self.transcripts += 1
-        self.failures += len(call.failed) - len(before)
+        self.failures += len(call.failed) - (len(last.failed) if again else 0)
         self.refused += elected is None
         self.unfinished += transcript.phase == "reveal"
-        self.head, self.leader = transcript.digest, elected
-        self._round, self._failed = call.round_number, call.failed
+        self.standing = Standing.after(call, transcript.digest, elected)
         return elected

@@ -38,6 +38,7 @@ from tff_hdp.protocols.elections.ballots import (
 from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
 from tff_hdp.protocols.elections.pvss import RandomScalar
 from tff_hdp.protocols.elections.setup import Call, Setup
+from tff_hdp.protocols.elections.standing import Standing
 from tff_hdp.protocols.elections.transcripts import (
     PHASES,
     Transcript,
@@ -55,8 +56,8 @@ class Elector:
     `close`, if the relay says that it was refused.
 
     Attributes:
-      head: The digest of the last transcript that this client knows of; None if
-        it was in no election yet and takes the relay's word for it.
+      standing: Where the zone's elections stand, as this client knows; None if it
+        was in no election yet and takes the relay's word for it.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Elector:
         identity: Identity,
         registry: Registry,
         *,
-        head: bytes | None = None,
+        standing: Standing | None = None,
         fresh: bytes | None = None,
     ) -> None:
         """Joins a zone.
@@ -72,7 +73,7 @@ class Elector:
         Args:
           identity: The client's secret keys.
           registry: The zone's clients, as this client knows them.
-          head: As the attribute.
+          standing: As the attribute.
           fresh: Randomness that goes into contributions and proofs; None draws it
             from the system each time. Fixed, the same election has the same
             messages whenever it is held again.
@@ -84,7 +85,7 @@ class Elector:
             raise ElectionError(f"keys of {identity.client_id!r} are not those known")
         self.identity = identity
         self.registry = registry
-        self.head = head
+        self.standing = standing
         self._fresh = fresh
         self._start(None)
 
@@ -93,8 +94,8 @@ class Elector:
 
         Raises:
           ElectionError: If the call is of another registry or not for this client,
-            does not follow the election before, or if this client confirmed a
-            ballot whose end it has not seen.
+            says that this client has failed, may not come after the elections that
+            it knows of, or if it confirmed a ballot whose end it has not seen.
         """
         if self._ballot is not None:
             raise ElectionError(
@@ -102,12 +103,11 @@ class Elector:
                 "not seen how it ended"
             )
         check_presences(self.registry, call, ())
-        if self.head is not None and call.previous != self.head:
-            raise ElectionError(
-                f"{call.name(self.registry.zone)} does not follow the election before"
-            )
-        called = self.registry.called(call.round_number)
-        if self._me not in called or self._me in call.failed:
+        if self.standing is not None:
+            self.standing.check(self.registry, call)
+        if self._me in call.failed:
+            raise ElectionError(f"{self._me!r} is said to have failed, and has not")
+        if self._me not in self.registry.called(call.round_number):
             raise ElectionError(f"{self._me!r} is not called")
         self._start(call)
         return sign(Presence(call.digest, self._me), self.identity)
@@ -134,7 +134,8 @@ class Elector:
             random=self._scalars(b"deal", setup.digest),
         )
         self._setup, self._presences = setup, roll.presences
-        return sign(Dealing(setup.digest, self._me, *parts), self.identity)
+        self._dealing = sign(Dealing(setup.digest, self._me, *parts), self.identity)
+        return self._dealing
 
     def confirm(self, ballot: Ballot) -> Confirmation:
         """Checks the relay's ballot and signs it, and never another.
@@ -146,7 +147,7 @@ class Elector:
             raise ElectionError(f"{self._me!r} has not dealt yet")
         if self._ballot is not None:
             raise ElectionError(f"{self._me!r} has confirmed a ballot already")
-        check_ballot(self._setup, ballot)
+        check_ballot(self._setup, ballot, self._dealing)
         self._ballot = ballot
         return sign(
             Confirmation(self._setup.digest, self._me, ballot.digest), self.identity
@@ -196,7 +197,7 @@ class Elector:
             outcome.seal,
         )
         transcript.check_seal(self.registry)
-        self._end(transcript)
+        self._end(transcript, elected)
         return elected
 
     def close(self, transcript: Transcript) -> str | None:
@@ -223,7 +224,7 @@ class Elector:
                 raise ElectionError(
                     f"the transcript leaves out what {self._me!r} said at {phase!r}"
                 )
-        self._end(transcript)
+        self._end(transcript, elected)
         return elected
 
     @property
@@ -234,12 +235,13 @@ class Elector:
         self._call = call
         self._setup: Setup | None = None
         self._presences: tuple[Presence, ...] = ()
+        self._dealing: Dealing | None = None
         self._ballot: Ballot | None = None
         self._certificate: Certificate | None = None
         self._encrypted: list[bytes] = []
 
-    def _end(self, transcript: Transcript) -> None:
-        self.head = transcript.digest
+    def _end(self, transcript: Transcript, elected: str | None) -> None:
+        self.standing = Standing.after(transcript.call, transcript.digest, elected)
         self._start(None)
 
     def _scalars(self, *message: bytes) -> RandomScalar:

@@ -16,10 +16,12 @@ from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import group
 
 FaultModel = Literal["crash", "byzantine"]
+Policy = Literal["persistent", "rotate"]
+POLICIES = ("persistent", "rotate")
 
 
 # What reading fields of any kinds may raise.
-_NOT_AS_MADE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+_NOT_AS_MADE = (TypeError, ValueError, AttributeError, OverflowError)
 
 
 class ElectionError(ValueError):
@@ -109,25 +111,29 @@ class Registry:
     """A zone's clients as everybody knows them before any election.
 
     Whoever votes or verifies has it beforehand and takes nothing of it from the
-    relay or from a transcript: neither keys nor who may win nor how many may fail.
+    relay or from a transcript: neither keys nor who may win nor how many may fail,
+    nor when an election is due.
 
     Attributes:
       zone: The zone.
       voters: Its clients.
       eligible: The ids of those who may be elected.
       fault_model: `crash` or `byzantine`.
+      policy: `persistent`: a super-node leads until it fails; `rotate`: every round
+        elects anew.
       call_size: How many of the clients are called to vote in a round.
       relay_key: 32 bytes, the Ed25519 key by which the relay seals transcripts.
 
     Raises:
       ArgumentError: If there is no client, a client or key repeats, an eligible id
-        is unknown, or `call_size` is not in 1..n.
+        is unknown, there is no such policy, or `call_size` is not in 1..n.
     """
 
     zone: int
     voters: tuple[Voter, ...]
     eligible: tuple[str, ...]
     fault_model: str
+    policy: str
     call_size: int
     relay_key: bytes
 
@@ -140,6 +146,7 @@ class Registry:
         unknown = next((c for c in self.eligible if c not in set(ids)), None)
         if unknown is not None:
             raise ArgumentError("eligible", unknown, "clients of the zone")
+        check_policy(self.policy)
         if not 1 <= self.call_size <= len(ids):
             raise ArgumentError("call_size", self.call_size, f"1..{len(ids)}")
 
@@ -181,6 +188,7 @@ class Registry:
         return {
             "zone": self.zone,
             "fault_model": self.fault_model,
+            "policy": self.policy,
             "call_size": self.call_size,
             "relay_key": self.relay_key.hex(),
             "eligible": list(self.eligible),
@@ -207,13 +215,22 @@ class Registry:
                 voters,
                 tuple(map(str, fields["eligible"])),
                 fields["fault_model"],
+                fields["policy"],
                 int(fields["call_size"]),
                 bytes.fromhex(fields["relay_key"]),
             )
             _ = registry.digest  # what has none, is no registry
+        except KeyError as error:
+            raise ElectionError(f"no registry: it lacks {error}") from error
         except _NOT_AS_MADE as error:
             raise ElectionError(f"no registry: {error}") from error
         return registry
+
+
+def check_policy(policy: str) -> None:
+    """Raises ArgumentError unless there is such a policy."""
+    if policy not in POLICIES:
+        raise ArgumentError("policy", policy, ", ".join(POLICIES))
 
 
 def eligible_clients(

@@ -4,32 +4,28 @@ import dataclasses
 import hashlib
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.elections.byzantine import UnsoundElector
+from tff_hdp.protocols.elections.drawn import draw_winner
 from tff_hdp.protocols.elections.election import Elector
-from tff_hdp.protocols.elections.election_round import (
-    PHASES,
-    RELAY,
-    Phase,
-    run_election,
-)
+from tff_hdp.protocols.elections.election_round import RELAY, Phase, run_election
 from tff_hdp.protocols.elections.electorate import (
     ElectionError,
     FaultModel,
     Identity,
+    Policy,
     Registry,
     Voter,
+    check_policy,
     eligible_clients,
 )
 from tff_hdp.protocols.elections.setup import NO_RECORD, Call, Setup
+from tff_hdp.protocols.elections.standing import Standing
 from tff_hdp.protocols.elections.transcripts import Transcript
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.topology.zoning import Zoning
-
-Policy = Literal["persistent", "rotate"]
-POLICIES = ("persistent", "rotate")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,8 +88,7 @@ class SuperNodes:
         Raises:
           ArgumentError: If `policy` is unknown.
         """
-        if policy not in POLICIES:
-            raise ArgumentError("policy", policy, ", ".join(POLICIES))
+        check_policy(policy)
         self.zoning = zoning
         self.policy = policy
         self.exposure = dict.fromkeys(zoning.client_ids, 0)
@@ -116,8 +111,7 @@ class SuperNodes:
         self._identities: dict[str, Identity] = {}
         self._registries: dict[int, Registry] = {}
         self._incumbent: dict[int, str] = {}
-        self._heads: dict[int, bytes] = {}
-        self._failed: dict[int, tuple[int, tuple[str, ...]]] = {}
+        self._standing: dict[int, Standing] = {}
 
     def registry(self, zone: int) -> Registry:
         """A zone's clients and their keys, for all who vote or verify."""
@@ -128,6 +122,7 @@ class SuperNodes:
                 tuple(self._voter(client) for client in members),
                 tuple(client for client in members if client in self._eligible),
                 self._fault_model,
+                self.policy,
                 min(self._call_size or len(members), len(members)),
                 self._relay.public.verify_key if self._run_protocol else b"",
             )
@@ -165,11 +160,10 @@ class SuperNodes:
             raise ArgumentError("online", stranger, f"clients of zone {zone}")
         online = set(online)
         incumbent = self._incumbent.pop(zone, None)
-        if self.policy == "persistent" and incumbent in online:
+        is_new = round_number > self._stands(zone).round_number
+        if incumbent in online and not (is_new and self.policy == "rotate"):
             self._incumbent[zone] = incumbent
             return Term(incumbent, False, {}, ())
-        if self._failed.get(zone, (round_number,))[0] != round_number:
-            del self._failed[zone]
         stops = {c: phase for c, phase in (stops or {}).items() if c in online}
         term = self._elect(zone, round_number, online, stops, online & set(unsound))
         self._incumbent[zone] = term.super_node
@@ -179,14 +173,13 @@ class SuperNodes:
         """The zone's super-node, if it has one."""
         return self._incumbent.get(zone)
 
-    def dismiss(self, zone: int, round_number: int) -> None:
-        """The zone's super-node failed in a round: `seat` elects another in it.
+    def dismiss(self, zone: int) -> None:
+        """The zone's super-node failed: `seat` elects another, also in this round.
 
-        It is out of that round's further elections. Exclude it from `online` in
-        later rounds, if it is gone for good.
+        It is out of that election. Exclude it from `online` in later rounds, if it is
+        gone for good.
         """
-        if zone in self._incumbent:
-            self._fail(zone, round_number, self._incumbent.pop(zone))
+        self._incumbent.pop(zone, None)
 
     def saw_aggregate(self, zone: int) -> None:
         """Counts one zone aggregate as seen by the zone's super-node.
@@ -204,7 +197,10 @@ class SuperNodes:
             "incumbents": {str(z): c for z, c in sorted(self._incumbent.items())},
             "exposure": {c: seen for c, seen in self.exposure.items() if seen},
             "elections": self.elections,
-            "heads": {str(z): head.hex() for z, head in sorted(self._heads.items())},
+            "standing": {
+                str(z): standing.to_fields()
+                for z, standing in sorted(self._standing.items())
+            },
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -224,15 +220,11 @@ class SuperNodes:
         self._incumbent = incumbents
         self.exposure = exposure | dict(state.get("exposure", {}))
         self.elections = int(state.get("elections", 0))
-        heads = state.get("heads", {})
-        self._heads = {int(z): bytes.fromhex(head) for z, head in heads.items()}
-        self._failed = {}
+        standing = state.get("standing", {}).items()
+        self._standing = {int(z): Standing.from_fields(f) for z, f in standing}
 
-    def _fail(self, zone: int, round_number: int, client: str) -> None:
-        number, failed = self._failed.get(zone, (round_number, ()))
-        if number != round_number:
-            failed = ()
-        self._failed[zone] = (round_number, (*failed, client))
+    def _stands(self, zone: int) -> Standing:
+        return self._standing.get(zone, Standing())
 
     def _elect(
         self,
@@ -242,11 +234,9 @@ class SuperNodes:
         stops: Mapping[str, Phase],
         unsound: Collection[str],
     ) -> Term:
-        registry = self.registry(zone)
-        failed = self._failed.get(zone, (round_number, ()))[1]
-        call = Call(
-            registry.digest, round_number, self._heads.get(zone, NO_RECORD), failed
-        )
+        registry, stands = self.registry(zone), self._stands(zone)
+        failed = stands.failed_by(round_number, self.policy)
+        call = Call(registry.digest, round_number, stands.head, failed)
         present = [
             client
             for client in registry.called(round_number)
@@ -255,14 +245,13 @@ class SuperNodes:
         try:
             winner, costs, held = self._hold(registry, call, present, stops, unsound)
         except ElectionError as error:
-            self._note(zone, error.transcripts)
+            self._note(zone, call, error.transcripts, None)
             raise
-        self._note(zone, held)
+        self._note(zone, call, held, winner)
         self.elections += 1
         if winner not in stops:
             return Term(winner, True, costs, held)
         # It went silent before it could serve: those still there elect another.
-        self._fail(zone, round_number, winner)
         rest = [client for client in present if client not in stops]
         try:
             term = self._elect(zone, round_number, rest, {}, unsound)
@@ -281,13 +270,14 @@ class SuperNodes:
         unsound: Collection[str],
     ) -> tuple[str, dict[str, float], tuple[Transcript, ...]]:
         if not self._run_protocol:
+            self._stands(registry.zone).check(registry, call)
             setup = Setup(registry, call, tuple(present))
-            return self._draw(setup, stops, unsound), {}, ()
+            return draw_winner(setup, stops, unsound, secret=self._secret), {}, ()
         electors = {
             client: (UnsoundElector if client in unsound else Elector)(
                 self._identity(client),
                 registry,
-                head=call.previous,
+                standing=self._stands(registry.zone),
                 fresh=self._fresh,
             )
             for client in present
@@ -303,32 +293,13 @@ class SuperNodes:
         )
         return winner, meter.summary(), (transcript,)
 
-    def _draw(
-        self, setup: Setup, stops: Mapping[str, Phase], unsound: Collection[str]
-    ) -> str:
-        """The winner as the protocol would have it, or as it would refuse."""
-
-        def acting(phase: Phase) -> list[str]:
-            last = PHASES.index(phase)
-            return [
-                client
-                for client in setup.present
-                if client not in stops or PHASES.index(stops[client]) > last
-            ]
-
-        def sound(phase: Phase) -> int:
-            return sum(client not in unsound for client in acting(phase))
-
-        setup.check_quorum("dealt", sound("deal"))
-        setup.check_quorum("confirmed", len(acting("confirm")))
-        setup.check_threshold("revealed", sound("reveal"))
-        digest = hashlib.sha256(self._secret + setup.name.encode()).digest()
-        number = int.from_bytes(digest, "little") % len(setup.candidates)
-        return setup.candidates[number]
-
-    def _note(self, zone: int, transcripts: Sequence[Transcript]) -> None:
-        for transcript in transcripts:
-            self._heads[zone] = transcript.digest
+    def _note(
+        self, zone: int, call: Call, held: Sequence[Transcript], elected: str | None
+    ) -> None:
+        digest = held[-1].digest if held else NO_RECORD
+        # What ends without a transcript where there should be one, has not been.
+        if held or not self._run_protocol:
+            self._standing[zone] = Standing.after(call, digest, elected)
 
     def _voter(self, client_id: str) -> Voter:
         if self._run_protocol:

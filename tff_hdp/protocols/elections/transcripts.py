@@ -166,16 +166,30 @@ def check_presences(
         check_signed(presence, call.digest, registry.voter(presence.sender))
 
 
-def check_dealings(setup: Setup, dealings: Sequence[Dealing]) -> None:
-    """Raises ElectionError if a dealing is repeated, forged or unsound."""
+def check_dealings(
+    setup: Setup, dealings: Sequence[Dealing], own: Dealing | None = None
+) -> None:
+    """Raises ElectionError if a dealing is repeated, forged or unsound.
+
+    Args:
+      setup: What the election is about.
+      dealings: Those to check.
+      own: What the caller dealt itself, if it did, whose proof it need not check.
+    """
     check_all_signed(setup, dealings)
-    bad = [dealing.sender for dealing in dealings if not dealing_holds(setup, dealing)]
+    others = [dealing for dealing in dealings if dealing != own]
+    bad = [dealing.sender for dealing in others if not dealing_holds(setup, dealing)]
     if bad:
         raise ElectionError(f"dealings of {bad} are no sound sharings")
 
 
-def check_ballot(setup: Setup, ballot: Ballot) -> None:
+def check_ballot(setup: Setup, ballot: Ballot, own: Dealing | None = None) -> None:
     """Checks that a ballot holds f + 1 sound dealings, one of them honest.
+
+    Args:
+      setup: What the election is about.
+      ballot: The relay's.
+      own: As in `check_dealings`.
 
     Raises:
       BeyondThresholdError: If it holds fewer.
@@ -183,7 +197,7 @@ def check_ballot(setup: Setup, ballot: Ballot) -> None:
         or unsound.
     """
     _check_election("ballot", ballot.election, setup)
-    check_dealings(setup, ballot.dealings)
+    check_dealings(setup, ballot.dealings, own)
     setup.check_threshold("dealt", len(ballot.dealings))
     _check_no_more("dealings", len(ballot.dealings), setup.threshold)
 

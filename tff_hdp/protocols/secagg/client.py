@@ -130,7 +130,7 @@ class Client:
             peer: keys.agree(self._cipher_key, sent.cipher_key, peer)
             for peer, sent in message.peers.items()
         }
-        number, me = self.terms.number, self.client_id
+        session, me = self.terms.digest, self.client_id
         dealt = dict(
             zip(
                 holders,
@@ -143,15 +143,15 @@ class Client:
             )
         )
         result = Shares(
-            number,
+            self.terms.number,
             me,
             {
-                peer: keys.seal(secret, number, me, peer, b"".join(dealt[peer]))
+                peer: keys.seal(secret, session, me, peer, b"".join(dealt[peer]))
                 for peer, secret in secrets.items()
             },
-            keys.seed_digest(number, me, self._seed),
+            keys.seed_digest(session, me, self._seed),
             {
-                holder: keys.share_digest(number, me, holder, pair)
+                holder: keys.share_digest(session, me, holder, pair)
                 for holder, pair in dealt.items()
             },
         )
@@ -191,12 +191,12 @@ class Client:
             dealer: self._open(dealer, data)
             for dealer, data in message.ciphertexts.items()
         }
-        number, me = self.terms.number, self.client_id
+        me = self.client_id
         plus, minus = [self._seed], []
         for peer in held:
             secret = keys.agree(self._mask_key, self._peers[peer].mask_key, peer)
             (plus if me < peer else minus).append(
-                keys.mask_seed(secret, number, me, peer)
+                keys.mask_seed(secret, self.terms.digest, me, peer)
             )
         values = update.copy()
         add_masks(values, plus=plus, minus=minus)
@@ -205,7 +205,7 @@ class Client:
             values &= values.dtype.type(2**bits - 1)
         self._held |= held
         self._next = "unmask" if self._signer is None else "agree"
-        return self._signed(MaskedUpdate(number, me, pack(values, bits)))
+        return self._signed(MaskedUpdate(self.terms.number, me, pack(values, bits)))
 
     def agree(self, message: Survivors) -> Agreement:
         """Where parties sign: which survivors this client was told of.
@@ -267,7 +267,7 @@ class Client:
         digest = survivors_digest(self._told.summed)
         for client, signature in message.signatures.items():
             word = Agreement(self.terms.number, client, digest, signature)
-            self._signer.check(word, client)
+            self._signer.check(word, client, self.terms.digest)
         clients = message.signatures.keys() - {SUPER_NODE}
         if len(clients) < self._signer.quorum:
             raise BelowThresholdError(
@@ -296,7 +296,9 @@ class Client:
         self._check_threshold(len(message.survivors), "unmask")
 
     def _signed(self, message: _M) -> _M:
-        return message if self._signer is None else self._signer.sign(message)
+        if self._signer is None:
+            return message
+        return self._signer.sign(message, self.terms.digest)
 
     def _split(self, secret: bytes, holders: int) -> list[bytes]:
         return shamir.split(
@@ -313,7 +315,7 @@ class Client:
 
     def _open(self, dealer: str, data: bytes) -> tuple[bytes, bytes]:
         secret = self._cipher_secrets[dealer]
-        text = keys.unseal(secret, self.terms.number, dealer, self.client_id, data)
+        text = keys.unseal(secret, self.terms.digest, dealer, self.client_id, data)
         if len(text) != 2 * shamir.SHARE_BYTES:
             raise BadShareError(
                 f"shares of {dealer!r} have {len(text)} bytes; allowed is "
@@ -331,7 +333,7 @@ class Client:
         check_round(message, self.terms.number)
         check_receiver(message, self.client_id)
         if self._signer is not None:
-            self._signer.check(message, SUPER_NODE)
+            self._signer.check(message, SUPER_NODE, self.terms.digest)
 
     def _check_peers(self, peers: dict[str, Keys]) -> None:
         seen = {
@@ -343,7 +345,7 @@ class Client:
             if peer == self.client_id or sent.client != peer:
                 raise UnknownClientError(f"keys of {sent.client!r} stand for {peer!r}")
             if self._signer is not None:
-                self._signer.check(sent, peer)
+                self._signer.check(sent, peer, self.terms.digest)
             for key in (sent.cipher_key, sent.mask_key):
                 if key in seen:
                     raise BadKeyError(f"{peer!r} uses a key of {seen[key]!r}")

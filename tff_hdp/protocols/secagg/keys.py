@@ -1,4 +1,8 @@
-"""Key agreement and encryption between two clients of a round."""
+"""Key agreement and encryption between two clients of a round.
+
+All that is derived is bound to a `session`, bytes that name the sum and the attempt at
+it: `Round.digest`.
+"""
 
 import hashlib
 
@@ -26,29 +30,29 @@ def agree(own: X25519PrivateKey, peer: bytes, peer_id: str) -> bytes:
         raise BadKeyError(f"key of {peer_id!r} is unusable: {error}") from error
 
 
-def mask_seed(secret: bytes, round_number: int, one: str, other: str) -> bytes:
+def mask_seed(secret: bytes, session: bytes, one: str, other: str) -> bytes:
     """The seed of the mask of a pair of clients, 32 bytes, the same for both."""
-    return _derive(secret, "mask", round_number, *sorted((one, other)))
+    return _derive(secret, "mask", session, *sorted((one, other)))
 
 
 def seal(
-    secret: bytes, round_number: int, sender: str, receiver: str, text: bytes
+    secret: bytes, session: bytes, sender: str, receiver: str, text: bytes
 ) -> bytes:
-    """Encrypts one message from `sender` to `receiver`, for one round."""
-    key = _derive(secret, "shares", round_number, sender, receiver)
+    """Encrypts one message from `sender` to `receiver`, for one session."""
+    key = _derive(secret, "shares", session, sender, receiver)
     # The key serves this one message, so a constant nonce is never reused.
     return ChaCha20Poly1305(key).encrypt(bytes(12), text, None)
 
 
 def unseal(
-    secret: bytes, round_number: int, sender: str, receiver: str, data: bytes
+    secret: bytes, session: bytes, sender: str, receiver: str, data: bytes
 ) -> bytes:
     """Decrypts what `seal` encrypted.
 
     Raises:
       BadShareError: If it was encrypted otherwise or changed on its way.
     """
-    key = _derive(secret, "shares", round_number, sender, receiver)
+    key = _derive(secret, "shares", session, sender, receiver)
     try:
         return ChaCha20Poly1305(key).decrypt(bytes(12), data, None)
     except InvalidTag as error:
@@ -59,27 +63,27 @@ def unseal(
 
 
 def share_digest(
-    round_number: int, dealer: str, holder: str, shares: tuple[bytes, bytes]
+    session: bytes, dealer: str, holder: str, shares: tuple[bytes, bytes]
 ) -> bytes:
     """32 bytes that bind a holder to its seed share and its key share.
 
     Shares are uniform, so their digests tell nothing of them; 16 bytes each
     withstand second preimages.
     """
-    context = _context("share", round_number, dealer, holder)
+    context = _context("share", session, dealer, holder)
     return b"".join(hashlib.sha256(context + s).digest()[:16] for s in shares)
 
 
-def seed_digest(round_number: int, dealer: str, seed: bytes) -> bytes:
+def seed_digest(session: bytes, dealer: str, seed: bytes) -> bytes:
     """32 bytes that bind a client to its self-mask's seed."""
-    return hashlib.sha256(_context("seed", round_number, dealer) + seed).digest()
+    return hashlib.sha256(_context("seed", session, dealer) + seed).digest()
 
 
-def _derive(secret: bytes, purpose: str, round_number: int, *names: str) -> bytes:
-    info = _context(purpose, round_number, *names)
+def _derive(secret: bytes, purpose: str, session: bytes, *names: str) -> bytes:
+    info = _context(purpose, session, *names)
     return HKDF(hashes.SHA256(), 32, None, info).derive(secret)
 
 
-def _context(purpose: str, round_number: int, *names: str) -> bytes:
-    parts = [purpose.encode(), str(round_number).encode(), *map(str.encode, names)]
+def _context(purpose: str, session: bytes, *names: str) -> bytes:
+    parts = [purpose.encode(), session, *map(str.encode, names)]
     return b"".join(len(part).to_bytes(4, "little") + part for part in parts)

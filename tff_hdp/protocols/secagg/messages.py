@@ -1,11 +1,13 @@
 """What clients and super-node send each other in one round."""
 
 import dataclasses
+import functools
 import hashlib
 from typing import Protocol
 
 import numpy as np
 
+from tff_hdp.protocols import wire
 from tff_hdp.protocols.secagg.errors import (
     SecureAggregationError,
     UnknownClientError,
@@ -21,10 +23,12 @@ class Round:
     """What all parties of one round agree on beforehand.
 
     Attributes:
-      number: The round; keys and messages are bound to it.
+      number: The round; every message says it.
       size: d, coordinates of every update.
       bits: b, sums are modulo 2^bits.
       threshold: t, how many shares recover a secret.
+      session: Which of the round's sums, and which attempt at it, such as "zone 3,
+        attempt 0". No two that a party may take part in have the same.
 
     Raises:
       SecureAggregationError: If a field is out of range.
@@ -34,6 +38,7 @@ class Round:
     size: int
     bits: int
     threshold: int
+    session: str = ""
 
     def __post_init__(self) -> None:
         for name, least in (("number", 0), ("size", 1), ("bits", 1), ("threshold", 2)):
@@ -41,6 +46,11 @@ class Round:
                 raise SecureAggregationError(
                     f"{name} is {getattr(self, name)}; allowed is >= {least}"
                 )
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """32 bytes of all this, to which signatures and derived keys are bound."""
+        return hashlib.sha256(b"tff_hdp secagg round" + wire.encode(self)).digest()
 
 
 class Message(Protocol):

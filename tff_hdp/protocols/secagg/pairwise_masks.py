@@ -42,8 +42,9 @@ class PairwiseMasks:
           but one of them together are uniform to whoever lacks the secrets.
         """
         masks = np.zeros((len(cohort), size), np.uint32)
+        session = str(round_number).encode()
         seeds = {
-            (i, j): mask_seed(self._secret(cohort[i], cohort[j]), round_number, a, b)
+            (i, j): mask_seed(self._secret(cohort[i], cohort[j]), session, a, b)
             for i, a in enumerate(cohort)
             for j, b in enumerate(cohort[:i])
         }

@@ -64,6 +64,7 @@ def secure_sum(
     encoding: FixedPoint,
     graph: MaskingGraph,
     round_number: int = 0,
+    session: str = "",
     drops: Mapping[str, Phase] | None = None,
     min_survivors: int | None = None,
     noise_std: float = 0.0,
@@ -77,6 +78,7 @@ def secure_sum(
       encoding: Fixed point for at least so many clients (and that noise).
       graph: Who masks with whom, and the threshold.
       round_number: Binds keys and messages to this round.
+      session: Likewise to this sum and attempt; see `Round.session`.
       drops: Clients that go silent, with the first phase they miss.
       min_survivors: The fewest updates worth a sum; None takes the threshold.
       noise_std: Standard deviation of the discrete Gaussian noise of the sum
@@ -102,7 +104,7 @@ def secure_sum(
     fewest = graph.threshold if min_survivors is None else min_survivors
     sigma = noise.share_std(noise_std, fewest) / encoding.step
     meter = Meter(SUPER_NODE) if meter is None else meter
-    terms = Round(round_number, size, encoding.bits, graph.threshold)
+    terms = Round(round_number, size, encoding.bits, graph.threshold, session)
     total, survivors = run_round(
         updates,
         terms,

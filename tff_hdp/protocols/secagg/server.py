@@ -122,7 +122,7 @@ class Server:
                 f"{kind} of {sender!r}, who takes no part at {self.phase!r}"
             )
         if self._signer is not None:
-            self._signer.check(message, sender)
+            self._signer.check(message, sender, self.terms.digest)
         check = {
             "advertise": self._check_keys,
             "share": self._check_shares,
@@ -257,7 +257,7 @@ class Server:
             for peer in left:
                 # The survivor added this mask if its id comes first.
                 secret = keys.agree(key, self._keys(peer).mask_key, peer)
-                seed = keys.mask_seed(secret, self.terms.number, client, peer)
+                seed = keys.mask_seed(secret, self.terms.digest, client, peer)
                 (minus if peer < client else plus).append(seed)
         total = self._total.copy()
         add_masks(total, plus=plus, minus=minus)
@@ -271,7 +271,7 @@ class Server:
         expected = self._received["share"][client].seed_digest
         if (
             seed is None
-            or keys.seed_digest(self.terms.number, client, seed) != expected
+            or keys.seed_digest(self.terms.digest, client, seed) != expected
         ):
             raise BadShareError(f"{client!r} dealt shares of another seed than its own")
         return seed
@@ -315,7 +315,9 @@ class Server:
         return self._received[before]
 
     def _signed(self, message: _M) -> _M:
-        return message if self._signer is None else self._signer.sign(message)
+        if self._signer is None:
+            return message
+        return self._signer.sign(message, self.terms.digest)
 
     def _check_keys(self, message: Keys) -> None:
         taken = {
@@ -372,7 +374,7 @@ class Server:
             for dealer, share in shares.items():
                 digests = self._received["share"][dealer].share_digests[me]
                 pair = (share, share)
-                found = keys.share_digest(self.terms.number, dealer, me, pair)
+                found = keys.share_digest(self.terms.digest, dealer, me, pair)
                 part = slice(16 * half, 16 * half + 16)
                 if found[part] != digests[part]:
                     raise BadShareError(

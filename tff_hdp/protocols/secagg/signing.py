@@ -42,12 +42,19 @@ class Signer:
         clients = len(self.public) - 1
         return (clients + (clients - 1) // 3) // 2 + 1
 
-    def sign(self, message: _M) -> _M:
-        """The message with this party's signature."""
-        return dataclasses.replace(message, signature=self.key.sign(_digest(message)))
+    def sign(self, message: _M, session: bytes) -> _M:
+        """The message with this party's signature, for one session alone.
 
-    def check(self, message: Message, sender: str) -> None:
-        """Checks that `sender` signed exactly this.
+        Args:
+          message: What it says.
+          session: `Round.digest`. Keys outlive rounds; without it, what was said in
+            one attempt could be passed on in the next.
+        """
+        signature = self.key.sign(_digest(message, session))
+        return dataclasses.replace(message, signature=signature)
+
+    def check(self, message: Message, sender: str, session: bytes) -> None:
+        """Checks that `sender` signed exactly this in that session.
 
         Raises:
           BadSignatureError: If it did not, or is no party of the round.
@@ -57,7 +64,7 @@ class Signer:
             raise BadSignatureError(f"{kind} of {sender!r}, whose key is not known")
         key = Ed25519PublicKey.from_public_bytes(self.public[sender])
         try:
-            key.verify(message.signature, _digest(message))
+            key.verify(message.signature, _digest(message, session))
         except InvalidSignature as error:
             raise BadSignatureError(
                 f"{kind} of {sender!r} bears a wrong signature"
@@ -71,6 +78,7 @@ def make_signers(clients: Iterable[str]) -> dict[str, Signer]:
     return {name: Signer(name, key, public) for name, key in keys.items()}
 
 
-def _digest(message: Message) -> bytes:
+def _digest(message: Message, session: bytes) -> bytes:
     # Ed25519 reads what it signs twice; updates are large.
-    return hashlib.sha256(b"tff_hdp secagg " + wire.signed_part(message)).digest()
+    said = b"tff_hdp secagg " + session + wire.signed_part(message)
+    return hashlib.sha256(said).digest()

@@ -9,8 +9,8 @@ import numpy as np
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.elections import SuperNodes
 from tff_hdp.protocols.elections.election_round import PHASES, Phase
-from tff_hdp.protocols.elections.electorate import ElectionError, Registry
-from tff_hdp.protocols.elections.supernodes import Policy, Term
+from tff_hdp.protocols.elections.electorate import ElectionError, Policy, Registry
+from tff_hdp.protocols.elections.supernodes import Term
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.systems.hdp.faults import Faults, byzantine_clients
 from tff_hdp.topology import Zoning
@@ -222,7 +222,7 @@ class Participation:
             gone = fails.random() < self._faults.supernode_failure_rate
             # A Byzantine super-node withholds the sum: it is as good as gone.
             if gone or term.super_node in bad:
-                nodes.dismiss(zone, round_number)
+                nodes.dismiss(zone)
                 seat["failed"].append(term.super_node)
                 online -= {term.super_node, *stops}
             else:

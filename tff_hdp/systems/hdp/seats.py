@@ -79,6 +79,7 @@ def verify_seats(
     registries: Mapping[int, Registry],
     *,
     max_unfinished: int = 0,
+    max_failures: int = 0,
 ) -> dict[int, Chain]:
     """Checks every transcript of a run, as anybody can, and who sits where.
 
@@ -89,14 +90,16 @@ def verify_seats(
       path: The run folder's `elections`.
       registries: By zone, from elsewhere than the run if it is not trusted.
       max_unfinished: How many confirmed ballots of a zone may have come to nothing.
+      max_failures: How many super-nodes of a zone may be said to have failed. Each
+        is one more draw, and nobody can witness that it was not silenced.
 
     Returns:
       By zone the chain of its elections; all hold.
 
     Raises:
       ElectionError: If a transcript does not verify or does not follow the one
-        before, a seat is not as its transcripts say, or too many confirmed ballots
-        came to nothing.
+        before, a seat is not as its transcripts say, too many confirmed ballots came
+        to nothing, or too many super-nodes are said to have failed.
     """
     chains = {zone: Chain(registry) for zone, registry in registries.items()}
     for number, seats in enumerate(read_seats(path), start=1):
@@ -109,12 +112,14 @@ def verify_seats(
                 raise ElectionError(
                     f"round {number}, zone {seat['zone']}: {error}"
                 ) from error
-    for zone, chain in chains.items():
-        if chain.unfinished > max_unfinished:
-            raise ElectionError(
-                f"zone {zone}: {chain.unfinished} confirmed ballots came to nothing; "
-                f"allowed: {max_unfinished}"
-            )
+    for count, what, most in (
+        ("unfinished", "confirmed ballots came to nothing", max_unfinished),
+        ("failures", "super-nodes are said to have failed", max_failures),
+    ):
+        found = {zone: getattr(chain, count) for zone, chain in chains.items()}
+        worst = max(found, key=found.get, default=None)
+        if found and found[worst] > most:
+            raise ElectionError(f"zone {worst}: {found[worst]} {what}; allowed: {most}")
     return chains
 
 
