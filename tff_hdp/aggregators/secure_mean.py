@@ -17,7 +17,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.secure import with_encoding
 
-# The sampler of discrete noise squares samples in 64 bits.
+# As tested; the ring of `FixedPoint` has room for two more.
 MAX_BITS = 30
 
 

@@ -107,7 +107,7 @@ def protocol_sums(
             continue
         named = {f"zone {i} client {j}": share for j, share in enumerate(shares)}
         if plan.secure_aggregation:
-            vectors[i], meter = run.secure(named, dropped[i])
+            vectors[i], meter = run.secure(f"zone {i}", named, dropped[i])
             meters.append(meter)
         else:
             vectors[i] = run.plain(named)
@@ -119,7 +119,7 @@ def protocol_sums(
                 zip(vectors, plan.node_stddevs[0], strict=True)
             )
         }
-        vectors, upper = run.secure(outputs)
+        vectors, upper = run.secure("server", outputs)
     return ProtocolSums(vectors, left_out, _costs(meters, upper))
 
 
@@ -132,25 +132,25 @@ class _Runner:
     signed: bool
 
     def secure(
-        self, shares: Mapping[str, Share], dropped: int = 0
+        self, whose: str, shares: Mapping[str, Share], dropped: int = 0
     ) -> tuple[np.ndarray, Meter]:
         """The sum of all shares, int64 [size], by the protocol."""
         meter = Meter(SUPER_NODE)
         try:
-            total = self._attempt(shares, dropped, meter)
+            total = self._attempt(f"{whose}, attempt 0", shares, dropped, meter)
         except BelowThresholdError:
-            total = self._attempt(shares, 0, meter)
+            total = self._attempt(f"{whose}, attempt 1", shares, 0, meter)
         return from_ring(total, self.plan.encoding.bits), meter
 
     def _attempt(
-        self, shares: Mapping[str, Share], dropped: int, meter: Meter
+        self, session: str, shares: Mapping[str, Share], dropped: int, meter: Meter
     ) -> np.ndarray:
         bits = self.plan.encoding.bits
         gone = [f"dropped client {j}" for j in range(dropped)]
         graph = masking_graph(self.protocol, len(shares) + dropped)
         total, _ = run_round(
             {**shares, **dict.fromkeys(gone)},
-            Round(self.round_number, self.size, bits, graph.threshold),
+            Round(self.round_number, self.size, bits, graph.threshold, session),
             encode=lambda share: to_ring(self._noised(share), bits),
             degree=graph.degree,
             drops=dict.fromkeys(gone, "mask"),
