@@ -60,6 +60,7 @@ bundle: $(STAMP)
 docs: $(STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo build/site/index.html
+	@echo "served, it has a search too: $(BIN)/python -m http.server --directory build/site"
 
 test: $(STAMP)
 	@$(BIN)/python -m pytest $(PYTEST_JOBS) $(PYTEST_FLAGS)

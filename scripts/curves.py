@@ -66,6 +66,8 @@ def draw(
             band = mean - spread, mean + spread
             axes.fill_between(mean.index, *band, color=colour, alpha=0.2)
         axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=ylabel)
+        if panel.xlabel == "round":
+            axes.xaxis.get_major_locator().set_params(integer=True)
         if log:
             axes.set_yscale("log")
         if limits:

@@ -30,7 +30,8 @@ from tff_hdp.privacy.plan import NoisePlan
 
 if TYPE_CHECKING:
     from scripts.plan_costs import Reached
-    from tff_hdp.privacy.planner import Planned, Promise
+    from tff_hdp.privacy.planner import Planned
+    from tff_hdp.privacy.promises import Promise
 
 TRUST = ("nobody", "super_node", "server")
 
@@ -109,8 +110,9 @@ class PlanConfig(FederationConfig):
           ArgumentError: If no noise keeps a promise.
         """
         from tff_hdp.privacy import planner
+        from tff_hdp.privacy.promises import from_clients_up
 
-        promises = sorted(map(_promise, self.promises), key=planner.from_clients_up)
+        promises = sorted(map(_promise, self.promises), key=from_clients_up)
         noising, trusting = self._trust()
         options = self.options()
         if self.secure_aggregation:
@@ -139,8 +141,8 @@ class PlanConfig(FederationConfig):
         """
         flags = [f"--num_clients={sum(self.sizes)}"]
         flags += ["--sampling=fixed"] if self.sampling == "fixed" else []
-        n, k = sum(self.sizes), self.clients_per_round
-        flags.append(f"--clients_per_round={n if self.sampling == 'full' else k!r}")
+        k = sum(self.sizes) if self.sampling == "full" else self.clients_per_round
+        flags.append(f"--clients_per_round={str(k).removesuffix('.0')}")
         if self.zoning_file is not None and not stand_in:
             flags += ["--zoning=file", f"--zoning_file={self.zoning_file}"]
         else:
@@ -211,7 +213,7 @@ def main(argv: list[str]) -> int:
 
 
 def _promise(words: str) -> "Promise":
-    from tff_hdp.privacy.planner import Promise
+    from tff_hdp.privacy.promises import Promise
 
     observer, _, epsilon = words.strip().partition("<=")
     name, colon, level = observer.partition(":")

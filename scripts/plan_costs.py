@@ -11,6 +11,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from scripts import sweep_runs
 from tff_hdp.errors import ArgumentError
 
@@ -79,7 +81,7 @@ def train(config: "PlanConfig", given: Sequence[str]) -> list[Reached]:
     metric = sweep_runs.headline(jobs)
     summed = sweep_runs.summary(sweep_runs.table(jobs), ["noise"], metric)
     found = summed.set_index("noise")
-    return [
+    reached = [
         Reached(
             promise=promise,
             accuracy=found["mean"][noise[0]],
@@ -88,6 +90,21 @@ def train(config: "PlanConfig", given: Sequence[str]) -> list[Reached]:
         )
         for promise, noise in plans.items()
     ]
+    _write(reached, len(config.seeds), folder / "accuracy.csv")
+    return reached
+
+
+def _write(reached: Sequence[Reached], runs: int, path: pathlib.Path) -> None:
+    """A row for each plan: mean and spread over runs, what its last promise took."""
+    accuracy = pd.Series([each.accuracy for each in reached])
+    columns = {
+        "kept": [each.promise for each in reached],
+        "runs": runs,
+        "accuracy": accuracy,
+        "sd": [each.spread for each in reached],
+        "this one costs": accuracy.shift() - accuracy,
+    }
+    pd.DataFrame(columns).to_csv(path, index=False, float_format="%.3f")
 
 
 def _digest(value: Any) -> str:

@@ -28,7 +28,9 @@ TINY = {
         "noise_multiplier, out = 1.0, 'runs/quickstart'"
     ),
     "attacking_your_model": (
-        "victims, trials = 2, 500\nout = 'runs/attacking_your_model'"
+        "victims, trials = 2, 500\n"
+        "rounds, num_clients, zones, clients_per_round = 2, 20, 2, 10\n"
+        "out = 'runs/attacking_your_model'"
     ),
     "zones_that_fail": (
         "rounds, num_clients, zones, clients_per_round = 2, 20, 2, 10\n"

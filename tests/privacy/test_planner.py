@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,7 @@ from tff_hdp.privacy import (
     planner,
     worst,
 )
+from tff_hdp.privacy.promises import Promise
 
 ROUNDS, DELTA = 20, 1e-5
 ALIKE = NoisePlan(
@@ -140,10 +142,10 @@ def test_levels_secure_sums_and_collusion():
     levels = (Level((0, 0, 1, 1), (0.0, 0.0)),)
     tree = dataclasses.replace(ALIKE, upper_levels=levels)
     promises = [
-        planner.Promise("super_node", 12.0),
-        planner.Promise("super_node", 9.0, level=2),
-        planner.Promise("aggregator", 4.0),
-        planner.Promise("released_model", 2.0),
+        Promise("super_node", 12.0),
+        Promise("super_node", 9.0, level=2),
+        Promise("aggregator", 4.0),
+        Promise("released_model", 2.0),
     ]
     threat = ThreatModel(colluding_clients=2)
     found = make(tree, promises, threat=threat)
@@ -181,7 +183,7 @@ def test_levels_secure_sums_and_collusion():
             {},
             "super_node<=5; .*trusts so few",
         ),
-        (ALIKE, [planner.Promise("super_node", 5.0, 3)], {}, "super_node:3<=5"),
+        (ALIKE, [Promise("super_node", 5.0, 3)], {}, "super_node:3<=5"),
         (
             dataclasses.replace(ALIKE, noising_clients=(0,) * 4),
             {"aggregator": 5.0},
@@ -244,19 +246,28 @@ def federations(draw):
         noising_clients=noising,
         upper_levels=levels,
     )
-    promises = [planner.Promise("released_model", draw(st.floats(1.0, 6.0)))]
+    promises = [Promise("released_model", draw(st.floats(1.0, 6.0)))]
     nobodys = [
         m == 0 and c == n for n, m, c in zip(sizes, noising, trusting, strict=True)
     ]
     if not all(nobodys) and draw(st.booleans()):
-        promises.append(planner.Promise("aggregator", draw(st.floats(2.0, 15.0))))
+        promises.append(Promise("aggregator", draw(st.floats(2.0, 15.0))))
     if not all(nobodys) and levels and draw(st.booleans()):
-        promises.append(planner.Promise("super_node", draw(st.floats(3.0, 20.0)), 2))
+        promises.append(Promise("super_node", draw(st.floats(3.0, 20.0)), 2))
     if any(noising) and draw(st.booleans()):
-        promises.append(planner.Promise("super_node", draw(st.floats(5.0, 40.0))))
+        promises.append(Promise("super_node", draw(st.floats(5.0, 40.0))))
     if len(sizes) > 1 and draw(st.booleans()):
-        promises.append(planner.Promise("fellow_super_node", draw(st.floats(2.0, 9.0))))
+        promises.append(Promise("fellow_super_node", draw(st.floats(2.0, 9.0))))
     return federation, promises, trusting
+
+
+def noise_above(plan, zone):
+    """Whether a zone's super-node or one above it adds noise."""
+    node, noise = zone, plan.zone_noise_multipliers[zone]
+    for level in plan.upper_levels:
+        node = level.parents[node]
+        noise += level.noise_multipliers[node]
+    return noise > 0
 
 
 def all_kept(plan, promises, trusting):
@@ -267,6 +278,11 @@ def all_kept(plan, promises, trusting):
         for n, m, c in zip(plan.zone_sizes, plan.noising_clients, trusting, strict=True)
     ]
     rows = account(plan, ROUNDS, DELTA, ("rdp",))
+    noised = list(map(noise_above, itertools.repeat(plan), range(plan.num_zones)))
+    kinds = {
+        kind: [j for j, some in enumerate(noised) if some == (kind == "hdp")]
+        for kind in ("hdp", "trusting")
+    }
     for promise in promises:
         own = promise.observer == "super_node" and promise.level == 1
         if own and not carries:
@@ -280,10 +296,11 @@ def all_kept(plan, promises, trusting):
                 continue
             if promise.observer == "super_node" and row.level != promise.level:
                 continue
-            zones = range(plan.num_zones) if row.zone is None else [row.zone]
             if row.client_kind == "ldp":
                 theirs = True
             elif promise.observer in ("super_node", "aggregator"):
+                # A row of no zone is of all that have its kind of clients.
+                zones = kinds[row.client_kind] if row.zone is None else [row.zone]
                 theirs = not own and any(relying[j] for j in zones)
             else:
                 theirs = True
@@ -335,18 +352,30 @@ def other_plan(plan, chance, noise):
         ),
         server_noise_multiplier=other(plan.server_noise_multiplier),
     )
-    if noise_of(changed) == 0:
-        return None
-    scale = noise / noise_of(changed)
+    return scaled(changed, noise) if noise_of(changed) else None
+
+
+def scaled(plan, noise):
+    """The plan with everybody's noise in proportion, and so much in the model."""
+    return times(plan, itertools.repeat(noise / noise_of(plan)))
+
+
+def times(plan, factors):
+    """The plan with each party's noise times a factor, from the clients up."""
+    factors = iter(factors)
     return dataclasses.replace(
-        changed,
-        client_noise_multiplier=scale * changed.client_noise_multiplier,
-        zone_noise_multipliers=tuple(scale * z for z in changed.zone_noise_multipliers),
-        upper_levels=tuple(
-            Level(level.parents, tuple(scale * z for z in level.noise_multipliers))
-            for level in changed.upper_levels
+        plan,
+        client_noise_multiplier=next(factors) * plan.client_noise_multiplier,
+        zone_noise_multipliers=tuple(
+            next(factors) * z for z in plan.zone_noise_multipliers
         ),
-        server_noise_multiplier=scale * changed.server_noise_multiplier,
+        upper_levels=tuple(
+            Level(
+                level.parents, tuple(next(factors) * z for z in level.noise_multipliers)
+            )
+            for level in plan.upper_levels
+        ),
+        server_noise_multiplier=next(factors) * plan.server_noise_multiplier,
     )
 
 
@@ -358,6 +387,40 @@ def check_against_brute_force(federation, promises, trusting, chance, tries):
         other = other_plan(found.plan, chance, 0.99 * found.noise)
         if other is not None:
             assert not all_kept(other, promises, trusting), other
+
+
+UNEQUAL = NoisePlan(
+    zone_sizes=(3, 6, 9), sampling=PoissonSampling((0.8, 0.5, 0.2)), mixing="equal"
+)
+TRUST = dataclasses.replace(UNEQUAL, mixing="weighted", noising_clients=(1, 0, 3))
+TREE = dataclasses.replace(TRUST, upper_levels=(Level((0, 1, 1), (0.0, 0.0)),))
+FAR = [Promise("aggregator", 6.0), Promise("released_model", 1.5)]
+OWN = [Promise("super_node", 12.0), *FAR]
+UPPER = [*OWN[:1], Promise("super_node", 8.0, 2), Promise("aggregator", 4.0), FAR[1]]
+CASES = {
+    "unequal zones": (UNEQUAL, FAR, (0, 0, 0)),
+    "mixes of trust": (TRUST, OWN, (1, 6, 3)),
+    "a level above": (TREE, UPPER, (0, 0, 0)),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_no_shift_of_noise_between_parties_saves_any(case):
+    federation, promises, trusting = case
+    found = make(federation, promises, trusting=trusting)
+    assert found.noise == pytest.approx(noise_of(found.plan), rel=1e-9)
+    # Whether a plan keeps them is told apart within 1 %.
+    assert all_kept(scaled(found.plan, 1.01 * found.noise), promises, trusting)
+    assert not all_kept(scaled(found.plan, 0.99 * found.noise), promises, trusting)
+    upper = sum(len(level.noise_multipliers) for level in found.plan.upper_levels)
+    shifts = itertools.product((0.93, 1.07), repeat=2 + found.plan.num_zones + upper)
+    tried = [
+        scaled(times(found.plan, factors), 0.99 * found.noise)
+        for factors in random.Random(0).sample(list(shifts), 12)
+    ]
+    assert len(set(tried)) > 4
+    for plan in tried:
+        assert not all_kept(plan, promises, trusting), plan
 
 
 @settings(max_examples=4, derandomize=True, deadline=None)

@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 
+import pandas as pd
 import pytest
 from absl import flags
 
@@ -13,6 +14,7 @@ from scripts import plan_costs, sweep_runs
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import Clipping, ThreatModel, planner
+from tff_hdp.privacy.promises import Kept
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import build_federation
 
@@ -49,8 +51,7 @@ def stub_planner(monkeypatch):
             rounds=rounds,
             delta=delta,
             kept=tuple(
-                planner.Kept(promise=promise, epsilon=1.0, noise=1.0)
-                for promise in promises
+                Kept(promise=promise, epsilon=1.0, noise=1.0) for promise in promises
             ),
         )
 
@@ -144,6 +145,11 @@ def test_what_each_promise_costs_in_accuracy(tmp_path, monkeypatch, stub_planner
     text = program._as_text(asked, asked.planned(), reached)
     assert re.search(r"^no promise +0\.905 ± 0\.007$", text, re.M)
     assert re.search(r"^super_node<=20 +0\.805 ± 0\.007 +0\.100$", text, re.M)
+    kept = pd.read_csv(tmp_path / "accuracy.csv")
+    assert kept["kept"].tolist() == said and set(kept["runs"]) == {2}
+    assert kept["accuracy"].tolist() == pytest.approx([0.905, *[0.805] * 3])
+    assert kept["sd"].tolist() == pytest.approx([0.01 / 2**0.5] * 4, abs=1e-3)
+    assert kept["this one costs"].tolist()[1:] == pytest.approx([0.1, 0.0, 0.0])
     # The same again is the same runs; other settings are others.
     plan_costs.train(asked, ["--clip_norm=0.25"])
     assert len(set(started)) == 6

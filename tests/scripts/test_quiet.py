@@ -6,6 +6,7 @@ user starts it, which takes seconds each.
 
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from tests.runtime.test_environment import OURS
 
 pytestmark = pytest.mark.slow
 # Lines that programs mean to say.
-OWN = re.compile(r"(round \d+ of \d+|sweep|resuming|elected|installing) ?")
+OWN = re.compile(r"(round \d+ of \d+|sweep|resuming|elected|installing|interrupted) ?")
 SMALL = ("--rounds=1", "--num_clients=20")
 ZONES = ("--zones=2", "--clients_per_round=8", "--noise_multiplier=1", *SMALL)
 PROGRAMS = {
@@ -60,12 +61,30 @@ def said(repository, arguments, folder):
         timeout=900,
     )
     assert done.returncode == 0, done.stderr
-    return [line for line in done.stderr.splitlines() if not OWN.match(line)]
+    return foreign(done.stderr)
+
+
+def foreign(text):
+    return [line for line in text.splitlines() if not OWN.match(line)]
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_programs_say_only_their_own(program, repository, tmp_path):
     assert said(repository, program, tmp_path) == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_says_only_its_own_until_it_is_ended(end, repository):
+    worker = subprocess.Popen(
+        [sys.executable, str(repository / "scripts/worker.py"), "--port=0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert worker.stdout.readline().startswith("worker on ")
+    worker.send_signal(end)
+    rest, errors = worker.communicate(timeout=60)
+    assert rest == "" and foreign(errors) == []
 
 
 @pytest.fixture(scope="module")

@@ -1,99 +1,25 @@
-"""From promises to the noise plan with the least noise that keeps them.
-
-A promise is an epsilon against an observer. Noise that an observer meets protects from
-every observer above it too, so promises are kept from the clients up: client noise as
-that to the own super-node needs, zone noise to fill the gap to the next observer's, and
-so on to the server's. Whatever an observer needs, the noise added right beneath it is
-the least that gives it: what is added earlier counts no more there, and further up all
-of it stays.
-"""
+"""From promises to the plan with the least noise that keeps them, and its file."""
 
 import dataclasses
 import json
-import math
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tff_hdp.errors import (
-    ArgumentError,
-    FileError,
-    check_count,
-    check_delta,
-    check_positive,
-    require,
-)
-from tff_hdp.privacy.accountant import AccountRow, client_row, like_zones
-from tff_hdp.privacy.calibration import (
-    LARGEST_MULTIPLIER,
-    SMALLEST_MULTIPLIER,
-    Sound,
-    epsilon_of,
-    least_multiplier,
-)
+from tff_hdp.errors import FileError, check_count, check_delta, require
+from tff_hdp.privacy.calibration import Sound
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
-from tff_hdp.privacy.noise import noise_in_output
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.threat import AccountedRound, ThreatModel
-from tff_hdp.privacy.views import RECEIVERS, observers
+from tff_hdp.privacy.promises import (
+    Keeper,
+    Kept,
+    Promise,
+    from_clients_up,
+    noise_in_model,
+)
+from tff_hdp.privacy.threat import ThreatModel
 
-PROMISED = ("super_node", "aggregator", *RECEIVERS)
 _RELAXED = 1.1
-
-
-@dataclasses.dataclass(frozen=True)
-class Promise:
-    """An epsilon that clients are promised against an observer.
-
-    That to `super_node` is made to clients that trust nobody, that to `aggregator` and
-    to upper super-nodes to those that do not trust the server, others to all.
-
-    Attributes:
-      observer: As in `AccountRow`.
-      epsilon: At most this, > 0.
-      level: Of a `super_node`: 1 for the client's own, 2.. for those above.
-
-    Raises:
-      ArgumentError: If a field is out of range.
-    """
-
-    observer: str
-    epsilon: float
-    level: int = 1
-
-    def __post_init__(self) -> None:
-        known = self.observer in PROMISED
-        require(known, "promises", self.observer, ", ".join(PROMISED))
-        check_positive("promises", self.epsilon)
-        check_count("promises", self.level, 1)
-
-    def __str__(self) -> str:
-        level = f":{self.level}" if self.level > 1 else ""
-        return f"{self.observer}{level}<={self.epsilon:g}"
-
-
-def from_clients_up(promise: Promise) -> tuple[int, int]:
-    """Sorts promises in the order in which they are kept."""
-    return PROMISED.index(promise.observer), promise.level
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Kept:
-    """How a promise is kept.
-
-    Attributes:
-      promise: The promise.
-      epsilon: What it came to, at most that.
-      noise: Standard deviation that it alone added to the released model, in units of
-        the clip norm; 0 where others' noise keeps it, and it does not bind.
-      saved: Share of the released model's noise that 10 % more epsilon would save;
-        None if not asked for.
-    """
-
-    promise: Promise
-    epsilon: float
-    noise: float
-    saved: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,229 +111,35 @@ def plan(
         promises = [Promise(name, epsilon) for name, epsilon in promises.items()]
     promises = sorted(promises, key=from_clients_up)
     require(bool(promises), "promises", "", "one or more")
-    search = _Search(federation, trusting, rounds, delta, threat, method)
-    found = search.least(promises)
-    if not relax:
-        return found
-    kept = []
-    for i, each in enumerate(found.kept):
-        less = dataclasses.replace(
-            each.promise, epsilon=_RELAXED * each.promise.epsilon
-        )
-        saved = 0.0
-        if each.noise > 0:
-            rest = [*promises[:i], less, *promises[i + 1 :]]
-            saved = max(0.0, 1.0 - search.least(rest).noise / found.noise)
-        kept.append(dataclasses.replace(each, saved=saved))
-    return dataclasses.replace(found, kept=tuple(kept))
-
-
-class _Search:
-    """Finds plans for one federation."""
-
-    def __init__(
-        self,
-        federation: NoisePlan,
-        trusting: Sequence[int] | None,
-        rounds: int,
-        delta: float,
-        threat: ThreatModel,
-        method: Sound,
-    ) -> None:
-        sizes, noising = federation.zone_sizes, federation.noising_clients
-        trusting = (0,) * len(sizes) if trusting is None else tuple(trusting)
-        ok = len(trusting) == len(sizes)
-        require(ok, "trusting", trusting, f"{len(sizes)} entries, one for each zone")
-        for i, (n, a, c) in enumerate(zip(sizes, noising, trusting, strict=True)):
-            name, allowed = f"trusting[{i}]", f"0..{n - a}, the clients that trust"
-            require(0 <= c <= n - a, name, c, allowed)
-        self._base, self._threat, self._method = federation, threat, method
-        self._rounds, self._delta = rounds, delta
-        self._trusting = trusting
-        self._like = like_zones(federation)
-
-    def least(self, promises: Sequence[Promise]) -> Planned:
-        """The plan with the least noise that keeps the promises, given in order."""
-        plan, noise, added = self._base, 0.0, []
-        for promise in promises:
-            plan = self._keep(plan, promise)
-            total = self._released_noise(plan)
-            added.append(math.sqrt(max(total**2 - noise**2, 0.0)))
-            noise = total
-        kept = []
-        for promise, own in zip(promises, added, strict=True):
-            epsilon = self._epsilon(plan, promise, self._zones(promise))
-            kept.append(Kept(promise=promise, epsilon=epsilon, noise=own))
-        return Planned(
-            plan=plan,
-            threat=self._threat,
-            rounds=self._rounds,
-            delta=self._delta,
-            method=self._method,
-            kept=tuple(kept),
-            noise=noise,
-        )
-
-    def _keep(self, plan: NoisePlan, promise: Promise) -> NoisePlan:
-        """`plan` with what noise it lacks right beneath the promise's observer."""
-        level, base = self._level(promise), self._base
-        if level == 1:
-            nodes: dict[int, list[int]] = {0: self._zones(promise)}
-        elif promise.observer in RECEIVERS or (
-            promise.observer == "aggregator" and base.secure_server
-        ):
-            nodes = {0: self._zones(promise)}
-        else:
-            nodes = self._nodes_beneath(level, self._zones(promise))
-        done: dict[Any, float] = {}
-        for node, zones in nodes.items():
-            kind = tuple(sorted(self._like[j] for j in zones))
-            if kind not in done:
-                done[kind] = self._least_at(plan, promise, level, node, zones)
-            plan = self._with(plan, promise, level, node, zones, done[kind])
-        return plan
-
-    def _least_at(
-        self,
-        plan: NoisePlan,
-        promise: Promise,
-        level: int,
-        node: int,
-        zones: Sequence[int],
-    ) -> float:
-        """The least multiplier with which a node protects the clients of `zones`."""
-        if not zones or self._epsilon(plan, promise, zones) <= promise.epsilon:
-            return 0.0
-
-        def epsilon(z: float, by: Sound) -> float:
-            candidate = self._with(plan, promise, level, node, zones, z)
-            return self._epsilon(candidate, promise, zones, by)
-
-        z = least_multiplier(epsilon, promise.epsilon, self._method)
-        z = max(z, SMALLEST_MULTIPLIER)
-        if z == math.inf:
-            most = self._with(plan, promise, level, node, zones, LARGEST_MULTIPLIER)
-            rows = self._rows(most, promise, zones, "rdp")
-            worst = max(rows, key=lambda row: epsilon_of(row, "rdp"))
-            reason = worst.assumptions or "too strict"
-            raise ArgumentError(
-                "promises",
-                promise,
-                f"what noise can keep: {worst.client_kind} clients have, even at a "
-                f"multiplier of {LARGEST_MULTIPLIER:g}, {reason}",
-            )
-        return z
-
-    def _with(
-        self,
-        plan: NoisePlan,
-        promise: Promise,
-        level: int,
-        node: int,
-        zones: Sequence[int],
-        z: float,
-    ) -> NoisePlan:
-        """`plan` with noise right beneath an observer."""
-        if level == 1:
-            return dataclasses.replace(plan, client_noise_multiplier=z)
-        if promise.observer in RECEIVERS:
-            z = max(z, plan.server_noise_multiplier)
-            return dataclasses.replace(plan, server_noise_multiplier=z)
-        if level == 2:
-            noise = list(plan.zone_noise_multipliers)
-            for j in zones:
-                noise[j] = z
-            return dataclasses.replace(plan, zone_noise_multipliers=tuple(noise))
-        levels = list(plan.upper_levels)
-        upper = levels[level - 3]
-        noise = list(upper.noise_multipliers)
-        noise[node] = z
-        levels[level - 3] = dataclasses.replace(upper, noise_multipliers=tuple(noise))
-        return dataclasses.replace(plan, upper_levels=tuple(levels))
-
-    def _level(self, promise: Promise) -> int:
-        found = [
-            level
-            for observer, level in observers(self._probe())
-            if observer == promise.observer
+    keeper = Keeper(federation, trusting, rounds, delta, threat, method)
+    least, kept = keeper.least(promises)
+    noise = noise_in_model(least)
+    if relax:
+        saved = [
+            _saved(keeper, promises, i, noise) if each.noise > 0 else 0.0
+            for i, each in enumerate(kept)
         ]
-        if promise.observer == "super_node":
-            found = [level for level in found if level == promise.level]
-        if not found:
-            raise ArgumentError(
-                "promises", promise, "observers there are in this federation"
-            )
-        return found[0]
-
-    def _probe(self) -> NoisePlan:
-        """The federation with noise wherever there may be some."""
-        base = self._base
-        zones = (1.0,) * base.num_zones
-        return dataclasses.replace(
-            base, client_noise_multiplier=1.0, zone_noise_multipliers=zones
+        kept = tuple(
+            dataclasses.replace(each, saved=share)
+            for each, share in zip(kept, saved, strict=True)
         )
+    return Planned(
+        plan=least,
+        threat=threat,
+        rounds=rounds,
+        delta=delta,
+        method=method,
+        kept=kept,
+        noise=noise,
+    )
 
-    def _zones(self, promise: Promise) -> list[int]:
-        """Zones with clients to whom the promise is made."""
-        zones = range(self._base.num_zones)
-        found = [j for j in zones if any(True for _ in self._indices(promise, j))]
-        if not found:
-            allowed = "one made to somebody: nobody here trusts so few"
-            raise ArgumentError("promises", promise, allowed)
-        return found
 
-    def _indices(self, promise: Promise, zone: int) -> Iterator[int]:
-        """One client of each kind of a zone to whom the promise is made."""
-        n, noising = self._base.zone_sizes[zone], self._base.noising_clients[zone]
-        own = promise.observer == "super_node" and promise.level == 1
-        if noising:
-            yield 0
-        all_of_them = promise.observer in RECEIVERS
-        least = 0 if all_of_them else self._trusting[zone]
-        if not own and n - noising > least:
-            yield noising
-
-    def _nodes_beneath(self, level: int, zones: Sequence[int]) -> dict[int, list[int]]:
-        """Nodes of the level beneath an observer's, with their zones among these."""
-        nodes: dict[int, list[int]] = {}
-        for j in zones:
-            node = j
-            for upper in self._base.upper_levels[: level - 2]:
-                node = upper.parents[node]
-            nodes.setdefault(node, []).append(j)
-        return nodes
-
-    def _rows(
-        self, plan: NoisePlan, promise: Promise, zones: Sequence[int], by: Sound
-    ) -> list[AccountRow]:
-        level = self._level(promise)
-        history = [(AccountedRound(plan, self._threat), self._rounds)]
-        noise = plan.zone_noise_multipliers
-        alike = {(self._like[j], noise[j]): j for j in zones}
-        return [
-            client_row(history, promise.observer, level, j, i, self._delta, (by,))
-            for j in alike.values()
-            for i in self._indices(promise, j)
-        ]
-
-    def _epsilon(
-        self,
-        plan: NoisePlan,
-        promise: Promise,
-        zones: Sequence[int],
-        by: Sound | None = None,
-    ) -> float:
-        method = by or self._method
-        rows = self._rows(plan, promise, zones, method)
-        return max(epsilon_of(row, method) for row in rows)
-
-    def _released_noise(self, plan: NoisePlan) -> float:
-        """Standard deviation in the released model, in units of the clip norm."""
-        unit = plan.released_units
-        zone = max(range(plan.num_zones), key=lambda j: unit[j])
-        run = AccountedRound(plan, ThreatModel())
-        level = len(plan.upper_levels) + 2
-        noise = noise_in_output(run, level, zone, False, "released_model", [])
-        if noise is None:
-            return 0.0
-        return math.sqrt(noise.nominal) * unit[zone]
+def _saved(
+    keeper: Keeper, promises: Sequence[Promise], which: int, noise: float
+) -> float:
+    """Share of the noise that is saved where one of the promises is relaxed."""
+    relaxed = list(promises)
+    epsilon = _RELAXED * promises[which].epsilon
+    relaxed[which] = dataclasses.replace(promises[which], epsilon=epsilon)
+    least, _ = keeper.least(relaxed)
+    return max(0.0, 1.0 - noise_in_model(least) / noise)

@@ -224,8 +224,8 @@ def _epsilons(run: Run, curves: Mapping[str, pd.Series]) -> list[str]:
         return [_tag("p", "No observer has a guarantee whose growth could be drawn.")]
     basis = (
         f"By RDP, delta {run.flags['delta']:g}, for the client worst off; neighbours, "
-        "sampling and assumptions of each observer as above. Observers that are not "
-        "drawn have no guarantee."
+        "sampling and assumptions of each observer as above. Against an observer that "
+        "is not drawn, some client has no guarantee."
     )
     return [
         _svg(lambda axes: _draw_epsilons(axes, curves), "epsilon"),
@@ -279,7 +279,13 @@ def _attacks(run: Run) -> list[str]:
         for file in files
         for row in json.loads(file.read_text())
     ]
-    return [_tag("h2", "What attacks achieved"), *tables] if tables else []
+    if not tables:
+        return []
+    whose = (
+        "Each is on a federation of the attack's own, as its rows describe it, and "
+        "epsilon is that of its observer there."
+    )
+    return [_tag("h2", "What attacks achieved"), _tag("p", whose), *tables]
 
 
 # Drawing ----------------------------------------------------------------------------

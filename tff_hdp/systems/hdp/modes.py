@@ -32,7 +32,8 @@ def compare(config: HdpConfig, modes: Sequence[str] | None = None) -> list[repor
     """
     folder = pathlib.Path(config.out)
     runs, partition_seed = [], None
-    for mode in modes or (PLANNED if config.plan is not None else MODES):
+    # Settings of noise may be refused: before the others have trained.
+    for mode in reversed(modes or (PLANNED if config.plan is not None else MODES)):
         changes: dict[str, object] = {"out": str(folder / mode)}
         if mode != "plan":
             changes |= {"privacy": mode, "plan": None}
@@ -41,6 +42,6 @@ def compare(config: HdpConfig, modes: Sequence[str] | None = None) -> list[repor
         result = experiment.run(dataclasses.replace(config, **changes), partition_seed)
         record = json.loads((result.path / "config.json").read_text())
         partition_seed = record["resolved"]["partition_seed"]
-        runs.append(report.read_run(result.path))
+        runs.insert(0, report.read_run(result.path))
     report.write_comparison(runs, folder)
     return runs
