@@ -93,6 +93,14 @@ def test_a_class_that_leaves_noise_to_its_base_gets_this_noise(monkeypatch):
     assert event.noise_multiplier == 3.0
 
 
+def test_a_class_made_from_ours_stays_as_it_is():
+    class Own(GaussianSumQuery):
+        pass
+
+    query = Own(1.0, 3.0)
+    assert with_secure_noise(query) is query
+
+
 def test_a_class_whose_own_noise_would_pass_for_gaussian_is_refused():
     for query in (
         Quiet(1.0, 3.0),

@@ -41,20 +41,28 @@ def with_secure_noise(query: tfp.DPQuery) -> tfp.DPQuery:
     """
     if type(query) is tfp.GaussianSumQuery:
         return GaussianSumQuery(query._l2_norm_clip, query._stddev)
-    if isinstance(query, tfp.GaussianSumQuery) and type(query) is not GaussianSumQuery:
-        kind, result = type(query), "get_noised_result"
-        theirs = getattr(kind, result) is getattr(tfp.GaussianSumQuery, result)
-        allowed = f"a GaussianSumQuery without a {result} of its own"
-        require(theirs, "query", kind.__name__, allowed)
-        changed = copy.copy(query)
-        changed.get_noised_result = types.MethodType(
-            GaussianSumQuery.get_noised_result, changed
-        )
-        return changed
+    if isinstance(query, tfp.GaussianSumQuery):
+        return _with_this_noise(query)
     changed = copy.copy(query)
     for name, value in vars(query).items():
         if any(isinstance(leaf, tfp.DPQuery) for leaf in tf.nest.flatten(value)):
             setattr(changed, name, tf.nest.map_structure(_leaf, value))
+    return changed
+
+
+def _with_this_noise(query: tfp.GaussianSumQuery) -> tfp.DPQuery:
+    """A query of a class that does more to records than its base."""
+    kind, result = type(query), "get_noised_result"
+    own = getattr(kind, result)
+    if own is GaussianSumQuery.get_noised_result:
+        return query
+    theirs = own is tfp.GaussianSumQuery.get_noised_result
+    allowed = f"a GaussianSumQuery without a {result} of its own"
+    require(theirs, "query", kind.__name__, allowed)
+    changed = copy.copy(query)
+    changed.get_noised_result = types.MethodType(
+        GaussianSumQuery.get_noised_result, changed
+    )
     return changed
 
 

@@ -1,6 +1,6 @@
 """breaching: reconstructs the victims of `benchmarks/inversion.py`, one by one.
 
-    python peers/breaching/program.py FOLDER
+    python benchmarks/peers/breaching/program.py FOLDER
 
 FOLDER holds problem.json and problem.npz; found.npz is left beside them. The attacks
 are breaching's own configurations, at the budget that is given, and with the labels.
