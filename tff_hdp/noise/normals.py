@@ -83,11 +83,20 @@ def _box_muller(high: np.ndarray, turn: np.ndarray, *, out: np.ndarray) -> None:
     The angle is one of the first quadrant by 62 bits and two signs. Its cosine and sine
     come from the tangent of its half, for which NumPy has vector instructions.
     """
-    tangent = np.tan(((turn & (2**62 - 1)) + 0.5) * (math.pi / 4 * 2.0**-62))
+    tangent = (turn & (2**62 - 1)) + 0.5
+    tangent *= math.pi / 4 * 2.0**-62
+    np.tan(tangent, out=tangent)
     squared = tangent * tangent
-    scale = np.sqrt(2.0 * _exponentials(high)) / (1.0 + squared)
-    np.copysign((1.0 - squared) * scale, turn.view(np.float64), out=out[0])
-    np.copysign(2.0 * tangent * scale, (turn << 1).view(np.float64), out=out[1])
+    scale = _exponentials(high)
+    scale *= 2.0
+    np.sqrt(scale, out=scale)
+    scale /= 1.0 + squared
+    tangent *= 2.0
+    tangent *= scale
+    np.subtract(1.0, squared, out=squared)
+    squared *= scale
+    np.copysign(squared, turn.view(np.float64), out=out[0])
+    np.copysign(tangent, (turn << 1).view(np.float64), out=out[1])
 
 
 def _exponentials(high: np.ndarray) -> np.ndarray:

@@ -174,15 +174,18 @@ def system_add_gaussian(
       The bits of the noised values, int32 or int64 [n].
     """
     result = np.empty_like(values)
+    # Of a power of two the inverse is exact.
+    steps, inverse = stddev / step, 1.0 / step
 
     def add(start: int) -> None:
-        part = values[start : start + BLOCK].astype(np.float64) / step
+        part = values[start : start + BLOCK].astype(np.float64)
+        part *= inverse
         whole = np.floor(part)
         part -= whole
-        part += stddev / step * system_normals(len(part)).view(np.float64)
+        part += steps * system_normals(len(part)).view(np.float64)
         np.rint(part, out=part)
         part += whole
-        result[start : start + BLOCK] = part * step
+        np.multiply(part, step, out=result[start : start + BLOCK], casting="same_kind")
 
     starts = range(0, len(values), BLOCK)
     # All zones' noise is one draw; clients' chunks draw side by side as it is.
