@@ -109,8 +109,14 @@ def test_lpips_first_layer_against_numpy(weights, images):
 
 def test_weights_that_do_not_fit_are_refused(weights, tmp_path):
     _, parts = weights
-    with pytest.raises(FileError, match="is no"):
+    with pytest.raises(FileNotFoundError):
         distances.Lpips.read(str(tmp_path / "nothing.npz"))
+    np.savez(tmp_path / "whole.npz", **parts)
+    whole = (tmp_path / "whole.npz").read_bytes()
+    for content in (b"no archive", whole[: len(whole) // 2]):
+        (tmp_path / "harmed.npz").write_bytes(content)
+        with pytest.raises(FileError, match="is damaged, or no"):
+            distances.Lpips.read(str(tmp_path / "harmed.npz"))
     np.savez(tmp_path / "other.npz", **parts | {"kernel2": np.zeros((3, 3, 1, 384))})
     with pytest.raises(FileError, match="kernel2"):
         distances.Lpips.read(str(tmp_path / "other.npz"))

@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 
+from tff_hdp.errors import FileError
 from tff_hdp.simulation.trained_model import ModelKeeper
 
 
@@ -71,6 +72,21 @@ def test_a_resumed_run_knows_the_best_round_of_before(tmp_path):
     keeper(3, {"score": 0.8}, state(3))
     keeper.write(3, {"score": 0.8}, state(3))
     assert best(tmp_path) == (2, 0.9)
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.0, -0.1])
+def test_damage_to_the_best_weights_is_one_line(tmp_path, keep):
+    """Cut off, emptied, or with a byte changed in the middle of an array."""
+    ModelKeeper(Pair(), tmp_path)(1, {"score": 0.5}, state(1))
+    file = tmp_path / "model" / ".best.npz"
+    content = bytearray(file.read_bytes())
+    if keep < 0:
+        content[content.index(b"arr_0.npy") + 150] ^= 8
+    file.write_bytes(content if keep < 0 else content[: int(keep * len(content))])
+    with pytest.raises(FileError, match=r"best\.npz: is damaged"):
+        ModelKeeper(Pair(), tmp_path).write(1, {"score": 0.5}, state(1))
+    file.unlink()
+    ModelKeeper(Pair(), tmp_path).write(1, {"score": 0.5}, state(1))
 
 
 def test_an_undone_round_is_forgotten(tmp_path):

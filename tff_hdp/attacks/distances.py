@@ -14,6 +14,7 @@ from scipy import stats
 
 from tff_hdp.attacks.victims import Target
 from tff_hdp.errors import FileError
+from tff_hdp.simulation.files import read_arrays
 
 # What becomes of two equal images, in place of infinity.
 MAX_PSNR = 120.0
@@ -82,16 +83,17 @@ class Lpips:
 
         Raises:
           FileError: If it is none, or its shapes are not AlexNet's.
+          OSError: If it cannot be read.
         """
-        try:
-            with np.load(pathlib.Path(path)) as pack:
-                parts = {
-                    kind: tuple(pack[f"{kind}{i}"].astype(np.float32) for i in range(5))
-                    for kind in ("kernel", "bias", "head")
-                }
-        except (OSError, KeyError, ValueError) as error:
-            problem = f"is no .npz of LPIPS weights: {error}"
-            raise FileError(path, problem) from error
+        parts = {
+            kind: tuple(
+                array.astype(np.float32)
+                for array in read_arrays(
+                    pathlib.Path(path), *(f"{kind}{i}" for i in range(5))
+                )
+            )
+            for kind in ("kernel", "bias", "head")
+        }
         channels = 3
         for i, (side, out) in enumerate(
             ((11, 64), (5, 192), (3, 384), (3, 256), (3, 256))

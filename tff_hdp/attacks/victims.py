@@ -17,6 +17,7 @@ from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_stack
 from tff_hdp.errors import ArgumentError, FileError, require
+from tff_hdp.simulation.files import read_arrays
 from tff_hdp.topology.reading import read_json
 
 # Zhu, Liu and Han (2019): three 5x5 convolutions of 12 channels with sigmoids, and a
@@ -197,8 +198,7 @@ def _read_weights(
     if path.is_dir():
         found = _trained(path, task)
     elif path.suffix == ".npz" and path.exists():
-        with np.load(path) as pack:
-            found = [pack[name] for name in pack.files]
+        found = read_arrays(path)
     else:
         raise ArgumentError("weights", path, "init, an .npz file, or a run folder")
     held = tuple(np.shape(w) for w in found)

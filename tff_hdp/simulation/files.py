@@ -3,7 +3,13 @@
 import json
 import os
 import pathlib
+import zipfile
+import zlib
 from typing import Any
+
+import numpy as np
+
+from tff_hdp.errors import FileError
 
 
 def write_text(path: pathlib.Path, text: str, *, durable: bool = False) -> None:
@@ -30,6 +36,21 @@ def write_json(path: pathlib.Path, value: Any, *, durable: bool = False) -> None
     """`write_text` of JSON."""
     text = json.dumps(value, indent=2, allow_nan=False) + "\n"
     write_text(path, text, durable=durable)
+
+
+def read_arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
+    """Arrays of an .npz file, those named in that order; all if none is.
+
+    Raises:
+      FileError: If the file is damaged, or has no such array.
+      OSError: If it cannot be read.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return [arrays[name] for name in names or arrays.files]
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        wanted = ", ".join(names) or "arrays"
+        raise FileError(path, f"is damaged, or no .npz of {wanted}") from error
 
 
 def sync_names(folder: pathlib.Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_hdp.simulation.files import write_json
+from tff_hdp.simulation.files import read_arrays, write_json
 from tff_hdp.simulation.system import System
 
 ROUNDS = ("last", "best")
@@ -40,6 +40,9 @@ class ModelKeeper:
     Args:
       system: What is trained.
       path: The run folder.
+
+    Raises:
+      FileError: If the file is damaged; without it the best round is one from here on.
     """
 
     def __init__(self, system: System, path: pathlib.Path) -> None:
@@ -47,8 +50,8 @@ class ModelKeeper:
         self._file = self._folder / ".best.npz"
         self._best = None
         if self._file.exists():
-            with np.load(self._file) as kept:
-                self._best = _Best(int(kept["round"]), float(kept["value"]))
+            number, value = read_arrays(self._file, "round", "value")
+            self._best = _Best(int(number), float(value))
 
     def __call__(self, number: int, metrics: Mapping[str, float], state: Any) -> None:
         """Keeps a released round's weights if it is the best so far.
@@ -88,9 +91,8 @@ class ModelKeeper:
         value = metrics.get(self._system.headline, math.nan)
         self._write("last", released, _Best(number, value))
         if self._best is not None:
-            with np.load(self._file) as kept:
-                names = (f"arr_{i}" for i in range(len(tf.nest.flatten(released))))
-                leaves = [kept[name] for name in names]
+            count = len(tf.nest.flatten(released))
+            leaves = read_arrays(self._file, *(f"arr_{i}" for i in range(count)))
             best = tf.nest.pack_sequence_as(released, leaves)
             self._write("best", best, self._best)
 

@@ -156,7 +156,7 @@ def test_another_set_up_than_the_runs_own_is_refused_in_one_line(tmp_path):
         assert "\n" not in str(error.value)
     for content in (b"", whole[:-9], b"no archive"):
         file.write_bytes(content)
-        with pytest.raises(FileError, match="holds no set-up"):
+        with pytest.raises(FileError, match=r"is damaged, or no \.npz of initial"):
             fl_top_setup.read_setup(tmp_path)
     file.write_bytes(whole)
     assert experiment.run(config(tmp_path, rounds=2)).ledger.rounds == 0

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import pathlib
-import zipfile
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +11,7 @@ import tasks
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation.classifier import seeded
+from tff_hdp.simulation.files import read_arrays
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.fl_top import public as top_k
 from tff_hdp.systems.fl_top.compressed_sensing import (
@@ -151,11 +151,8 @@ def read_setup(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
     Raises:
       FileError: If the file holds none.
     """
-    try:
-        with np.load(path / SETUP_FILE) as saved:
-            return saved["initial"], saved["scores"]
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise FileError(path / SETUP_FILE, f"holds no set-up: {error}") from error
+    initial, scores = read_arrays(path / SETUP_FILE, "initial", "scores")
+    return initial, scores
 
 
 def _digest(path: pathlib.Path) -> str:
@@ -213,8 +210,7 @@ def _compressor(
     if config.compression == "fl_cs":
         coefficients = None
         if config.coefficients == "largest":
-            with np.load(folder.path / SETUP_FILE) as saved:
-                coefficients = saved["coefficients"]
+            (coefficients,) = read_arrays(folder.path / SETUP_FILE, "coefficients")
         return CompressedSensing(
             *(n, size, seed),
             iterations=config.recovery_iterations,

@@ -10,6 +10,7 @@ from tasks import ClientData, personal
 from tff_hdp.aggregators import round_events
 from tff_hdp.clients.batches import make_chunk
 from tff_hdp.simulation.classifier import classes
+from tff_hdp.simulation.files import read_arrays
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import (
     Classify,
@@ -147,8 +148,7 @@ class UdpHypernet(System):
         """See base class. Every client's examples go to its own model."""
         network = tf.keras.models.load_model(path / "hypernetwork.keras")
         model = tf.keras.models.load_model(path / "local_model.keras")
-        with np.load(path / "descriptors.npz") as kept:
-            descriptors = kept["descriptors"]
+        (descriptors,) = read_arrays(path / "descriptors.npz", "descriptors")
 
         def classify(features: np.ndarray, users: np.ndarray) -> np.ndarray:
             found = np.empty(len(features), np.int64)
