@@ -216,7 +216,10 @@ def layers(model: Any) -> list[dict[str, Any]]:
         if kind not in _KINDS:
             raise ArgumentError("model", kind, f"of {', '.join(_KINDS)}")
         own: dict[str, Any] = {"kind": _KINDS[kind]}
-        if kind != "MaxPooling2D":
+        if kind == "MaxPooling2D":
+            if (layer.pool_size, layer.strides) != ((2, 2), (2, 2)):
+                raise ArgumentError("model", layer.get_config(), "pooling 2x2 by 2")
+        else:
             own["activation"] = layer.activation.__name__
         if kind == "Conv2D":
             own |= {"stride": layer.strides[0], "padding": layer.padding}
