@@ -24,13 +24,15 @@ from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
 from tff_hdp.aggregators.queries import GaussianSumQuery, clip_of, with_secure_noise
 from tff_hdp.errors import ArgumentError
-from tff_hdp.noise import add_gaussian, discrete_gaussian
+from tff_hdp.noise import add_gaussian, discrete_gaussian, grid_step
 from tff_hdp.privacy.plan import NoisePlan
 
 Structure = Any  # nested structure of tensors
 
 # Standard deviation of what hides a grid, in its steps; see `smoothed`.
 SMOOTHING = 2.0
+# Standard deviations beyond which there is no noise: 2^-1160.
+_FAR = 40.0
 
 # The constants of TFF's and Andrew et al.'s adaptive clipping.
 COUNT_STDDEV_SHARE = 0.05
@@ -244,6 +246,20 @@ def step_to_hide(steps: Sequence[float], own: float = 0.0) -> float:
     coarsest = max(steps)
     alike = math.isclose(min(steps), coarsest)
     return 0.0 if alike and not 0.0 < own < SMOOTHING * coarsest else coarsest
+
+
+def adds_up_in_float32(count: int, bound: float, stddev: float) -> bool:
+    """Whether sums of noised values on one grid are exact in float32.
+
+    What it cannot hold is rounded away, and hangs on what is added up.
+
+    Args:
+      count: Of the values, at most.
+      bound: Of one without its noise, in absolute value.
+      stddev: Of the noise of one.
+    """
+    largest = count * bound + _FAR * stddev * math.sqrt(count)
+    return largest <= 2**24 * grid_step(stddev)
 
 
 def smoothed(value: Structure, step: float) -> Structure:

@@ -1,6 +1,5 @@
 """How zones' sums become one mean: what each is worth, and the levels in between."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +8,6 @@ import tensorflow as tf
 from tff_hdp.aggregators import levels
 from tff_hdp.noise import grid_step
 from tff_hdp.privacy.plan import NoisePlan
-
-# Standard deviations beyond which there is no noise: 2^-1160.
-_FAR = 40.0
 
 
 def zone_factors(
@@ -43,9 +39,9 @@ def clients_steps(plan: NoisePlan, zone: int) -> list[float]:
     step = grid_step(plan.client_stddev)
     if not noising:
         return [0.0]
-    # What float32 cannot hold is rounded away, and hangs on what is added up.
-    largest = n * plan.clipping.clip_norm + _FAR * plan.client_stddev * math.sqrt(n)
-    return [step] if noising == n and largest <= 2**24 * step else [step, 0.0]
+    given = n, plan.clipping.clip_norm, plan.client_stddev
+    alike = noising == n and levels.adds_up_in_float32(*given)
+    return [step] if alike else [step, 0.0]
 
 
 def zone_step(plan: NoisePlan, zone: int) -> float:

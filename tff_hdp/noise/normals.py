@@ -17,7 +17,8 @@ from tff_hdp.runtime.replacements import replace_function
 # Logarithm, square root, tangent or cosine, their product and the sum are each right to
 # a few of their last places (2^-52 of at most 20 STEPS < 2^11 steps), so a result's
 # bounds lie within 2^-39 of a step of where they should, 20 standard deviations out
-# (where a number lies with probability 2^-292).
+# (where a number lies with probability 2^-292). One draw for m parties is on the grid
+# of each, where its bounds are off sqrt(m) times as far: it counts as m numbers.
 RELATIVE_ERROR = 2.0**-38
 
 MARKER = "tff_hdp_standard_normal"

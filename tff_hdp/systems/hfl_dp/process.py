@@ -8,7 +8,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators.levels import SMOOTHING, smoothed, step_to_hide
+from tff_hdp.aggregators.levels import (
+    SMOOTHING,
+    adds_up_in_float32,
+    smoothed,
+    step_to_hide,
+)
 from tff_hdp.aggregators.mixing import passed_on
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.clients.batches import chunk_type as whole_chunk_type
@@ -92,7 +97,7 @@ def build_hfl_dp(
     )
     edges = edge_round.N
     noisy = edge_round.is_noisy or cloud_round.is_noisy
-    _, on_edge = _grid_of_mean(edge_round)
+    hidden_alone, on_edge = _grid_of_mean(edge_round)
     hidden, uploaded = _grid_of_mean(cloud_round)
     hidden_below = step_to_hide([on_edge], edge_round.n_down)
 
@@ -118,8 +123,9 @@ def build_hfl_dp(
     ) -> tf.Tensor:
         """Lines 20-23; an edge without clients keeps its model."""
         means = tf.where(clients > 0, tf.math.divide_no_nan(sums, clients), models)
-        if hidden:
-            means = gaussian(means, of_round(number, 0.0, SMOOTHING * hidden))
+        if hidden or hidden_alone:
+            hiding = SMOOTHING * hidden_alone, SMOOTHING * hidden
+            means = gaussian(means, of_round(number, *hiding))
         return gaussian(means, of_round(number, 0.0, cloud_round.sigma_e))
 
     def down(means: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
@@ -146,5 +152,6 @@ def build_hfl_dp(
 def _grid_of_mean(plan: HflDpRound) -> tuple[float, float]:
     """What an edge must hide of its clients' grid, and the step of what it puts out."""
     clients = grid_step(plan.sigma_u) / plan.n
-    hidden = step_to_hide([clients], plan.sigma_e)
+    exact = not clients or adds_up_in_float32(plan.n, plan.C, plan.sigma_u)
+    hidden = step_to_hide([clients] if exact else [clients, 0.0], plan.sigma_e)
     return hidden, grid_step(plan.sigma_e or SMOOTHING * hidden) or clients
