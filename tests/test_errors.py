@@ -12,7 +12,7 @@ PROGRAM = """
 import sys
 from absl import flags
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.errors import ArgumentError, FileError, NoiseError
 flags.DEFINE_list("zone_sizes", [], "n_i.")
 def main(argv):
     cli.refuse_arguments(argv)
@@ -65,6 +65,7 @@ def test_a_file_error_names_the_file():
             "capability is fast; allowed: a number",
         ),
         ('FileError("z.csv", "no rows")', "", "z.csv: no rows"),
+        ('NoiseError("less noise than planned")', "", "less noise than planned"),
         ('FileNotFoundError("no data")', "", "no data"),
         ("None", '"word"', "argument is word; allowed: flags only, see --help"),
     ],

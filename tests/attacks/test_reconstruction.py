@@ -86,3 +86,10 @@ def test_inverting_gradients_and_features(target, victims):
     assert psnr(images, found.images[:, 0]).min() > 30
     with pytest.raises(ArgumentError, match="unknown_clients is 2"):
         inversion.feature_guided(target("cnn"), updates, labels.repeat(2, 1))
+
+
+def test_progress_is_for_terminals(capsys):
+    said = inversion.bar("dlg")
+    said(1, 2)
+    said(2, 2)
+    assert capsys.readouterr() == ("", "")

@@ -39,6 +39,10 @@ PROGRAMS = {
         *SMALL,
     ),
     "attack": ("scripts/attack.py", "--trials=100"),
+    "attack by search": (
+        *("scripts/attack.py", "--attack=dlg", "--privacy=none", "--level=1"),
+        *("--victims=1", "--evaluations=2"),
+    ),
     "sweep": ("scripts/sweep.py", "--seeds=0", "--", *ZONES),
 }
 # Of the run that `trained` leaves.

@@ -272,10 +272,11 @@ def _signed_adam(
 
 
 def bar(text: str) -> Progress:
-    """A progress bar on standard error."""
+    """A progress bar on standard error, where that is a terminal."""
     import tqdm
 
-    line = tqdm.tqdm(desc=text, total=1, leave=False, bar_format="{desc} {bar} {n:.0%}")
+    form = "{desc} {bar} {n:.0%}"
+    line = tqdm.tqdm(desc=text, total=1, leave=False, bar_format=form, disable=None)
 
     def said(done: int, of: int) -> None:
         line.n = min(done / of, 1.0)
