@@ -146,6 +146,17 @@ def test_property_is_seen_without_noise(data_dir):
     assert found["hdp"] > 0.85 and 0.45 < found["ldp"] < 0.6
 
 
+@pytest.mark.parametrize("task", ["pages", "breast_cancer"])
+def test_what_is_no_image_is_found_again_but_not_drawn(task):
+    (row,) = run.run(AttackConfig(task=task, level="2", trials=500)).rows
+    assert 0.1 < row["identified"] <= row["bound"] + 0.05 and row["psnr_mean"] is None
+    for attack in ("dlg", "analytic", "table4"):
+        with pytest.raises(ArgumentError, match=f"one of images: {attack}"):
+            run.run(AttackConfig(task=task, attack=attack))
+    with pytest.raises(ArgumentError, match="one of images for model=zhu"):
+        run.run(AttackConfig(task=task, model="zhu"))
+
+
 def test_property_needs_mnist():
     with pytest.raises(ArgumentError, match="task is digits"):
         run.run(AttackConfig(attack="property"))

@@ -1,6 +1,7 @@
 """A model and its victims, what observers see of them, and what attacks reach."""
 
 import dataclasses
+import functools
 import logging
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import tasks
 from tff_hdp.attacks import analytic, distances, inversion
 from tff_hdp.attacks import membership as filters
-from tff_hdp.attacks.config import ZHU, AttackConfig
+from tff_hdp.attacks.config import OF_IMAGES, ZHU, AttackConfig
 from tff_hdp.attacks.forward import Forward
 from tff_hdp.attacks.labels import infer_labels
 from tff_hdp.attacks.observation import Federation
@@ -67,16 +68,20 @@ class Attacker:
             zhu=zhu,
             seed=config.seed,
         )
-        if self.target.features.ndim != 4:
-            raise ArgumentError("task", config.task, "one of images")
+        if config.attack in OF_IMAGES and self.target.features.ndim != 4:
+            raise ArgumentError("task", config.task, f"one of images: {config.attack}")
         self.clip_norm = (
             self.target.median_norm()
             if config.clip_norm == "auto"
             else config.given_clip_norm
         )
         self.lpips = config.lpips_weights and distances.Lpips.read(config.lpips_weights)
-        prior = self.target.features[-_PRIOR:] / self.target.max_value
-        self.prior_mean, self.prior_variance = prior.mean(0), prior.var(0)
+
+    @functools.cached_property
+    def prior(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of every pixel, over examples that are no victims."""
+        images = self.target.features[-_PRIOR:] / self.target.max_value
+        return images.mean(0), images.var(0)
 
     # What observers see ---------------------------------------------------------
 
@@ -140,12 +145,13 @@ class Attacker:
         if analytic.first_dense(self.target) != 0:
             allowed = "one whose first layer is dense; feature_ig is for convolutions"
             raise ArgumentError("model", self.model_name, allowed)
+        mean, variance = self.prior
         found = analytic.dense_inputs(
             self.target,
             seen,
             noise_std=noise_std,
-            mean=self.prior_mean.ravel(),
-            variance=self.prior_variance.ravel(),
+            mean=mean.ravel(),
+            variance=variance.ravel(),
         )
         return np.clip(found.reshape(-1, *self.target.features.shape[1:]), 0, 1)
 
@@ -192,7 +198,7 @@ class Attacker:
             selector = better[:, np.newaxis, np.newaxis, np.newaxis]
             found = np.where(selector, images[:, j], found)
         mean, low, high = distances.interval(distances.psnr(originals, found))
-        guess = np.broadcast_to(self.prior_mean, originals.shape)
+        guess = np.broadcast_to(self.prior[0], originals.shape)
         columns = {
             "psnr_mean": mean,
             "psnr_low": low,

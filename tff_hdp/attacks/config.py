@@ -20,6 +20,8 @@ from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planner import read_plan
 
 RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")
+# What looks for, or measures, an image.
+OF_IMAGES = (*RECONSTRUCTIONS, "table4")
 ATTACKS = (
     *RECONSTRUCTIONS,
     *("membership", "identification", "lira", "property", "update_difference"),

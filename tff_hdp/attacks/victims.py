@@ -36,10 +36,10 @@ class Target:
       weights: Global weights, in Keras' order, float32.
       learning_rate: Of the clients' SGD.
       local_steps: Steps each client takes on its one batch.
-      features: [N, ...] uint8 examples to draw victims and candidates from.
+      features: [N, ...] examples to draw victims and candidates from.
       labels: [N] int32.
       num_classes: How many.
-      max_value: What the model takes for 1.
+      max_value: What the model takes for 1, of images.
       keras_model: The Keras model with these weights.
     """
 
@@ -50,7 +50,7 @@ class Target:
     features: np.ndarray
     labels: np.ndarray
     num_classes: int
-    max_value: float
+    max_value: float | None
     keras_model: tf.keras.Model
 
     @property
@@ -67,7 +67,7 @@ class Target:
         """What clients send before it is clipped, initial minus trained weights.
 
         Args:
-          features: [V, B, ...] uint8, each client's batch.
+          features: [V, B, ...] each client's batch.
           labels: [V, B] int32.
           weights: To train from; None takes the target's own.
 
@@ -148,12 +148,15 @@ def load_target(
       seed: Of fresh weights and of the order of the examples.
 
     Raises:
-      ArgumentError: If the model is none that clients train in stacks.
+      ArgumentError: If the model is none that clients train in stacks, or is of
+        images and the task is not.
       FileError: If the weights are not of this model, or of another task.
     """
     require(local_steps >= 1, "local_steps", local_steps, "a whole number >= 1")
     tf.keras.utils.set_random_seed(seed)
     rng = np.random.default_rng(seed)
+    of_images = np.ndim(task.test_features) == 4
+    require(of_images or not zhu, "task", task.name, "one of images for model=zhu")
     keras_model = _zhu_network(task) if zhu else task.build_model()
     model = StackedModel(keras_model)
     if weights != "init":
@@ -168,7 +171,7 @@ def load_target(
         features=np.asarray(task.test_features)[order],
         labels=np.asarray(task.test_labels, np.int32)[order],
         num_classes=task.num_classes,
-        max_value=float(tasks.TASKS[task.name].max_value),
+        max_value=float(tasks.TASKS[task.name].max_value) if of_images else None,
         keras_model=keras_model,
     )
 
