@@ -6,6 +6,7 @@ grid whose step hangs on the noise alone; rounding is post-processing, so the su
 epsilon is the result's. Steps are powers of two: what is on one grid adds up exactly.
 """
 
+import functools
 import math
 import os
 from collections.abc import Callable
@@ -19,11 +20,11 @@ from tff_hdp.errors import check_nonnegative
 from tff_hdp.noise.normals import (
     BLOCK,
     exponential,
+    normal_blocks,
     standard_normal,
-    system_normals,
     words,
 )
-from tff_hdp.noise.words import nonnegative, secure_words
+from tff_hdp.noise.words import nonnegative, secure_words, traced_once
 from tff_hdp.runtime.replacements import replace_function
 
 MARKER = "tff_hdp_add_gaussian"
@@ -32,7 +33,7 @@ MARKER = "tff_hdp_add_gaussian"
 # least half as many.
 STEPS = 64
 
-_MOST_BLOCKS_ALONE = 16
+_MOST_ALONE = 16 * BLOCK
 _BITS = {tf.float32: tf.int32, tf.float64: tf.int64}
 _EXPONENT = np.int64(0x7FF0000000000000)
 
@@ -148,10 +149,13 @@ def _step(stddev: tf.Tensor) -> tf.Tensor:
 
 
 def _gaussian_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-    return tf.bitcast(_gaussian_sum_bits(values, stddev, step), values.dtype)
+    number = tf.TensorSpec([], tf.float64)
+    numbers = tf.TensorSpec([None], values.dtype)
+    draw = traced_once(_gaussian_sum_bits, numbers, number, number)
+    return tf.bitcast(draw(values, stddev, step), values.dtype)
 
 
-@tf.function(autograph=False, experimental_implements=MARKER, reduce_retracing=True)
+@tf.function(autograph=False, experimental_implements=MARKER)
 def _gaussian_sum_bits(
     values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor
 ) -> tf.Tensor:
@@ -174,29 +178,37 @@ def system_add_gaussian(
       The bits of the noised values, int32 or int64 [n].
     """
     result = np.empty_like(values)
+    # All zones' noise is one draw; clients' chunks draw side by side as it is.
+    threads = os.cpu_count() if len(values) > _MOST_ALONE else 1
+    add = functools.partial(_add_blocks, stddev=stddev, step=step)
+    if threads == 1:
+        add(values, result)
+    else:
+        spans = [np.array_split(array, threads) for array in (values, result)]
+        with futures.ThreadPoolExecutor(threads) as pool:
+            list(pool.map(add, *spans))
+    return result.view(_BITS[tf.as_dtype(values.dtype)].as_numpy_dtype)
+
+
+def _add_blocks(
+    values: np.ndarray, result: np.ndarray, *, stddev: np.ndarray, step: np.ndarray
+) -> None:
+    """Into `result` what `system_add_gaussian` gives for `values`."""
     # Of a power of two the inverse is exact.
     steps, inverse = stddev / step, 1.0 / step
-
-    def add(start: int) -> None:
-        part = values[start : start + BLOCK].astype(np.float64)
-        part *= inverse
-        whole = np.floor(part)
+    most = min(len(values), BLOCK)
+    start, part, whole = 0, np.empty(most), np.empty(most)
+    for noise in normal_blocks(len(values), steps):
+        end = start + len(noise)
+        part, whole = part[: len(noise)], whole[: len(noise)]
+        np.multiply(values[start:end], inverse, out=part, dtype=np.float64)
+        np.floor(part, out=whole)
         part -= whole
-        part += steps * system_normals(len(part)).view(np.float64)
+        part += noise
         np.rint(part, out=part)
         part += whole
-        np.multiply(part, step, out=result[start : start + BLOCK], casting="same_kind")
-
-    starts = range(0, len(values), BLOCK)
-    # All zones' noise is one draw; clients' chunks draw side by side as it is.
-    threads = os.cpu_count() if len(starts) > _MOST_BLOCKS_ALONE else 1
-    if threads == 1:
-        for start in starts:
-            add(start)
-    else:
-        with futures.ThreadPoolExecutor(threads) as pool:
-            list(pool.map(add, starts))
-    return result.view(_BITS[tf.as_dtype(values.dtype)].as_numpy_dtype)
+        np.multiply(part, step, out=result[start:end], casting="same_kind")
+        start = end
 
 
 replace_function(MARKER, system_add_gaussian)

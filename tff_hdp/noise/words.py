@@ -6,7 +6,9 @@ each call takes a key of its own from the operating system, in the process where
 is run, and expands it by a stream cipher. No key is shared, kept or logged.
 """
 
+import functools
 import os
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +23,16 @@ MARKER = "tff_hdp_secure_words"
 _UUIDS = "/proc/sys/kernel/random/uuid"
 _RANDOM_DIGITS = [i for i in range(36) if i not in (8, 13, 14, 18, 19, 23)]
 _UUIDS_PER_KEY = 3  # 90 digits; a key is 64
+
+
+@functools.cache
+def traced_once(function: Any, *signature: tf.TensorSpec) -> Any:
+    """A tf.function's one trace for a signature, to be called in any graph.
+
+    In each of TFF's graphs it would be traced anew, for a third of a second.
+    """
+    with tf.Graph().as_default():
+        return function.get_concrete_function(*signature)
 
 
 def secure_words(count: tf.Tensor | int) -> tf.Tensor:
@@ -40,7 +52,7 @@ def secure_words(count: tf.Tensor | int) -> tf.Tensor:
     Raises:
       tf.errors.NotFoundError: When run, where the kernel offers no random UUIDs.
     """
-    return _secure_words(tf.convert_to_tensor(count, tf.int32))
+    return traced_once(_secure_words)(tf.convert_to_tensor(count, tf.int32))
 
 
 def system_words(count: np.ndarray) -> np.ndarray:
