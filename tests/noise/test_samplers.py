@@ -145,6 +145,9 @@ def given_words(monkeypatch):
             sampler = normals._standard_normal_bits.python_function
             return lambda count: sampler(tf.constant(count)).numpy().view(np.float64)
         monkeypatch.setattr(normals, "system_words", lambda count: next(source))
+        monkeypatch.setattr(
+            normals, "fill_with_words", lambda out: np.copyto(out, next(source))
+        )
         return lambda count: normals.system_normals(count).view(np.float64)
 
     return give

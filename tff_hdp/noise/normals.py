@@ -10,7 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from tff_hdp.noise.words import nonnegative, secure_words, system_words, traced_once
+from tff_hdp.noise.words import (
+    fill_with_words,
+    nonnegative,
+    secure_words,
+    system_words,
+    traced_once,
+)
 from tff_hdp.runtime.replacements import replace_function
 
 # By how much the probability of any result of one number may differ from the exact
@@ -26,7 +32,7 @@ MARKER = "tff_hdp_standard_normal"
 _LOG_2 = math.log(2.0)
 # Radii by so many bits are drawn with as many again.
 _FEW = 2**45
-BLOCK = 2**15  # Numbers that stay in a core's cache.
+BLOCK = 2**16  # Numbers that stay in a core's cache.
 
 
 def standard_normal(count: tf.Tensor | int) -> tf.Tensor:
@@ -88,12 +94,13 @@ def normal_blocks(count: int, stddev: float) -> Iterator[np.ndarray]:
       float64 [BLOCK], or what is left; memory that the next part takes again.
     """
     most = min(count + count % 2, BLOCK)
-    numbers, room = np.empty(most), np.empty(most // 2)
+    numbers, room, words = np.empty(most), np.empty(most // 2), np.empty(most, np.int64)
     for start in range(0, count, BLOCK):
         half = (min(count - start, BLOCK) + 1) // 2
         pair = numbers[: 2 * half].reshape(2, half)
-        words = system_words(2 * half).reshape(2, half)
-        _box_muller(*words, stddev, out=pair, room=room[:half])
+        fill_with_words(words[: 2 * half])
+        high_and_turn = words[: 2 * half].reshape(2, half)
+        _box_muller(*high_and_turn, stddev, out=pair, room=room[:half])
         yield numbers[: min(count - start, BLOCK)]
 
 
@@ -136,8 +143,8 @@ def _exponentials(high: np.ndarray, *, out: np.ndarray) -> np.ndarray:
     out *= 2.0**-63
     np.log(out, out=out)
     np.negative(out, out=out)
-    few = np.flatnonzero(first < _FEW)
-    if few.size:
+    if first.min() < _FEW:
+        few = np.flatnonzero(first < _FEW)
         low = (system_words(few.size) & (2**63 - 1)) + 0.5
         out[few] = -np.log((first[few] + low * 2.0**-63) * 2.0**-63)
         none = np.flatnonzero(first == 0)

@@ -23,6 +23,7 @@ MARKER = "tff_hdp_secure_words"
 _UUIDS = "/proc/sys/kernel/random/uuid"
 _RANDOM_DIGITS = [i for i in range(36) if i not in (8, 13, 14, 18, 19, 23)]
 _UUIDS_PER_KEY = 3  # 90 digits; a key is 64
+_ZEROS = memoryview(bytes(2**18))
 
 
 @functools.cache
@@ -64,12 +65,19 @@ def system_words(count: np.ndarray) -> np.ndarray:
     Returns:
       int64 [count].
     """
-    stream = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
     words = np.empty(int(count), np.int64)
-    room = memoryview(words).cast("B")
-    # Encrypting zeros gives the stream.
-    stream.update_into(bytes(len(room)), room)
+    fill_with_words(words)
     return words
+
+
+def fill_with_words(out: np.ndarray) -> None:
+    """Has int64 `out`, contiguous, hold what `system_words` gives."""
+    stream = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+    room = memoryview(out.reshape(-1)).cast("B")
+    for start in range(0, len(room), len(_ZEROS)):
+        part = room[start : start + len(_ZEROS)]
+        # Encrypting zeros gives the stream.
+        stream.update_into(_ZEROS[: len(part)], part)
 
 
 def nonnegative(word: tf.Tensor) -> tf.Tensor:
