@@ -107,13 +107,16 @@ def _training(name: str) -> tuple[Callable[[], Any], float, int]:
     }
     weights = [tf.constant(w) for w in works.initial_weights(work)]
     rule = SgdRule(learning_rate=work.learning_rate)
-    train = training.train_one_by_one if model.convolves else training.train_stack
+    given = (model, weights, chunk, rule)
+
+    def total(updates: list[Any], part: Any) -> list[tf.Tensor]:
+        return [weighted_sum(u, part["weight"]) for u in updates]
 
     def run() -> Any:
-        def total(updates: list[Any], part: Any) -> list[tf.Tensor]:
-            return [weighted_sum(u, part["weight"]) for u in updates]
-
-        return train(model, weights, chunk, rule, then=total)
+        if model.convolves:
+            return training.train_one_by_one(*given, then=total)
+        updates, sums = training.train_stack(*given)
+        return total(updates, chunk), sums
 
     share = count * steps / (work.clients * work.steps)
     return run, work.flops * share, count * steps

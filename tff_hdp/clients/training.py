@@ -34,9 +34,7 @@ def train_stack(
     initial: Sequence[tf.Tensor],
     chunk: Any,
     rule: SgdRule,
-    *,
-    then: Then | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[list[tf.Tensor], Any]:
     """SGD of every client of a chunk on its own batches.
 
     The same arithmetic as training each alone: a client's loss is the mean
@@ -49,30 +47,27 @@ def train_stack(
       initial: The weights sent, each without the client axis.
       chunk: `features`, `labels` and `order` of a `make_chunk`, as tensors.
       rule: How clients descend.
-      then: What to make of the updates, a tensor [C, ...] per weight, and the
-        chunk; by default themselves.
 
     Returns:
-      The updates, initial minus trained, as `then` made them; and sums over all
-      the steps: `loss` (nats), `correct` and `examples`, each float32 [].
+      The updates, initial minus trained, a tensor [C, ...] per weight; and sums
+      over all the steps: `loss` (nats), `correct` and `examples`, each float32 [].
 
     Raises:
       ArgumentError: If the rule's mask does not fit the weights.
     """
     rule.check_mask(initial)
     order, labels, features = chunk["order"], chunk["labels"], chunk["features"]
-    then = then or (lambda updates, _: updates)
 
-    def directly() -> tuple[Any, Any]:
+    def directly() -> tuple[list[tf.Tensor], Any]:
         problem = WeightProblem(model, initial, features)
         trained, sums = descend(problem, rule, order, labels)
-        return then(_updates(initial, trained), chunk), sums
+        return _updates(initial, trained), sums
 
-    def in_span() -> tuple[Any, Any]:
+    def in_span() -> tuple[list[tf.Tensor], Any]:
         problem = GramProblem(model, initial, features)
         (coordinates, *trained), sums = descend(problem, rule, order, labels)
         first = problem.kernel_update(coordinates)
-        return then([first, *_updates(initial[1:], trained)], chunk), sums
+        return [first, *_updates(initial[1:], trained)], sums
 
     if not gram.applies(model, rule):
         return directly()
@@ -97,7 +92,7 @@ def train_one_by_one(
       initial: See `train_stack`.
       chunk: See `train_stack`.
       rule: See `train_stack`.
-      then: See `train_stack`; called for a stack of one client, with its chunk.
+      then: What to make of the updates, for a stack of one client and its chunk.
 
     Returns:
       Both added up over the clients.
@@ -108,7 +103,8 @@ def train_one_by_one(
         for name in chunk:
             if name != "zone":
                 own[name] = chunk[name][client][tf.newaxis]
-        return train_stack(model, initial, own, rule, then=then)
+        updates, sums = train_stack(model, initial, own, rule)
+        return then(updates, own), sums
 
     return sum_over_clients(alone, chunk, parallel_iterations=1)
 

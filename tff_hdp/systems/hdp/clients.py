@@ -144,7 +144,6 @@ def stacked_clients(
         add_up = sum_by_norms if by_norms else sum_one_by_one
         # One by one adds up over clients, of whom apart none may be lost.
         alone = stacked.convolves and not apart
-        train_all = train_one_by_one if alone else train_stack
 
         @tff.tensorflow.computation(sent_type, weights_type, data_type)
         def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
@@ -155,13 +154,12 @@ def stacked_clients(
                     return _each(mean, sent, updates, weights.trainable, part)
                 return add_up(mean, sent, updates, weights.trainable, part)
 
-            contribution, sums = train_all(
-                stacked,
-                tf.nest.flatten(weights.trainable),
-                chunk,
-                rule,
-                then=contribute,
-            )
+            given = (stacked, tf.nest.flatten(weights.trainable), chunk, rule)
+            if alone:
+                contribution, sums = train_one_by_one(*given, then=contribute)
+            else:
+                updates, sums = train_stack(*given)
+                contribution = contribute(updates, chunk)
             if not apart:
                 return (contribution, chunk["zone"]), sums
             shares = _shares(contribution, chunk["carries_noise"])
