@@ -84,9 +84,26 @@ def test_damage_to_the_best_weights_is_one_line(tmp_path, keep):
         content[content.index(b"arr_0.npy") + 150] ^= 8
     file.write_bytes(content if keep < 0 else content[: int(keep * len(content))])
     with pytest.raises(FileError, match=r"best\.npz: is damaged"):
-        ModelKeeper(Pair(), tmp_path).write(1, {"score": 0.5}, state(1))
+        ModelKeeper(Pair(), tmp_path).write(2, {"score": 0.4}, state(2))
     file.unlink()
-    ModelKeeper(Pair(), tmp_path).write(1, {"score": 0.5}, state(1))
+    ModelKeeper(Pair(), tmp_path).write(2, {"score": 0.4}, state(2))
+
+
+def test_the_best_round_is_saved_once_where_it_is_the_last(tmp_path):
+    saved = []
+
+    class Counted(Pair):
+        def save_model(self, released, path):
+            saved.append(released)
+            super().save_model(released, path)
+
+    keeper = ModelKeeper(Counted(), tmp_path)
+    for number, score in ((1, 0.5), (2, 0.9)):
+        keeper(number, {"score": score}, state(number))
+    keeper.write(2, {"score": 0.9}, state(2))
+    assert best(tmp_path) == (2, 0.9) and len(saved) == 1
+    last = json.loads((tmp_path / "model" / "last" / "card.json").read_text())
+    assert (last["round"], last["chosen"]) == (2, "the last round")
 
 
 def test_an_undone_round_is_forgotten(tmp_path):

@@ -8,12 +8,13 @@ a `card.json`. Best is a choice made on test data.
 """
 
 import dataclasses
+import functools
 import io
 import math
 import os
 import pathlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -88,19 +89,26 @@ class ModelKeeper:
           state: After it.
         """
         released = self._system.released(state)
-        value = metrics.get(self._system.headline, math.nan)
-        self._write("last", released, _Best(number, value))
-        if self._best is not None:
+        last = _Best(number, metrics.get(self._system.headline, math.nan))
+        save = functools.partial(self._system.save_model, released)
+        self._write("last", save, last)
+        if self._best == last:
+            copy = functools.partial(
+                shutil.copytree, self._folder / "last", dirs_exist_ok=True
+            )
+            self._write("best", copy, last)
+        elif self._best is not None:
             count = len(tf.nest.flatten(released))
             leaves = read_arrays(self._file, *(f"arr_{i}" for i in range(count)))
             best = tf.nest.pack_sequence_as(released, leaves)
-            self._write("best", best, self._best)
+            save = functools.partial(self._system.save_model, best)
+            self._write("best", save, self._best)
 
-    def _write(self, name: str, released: Any, of: _Best) -> None:
+    def _write(self, name: str, save: Callable[[pathlib.Path], Any], of: _Best) -> None:
         task, metric = self._system.task, self._system.headline
         partial = self._folder / f".{name}.{os.getpid()}"
         partial.mkdir(parents=True)
-        self._system.save_model(released, partial)
+        save(partial)
         card = {
             "round": of.round_number,
             "metric": metric,

@@ -161,14 +161,14 @@ def test_training_alone_or_in_stacks_gives_the_same_cohorts(
     if privacy == "none":
         changes["noise_multiplier"] = None
     frames = []
-    for chunk in (0, 3, None):
+    for chunk in (0, 3):
         out = tmp_path / str(chunk)
         experiment.run(hdp_config(out, cohort_chunk=chunk, **changes))
         frames.append(pd.read_csv(out / "metrics.csv"))
-    for frame in frames[1:]:
-        assert frame["clients"].tolist() == frames[0]["clients"].tolist()
-        if privacy == "none":
-            np.testing.assert_allclose(frame["loss"], frames[0]["loss"], rtol=1e-4)
+    alone, stacked = frames
+    assert alone["clients"].tolist() == stacked["clients"].tolist()
+    if privacy == "none":
+        np.testing.assert_allclose(alone["loss"], stacked["loss"], rtol=1e-4)
 
 
 def test_without_noise_learns_digits(hdp_config, tmp_path):
@@ -329,13 +329,12 @@ def test_a_row_lost_between_checkpoint_and_metrics_comes_back(hdp_config, copied
 def test_a_seed_never_fixes_the_noise(hdp_config, tmp_path, runtime, chunk):
     """Same seed, same process: cohorts repeat, the noisy model must not."""
     frames = []
-    for name in ("first", "second", "third"):
+    for name in ("first", "second"):
         settings = hdp_config(
             tmp_path / name, rounds=2, runtime=runtime, cohort_chunk=chunk
         )
         experiment.run(settings)
         frames.append(pd.read_csv(tmp_path / name / "metrics.csv"))
-    for frame in frames[1:]:
-        assert frame["clients"].tolist() == frames[0]["clients"].tolist()
-    losses = [frame["loss"].iloc[0] for frame in frames]
-    assert len(set(losses)) == 3
+    first, second = frames
+    assert first["clients"].tolist() == second["clients"].tolist()
+    assert first["loss"].iloc[0] != second["loss"].iloc[0]
