@@ -31,13 +31,13 @@ class Outcome:
     Attributes:
       rows: What to print.
       originals: [V, H, W, c] victims' images, for the figure; None without any.
-      found: As many reconstructions.
+      found: Of each row as many reconstructions.
       curves: Of a membership attack a row's ROC, and from where.
     """
 
     rows: list[dict[str, Any]]
     originals: np.ndarray | None = None
-    found: np.ndarray | None = None
+    found: list[np.ndarray] = dataclasses.field(default_factory=list)
     curves: list[tuple[Roc, Vantage]] = dataclasses.field(default_factory=list)
 
 

@@ -22,6 +22,8 @@ from tff_hdp.privacy.planner import read_plan
 RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")
 # What looks for, or measures, an image.
 OF_IMAGES = (*RECONSTRUCTIONS, "table4")
+# What leaves something to draw.
+DRAWN = (*OF_IMAGES, "membership", "observers", "lira", "rotation")
 ATTACKS = (
     *RECONSTRUCTIONS,
     *("membership", "identification", "lira", "property", "update_difference"),
@@ -162,6 +164,9 @@ class AttackConfig:
                 value = getattr(self, field.name)
                 ok = field.name not in _OF_PLAN or value == field.default
                 require(ok, field.name, value, "nothing beside plan")
+        if self.figure is not None and self.attack not in DRAWN:
+            allowed = f"none with {self.attack}, whose results are a table"
+            raise ArgumentError("figure", self.figure, allowed)
         check_probability("ratio", self.ratio)
         check_probability("sampling_probability", self.sampling_probability)
         if self.sampling_probability < 1 and self.attack not in _SAMPLED:

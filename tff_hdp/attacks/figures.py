@@ -8,27 +8,21 @@ import numpy as np
 
 from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.config import AttackConfig
-from tff_hdp.errors import ArgumentError
 
 _MOST = 10
 
 
 def draw(outcome: Outcome, path: str) -> None:
-    """Draws what the attack left: images, a curve, or a rotation.
-
-    Raises:
-      ArgumentError: If it left only numbers.
-    """
+    """Draws what one of the `config.DRAWN` attacks left: images, curves, a rotation."""
     if outcome.originals is not None:
-        words = _words(outcome.rows[0])
-        _images({"original": outcome.originals, words: outcome.found}, path)
+        shown = {"original": outcome.originals}
+        for row, found in zip(outcome.rows, outcome.found, strict=True):
+            shown[f"level {row['level']}, {row['privacy']}\n{_words(row)}"] = found
+        _images(shown, path)
     elif outcome.curves:
         _curves(outcome, path)
-    elif "aggregates" in outcome.rows[0]:
-        _rotation(outcome.rows, path)
     else:
-        allowed = "none with this attack, whose results are a table"
-        raise ArgumentError("figure", path, allowed)
+        _rotation(outcome.rows, path)
 
 
 def digits_seen_by_super_node(path: str, victims: int = 6) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ def run(config: AttackConfig) -> Outcome:
         originals, seen = attacker.observe(vantage)
         images = attacker.reconstruct(config.attack, vantage, seen)
         columns, found = attacker.distances(originals, images)
-        return Outcome([row | columns], originals, found)
+        return Outcome([row | columns], originals, [found])
     if config.attack == "property":
         return property_inference(attacker, vantage)
     if config.attack == "lira":

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from tff_hdp.attacks.analytic import first_dense
 from tff_hdp.attacks.attacker import Attacker, Outcome, identified
 from tff_hdp.attacks.config import AttackConfig
@@ -32,10 +34,10 @@ def table4(config: AttackConfig) -> Outcome:
     attacker = Attacker(config)
     records = attacker.records()
     dense = first_dense(attacker.target) == 0
-    done: dict[Any, dict[str, Any]] = {}
-    rows = []
-    for mode in MODES:
-        for level in LEVELS:
+    done: dict[Any, tuple[dict[str, Any], np.ndarray]] = {}
+    rows, images = [], []
+    for level in LEVELS:
+        for mode in MODES:
             own = dataclasses.replace(config, privacy=mode, level=level)
             vantage = own.vantage(attacker.clip_norm)
             cell = (
@@ -45,25 +47,31 @@ def table4(config: AttackConfig) -> Outcome:
             )
             if cell not in done:
                 clip_norm = attacker.clip_norm
-                done[cell] = identified(config, vantage, records, clip_norm)
+                columns = identified(config, vantage, records, clip_norm)
                 attacks = ("dlg", "analytic") if dense and cell[0] == 1 else ("dlg",)
-                done[cell] |= _best(attacker, vantage, attacks)
-            row = attacker.row(vantage) | {"privacy": mode, **done[cell]}
+                reached, found = _best(attacker, vantage, attacks)
+                done[cell] = columns | reached, found
+            columns, found = done[cell]
+            row = attacker.row(vantage) | {"privacy": mode, **columns}
             row["paper_lpips"] = _printed(config.task, mode, level)
             rows.append(row)
-    return Outcome(rows)
+            images.append(found)
+    # Victims are the same whoever looks.
+    return Outcome(rows, attacker.observe(vantage)[0], images)
 
 
 def _best(
     attacker: Attacker, vantage: Vantage, attacks: tuple[str, ...]
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Columns and images of the attack of the larger PSNR."""
     originals, seen = attacker.observe(vantage)
-    found = []
+    reached = []
     for attack in attacks:
         images = attacker.reconstruct(attack, vantage, seen)
-        columns, _ = attacker.distances(originals, images)
-        found.append({"reconstruction": attack, "victims": len(seen), **columns})
-    return max(found, key=lambda columns: columns["psnr_mean"])
+        columns, found = attacker.distances(originals, images)
+        columns = {"reconstruction": attack, "victims": len(seen), **columns}
+        reached.append((columns, found))
+    return max(reached, key=lambda pair: pair[0]["psnr_mean"])
 
 
 def _printed(task: str, mode: str, level: str) -> float | None:
