@@ -17,7 +17,7 @@ def draw(outcome: Outcome, path: str) -> None:
     if outcome.originals is not None:
         shown = {"original": outcome.originals}
         for row, found in zip(outcome.rows, outcome.found, strict=True):
-            shown[f"level {row['level']}, {row['privacy']}\n{_words(row)}"] = found
+            shown[_label(row)] = found
         _images(shown, path)
     elif outcome.curves:
         _curves(outcome, path)
@@ -46,15 +46,22 @@ def digits_seen_by_super_node(path: str, victims: int = 6) -> list[dict[str, Any
         columns, found = attacker.distances(originals, images)
         rows.append(attacker.row(vantage) | {"privacy": mode} | columns)
         shown.setdefault("original", originals)
-        shown[f"{mode}\n{_words(rows[-1])}"] = found
+        shown[_label(rows[-1])] = found
     _images(shown, path)
     return rows
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return f"{row['observer']}, {row['privacy']}\n{_words(row)}"
 
 
 def _words(row: Mapping[str, Any]) -> str:
     if row["epsilon"] is None:
         return "no epsilon"
-    return f"epsilon {row['epsilon']:.3g}\nat delta {row['delta']:g}"
+    return (
+        f"epsilon {row['epsilon']:.3g} at delta {row['delta']:g}\n"
+        f"{row['neighbours']}, {row['sampling']}"
+    )
 
 
 def _pyplot() -> Any:

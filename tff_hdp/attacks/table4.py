@@ -49,7 +49,8 @@ def table4(config: AttackConfig) -> Outcome:
                 clip_norm = attacker.clip_norm
                 columns = identified(config, vantage, records, clip_norm)
                 attacks = ("dlg", "analytic") if dense and cell[0] == 1 else ("dlg",)
-                reached, found = _best(attacker, vantage, attacks)
+                originals, seen = attacker.observe(vantage)
+                reached, found = _best(attacker, vantage, attacks, originals, seen)
                 done[cell] = columns | reached, found
             columns, found = done[cell]
             row = attacker.row(vantage) | {"privacy": mode, **columns}
@@ -57,14 +58,17 @@ def table4(config: AttackConfig) -> Outcome:
             rows.append(row)
             images.append(found)
     # Victims are the same whoever looks.
-    return Outcome(rows, attacker.observe(vantage)[0], images)
+    return Outcome(rows, originals, images)
 
 
 def _best(
-    attacker: Attacker, vantage: Vantage, attacks: tuple[str, ...]
+    attacker: Attacker,
+    vantage: Vantage,
+    attacks: tuple[str, ...],
+    originals: np.ndarray,
+    seen: np.ndarray,
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Columns and images of the attack of the larger PSNR."""
-    originals, seen = attacker.observe(vantage)
     reached = []
     for attack in attacks:
         images = attacker.reconstruct(attack, vantage, seen)

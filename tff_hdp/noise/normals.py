@@ -32,7 +32,8 @@ MARKER = "tff_hdp_standard_normal"
 _LOG_2 = math.log(2.0)
 # Radii by so many bits are drawn with as many again.
 _FEW = 2**45
-BLOCK = 2**16  # Numbers that stay in a core's cache.
+# Numbers drawn at once: about what a core's cache holds with the room they take.
+BLOCK = 2**16
 
 
 def standard_normal(count: tf.Tensor | int) -> tf.Tensor:

@@ -33,6 +33,7 @@ MARKER = "tff_hdp_add_gaussian"
 # least half as many.
 STEPS = 64
 
+# Numbers beyond which threads share the work.
 _MOST_ALONE = 2**19
 _BITS = {tf.float32: tf.int32, tf.float64: tf.int64}
 _EXPONENT = np.int64(0x7FF0000000000000)
