@@ -2,6 +2,7 @@
 
 import pathlib
 
+import jupyter_client
 import nbclient
 import nbformat
 import pytest
@@ -42,18 +43,26 @@ TINY = {
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
+@pytest.fixture(scope="module")
+def kernel():
+    """One for all notebooks: TensorFlow is imported once. None has another's names."""
+    manager = jupyter_client.KernelManager(kernel_name="python3")
+    manager.start_kernel()
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
 @each
-def test_runs(path, tmp_path):
+def test_runs(path, tmp_path, kernel):
     notebook = nbformat.read(path, as_version=4)
     settings = [
         cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])
     ]
     assert len(settings) == 1
     settings[0].source = TINY[path.stem]
-    client = nbclient.NotebookClient(
-        notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
-    )
-    client.execute()
+    fresh = nbformat.v4.new_code_cell(f"%reset -f\n%cd -q {tmp_path}")
+    notebook.cells.insert(0, fresh)
+    nbclient.NotebookClient(notebook, km=kernel, timeout=300).execute()
     assert [*(tmp_path / "runs" / path.stem).glob("*.png")]
     check_outputs(notebook)
 

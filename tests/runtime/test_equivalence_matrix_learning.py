@@ -101,11 +101,11 @@ QUICK = {
             tff.aggregators.UnweightedMeanFactory(),
         )
     ),
+}
+SLOW = {
     "secure": lambda: unweighted_fed_avg(
         tff.learning.secure_aggregator(weighted=False)
     ),
-}
-SLOW = {
     "fed_prox": lambda: algorithms.build_weighted_fed_prox(model, 0.5, SGD(0.1)),
     "fed_sgd": lambda: algorithms.build_fed_sgd(model),
     "fed_recon": lambda: algorithms.build_fed_recon(

@@ -20,6 +20,7 @@ def soak(run_program, tmp_path):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_short_soak(soak):
     seen = soak("--rounds=30", "--election_protocol=drawn")

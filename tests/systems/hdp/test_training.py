@@ -161,7 +161,7 @@ def test_training_alone_or_in_stacks_gives_the_same_cohorts(
     if privacy == "none":
         changes["noise_multiplier"] = None
     frames = []
-    for chunk in (0, 3, None):
+    for chunk in (0, 3, None) if privacy == "none" else (0, 3):
         out = tmp_path / str(chunk)
         experiment.run(hdp_config(out, cohort_chunk=chunk, **changes))
         frames.append(pd.read_csv(out / "metrics.csv"))
