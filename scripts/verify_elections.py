@@ -24,7 +24,7 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "max_unfinished",
         0,
-        "How many confirmed ballots of a zone may have come to nothing.",
+        "How many ballots that a zone's clients were shown may have come to nothing.",
     )
     flags.DEFINE_integer(
         "max_failures",
@@ -62,9 +62,9 @@ def main(argv: list[str]) -> int:
     )
     print(
         f"{sum(chain.refused for chain in chains)} elections refused, "
-        f"{sum(chain.unfinished for chain in chains)} of them after their ballot was "
-        f"confirmed; {sum(chain.failures for chain in chains)} super-nodes said to "
-        "have failed"
+        f"{sum(chain.unfinished for chain in chains)} of them after a ballot was "
+        f"shown; {sum(chain.failures for chain in chains)} super-nodes said to have "
+        "failed"
     )
     print(seats.summary(path))
     return 0

@@ -89,7 +89,7 @@ def test_the_sparse_protocol_gives_exactly_the_sum_or_a_refusal(data):
     except BelowThresholdError:
         assert drops, "nobody dropped, yet the round was refused"
         return
-    before_masking = ("advertise", "share", "mask")
+    before_masking = PHASES[: PHASES.index("mask") + 1]
     staying = {c for c in inputs if drops.get(c) not in before_masking}
     assert set(survivors) <= staying
     np.testing.assert_array_equal(total, plain_sum(inputs, survivors, 24))

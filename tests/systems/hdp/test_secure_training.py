@@ -164,6 +164,14 @@ def test_small_zones_are_left_out_and_counted(run, tmp_path):
             "secure_aggregation=zone",
         ),
         ({"secure_aggregation": "all"}, "secure_aggregation is all; allowed: none"),
+        (
+            {
+                "secure_aggregation": "zone",
+                "secure_aggregation_protocol": "graph",
+                "elect_super_nodes": "rotate",
+            },
+            "secure_aggregation_protocol is graph; allowed: bonawitz where super-nodes",
+        ),
         ({"secure_bits": 20}, "secure_bits is 20; allowed: only with"),
         ({"min_zone_clients": 3}, "min_zone_clients is 3; allowed: only with"),
         (

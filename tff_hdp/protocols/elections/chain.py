@@ -18,8 +18,9 @@ class Chain:
       standing: Where the zone's elections stand.
       transcripts: How many there were.
       refused: How many elections were refused.
-      unfinished: How many of these had their ballot confirmed by a quorum, so that
-        the relay may have known the winner when it said that too few revealed.
+      unfinished: How many of these had a ballot that clients were shown, so that the
+        relay may have known the winner when it said that too few confirmed or
+        revealed: it need not tell of confirmations that it has.
       failures: How many super-nodes were said to have failed.
     """
 
@@ -50,6 +51,6 @@ class Chain:
         self.transcripts += 1
         self.failures += len(call.failed) - (len(last.failed) if again else 0)
         self.refused += elected is None
-        self.unfinished += transcript.phase == "reveal"
+        self.unfinished += transcript.phase in ("confirm", "reveal")
         self.standing = Standing.after(call, transcript.digest, elected)
         return elected

@@ -69,24 +69,21 @@ class Setup:
     def __post_init__(self) -> None:
         if self.call.registry != self.registry.digest:
             raise ElectionError(f"{self.name} is called by another registry")
-        called = self.registry.called(self.call.round_number)
-        came = set(self.present)
-        awaited = [client for client in called if client not in self.call.failed]
+        came, awaited = set(self.present), self._awaited
         if self.present != tuple(client for client in awaited if client in came):
             raise ElectionError(
                 f"{self.name}: {list(self.present)} are not some of those called, "
-                f"each once and in order: {awaited}"
+                f"each once and in order: {list(awaited)}"
             )
         if not self.present:
             raise ElectionError(f"{self.name} has no client online")
         if not self.candidates:
             raise ElectionError(f"{self.name}: no online client is eligible")
         absent = len(awaited) - len(self.present)
-        allowed = max_faulty(len(called), self.registry.fault_model)
-        if absent > allowed:
+        if absent > self.faulty:
             raise BeyondThresholdError(
-                f"{self.name}: {absent} of {len(called)} called are absent; allowed "
-                f"are {allowed}"
+                f"{self.name}: {absent} of {len(self._called)} called are absent; "
+                f"allowed are {self.faulty}"
             )
 
     @property
@@ -107,8 +104,13 @@ class Setup:
 
     @property
     def faulty(self) -> int:
-        """How many voters may be faulty: f, the most the fault model allows."""
-        return max_faulty(len(self.present), self.registry.fault_model)
+        """How many of those called may be faulty: f, the most the fault model allows.
+
+        Not of those who came: a relay that loses the presences of f honest clients
+        would be left with f accomplices among 2f + 1, who could open and so choose
+        the contributions that count.
+        """
+        return max_faulty(len(self._called), self.registry.fault_model)
 
     @property
     def threshold(self) -> int:
@@ -117,8 +119,22 @@ class Setup:
 
     @property
     def quorum(self) -> int:
-        """How many voters must act, k - f: two such sets share an honest one."""
-        return len(self.present) - self.faulty
+        """How many voters must act, k - f: two such sets share an honest one.
+
+        k counts those called without super-nodes that failed. Where these make k
+        small, so many that two sets still have more in common than f liars.
+        """
+        k = len(self._awaited)
+        liars = self.faulty if self.registry.fault_model == "byzantine" else 0
+        return max(k - self.faulty, (k + liars) // 2 + 1)
+
+    @functools.cached_property
+    def _called(self) -> tuple[str, ...]:
+        return self.registry.called(self.call.round_number)
+
+    @functools.cached_property
+    def _awaited(self) -> tuple[str, ...]:
+        return tuple(c for c in self._called if c not in self.call.failed)
 
     @functools.cached_property
     def digest(self) -> bytes:

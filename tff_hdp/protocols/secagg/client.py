@@ -4,6 +4,9 @@ Bonawitz et al. (CCS 2017), figure 4, and Bell et al. (CCS 2020), which differs 
 in who is a neighbour of whom. The super-node and up to t - 1 colluding clients learn
 the sum of the survivors' updates and no more: if they are honest but curious, and
 with a `Signer` also if they lie, as long as fewer than a third of the clients do.
+Clients that sign agree on two lists. On who shared, before they mask: a super-node
+that could have one client mask with few others would lay it bare by having these
+drop out. And on who survived, before they unmask.
 """
 
 import os
@@ -40,22 +43,25 @@ from tff_hdp.protocols.secagg.messages import (
     Unmasking,
     check_receiver,
     check_round,
+    list_digest,
     pack,
-    survivors_digest,
 )
 from tff_hdp.protocols.secagg.signing import Signer
 
 _M = TypeVar("_M", bound=Message)
 
-# Clients agree on the survivors only where they sign.
-Phase = Literal["advertise", "share", "mask", "agree", "unmask"]
-PHASES: tuple[Phase, ...] = ("advertise", "share", "mask", "agree", "unmask")
+Phase = Literal["advertise", "share", "settle", "mask", "agree", "unmask"]
+PHASES: tuple[Phase, ...] = (
+    *("advertise", "share", "settle", "mask", "agree", "unmask"),
+)
+# Clients agree, on who shared and on who survived, only where they sign.
+AGREEING: tuple[Phase, ...] = ("settle", "agree")
 
 
 class Client:
-    """The steps, each once and in order: advertise, share, mask, agree, unmask.
+    """The steps, each once and in order: those of `PHASES`.
 
-    Without a signer there is no `agree`.
+    Without a signer there is no `settle` and no `agree`.
 
     A step that raises has changed nothing and may be tried again with a right
     message.
@@ -81,6 +87,7 @@ class Client:
         self.client_id = client_id
         self.terms = terms
         self._signer = signer
+        self._shares: SharesForClient | None = None
         self._told: Survivors | None = None
         self._random_bytes = random_bytes
         self._cipher_key = X25519PrivateKey.from_private_bytes(random_bytes(32))
@@ -158,34 +165,50 @@ class Client:
         self._peers = dict(message.peers)
         self._cipher_secrets = secrets
         self._held = {me: dealt[me]}
-        self._next = "mask"
+        self._next = "mask" if self._signer is None else "settle"
         return self._signed(result)
 
-    def mask(self, message: SharesForClient, update: np.ndarray) -> MaskedUpdate:
+    def settle(self, message: SharesForClient) -> Agreement:
+        """Where parties sign: who shared, as this client was told.
+
+        Raises:
+          BelowThresholdError: If too few neighbours are left.
+          SecureAggregationError: As `mask`.
+        """
+        self._expect("settle")
+        self._check_shares(message)
+        self._shares = message
+        self._next = "mask"
+        return self._agreement(self._sharers)
+
+    def mask(
+        self, message: SharesForClient | Agreements, update: np.ndarray
+    ) -> MaskedUpdate:
         """Round 2: the update under its masks.
 
         y_u = x_u + PRG(b_u) + sum_{u<v} PRG(s_uv) - sum_{u>v} PRG(s_uv) over the
         neighbours v that shared, modulo 2^bits.
 
         Args:
-          message: The neighbours' shares for this client.
+          message: The neighbours' shares for this client; where parties sign, the
+            signatures by which so many clients were told of the same sharers that
+            nobody honest masks with others.
           update: [size] ring elements of the type `ring_dtype(bits)`.
 
         Raises:
-          BelowThresholdError: If too few neighbours are left.
+          BelowThresholdError: If too few neighbours are left, or too few agreed.
           BadShareError: If a neighbour's shares cannot be opened.
           BadInputError: If `update` has another shape, type or range.
           SecureAggregationError: If the message is of another round, client or
             phase, or about a stranger.
         """
         self._expect("mask")
-        self._check(message)
-        stranger = next((p for p in message.ciphertexts if p not in self._peers), None)
-        if stranger is not None:
-            raise UnknownClientError(
-                f"shares of {stranger!r}, who is no neighbour of {self.client_id!r}"
-            )
-        self._check_threshold(len(message.ciphertexts) + 1, "mask an update")
+        if self._signer is None:
+            self._check_shares(message)
+        else:
+            self._check(message)
+            self._check_agreements(message, self._sharers)
+            message = self._shares
         self._check_update(update)
         held = {
             dealer: self._open(dealer, data)
@@ -225,11 +248,7 @@ class Client:
             )
         self._told = message
         self._next = "unmask"
-        return self._signed(
-            Agreement(
-                self.terms.number, self.client_id, survivors_digest(message.summed)
-            )
-        )
+        return self._agreement(self._survivors)
 
     def unmask(self, message: Survivors | Agreements) -> Unmasking:
         """Round 3: shares of survivors' seeds and of dropped clients' keys.
@@ -249,7 +268,7 @@ class Client:
         self._expect("unmask")
         self._check(message)
         if self._signer is not None:
-            self._check_agreements(message)
+            self._check_agreements(message, self._survivors)
             message = self._told
         else:
             self._check_survivors(message)
@@ -263,17 +282,37 @@ class Client:
             )
         )
 
-    def _check_agreements(self, message: Agreements) -> None:
-        digest = survivors_digest(self._told.summed)
+    @property
+    def _sharers(self) -> bytes:
+        told = sorted({self.client_id, *self._shares.ciphertexts})
+        return list_digest("sharers", told)
+
+    @property
+    def _survivors(self) -> bytes:
+        return list_digest("survivors", self._told.summed)
+
+    def _agreement(self, told: bytes) -> Agreement:
+        return self._signed(Agreement(self.terms.number, self.client_id, told))
+
+    def _check_agreements(self, message: Agreements, told: bytes) -> None:
         for client, signature in message.signatures.items():
-            word = Agreement(self.terms.number, client, digest, signature)
+            word = Agreement(self.terms.number, client, told, signature)
             self._signer.check(word, client, self.terms.digest)
         clients = message.signatures.keys() - {SUPER_NODE}
         if len(clients) < self._signer.quorum:
             raise BelowThresholdError(
-                f"{len(clients)} clients agreed on the survivors; "
-                f"{self._signer.quorum} must"
+                f"{len(clients)} clients agreed with {self.client_id!r} on who is "
+                f"there; {self._signer.quorum} must"
             )
+
+    def _check_shares(self, message: SharesForClient) -> None:
+        self._check(message)
+        stranger = next((p for p in message.ciphertexts if p not in self._peers), None)
+        if stranger is not None:
+            raise UnknownClientError(
+                f"shares of {stranger!r}, who is no neighbour of {self.client_id!r}"
+            )
+        self._check_threshold(len(message.ciphertexts) + 1, "mask an update")
 
     def _check_survivors(self, message: Survivors) -> None:
         named: set[str] = set()

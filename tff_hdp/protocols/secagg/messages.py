@@ -3,7 +3,8 @@
 import dataclasses
 import functools
 import hashlib
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -148,17 +149,17 @@ class Survivors:
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """Where parties sign, from a client: that it was told of these survivors.
+    """Where parties sign, from a client: that it was told of just these clients.
 
     Attributes:
       round_number: The round.
       client: Who says so.
-      survivors: 32 bytes, `survivors_digest` of the list it was told.
+      told: 32 bytes, `list_digest` of those who shared, or of those who survived.
     """
 
     round_number: int
     client: str
-    survivors: bytes
+    told: bytes
     signature: bytes = b""
 
 
@@ -190,10 +191,10 @@ class Unmasking:
     signature: bytes = b""
 
 
-def survivors_digest(summed: tuple[str, ...]) -> bytes:
-    """32 bytes that stand for a list of clients."""
-    names = b"".join(hashlib.sha256(client.encode()).digest() for client in summed)
-    return hashlib.sha256(b"tff_hdp survivors" + names).digest()
+def list_digest(what: Literal["sharers", "survivors"], clients: Iterable[str]) -> bytes:
+    """32 bytes that stand for a list of clients, in order, and for what they did."""
+    names = b"".join(hashlib.sha256(client.encode()).digest() for client in clients)
+    return hashlib.sha256(f"tff_hdp {what} ".encode() + names).digest()
 
 
 def check_round(message: Message, number: int) -> None:

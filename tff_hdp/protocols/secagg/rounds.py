@@ -141,9 +141,10 @@ def run_round(
       degree: Neighbours of each client; None for everybody.
       drops: Clients that go silent, with the first phase they miss.
       min_survivors: With fewer updates the round is refused before unmasking.
-      signed: Whether everybody signs what it says and clients agree on the
-        survivors before they unmask, so that neither the channel nor the
-        super-node can change a message or tell clients different things.
+      signed: Whether everybody signs what it says and clients agree on who shared
+        before they mask and on who survived before they unmask, so that neither the
+        channel nor the super-node can change a message or tell clients different
+        things.
       meter: Counts time and bytes, if given.
       rng: Decides the masking graph; None for a secure one.
       random_bytes: For a client's id its source of secrets; another for tests.
@@ -153,6 +154,7 @@ def run_round(
 
     Raises:
       BelowThresholdError: If too few clients are left; nothing is revealed.
+      ArgumentError: If there is a `degree` where parties sign.
       UnknownClientError: If `drops` names a stranger, or a client has the
         super-node's name.
       SecureAggregationError: If a party refuses a message that was changed.
@@ -214,6 +216,11 @@ def run_round(
     exchange("share", {c: lambda c=c: clients[c].share(got[c]) for c in got})
     with meter.time(SUPER_NODE, "share"):
         messages = server.end_share()
+    if signed:
+        got = send(messages, "settle")
+        exchange("settle", {c: lambda c=c: clients[c].settle(got[c]) for c in got})
+        with meter.time(SUPER_NODE, "settle"):
+            messages = server.end_settle()
     got = send(messages, "mask")
     exchange(
         "mask",

@@ -7,8 +7,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.secagg import graphs, keys, shamir
-from tff_hdp.protocols.secagg.client import PHASES, Phase
+from tff_hdp.protocols.secagg.client import AGREEING, PHASES, Phase
 from tff_hdp.protocols.secagg.errors import (
     BadInputError,
     BadKeyError,
@@ -35,15 +36,20 @@ from tff_hdp.protocols.secagg.messages import (
     Survivors,
     Unmasking,
     check_round,
+    list_digest,
     pack,
-    survivors_digest,
     unpack,
 )
 from tff_hdp.protocols.secagg.signing import Signer
 
-_MESSAGES = dict(
-    zip(PHASES, (Keys, Shares, MaskedUpdate, Agreement, Unmasking), strict=True)
-)
+_MESSAGES = {
+    "advertise": Keys,
+    "share": Shares,
+    "settle": Agreement,
+    "mask": MaskedUpdate,
+    "agree": Agreement,
+    "unmask": Unmasking,
+}
 _M = TypeVar("_M", bound=Message)
 
 
@@ -81,7 +87,11 @@ class Server:
         Raises:
           BelowThresholdError: If there are fewer clients than the threshold.
           UnknownClientError: If an id repeats.
+          ArgumentError: If there is a `degree` where parties sign: who is whose
+            neighbour is the super-node's word, and it may lie.
         """
+        if degree is not None and signer is not None:
+            raise ArgumentError("degree", degree, "None where parties sign")
         self.terms = terms
         self.clients = tuple(client_ids)
         if len(set(self.clients)) < len(self.clients):
@@ -126,6 +136,7 @@ class Server:
         check = {
             "advertise": self._check_keys,
             "share": self._check_shares,
+            "settle": self._check_agreement,
             "mask": self._check_update,
             "agree": self._check_agreement,
             "unmask": self._check_unmasking,
@@ -167,7 +178,7 @@ class Server:
         self._expect("share")
         sent = self._received["share"]
         self._check_threshold(len(sent), "shared keys")
-        self.phase = "mask"
+        self.phase = "mask" if self._signer is None else "settle"
         return {
             client: self._signed(
                 SharesForClient(
@@ -181,6 +192,15 @@ class Server:
             )
             for client in sent
         }
+
+    def end_settle(self) -> dict[str, Agreements]:
+        """Where parties sign: to each client who was told of the same sharers.
+
+        Raises:
+          BelowThresholdError: If fewer agreed than any of them will mask with.
+        """
+        self._expect("settle")
+        return self._agreements("mask")
 
     def end_mask(self) -> dict[str, Survivors]:
         """Ends round 2: to each survivor who survived around it.
@@ -221,18 +241,7 @@ class Server:
           BelowThresholdError: If fewer agreed than any of them will answer to.
         """
         self._expect("agree")
-        agreed = self._received["agree"]
-        if len(agreed) < self._signer.quorum:
-            raise BelowThresholdError(
-                f"round {self.terms.number}: {len(agreed)} clients agreed on the "
-                f"survivors; {self._signer.quorum} must"
-            )
-        self.phase = "unmask"
-        signatures = {client: word.signature for client, word in agreed.items()}
-        return {
-            client: self._signed(Agreements(self.terms.number, client, signatures))
-            for client in agreed
-        }
+        return self._agreements("unmask")
 
     def end_unmask(self) -> np.ndarray:
         """Ends the round: exactly the sum of the survivors' updates.
@@ -265,6 +274,20 @@ class Server:
             total &= total.dtype.type(2**self.terms.bits - 1)
         self.phase = "done"
         return total
+
+    def _agreements(self, following: Phase) -> dict[str, Agreements]:
+        agreed = self._received[self.phase]
+        if len(agreed) < self._signer.quorum:
+            raise BelowThresholdError(
+                f"round {self.terms.number}: {len(agreed)} clients came to "
+                f"{self.phase!r}; {self._signer.quorum} must"
+            )
+        self.phase = following
+        signatures = {client: word.signature for client, word in agreed.items()}
+        return {
+            client: self._signed(Agreements(self.terms.number, client, signatures))
+            for client in agreed
+        }
 
     def _seed(self, client: str) -> bytes:
         seed = self._recover(client, "seed_shares")
@@ -309,10 +332,8 @@ class Server:
     def _awaited(self) -> Collection[str]:
         if self.phase == "advertise":
             return self.clients
-        before: Phase = PHASES[PHASES.index(self.phase) - 1]
-        if before == "agree" and self._signer is None:
-            before = "mask"
-        return self._received[before]
+        phases = [p for p in PHASES if self._signer is not None or p not in AGREEING]
+        return self._received[phases[phases.index(self.phase) - 1]]
 
     def _signed(self, message: _M) -> _M:
         if self._signer is None:
@@ -351,9 +372,12 @@ class Server:
             )
 
     def _check_agreement(self, message: Agreement) -> None:
-        if message.survivors != survivors_digest(self.survivors):
+        settles = self.phase == "settle"
+        clients = sorted(self._received["share"]) if settles else self.survivors
+        what = "sharers" if settles else "survivors"
+        if message.told != list_digest(what, clients):
             raise SecureAggregationError(
-                f"{message.client!r} agreed on other survivors than it was told of"
+                f"{message.client!r} agreed on other {what} than it was told of"
             )
 
     def _check_unmasking(self, message: Unmasking) -> None:

@@ -240,6 +240,12 @@ class HdpConfig(ZonesConfig):
             )
         if least is not None and least < LEAST_CLIENTS:
             raise ArgumentError("min_zone_clients", least, f"at least {LEAST_CLIENTS}")
+        if self.parties_sign and self.secure_aggregation_protocol == "graph":
+            raise ArgumentError(
+                *("secure_aggregation_protocol", "graph"),
+                "bonawitz where super-nodes are elected by election_fault_model="
+                "byzantine: who lies may choose a client's neighbours",
+            )
         if self.secure_aggregation != "none" and self.clipping == "adaptive":
             raise ArgumentError(
                 "clipping", "adaptive", "flat or per_layer with secure_aggregation"

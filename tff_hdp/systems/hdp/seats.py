@@ -89,7 +89,8 @@ def verify_seats(
     Args:
       path: The run folder's `elections`.
       registries: By zone, from elsewhere than the run if it is not trusted.
-      max_unfinished: How many confirmed ballots of a zone may have come to nothing.
+      max_unfinished: How many ballots of a zone that its clients were shown may have
+        come to nothing.
       max_failures: How many super-nodes of a zone may be said to have failed. Each
         is one more draw, and nobody can witness that it was not silenced.
 
@@ -113,7 +114,7 @@ def verify_seats(
                     f"round {number}, zone {seat['zone']}: {error}"
                 ) from error
     for count, what, most in (
-        ("unfinished", "confirmed ballots came to nothing", max_unfinished),
+        ("unfinished", "ballots came to nothing after they were shown", max_unfinished),
         ("failures", "super-nodes are said to have failed", max_failures),
     ):
         found = {zone: getattr(chain, count) for zone, chain in chains.items()}

@@ -1,0 +1,91 @@
+"""A relay that lies, with as many accomplices as may be faulty."""
+
+import pytest
+
+from tests.protocols.elections.zones import BOARD, call_of, dealt, electors_of
+from tests.protocols.elections.zones import registry_of as zone_of
+from tff_hdp.protocols.elections.ballots import Ballot, Certificate, Roll
+from tff_hdp.protocols.elections.chain import Chain
+from tff_hdp.protocols.elections.electorate import (
+    BeyondThresholdError,
+    Registry,
+    Voter,
+    max_faulty,
+)
+from tff_hdp.protocols.elections.relay import Relay
+from tff_hdp.protocols.elections.setup import Call, Setup
+from tff_hdp.protocols.elections.transcripts import Transcript
+
+
+def registry_of(k, fault_model):
+    ids = tuple(f"c{i}" for i in range(k))
+    voters = tuple(Voter(c, c.encode(), b"") for c in ids)
+    return Registry(0, voters, ids, fault_model, "persistent", k, b"")
+
+
+@pytest.mark.parametrize("fault_model", ["byzantine", "crash"])
+@pytest.mark.parametrize("k", range(1, 20))
+def test_whoever_is_absent_or_failed_the_faulty_never_are_enough(k, fault_model):
+    """Losing presences or naming honest super-nodes as failed gains a relay nothing."""
+    registry = registry_of(k, fault_model)
+    f = max_faulty(k, fault_model)
+    ids = [voter.client_id for voter in registry.voters]
+    liars = f if fault_model == "byzantine" else 0
+    for failed in range(k):
+        call = Call(registry.digest, 0, failed=tuple(ids[:failed]))
+        for absent in range(min(f, k - failed - 1) + 1):
+            present = tuple(ids[failed : k - absent])
+            setup = Setup(registry, call, present)
+            # f accomplices alone neither fill a ballot nor open it,
+            assert setup.threshold > f
+            # two ballots are not confirmed by what honest voters there are,
+            assert 2 * setup.quorum - len(present) > liars
+            # and f faults in all, failed super-nodes and absences included, are borne.
+            if failed + absent <= f:
+                acting = k - f
+                assert setup.quorum <= acting
+                assert setup.threshold <= acting
+
+
+@pytest.mark.parametrize(("k", "friends"), [(4, ["c0"]), (7, ["c0", "c1"])])
+def test_its_friends_alone_make_no_ballot(k, friends):
+    """It loses as many honest presences as may be absent; 2f + 1 are left."""
+    registry = zone_of(k)
+    electors = electors_of(registry)
+    call = call_of(registry)
+    there = [f"c{i}" for i in range(k - len(friends))]
+    roll = Roll(call, tuple(electors[c].attend(call) for c in there))
+    dealings = {c: electors[c].deal(roll) for c in there}
+    setup = Setup(registry, call, tuple(there))
+    ballot = Ballot(setup.digest, tuple(dealings[c] for c in friends))
+    with pytest.raises(BeyondThresholdError, match=f"{len(friends)} of .* dealt"):
+        electors[there[-1]].confirm(ballot)
+
+
+def test_a_confirmation_it_does_not_tell_of_is_counted():
+    """It has the quorum's, and so may know the winner, and says one is missing."""
+    registry = zone_of(4)
+    relay, electors, dealings = dealt(registry)
+    for dealing in dealings.values():
+        relay.receive(dealing)
+    ballot = relay.propose()
+    words = {c: electors[c].confirm(ballot) for c in ("c0", "c1", "c2")}
+    setup = Setup(registry, relay.call, tuple(electors))
+    certificate = Certificate(setup.digest, tuple(words.values()))
+    for friend_and_one in ("c0", "c1"):
+        electors[friend_and_one].reveal(certificate)
+    told = Transcript(
+        relay.call,
+        "confirm",
+        relay_presences(relay),
+        ballot.dealings,
+        (words["c1"], words["c2"]),
+    ).sealed(BOARD)
+    chain = Chain(registry)
+    assert chain.follow(told) is None
+    assert (chain.refused, chain.unfinished) == (1, 1)
+
+
+def relay_presences(relay: Relay):
+    """Who the relay heard from, in order."""
+    return relay._ordered(relay._ids, "attend")
