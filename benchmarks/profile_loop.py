@@ -69,6 +69,7 @@ def watch() -> dict[str, list[float]]:
     spent: dict[str, list[float]] = collections.defaultdict(list)
     for owner, name, part in (
         (Hdp, "evaluate", "evaluation"),
+        (Hdp, "weights_of", "weights, to be finite"),
         (Hdp, "measure", "measurements"),
         (training, "_epsilons", "epsilon"),
         (Journal, "announce", "journal"),
