@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make setup  - create $(VENV) with every dependency (Python 3.11)"
 	@echo "make demo   - train none, CDP, HDP and LDP on real digits; table and figure"
-	@echo "make bench  - time rounds against native TFF and peers; rewrite docs/benchmarks.md"
+	@echo "make bench  - time rounds and loops against native TFF and peers; rewrite docs/benchmarks.md"
 	@echo "make docs   - build the pages and the API reference into build/site"
 	@echo "make bundle - pack Python, wheels with CUDA and project for machines without network"
 	@echo "make test   - run the test suite"
@@ -51,8 +51,9 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/run.py --work=B --runtimes=native,in_process --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/b.json
 	@$(BIN)/python benchmarks/run.py --work=C --runtimes=native,in_process,cluster --json=$(BENCH_OUT)/c.json
 	@$(BIN)/python benchmarks/run.py --work=D,E,G --runtimes=native,in_process --json=$(BENCH_OUT)/deg.json
+	@$(BIN)/python benchmarks/run.py --work=F --runtimes=native,in_process --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/f.json
 	@$(BIN)/python benchmarks/profile_round.py --work=A,B --json=$(BENCH_OUT)/profile.json
-	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/deg.json $(BENCH_OUT)/profile.json
+	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/deg.json $(BENCH_OUT)/f.json $(BENCH_OUT)/profile.json
 
 bundle: $(STAMP)
 	@$(BIN)/python scripts/bundle.py

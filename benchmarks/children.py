@@ -9,6 +9,8 @@ import select
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +20,66 @@ import works
 FOLDER = pathlib.Path(__file__).parent
 PATHS = [str(FOLDER)]  # where programs and what they share are imported from
 _ANSWER_SECONDS = 600  # a round takes seconds; a program that hangs must not
+_RUN_SECONDS = 3600
 _SHUTDOWN_SECONDS = 20
 
 
 class ProgramError(RuntimeError):
     """A program under test failed; the message ends with its log's last lines."""
+
+
+def environment() -> dict[str, str]:
+    """The variables of a program, for the processes that it starts of its own too."""
+    return {
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(PATHS),
+    }
+
+
+def run_to_end(
+    command: Sequence[str],
+    *,
+    cwd: pathlib.Path,
+    env: Mapping[str, str] | None = None,
+    poll_seconds: float,
+) -> float:
+    """Runs a program to its end, and ends whatever it leaves running.
+
+    Args:
+      command: The program and its arguments.
+      cwd: Where it runs.
+      env: Its variables; None for this process's.
+      poll_seconds: How often its memory is looked at.
+
+    Returns:
+      Resident memory in MB, each of its processes at its own peak, summed.
+
+    Raises:
+      ProgramError: If it fails, or does not end.
+    """
+    peak, tree = 0, set()
+    deadline = time.monotonic() + _RUN_SECONDS
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+        try:
+            while process.poll() is None and time.monotonic() < deadline:
+                found = processes.tree(process.pid)
+                tree.update(found)
+                peak = max(peak, sum(map(processes.peak_kb, found)))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(poll_seconds)
+        finally:
+            for one in tree.union(processes.tree(process.pid)):
+                processes.kill(one)
+            process.wait()
+        if process.returncode:
+            log.seek(0)
+            tail = log.read().decode(errors="replace")[-2000:]
+            raise ProgramError(f"{' '.join(command)} failed:\n{tail}")
+    return peak / 1024
 
 
 class Child:
@@ -52,12 +109,7 @@ class Child:
             self._process = subprocess.Popen(
                 [str(python), "-m", module, json.dumps(spec)],
                 cwd=FOLDER,
-                # For the processes that programs start of their own.
-                env={
-                    "TF_CPP_MIN_LOG_LEVEL": "3",
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(PATHS),
-                },
+                env=environment(),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

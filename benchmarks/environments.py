@@ -5,9 +5,10 @@ python benchmarks/environments.py flower fedjax pfl
 
 import hashlib
 import logging
+import pathlib
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import children
 from measure import Subject
@@ -15,7 +16,7 @@ from measure import Subject
 _LOG = logging.getLogger("tff_hdp_bench")
 
 # What the framework leaves to the user, or does otherwise.
-PEERS = {
+ROUNDS = {
     "flower": "simulation on Ray, an actor a core, one PyTorch thread each; clip and "
     "noise at the server by Flower",
     "fedjax": "jit backend; FedJAX has no central DP: clip by its tree functions, "
@@ -23,49 +24,72 @@ PEERS = {
     "pfl": "a worker process a core, one PyTorch thread each; clip and noise by "
     "pfl's central Gaussian mechanism",
 }
+# What loop it is.
+LOOPS = {
+    "flower": "Strategy.start, whose evaluate_fn tests the model and saves it with "
+    "torch.save",
+    "fedjax": "run_federated_experiment with ModelFullEvaluationFn",
+    "pfl": "FederatedAveraging.run with CentralEvaluationCallback and "
+    "RestoreTrainingCallback",
+}
 
 
-def peer_subjects(peers: Iterable[str]) -> list[Subject]:
-    """The peers' programs, those that can be installed here."""
-    subjects = []
+def round_subjects(peers: Iterable[str]) -> list[Subject]:
+    """The peers' programs of single rounds, those that can be installed here."""
+    return [
+        Subject(peer, peer, f"peers.{peer}.program", str(python), notes=ROUNDS[peer])
+        for peer, python in _installed(peers, loop=False)
+    ]
+
+
+def loop_subjects(peers: Iterable[str]) -> list[Subject]:
+    """The peers' programs of whole loops, those that can be installed here."""
+    return [
+        Subject(peer, peer, f"peers.{peer}.loop", str(python), notes=LOOPS[peer])
+        for peer, python in _installed(peers, loop=True)
+    ]
+
+
+def _installed(
+    peers: Iterable[str], *, loop: bool
+) -> Iterator[tuple[str, pathlib.Path]]:
     for peer in peers:
         try:
-            install(peer)
+            yield peer, install(peer, loop=loop)
         except subprocess.CalledProcessError as error:
             _LOG.warning("%s is left out: %s", peer, error)
-        else:
-            subjects.append(_subject(peer))
-    return subjects
 
 
-def _subject(peer: str) -> Subject:
-    python = children.FOLDER / ".venvs" / peer / "bin" / "python"
-    return Subject(
-        peer,
-        peer,
-        f"peers.{peer}.program",
-        python=str(python),
-        notes=PEERS[peer],
-    )
+def install(peer: str, *, loop: bool = False) -> pathlib.Path:
+    """Makes a peer's environment unless it is there, of today's requirements.
 
+    Args:
+      peer: Name of its folder under peers.
+      loop: Whether its own loop is to run there. That may need more, in which case it
+        is an environment beside the other one.
 
-def install(peer: str) -> None:
-    """Makes the peer's environment unless it is there, of today's requirements.
+    Returns:
+      The environment's interpreter.
 
     Raises:
       subprocess.CalledProcessError: If pip fails; it says why on stderr.
     """
-    folder = children.FOLDER / ".venvs" / peer
-    requirements = children.FOLDER / "peers" / peer / "requirements.txt"
-    wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
-    stamp = folder / "installed"
-    if stamp.exists() and stamp.read_text() == wanted:
-        return
+    name, files = peer, [children.FOLDER / "peers" / peer / "requirements.txt"]
+    more = files[0].with_name("loop_requirements.txt")
+    if loop and more.exists():
+        name, files = f"{peer}_loop", [*files, more]
+    folder = children.FOLDER / ".venvs" / name
+    python, stamp = folder / "bin" / "python", folder / "installed"
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))
+    if stamp.exists() and stamp.read_text() == digest.hexdigest():
+        return python
     print(f"installing {peer} into {folder}", file=sys.stderr, flush=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, "-r", str(requirements)], check=True, stdout=sys.stderr)
-    stamp.write_text(wanted)
+    pip = [str(python), "-m", "pip", "install", "--quiet"]
+    listed = [word for file in files for word in ("-r", str(file))]
+    subprocess.run([*pip, *listed], check=True, stdout=sys.stderr)
+    stamp.write_text(digest.hexdigest())
+    return python
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python benchmarks/profile_loop.py --rounds=60
 
-Median milliseconds of each part over the rounds of whole runs of HDP on digits (25 of
-200 clients, one epoch) and MNIST (100 of 500 clients, five epochs), the first five
-rounds left out. The next round's data is prepared in a thread beside the round.
+Median milliseconds of each part over the rounds of whole runs of HDP on digits and
+MNIST, with the cohorts and epochs of work F and ten zones, the first five rounds left
+out. The next round's data is prepared in a thread beside the round.
 """
 
 import collections
@@ -15,23 +15,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import works
 from absl import flags
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 
-_SETTINGS = {
-    "digits": {"clients_per_round": 25, "local_epochs": 1},
-    "mnist": {"num_clients": 500, "clients_per_round": 100, "local_epochs": 5},
-}
 _WARM = 5
 # What a round is for, as against the loop's own work.
-_WORK = ("round", "evaluation")
+WORK = ("round", "evaluation")
 
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list("tasks", list(_SETTINGS), "Which of digits and mnist.")
+    flags.DEFINE_list("tasks", list(works.LOOPS), "Which of digits and mnist.")
     flags.DEFINE_integer("rounds", 60, f"Rounds of each run, more than {_WARM}.")
     flags.DEFINE_string("out", None, "Where run folders are made; default: /tmp.")
 
@@ -40,10 +37,10 @@ def main(argv: list[str]) -> int:
     """Prints a row for each part of the loop, of each task."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    cli.check_choices("tasks", f.tasks, _SETTINGS)
+    cli.check_choices("tasks", f.tasks, works.LOOPS)
     if f.rounds <= _WARM:
         raise ArgumentError("rounds", f.rounds, f"more than {_WARM}")
-    spent = _watch()
+    spent = watch()
     for task in f.tasks:
         for seconds in spent.values():
             seconds.clear()
@@ -53,7 +50,7 @@ def main(argv: list[str]) -> int:
             part: 1e3 * statistics.median(seconds[_WARM:])
             for part, seconds in spent.items()
         }
-        loop = sum(ms for part, ms in medians.items() if part not in _WORK)
+        loop = sum(ms for part, ms in medians.items() if part not in WORK)
         for part, milliseconds in medians.items():
             print(f"{task:8}{part:24}{milliseconds:10.2f} ms")
         share = loop / medians["round"]
@@ -61,7 +58,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _watch() -> dict[str, list[float]]:
+def watch() -> dict[str, list[float]]:
     """Has every part of the loop note its seconds, round by round."""
     from tff_hdp.simulation import training
     from tff_hdp.simulation.checkpoints import Checkpoints
@@ -72,6 +69,7 @@ def _watch() -> dict[str, list[float]]:
     spent: dict[str, list[float]] = collections.defaultdict(list)
     for owner, name, part in (
         (Hdp, "evaluate", "evaluation"),
+        (Hdp, "weights_of", "weights, to be finite"),
         (Hdp, "measure", "measurements"),
         (training, "_epsilons", "epsilon"),
         (Journal, "announce", "journal"),
@@ -123,8 +121,19 @@ def _run(task: str, rounds: int, out: str) -> None:
     from tff_hdp.simulation import experiment
     from tff_hdp.systems.hdp.config import HdpConfig
 
-    settings = {"zones": 10, "noise_multiplier": 1.0, "clip_norm": 0.5, "quiet": True}
-    config = HdpConfig(task=task, rounds=rounds, out=out, **settings, **_SETTINGS[task])
+    work = works.LOOPS[task]
+    config = HdpConfig(
+        task=task,
+        num_clients=work.registered,
+        clients_per_round=work.clients,
+        local_epochs=work.epochs,
+        zones=10,
+        noise_multiplier=1.0,
+        clip_norm=0.5,
+        rounds=rounds,
+        out=out,
+        quiet=True,
+    )
     experiment.run(config)
 
 

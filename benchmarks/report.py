@@ -27,7 +27,20 @@ _HEADINGS = {
     "C": "C: work A in 10 zones, by who adds noise",
     "D": "D: work A by cohort",
     "E": "E: whole runs of scripts/train.py",
+    "F": "F: whole training loops, with test and checkpoint each round",
     "G": "G: cohorts out of many registered clients, in processor seconds",
+}
+# First columns of a work's table, where its rows differ in more than the subject.
+_LEADING = {
+    "C": ["privacy"],
+    "D": ["clients"],
+    "F": ["task"],
+    "G": ["registered", "clients"],
+}
+# Further columns of numbers, by header, of works that have no floor.
+_NUMBERS = {
+    "E": {},
+    "F": {"rounds a second": "rounds_per_second", "accuracy": "accuracy"},
 }
 Measurement = dict[str, Any]
 
@@ -83,13 +96,10 @@ def _tables(timed: Sequence[Measurement]) -> str:
 
 
 def _table(work: str, measured: Sequence[Measurement]) -> str:
-    leading = {"C": ["privacy"], "D": ["clients"], "G": ["registered", "clients"]}
-    leading = leading.get(work, [])
-    columns = [*leading, "program", "runtime"]
+    columns = [*_LEADING.get(work, []), "program", "runtime"]
     header = [*columns, "median s", "min..max s", "native / this", "min..max"]
-    if work != "E":
-        header.append("this / floor")
-    header.append("peak MB")
+    numbers = _NUMBERS.get(work, {"this / floor": "ratio_to_floor"})
+    header += [*numbers, "peak MB"]
     lines = [_line(header), _line(["---"] * len(header))]
     for row in measured:
         cells = [str(row.get(name)) for name in columns]
@@ -98,10 +108,9 @@ def _table(work: str, measured: Sequence[Measurement]) -> str:
             f"{row['seconds_min']:.3g}..{row['seconds_max']:.3g}",
             _number(row["ratio_to_native"]),
             _range(row["ratio_to_native_min"], row["ratio_to_native_max"]),
+            *(_number(row[key]) for key in numbers.values()),
+            f"{row['peak_rss_mb']:.0f}",
         ]
-        if work != "E":
-            cells.append(_number(row["ratio_to_floor"]))
-        cells.append(f"{row['peak_rss_mb']:.0f}")
         lines.append(_line(cells))
     first = measured[0]
     said = f"{first['rounds']} {'runs' if work == 'E' else 'rounds'} each."
@@ -113,7 +122,24 @@ def _table(work: str, measured: Sequence[Measurement]) -> str:
     notes = dict.fromkeys(
         f"{row['program']}: {row['notes']}." for row in measured if row["notes"]
     )
-    return "\n".join([*lines, "", " ".join([said, *notes])])
+    parts = _parts_table(measured)
+    return "\n".join([*lines, *parts, "", " ".join([said, *notes])])
+
+
+def _parts_table(measured: Sequence[Measurement]) -> list[str]:
+    """Lines of what a round consists of, of the rows that tell."""
+    told = [row for row in measured if row.get("parts")]
+    if not told:
+        return []
+    kinds = list(told[0]["parts"])
+    header = ["of a round, in ms", *kinds, f"{kinds[-1]} / {kinds[0]}"]
+    lines = ["", _line(header), _line(["---"] * len(header))]
+    for row in told:
+        parts = [row["parts"][kind] for kind in kinds]
+        share = f"{parts[-1] / parts[0]:.1%}"
+        name = f"{row['program']}, {row['task']}"
+        lines.append(_line([name, *(f"{1e3 * p:.1f}" for p in parts), share]))
+    return lines
 
 
 def _profile_table(profiled: Sequence[Measurement]) -> str:

@@ -32,7 +32,7 @@ def one_cohort(
         for program in ("fed_avg", "stacked")
         for runtime in runtimes
     ]
-    subjects += environments.peer_subjects(peers)
+    subjects += environments.round_subjects(peers)
     reference = measure.Reference.of(work)
     rate = measure.sgemm_flops()
     with measure.started(subjects, work) as running:

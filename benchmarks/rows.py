@@ -10,6 +10,8 @@ from typing import Any
 class Row:
     """Seconds a round (of E, a whole run; of G, of processor time) of one subject.
 
+    In F a round is one of the whole loop, with test and checkpoint.
+
     Attributes:
       work: A to G.
       runtime: Where TFF computations ran, or the peer's name.
@@ -17,7 +19,8 @@ class Row:
         for each chunk of clients, `alone` with one for each; else the peer's name.
       privacy: Who adds noise: none, cdp, hdp or ldp.
       clients: Cohort.
-      registered: In G how many clients there are, of whom cohorts are drawn.
+      registered: In F and G how many clients there are, of whom cohorts are drawn.
+      task: In F whose clients they are.
       rounds: How many were measured.
       seconds_median: Of a round.
       seconds_min: Of a round.
@@ -30,6 +33,9 @@ class Row:
       floor_seconds: Direct float32 arithmetic at the measured SGEMM rate.
       ratio_to_floor: seconds_median over it.
       sgemm_gflops: That rate, measured in the same run.
+      rounds_per_second: In F all measured rounds over all their time.
+      accuracy: In F on the test set after the last round, the mean of the runs.
+      parts: In F the median seconds of what a round consists of, where known.
       peak_rss_mb: Resident memory in the measured rounds, each process of the
         subject at its own peak, summed.
       notes: What differs from the work, and what was checked.
@@ -41,6 +47,7 @@ class Row:
     privacy: str = "cdp"
     clients: int
     registered: int | None = None
+    task: str | None = None
     rounds: int
     seconds_median: float
     seconds_min: float
@@ -51,6 +58,9 @@ class Row:
     floor_seconds: float | None = None
     ratio_to_floor: float | None = None
     sgemm_gflops: float | None = None
+    rounds_per_second: float | None = None
+    accuracy: float | None = None
+    parts: dict[str, float] | None = None
     peak_rss_mb: float
     notes: str = ""
 
@@ -84,12 +94,13 @@ def print_row(row: Row) -> None:
     """One line on stdout."""
     ratio, floor = row.ratio_to_native, row.ratio_to_floor
     print(
-        f"{row.work} {row.privacy:4} {row.clients:5} clients  "
+        f"{row.work} {row.task or row.privacy:6} {row.clients:5} clients  "
         f"{row.program:8} {row.runtime:10} "
         f"median {row.seconds_median:7.3f} s "
         f"({row.seconds_min:.3f}..{row.seconds_max:.3f})"
         + (f"  native / this {ratio:6.2f}" if ratio else "")
         + (f"  this / floor {floor:6.2f}" if floor else "")
+        + (f"  {row.rounds_per_second:.3g} rounds/s" if row.rounds_per_second else "")
         + f"  peak {row.peak_rss_mb:6.0f} MB",
         flush=True,
     )

@@ -3,6 +3,7 @@
     python benchmarks/run.py --work=A --runtimes=native,in_process --json=FILE
     python benchmarks/run.py --work=A,B --peers=flower,fedjax,pfl --json=FILE
     python benchmarks/run.py --work=A,B --devices=gpu --json=FILE
+    python benchmarks/run.py --work=F --peers=flower,fedjax,pfl --json=FILE
 
 Every subject is a process of its own and computes the same rounds on the same data,
 which is checked before it is timed; they take turns round by round. Prints a line
@@ -24,8 +25,9 @@ from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime import RUNTIMES
 
+_LOOPS = ("digits", "mnist")
 _PEERS = ("flower", "fedjax", "pfl")
-_WORKS = ("A", "B", "C", "D", "E", "G")
+_WORKS = ("A", "B", "C", "D", "E", "F", "G")
 
 
 def define_flags() -> None:
@@ -34,13 +36,15 @@ def define_flags() -> None:
     several("work", ["A"], f"Which of {', '.join(_WORKS)}; see docs/benchmarks.md.")
     several("runtimes", ["native", "in_process"], f"Which of {', '.join(RUNTIMES)}.")
     flags.DEFINE_enum("devices", "cpu", ["cpu", "gpu"], "Of every subject and peer.")
-    several("peers", [], f"Which of {', '.join(_PEERS)}, on works A and B.")
+    several("peers", [], f"Which of {', '.join(_PEERS)}, on works A, B and F.")
     integer("rounds", 5, "Rounds measured of each subject, after warm-up.")
     integer("clients", None, "Cohort of A, B and C; default: the work's own.")
     several("cohorts", ["10", "30", "100", "300", "1000"], "Cohorts of D.")
     integer("training_rounds", 20, "Rounds of a run of E.")
     flags.DEFINE_float("accuracy", 0.8, "What a run of E must reach.")
-    integer("runs", 3, "Runs of E measured of each subject.")
+    integer("runs", 3, "Runs of E and F measured of each subject.")
+    several("tasks", list(_LOOPS), f"Of F, which of {', '.join(_LOOPS)}.")
+    integer("loop_rounds", 30, "Rounds measured of a run of F, after warm-up.")
     flags.DEFINE_string("json", None, "File for the measurements.")
 
 
@@ -51,8 +55,11 @@ def main(argv: list[str]) -> int:
     _check_list("work", f.work, _WORKS)
     _check_list("runtimes", f.runtimes, RUNTIMES)
     _check_list("peers", f.peers, _PEERS)
+    _check_list("tasks", f.tasks, _LOOPS)
+    if "F" in f.work and "cluster" in f.runtimes:
+        raise ArgumentError("runtimes", f.runtimes, "native, in_process with --work=F")
     logging.getLogger("tff_hdp_bench").setLevel(logging.INFO)
-    for name in ("rounds", "clients", "training_rounds", "runs"):
+    for name in ("rounds", "clients", "training_rounds", "runs", "loop_rounds"):
         value = f[name].value
         if value is not None and value < 1:
             raise ArgumentError(name, value, "a whole number >= 1")
@@ -84,6 +91,7 @@ def main(argv: list[str]) -> int:
 
 
 def _measure(name: str) -> list:
+    import loops
     import rounds
     import scaling
     import training
@@ -96,6 +104,10 @@ def _measure(name: str) -> list:
             training_rounds=f.training_rounds,
             accuracy=f.accuracy,
             runs=f.runs,
+        )
+    if name == "F":
+        return loops.training_loops(
+            f.tasks, f.runtimes, f.peers, rounds=f.loop_rounds, runs=f.runs
         )
     if name == "G":
         return scaling.registered_clients(f.rounds)

@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -12,7 +11,6 @@ from collections.abc import Sequence
 
 import children
 import measure
-import processes
 import rows
 
 _ROOT = pathlib.Path(__file__).parents[1]
@@ -107,27 +105,14 @@ def _run(program: str, runtime: str, rounds: int) -> Run:
         command += [f"--runtime={runtime}", f"--rounds={rounds}", f"--out={out}"]
         if program == "alone":
             command.append("--cohort_chunk=0")
-        log_path = pathlib.Path(folder) / "log"
-        peak = 0
         start = time.perf_counter()
-        with log_path.open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=_ROOT)
-        try:
-            while process.poll() is None:
-                tree = processes.tree(process.pid)
-                peak = max(peak, sum(map(processes.peak_kb, tree)))
-                time.sleep(_POLL_SECONDS)
-        finally:
-            process.kill()
+        peak = children.run_to_end(command, cwd=_ROOT, poll_seconds=_POLL_SECONDS)
         seconds = time.perf_counter() - start
-        if process.returncode:
-            tail = log_path.read_text(errors="replace")[-2000:]
-            raise children.ProgramError(f"{' '.join(command)} failed:\n{tail}")
         with (out / "metrics.csv").open() as file:
             metrics = list(csv.DictReader(file))
         return Run(
             seconds=seconds,
             round_seconds=sum(float(row["round_seconds"]) for row in metrics),
-            peak_rss_mb=peak / 1024,
+            peak_rss_mb=peak,
             accuracy=float(metrics[-1]["accuracy"]),
         )

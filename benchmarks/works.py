@@ -9,6 +9,7 @@ import functools
 import math
 
 import numpy as np
+import populations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Work:
       units: Width of the hidden dense layer, with ReLU.
       clients: Cohort, all of which take part in every round.
       zones: Equal zones the cohort is split into, by the programs that have zones.
-      examples: Of every client.
+      examples: Of every client, where there is no `population`.
       epochs: Over a client's examples.
       batch_size: A divisor of `examples`.
       learning_rate: Of the clients' SGD; the server's is 1.
@@ -37,6 +38,9 @@ class Work:
       rounding: Share of an update's norm by which its float32 roundings may differ
         between programs: where two inputs of a pooling window or a ReLU are nearly
         tied, the last bit decides which way a gradient goes.
+      registered: How many clients there are, of whom every round draws `clients`;
+        None if they are all.
+      population: Folder of their examples, see `populations`; "" makes them up.
     """
 
     name: str
@@ -51,6 +55,8 @@ class Work:
     learning_rate: float = 0.1
     clip_norm: float = 1.0
     rounding: float = 0.0
+    registered: int | None = None
+    population: str = ""
 
     classes = 10
     kernel = 5
@@ -117,6 +123,22 @@ WORKS = {
     "D": Work("D", (784,), (), 200, clients=1000, clip_norm=1.6),
 }
 
+# F by task, with the clients and the models that the tasks have by themselves.
+LOOPS = {
+    "digits": Work(
+        "F",
+        (64,),
+        (),
+        32,
+        clients=25,
+        registered=200,
+        epochs=1,
+        learning_rate=0.5,
+        clip_norm=0.7,
+    ),
+    "mnist": Work("F", (784,), (), 200, clients=100, registered=500, clip_norm=1.0),
+}
+
 
 def client_examples(work: Work, client: int) -> tuple[np.ndarray, np.ndarray]:
     """One client's examples, the same in every process.
@@ -126,10 +148,12 @@ def client_examples(work: Work, client: int) -> tuple[np.ndarray, np.ndarray]:
       client: 0, 1, ...
 
     Returns:
-      Features [examples, *input_shape] float32 in [0, 1) and labels [examples]
-      int32: the largest of ten fixed linear functions of the features, which a
-      model can learn.
+      Features [examples, *input_shape] float32 in [0, 1] and labels [examples]
+      int32. Where the work has no population, labels are the largest of ten fixed
+      linear functions of the features, which a model can learn.
     """
+    if work.population:
+        return populations.read(work.population).examples(client)
     rng = np.random.default_rng([1, client])
     shape = (work.examples, *work.input_shape)
     features = rng.random(shape, dtype=np.float32)

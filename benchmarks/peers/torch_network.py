@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import populations
 import torch
 import works
 
@@ -43,11 +44,30 @@ class Network(torch.nn.Module):
 
 def client_tensors(work: works.Work, client: int) -> tuple[torch.Tensor, torch.Tensor]:
     """One client's examples as the network takes them."""
-    features, labels = works.client_examples(work, client)
+    return _tensors(work, *works.client_examples(work, client))
+
+
+def test_tensors(work: works.Work) -> tuple[torch.Tensor, torch.Tensor]:
+    """The test set of the work's population as the network takes it."""
+    population = populations.read(work.population)
+    # Copies, since PyTorch wants what it may write to.
+    features, labels = population.test_features, population.test_labels
+    return _tensors(work, np.array(features), np.array(labels))
+
+
+def _tensors(
+    work: works.Work, features: np.ndarray, labels: np.ndarray
+) -> tuple[torch.Tensor, torch.Tensor]:
     x = torch.from_numpy(features)
     if work.filters:
         x = x.permute(0, 3, 1, 2)  # NHWC in memory is channels-last already
     return x, torch.from_numpy(labels).long()
+
+
+@torch.no_grad()
+def accuracy(network: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
+    """Share of the examples x [B, ...] that are taken for their class y [B]."""
+    return float((network(x).argmax(1) == y).float().mean())
 
 
 def to_torch(weights: Sequence[np.ndarray]) -> list[torch.Tensor]:

@@ -95,6 +95,38 @@ def test_tables_and_figure_replace_what_was_there(report, tmp_path):
     assert page.read_text() == text
 
 
+def test_loops_have_their_rounds_a_second_and_their_parts(report, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    loop = {
+        "work": "F",
+        "task": "digits",
+        "floor_seconds": None,
+        "ratio_to_floor": None,
+        "accuracy": 0.875,
+    }
+    native = row(**loop, rounds_per_second=0.5, parts=None, notes="as TFF has it")
+    ours = row(
+        **loop,
+        runtime="in_process",
+        program="stacked",
+        rounds_per_second=60.25,
+        parts={"round": 0.01, "evaluation": 0.002, "all else": 0.003},
+    )
+    times = tmp_path / "times.json"
+    times.write_text(json.dumps([native, ours]))
+    result = report(page, times)
+    assert result.returncode == 0, result.stderr
+    text = page.read_text()
+    assert "### F: whole training loops" in text
+    assert "| digits | fed_avg | native | 2 | 1.5..2.5 | 1.00 |" in text
+    assert "| 60.25 | 0.88 | 1234 |" in text
+    assert "| of a round, in ms | round | evaluation | all else |" in text
+    assert "| stacked, digits | 10.0 | 2.0 | 3.0 | 30.0% |" in text
+    assert "fed_avg: as TFF has it." in text
+    assert "figures" not in text
+
+
 @pytest.mark.parametrize("page", ["no markers", PAGE.replace("<!-- /meas", "<!-- ")])
 def test_a_page_without_markers_is_refused(report, tmp_path, page):
     path = tmp_path / "page.md"

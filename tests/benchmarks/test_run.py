@@ -80,22 +80,50 @@ def test_work_a_against_native_and_on_a_cluster(measured):
             "program",
             ["stacked"],
         ),
+        (
+            "F",
+            ["--tasks=digits", "--loop_rounds=3", "--runs=1"],
+            "task",
+            ["digits"],
+        ),
     ],
 )
-def test_works_b_to_e(measured, work, size, field, values):
+def test_works_b_to_f(measured, work, size, field, values):
     found = measured(f"--work={work}", "--runtimes=in_process", *size)
     assert [row["work"] for row in found] == [work] * len(values)
     assert [row[field] for row in found] == values
 
 
+@pytest.mark.slow
+def test_work_f_against_native(measured):
+    native, ours = measured(
+        "--work=F", "--tasks=digits", "--loop_rounds=20", "--runs=1"
+    )
+    assert (native["program"], native["runtime"]) == ("fed_avg", "native")
+    assert (ours["program"], ours["runtime"]) == ("stacked", "in_process")
+    assert native["parts"] is None
+    assert set(ours["parts"]) == {"round", "evaluation", "all else"}
+    assert 0 < ours["parts"]["round"] < ours["seconds_max"]
+    for row in (native, ours):
+        assert (row["task"], row["clients"], row["registered"]) == ("digits", 25, 200)
+        assert row["rounds"] == 20
+        slowest, fastest = 1 / row["seconds_max"], 1 / row["seconds_min"]
+        assert slowest <= row["rounds_per_second"] <= fastest
+    ratio = native["seconds_median"] / ours["seconds_median"]
+    assert ours["ratio_to_native"] == pytest.approx(ratio)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--work=Z"], ["--work", "Z", "A, B, C, D, E, G"]),
-        (["--work="], ["--work", "A, B, C, D, E, G"]),
+        (["--work=Z"], ["--work", "Z", "A, B, C, D, E, F, G"]),
+        (["--work="], ["--work", "A, B, C, D, E, F, G"]),
         (["--runtimes=gpu"], ["--runtimes", "gpu", "in_process"]),
         (["--peers=magic"], ["--peers", "magic", "flower"]),
         (["--rounds=0"], ["--rounds", "0", ">= 1"]),
+        (["--work=F", "--tasks=cifar10"], ["--tasks", "cifar10", "digits, mnist"]),
+        (["--work=F", "--runtimes=cluster"], ["--runtimes", "cluster", "native"]),
+        (["--work=F", "--loop_rounds=0"], ["--loop_rounds", "0", ">= 1"]),
         (["--cohorts=10,-1"], ["--cohorts", "10,-1", ">= 1"]),
         (["--work=C", "--clients=15"], ["--clients", "15", "multiple of 10"]),
         (["extra"], ["extra", "flags only"]),
