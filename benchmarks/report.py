@@ -144,11 +144,11 @@ def _neighbour_table(measured: Sequence[Measurement]) -> str:
 
 
 def _preset_table(measured: Sequence[Measurement]) -> str:
-    """How long a run of each preset is, by its rounds as the script runs them."""
+    """How long a run of each preset is, by its rounds in the loop."""
     header = ["preset in scripts/papers/", "rounds", "s a round", "all rounds"]
     lines = [_line(header), _line(["---"] * len(header))]
     for row in measured:
-        if row["program"] == "stacked":
+        if row["program"] == "loop":
             rounds, median = row["preset_rounds"], row["seconds_median"]
             cells = [row["preset"], f"{rounds:,}", f"{median:.3g}"]
             lines.append(_line([*cells, _duration(rounds * median)]))

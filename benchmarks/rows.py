@@ -14,7 +14,8 @@ class Row:
       work: A to G, or a neighbour system.
       runtime: Where TFF computations ran, or the peer's name.
       program: `fed_avg` is unmodified TFF; `stacked` this project with a TFF client
-        for each chunk of clients, `alone` with one for each; else the peer's name.
+        for each chunk of clients, `alone` with one for each, `loop` as `stacked` with
+        the next round's data prepared beside it; else the peer's name.
       privacy: Who adds noise: none, cdp, hdp or ldp.
       clients: Cohort.
       registered: In G how many clients there are, of whom cohorts are drawn.

@@ -1,11 +1,13 @@
-"""A neighbour system's rounds, as its script runs them or client by client.
+"""A neighbour system's rounds: as its script runs them, client by client, in a loop.
 
-Both take their clients' data, models and settings from the system that the config
+All take their clients' data, models and settings from the system that the config
 builds. Alone, every client is a TFF client of its own; where it is so by default, a
-loop over the users without TFF takes its place.
+loop over the users without TFF takes its place. In the loop every round draws its
+cohort, and the next one's data is prepared beside it.
 """
 
 import collections
+import concurrent.futures
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -46,22 +48,53 @@ class SystemFederation:
         return [np.asarray(w) for w in self._system.weights_of(self._state)]
 
 
+class LoopFederation(SystemFederation):
+    """A system's rounds with the data of the next one prepared meanwhile.
+
+    A round ends when both are done, so that nothing is prepared in others' turns.
+
+    Args:
+      system: As the training loop takes it.
+    """
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system, system.process, ())
+        self._thread = concurrent.futures.ThreadPoolExecutor(1)
+        self._number = 0
+        self._data = self._prepared()
+
+    def round(self) -> None:
+        """Runs one round, and prepares another."""
+        coming = self._thread.submit(self._prepared)
+        super().round()
+        self._data = coming.result()
+
+    def _prepared(self) -> Sequence[Any]:
+        self._number += 1
+        return self._system.prepare(neighbour_works.SEED, self._number, {}).data
+
+
 def builder(spec: dict[str, Any]) -> Callable[..., Federation]:
     """Installs the runtime; returns how to build the spec's program.
 
     Args:
-      spec: `work` and `program`, `stacked` or `alone`.
+      spec: `work` and `program`: `stacked`, `alone` or `loop`.
     """
     work = spec["work"]
     neighbour_works.use_made_up_examples()
     runtime.set_context("in_process")
-    make = _stacked if spec["program"] == "stacked" else _ALONE[work.system]
+    makers = {"stacked": _stacked, "loop": _loop, "alone": _ALONE[work.system]}
+    make = makers[spec["program"]]
     return lambda *, noisy: make(work, noisy)
 
 
 def _stacked(work: neighbour_works.Neighbour, noisy: bool) -> Federation:
     system = _system(work, noisy)
     return SystemFederation(system, system.process, _round_data(system))
+
+
+def _loop(work: neighbour_works.Neighbour, noisy: bool) -> Federation:
+    return LoopFederation(_system(work, noisy))
 
 
 def _gfl_alone(work: neighbour_works.Neighbour, noisy: bool) -> Federation:

@@ -126,7 +126,7 @@ def test_measured_in_children(neighbour_works):
     import neighbours
 
     found = neighbours.measured(tiny(neighbour_works, "gfl"), 2)
-    assert [row.program for row in found] == ["alone", "stacked"]
+    assert [row.program for row in found] == ["alone", "stacked", "loop"]
     for row in found:
         assert (row.work, row.clients, row.rounds) == ("gfl", 12, 2)
         assert (row.preset, row.preset_rounds) == ("gfl/figure2_hybrid", 1500)

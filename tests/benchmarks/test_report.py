@@ -101,10 +101,11 @@ def test_neighbour_systems_have_a_table_and_one_of_whole_runs(report, tmp_path):
     alone = row(work="gfl", runtime="in_process", program="alone", clients=1000)
     alone |= {"preset": "gfl/figure2_hybrid", "preset_rounds": 1500}
     stacked = alone | {"program": "stacked", "seconds_median": 0.5}
-    longer = stacked | {"work": "udp_alg", "preset": "udp_alg/2a"}
+    loop = stacked | {"program": "loop"}
+    longer = loop | {"work": "udp_alg", "preset": "udp_alg/2a"}
     longer |= {"preset_rounds": 7500, "seconds_median": 1.0}
     times = tmp_path / "times.json"
-    times.write_text(json.dumps([row(), alone, stacked, longer]))
+    times.write_text(json.dumps([row(), alone, stacked, loop, longer]))
     result = report(page, times)
     assert result.returncode == 0, result.stderr
     text = page.read_text()
