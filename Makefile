@@ -52,8 +52,9 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/run.py --work=C --runtimes=native,in_process,cluster --json=$(BENCH_OUT)/c.json
 	@$(BIN)/python benchmarks/run.py --work=D,E,G --runtimes=native,in_process --json=$(BENCH_OUT)/deg.json
 	@$(BIN)/python benchmarks/run.py --work=F --runtimes=native,in_process --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/f.json
-	@$(BIN)/python benchmarks/profile_round.py --work=A,B --json=$(BENCH_OUT)/profile.json
-	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/deg.json $(BENCH_OUT)/f.json $(BENCH_OUT)/profile.json
+	@$(BIN)/python benchmarks/run.py --work=gfl,hfl_dp,fl_top,udp_alg --json=$(BENCH_OUT)/neighbours.json
+	@$(BIN)/python benchmarks/profile_round.py --work=A,B,gfl,hfl_dp,fl_top,udp_alg --json=$(BENCH_OUT)/profile.json
+	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/deg.json $(BENCH_OUT)/f.json $(BENCH_OUT)/neighbours.json $(BENCH_OUT)/profile.json
 
 bundle: $(STAMP)
 	@$(BIN)/python scripts/bundle.py

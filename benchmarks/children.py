@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import processes
-import works
 
 FOLDER = pathlib.Path(__file__).parent
 PATHS = [str(FOLDER)]  # where programs and what they share are imported from
@@ -87,7 +86,7 @@ class Child:
 
     Args:
       module: As in `python -m`, found from this folder.
-      work: What it works on.
+      work: What it works on, a dataclass.
       python: Interpreter whose environment has the program's framework.
       **options: Further entries of the spec that the program reads.
     """
@@ -95,7 +94,7 @@ class Child:
     def __init__(
         self,
         module: str,
-        work: works.Work,
+        work: Any,
         *,
         python: str | os.PathLike[str] = sys.executable,
         **options: Any,

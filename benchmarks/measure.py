@@ -56,7 +56,7 @@ class Subject:
 
 @contextlib.contextmanager
 def started(
-    subjects: Sequence[Subject], work: works.Work
+    subjects: Sequence[Subject], work: Any
 ) -> Iterator[dict[int, children.Child]]:
     """Children of all subjects, by index; they start at the same time."""
     with contextlib.ExitStack() as stack:
@@ -67,7 +67,7 @@ def started(
 
 
 @contextlib.contextmanager
-def _child(subject: Subject, work: works.Work) -> Iterator[children.Child]:
+def _child(subject: Subject, work: Any) -> Iterator[children.Child]:
     child = children.Child(
         subject.module, work, python=subject.python, **subject.options
     )
@@ -82,12 +82,12 @@ class Reference:
     """What a round of a work must come to.
 
     Attributes:
-      work: Which.
+      work: Which, with its `name` and `rounding`.
       weights: After one round from the initial weights, without noise.
       update_norm: The l2 norm of how far the round went.
     """
 
-    work: works.Work
+    work: Any
     weights: list[np.ndarray]
     update_norm: float
 
@@ -98,7 +98,7 @@ class Reference:
             child.build()
             child.round()
             weights = child.weights()
-        return cls(work, weights, _norm(weights, works.initial_weights(work)))
+        return cls(work, weights, distance(weights, works.initial_weights(work)))
 
     @property
     def noise_multiplier(self) -> float:
@@ -117,16 +117,16 @@ class Reference:
         Raises:
           CheckError: If the update or the noise is another one.
         """
-        distance = _norm(weights, self.weights) / self.update_norm
+        away = distance(weights, self.weights) / self.update_norm
         least, most = 0.0, TOLERANCE
         if noisy:
             least = NOISE_SHARE * (1 - NOISE_TOLERANCE)
             most = NOISE_SHARE * (1 + NOISE_TOLERANCE)
         most = math.hypot(most, self.work.rounding)
         allowed = f"{least:.4g}..{most:.4g}"
-        if not least <= distance <= most:
+        if not least <= away <= most:
             raise CheckError(
-                f"{name} on work {self.work.name}: its weights are {distance:.4g} of "
+                f"{name} on work {self.work.name}: its weights are {away:.4g} of "
                 f"the update's norm {self.update_norm:.3g} from the reference; "
                 f"allowed: {allowed}"
             )
@@ -182,7 +182,7 @@ def sgemm_flops() -> float:
 
 def make_rows(
     subjects: Sequence[Subject],
-    work: works.Work,
+    work: Any,
     seconds: Mapping[int, Sequence[float]],
     peaks: Mapping[int, float],
     *,
@@ -194,7 +194,7 @@ def make_rows(
 
     Args:
       subjects: What was measured.
-      work: On what.
+      work: On what, with its `name`, `clients` and `flops`.
       seconds: From `take_turns`.
       peaks: From `take_turns`.
       rate: FLOP/s of the machine.
@@ -224,6 +224,7 @@ def make_rows(
     return result
 
 
-def _norm(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> float:
+def distance(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> float:
+    """The l2 norm of the difference of two models' weights."""
     differences = [np.asarray(x, np.float64) - y for x, y in zip(a, b, strict=True)]
     return float(np.sqrt(sum(np.sum(np.square(d)) for d in differences)))

@@ -1,6 +1,7 @@
 """Where the time of an in-process round goes, by kind of operation.
 
     python benchmarks/profile_round.py --work=A,B --json=FILE
+    python benchmarks/profile_round.py --work=gfl,hfl_dp,fl_top,udp_alg
 
 Traces rounds with TensorFlow's profiler. An operation's time is what its thread
 spent in it and in nothing beneath it; what the cores' time exceeds them by is idle,
@@ -26,7 +27,7 @@ from tff_hdp.errors import ArgumentError
 
 _OUTSIDE = "outside operations"
 _SHOWN = 4  # operations named of each kind
-_ROUNDS = {"A": 3, "B": 1}
+_ROUNDS = {"A": 3, "B": 1, "gfl": 20, "hfl_dp": 1, "fl_top": 1, "udp_alg": 1}
 # What TensorFlow's optimizers put before an operation's name.
 _REWRITTEN = re.compile("^_(Mkl)?(Native)?(Fused)?")
 _OPERATION = re.compile(r"[^:]*:(\w+)")
@@ -59,9 +60,9 @@ _KINDS = {
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list("work", ["A", "B"], "Which of A and B.")
-    flags.DEFINE_enum("program", "stacked", ["stacked", "fed_avg"], "What to trace.")
-    flags.DEFINE_integer("clients", None, "Cohort; default: the work's own.")
+    flags.DEFINE_list("work", ["A", "B"], f"Which of {', '.join(_ROUNDS)}.")
+    flags.DEFINE_enum("program", "stacked", ["stacked", "fed_avg"], "Of A and B.")
+    flags.DEFINE_integer("clients", None, "Cohort of A and B; default: their own.")
     flags.DEFINE_string("json", None, "File for the shares.")
 
 
@@ -69,25 +70,22 @@ def main(argv: list[str]) -> int:
     """Traces what the flags name and prints shares of the cores' time."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    if not f.work or not set(f.work) <= {"A", "B"}:
-        raise ArgumentError("work", f.work, "some of A, B")
+    if not f.work or not set(f.work) <= set(_ROUNDS):
+        raise ArgumentError("work", f.work, f"some of {', '.join(_ROUNDS)}")
     if f.clients is not None and f.clients < 1:
         raise ArgumentError("clients", f.clients, "a whole number >= 1")
-    import works
 
     result = []
     for name in f.work:
-        work = works.WORKS[name]
-        if f.clients is not None:
-            work = dataclasses.replace(work, clients=f.clients)
-        by_operation = _shares(work, f.program)
+        by_operation = _shares(name)
         by_kind = collections.Counter()
         for operation, share in by_operation.items():
             by_kind[_kind(operation)] += share
         by_kind[_OUTSIDE] = max(0.0, 1.0 - by_kind.total())
         shares = dict(by_kind.most_common())
-        result.append({"work": name, "program": f.program, "shares": shares})
-        print(f"{name}, {f.program} in process")
+        program = f.program if name in ("A", "B") else "stacked"
+        result.append({"work": name, "program": program, "shares": shares})
+        print(f"{name}, {program} in process")
         for kind, share in shares.items():
             own = {o: s for o, s in by_operation.items() if _kind(o) == kind}
             largest = collections.Counter(own).most_common(_SHOWN)
@@ -98,14 +96,29 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _shares(work: Any, program: str) -> dict[str, float]:
+def _federation(name: str) -> Any:
+    """A work's process, built."""
+    import neighbour_works
+    import works
+    from programs import fed_avg, neighbour, stacked
+
+    f = flags.FLAGS
+    if name in neighbour_works.NEIGHBOURS:
+        work = neighbour_works.NEIGHBOURS[name]
+        return neighbour.builder({"work": work, "program": "stacked"})(noisy=True)
+    work = works.WORKS[name]
+    if f.clients is not None:
+        work = dataclasses.replace(work, clients=f.clients)
+    module = fed_avg if f.program == "fed_avg" else stacked
+    spec = {"work": work, "runtime": "in_process"}
+    return module.builder(spec)(noise_multiplier=1.0)
+
+
+def _shares(name: str) -> dict[str, float]:
     """By operation, its share of cores times wall time."""
     import tensorflow as tf
-    from programs import fed_avg, stacked
 
-    module = fed_avg if program == "fed_avg" else stacked
-    spec = {"work": work, "runtime": "in_process"}
-    federation = module.builder(spec)(noise_multiplier=1.0)
+    federation = _federation(name)
     federation.round()
     with tempfile.TemporaryDirectory() as folder:
         options = tf.profiler.experimental.ProfilerOptions(
@@ -113,7 +126,7 @@ def _shares(work: Any, program: str) -> dict[str, float]:
         )
         tf.profiler.experimental.start(folder, options)
         start = time.perf_counter()
-        for _ in range(_ROUNDS[work.name]):
+        for _ in range(_ROUNDS[name]):
             federation.round()
         seconds = time.perf_counter() - start
         tf.profiler.experimental.stop()

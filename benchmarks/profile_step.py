@@ -185,7 +185,31 @@ def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
         stacked = tf.reshape(spanning, [-1, 784])
         return norms, tf.matmul(stacked, weighted, transpose_a=True)
 
+    # LeNet's convolutions on batches of UDP-Alg's users.
+    lenet, six = tensor(64, 32, 32, 3), tensor(64, 32, 32, 6)
+    halved, sixteen = tensor(64, 16, 16, 6), tensor(64, 16, 16, 16)
+    to_six, to_sixteen = tensor(5, 5, 3, 6), tensor(5, 5, 6, 16)
+    few = 2.0 * 64 * positions * window * 6
+    more = 2.0 * 64 * 256 * 25 * 6 * 16
     return {
+        "LeNet's first convolution, 3 to 6 channels": (
+            lambda: tf.nn.conv2d(lenet, to_six, **same),
+            few,
+        ),
+        "  gradient of kernel": (
+            lambda: gradient(lambda k: tf.nn.conv2d(lenet, k, **same), to_six, six),
+            few,
+        ),
+        "its second, 6 to 16 channels": (
+            lambda: tf.nn.conv2d(halved, to_sixteen, **same),
+            more,
+        ),
+        "  gradient of inputs": (
+            lambda: gradient(
+                lambda x: tf.nn.conv2d(x, to_sixteen, **same), halved, sixteen
+            ),
+            more,
+        ),
         "A: 20 updates formed, normed, added up": (formed, 0),
         "  normed and added up by coordinates": (by_coordinates, 0),
         "first convolution": (lambda: tf.nn.conv2d(images, first, **same), small),

@@ -84,14 +84,18 @@ def _replace(text: str, marker: str, body: str) -> str:
 def _tables(timed: Sequence[Measurement]) -> str:
     """A table for every work, in the works' order."""
     by_work = collections.defaultdict(list)
+    neighbours = [row for row in timed if row.get("preset")]
     for row in timed:
-        by_work[row["work"]].append(row)
+        if row not in neighbours:
+            by_work[row["work"]].append(row)
     machines = dict.fromkeys(row["machine"] for row in timed)
     parts = [f"Measured on {'; '.join(machines)}."]
     if _drawn(timed):
         parts.append(f"![Seconds a round]({_FIGURE})")
     for work in sorted(by_work):
         parts.append(f"### {_HEADINGS[work]}\n\n{_table(work, by_work[work])}")
+    if neighbours:
+        parts += [_neighbour_table(neighbours), _preset_table(neighbours)]
     return "\n\n".join(parts)
 
 
@@ -140,6 +144,48 @@ def _parts_table(measured: Sequence[Measurement]) -> list[str]:
         name = f"{row['program']}, {row['task']}"
         lines.append(_line([name, *(f"{1e3 * p:.1f}" for p in parts), share]))
     return lines
+
+
+def _neighbour_table(measured: Sequence[Measurement]) -> str:
+    """The neighbour systems, each beside its clients trained alone and its floor."""
+    header = ["system", "clients", "program", "median s", "min..max s"]
+    header += ["alone / this", "min..max", "floor s", "this / floor", "peak MB"]
+    lines = [_line(header), _line(["---"] * len(header))]
+    for row in measured:
+        cells = [row["work"], str(row["clients"]), row["program"]]
+        cells += [
+            f"{row['seconds_median']:.3g}",
+            f"{row['seconds_min']:.3g}..{row['seconds_max']:.3g}",
+            _number(row["ratio_to_native"]),
+            _range(row["ratio_to_native_min"], row["ratio_to_native_max"]),
+            f"{row['floor_seconds']:.2g}",
+            f"{row['ratio_to_floor']:.3g}",
+            f"{row['peak_rss_mb']:.0f}",
+        ]
+        lines.append(_line(cells))
+    rates = [row["sgemm_gflops"] for row in measured]
+    said = f"{measured[0]['rounds']} rounds each, in process. Floors at "
+    said += f"{min(rates):.0f} to {max(rates):.0f} GFLOP/s."
+    return "\n".join(["### Neighbour systems\n", *lines, "", said])
+
+
+def _preset_table(measured: Sequence[Measurement]) -> str:
+    """How long a run of each preset is, by its rounds in the loop."""
+    header = ["preset in scripts/papers/", "rounds", "s a round", "all rounds"]
+    lines = [_line(header), _line(["---"] * len(header))]
+    for row in measured:
+        if row["program"] == "loop":
+            rounds, median = row["preset_rounds"], row["seconds_median"]
+            cells = [row["preset"], f"{rounds:,}", f"{median:.3g}"]
+            lines.append(_line([*cells, _duration(rounds * median)]))
+    return "\n".join(["### A run at a paper's own size\n", *lines])
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _profile_table(profiled: Sequence[Measurement]) -> str:

@@ -13,10 +13,11 @@ class Row:
     In F a round is one of the whole loop, with test and checkpoint.
 
     Attributes:
-      work: A to G.
+      work: A to G, or a neighbour system.
       runtime: Where TFF computations ran, or the peer's name.
       program: `fed_avg` is unmodified TFF; `stacked` this project with a TFF client
-        for each chunk of clients, `alone` with one for each; else the peer's name.
+        for each chunk of clients, `alone` with one for each, `loop` as `stacked` with
+        the next round's data prepared beside it; else the peer's name.
       privacy: Who adds noise: none, cdp, hdp or ldp.
       clients: Cohort.
       registered: In F and G how many clients there are, of whom cohorts are drawn.
@@ -26,8 +27,8 @@ class Row:
       seconds_min: Of a round.
       seconds_max: Of a round.
       ratio_to_native: Median of the baseline on TFF's native runtime over this
-        median: of `fed_avg` in A and B, `stacked` in C and D, `alone` in E. None
-        where that was not run.
+        median: of `fed_avg` in A and B, `stacked` in C and D, `alone` in E; of a
+        neighbour system, `alone` in process. None where that was not run.
       ratio_to_native_min: Least of the same ratio, taken turn by turn.
       ratio_to_native_max: Largest of it.
       floor_seconds: Direct float32 arithmetic at the measured SGEMM rate.
@@ -39,6 +40,8 @@ class Row:
       peak_rss_mb: Resident memory in the measured rounds, each process of the
         subject at its own peak, summed.
       notes: What differs from the work, and what was checked.
+      preset: Of a neighbour system, in scripts/papers/.
+      preset_rounds: Of a run of it.
     """
 
     work: str
@@ -63,6 +66,8 @@ class Row:
     parts: dict[str, float] | None = None
     peak_rss_mb: float
     notes: str = ""
+    preset: str | None = None
+    preset_rounds: int | None = None
 
 
 def summary(seconds: Sequence[float]) -> dict[str, Any]:
@@ -98,7 +103,7 @@ def print_row(row: Row) -> None:
         f"{row.program:8} {row.runtime:10} "
         f"median {row.seconds_median:7.3f} s "
         f"({row.seconds_min:.3f}..{row.seconds_max:.3f})"
-        + (f"  native / this {ratio:6.2f}" if ratio else "")
+        + (f"  baseline / this {ratio:6.2f}" if ratio else "")
         + (f"  this / floor {floor:6.2f}" if floor else "")
         + (f"  {row.rounds_per_second:.3g} rounds/s" if row.rounds_per_second else "")
         + f"  peak {row.peak_rss_mb:6.0f} MB",

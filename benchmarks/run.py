@@ -28,12 +28,13 @@ from tff_hdp.runtime import RUNTIMES
 _LOOPS = ("digits", "mnist")
 _PEERS = ("flower", "fedjax", "pfl")
 _WORKS = ("A", "B", "C", "D", "E", "F", "G")
+_NEIGHBOURS = ("gfl", "hfl_dp", "fl_top", "udp_alg")
 
 
 def define_flags() -> None:
     """Defines the flags of this program."""
     several, integer = flags.DEFINE_list, flags.DEFINE_integer
-    several("work", ["A"], f"Which of {', '.join(_WORKS)}; see docs/benchmarks.md.")
+    several("work", ["A"], f"Which of {', '.join(_WORKS + _NEIGHBOURS)}.")
     several("runtimes", ["native", "in_process"], f"Which of {', '.join(RUNTIMES)}.")
     flags.DEFINE_enum("devices", "cpu", ["cpu", "gpu"], "Of every subject and peer.")
     several("peers", [], f"Which of {', '.join(_PEERS)}, on works A, B and F.")
@@ -52,7 +53,7 @@ def main(argv: list[str]) -> int:
     """Measures what the flags name."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    _check_list("work", f.work, _WORKS)
+    _check_list("work", f.work, _WORKS + _NEIGHBOURS)
     _check_list("runtimes", f.runtimes, RUNTIMES)
     _check_list("peers", f.peers, _PEERS)
     _check_list("tasks", f.tasks, _LOOPS)
@@ -92,6 +93,8 @@ def main(argv: list[str]) -> int:
 
 def _measure(name: str) -> list:
     import loops
+    import neighbour_works
+    import neighbours
     import rounds
     import scaling
     import training
@@ -111,6 +114,8 @@ def _measure(name: str) -> list:
         )
     if name == "G":
         return scaling.registered_clients(f.rounds)
+    if name in _NEIGHBOURS:
+        return neighbours.measured(neighbour_works.NEIGHBOURS[name], f.rounds)
     work = works.WORKS[name]
     if name == "D":
         cohorts = [int(c) for c in f.cohorts]

@@ -25,16 +25,19 @@ class Federation(Protocol):
         """The current weights in the order and layout of `Work.weight_shapes`."""
 
 
-def read_spec() -> dict[str, Any]:
+def read_spec(kind: type = works.Work) -> dict[str, Any]:
     """The program's options from its first argument.
 
+    Args:
+      kind: Of the work, a dataclass.
+
     Returns:
-      "work", a `Work`; "replies", the file descriptor of `serve`; and what the
+      "work", of that kind; "replies", the file descriptor of `serve`; and what the
       program's own options are.
     """
     spec = json.loads(sys.argv[1])
     fields = spec["work"].items()
-    spec["work"] = works.Work(
+    spec["work"] = kind(
         **{name: tuple(v) if isinstance(v, list) else v for name, v in fields}
     )
     return spec

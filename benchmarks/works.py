@@ -87,7 +87,13 @@ class Work:
 
     @property
     def flops(self) -> float:
-        """Multiplications and additions of a round's matrix products.
+        """Multiplications and additions of a round's matrix products."""
+        trained = self.clients * self.steps * self.batch_size
+        return float(trained * self.example_flops)
+
+    @property
+    def example_flops(self) -> int:
+        """Of the matrix products of one example, forward and backward.
 
         Direct float32 arithmetic: two operations per weight and output position
         forward, as many for the weights' gradient, and as many for the inputs',
@@ -100,7 +106,7 @@ class Work:
             positions = pixels // 4**i if len(shape) == 4 else 1
             passes = 2 if i == 0 else 3
             per_example += passes * 2 * positions * math.prod(shape)
-        return float(self.clients * self.steps * self.batch_size * per_example)
+        return per_example
 
     def noise_stddev(self, noise_multiplier: float) -> float:
         """Of one coordinate of the released average under server noise."""

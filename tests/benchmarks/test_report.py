@@ -127,6 +127,27 @@ def test_loops_have_their_rounds_a_second_and_their_parts(report, tmp_path):
     assert "figures" not in text
 
 
+def test_neighbour_systems_have_a_table_and_one_of_whole_runs(report, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    alone = row(work="gfl", runtime="in_process", program="alone", clients=1000)
+    alone |= {"preset": "gfl/figure2_hybrid", "preset_rounds": 1500}
+    stacked = alone | {"program": "stacked", "seconds_median": 0.5}
+    loop = stacked | {"program": "loop"}
+    longer = loop | {"work": "udp_alg", "preset": "udp_alg/2a"}
+    longer |= {"preset_rounds": 7500, "seconds_median": 1.0}
+    times = tmp_path / "times.json"
+    times.write_text(json.dumps([row(), alone, stacked, loop, longer]))
+    result = report(page, times)
+    assert result.returncode == 0, result.stderr
+    text = page.read_text()
+    assert "| gfl | 1000 | stacked | 0.5 | 1.5..2.5 | 1.00 | 1.00..1.00 | 0.16" in text
+    assert "| gfl/figure2_hybrid | 1,500 | 0.5 | 12.5 min |" in text
+    assert "| udp_alg/2a | 7,500 | 1 | 2.1 h |" in text
+    assert text.count("gfl/figure2_hybrid") == 1
+    assert "### A: 100 clients" in text
+
+
 @pytest.mark.parametrize("page", ["no markers", PAGE.replace("<!-- /meas", "<!-- ")])
 def test_a_page_without_markers_is_refused(report, tmp_path, page):
     path = tmp_path / "page.md"

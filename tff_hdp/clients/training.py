@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 
 from tff_hdp.clients import gram
 from tff_hdp.clients.gram import GramProblem
-from tff_hdp.clients.sgd import COPIES, SgdRule, WeightProblem, descend
+from tff_hdp.clients.sgd import COPIES, SUMS, SgdRule, WeightProblem, descend
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.updates import sum_over_clients
 
@@ -99,14 +99,82 @@ def train_one_by_one(
     """
 
     def alone(client: tf.Tensor | int) -> tuple[Any, Any]:
-        own = collections.OrderedDict(chunk)
-        for name in chunk:
-            if name != "zone":
-                own[name] = chunk[name][client][tf.newaxis]
+        own = _alone(chunk, client)
         updates, sums = train_stack(model, initial, own, rule)
         return then(updates, own), sums
 
     return sum_over_clients(alone, chunk, parallel_iterations=1)
+
+
+def train_clients(
+    model: StackedModel,
+    initial: Sequence[tf.Tensor],
+    chunk: Any,
+    rule: SgdRule,
+) -> tuple[list[tf.Tensor], Any]:
+    """As `train_stack`, but one client after the other where the model convolves.
+
+    See `train_one_by_one`; here the updates are kept apart.
+
+    Args:
+      model: See `train_stack`.
+      initial: See `train_stack`.
+      chunk: See `train_stack`.
+      rule: See `train_stack`.
+
+    Returns:
+      See `train_stack`.
+    """
+    if not model.convolves:
+        return train_stack(model, initial, chunk, rule)
+
+    pairs = zip(model.shapes, initial, strict=True)
+    return client_by_client(
+        lambda own: train_stack(model, initial, own, rule),
+        chunk,
+        [tf.TensorSpec(shape, weight.dtype) for shape, weight in pairs],
+    )
+
+
+def client_by_client(
+    train: Callable[[Any], tuple[list[tf.Tensor], Any]],
+    chunk: Any,
+    specs: Sequence[tf.TensorSpec],
+) -> tuple[list[tf.Tensor], Any]:
+    """What comes of the clients of a chunk, one after the other.
+
+    Args:
+      train: From the chunk of one client to tensors [1, ...] and the sums of `descend`.
+      chunk: A `make_chunk` as tensors.
+      specs: Of the tensors, without the client axis.
+
+    Returns:
+      The tensors, each [C, ...], and the sums added up.
+    """
+
+    def alone(client: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
+        found, sums = train(_alone(chunk, client))
+        return [tf.squeeze(tensor, 0) for tensor in found], sums
+
+    found, sums = tf.map_fn(
+        alone,
+        tf.range(tf.shape(chunk["order"])[0]),
+        fn_output_signature=(
+            list(specs),
+            collections.OrderedDict.fromkeys(SUMS, tf.float32),
+        ),
+        parallel_iterations=1,
+    )
+    return found, tf.nest.map_structure(tf.reduce_sum, sums)
+
+
+def _alone(chunk: Any, client: tf.Tensor | int) -> Any:
+    """A client of a chunk, as a chunk whose one client TensorFlow knows to be one."""
+    own = collections.OrderedDict(chunk)
+    for name in chunk:
+        if name != "zone":
+            own[name] = chunk[name][client][tf.newaxis]
+    return own
 
 
 def _updates(

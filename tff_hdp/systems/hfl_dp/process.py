@@ -19,7 +19,7 @@ from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.clients.batches import chunk_type as whole_chunk_type
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.training import train_stack
+from tff_hdp.clients.training import train_clients
 from tff_hdp.clients.updates import clip, screen
 from tff_hdp.errors import ArgumentError
 from tff_hdp.noise import add_gaussian, grid_step
@@ -110,7 +110,7 @@ def build_hfl_dp(
     def client(models: tf.Tensor, chunk: Any, number: tf.Tensor) -> Any:
         """Lines 6-10."""
         start = split(models[0], model.shapes)
-        updates, measured = train_stack(model, start, chunk, rule)
+        updates, measured = train_clients(model, start, chunk, rule)
         trained = models - join(updates, leading=1)
         trained, rejected = screen(trained, instead=models)
         trained, clipped = clip(trained, edge_round.C)

@@ -21,7 +21,7 @@ from tff_hdp.aggregators.totals import federated_total
 from tff_hdp.clients.batches import chunk_type
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.training import train_stack
+from tff_hdp.clients.training import train_clients
 from tff_hdp.clients.updates import screen
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
@@ -158,7 +158,7 @@ def build_udp_hypernet(
         phi, descriptor = list(phi), own_row.get_single_element()
         chunk = known(data)
         theta = hypernetwork(phi, descriptor)
-        updates, sums = train_stack(model, theta, chunk, rule)
+        updates, sums = train_clients(model, theta, chunk, rule)
         phi_update, descriptor_update = hypernetwork.pull_back(
             phi, descriptor, [update[0] for update in updates]
         )
