@@ -8,7 +8,7 @@ import math
 import pathlib
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import pandas as pd
 
@@ -24,13 +24,13 @@ _SHARES = {"auroc", "loss", "hospital"} | {
 }
 
 
-def table(path: pathlib.Path) -> str:
+def table(source: pathlib.Path | TextIO) -> str:
     """A study's CSV as Markdown: mean and spread over seeds beside what is printed.
 
     An epsilon is the largest of all clients', by the tighter of RDP and PLD; what
     epsilons rest on is said below. A CSV that names no metric is shown as it is.
     """
-    frame = pd.read_csv(path)
+    frame = pd.read_csv(source)
     if "metric" not in frame:
         return _plain(frame)
     metric = frame["metric"][0]
