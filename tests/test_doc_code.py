@@ -5,7 +5,6 @@ import re
 import textwrap
 from unittest import mock
 
-import numpy as np
 import pytest
 
 import tff_hdp
@@ -73,10 +72,7 @@ def test_it_runs(tmp_path, monkeypatch):
         )
     )
     service = mock.Mock()
-    given = {
-        "my_client": service,
-        "images": np.zeros([2, 8, 8, 1], np.uint8),
-    }
+    given = {"my_client": service}
     for name in RUN:
         namespace = dict(given)
         for block in blocks(ROOT / name):
