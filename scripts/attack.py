@@ -11,14 +11,22 @@ What is attacked, from where, and what came of it: docs/attacks.md.
 import json
 import pathlib
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from tff_hdp import cli
 from tff_hdp.attacks.config import AttackConfig
 from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy.table import WIDTH, legend, numbered, rests_on
 
 WORDS = ("neighbours", "sampling", "assumptions")
+ARROWS = (
+    "Epsilon is one client's, against the row's observer at its delta over its rounds; "
+    "none: no guarantee. The attacker has more with larger PSNR, SSIM, AUC and "
+    "identified, and with a smaller LPIPS, which is a distance. psnr_floor is what "
+    "guessing the mean image reaches; bound is what no attack exceeds in identified."
+)
 
 
 def main(argv: list[str]) -> int:
@@ -42,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 
 def show(rows: Sequence[dict[str, Any]], style: str) -> None:
-    """Prints rows in --format; a table leaves words to the notes below it."""
+    """Prints rows in --format; a table has codes for words, and says what they mean."""
     import pandas as pd
 
     if style == "json":
@@ -52,28 +60,15 @@ def show(rows: Sequence[dict[str, Any]], style: str) -> None:
     if style == "csv":
         frame.to_csv(sys.stdout, index=False)
         return
+    bases = [{"assumptions": "", **row} for row in rows]
+    codes = numbered(bases)
     empty = {name for name in frame if frame[name].isna().all()} - {"epsilon"}
     shown = [name for name in frame if name not in {*WORDS, *empty}]
     cells = frame[shown].astype(object)
     cells = cells.where(cells.notna(), "none")
+    cells["rests on"] = [rests_on(basis, codes) for basis in bases]
     print(cells.to_string(index=False, float_format="{:.6g}".format))
-    print("", *_notes(rows), sep="\n")
-
-
-def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What the rows' epsilons rest on, and which way is better for the attacker."""
-    lines = [
-        f"epsilon against {row['observer']} ({row['privacy']}): {row['neighbours']} "
-        f"neighbours; {row['sampling']}; {row['rounds']} rounds; delta "
-        f"{row['delta']:g}. {row.get('assumptions', '')}".rstrip()
-        for row in rows
-    ]
-    arrows = (
-        "The attacker has more with larger PSNR, SSIM, AUC and identified, and with a "
-        "smaller LPIPS, which is a distance. psnr_floor is what guessing the mean "
-        "image reaches; bound is what no attack exceeds in identified."
-    )
-    return [*dict.fromkeys(lines), arrows]
+    print("", *textwrap.wrap(ARROWS, WIDTH), "", *legend(codes), sep="\n")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,12 @@ from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tff_hdp.simulation.evaluation import Evaluation
+
+# Of a terminal that is set wide; wider tables of names are harder to read than numbers.
+WIDTH = 160
 
 RUN = flags.DEFINE_string("run", None, "The run folder.")
 ROUND = flags.DEFINE_enum(
@@ -66,8 +71,6 @@ def as_json(found: "Evaluation") -> dict[str, object]:
 
 def as_text(found: "Evaluation") -> str:
     """Tables for people; single clients are for CSV."""
-    import pandas as pd
-
     clients = found.clients["accuracy"]
     quantiles = clients.quantile([0.0, 0.1, 0.5, 0.9, 1.0])
     spread = ", ".join(f"{q:.0%} {v:.4f}" for q, v in quantiles.items())
@@ -77,7 +80,7 @@ def as_text(found: "Evaluation") -> str:
             f"({found.card['chosen']})",
             "",
             "how often each class (row) was taken for each (column):",
-            pd.DataFrame(found.confusion).to_string(),
+            _confusion(found).to_string(),
             "",
             f"zones, on {found.clients_on}:",
             found.zones.to_string(index=False, float_format="{:.4f}".format),
@@ -87,6 +90,17 @@ def as_text(found: "Evaluation") -> str:
             "Zones and clients are counted without noise: for the operator alone.",
         ]
     )
+
+
+def _confusion(found: "Evaluation") -> "pd.DataFrame":
+    """By the classes' names, where a line has room for them all; else by number."""
+    import pandas as pd
+
+    # Models of runs of before have no names in their cards.
+    names = found.card.get("class_names") or []
+    fits = 0 < len(names) * (2 + max(map(len, names), default=0)) <= WIDTH
+    labels = names if fits else range(len(found.confusion))
+    return pd.DataFrame(found.confusion, labels, labels)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ def _read(_: Path | None) -> Examples:
 BREAST_CANCER = Dataset(
     name="breast_cancer",
     num_classes=2,
+    class_names=("benign", "malignant"),
     input_shape=(30,),
     min_value=LOWEST,
     max_value=HIGHEST,

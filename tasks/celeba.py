@@ -71,6 +71,7 @@ def _read(data_dir: Path) -> Examples:
 CELEBA = Dataset(
     name="celeba",
     num_classes=2,
+    class_names=("not smiling", "smiling"),
     input_shape=(84, 84, 3),
     max_value=255,
     models={"lenet": LENET, "cnn_small": CNN_SMALL},

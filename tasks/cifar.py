@@ -29,10 +29,11 @@ def _read(data_dir: Path, *, name: str) -> Examples:
     )
 
 
-def _dataset(name: str, num_classes: int) -> Dataset:
+def _dataset(name: str, num_classes: int, *class_names: str) -> Dataset:
     return Dataset(
         name=name,
         num_classes=num_classes,
+        class_names=class_names,
         input_shape=(32, 32, 3),
         max_value=255,
         models={"cnn_small": CNN_SMALL, "lenet": LENET, "cnn_large": CNN_LARGE},
@@ -48,5 +49,10 @@ def _dataset(name: str, num_classes: int) -> Dataset:
     )
 
 
-CIFAR10 = _dataset("cifar10", 10)
+CIFAR10 = _dataset(
+    "cifar10",
+    10,
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
 CIFAR100 = _dataset("cifar100", 100)

@@ -94,6 +94,8 @@ class Dataset:
       files: What must be in the folder, where to get it and what to use
         instead; None if the set is bundled with a dependency.
       min_value: The smallest value a feature can take, or each column.
+      class_names: See `tasks.task.Task`.
+      encoding: Likewise.
     """
 
     name: str
@@ -106,6 +108,8 @@ class Dataset:
     read: Callable[[Path | None], Examples]
     files: str | None = None
     min_value: Value = 0.0
+    class_names: tuple[str, ...] = ()
+    encoding: Mapping[str, Any] | None = None
 
     @property
     def model_shape(self) -> dict[str, Any]:

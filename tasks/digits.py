@@ -1,5 +1,6 @@
 """scikit-learn's handwritten digits: small, real, and bundled with it."""
 
+import string
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ def _read(_: Path | None) -> Examples:
 DIGITS = Dataset(
     name="digits",
     num_classes=10,
+    class_names=tuple(string.digits),
     input_shape=(8, 8, 1),
     max_value=16,
     # The fewer parameters, the less noise in all: its norm grows with their root.

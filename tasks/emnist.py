@@ -1,6 +1,7 @@
 """TFF's federated EMNIST, one client per writer: digits, and all 62 classes."""
 
 import functools
+import string
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ def _read(data_dir: Path, *, file: FederatedFile, kind: str, split: str) -> Exam
 def _dataset(
     name: str,
     *,
-    num_classes: int,
+    class_names: str,
     num_clients: int,
     file: FederatedFile,
     kind: str,
@@ -84,7 +85,8 @@ def _dataset(
 ) -> Dataset:
     return Dataset(
         name=name,
-        num_classes=num_classes,
+        num_classes=len(class_names),
+        class_names=tuple(class_names),
         input_shape=(28, 28, 1),
         max_value=255,
         models={
@@ -107,7 +109,7 @@ def _dataset(
 
 EMNIST = _dataset(
     "emnist",
-    num_classes=10,
+    class_names=string.digits,
     num_clients=3383,
     file=DIGITS_FILE,
     kind="digits",
@@ -118,7 +120,7 @@ EMNIST = _dataset(
 )
 FEMNIST = _dataset(
     "femnist",
-    num_classes=62,
+    class_names=string.digits + string.ascii_uppercase + string.ascii_lowercase,
     num_clients=3400,
     file=ALL_FILE,
     kind="digits and letters",

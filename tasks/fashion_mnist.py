@@ -36,6 +36,10 @@ def _read(data_dir: Path) -> Examples:
 FASHION_MNIST = Dataset(
     name="fashion_mnist",
     num_classes=10,
+    class_names=(
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    ),
     input_shape=(28, 28, 1),
     max_value=255,
     models={"cnn_large": CNN_LARGE, "cnn_small": CNN_SMALL, "dnn": DNN},

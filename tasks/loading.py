@@ -62,6 +62,8 @@ def load_task(
         test_labels=examples.test_labels.astype(np.int32),
         test_owners=_test_owners(examples, train.client_ids, partition),
         num_classes=dataset.num_classes,
+        class_names=dataset.class_names,
+        encoding=dataset.encoding,
         build_model=functools.partial(
             architecture.build, **shape, **values, min_value=dataset.min_value
         ),

@@ -1,5 +1,6 @@
 """MNIST with the NIST writer of each digit: one client per writer."""
 
+import string
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ def _read(data_dir: Path) -> Examples:
 MNIST = Dataset(
     name="mnist",
     num_classes=10,
+    class_names=tuple(string.digits),
     input_shape=(28, 28, 1),
     max_value=255,
     models={

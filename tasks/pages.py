@@ -1,8 +1,8 @@
 """Next characters of English pages that are bundled: one client per page.
 
 TensorFlow Datasets ships a page of prose for many of its data sets, each by whoever
-added it. No long text in the public domain comes with what this library needs; these
-are the longest by many hands (Apache 2.0).
+added it: documentation under the Apache licence 2.0. No package that this library needs
+bundles a text in the public domain.
 """
 
 import importlib.util

@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -85,6 +85,10 @@ class Task:
         its parameter count, in words, for the report.
       test_owners: [M] int32, the client that each test example is of, -1 for
         none of them; None where test examples are of no client.
+      class_names: What the classes are called, in their order; empty where they have
+        no names.
+      encoding: How what a user has becomes features, where that takes more than
+        its numbers: of text, the alphabet, the window and the rule in words.
     """
 
     name: str
@@ -96,3 +100,5 @@ class Task:
     model_name: str
     description: str
     test_owners: np.ndarray | None = None
+    class_names: tuple[str, ...] = ()
+    encoding: Mapping[str, Any] | None = None

@@ -16,6 +16,17 @@ MODELS = {
     "dnn": TextArchitecture(units=64, recurrent=False),
     "gru": TextArchitecture(units=64, recurrent=True),
 }
+# For whoever has the model alone.
+ENCODING = {
+    "alphabet": ALPHABET,
+    "window": WINDOW,
+    "rule": (
+        "A character's id is its place in the alphabet, from 0; letters are taken as "
+        "small and figures as 0; any other character has the alphabet's length. "
+        f"Features are the ids of the {WINDOW} characters before the one to tell, with "
+        "line breaks before a text's beginning. Class i is the character of id i."
+    ),
+}
 _TABLE = np.full(128, len(ALPHABET), np.uint8)
 _TABLE[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(len(ALPHABET))
 _TABLE[ord("0") : ord("9") + 1] = ALPHABET.index("0")
@@ -60,6 +71,8 @@ def text_dataset(**fields: object) -> Dataset:
     """A `Dataset` of windows; `fields` are those in which such data sets differ."""
     return Dataset(
         num_classes=NUM_CLASSES,
+        class_names=(*ALPHABET, "any other character"),
+        encoding=ENCODING,
         input_shape=(WINDOW,),
         max_value=None,
         models=MODELS,

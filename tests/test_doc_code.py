@@ -5,10 +5,10 @@ import re
 import textwrap
 from unittest import mock
 
-import numpy as np
 import pytest
 
 import tff_hdp
+from tasks.text import WINDOW, encode
 from tests.test_docs import PAGES, ROOT, named
 
 # In this order: a page's code finds what an earlier page's left. What a page takes for
@@ -60,6 +60,7 @@ def test_every_page_is_run_or_said_why_not():
 
 def test_it_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    from tff_hdp.systems.hdp.config import HdpConfig
     from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
     tff_hdp.run(
@@ -72,11 +73,20 @@ def test_it_runs(tmp_path, monkeypatch):
             out="runs/udp",
         )
     )
+    tff_hdp.run(
+        HdpConfig(
+            task="pages",
+            privacy="none",
+            num_clients=6,
+            zones=2,
+            clients_per_round=4,
+            rounds=1,
+            quiet=True,
+            out="runs/text",
+        )
+    )
     service = mock.Mock()
-    given = {
-        "my_client": service,
-        "images": np.zeros([2, 8, 8, 1], np.uint8),
-    }
+    given = {"my_client": service}
     for name in RUN:
         namespace = dict(given)
         for block in blocks(ROOT / name):
@@ -85,6 +95,8 @@ def test_it_runs(tmp_path, monkeypatch):
             for large, small in SMALL.items():
                 block = block.replace(large, small)
             exec(compile(block, name, "exec"), namespace)
+            if "runs/text" in block:
+                assert namespace["ids"] == encode(namespace["text"])[-WINDOW:].tolist()
         if name.endswith("track_a_run.md"):
             ((metrics,), step) = service.log_metrics.call_args
             assert step == {"step": 1} and {"accuracy", "epsilon_rdp"} <= metrics.keys()

@@ -92,6 +92,13 @@ def test_every_import_in_code_can_be_made(page):
                 assert is_defined(name), f"{named(page)} imports {name}"
 
 
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS, ROOT / "Makefile"], ids=named)
+def test_every_sync_keeps_what_another_brought(page):
+    """One without --inexact removes what its own extra does not name."""
+    for command in re.findall(r"\buv sync\b[^`\n]*", text_of(page)):
+        assert "--inexact" in command.split(), f"{named(page)}: {command}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_code_imports_this_library_before_tensorflow(page):
     """So that TensorFlow is told to be quiet before it speaks."""
@@ -194,6 +201,7 @@ def test_the_readme_is_read():
     assert "docs/figures/digits.png" in list(paths_in(text))
     assert "scripts/train.py" in commands()
     assert "privacy" in commands()["scripts/train.py"]
+    assert "uv sync" in text_of(ROOT / "docs" / "install.md")
     assert is_defined("tff_hdp.errors.ArgumentError")
     assert not is_defined("tff_hdp.errors.NoSuchError")
     assert not is_defined("tff_hdp.nowhere")

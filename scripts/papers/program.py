@@ -1,5 +1,6 @@
 """What the programs that reproduce a paper share: their flags, and how they run."""
 
+import io
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -108,6 +109,42 @@ def run(
     for line in missing:
         print(line)
     return 1 if failed else 0
+
+
+def write_accounts(
+    tables: Mapping[str, Callable[..., Any]],
+    config_class: type[RunConfig],
+    *,
+    paper: str,
+) -> None:
+    """Prints what trains nothing, and writes a CSV of each table.
+
+    They go to --out if it is given, and else to docs/, but to neither if a setting is
+    given without --out. Numbers have four digits: those after them follow the
+    accountant's margins (how far noise of finite precision may be from exact noise, the
+    grid of a PLD), which a version may change, and a platform's arithmetic.
+
+    Args:
+      tables: By the CSV's name, what makes the table of the settings that are given.
+      config_class: As given to `define_flags`.
+      paper: The folder of the CSVs.
+    """
+    from scripts.papers import presets, result_tables
+
+    given = presets.given(config_class)
+    folder = given.pop("out", None)
+    changes = {k: v for k, v in given.items() if k not in _ELSEWHERE}
+    if folder is None and not changes:
+        folder = result_tables.RESULTS
+    for name, make in tables.items():
+        content = make(**changes).to_csv(index=False, float_format="%.4g")
+        print(f"{name}\n{result_tables.table(io.StringIO(content))}")
+        if folder is not None:
+            path = pathlib.Path(folder) / paper / f"{name}.csv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+            print(path)
+        print()
 
 
 def _find_data(config: RunConfig) -> None:

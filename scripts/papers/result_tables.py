@@ -7,15 +7,18 @@ A table lies between its page's markers `<!-- results <paper>/<study> -->` and
 import math
 import pathlib
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
 
 import pandas as pd
+
+from tff_hdp.privacy.table import legend, numbered, rests_on
 
 ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 _NAMES = {"super_node": "own super-node", "released_model": "released model"}
 _MARKED = re.compile(r"<!-- results (\S+) -->\n(.*?)<!-- /results -->", re.DOTALL)
+_WORDS = {"neighbours", "sampling"}
 NOT_RUN = "**Not run.**"
 # Shares of one have three places, whatever else is measured three digits.
 _SHARES = {"auroc", "loss", "hospital"} | {
@@ -24,13 +27,14 @@ _SHARES = {"auroc", "loss", "hospital"} | {
 }
 
 
-def table(path: pathlib.Path) -> str:
+def table(source: pathlib.Path | TextIO) -> str:
     """A study's CSV as Markdown: mean and spread over seeds beside what is printed.
 
-    An epsilon is the largest of all clients', by the tighter of RDP and PLD; what
-    epsilons rest on is said below. A CSV that names no metric is shown as it is.
+    An epsilon is the largest of all clients', by the tighter of RDP and PLD; what it
+    rests on are codes beside it, spelled out below. A CSV that names no metric is shown
+    as it is, with codes for words.
     """
-    frame = pd.read_csv(path)
+    frame = pd.read_csv(source)
     if "metric" not in frame:
         return _plain(frame)
     metric = frame["metric"][0]
@@ -54,29 +58,30 @@ def table(path: pathlib.Path) -> str:
     header += [_NAMES.get(name, _words(name)) for name in seen]
     header += ["verdict"] * bool(is_printed or is_lost)
     lines = [_row(header), _row(["---"] * len(header))]
-    said: dict[str, None] = {}
-    for key, group in groups:
+    found = [
+        {name: _epsilon(group, seen[name]) for name in seen} for _, group in groups
+    ]
+    codes = numbered([b for each in found for _, b in each.values() if b])
+    for (key, group), epsilons in zip(groups, found, strict=True):
         printed, within = group["printed"].iloc[0], group["within"].iloc[0]
         cells = [*map(str, key), len(group), *[_number(printed)] * is_printed]
         cells.append(_spread(group[metric], metric))
-        found = group[metric].mean()
+        reached = group[metric].mean()
         if is_lost:
             loss = _loss(first, group, metric)
             lost = group["printed_loss"].iloc[0]
             cells += [_number(lost), "" if math.isnan(lost) else _spread(loss, "loss")]
             if math.isnan(printed):
-                printed, found = lost, loss.mean()
+                printed, reached = lost, loss.mean()
         cells += [_spread(group[name], name) for name in also]
-        for name in seen:
-            epsilon, basis = _epsilon(group, seen[name])
-            cells.append(epsilon)
-            if basis:
-                said[f"{_NAMES.get(name, _words(name))} {basis}"] = None
+        for epsilon, basis in epsilons.values():
+            cells.append(f"{epsilon} `{rests_on(basis, codes)}`" if basis else epsilon)
         if is_printed or is_lost:
-            cells.append(_verdict(found, printed, within))
+            cells.append(_verdict(reached, printed, within))
         lines.append(_row(cells))
-    if said:
-        lines += ["", f"Epsilon at delta {frame['delta'][0]:g}; {'; '.join(said)}."]
+    if codes:
+        deltas = ", ".join(f"{delta:g}" for delta in frame["delta"].unique())
+        lines += _explained(codes, f"Epsilon at delta {deltas}, for")
     return "\n".join(lines)
 
 
@@ -116,13 +121,26 @@ def embedded(page: pathlib.Path) -> dict[str, str]:
     }
 
 
+def _explained(codes: Mapping[str, str], epsilon: str = "Epsilon is for") -> list[str]:
+    """What stands below a table whose epsilons have codes beside them."""
+    one = f"{epsilon} one client with all its data; none: no guarantee."
+    return ["", "```", one, "", *legend(codes), "```"]
+
+
 def _plain(frame: pd.DataFrame) -> str:
+    below = []
+    if set(frame) >= _WORDS:
+        bases = [{"assumptions": "", **row} for row in frame.to_dict("records")]
+        codes = numbered(bases)
+        frame = frame.drop(columns=[*_WORDS, "assumptions"], errors="ignore")
+        frame["rests on"] = [f"`{rests_on(basis, codes)}`" for basis in bases]
+        below = _explained(codes)
     rows = [
         ["" if v != v else f"{v:.5g}" if isinstance(v, float) else v for v in row]
         for row in frame.itertuples(index=False)
     ]
     header = [_words(name) for name in frame]
-    return "\n".join(map(_row, [header, ["---"] * len(header), *rows]))
+    return "\n".join([*map(_row, [header, ["---"] * len(header), *rows]), *below])
 
 
 def _loss(first: pd.DataFrame, group: pd.DataFrame, metric: str) -> pd.Series:
@@ -131,21 +149,22 @@ def _loss(first: pd.DataFrame, group: pd.DataFrame, metric: str) -> pd.Series:
     return (of - own).dropna()
 
 
-def _epsilon(group: pd.DataFrame, stems: Sequence[str]) -> tuple[str, str]:
-    """The largest epsilon against an observer, and what it rests on."""
-    worst, basis = -math.inf, ""
+def _epsilon(
+    group: pd.DataFrame, stems: Sequence[str]
+) -> tuple[str, dict[str, str] | None]:
+    """The largest epsilon against an observer, and the words that it rests on."""
+    worst, basis = -math.inf, None
     for stem in stems:
         if group[f"{stem}.neighbours"].isna().all():
             continue  # no such clients here
         sound = group[[f"{stem}.epsilon_rdp", f"{stem}.epsilon_pld"]].min(axis=1)
         if sound.isna().any():
-            return "none", ""
+            return "none", None
         if sound.max() > worst:
-            row = group.iloc[0]
-            worst = sound.max()
-            words = row[f"{stem}.neighbours"], row[f"{stem}.sampling"]
-            basis = f"{words[0]} neighbours, {words[1]}"
-    return ("none", "") if worst < 0 else (f"{worst:.4g}", basis)
+            worst, row = sound.max(), group.loc[sound.idxmax()].fillna("")
+            fields = ("neighbours", "sampling", "assumptions")
+            basis = {field: row.get(f"{stem}.{field}", "") for field in fields}
+    return (f"{worst:.4g}", basis) if basis else ("none", None)
 
 
 def _verdict(found: float, printed: float, within: float) -> str:

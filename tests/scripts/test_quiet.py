@@ -1,7 +1,8 @@
 """What programs say on stderr is their own: nothing of TensorFlow's or TFF's.
 
-`tests/runtime/test_environment.py` has the quick ones. Here each program starts as a
-user starts it, which takes seconds each.
+Each program starts as a user starts it, which takes seconds each: most are slow tests,
+some are not, so that every run of the suite holds the rule.
+`tests/runtime/test_environment.py` has the library's own.
 """
 
 import os
@@ -13,8 +14,8 @@ import sys
 import pytest
 
 from tests.runtime.test_environment import OURS
+from tests.test_doc_code import blocks
 
-pytestmark = pytest.mark.slow
 # Lines that programs mean to say.
 OWN = re.compile(r"(round \d+ of \d+|sweep|resuming|elected|installing|interrupted) ?")
 SMALL = ("--rounds=1", "--num_clients=20")
@@ -53,11 +54,22 @@ READERS = {
 }
 
 
-def said(repository, arguments, folder):
-    """What a program says on stderr that it does not mean to."""
+LIBRARY = """
+import tff_hdp
+plan = tff_hdp.configurations.hdp(
+    zone_sizes=(5, 5),
+    sampling=tff_hdp.PoissonSampling((0.5, 0.5)),
+    noise_multiplier=1.0,
+)
+assert tff_hdp.account(plan, 10, 1e-5)
+"""
+
+
+def started(folder, *arguments):
+    """Runs Python as a user does, who has set nothing; what it says."""
     inherited = {k: v for k, v in os.environ.items() if k not in OURS}
     done = subprocess.run(
-        [sys.executable, str(repository / arguments[0]), *arguments[1:]],
+        [sys.executable, *arguments],
         capture_output=True,
         text=True,
         cwd=folder,
@@ -65,6 +77,12 @@ def said(repository, arguments, folder):
         timeout=900,
     )
     assert done.returncode == 0, done.stderr
+    return done
+
+
+def said(repository, arguments, folder):
+    """What a program says on stderr that it does not mean to."""
+    done = started(folder, str(repository / arguments[0]), *arguments[1:])
     return foreign(done.stderr)
 
 
@@ -72,11 +90,28 @@ def foreign(text):
     return [line for line in text.splitlines() if not OWN.match(line)]
 
 
+def test_a_run_and_the_readmes_lines_on_it_say_only_their_own(repository, tmp_path):
+    """The README's are without this library, which would keep TensorFlow quiet."""
+    program = (*PROGRAMS["train"], "--out=runs/mine")
+    assert said(repository, program, tmp_path) == []
+    (lines,) = (b for b in blocks(repository / "README.md") if "load_model" in b)
+    assert "tff_hdp" not in lines
+    done = started(tmp_path, "-c", lines)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_what_trains_nothing_says_only_its_own(repository, tmp_path):
+    assert said(repository, PROGRAMS["account"], tmp_path) == []
+    assert started(repository, "-c", LIBRARY).stderr == ""
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_programs_say_only_their_own(program, repository, tmp_path):
     assert said(repository, program, tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_a_worker_says_only_its_own_until_it_is_ended(end, repository):
     worker = subprocess.Popen(
@@ -99,6 +134,7 @@ def trained(repository, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", READERS.values(), ids=READERS)
 def test_programs_on_a_run_say_only_their_own(program, repository, trained):
     arguments = [word.format(run=trained) for word in program]

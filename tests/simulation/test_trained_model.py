@@ -21,6 +21,8 @@ class Pair:
             model_name="pair",
             description="two numbers",
             num_classes=2,
+            class_names=("less", "more"),
+            encoding=None,
             test_features=np.zeros([1, 3], np.uint8),
         )
 
@@ -53,6 +55,7 @@ def test_the_first_of_the_best_rounds_is_kept(tmp_path, falls, expected):
     last = json.loads((tmp_path / "model" / "last" / "card.json").read_text())
     assert (last["round"], last["value"]) == (5, 0.1)
     assert last["features"] == {"shape": [3], "dtype": "uint8"}
+    assert (last["class_names"], last["encoding"]) == (["less", "more"], None)
 
 
 def test_rounds_that_were_not_evaluated_are_no_candidates(tmp_path):

@@ -272,3 +272,10 @@ def test_an_empty_folder_without_network_fails_at_once(
         assert part in message
     assert "\n" not in message
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("name", tasks.TASKS)
+def test_every_class_has_a_name_of_its_own_or_none_has(name):
+    dataset = tasks.TASKS[name]
+    named = len(set(dataset.class_names))
+    assert named == len(dataset.class_names) and named in (0, dataset.num_classes)

@@ -1,5 +1,8 @@
 """Texts as windows, by page and by part, against plain slicing."""
 
+import json
+import string
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,10 +32,28 @@ def test_windows_are_slices(text, begin, size):
     assert features.dtype == np.uint8
 
 
+@given(st.text(max_size=60))
+def test_whoever_has_the_model_can_encode_text_by_its_card(text):
+    """By the words of the card's rule, without this library."""
+    dataset = tasks.TASKS["pages"]
+    card = json.loads(json.dumps(dataset.encoding))
+    assert (card["window"],) == dataset.input_shape
+    small = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+    taken = text.translate(small | str.maketrans("123456789", "0" * 9))
+    other = len(card["alphabet"])
+    ids = [card["alphabet"].find(c) % (other + 1) for c in taken]
+    assert ids == encode(text).tolist()
+    assert [dataset.class_names[i] for i in ids if i < other] == [
+        card["alphabet"][i] for i in ids if i < other
+    ]
+
+
 def test_a_page_is_a_client_that_is_tested_on_its_own_end():
     task = tasks.load("pages")
     texts = pages.pages()
     assert list(task.train.client_ids) == sorted(texts)
+    assert task.encoding == tasks.TASKS["pages"].encoding
+    assert len(task.class_names) == task.num_classes
     train, test = personal.split(task, seed=0)
     client = train.client_ids.index("pg19")
     text = texts["pg19"]

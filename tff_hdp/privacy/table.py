@@ -76,13 +76,13 @@ def account_text(rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -
     """
     if not rows:
         return ""
-    codes = _numbered(rows)
+    codes = numbered(rows)
     deltas = {row["delta"] for row in rows}
     shown = [name for name in rows[0] if _is_shown(name, rows)]
     zones: dict[tuple[str, ...], list[int]] = {}
     for row in rows:
         cells = [_cell(name, row) for name in shown if name != "zone"]
-        alike = zones.setdefault((*cells, _rests_on(row, codes)), [])
+        alike = zones.setdefault((*cells, rests_on(row, codes)), [])
         alike += [] if row["zone"] is None else [row["zone"]]
     at = shown.index("zone") if "zone" in shown else None
     lines = [[*(_TITLES.get(name, name) for name in shown), "rests on"]]
@@ -99,7 +99,7 @@ def account_text(rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -
             *aligned(lines),
             "",
             *([*notes, ""] if notes else []),
-            *_legend(codes),
+            *legend(codes),
         ]
     )
 
@@ -128,8 +128,8 @@ def code_of(statement: str) -> str:
     return next(code for code, pattern in _CODES if re.match(pattern, statement))
 
 
-def _numbered(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Statements to codes; different ones of one code get a number each.
+def numbered(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The statements of rows, each with its code; different ones of one get a number.
 
     Save for PLDs' grids, which differ from row to row and share their code.
     """
@@ -143,7 +143,17 @@ def _numbered(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
-def _legend(codes: Mapping[str, str]) -> list[str]:
+def rests_on(row: Mapping[str, Any], codes: Mapping[str, str]) -> str:
+    """The codes, of `numbered`, of what a row rests on."""
+    words = []
+    for field in _FIELDS:
+        parts = (" ".join(codes[s] for s in part) for part in _parts(row[field]))
+        words.append(" | ".join(parts))
+    return " ".join(filter(None, words))
+
+
+def legend(codes: Mapping[str, str]) -> list[str]:
+    """Lines that say what the codes of `numbered` mean."""
     texts: dict[str, list[str]] = {}
     for statement, code in codes.items():
         texts.setdefault(code, []).append(_MEANS.get(statement, statement))
@@ -173,14 +183,6 @@ def _ranges(zones: Sequence[int]) -> str:
             runs.append([zone])
     words = (f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)
     return ",".join(words) or "all"
-
-
-def _rests_on(row: Mapping[str, Any], codes: Mapping[str, str]) -> str:
-    words = []
-    for field in _FIELDS:
-        parts = (" ".join(codes[s] for s in part) for part in _parts(row[field]))
-        words.append(" | ".join(parts))
-    return " ".join(filter(None, words))
 
 
 def _rank(code: str) -> tuple[int, int]:

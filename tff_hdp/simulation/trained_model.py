@@ -127,6 +127,8 @@ class ModelKeeper:
                 "dtype": str(task.test_features.dtype),
             },
             "classes": task.num_classes,
+            "class_names": list(task.class_names) or None,
+            "encoding": task.encoding,
             "privacy": "see privacy.json: epsilon is that of all rounds of the run",
         }
         write_json(partial / "card.json", card)

@@ -29,9 +29,11 @@ TRAINED = (
 ROOT = pathlib.Path(__file__).parents[3]
 PAGES = (ROOT / "docs" / "hdp.md", ROOT / "README.md")
 Rows = list[dict[str, Any]]
-# Who a row is about, in the lines that say what its epsilons rest on.
-NAMES = ("data_set", "configuration", "mode", "client_kind", "noise_at", "level")
-RESTS_ON = {"released_rests_on": "released model", "aggregator_rests_on": "aggregator"}
+# Columns of what epsilons rest on, and the titles that their codes have.
+RESTS_ON = {
+    "released_rests_on": "released rests on",
+    "aggregator_rests_on": "aggregator rests on",
+}
 WORDS = ("neighbours", "sampling", "assumptions", *RESTS_ON)
 
 WHAT = flags.DEFINE_list(
@@ -71,9 +73,8 @@ def account(part: str, folder: pathlib.Path) -> None:
     from scripts.papers.hdp import closed_form
 
     rows, notes = getattr(closed_form, part)(folder)
-    table = pd.DataFrame(rows)
-    table.to_csv(folder / f"{part}.csv", index=False)
-    text = "\n".join([shown(table), "", *notes, *reasons(rows)])
+    pd.DataFrame(rows).to_csv(folder / f"{part}.csv", index=False)
+    text = "\n".join([*shown(rows), "", *notes])
     (folder / f"{part}.txt").write_text(text + "\n")
     print(f"{part}\n{text}\n")
 
@@ -104,32 +105,39 @@ def train(parts: list[str], folder: pathlib.Path) -> int:
     )
 
 
-def shown(table: Any) -> str:
-    """A table as text, without the words that the lines below it say."""
-    numbers = table.drop(columns=[name for name in WORDS if name in table])
-    numbers = numbers.dropna(axis="columns", how="all")
+def shown(rows: Rows) -> list[str]:
+    """Rows as a table with codes for words, and what those mean."""
+    import pandas as pd
+
+    from tff_hdp.privacy.table import legend, numbered, rests_on
+
+    bases = [_bases(row) for row in rows]
+    codes = numbered([basis for each in bases for basis in each.values()])
+    words = [{k: rests_on(v, codes) for k, v in each.items()} for each in bases]
+    table = pd.DataFrame(rows).drop(columns=list(WORDS), errors="ignore")
+    numbers = table.dropna(axis="columns", how="all")
     # As objects, a missing epsilon stays apart from what is no epsilon at all.
     cells = numbers.astype(object).where(numbers.notna(), "none")
-    return cells.to_string(index=False, float_format="{:.6g}".format)
+    cells = cells.assign(**pd.DataFrame(words, index=cells.index))
+    text = cells.to_string(index=False, float_format="{:.6g}".format)
+    return [text, *([""] if codes else []), *legend(codes)]
 
 
-def reasons(rows: Rows) -> list[str]:
-    """What each row's epsilons rest on, a line each."""
-    lines = []
-    for row in rows:
-        who = ", ".join(
-            f"{name.replace('_', ' ')} {row[name]}" for name in NAMES if name in row
-        )
-        seen = {RESTS_ON[key]: row[key] for key in RESTS_ON if key in row}
-        if "assumptions" in row:
-            observer = row["observer"].replace("_", " ")
-            seen[observer] = (
-                f"{row['neighbours']} neighbours; {row['sampling']}; "
-                f"{row['assumptions']}"
-            )
-        for observer, basis in seen.items():
-            lines.append(f"{who} against {observer}: delta {row['delta']:g}; {basis}.")
-    return list(dict.fromkeys(lines))
+def _bases(row: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """What a row's epsilons rest on, by the title of the column of their codes."""
+    found = {}
+    if "assumptions" in row:
+        found["rests on"] = {name: row[name] for name in WORDS[:3]}
+    for name, title in RESTS_ON.items():
+        if name in row:
+            # A sentence each, the assumptions any number.
+            neighbours, sampling, assumptions = row[name].split("; ", 2)
+            found[title] = {
+                "neighbours": neighbours.removesuffix(" neighbours"),
+                "sampling": sampling,
+                "assumptions": assumptions,
+            }
+    return found
 
 
 if __name__ == "__main__":

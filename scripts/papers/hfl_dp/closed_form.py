@@ -26,25 +26,32 @@ SETTINGS = {
 }
 
 
-def noise() -> pd.DataFrame:
-    """Each noise of figure 2, what Theorem 1 states for it and what it is worth."""
-    config = presets.read("hfl_dp/figure2_noisy", HflDpConfig)
+def noise(**changes: object) -> pd.DataFrame:
+    """Each noise of figure 2, what Theorem 1 states for it and what it is worth.
+
+    Args:
+      **changes: Settings to have instead of the preset's.
+    """
+    config = presets.read("hfl_dp/figure2_noisy", HflDpConfig, **changes)
     setting = _setting(config)
     rows = noise_table(formulas.theorem_1(**setting), **setting)
     return pd.DataFrame([dataclasses.asdict(row) for row in rows])
 
 
-def epsilons() -> pd.DataFrame:
+def epsilons(**changes: object) -> pd.DataFrame:
     """Epsilon of a whole run of each setting, one client, by observer.
 
     The tighter of RDP and PLD; the latter has none where an epsilon is too large.
+
+    Args:
+      **changes: Settings to have instead of the presets'.
     """
     rows = []
     for name, preset in SETTINGS.items():
-        config = presets.read(f"hfl_dp/{preset}", HflDpConfig)
+        config = presets.read(f"hfl_dp/{preset}", HflDpConfig, **changes)
         setting = _setting(config)
         rows.append(_row(name, config, setting, formulas.theorem_1(**setting)))
-    config = presets.read(f"hfl_dp/{SETTINGS['figure 2']}", HflDpConfig)
+    config = presets.read("hfl_dp/figure2_noisy", HflDpConfig, **changes)
     setting = _setting(config)
     needed = {name: value for name, value in setting.items() if name != "m"}
     exact = formulas.exact_noise(**needed)

@@ -8,8 +8,9 @@ seed under --out, docs/results/hfl_dp/<part>.csv with a row a run, its table in
 docs/hfl_dp.md and its picture in docs/figures. `readings` has the printed points with
 an upload counted as exposed once, `per_edge` where n is the clients of one edge, and
 `full_batch` with one step on all of a client's examples a local iteration. `account`
-trains nothing: what each noise is worth, and each setting's whole run. Takes every flag
-of scripts/hfl_dp.py, which then counts for all runs; results then stay in --out.
+trains nothing: what each noise is worth, and each setting's whole run; its CSVs go to
+--out/hfl_dp if --out is given. Takes every flag of scripts/hfl_dp.py, which then counts
+for all runs; results then stay in --out.
 """
 
 import sys
@@ -39,11 +40,12 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     cli.check_choices("what", flags.FLAGS.what, (ACCOUNT, *PARTS))
     from scripts.papers import program
-    from scripts.papers.hfl_dp import figures, trained
+    from scripts.papers.hfl_dp import closed_form, figures, trained
 
     trains = [part for part in flags.FLAGS.what if part != ACCOUNT]
     if len(trains) < len(flags.FLAGS.what):
-        account()
+        tables = {"noise": closed_form.noise, "epsilons": closed_form.epsilons}
+        program.write_accounts(tables, HflDpConfig, paper="hfl_dp")
     if not trains:
         return 0
     return program.run(
@@ -53,20 +55,6 @@ def main(argv: list[str]) -> int:
         studies=trained.studies,
         draw=figures.draw,
     )
-
-
-def account() -> None:
-    """Writes and prints what trains nothing."""
-    from scripts.papers import result_tables
-    from scripts.papers.hfl_dp import closed_form
-
-    folder = result_tables.RESULTS / "hfl_dp"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("noise", "epsilons"):
-        path = folder / f"{name}.csv"
-        table = getattr(closed_form, name)()
-        table.to_csv(path, index=False, float_format="%.6g")
-        print(f"{name}\n{result_tables.table(path)}\n{path}\n")
 
 
 if __name__ == "__main__":

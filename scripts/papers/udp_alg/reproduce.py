@@ -6,8 +6,9 @@
 Runs, or resumes, the presets scripts/papers/udp_alg/*.flags with every sigma and S of
 the figure: a run folder a curve and seed under --out, docs/results/udp_alg/<part>.csv
 with a row a run, its table in docs/udp_hypernet.md and its picture in docs/figures.
-`account` trains nothing. Takes every flag of scripts/udp_hypernet.py, which then
-counts for all curves; results then stay in --out. A part whose data is not at hand is
+`account` trains nothing; its CSV goes to --out/udp_alg if --out is given. Takes every
+flag of scripts/udp_hypernet.py, which then counts for all curves; results then stay in
+--out. A part whose data is not at hand is
 left out, and said to be.
 """
 
@@ -45,7 +46,7 @@ def main(argv: list[str]) -> int:
     """Runs the parts asked for."""
     cli.refuse_arguments(argv)
     from scripts.papers import presets, program
-    from scripts.papers.udp_alg import figures, trained
+    from scripts.papers.udp_alg import closed_form, figures, trained
 
     given = presets.given(UdpHypernetConfig)
     for name in SWEPT:
@@ -54,7 +55,8 @@ def main(argv: list[str]) -> int:
     cli.check_choices("what", flags.FLAGS.what, (ACCOUNT, *PARTS))
     trains = [part for part in flags.FLAGS.what if part != ACCOUNT]
     if len(trains) < len(flags.FLAGS.what):
-        show_account(given)
+        tables = {ACCOUNT: closed_form.table}
+        program.write_accounts(tables, UdpHypernetConfig, paper="udp_alg")
     if not trains:
         return 0
     return program.run(
@@ -65,20 +67,6 @@ def main(argv: list[str]) -> int:
         draw=figures.draw,
         own=PRIVATE_RATE.value is not None,
     )
-
-
-def show_account(given: dict[str, object]) -> None:
-    """Prints what the curves are worth; writes it if no setting was given."""
-    from scripts.papers import result_tables
-    from scripts.papers.udp_alg import closed_form
-
-    table = closed_form.table(**given)
-    print(table.to_string(index=False))
-    if not given:
-        path = result_tables.RESULTS / "udp_alg" / f"{ACCOUNT}.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        table.to_csv(path, index=False, float_format="%.6g")
-        print(path)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The HDP paper's closed-form tables and figures, from the command line."""
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -60,8 +62,9 @@ def test_the_comparison_holds_one_thing_equal_at_a_time(folder):
 def test_every_epsilon_says_what_it_rests_on(folder):
     for part in ("table1", "table3", "levels", "compare"):
         text = (folder / f"{part}.txt").read_text()
-        for words in ("delta 1e-05", "neighbours", "Poisson, q = ", "against"):
+        for words in ("delta", "1e-05", "rests on", "neighbours", "Poisson, q = "):
             assert words in text, part
+        assert re.search("A .*Ph.* H", text) and re.search("^A +neighbours", text, re.M)
     assert "under-states" in (folder / "table3.txt").read_text()
 
 

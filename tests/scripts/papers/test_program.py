@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from scripts.papers import result_tables
+
 # Runs a program whose studies say what they were asked instead of training.
 CODE = """
 import json, runpy, sys
@@ -68,3 +70,30 @@ def test_a_part_without_its_data_is_left_out(run_program, data_dir):
     first, last = result.stdout.splitlines()
     assert json.loads(first)[0] == ["figure2b_reduced"]
     assert last.startswith("figure3 left out:") and "celeba" in last
+
+
+@pytest.mark.parametrize(
+    ("paper", "names"), [("hfl_dp", ["noise", "epsilons"]), ("udp_alg", ["account"])]
+)
+def test_an_account_goes_where_it_is_asked_to(run_program, tmp_path, paper, names):
+    """And is the docs' to the last digit, whenever and wherever it is made again."""
+    program = f"scripts/papers/{paper}/reproduce.py"
+    committed = {name: result_tables.RESULTS / paper / f"{name}.csv" for name in names}
+    written = {name: path.stat().st_mtime_ns for name, path in committed.items()}
+    result = run_program(program, "--what=account", f"--out={tmp_path}")
+    assert result.returncode == 0, result.stderr
+    assert {path.stem for path in (tmp_path / paper).iterdir()} == set(names)
+    for name, path in committed.items():
+        assert (tmp_path / paper / path.name).read_text() == path.read_text()
+        assert path.stat().st_mtime_ns == written[name]
+        assert str(tmp_path / paper / path.name) in result.stdout
+
+
+def test_an_account_of_ones_own_setting_is_not_the_docs(run_program):
+    path = result_tables.RESULTS / "udp_alg" / "account.csv"
+    written = path.stat().st_mtime_ns
+    program = "scripts/papers/udp_alg/reproduce.py"
+    result = run_program(program, "--what=account", "--rounds=3", "--delta=1e-4")
+    assert result.returncode == 0, result.stderr
+    assert "0.0001" in result.stdout and ".csv" not in result.stdout
+    assert path.stat().st_mtime_ns == written

@@ -1,6 +1,7 @@
 """A study's CSV, its table, and the docs' tables, which must be those of their CSVs."""
 
 import pathlib
+import re
 
 import pandas as pd
 import pytest
@@ -90,11 +91,40 @@ def test_a_table_has_mean_spread_epsilons_and_verdict(tmp_path):
     frame().to_csv(path, index=False)
     lines = result_tables.table(path).splitlines()
     assert "own super-node | released model | verdict |" in lines[0]
-    assert lines[2] == "| hdp | 2 | 0.61 | 0.620 ± 0.028 | none | 5 | reproduced |"
-    assert lines[3] == "| cdp | 1 | 0.61 | 0.700 | none | 21.5 | not: 0.090 above |"
+    assert lines[2].startswith("| hdp | 2 | 0.61 | 0.620 ± 0.028 | none | 5 `A Ph` |")
+    assert lines[3].startswith("| cdp | 1 | 0.61 | 0.700 | none | 21.5 `A Ph` |")
+    assert [line.split(" | ")[-1] for line in lines[2:4]] == [
+        *("reproduced |", "not: 0.090 above |"),
+    ]
     assert lines[4] == "| none | 1 |  | 0.500 | none | none | not printed |"
-    assert "delta 1e-05; released model add_or_remove neighbours" in lines[-1]
-    assert "Poisson, q = 0.2, participation hidden" in lines[-1]
+    assert "Epsilon at delta 1e-05, for one client" in lines[7]
+    assert lines[-3:-1] == [
+        "A    neighbours add or remove one client",
+        "Ph   Poisson, q = 0.2, participation hidden",
+    ]
+
+
+def test_a_csv_with_words_beside_its_epsilons_has_codes(tmp_path):
+    words = {"neighbours": ["zero_out", "replace_one"], "sampling": "every client"}
+    frame = pd.DataFrame({"epsilon": [4.0, 5.0], "delta": 1e-5, **words})
+    frame.to_csv(tmp_path / "account.csv", index=False)
+    lines = result_tables.table(tmp_path / "account.csv").splitlines()
+    assert lines[0] == "| epsilon | delta | rests on |"
+    assert lines[2:4] == ["| 4 | 1e-05 | `Z E` |", "| 5 | 1e-05 | `R E` |"]
+    assert lines[-4:-1] == [
+        "Z    neighbours zero out one client",
+        "R    neighbours replace one client by another",
+        "E    every client",
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_epsilon_in_a_table_has_codes_that_are_explained(page):
+    for name, text in result_tables.embedded(page).items():
+        cells, _, below = text.partition("```")
+        used = {code for each in re.findall(r"`(.+?)`", cells) for code in each.split()}
+        explained = set(re.findall(r"^([A-Z][a-z]?\d*)  +\S", below, re.M))
+        assert used == explained, name
 
 
 def losses():

@@ -91,6 +91,7 @@ def test_programs_evaluate_a_run_and_make_a_page_of_it(finished, run_program, tm
     found = json.loads(done.stdout)
     assert found["accuracy"] == pytest.approx(found["card"]["value"])
     assert len(found["clients"]) == 200 and len(found["zones"]) == 4
+    assert found["card"]["class_names"] == list("0123456789")
     page = tmp_path / "page.html"
     done = run_program("scripts/report.py", run, f"--html={page}")
     assert done.returncode == 0, done.stderr
