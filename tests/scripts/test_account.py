@@ -154,9 +154,28 @@ def test_a_planners_file_is_accounted(rows, run, tmp_path):
         assert row["epsilon_rdp"] <= promises[row["observer"]]
     # The aggregator's promise needs more noise than the model's does.
     assert table[1]["epsilon_rdp"] == pytest.approx(5.0, rel=1e-3)
-    assert "--calibrate is 2.0; allowed: nothing with plan" in run(
-        f"--plan={path}", "--calibrate=2", code=2
-    )
+    assert f"4 rounds, of the plan in {path}" in run(f"--plan={path}")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"rounds": 100_000},
+        {"rounds": 200},
+        {"colluding_super_nodes": 9},
+        {"cohort_known": True, "delta": 1e-12},
+        {"noise_multiplier": 9.0},
+        {"calibrate": 2.0},
+        {"figure": "epsilon.png"},
+    ],
+    ids=str,
+)
+def test_what_a_plans_file_decides_is_refused_beside_it(run, tmp_path, asked):
+    flags = [f"--{name}={value}" for name, value in asked.items()]
+    line = run(f"--plan={tmp_path / 'plan.json'}", *flags, code=2)
+    name, value = next(iter(asked.items()))
+    shown = f"error: --{name} is {value}; allowed: nothing beside plan"
+    assert line.startswith(shown) and line.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,13 @@ RECEIVERS = ("released_model", "fellow_super_node", "fellow_client")
 
 if TYPE_CHECKING:
     from tff_hdp.privacy.accountant import AccountRow
+    from tff_hdp.privacy.planner import Planned
     from tff_hdp.topology import Zoning
 
 DEFAULT_CLIENTS = 500
 MOST_ROUNDS = 10**9
+# All else that an account is asked, a plan's file decides.
+BESIDE_PLAN = ("plan", "format")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -211,7 +214,7 @@ class AccountConfig(FederationConfig):
         as 2 or 2,3; 2 is the first above the zones.
       noise_multiplier: z of every party that adds noise.
       plan: A file that scripts/plan.py wrote: its federation, noise, threat, rounds
-        and delta in place of all those here.
+        and delta in place of all those here, none of which may be given then.
       calibrate: Find the z for this epsilon instead.
       observer: Against whom, for --calibrate.
       client_kind: For whom, for --calibrate; None for those worst off.
@@ -252,9 +255,10 @@ class AccountConfig(FederationConfig):
         super().__post_init__()
         if self.compare is None:
             self._check_shares()
-        for name in ("compare", "calibrate", "figure"):
-            both = self.plan is not None and getattr(self, name) is not None
-            require(not both, name, getattr(self, name), "nothing with plan")
+        if self.plan is not None:
+            for field in dataclasses.fields(self):
+                if getattr(self, field.name) != field.default:
+                    self.refuse_beside_plan(field.name)
         check_positive("noise_multiplier", self.noise_multiplier)
         ok = 1e-6 <= self.noise_multiplier <= 1e6
         require(ok, "noise_multiplier", self.noise_multiplier, "1e-6..1e6")
@@ -276,6 +280,29 @@ class AccountConfig(FederationConfig):
         }
         return CONFIGURATIONS[self.privacy](noise_multiplier=z, **options, **shares)
 
+    def refuse_beside_plan(self, name: str) -> None:
+        """Raises ArgumentError if a field given is one that `plan` decides."""
+        ok = name in BESIDE_PLAN
+        require(ok, name, getattr(self, name), "nothing beside plan, whose file says")
+
+    @functools.cached_property
+    def asked(self) -> "Planned":
+        """What is accounted: the flags', or what the file of `plan` holds.
+
+        Raises:
+          FileError: If `plan` is no plan's file.
+        """
+        from tff_hdp.privacy.planner import Planned, read_plan
+
+        if self.plan is not None:
+            return read_plan(self.plan)
+        return Planned(
+            plan=self.noise_plan(),
+            threat=self.threat,
+            rounds=self.rounds,
+            delta=self.delta,
+        )
+
     def rows(self, methods: Sequence[str] | None = None) -> list["AccountRow"]:
         """The account, by all methods unless some are given.
 
@@ -283,15 +310,8 @@ class AccountConfig(FederationConfig):
           FileError: If `plan` is no plan's file.
         """
         from tff_hdp.privacy.accountant import METHODS, account
-        from tff_hdp.privacy.planner import Planned, read_plan
 
-        asked = Planned(
-            plan=self.noise_plan(),
-            threat=self.threat,
-            rounds=self.rounds,
-            delta=self.delta,
-        )
-        asked = asked if self.plan is None else read_plan(self.plan)
+        asked = self.asked
         methods = METHODS if methods is None else methods
         return account(
             asked.plan, asked.rounds, asked.delta, methods, threat=asked.threat
