@@ -9,11 +9,14 @@ The HDP paper's own tables: scripts/papers/hdp/reproduce.py.
 """
 
 import csv
+import dataclasses
 import json
 import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Any
+
+from absl import flags
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
@@ -41,7 +44,13 @@ def show(rows: Sequence[dict[str, Any]], style: str, notes: Sequence[str] = ()) 
 def main(argv: list[str]) -> int:
     """Prints the account that the flags ask for."""
     cli.refuse_arguments(argv)
-    _run(cli.config_from_flags(AccountConfig))
+    config = cli.config_from_flags(AccountConfig)
+    if config.plan is not None:
+        for field in dataclasses.fields(config):
+            # Given, even if it is what it would be anyway.
+            if flags.FLAGS[field.name].present:
+                config.refuse_beside_plan(field.name)
+    _run(config)
     return 0
 
 
@@ -61,6 +70,8 @@ def _run(config: AccountConfig) -> None:
         if config.calibrate is not None:
             config = config.calibrated()
             notes = [f"--noise_multiplier={config.noise_multiplier!r} meets the target"]
+        if config.plan is not None:
+            notes = [f"{config.asked.rounds} rounds, of the plan in {config.plan}"]
         rows = config.rows()
         worst_zones = _worst_zones(rows)
         show([row.to_dict() for row in rows], config.format, [*notes, *worst_zones])

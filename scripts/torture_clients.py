@@ -15,6 +15,8 @@ from scripts.torture_systems import (
     EXAMPLES,
     FEATURES,
     ODD,
+    TOKENS,
+    VOCABULARY,
     ZONE,
     ZONES,
     Client,
@@ -40,6 +42,11 @@ def spoilt(client: Client, kind: str, rng: np.random.Generator) -> Client:
     if kind == "weight":
         weight = rng.choice(NOT_A_WEIGHT)
         return dataclasses.replace(client, weight=float(weight), refused=True)
+    if kind == "tokens":
+        tokens = client.tokens.copy()
+        columns = slice(None) if rng.random() < 0.5 else rng.integers(TOKENS)
+        tokens[where, columns] = rng.choice([*OUT_OF_RANGE, VOCABULARY])
+        return dataclasses.replace(client, tokens=tokens, refused=True)
     if kind in ("zone", "user"):
         size = ZONES if kind == "zone" else ZONES * CLIENTS
         value = int(rng.choice([*OUT_OF_RANGE, size]))
@@ -66,16 +73,16 @@ def torture(system: System, count: int, seed: int) -> Iterator[tuple[str, str]]:
         output = system.process.next(state, system.data(client))
         return system.model(output.state), int(system.rejected(output.metrics))
 
-    nan = np.full_like(own.features, np.nan)
+    unknown = np.full_like(own.labels, -1)
     expected = {
-        zone: round_of(dataclasses.replace(own, features=nan, zone=zone))[0]
+        zone: round_of(dataclasses.replace(own, labels=unknown, zone=zone))[0]
         for zone in {0, ZONE}
     }
     if system.as_if_absent:
         without, _ = round_of(None)
         for model in expected.values():
             np.testing.assert_allclose(model, without, rtol=0, atol=1e-6)
-    kinds = ("features", "labels", *system.kinds)
+    kinds = ("labels", *system.kinds)
     for i in range(count):
         kind = kinds[i % len(kinds)]
         client = spoilt(own, kind, rng)

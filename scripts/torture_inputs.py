@@ -9,12 +9,14 @@ be sound; anything else counts as crashed, is shown, and ends in exit code 1.
 
 import base64
 import collections
+import contextlib
 import dataclasses
 import itertools
 import json
 import math
 import pathlib
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -44,6 +46,7 @@ from tff_hdp.topology import load_zones, zones_by_capability, zones_by_overlay
 from tff_hdp.topology.attributes import load_attribute, load_numbers, load_overlay
 
 LONGEST_SECONDS = 10.0
+LONGEST_ACCOUNT = 60
 WHAT = ("files", "messages", "flags", "clients")
 
 # (outcome, what it was): `refused`, `accepted` or `crashed`.
@@ -225,7 +228,9 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def _outcome(what: str, call: Callable[[], object]) -> tuple[str, str]:
+def _outcome(
+    what: str, call: Callable[[], object], seconds_allowed: float = LONGEST_SECONDS
+) -> tuple[str, str]:
     """How a call ended, and what of."""
     began = time.process_time()
     try:
@@ -237,6 +242,7 @@ def _outcome(what: str, call: Callable[[], object]) -> tuple[str, str]:
         ElectionError,
         SecureAggregationError,
         wire.WireError,
+        OSError,
     ) as error:
         outcome, line = "refused", str(error)
     except flags.Error as error:
@@ -246,7 +252,7 @@ def _outcome(what: str, call: Callable[[], object]) -> tuple[str, str]:
     if len(line) > LONGEST_LINE:
         return "crashed", f"{what}: refused in {len(line)} characters: {line[:200]}"
     seconds = time.process_time() - began
-    if seconds > LONGEST_SECONDS:
+    if seconds > seconds_allowed:
         return "crashed", f"{what}: {outcome} after {seconds:.0f} s"
     return outcome, what
 
@@ -330,19 +336,62 @@ _WORDS = (
     *("", " ", "0", "-1", "1", "2", "3.5", "1e9", "1e400", "nan", "inf", "-inf"),
     *("none", "auto", "true", "False", "9" * 30, "9" * 5000, "0x10", "x" * 999),
     *("1,2", ",", "1,,2", "\x00", "\n", "é", "\ud800", "../..", "digits", "2/3"),
-    *("0.5", "1e-300", "0.999999999"),
+    *("0.5", "1e-300", "0.999999999", "1e-318", "1000000", "1000000000000"),
 )
 
 
 def fuzz_flags(count: int, seed: int) -> Counts:
-    """Makes every program's config of random flags; TensorFlow is not started."""
+    """Makes every program's config of random flags; TensorFlow is not started.
+
+    What can be accounted is, by a Renyi account or by all.
+    """
     rng = random.Random(seed)
     kinds = _configs()
     return collections.Counter(
-        _outcome(kind.__name__, lambda kind=kind: _config_of(kind, rng))
+        _outcome(kind.__name__, lambda kind=kind: _taken(kind, rng), LONGEST_ACCOUNT)
         for i in range(count)
         for kind in [kinds[i % len(kinds)]]
     )
+
+
+def _taken(kind: type, rng: random.Random) -> None:
+    """Makes a config, and accounts what it asks."""
+    shown: list[str] = []
+    try:
+        config = _config_of(kind, rng, shown)
+        if hasattr(config, "rows"):
+            with _time_limit(LONGEST_ACCOUNT):
+                _account(config, ("rdp",) if rng.random() < 0.8 else None)
+    except (ArgumentError, FileError, OSError, flags.Error):
+        raise
+    except Exception as error:
+        # A case that nobody can repeat is of no use.
+        raise RuntimeError(f"{error!r:.80} of {' '.join(shown)}") from error
+
+
+def _account(config: Any, methods: tuple[str, ...] | None) -> None:
+    if config.calibrate is not None:
+        config = config.calibrated()
+    for row in config.rows(methods):
+        json.dumps(row.to_dict(), allow_nan=False)
+        for epsilon in (row.epsilon_rdp, row.epsilon_pld):
+            assert epsilon is None or epsilon >= 0
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Stops what takes longer, in processor time."""
+
+    def stop(*_: object) -> None:
+        raise RuntimeError(f"not done after {seconds} s")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _configs() -> list[type]:
@@ -363,10 +412,10 @@ def _configs() -> list[type]:
     ]
 
 
-def _config_of(kind: type, rng: random.Random) -> None:
+def _config_of(kind: type, rng: random.Random, words: list[str]) -> Any:
+    """A config of random flags, which are left in `words`."""
     values = flags.FlagValues()
     cli.define_flags(kind, values)
-    words = ["program"]
     for field in rng.sample(dataclasses.fields(kind), rng.randrange(1, 6)):
         allowed = kind.choices.get(field.name)
         if allowed and rng.random() < 0.8:
@@ -376,8 +425,8 @@ def _config_of(kind: type, rng: random.Random) -> None:
         else:
             value = rng.choice(_WORDS)
         words.append(f"--{field.name}={value}")
-    values(words)
-    cli.config_from_flags(kind, values)
+    values(["program", *words])
+    return cli.config_from_flags(kind, values)
 
 
 # Clients ----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Used by `scripts/torture_clients.py`.
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,7 @@ from tff_hdp.systems.udp_hypernet.process import build_udp_hypernet, user_type
 from tff_hdp.topology.mixing import metropolis
 
 FEATURES, CLASSES, HIDDEN, EXAMPLES, BATCH = 12, 3, 8, 6, 3
+TOKENS, VOCABULARY = 5, 20  # of an example; how many there are
 CLIENTS, ZONES, ZONE, ODD = 4, 2, 1, 1  # of each zone; where the odd client sits
 RATE, S = 0.2, 0.3
 
@@ -47,6 +49,7 @@ class Client:
 
     Attributes:
       features: [N, FEATURES] float32.
+      tokens: [N, TOKENS] int32, which models of text read in place of features.
       labels: [N] int32.
       weight: w.
       zone: Its zone, edge or server.
@@ -55,6 +58,7 @@ class Client:
     """
 
     features: np.ndarray
+    tokens: np.ndarray
     labels: np.ndarray
     weight: float = 1.0
     zone: int = ZONE
@@ -68,7 +72,7 @@ class System:
 
     Attributes:
       process: The process.
-      kinds: What of a client it reads, besides features and labels.
+      kinds: What of a client it reads, besides labels.
       data: The round's data, with the odd client or without it (None).
       model: What the others have of a state, a vector.
       rejected: How many a round rejected, of its metrics.
@@ -89,7 +93,9 @@ def honest(seed: int) -> Client:
     """A client with examples of its own."""
     rng = np.random.default_rng(seed)
     features = rng.normal(size=[EXAMPLES, FEATURES]).astype(np.float32)
-    return Client(features, rng.integers(0, CLASSES, EXAMPLES).astype(np.int32))
+    labels = rng.integers(0, CLASSES, EXAMPLES).astype(np.int32)
+    tokens = rng.integers(0, VOCABULARY, [EXAMPLES, TOKENS]).astype(np.int32)
+    return Client(features, tokens, labels)
 
 
 def build_model() -> tf.keras.Sequential:
@@ -103,6 +109,35 @@ def build_model() -> tf.keras.Sequential:
     )
 
 
+def build_text_model() -> tf.keras.Sequential:
+    """A classifier that looks its tokens up."""
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.InputLayer([TOKENS]),
+            tf.keras.layers.Embedding(VOCABULARY, 4),
+            tf.keras.layers.Flatten(),
+            tf.keras.layers.Dense(CLASSES),
+        ]
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """A model and what of a client it reads."""
+
+    build_model: Callable[[], tf.keras.Sequential]
+    field: str
+    width: int
+    dtype: Any
+
+    def examples(self, client: Client) -> tuple[np.ndarray, np.ndarray]:
+        """What it reads, and the labels."""
+        return getattr(client, self.field), client.labels
+
+
+NUMBERS = Reader(build_model, "features", FEATURES, np.float32)
+TEXT = Reader(build_text_model, "tokens", TOKENS, np.int32)
+
 SHAPES = ((FEATURES, HIDDEN), (HIDDEN,), (HIDDEN, CLASSES), (CLASSES,))
 SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
 
@@ -110,11 +145,13 @@ SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
 def systems() -> dict[str, Callable[[], System]]:
     """What builds each, by name."""
     return {
-        "hdp single": lambda: _hdp(_alone, _hdp_plan()),
-        "hdp stacked": lambda: _hdp(_together(epochs=1), _hdp_plan()),
-        "hdp span": lambda: _hdp(_together(epochs=8), _hdp_plan()),
-        "hdp secure": lambda: _hdp(_together(epochs=1), _secure_plan()),
-        "hdp protocol": lambda: _hdp(_together(epochs=1), _secure_plan(), "bonawitz"),
+        "hdp single": lambda: _hdp(_alone),
+        "hdp stacked": lambda: _hdp(_together),
+        "hdp span": lambda: _hdp(functools.partial(_together, epochs=8)),
+        "hdp text single": lambda: _hdp(_alone, reader=TEXT),
+        "hdp text stacked": lambda: _hdp(_together, reader=TEXT),
+        "hdp secure": lambda: _hdp(_together, _secure_plan()),
+        "hdp protocol": lambda: _hdp(_together, _secure_plan(), protocol="bonawitz"),
         "hfl_dp": _hfl_dp,
         "gfl": _gfl,
         "fl_top": _fl_top,
@@ -138,9 +175,11 @@ def _cohort(odd: Client | None) -> list[tuple[int, list[Client]]]:
     return groups
 
 
-def _chunk(zone: int, clients: list[Client], epochs: int = 1) -> Any:
+def _chunk(
+    zone: int, clients: list[Client], *, epochs: int = 1, reader: Reader = NUMBERS
+) -> Any:
     return make_chunk(
-        [(c.features, c.labels) for c in clients],
+        list(map(reader.examples, clients)),
         [_order(epochs) for _ in clients],
         weights=[c.weight for c in clients],
         carries_noise=[False] * len(clients),
@@ -180,20 +219,20 @@ def _secure_plan() -> NoisePlan:
     return with_encoding(plan, size=SIZE)
 
 
-def _alone() -> tuple[Any, Any]:
+def _alone(reader: Reader) -> tuple[Any, Any]:
     spec = (
-        tf.TensorSpec([None, FEATURES], tf.float32),
+        tf.TensorSpec([None, reader.width], reader.dtype),
         tf.TensorSpec([None], tf.int32),
     )
     clients = single_clients(
-        model_fn=model_fn_from_keras(build_model, spec),
+        model_fn=model_fn_from_keras(reader.build_model, spec),
         client_optimizer=build_optimizer("sgd", RATE),
     )
 
     def data(odd: Client | None) -> list[Any]:
         return [
             collections.OrderedDict(
-                examples=client_batches(c.features, c.labels, _order()),
+                examples=client_batches(*reader.examples(c), _order()),
                 profile=client_profile(weight=c.weight, zone=zone, carries_noise=False),
             )
             for zone, members in _cohort(odd)
@@ -203,28 +242,36 @@ def _alone() -> tuple[Any, Any]:
     return clients, data
 
 
-def _together(*, epochs: int) -> Callable[[], tuple[Any, Any]]:
+def _together(reader: Reader, *, epochs: int = 1) -> tuple[Any, Any]:
     """In stacks; in many epochs it pays to train in the span of the examples."""
+    clients = stacked_clients(
+        build_model=reader.build_model,
+        data_type=chunk_type((reader.width,), reader.dtype),
+        client_learning_rate=RATE,
+    )
 
-    def build() -> tuple[Any, Any]:
-        clients = stacked_clients(
-            build_model=build_model,
-            data_type=chunk_type((FEATURES,), np.float32),
-            client_learning_rate=RATE,
-        )
-        return clients, lambda odd: [
-            tf.data.Dataset.from_tensors(_chunk(zone, members, epochs))
+    def data(odd: Client | None) -> list[Any]:
+        return [
+            tf.data.Dataset.from_tensors(
+                _chunk(zone, members, epochs=epochs, reader=reader)
+            )
             for zone, members in _cohort(odd)
         ]
 
-    return build
+    return clients, data
 
 
-def _hdp(make: Any, plan: NoisePlan, protocol: Any = None) -> System:
-    clients, data = make()
+def _hdp(
+    make: Any,
+    plan: NoisePlan | None = None,
+    *,
+    reader: Reader = NUMBERS,
+    protocol: Any = None,
+) -> System:
+    clients, data = make(reader)
     process = build_hdp(
         clients=clients,
-        plan=plan,
+        plan=plan or _hdp_plan(),
         server_optimizer=build_optimizer("sgd", 1.0),
         secure_sums=protocol and SecureSums(protocol),
     )
@@ -234,7 +281,7 @@ def _hdp(make: Any, plan: NoisePlan, protocol: Any = None) -> System:
 
     return System(
         process=process,
-        kinds=("weight", "zone"),
+        kinds=(reader.field, "weight", "zone"),
         data=of_protocol if protocol else data,
         model=_trainable,
         rejected=_in_aggregator,
@@ -270,7 +317,7 @@ def _fl_top() -> System:
 
     return System(
         process=process,
-        kinds=("weight", "zone"),
+        kinds=("features", "weight", "zone"),
         data=data,
         model=_trainable,
         rejected=_in_aggregator,
@@ -306,7 +353,7 @@ def _hfl_dp() -> System:
 
     return System(
         process=process,
-        kinds=("zone",),
+        kinds=("features", "zone"),
         data=data,
         model=lambda state: np.ravel(state.global_model_weights),
         rejected=lambda metrics: metrics["rejected"],
@@ -353,7 +400,7 @@ def _gfl() -> System:
 
     return System(
         process=process,
-        kinds=("zone",),
+        kinds=("features", "zone"),
         data=data,
         model=lambda state: np.ravel(state.global_model_weights),
         rejected=lambda metrics: metrics["rejected"],
@@ -391,7 +438,7 @@ def _udp_hypernet() -> System:
 
     return System(
         process=process,
-        kinds=("weight", "zone", "user"),
+        kinds=("features", "weight", "zone", "user"),
         data=data,
         model=others,
         rejected=_in_aggregator,

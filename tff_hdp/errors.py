@@ -94,9 +94,14 @@ def check_probability(name: str, value: float) -> None:
     require(0.0 < value <= 1.0, name, value, "(0, 1]")
 
 
+# What is taken of a delta, for rounds without noise or for finite precision, must
+# still be a number.
+LEAST_DELTA = 1e-300
+
+
 def check_delta(name: str, value: float) -> None:
-    """Raises ArgumentError unless `value` is in (0, 1)."""
-    require(0.0 < value < 1.0, name, value, "(0, 1)")
+    """Raises ArgumentError unless `value` is in [1e-300, 1)."""
+    require(LEAST_DELTA <= value < 1.0, name, value, f"[{LEAST_DELTA:g}, 1)")
 
 
 def check_count(name: str, value: float, least: int = 0) -> int:

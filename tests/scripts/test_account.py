@@ -154,9 +154,28 @@ def test_a_planners_file_is_accounted(rows, run, tmp_path):
         assert row["epsilon_rdp"] <= promises[row["observer"]]
     # The aggregator's promise needs more noise than the model's does.
     assert table[1]["epsilon_rdp"] == pytest.approx(5.0, rel=1e-3)
-    assert "--calibrate is 2.0; allowed: nothing with plan" in run(
-        f"--plan={path}", "--calibrate=2", code=2
-    )
+    assert f"4 rounds, of the plan in {path}" in run(f"--plan={path}")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"rounds": 100_000},
+        {"rounds": 200},
+        {"colluding_super_nodes": 9},
+        {"cohort_known": True, "delta": 1e-12},
+        {"noise_multiplier": 9.0},
+        {"calibrate": 2.0},
+        {"figure": "epsilon.png"},
+    ],
+    ids=str,
+)
+def test_what_a_plans_file_decides_is_refused_beside_it(run, tmp_path, asked):
+    flags = [f"--{name}={value}" for name, value in asked.items()]
+    line = run(f"--plan={tmp_path / 'plan.json'}", *flags, code=2)
+    name, value = next(iter(asked.items()))
+    shown = f"error: --{name} is {value}; allowed: nothing beside plan"
+    assert line.startswith(shown) and line.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -238,13 +257,22 @@ def test_figure(run, tmp_path):
     ("arguments", "words"),
     [
         (["--rounds=many"], ["--rounds", "many"]),
-        (["--delta=2"], ["--delta", "2", "(0, 1)"]),
+        (["--delta=2"], ["--delta", "2", "[1e-300, 1)"]),
         (["--privacy=c9"], ["--privacy", "c9", "cdp"]),
         (["--zones=0"], ["--zones", "0", "1..500"]),
         (["--noise_multiplier=nan"], ["--noise_multiplier", "nan", "> 0"]),
         (["--noise_multiplier=-1"], ["--noise_multiplier", "-1", "> 0"]),
         (["--noise_multiplier=1e-300"], ["--noise_multiplier", "1e-300", "1e-6..1e6"]),
         (["--rounds=100000000000000000000"], ["--rounds", "0..1000000000"]),
+        (["--delta=1e-318"], ["--delta", "[1e-300, 1)"]),
+        (["--clients=1000000000000"], ["--clients", "1..1000000000"]),
+        ([f"--zone_sizes={10**20}"], ["--zone_sizes", "at most 1000000000 clients"]),
+        (["--zones=20000", "--clients=30000"], ["--zones", "1..10000"]),
+        (["--clients_per_round=1e-300"], ["--clients_per_round", "1e-09..500"]),
+        (
+            ["--clients=1000000", "--sampling=fixed", "--clients_per_round=200000"],
+            ["--clients_per_round", "up to 100000"],
+        ),
         (["--privacy=c3"], ["--beta", "None", "[0, 1]"]),
         (["--alpha=0.5"], ["--alpha", "0.5", "c5, c7"]),
         (["--privacy=c3", "--beta=.33"], ["--beta", "0.33", "whole number"]),
@@ -277,7 +305,7 @@ def test_bad_flags_are_one_line_and_code_2(run, arguments, words):
 def test_program_fails_without_traceback(run_program):
     done = run_program(SCRIPT, "--delta=7")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --delta is 7.0; allowed: (0, 1)\n"
+    assert done.stderr == "error: --delta is 7.0; allowed: [1e-300, 1)\n"
 
 
 def test_help_is_quick_and_needs_no_tensorflow(start_program):
@@ -363,12 +391,16 @@ def test_any_setting_gives_rows_or_an_argument_error(asked):
     [
         {"clients": 10**6, "zones": 1000, "clients_per_round": 10**4},
         {"clients": 500, "zones": 500, "colluding_clients": 100, "delta": 0.999999},
+        {"clients": 10**9, "clients_per_round": 1.0, "rounds": 200},
+        {"clients": 10**8, "sampling": "fixed", "rounds": 200},
+        {"clients": 10**6 + 3, "zones": 1000, "mixing": "equal", "rounds": 200},
+        {"clients": 10**8, "sampling": "fixed", "clients_per_round": 10**5},
     ],
-    ids=["large", "delta next to 1"],
+    ids=["large", "delta next to 1", "rare", "fixed", "unequal", "many drawn"],
 )
 def test_what_used_to_hang(asked):
     start = time.process_time()
-    method = "pld" if "delta" in asked else "rdp"
-    table = AccountConfig(privacy="ldp", rounds=3, **asked).rows((method,))
+    method = "rdp" if asked.get("clients_per_round", 0) >= 10**4 else "pld"
+    table = AccountConfig(**{"privacy": "ldp", "rounds": 3} | asked).rows((method,))
     assert all(getattr(row, f"epsilon_{method}") is not None for row in table)
     assert time.process_time() - start < 25

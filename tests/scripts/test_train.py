@@ -34,7 +34,7 @@ def test_help_is_quick_and_names_every_flag(start_program):
         (["--noise_multiplier=nan"], ["--noise_multiplier", "nan"]),
         ([], ["--noise_multiplier", "target_epsilon"]),
         (["--noise_multiplier=1", "--clip_norm=wide"], ["--clip_norm", "wide", "auto"]),
-        (["--noise_multiplier=1", "--delta=2"], ["--delta", "2", "(0, 1)"]),
+        (["--noise_multiplier=1", "--delta=2"], ["--delta", "2", "[1e-300, 1)"]),
         (["--zone=3"], ["zone"]),
         (["digits"], ["digits"]),
         (["--flagfile=nowhere.flags"], ["nowhere.flags"]),

@@ -7,7 +7,10 @@ import pytest
 from scripts import torture_clients, torture_systems
 from tff_hdp import runtime
 
-QUICK = "hdp single", "hdp span", "hdp protocol", "hfl_dp", "gfl", "fl_top"
+QUICK = (
+    *("hdp single", "hdp span", "hdp text single", "hdp text stacked"),
+    *("hdp protocol", "hfl_dp", "gfl", "fl_top"),
+)
 
 
 @pytest.mark.parametrize(
@@ -25,3 +28,5 @@ def test_a_hostile_client_is_rejected_and_the_others_go_on(name, count):
     assert not [why for answer, why in found if answer == "crashed"]
     # Labels out of range at the least, and a zone that is none, were rejected.
     assert found["refused", "labels"] and found["refused", "zone"]
+    if "tokens" in system.kinds:
+        assert found["refused", "tokens"] and not found["accepted", "tokens"]

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators import WEIGHT_TYPE
-from tff_hdp.clients.updates import cross_entropy
+from tff_hdp.clients.updates import cross_entropy, out_of_range, spoilt
 from tff_hdp.errors import ArgumentError
 
 # The optimizers that are SGD, with their momentum.
@@ -62,6 +62,9 @@ def model_fn_from_keras(
 ) -> Callable[[], tff.learning.models.VariableModel]:
     """A TFF model function for a Keras classifier that outputs logits.
 
+    An id that is no row of an `Embedding`, which TensorFlow would end the round of
+    all clients at, spoils its own client's update, as a label that is no class does.
+
     Args:
       build_model: Returns a new, uncompiled Keras model.
       input_spec: Specs of a batch (features, labels).
@@ -69,13 +72,32 @@ def model_fn_from_keras(
 
     def model_fn() -> tff.learning.models.VariableModel:
         return tff.learning.models.from_keras_model(
-            build_model(),
+            _spoilt_by_unknown_ids(build_model()),
             loss=_CrossEntropy(name="loss"),
             input_spec=input_spec,
             metrics=[tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
         )
 
     return model_fn
+
+
+def _spoilt_by_unknown_ids(model: tf.keras.Model) -> tf.keras.Model:
+    """The model, whose embeddings give NaN for what is no id of theirs."""
+    for layer in model.submodules:
+        if isinstance(layer, tf.keras.layers.Embedding):
+            layer.call = _known_ids_only(layer.call, layer.input_dim)
+    return model
+
+
+def _known_ids_only(
+    look_up: Callable[[tf.Tensor], tf.Tensor], size: int
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    def call(ids: tf.Tensor) -> tf.Tensor:
+        wrong = out_of_range(ids, size)
+        rows = look_up(tf.where(wrong, tf.zeros_like(ids), ids))
+        return spoilt(rows, wrong[..., tf.newaxis])
+
+    return call
 
 
 class _CrossEntropy(tf.keras.losses.Loss):

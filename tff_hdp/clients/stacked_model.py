@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tff_hdp.clients.updates import out_of_range, spoilt
 from tff_hdp.errors import ArgumentError
 
 Weights = Sequence[tf.Tensor]
@@ -175,10 +176,12 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
 
 
 def _look_up(weights: Weights, ids: tf.Tensor) -> tf.Tensor:
-    """The rows [C, B, ..., D] of each client's table: a product has dense gradients."""
+    """The rows [C, B, ..., D] of each client's table; NaN for an id of no row."""
     (table,) = weights
+    # A product has dense gradients.
     hot = tf.one_hot(tf.cast(ids, tf.int32), table.shape[1], dtype=table.dtype)
-    return tf.einsum("cb...v,cvd->cb...d", hot, table)
+    rows = tf.einsum("cb...v,cvd->cb...d", hot, table)
+    return spoilt(rows, out_of_range(ids, table.shape[1])[..., tf.newaxis])
 
 
 class _Affine:

@@ -49,12 +49,24 @@ def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     Returns:
       [...] of the logits' dtype.
     """
-    wrong = tf.logical_or(labels < 0, labels >= logits.shape[-1])
+    wrong = out_of_range(labels, logits.shape[-1])
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
         tf.where(wrong, tf.zeros_like(labels), labels), logits
     )
+    return spoilt(losses, wrong)
+
+
+def out_of_range(ids: tf.Tensor, size: int) -> tf.Tensor:
+    """Where numbers are none of 0..size - 1, bool, of their shape."""
+    # Not in 32 bits, in which a wider number may become one that is in range.
+    ids = tf.cast(ids, tf.int64)
+    return tf.logical_or(ids < 0, ids >= size)
+
+
+def spoilt(values: tf.Tensor, wrong: tf.Tensor) -> tf.Tensor:
+    """`values`, NaN where `wrong`, and with a gradient of NaN there."""
     # A factor, for NaN to reach the gradient too.
-    return losses * tf.where(wrong, tf.cast(float("nan"), losses.dtype), 1.0)
+    return values * tf.where(wrong, tf.cast(float("nan"), values.dtype), 1.0)
 
 
 def screen(

@@ -21,7 +21,6 @@ ORDERS = (
 LARGE_ORDERS = tuple(float(round(2 ** (k / 2))) for k in range(21, 35))
 
 _STEPS_PER_EPSILON = 2e4
-_MOST_POINTS = 2e6
 _COARSEST_GRID = 1.0
 _SMALLEST_PLD_DELTA = 1e-10
 
@@ -200,7 +199,7 @@ def _grid(rounds: Rounds, delta: float) -> float:
     span = max(m.loss_span for m, _ in rounds)
     span = max(span, _convert(sound, ORDERS, 1e-15)[0])
     fine = min(max(epsilon, 1e-3), 1e9) / _STEPS_PER_EPSILON
-    coarse = 2 * span / _MOST_POINTS
+    coarse = 2 * span / min(m.most_points for m, _ in rounds)
     if not math.isfinite(coarse):
         return math.inf
     return 1e-4 * 2.0 ** math.ceil(math.log2(max(fine, coarse) / 1e-4))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,10 +26,16 @@ RECEIVERS = ("released_model", "fellow_super_node", "fellow_client")
 
 if TYPE_CHECKING:
     from tff_hdp.privacy.accountant import AccountRow
+    from tff_hdp.privacy.planner import Planned
     from tff_hdp.topology import Zoning
 
 DEFAULT_CLIENTS = 500
 MOST_ROUNDS = 10**9
+# Beyond these an account takes minutes, or numbers leave what a float holds.
+MOST_CLIENTS, MOST_ZONES, MOST_DRAWN = 10**9, 10**4, 10**5
+LEAST_COHORT = 1e-9
+# All else that an account is asked, a plan's file decides.
+BESIDE_PLAN = ("plan", "format")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,9 +43,10 @@ class FederationConfig:
     """Zones, sampling and what is assumed of the parties; field names are flag names.
 
     Attributes:
-      clients: n; None means 500, or the sum of --zone_sizes.
-      clients_per_round: k, the expected cohort; q = k/n in every zone.
-      zones: s zones of sizes that differ by at most one.
+      clients: n, at most 1e9; None means 500, or the sum of --zone_sizes.
+      clients_per_round: k, the expected cohort, 1e-9 or more and with fixed sampling
+        at most 1e5; q = k/n in every zone.
+      zones: s zones, at most 1e4, of sizes that differ by at most one.
       zone_sizes: n_i, as 10,20,30, in place of --clients and --zones.
       zoning_file: client,zone,... as CSV, or nested JSON, in place of those; brings
         its own levels.
@@ -183,19 +189,28 @@ class FederationConfig:
             total = sum(self.zone_sizes)
             ok = self.clients in (None, total)
             require(ok, "clients", self.clients, f"{total}, as zone_sizes sum to")
-        elif self.clients is not None and self.clients < 1:
-            raise ArgumentError("clients", self.clients, "a whole number >= 1")
         else:
-            most = self.clients or DEFAULT_CLIENTS
+            clients = DEFAULT_CLIENTS if self.clients is None else self.clients
+            ok = 1 <= clients <= MOST_CLIENTS
+            require(ok, "clients", clients, f"1..{MOST_CLIENTS}")
+            most = min(clients, MOST_ZONES)
             ok = 1 <= self.zones <= most
-            require(ok, "zones", self.zones, f"1..{most} (the clients)")
+            require(ok, "zones", self.zones, f"1..{most} (the clients, or the most)")
         n, k = sum(self.sizes), self.clients_per_round
+        name = "zoning_file" if self.zoning is not None else "zone_sizes"
+        ok = n <= MOST_CLIENTS and len(self.sizes) <= MOST_ZONES
+        allowed = f"at most {MOST_CLIENTS} clients in {MOST_ZONES} zones"
+        require(ok, name, f"{n} clients in {len(self.sizes)} zones", allowed)
         if self.sampling != "full":
-            ok = math.isfinite(k) and 0 < k <= n
-            require(ok, "clients_per_round", k, f"(0, {n}] (the clients)")
+            ok = LEAST_COHORT <= k <= n
+            allowed = f"{LEAST_COHORT:g}..{n} (the clients)"
+            require(ok, "clients_per_round", k, allowed)
         if self.sampling == "fixed":
-            ok = k == int(k) and k >= len(self.sizes)
-            allowed = "a whole number, one or more a zone, with fixed sampling"
+            ok = k == int(k) and len(self.sizes) <= k <= MOST_DRAWN
+            allowed = (
+                f"a whole number up to {MOST_DRAWN}, one or more a zone, with fixed "
+                "sampling"
+            )
             require(ok, "clients_per_round", k, allowed)
 
 
@@ -211,7 +226,7 @@ class AccountConfig(FederationConfig):
         as 2 or 2,3; 2 is the first above the zones.
       noise_multiplier: z of every party that adds noise.
       plan: A file that scripts/plan.py wrote: its federation, noise, threat, rounds
-        and delta in place of all those here.
+        and delta in place of all those here, none of which may be given then.
       calibrate: Find the z for this epsilon instead.
       observer: Against whom, for --calibrate.
       client_kind: For whom, for --calibrate; None for those worst off.
@@ -252,9 +267,10 @@ class AccountConfig(FederationConfig):
         super().__post_init__()
         if self.compare is None:
             self._check_shares()
-        for name in ("compare", "calibrate", "figure"):
-            both = self.plan is not None and getattr(self, name) is not None
-            require(not both, name, getattr(self, name), "nothing with plan")
+        if self.plan is not None:
+            for field in dataclasses.fields(self):
+                if getattr(self, field.name) != field.default:
+                    self.refuse_beside_plan(field.name)
         check_positive("noise_multiplier", self.noise_multiplier)
         ok = 1e-6 <= self.noise_multiplier <= 1e6
         require(ok, "noise_multiplier", self.noise_multiplier, "1e-6..1e6")
@@ -276,6 +292,29 @@ class AccountConfig(FederationConfig):
         }
         return CONFIGURATIONS[self.privacy](noise_multiplier=z, **options, **shares)
 
+    def refuse_beside_plan(self, name: str) -> None:
+        """Raises ArgumentError if a field given is one that `plan` decides."""
+        ok = name in BESIDE_PLAN
+        require(ok, name, getattr(self, name), "nothing beside plan, whose file says")
+
+    @functools.cached_property
+    def asked(self) -> "Planned":
+        """What is accounted: the flags', or what the file of `plan` holds.
+
+        Raises:
+          FileError: If `plan` is no plan's file.
+        """
+        from tff_hdp.privacy.planner import Planned, read_plan
+
+        if self.plan is not None:
+            return read_plan(self.plan)
+        return Planned(
+            plan=self.noise_plan(),
+            threat=self.threat,
+            rounds=self.rounds,
+            delta=self.delta,
+        )
+
     def rows(self, methods: Sequence[str] | None = None) -> list["AccountRow"]:
         """The account, by all methods unless some are given.
 
@@ -283,15 +322,8 @@ class AccountConfig(FederationConfig):
           FileError: If `plan` is no plan's file.
         """
         from tff_hdp.privacy.accountant import METHODS, account
-        from tff_hdp.privacy.planner import Planned, read_plan
 
-        asked = Planned(
-            plan=self.noise_plan(),
-            threat=self.threat,
-            rounds=self.rounds,
-            delta=self.delta,
-        )
-        asked = asked if self.plan is None else read_plan(self.plan)
+        asked = self.asked
         methods = METHODS if methods is None else methods
         return account(
             asked.plan, asked.rounds, asked.delta, methods, threat=asked.threat

@@ -32,6 +32,8 @@ class Mechanism(abc.ABC):
     # What the round costs beyond its divergences: what holds of those at epsilon
     # holds of the round at epsilon + slack, with e^slack times the delta.
     slack: float = 0.0
+    # Of a PLD's grid; it is made and searched in seconds.
+    most_points: ClassVar[float] = 2e6
 
     @abc.abstractmethod
     def rdp(self, orders: tuple[float, ...]) -> np.ndarray:

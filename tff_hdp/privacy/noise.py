@@ -187,8 +187,11 @@ def _fellow_nodes(plan: NoisePlan, zone: int) -> list[tuple[int, list[int]]]:
     found = []
     for level in range(1, len(plan.upper_levels) + 2):
         nodes = _nodes(plan, level)
-        for node in sorted(set(nodes) - {nodes[zone]}):
-            found.append((level, [j for j, own in enumerate(nodes) if own == node]))
+        beneath: dict[int, list[int]] = {}
+        for j, node in enumerate(nodes):
+            beneath.setdefault(node, []).append(j)
+        beneath.pop(nodes[zone])
+        found += [(level, beneath[node]) for node in sorted(beneath)]
     return found
 
 

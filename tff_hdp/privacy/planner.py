@@ -63,12 +63,14 @@ def read_plan(path: str | pathlib.Path) -> Planned:
     """
     try:
         fields = json.loads(pathlib.Path(path).read_text())
-        return Planned(
+        found = Planned(
             plan=plan_from_dict(fields["plan"]),
             threat=ThreatModel(**fields["threat"]),
             rounds=check_count("rounds", fields["rounds"]),
             delta=float(fields["delta"]),
         )
+        check_delta("delta", found.delta)
+        return found
     except (ValueError, TypeError, KeyError) as error:
         raise FileError(path, f"no plan of this version: {error}") from error
 

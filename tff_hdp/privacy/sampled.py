@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Beyond so many a PLD is made for bins of them.
 _MOST_VARIANCES = 1000
+# A hockey-stick divergence is computed for each point, or for each and each variance.
+_MOST_POINTS = 5e5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,12 @@ class SampledGaussian(Mechanism):
                 sigmas = math.sqrt(2 * max(0.0, 40.0 + log_p))
                 span = max(span, 0.5 / v + sigmas / math.sqrt(v))
         return span
+
+    @property
+    def most_points(self) -> float:
+        """See base class."""
+        of_library = self.multiplier is not None and (self.hidden or self.q == 1.0)
+        return Mechanism.most_points if of_library else _MOST_POINTS
 
     def given_noise(self) -> tuple["SampledGaussian", float]:
         """See base class."""
@@ -119,6 +127,7 @@ class FixedSizeGaussian(Mechanism):
     k: int
     multiplier: float
     slack: float = 0.0
+    most_points: ClassVar[float] = _MOST_POINTS
 
     def rdp(self, orders: tuple[float, ...]) -> np.ndarray:
         """See base class; the less of two bounds.

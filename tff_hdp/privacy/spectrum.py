@@ -174,12 +174,17 @@ def hypergeometric_pool(
     from scipy import stats
 
     counts = np.arange(min(noising, drawn) + 1)
-    drawn_pmf = stats.hypergeom.pmf(counts, others, noising, drawn)
+    pmf = stats.hypergeom.pmf(counts, others, noising, drawn)
     if arrival < 1.0:
-        thinned = [stats.binom.pmf(counts, c, arrival) for c in counts]
-        drawn_pmf = drawn_pmf @ np.array(thinned)
+        likely = np.flatnonzero(pmf)
+        thinned = np.zeros(len(counts))
+        for count in likely:
+            thinned += pmf[count] * stats.binom.pmf(counts, count, arrival)
+        pmf = thinned
+    # `Pool.counts` begin at 0; what cannot happen is no variance in the end.
+    likely = np.flatnonzero((pmf > 0) | (counts == 0))
     with np.errstate(divide="ignore"):
-        return Pool(weight, counts, np.log(drawn_pmf))
+        return Pool(weight, likely, np.log(pmf[likely]))
 
 
 def noise_spectrum(base: float, pools: Iterable[Pool]) -> Spectrum:

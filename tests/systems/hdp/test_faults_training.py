@@ -165,11 +165,30 @@ def test_rounds_without_a_zones_client_noise_cost_more(hdp_config, tmp_path):
     result = experiment.run(hdp_config(tmp_path, **changes))
     frame = read(tmp_path)
     assert frame["skipped_zones"].sum() > 0
-    counted = sum(r.threat.skipped_zones * n for r, n in result.ledger.history)
-    # Zones to which nobody came are not told: who comes is hidden.
-    assert counted == frame["skipped_zones"].sum()
+    assert skips_told(result) == frame["skipped_zones"].sum()
     steps = np.diff(frame["epsilon_rdp"], prepend=0)
     assert (steps > 0).all()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"privacy": "ldp"}, {"privacy": "hdp", "secure_aggregation": "server"}],
+    ids=str,
+)
+def test_the_ledger_does_not_tell_to_which_zones_nobody_came(
+    hdp_config, tmp_path, changes
+):
+    """That hangs on the cohort, which is hidden; what faults skip does not."""
+    faults = {"supernode_failure_rate": 0.2, "clients_per_round": 3.0, "rounds": 4}
+    result = experiment.run(hdp_config(tmp_path, **faults, **changes))
+    frame = read(tmp_path)
+    assert frame["empty_zones"].sum() > frame["skipped_zones"].sum()
+    assert skips_told(result) == frame["skipped_zones"].sum()
+
+
+def skips_told(result):
+    """How many zones the ledger says were skipped, over all rounds."""
+    return sum(run.threat.skipped_zones * n for run, n in result.ledger.history)
 
 
 def test_byzantine_clients_noise_is_not_counted(hdp_config, tmp_path):
