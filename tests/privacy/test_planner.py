@@ -18,6 +18,7 @@ from tff_hdp.privacy import (
     PoissonSampling,
     ThreatModel,
     account,
+    demands,
     planner,
     worst,
 )
@@ -28,6 +29,9 @@ ALIKE = NoisePlan(
     zone_sizes=(20,) * 4, sampling=PoissonSampling((0.3,) * 4), noising_clients=(6,) * 4
 )
 THREE = {"super_node": 12.0, "aggregator": 6.0, "released_model": 2.0}
+
+
+PLD_OF_TINY_DELTA = {"method": "pld", "delta": 1e-12}
 
 
 def make(federation=ALIKE, promises=THREE, **options):
@@ -112,6 +116,57 @@ def test_kept_says_what_came_of_each_promise():
     assert by_name["super_node"].saved < 0.02
 
 
+@pytest.mark.parametrize("epsilons", [(3.0, 8.0), (8.0, 3.0)], ids=str)
+def test_the_stricter_of_two_promises_to_one_observer_binds(epsilons):
+    for observer in ("super_node", "aggregator", "released_model"):
+        one = make(promises=[Promise(observer, 3.0)])
+        both = make(promises=[Promise(observer, epsilon) for epsilon in epsilons])
+        assert both.plan == one.plan and both.noise > 0
+        assert [kept.epsilon <= kept.promise.epsilon for kept in both.kept] == [
+            True
+        ] * 2
+
+
+@pytest.mark.parametrize(
+    ("promises", "zones", "rounds"),
+    [
+        ({"aggregator": 0.5}, 100, 2000),
+        ({"aggregator": 0.1, "released_model": 0.01}, 100, 2000),
+        ({"aggregator": 1e-3}, 10, 200),
+    ],
+    ids=str,
+)
+def test_what_noise_of_finite_precision_costs_does_not_break_a_promise(
+    promises, zones, rounds
+):
+    federation = NoisePlan(
+        zone_sizes=(100,) * zones, sampling=PoissonSampling((0.1,) * zones)
+    )
+    found = make(federation, promises, rounds=rounds)
+    rows = account(found.plan, rounds, DELTA, ("rdp",))
+    for kept in found.kept:
+        epsilon = worst(rows, kept.promise.observer).epsilon_rdp
+        assert epsilon == kept.epsilon <= kept.promise.epsilon
+
+
+def test_a_plan_that_the_account_does_not_confirm_is_not_returned(monkeypatch):
+    """Fail closed: whatever the search aims at, the account has the last word."""
+    monkeypatch.setattr(demands.Demand, "accept", lambda *_: False)
+    with pytest.raises(ArgumentError, match="can be seen to keep"):
+        make(promises={"aggregator": 6.0})
+
+
+def test_by_privacy_loss_distributions_as_by_renyi_dp():
+    promises = {"super_node": 12.0, "aggregator": 6.0}
+    found = make(promises=promises, method="pld")
+    rows = account(found.plan, ROUNDS, DELTA, ("pld",))
+    for kept, kind in zip(found.kept, ("ldp", None), strict=True):
+        epsilon = worst(rows, kept.promise.observer, kind, "pld").epsilon_pld
+        assert epsilon == kept.epsilon <= kept.promise.epsilon
+    assert found.noise < make(promises=promises).noise
+    assert max(k.epsilon / k.promise.epsilon for k in found.kept) > 0.999
+
+
 def test_unequal_zones_get_what_each_needs():
     federation = NoisePlan(
         zone_sizes=(10, 30, 60),
@@ -181,9 +236,21 @@ def test_levels_secure_sums_and_collusion():
             dataclasses.replace(ALIKE, noising_clients=(0,) * 4),
             {"super_node": 5.0},
             {},
-            "super_node<=5; .*trusts so few",
+            "super_node<=5; .*--trust_nobody",
         ),
-        (ALIKE, [Promise("super_node", 5.0, 3)], {}, "super_node:3<=5"),
+        (
+            ALIKE,
+            [Promise("super_node", 5.0, 3)],
+            {},
+            "super_node:3<=5; .*: super_node, aggregator, released_model, fellow_s",
+        ),
+        (ALIKE, THREE, {"method": "foo"}, "method is foo; allowed: rdp, pld"),
+        (ALIKE, "aggregator<=8", {}, "promises is aggregator<=8; .*list of Promise"),
+        (ALIKE, ("aggregator", 8.0), {}, "promises is aggregator,8.0; .*Promise"),
+        (ALIKE, None, {}, "promises is None; .*list of Promise"),
+        (ALIKE, {"aggregator": "8"}, {}, "promises is 8; .*finite number > 0"),
+        (ALIKE, {"aggregator": 6.0}, PLD_OF_TINY_DELTA, "not resolved below delta"),
+        (ALIKE, {"aggregator": 1e-9}, {}, r"aggregator<=1e-09; allowed: \S+ or more"),
         (
             dataclasses.replace(ALIKE, noising_clients=(0,) * 4),
             {"aggregator": 5.0},
@@ -384,7 +451,8 @@ def check_against_brute_force(federation, promises, trusting, chance, tries):
     assert found.noise == pytest.approx(noise_of(found.plan), rel=1e-9)
     assert all_kept(found.plan, promises, trusting)
     for _ in range(tries):
-        other = other_plan(found.plan, chance, 0.99 * found.noise)
+        draw = chance.choice((other_plan, plan_of_any_shares))
+        other = draw(found.plan, chance, 0.99 * found.noise)
         if other is not None:
             assert not all_kept(other, promises, trusting), other
 
@@ -421,6 +489,79 @@ def test_no_shift_of_noise_between_parties_saves_any(case):
     assert len(set(tried)) > 4
     for plan in tried:
         assert not all_kept(plan, promises, trusting), plan
+
+
+# Whatever else the plan: shares of the noise over the whole of what there may be -----
+
+FEW = NoisePlan(
+    zone_sizes=(20,) * 4, sampling=PoissonSampling((0.3,) * 4), noising_clients=(1,) * 4
+)
+# Looser and looser for the own super-node.
+LOOSER = (6.0, 40.0)
+
+
+def shared(client, zones):
+    """A plan for FEW whose noise in the model is 1, shared so; the rest is the server's."""
+    units = dict.fromkeys(("client", "zone", "server"), 0.0)
+    for party, field in (
+        ("client", {"client_noise_multiplier": 1.0}),
+        ("zone", {"zone_noise_multipliers": (1.0,) * 4}),
+        ("server", {"server_noise_multiplier": 1.0}),
+    ):
+        units[party] = noise_of(dataclasses.replace(FEW, **field))
+    return dataclasses.replace(
+        FEW,
+        client_noise_multiplier=math.sqrt(client) / units["client"],
+        zone_noise_multipliers=(math.sqrt(zones) / units["zone"],) * 4,
+        server_noise_multiplier=math.sqrt(1.0 - client - zones) / units["server"],
+    )
+
+
+@pytest.mark.parametrize("released", [None, 2.0], ids=["two", "three"])
+def test_no_share_of_the_clients_in_the_noise_is_better(released):
+    """It used to be least for the client noise that the own super-node needs."""
+    far = [Promise("aggregator", 6.0)]
+    far += [Promise("released_model", released)] if released else []
+    promises = [Promise("super_node", 40.0), *far]
+    found = make(FEW, promises)
+    assert (
+        found.plan.client_noise_multiplier
+        > 1.2 * make(FEW, promises[:1]).plan.client_noise_multiplier
+    )
+    shares = [i / 8 for i in range(9)]
+    for client, zones in itertools.product(shares, shares):
+        server = 1.0 - client - zones
+        if server >= -1e-9 and (released or server < 0.1):
+            plan = shared(client, min(zones, 1.0 - client))
+            plan = scaled(plan, 0.99 * found.noise)
+            assert not all_kept(plan, promises, (0,) * 4), plan
+
+
+def test_a_looser_promise_never_costs_more_noise():
+    far = {"aggregator": 6.0, "released_model": 2.0}
+    own = [make(FEW, {"super_node": e, **far}).noise for e in LOOSER]
+    middle = [make(FEW, {**THREE, "aggregator": e}).noise for e in (3.0, 12.0)]
+    for stricter, looser in (*itertools.pairwise(own), *itertools.pairwise(middle)):
+        assert looser <= 1.003 * stricter
+
+
+def plan_of_any_shares(plan, chance, noise):
+    """The plan with everybody's noise drawn anew, and so much in the model; or None."""
+
+    def any_noise(_):
+        return chance.random() ** chance.choice((1, 3, 8)) * chance.choice((0, 1, 1, 1))
+
+    changed = dataclasses.replace(
+        plan,
+        client_noise_multiplier=any_noise(0) if any(plan.noising_clients) else 0.0,
+        zone_noise_multipliers=tuple(map(any_noise, plan.zone_noise_multipliers)),
+        upper_levels=tuple(
+            Level(level.parents, tuple(map(any_noise, level.noise_multipliers)))
+            for level in plan.upper_levels
+        ),
+        server_noise_multiplier=any_noise(0),
+    )
+    return scaled(changed, noise) if noise_of(changed) else None
 
 
 @settings(max_examples=4, derandomize=True, deadline=None)

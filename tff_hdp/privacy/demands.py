@@ -1,0 +1,306 @@
+"""What a promise asks for on behalf of one kind of client, in numbers of the account.
+
+Noise that nodes add counts for a client by its variance alone: what its observer sees
+of it, less what that observer knows. So, at a given client noise, what a promise asks
+for is a least variance, which the account finds with noise right beneath the observer.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+
+from tff_hdp.errors import ArgumentError, require
+from tff_hdp.privacy.accountant import AccountRow, client_row, like_zones
+from tff_hdp.privacy.calibration import (
+    LARGEST_MULTIPLIER,
+    Sound,
+    epsilon_of,
+)
+from tff_hdp.privacy.least import least_below
+from tff_hdp.privacy.place import Place
+from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.promises import Promise
+from tff_hdp.privacy.threat import AccountedRound, ThreatModel
+from tff_hdp.privacy.views import RECEIVERS, observers
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Federation:
+    """Whom there is something to promise, and what is assumed of the others.
+
+    Attributes:
+      base: The federation's plan, without noise.
+      trusting: How many clients of each zone trust the server.
+      rounds: T.
+      delta: Of every promise.
+      threat: What is assumed of the parties.
+
+    Raises:
+      ArgumentError: If more clients of a zone trust than there are.
+    """
+
+    base: NoisePlan
+    trusting: tuple[int, ...]
+    rounds: int
+    delta: float
+    threat: ThreatModel
+
+    def __post_init__(self) -> None:
+        sizes, noising = self.base.zone_sizes, self.base.noising_clients
+        trusting, s = self.trusting, self.base.num_zones
+        ok = len(trusting) == s
+        require(ok, "trusting", trusting, f"{s} entries, one for each zone")
+        for i, (n, a, c) in enumerate(zip(sizes, noising, trusting, strict=True)):
+            name, allowed = f"trusting[{i}]", f"0..{n - a}, the clients that trust"
+            require(0 <= c <= n - a, name, c, allowed)
+
+    def level(self, promise: Promise) -> int:
+        """The level at which the promise's observer stands.
+
+        Raises:
+          ArgumentError: If there is no such observer.
+        """
+        there = list(observers(_noisy(self.base)))
+        for observer, level in there:
+            own = observer != "super_node" or level == promise.level
+            if observer == promise.observer and own:
+                return level
+        names = [
+            f"{observer}:{level}"
+            if observer == "super_node" and level > 1
+            else observer
+            for observer, level in there
+        ]
+        allowed = f"one to an observer of this federation: {', '.join(names)}"
+        raise ArgumentError("promises", promise, allowed)
+
+    def demands(self, promise: Promise) -> list["Demand"]:
+        """One for every kind of client to whom the promise is made.
+
+        Raises:
+          ArgumentError: If it is made to nobody, or there is no such observer.
+        """
+        level, found = self.level(promise), []
+        # Zones are alike where as many trust, too: noise stands in for that here.
+        told_apart = dataclasses.replace(
+            self.base, zone_noise_multipliers=self.trusting
+        )
+        groups: dict[int, list[int]] = {}
+        for zone, like in enumerate(like_zones(told_apart)):
+            groups.setdefault(like, []).append(zone)
+        for zones in groups.values():
+            for index in self._indices(promise, zones[0]):
+                found.append(Demand(self, promise, level, tuple(zones), index))
+        if not found:
+            raise ArgumentError("promises", promise, self._why_nobody(promise))
+        return found
+
+    def rows(
+        self, demand: "Demand", plan: NoisePlan, by: Sound, zones: Sequence[int]
+    ) -> list[AccountRow]:
+        """What a plan is worth to the demand's clients of some zones."""
+        history = [(AccountedRound(plan, self.threat), self.rounds)]
+        observer = demand.promise.observer
+        return [
+            client_row(
+                history, observer, demand.level, j, demand.index, self.delta, (by,)
+            )
+            for j in zones
+        ]
+
+    def _indices(self, promise: Promise, zone: int) -> Iterator[int]:
+        """One client of each kind of a zone to whom the promise is made."""
+        n, noising = self.base.zone_sizes[zone], self.base.noising_clients[zone]
+        least = 0 if promise.observer in RECEIVERS else self.trusting[zone]
+        if noising:
+            yield 0
+        if not _is_own(promise) and n - noising > least:
+            yield noising
+
+    def _why_nobody(self, promise: Promise) -> str:
+        if _is_own(promise):
+            return (
+                "one made to somebody: no client noises its own update here "
+                "(--trust_nobody, noising_clients)"
+            )
+        return "one made to somebody: all clients here trust the server"
+
+
+class Demand:
+    """What one kind of client is promised, and what that needs.
+
+    Args:
+      federation: Of the client.
+      promise: Made to it.
+      level: At which the promise's observer stands.
+      zones: Where clients of this kind are, which are alike.
+      index: The client's place in its zone's order.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        promise: Promise,
+        level: int,
+        zones: tuple[int, ...],
+        index: int,
+    ) -> None:
+        self.promise, self.level, self.zones = promise, level, zones
+        self.index = index
+        # By Renyi DP, which the search is done by; the account that counts may ask
+        # for another, see `match`.
+        self.target = promise.epsilon
+        self._margin = 1.0
+        self._federation, base = federation, federation.base
+        zone = zones[0]
+        self.is_own = _is_own(promise)
+        self.place = Place(base, federation.threat, promise.observer, level)
+        far = level > 2 or self.place.is_summed
+        self.sees_nothing = far and base.mixing_weights[zone] == 0
+        self._found: dict[float, float] = {}
+        self._known: list[tuple[float, float, float]] = []
+
+    def epsilon(
+        self, plan: NoisePlan, by: Sound, zones: Sequence[int] | None = None
+    ) -> float:
+        """Of a plan, by an account; for its first zone unless others are given."""
+        zones = self.zones[:1] if zones is None else zones
+        return max(
+            epsilon_of(row, by) for row in self._federation.rows(self, plan, by, zones)
+        )
+
+    def needs(self, client: float, seen: float) -> float:
+        """The least variance that it needs, of which some is there.
+
+        Args:
+          client: Client noise multiplier.
+          seen: Of `seen`, what there is.
+
+        Returns:
+          In the units of `Place.seen`, and at least that; infinite where none is enough.
+        """
+        if self.sees_nothing or self._is_met(client, seen):
+            return seen
+        if not self._is_met(client, LARGEST_MULTIPLIER**2):
+            return math.inf
+        found = least_below(
+            lambda variance: self._epsilon_at(client, variance),
+            self.target,
+            self._guess(client),
+        )
+        self._found[client] = found
+        return max(found, seen)
+
+    def least_client(self) -> float:
+        """The least client noise multiplier that meets it, without other noise."""
+        found = least_below(lambda t: self._epsilon_at(math.sqrt(t), 0.0), self.target)
+        return math.sqrt(found)
+
+    def match(self, rdp: float, counted: float, near: float) -> bool:
+        """Aims at the epsilon by Renyi DP that goes with what is promised.
+
+        Args:
+          rdp: A plan's epsilon by Renyi DP.
+          counted: By the account that counts.
+          near: Relative; a target that is off by less stays.
+
+        Returns:
+          Whether the target moved by more, for a plan that comes near it.
+        """
+        if not math.isfinite(counted):
+            self.target *= 0.5
+            return True
+        decides = rdp > 0.9 * self.target
+        target = self._margin * self.promise.epsilon * rdp / counted
+        moved = abs(target / self.target - 1.0) > near
+        if moved:
+            self.target = target
+        return moved and decides
+
+    def accept(self, counted: float) -> bool:
+        """Whether an epsilon keeps the promise; if not, aims at less from now on."""
+        promised = self.promise.epsilon
+        if counted <= promised:
+            return True
+        lower = (1.0 - 1e-5) * promised / counted if math.isfinite(counted) else 0.5
+        self._margin *= lower
+        self.target *= lower
+        return False
+
+    def refusal(self, client: float) -> ArgumentError:
+        """Why no noise of nodes keeps the promise at so much client noise."""
+        plan = self._plan(client, LARGEST_MULTIPLIER**2)
+        even = f", even at a multiplier of {LARGEST_MULTIPLIER:g}"
+        return self.refusal_of(plan, "rdp", even)
+
+    def refusal_of(self, plan: NoisePlan, by: Sound, even: str = "") -> ArgumentError:
+        """Why the promise is not kept by a plan with all the noise that helps.
+
+        Args:
+          plan: The plan.
+          by: The account.
+          even: What to say of the plan.
+        """
+        (row,) = self._federation.rows(self, plan, by, self.zones[:1])
+        epsilon, who = epsilon_of(row, by), f"{row.client_kind} clients"
+        why = f"what noise can keep: {who} have{even}, "
+        if math.isfinite(epsilon):
+            why = (
+                f"{epsilon:.3g} or more: {who} have that{even}, of which what is left "
+            )
+            why += "comes from finite precision, the noise's and the account's"
+        else:
+            why += row.assumptions or "no finite epsilon"
+        return ArgumentError("promises", self.promise, why)
+
+    def _guess(self, client: float) -> float:
+        """What it may need, from what it needed: about linear in client variance."""
+        found = sorted(self._found.items(), key=lambda each: abs(each[0] - client))[:2]
+        if len(found) < 2:
+            return found[0][1] if found else 1.0
+        (a, at_a), (b, at_b) = found
+        slope = (at_b - at_a) / (b * b - a * a)
+        guess = at_a + slope * (client * client - a * a)
+        return guess if guess > 0.1 * at_a else at_a
+
+    def _is_met(self, client: float, variance: float) -> bool:
+        """Whether its target is; more noise never costs epsilon, which saves work."""
+        regime = client > 0.0
+        for known, v, epsilon in self._known:
+            if (known > 0.0) != regime:
+                continue
+            if known <= client and v <= variance and epsilon <= self.target:
+                return True
+            if known >= client and v >= variance and epsilon > self.target:
+                return False
+        return self._epsilon_at(client, variance) <= self.target
+
+    def _epsilon_at(self, client: float, variance: float) -> float:
+        for known, v, epsilon in self._known:
+            if known == client and v == variance:
+                return epsilon
+        epsilon = self.epsilon(self._plan(client, variance), "rdp")
+        self._known.append((client, variance, epsilon))
+        return epsilon
+
+    def _plan(self, client: float, variance: float) -> NoisePlan:
+        """A plan with client noise, and that variance at the client's node alone."""
+        base, z = self._federation.base, math.sqrt(variance)
+        plan = dataclasses.replace(base, client_noise_multiplier=client)
+        if self.is_own or variance == 0.0:
+            return plan
+        zone = self.zones[0]
+        node, share = self.place.node(zone)
+        return self.place.with_noise(plan, node, z * share)
+
+
+def _is_own(promise: Promise) -> bool:
+    return promise.observer == "super_node" and promise.level == 1
+
+
+def _noisy(base: NoisePlan) -> NoisePlan:
+    """The federation with noise wherever there may be some."""
+    zones = (1.0,) * base.num_zones
+    return dataclasses.replace(
+        base, client_noise_multiplier=1.0, zone_noise_multipliers=zones
+    )

@@ -1,0 +1,308 @@
+"""The plan with the least noise in the released model that keeps all promises.
+
+At a given client noise promises are kept from the clients up. What an observer's
+clients lack is added by the node right beneath it: noise that an observer meets those
+above it meet too, added lower it counts there for no more, added higher it does not
+count. So the least at every node is the least of all, and where noise of nodes is known
+to some observers it is the noise further up that is not.
+
+How much noise clients add is not decided so. In the model it costs what those who take
+part bring, on average; a client that takes part has all of its own. More than its own
+super-node's promise asks for may save super-nodes more than it costs. With more client
+noise the others' share only falls, and that alone bounds the least over any range of
+it: see `least_sum`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy.accountant import like_zones
+from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER, Sound
+from tff_hdp.privacy.demands import Demand, Federation
+from tff_hdp.privacy.least import least_sum
+from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.promises import Kept, Promise, noise_in_model
+
+_RELAXED = 1.1
+_ATTEMPTS, _SEARCHES = 24, 3
+# How near the targets of the search come to what the account asks for.
+_MATCHED = 1e-4
+# Of what is promised, by Renyi DP: what another account cannot tell there it never can.
+_FAR = 1e-2
+
+
+class Keeper:
+    """Keeps promises in one federation, with the least noise.
+
+    The search is by Renyi DP, which is cheap. Where privacy loss distributions count,
+    it aims at those epsilons by Renyi DP that go with what is promised by them, found
+    at the plan itself: plan and targets are improved in turn.
+
+    Args:
+      federation: Whom there is something to promise.
+      promises: From the clients up.
+      method: The account that must keep the promises.
+      say: Told in words what is being done.
+
+    Raises:
+      ArgumentError: If a promise is made to nobody.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        promises: Sequence[Promise],
+        method: Sound,
+        say: Callable[[str], None],
+    ) -> None:
+        self._base, self._threat = federation.base, federation.threat
+        self._federation, self._method, self._say = federation, method, say
+        self._promises = promises
+        self._of = [federation.demands(promise) for promise in promises]
+        self._demands = [demand for demands in self._of for demand in demands]
+        # The rest comes in where what these ask for leaves it wanting.
+        self._active = [demand for demand in self._demands if demand.index == 0]
+
+    def least(self) -> tuple[NoisePlan, tuple[Kept, ...]]:
+        """The plan with the least noise in the released model, and how it keeps each.
+
+        Raises:
+          ArgumentError: If no noise keeps a promise.
+        """
+        plan, reached = self._found()
+        for _ in range(_SEARCHES - 1 if self._method != "rdp" else 0):
+            targets = [demand.target for demand in self._demands]
+            other, then = self._found()
+            better = noise_in_model(other) / noise_in_model(plan) if then else 1.0
+            if better < 1.0:
+                plan, reached = other, then
+            else:
+                for demand, target in zip(self._demands, targets, strict=True):
+                    demand.target = target
+            if better > 1.0 - 10 * _MATCHED:
+                break
+        added = self._added(plan)
+        return plan, tuple(
+            Kept(promise=promise, epsilon=epsilon, noise=noise)
+            for promise, epsilon, noise in zip(
+                self._promises, reached, added, strict=True
+            )
+        )
+
+    def saved(self, which: int, noise: float) -> float:
+        """Share of the noise that is saved where one of the promises is relaxed.
+
+        By the search alone, with the targets that belong to the least plan.
+
+        Args:
+          which: The promise's place.
+          noise: Of `noise_in_model`, of the least plan.
+        """
+        self._say(f"relaxing {self._promises[which]}")
+        targets = [demand.target for demand in self._of[which]]
+        for demand in self._of[which]:
+            demand.target *= _RELAXED
+        least = noise_in_model(self._filled(self._client()))
+        for demand, target in zip(self._of[which], targets, strict=True):
+            demand.target = target
+        return max(0.0, 1.0 - least / noise) if noise else 0.0
+
+    # Client noise ---------------------------------------------------------------
+
+    def _client(self) -> float:
+        """The client noise multiplier with which there is least noise in the model.
+
+        What is least for some of the demands, and meets all, is least for all.
+
+        Raises:
+          ArgumentError: If no noise keeps a promise.
+        """
+        while True:
+            client = self._client_of_active()
+            plan = self._filled(client)
+            wanting = [
+                demand
+                for demand in self._demands
+                if demand not in self._active and self._with(plan, demand) is not plan
+            ]
+            if not wanting:
+                return client
+            self._active += wanting
+
+    def _client_of_active(self) -> float:
+        floor, price = self._floor(), self._cost(1.0, alone=True)
+        cost = self._cost(floor)
+        best = floor
+        if price > 0.0 and self._may_carry():
+            low = max(floor, SMALLEST_MULTIPLIER) ** 2
+
+            def falls(t: float) -> float:
+                return max(self._cost(math.sqrt(t)) - price * t, 0.0)
+
+            t = least_sum(falls, price, low)
+            other = self._cost(math.sqrt(t)) if math.isfinite(t) else math.inf
+            if other < (1.0 - _MATCHED) * cost:
+                best, cost = math.sqrt(t), other
+        if math.isfinite(cost):
+            return best
+        raise self._lacking(best).refusal(best)
+
+    def _floor(self) -> float:
+        """The least client noise multiplier that own super-nodes' promises allow."""
+        floor = 0.0
+        for demand in self._demands:
+            if demand.is_own:
+                found = demand.least_client()
+                if not math.isfinite(found):
+                    raise demand.refusal(1.0)
+                floor = max(floor, found)
+        return floor
+
+    def _may_carry(self) -> bool:
+        """Whether clients' own noise goes with what is assumed of the parties."""
+        try:
+            self._threat.check_fits(
+                dataclasses.replace(self._base, client_noise_multiplier=1.0)
+            )
+        except ArgumentError:
+            return False
+        return True
+
+    def _cost(self, client: float, alone: bool = False) -> float:
+        """Variance in the model with so much client noise; infinite if none will do.
+
+        Args:
+          client: Its multiplier.
+          alone: Whether to leave out what others have to add.
+        """
+        plan = dataclasses.replace(self._base, client_noise_multiplier=client)
+        plan = plan if alone else self._filled(client)
+        return math.inf if plan is None else noise_in_model(plan) ** 2
+
+    # Others' noise ----------------------------------------------------------------
+
+    def _filled(self, client: float) -> NoisePlan | None:
+        """The least noise of nodes at so much client noise; None if none is enough."""
+        plan = dataclasses.replace(self._base, client_noise_multiplier=client)
+        for demand in self._demands:
+            if demand in self._active:
+                plan = self._with(plan, demand)
+            if plan is None:
+                return None
+        return plan
+
+    def _lacking(self, client: float) -> Demand:
+        """The demand that no noise of nodes meets at so much client noise."""
+        plan = dataclasses.replace(self._base, client_noise_multiplier=client)
+        for demand in self._active:
+            plan = self._with(plan, demand)
+            if plan is None:
+                return demand
+        raise AssertionError("every demand is met")
+
+    def _with(self, plan: NoisePlan, demand: Demand) -> NoisePlan | None:
+        """`plan` with what noise a demand lacks, right beneath its observer."""
+        if demand.is_own or demand.sees_nothing:
+            return plan
+        place = demand.place
+        seen = place.seen(plan, demand.zones[0])
+        needs = demand.needs(plan.client_noise_multiplier, seen)
+        if needs <= seen:
+            return plan
+        if not math.isfinite(needs):
+            return None
+        if place.is_summed:
+            # Of a sum over zones it does not matter whose noise it is, unless some
+            # collude: with as much in every zone they know the least of it.
+            ones = dataclasses.replace(
+                plan, zone_noise_multipliers=(1.0,) * plan.num_zones
+            )
+            z = math.sqrt(needs / place.seen(ones, demand.zones[0]))
+            return dataclasses.replace(
+                plan, zone_noise_multipliers=(z,) * plan.num_zones
+            )
+        lacks, filled = math.sqrt(needs - seen), plan
+        for zone in demand.zones:
+            node, share = place.node(zone)
+            # Zones that share a node are alike, and need the same.
+            z = math.hypot(place.noise_at(plan, node), lacks * share)
+            filled = place.with_noise(filled, node, z)
+        return filled
+
+    def _added(self, plan: NoisePlan) -> list[float]:
+        """What each promise added to the model beyond those before it."""
+        client = plan.client_noise_multiplier
+        plan = dataclasses.replace(self._base, client_noise_multiplier=client)
+        noise, added = 0.0, []
+        for demands in self._of:
+            for demand in demands:
+                if demand in self._active:
+                    plan = self._with(plan, demand)
+            total = noise_in_model(plan)
+            added.append(math.sqrt(max(total**2 - noise**2, 0.0)))
+            noise = total
+        return added
+
+    # What counts --------------------------------------------------------------------
+
+    def _found(self) -> tuple[NoisePlan, list[float]]:
+        """A least plan, and the epsilons it comes to by the account that counts.
+
+        Raises:
+          ArgumentError: If no noise keeps a promise.
+        """
+        self._say("searching by RDP")
+        client = self._client()
+        at_floor = client <= self._floor()
+        for _ in range(_ATTEMPTS):
+            floor = self._floor()
+            client = floor if at_floor else max(client, floor)
+            plan = self._filled(client)
+            if plan is None:
+                raise self._lacking(client).refusal(client)
+            if self._match(plan):
+                continue
+            reached = self._reached(plan)
+            if reached is not None:
+                return plan, reached
+        promise = max(self._demands, key=lambda d: d.promise.epsilon / d.target).promise
+        allowed = f"what {self._method.upper()} can be seen to keep; try --method=rdp"
+        raise ArgumentError("promises", promise, allowed)
+
+    def _match(self, plan: NoisePlan) -> bool:
+        """Brings targets in line with the account; says whether any had to move."""
+        if self._method == "rdp":
+            return False
+        moved = False
+        for demand in self._demands:
+            rdp = demand.epsilon(plan, "rdp")
+            if rdp < 0.5 * demand.target:
+                continue
+            self._say(f"checking {demand.promise} by {self._method.upper()}")
+            counted = demand.epsilon(plan, self._method)
+            if (
+                not math.isfinite(counted)
+                and demand.target < _FAR * demand.promise.epsilon
+            ):
+                raise demand.refusal_of(plan, self._method)
+            moved |= demand.match(rdp, counted, _MATCHED)
+        return moved
+
+    def _reached(self, plan: NoisePlan) -> list[float] | None:
+        """Every promise's epsilon, for all it is made to; None if one is not kept.
+
+        What is not kept has its target lowered.
+        """
+        like, kept, reached = like_zones(plan), True, []
+        for demands in self._of:
+            worst = 0.0
+            for demand in demands:
+                zones = list({like[j]: j for j in demand.zones}.values())
+                self._say(f"checking {demand.promise} by {self._method.upper()}")
+                epsilon = demand.epsilon(plan, self._method, zones)
+                kept &= demand.accept(epsilon)
+                worst = max(worst, epsilon)
+            reached.append(worst)
+        return reached if kept else None

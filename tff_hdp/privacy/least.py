@@ -1,0 +1,115 @@
+"""Least values: of a sum of what rises and what falls, and that meet a target."""
+
+import heapq
+import math
+from collections.abc import Callable
+
+from tff_hdp.privacy.calibration import LARGEST_MULTIPLIER, SMALLEST_MULTIPLIER
+
+# Share of the least sum by which what is found may exceed it.
+TOLERANCE = 0.01
+# Of what meets a target, relative.
+_NEAR = 5e-5
+_LEAST, _MOST = SMALLEST_MULTIPLIER**2, LARGEST_MULTIPLIER**2
+
+
+def least_sum(falls: Callable[[float], float], price: float, low: float) -> float:
+    """Where price * t + falls(t) is least, for t >= low.
+
+    `falls` need not be convex, nor continuous: between a < b the sum is at least
+    price * a + falls(b), and what that leaves possible is split until no part can be
+    better by more than `TOLERANCE`. Then the neighbourhood of the best is searched
+    once more.
+
+    Args:
+      falls: A function of t that does not rise with it; infinite where t is too small.
+      price: Of t, > 0.
+      low: The least t allowed, > 0.
+
+    Returns:
+      t; infinite where `falls` is for every t up to 2^40.
+    """
+    values: dict[float, float] = {}
+
+    def fallen(t: float) -> float:
+        if t not in values:
+            values[t] = falls(t)
+        return values[t]
+
+    def total(t: float) -> float:
+        return price * t + fallen(t)
+
+    best = low
+    while not math.isfinite(fallen(best)):
+        best *= 16.0
+        if best > _MOST:
+            return math.inf
+    high = max(total(best) / price, best)
+    parts = [(price * low + fallen(high), low, high)]
+    while parts:
+        bound, a, b = heapq.heappop(parts)
+        best = min(best, b, key=total)
+        if bound >= (1.0 - TOLERANCE) * total(best) or b <= a * (1.0 + _NEAR):
+            break
+        middle = math.sqrt(a * b) if b > 4.0 * a else (a + b) / 2.0
+        best = min(best, middle, key=total)
+        for start, end in ((a, middle), (middle, b)):
+            heapq.heappush(parts, (price * start + fallen(end), start, end))
+    return _refined(total, best, sorted(values))
+
+
+def _refined(total: Callable[[float], float], best: float, known: list[float]) -> float:
+    """The best t between the neighbours of the best known."""
+    from scipy import optimize
+
+    i = known.index(best)
+    a, b = known[max(i - 1, 0)], known[min(i + 1, len(known) - 1)]
+    if not (b > a and math.isfinite(total(a))):
+        return best
+    options = {"xatol": 1e-3 * best, "maxiter": 10}
+    found = optimize.minimize_scalar(
+        total, bounds=(a, b), method="bounded", options=options
+    )
+    return min(best, float(found.x), key=total)
+
+
+def least_below(
+    epsilon: Callable[[float], float], target: float, guess: float = 1.0
+) -> float:
+    """The least variance with epsilon(variance) <= target, within 5e-5 above.
+
+    Args:
+      epsilon: Falls with the variance, which is >= 2^-20.
+      target: Epsilon > 0.
+      guess: Near the result, if it is known.
+
+    Returns:
+      The variance; infinite where 2^40 is too little, 2^-20 where less is enough.
+    """
+
+    def excess(log_variance: float) -> float:
+        found = epsilon(math.exp(log_variance))
+        return math.log(max(min(found, 1e300), 1e-300) / target)
+
+    bottom, top = math.log(_LEAST), math.log(_MOST)
+    at = min(max(math.log(max(guess, _LEAST)), bottom), top)
+    # Between a variance that is too little and one that is enough; by secants, as
+    # epsilon is near a power of the variance.
+    low, high, slope = -math.inf, math.inf, -0.6
+    found = excess(at)
+    while True:
+        if found > 0.0:
+            low = at
+        else:
+            high = at
+        if low >= top:
+            return math.inf
+        if high <= bottom or -_NEAR / 2 < found <= 0.0 or high - low <= _NEAR:
+            return math.exp(high)
+        step = -(found + _NEAR / 4) / slope
+        then = min(max(at + min(max(step, -3.0), 3.0), bottom), top)
+        if not low < then < high and math.isfinite(high - low):
+            then = (low + high) / 2.0
+        before, at, found = (at, found), then, excess(then)
+        if at != before[0]:
+            slope = min((found - before[1]) / (at - before[0]), -0.1)
