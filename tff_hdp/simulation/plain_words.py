@@ -69,9 +69,9 @@ _PLAIN: Mapping[str, str] = {
     "the promise covers that.",
     "G": "Epsilon was computed by a numerical method that rounds up: the true one is "
     "not larger.",
-    "B": "There may be rounds without noise; the probability of that is part of delta.",
-    "Q": "The rounds' epsilons are simply added up, and the bound cannot fail: no delta "
-    "is needed.",
+    "B": "There may be rounds without noise; their probability is a part of delta.",
+    "Q": "The rounds' epsilons are simply added up, and the bound cannot fail: it does "
+    "not need a delta.",
     "I": "One of the two methods of computing epsilon gives no number here.",
 }
 
