@@ -1,6 +1,7 @@
 """Every notebook runs from top to bottom, on tiny sizes, and is committed executed."""
 
 import pathlib
+import re
 
 import jupyter_client
 import nbclient
@@ -83,6 +84,16 @@ def test_says_first_which_python_it_needs(path):
     first, check = nbformat.read(path, as_version=4).cells[:2]
     assert first.source.endswith(shared_words())
     assert "sys.version_info[:2] == (3, 11)" in check.source
+
+
+def test_the_lines_for_a_cell_are_a_cells():
+    """Each is one of its own, and later ones are in the clone that the first makes."""
+    (lines,) = re.findall(r"^```\n(.*?)^```", shared_words(), re.M | re.S)
+    first, second, *rest = lines.splitlines()
+    assert first.startswith("!git clone ") and first.endswith(" tff_hdp")
+    # What !cd changes lasts for its own line.
+    assert second == "%cd tff_hdp"
+    assert all(re.match(r"!\S|%pip ", line) and "!cd" not in line for line in rest)
 
 
 def check_outputs(notebook):

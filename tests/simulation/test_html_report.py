@@ -8,7 +8,9 @@ import xml.etree.ElementTree as ElementTree
 import pandas as pd
 import pytest
 
-from tff_hdp.privacy import Ledger, PoissonSampling, account, configurations
+from tff_hdp.privacy import Ledger, PoissonSampling, account, configurations, table
+from tff_hdp.privacy.table import statements
+from tff_hdp.simulation import plain_words
 from tff_hdp.simulation.html_report import epsilon_curves, html_report
 from tff_hdp.simulation.report import Run
 
@@ -93,6 +95,25 @@ def test_every_promise_is_said_with_all_it_rests_on(run):
     assert "drop_rate = 0.1" in text
     assert "rejected: 8 over all rounds" in text
     assert "0.4 after round 4" in text
+
+
+def test_every_condition_is_in_plain_words_too(run):
+    """The account's own terms are small print, and nothing else is."""
+    tree = read(page(run))
+    items = [e for e in tree.iter("li") if e.find("small") is not None]
+    assert len(items) == sum(len(statements(row.to_dict())) for row in run.accounts)
+    for item in items:
+        assert item.text and item.text.strip().endswith(".")
+        for jargon in ("PLD", "grid", "Poisson", "q =", "numbers"):
+            assert jargon not in item.text
+    small = " ".join("".join(e.itertext()) for e in tree.iter("small"))
+    for exact in ("Poisson, q = 0.5", "noise of finite precision", "PLD on a grid"):
+        assert exact in small
+
+
+def test_every_code_but_that_of_all_else_has_plain_words():
+    codes = {code for code, _ in table._CODES} - {"O"}
+    assert codes == plain_words._PLAIN.keys()
 
 
 def test_a_run_without_noise_promises_nothing(run):

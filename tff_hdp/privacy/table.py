@@ -17,7 +17,7 @@ _CODES = (
     ("Z", "zero_out"),
     ("R", "replace_one"),
     ("M", "mixed"),
-    ("E", "every client"),
+    ("E", "every client (takes part in )?every round"),
     ("Ph", "Poisson,.* hidden"),
     ("Pr", "Poisson,.* revealed"),
     ("Fh", r"\d+ of \d+ clients,.* hidden"),

@@ -15,40 +15,19 @@ from typing import Any
 import pandas as pd
 
 from tff_hdp.privacy import AccountRow
-from tff_hdp.privacy.table import explained
 from tff_hdp.simulation.book import RoundBook
+from tff_hdp.simulation.plain_words import WEAK, conditions, promise, sound
 from tff_hdp.simulation.report import Run
 
 # Rounds at which an account is drawn.
 _POINTS = 24
-# An epsilon above it is called a weak promise.
-_WEAK = 10.0
-_OBSERVERS = {
-    "super_node": "the client's own super-node, which gets its zone's updates",
-    "aggregator": "the aggregator, which gets what zones or clients send",
-    "released_model": "whoever gets the model",
-    "fellow_super_node": "another zone's super-node, which knows its own noise",
-    "fellow_client": "another client that noises its update, and knows that noise",
-    "other_servers": "all other servers, who get the models of their neighbours",
-    "edge_broadcast": "another client of the same edge",
-    "descriptors": "whoever sees a user's own descriptor or model",
-}
-_KINDS = {
-    "ldp": "that adds noise to its own update",
-    "hdp": "that relies on its super-node, or those above, to add noise",
-    "trusting": "that relies on the server to add noise",
-}
-_HAD = {
-    "add_or_remove": "had this client not been there",
-    "zero_out": "had this client's updates been zeros",
-    "replace_one": "had another client's data stood in this one's place",
-}
 _STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2rem }
 table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem }
 th, td { border: 1px solid #bbb; padding: .25rem .6rem; text-align: left }
 td, pre { overflow-wrap: anywhere }
+small { color: #555 }
 pre { white-space: pre-wrap; background: #f4f4f4; padding: .6rem }
 .none, .weak, .some { border-left: 4px solid #070; padding-left: .8rem }
 .weak { border-color: #c70 }
@@ -171,16 +150,17 @@ def _promises(run: Run) -> list[str]:
     intro = (
         "A promise is to one client, with all its data, against one observer. Epsilon "
         "bounds what that observer can learn from the client's taking part: 0 is "
-        f"nothing, below 1 is little, above {_WEAK:g} is a weak promise. Delta is the "
+        f"nothing, below 1 is little, above {WEAK:g} is a weak promise. Delta is the "
         "probability with which the bound may fail. Each promise holds under the "
-        "conditions below it, and no others."
+        "conditions below it, and no others: each in plain words, and for whoever "
+        "checks the account in its own terms, in small print."
     )
     table = _table([_at_a_glance(row) for row in run.accounts])
     return [_tag("p", intro), table, *map(_promise, run.accounts)]
 
 
 def _at_a_glance(row: AccountRow) -> dict[str, str]:
-    epsilon = _sound(row)[1]
+    epsilon = sound(row)[1]
     return {
         "against": row.observer,
         "client": row.client_kind + ("" if row.zone is None else f", zone {row.zone}"),
@@ -191,32 +171,17 @@ def _at_a_glance(row: AccountRow) -> dict[str, str]:
     }
 
 
-def _sound(row: AccountRow) -> tuple[str, float]:
-    """The method with the least epsilon, and that; infinity without a guarantee."""
-    epsilons = {"PLD": row.epsilon_pld, "RDP": row.epsilon_rdp}
-    known = {name: e for name, e in epsilons.items() if e is not None}
-    return min(known.items(), key=lambda pair: pair[1], default=("", math.inf))
-
-
 def _promise(row: AccountRow) -> str:
-    zone = "" if row.zone is None else f" of zone {row.zone}"
-    who = f"A client{zone} {_KINDS.get(row.client_kind, row.client_kind)}"
-    observer = _OBSERVERS.get(row.observer, row.observer)
-    method, epsilon = _sound(row)
-    conditions = explained(row.to_dict())
-    if epsilon == math.inf:
-        said = f"{who} is promised nothing against {observer}."
-        return _tag("div", _tag("p", said) + _list(conditions), kind="none")
-    had = _HAD.get(row.neighbours, f"for {row.neighbours} neighbours")
-    factor = f"{math.exp(epsilon):,.4g}" if epsilon < 300 else "e to that power"
-    said = (
-        f"{who} is promised epsilon = {epsilon:.4g} at delta = {row.delta:g} (by "
-        f"{method}) against {observer} [{row.observer}]: whatever it sees would have "
-        f"been at most {factor} times as likely, or as unlikely, {had}, but for a "
-        f"probability of {row.delta:g}."
+    epsilon = sound(row)[1]
+    kind = "none" if epsilon == math.inf else "weak" if epsilon > WEAK else "some"
+    items = "".join(
+        "<li>"
+        + (f"{html.escape(plain)} " if plain else "")
+        + _tag("small", exact)
+        + "</li>"
+        for plain, exact in conditions(row)
     )
-    kind = "some" if epsilon <= _WEAK else "weak"
-    return _tag("div", _tag("p", said) + _list(conditions), kind=kind)
+    return _tag("div", f"{_tag('p', promise(row))}<ul>{items}</ul>", kind=kind)
 
 
 def _epsilons(run: Run, curves: Mapping[str, pd.Series]) -> list[str]:

@@ -105,7 +105,10 @@ def test_a_table_has_mean_spread_epsilons_and_verdict(tmp_path):
 
 
 def test_a_csv_with_words_beside_its_epsilons_has_codes(tmp_path):
-    words = {"neighbours": ["zero_out", "replace_one"], "sampling": "every client"}
+    words = {
+        "neighbours": ["zero_out", "replace_one"],
+        "sampling": "every client every round",
+    }
     frame = pd.DataFrame({"epsilon": [4.0, 5.0], "delta": 1e-5, **words})
     frame.to_csv(tmp_path / "account.csv", index=False)
     lines = result_tables.table(tmp_path / "account.csv").splitlines()
@@ -114,7 +117,7 @@ def test_a_csv_with_words_beside_its_epsilons_has_codes(tmp_path):
     assert lines[-4:-1] == [
         "Z    neighbours zero out one client",
         "R    neighbours replace one client by another",
-        "E    every client",
+        "E    every client every round",
     ]
 
 
