@@ -1,5 +1,8 @@
 """tensorflow-privacy's queries get noise of the project's own, wherever they stand."""
 
+import collections
+
+import dp_accounting
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -107,6 +110,23 @@ def test_a_class_whose_own_noise_would_pass_for_gaussian_is_refused():
         NestedSumQuery([Quiet(1.0, 3.0), tfp.GaussianSumQuery(1.0, 3.0)]),
     ):
         with pytest.raises(ArgumentError, match="query is Quiet"):
+            with_secure_noise(query)
+
+
+class Foreign(tfp.SumAggregationDPQuery):
+    """Draws by TensorFlow and says it is Gaussian, with a state that shows a clip."""
+
+    def initial_global_state(self):
+        return collections.OrderedDict(l2_norm_clip=tf.constant(1.0))
+
+    def get_noised_result(self, sample_state, global_state):
+        noised = sample_state + tf.random.normal(tf.shape(sample_state))
+        return noised, global_state, dp_accounting.GaussianDpEvent(1.0)
+
+
+def test_a_class_of_ones_own_that_noises_is_refused():
+    for query in (Foreign(), tfp.NormalizedQuery(Foreign(), 1.0)):
+        with pytest.raises(ArgumentError, match="query is Foreign; allowed: one"):
             with_secure_noise(query)
 
 

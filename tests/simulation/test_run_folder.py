@@ -2,12 +2,16 @@
 
 import asyncio
 import collections
+import errno
+import hashlib
 import json
 import logging
 import os
 import pathlib
 import shutil
 import stat
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -254,11 +258,82 @@ def test_a_statement_made_in_advance_is_no_release(run):
     assert load(run).round_number == 4
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"journal": 3}', None])
-def test_a_damaged_privacy_json_tells_nothing(run, content):
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "{}", '{"journal": 3}', '{"journal": [1e400, "x"]}', None],
+)
+def test_a_damaged_privacy_json_tells_nothing_and_the_log_says_so(run, caplog, content):
     if content is not None:
         (run / "privacy.json").write_text(content)
+    with caplog.at_level(logging.WARNING):
+        assert load(run).round_number == 5
+    assert "5 rounds were released, but privacy.json cannot be read" in caplog.text
+
+
+def test_a_checkpoint_of_nothing_but_its_digest_is_passed_over(run):
+    newest(run, 6).write_bytes(hashlib.sha256(b"").digest())
     assert load(run).round_number == 5
+
+
+@pytest.mark.parametrize("where", ["privacy.json", "checkpoint"])
+def test_a_claim_of_releases_to_come_is_refused(run, where):
+    if where == "privacy.json":
+        (run / where).write_text('{"journal": [99, null]}')
+    else:
+        fields = {"round": 6, "journal": [99, None]}
+        write_checkpoint(newest(run, 6), fields, [])
+    with pytest.raises(FileError, match="was written with, so what was released"):
+        load(run)
+
+
+@pytest.mark.parametrize(("line", "entry"), [(2, 3), (2, {}), (0, {}), (0, [])])
+def test_a_forged_journal_is_refused_in_one_line(run, line, entry):
+    path = run / "journal.jsonl"
+    entries = [json.loads(each.partition(b" ")[2]) for each in path.open("rb")]
+    entries[line] = entry
+    digest, lines = "", []
+    for each in entries:
+        text = json.dumps(each, separators=(",", ":"))
+        digest = hashlib.sha256((digest + text).encode()).hexdigest()[:32]
+        lines.append(f"{digest} {text}\n")
+    path.write_text("".join(lines))
+    with pytest.raises((ArgumentError, FileError), match="new folder") as error:
+        load(run)
+    assert "\n" not in str(error.value)
+
+
+def test_a_full_disk_is_an_error_that_names_the_place(tmp_path):
+    with pytest.raises(OSError, match="No space") as error, RunFolder(config(tmp_path)):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert str(error.value) == f"[Errno 28] No space left on device: '{tmp_path}'"
+
+
+def test_a_file_that_may_not_grow_is_an_error_that_names_the_place(tmp_path):
+    """The operating system's own, in a process of its own, as its limit stays."""
+    code = """
+import resource, signal, sys
+from tests.simulation.test_run_folder import config, release
+from tff_hdp import cli
+from tff_hdp.simulation.run_folder import RunFolder
+def main(argv):
+    with RunFolder(config(sys.argv[1])) as folder:
+        release(folder, 0)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+        release(folder, 1)
+sys.exit(cli.run(main))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=pathlib.Path(__file__).parents[2],
+    )
+    *_, line = done.stderr.splitlines()
+    assert (done.returncode, line) == (
+        2,
+        f"error: [Errno 27] File too large: '{tmp_path}'",
+    )
 
 
 def test_another_runs_checkpoint_is_refused(run, tmp_path_factory):

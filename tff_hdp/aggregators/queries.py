@@ -16,6 +16,9 @@ import tensorflow_privacy as tfp
 from tff_hdp.errors import require
 from tff_hdp.noise import add_gaussian
 
+# Whose noise is known.
+_KNOWN = ("tensorflow_privacy", "tff_hdp")
+
 
 class GaussianSumQuery(tfp.GaussianSumQuery):
     """Clips and noises as tensorflow-privacy's, by `tff_hdp.noise`."""
@@ -32,17 +35,23 @@ def with_secure_noise(query: tfp.DPQuery) -> tfp.DPQuery:
     """A query like the given one whose Gaussian noise is that of `tff_hdp.noise`.
 
     Reaches tensorflow-privacy's `GaussianSumQuery` wherever it stands in others:
-    nested, normalised, in adaptive clipping. A class that draws noise in a way of its
-    own, such as a tree's, stays as it is; its events are not taken for Gaussian.
+    nested, normalised, in adaptive clipping. A class of that library that draws noise
+    in a way of its own, such as a tree's, stays as it is; its events are not taken for
+    Gaussian.
 
     Raises:
-      ArgumentError: If there is a `GaussianSumQuery` with a noise of its own, whose
-        events would be.
+      ArgumentError: If there is a class of anybody else's that makes the result, or a
+        `GaussianSumQuery` with a noise of its own: the events would be taken for
+        Gaussian, and nobody can tell where the noise comes from.
     """
     if type(query) is tfp.GaussianSumQuery:
         return GaussianSumQuery(query._l2_norm_clip, query._stddev)
     if isinstance(query, tfp.GaussianSumQuery):
         return _with_this_noise(query)
+    kind = type(query)
+    known = kind.get_noised_result.__module__.partition(".")[0] in _KNOWN
+    allowed = "one that leaves get_noised_result to tensorflow-privacy or tff_hdp"
+    require(known, "query", kind.__name__, allowed)
     changed = copy.copy(query)
     for name, value in vars(query).items():
         if any(isinstance(leaf, tfp.DPQuery) for leaf in tf.nest.flatten(value)):

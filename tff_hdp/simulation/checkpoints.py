@@ -106,7 +106,8 @@ class Checkpoints:
                 _LOG.warning("going back to the checkpoint before: %s", error)
                 continue
             releases, head = record["journal"]
-            if head != self._journal.head(releases):
+            known = releases <= self._journal.releases
+            if not known or head != self._journal.head(releases):
                 raise FileError(
                     self._journal.path,
                     f"is not the journal that {path.name} was written with, so what "
@@ -177,14 +178,17 @@ def read_checkpoint(path: pathlib.Path) -> tuple[dict[str, Any], list[np.ndarray
     content, digest = content[:-size], content[-size:]
     if _DIGEST(content).digest() != digest:
         raise FileError(path, "its content does not match its digest")
-    start = content.index(b"\n") + 1
-    record = json.loads(content[:start])
+    start = content.find(b"\n") + 1
     tensors = []
-    for name, shape in record.pop("tensors"):
-        count = math.prod(shape)
-        flat = np.frombuffer(content, name, count, start)
-        tensors.append(flat.reshape(shape).copy())
-        start += flat.nbytes
+    try:
+        record = json.loads(content[:start])
+        for name, shape in record.pop("tensors"):
+            count = math.prod(shape)
+            flat = np.frombuffer(content, name, count, start)
+            tensors.append(flat.reshape(shape).copy())
+            start += flat.nbytes
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise FileError(path, f"holds no checkpoint: {error}") from error
     return record, tensors
 
 

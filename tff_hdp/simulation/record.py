@@ -49,7 +49,7 @@ def check_same(config: RunConfig, began: Mapping[str, Any]) -> None:
       config: What is asked now.
       began: `record_of` what the run began with.
     """
-    if began["layout"] != LAYOUT:
+    if began.get("layout") != LAYOUT:
         raise _of_another_version(config.out)
     if began["system"] != config.system:
         raise ArgumentError(
@@ -118,7 +118,7 @@ def refuse_older_journal(path: pathlib.Path, journal: Journal, last_row: int) ->
     """Raises FileError if a folder tells of releases that its journal does not.
 
     As where journal and checkpoints were put back from a copy. A privacy.json that is
-    missing or damaged tells nothing.
+    missing or damaged tells nothing, which the log then says.
 
     Args:
       path: The folder.
@@ -134,9 +134,21 @@ def refuse_older_journal(path: pathlib.Path, journal: Journal, last_row: int) ->
         )
     try:
         releases, head = read_json(path / "privacy.json")["journal"]
-        is_same = journal.head(int(releases)) == head
-    except (FileNotFoundError, FileError, KeyError, TypeError, ValueError):
+        releases = int(releases)
+    except (
+        *(FileNotFoundError, FileError),
+        *(KeyError, TypeError, ValueError, OverflowError),
+    ) as error:
+        if journal.releases:
+            _LOG.warning(
+                "%d rounds were released, but privacy.json cannot be read, so nothing "
+                "but metrics.csv and the checkpoints tells whether the journal is the "
+                "newest: %s",
+                journal.releases,
+                error,
+            )
         return
+    is_same = releases <= journal.releases and journal.head(releases) == head
     if not is_same:
         raise FileError(
             journal.path,
