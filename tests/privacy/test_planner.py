@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import math
 import random
 
@@ -22,7 +23,7 @@ from tff_hdp.privacy import (
     planner,
     worst,
 )
-from tff_hdp.privacy.promises import Promise
+from tff_hdp.privacy.promises import Kept, Promise
 
 ROUNDS, DELTA = 20, 1e-5
 ALIKE = NoisePlan(
@@ -276,15 +277,23 @@ def test_what_cannot_be_kept_is_refused_with_the_reason(
 def test_a_plan_goes_through_its_file(tmp_path, sampling):
     plan = dataclasses.replace(ALIKE, sampling=sampling, server_noise_multiplier=2.0)
     threat = ThreatModel(dropout_rate=0.05)
-    found = planner.Planned(plan=plan, threat=threat, rounds=ROUNDS, delta=DELTA)
+    kept = Kept(promise=Promise("aggregator", 3.0), epsilon=2.9, noise=1.0)
+    found = planner.Planned(
+        plan=plan, threat=threat, rounds=ROUNDS, delta=DELTA, kept=(kept,)
+    )
     path = tmp_path / "plan.json"
     found.write(path)
     read = planner.read_plan(path)
-    for name in ("plan", "threat", "rounds", "delta"):
-        assert getattr(read, name) == getattr(found, name)
-    path.write_text('{"plan": {}}')
-    with pytest.raises(FileError, match=r"plan.json: no plan of this version"):
-        planner.read_plan(path)
+    assert read == found
+    fields = json.loads(path.read_text())
+    for wrong, words in (
+        ({"format": None}, "format None, not 2: make it again with scripts/plan.py"),
+        ({"method": "paper"}, "method is paper; allowed: rdp, pld"),
+        ({"plan": {}}, "plan is"),
+    ):
+        path.write_text(json.dumps(fields | wrong))
+        with pytest.raises(FileError, match=f"plan.json: no plan of .*{words}"):
+            planner.read_plan(path)
 
 
 # Against brute force, for federations of any shape -----------------------------------
@@ -501,7 +510,7 @@ LOOSER = (6.0, 40.0)
 
 
 def shared(client, zones):
-    """A plan for FEW whose noise in the model is 1, shared so; the rest is the server's."""
+    """For FEW, noise of 1 in the model, shared so; the server has the rest."""
     units = dict.fromkeys(("client", "zone", "server"), 0.0)
     for party, field in (
         ("client", {"client_noise_multiplier": 1.0}),

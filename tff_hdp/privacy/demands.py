@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tff_hdp.errors import ArgumentError, require
-from tff_hdp.privacy.accountant import AccountRow, client_row, like_zones
+from tff_hdp.privacy.accountant import AccountRow, History, client_row, like_zones
 from tff_hdp.privacy.calibration import (
     LARGEST_MULTIPLIER,
     Sound,
@@ -22,6 +22,9 @@ from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promises import Promise
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
 from tff_hdp.privacy.views import RECEIVERS, observers
+
+# Share of an epsilon.
+_FOR_GRIDS = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,21 +95,38 @@ class Federation:
             for index in self._indices(promise, zones[0]):
                 found.append(Demand(self, promise, level, tuple(zones), index))
         if not found:
-            raise ArgumentError("promises", promise, self._why_nobody(promise))
+            nobody = "all clients here trust the server"
+            if _is_own(promise):
+                nobody = "no client noises its own update here (--trust_nobody, "
+                nobody += "noising_clients)"
+            allowed = f"one made to somebody: {nobody}"
+            raise ArgumentError("promises", promise, allowed)
         return found
 
     def rows(
-        self, demand: "Demand", plan: NoisePlan, by: Sound, zones: Sequence[int]
+        self, demand: "Demand", history: History, by: Sound, zones: Sequence[int]
     ) -> list[AccountRow]:
-        """What a plan is worth to the demand's clients of some zones."""
-        history = [(AccountedRound(plan, self.threat), self.rounds)]
-        observer = demand.promise.observer
+        """What rounds are worth to the demand's clients of some zones."""
+        observer, level, index = demand.promise.observer, demand.level, demand.index
         return [
-            client_row(
-                history, observer, demand.level, j, demand.index, self.delta, (by,)
-            )
+            client_row(history, observer, level, j, index, self.delta, (by,))
             for j in zones
         ]
+
+    def planned(self, plan: NoisePlan) -> History:
+        """All rounds, of one plan."""
+        return [(AccountedRound(plan, self.threat), self.rounds)]
+
+    def reached(
+        self, demands: Sequence["Demand"], history: History, by: Sound
+    ) -> float:
+        """The largest epsilon of all to whom a promise is made."""
+        like = like_zones(history[-1][0].plan)
+        found = [0.0]
+        for demand in demands:
+            zones = list({like[j]: j for j in demand.zones}.values())
+            found += [epsilon_of(r, by) for r in self.rows(demand, history, by, zones)]
+        return max(found)
 
     def _indices(self, promise: Promise, zone: int) -> Iterator[int]:
         """One client of each kind of a zone to whom the promise is made."""
@@ -116,14 +136,6 @@ class Federation:
             yield 0
         if not _is_own(promise) and n - noising > least:
             yield noising
-
-    def _why_nobody(self, promise: Promise) -> str:
-        if _is_own(promise):
-            return (
-                "one made to somebody: no client noises its own update here "
-                "(--trust_nobody, noising_clients)"
-            )
-        return "one made to somebody: all clients here trust the server"
 
 
 class Demand:
@@ -147,10 +159,12 @@ class Demand:
     ) -> None:
         self.promise, self.level, self.zones = promise, level, zones
         self.index = index
-        # By Renyi DP, which the search is done by; the account that counts may ask
-        # for another, see `match`.
-        self.target = promise.epsilon
+        # By Renyi DP; where another account counts, `match` moves it.
         self._margin = 1.0
+        if federation.base.secure_aggregation or federation.base.secure_server:
+            # For the grid on which a run takes such sums.
+            self._margin -= _FOR_GRIDS
+        self.target = self._margin * promise.epsilon
         self._federation, base = federation, federation.base
         zone = zones[0]
         self.is_own = _is_own(promise)
@@ -160,24 +174,21 @@ class Demand:
         self._found: dict[float, float] = {}
         self._known: list[tuple[float, float, float]] = []
 
-    def epsilon(
-        self, plan: NoisePlan, by: Sound, zones: Sequence[int] | None = None
-    ) -> float:
-        """Of a plan, by an account; for its first zone unless others are given."""
-        zones = self.zones[:1] if zones is None else zones
-        return max(
-            epsilon_of(row, by) for row in self._federation.rows(self, plan, by, zones)
-        )
+    def epsilon(self, plan: NoisePlan, by: Sound) -> float:
+        """Of a plan, by an account."""
+        history = self._federation.planned(plan)
+        (row,) = self._federation.rows(self, history, by, self.zones[:1])
+        return epsilon_of(row, by)
 
     def needs(self, client: float, seen: float) -> float:
         """The least variance that it needs, of which some is there.
 
         Args:
           client: Client noise multiplier.
-          seen: Of `seen`, what there is.
+          seen: What there is, in the units of `Place.seen`.
 
         Returns:
-          In the units of `Place.seen`, and at least that; infinite where none is enough.
+          In those units, at least `seen`; infinite where no variance is enough.
         """
         if self.sees_nothing or self._is_met(client, seen):
             return seen
@@ -234,14 +245,9 @@ class Demand:
         return self.refusal_of(plan, "rdp", even)
 
     def refusal_of(self, plan: NoisePlan, by: Sound, even: str = "") -> ArgumentError:
-        """Why the promise is not kept by a plan with all the noise that helps.
-
-        Args:
-          plan: The plan.
-          by: The account.
-          even: What to say of the plan.
-        """
-        (row,) = self._federation.rows(self, plan, by, self.zones[:1])
+        """Why a plan does not keep the promise, though `even` that much noise helps."""
+        history = self._federation.planned(plan)
+        (row,) = self._federation.rows(self, history, by, self.zones[:1])
         epsilon, who = epsilon_of(row, by), f"{row.client_kind} clients"
         why = f"what noise can keep: {who} have{even}, "
         if math.isfinite(epsilon):
@@ -300,7 +306,5 @@ def _is_own(promise: Promise) -> bool:
 
 def _noisy(base: NoisePlan) -> NoisePlan:
     """The federation with noise wherever there may be some."""
-    zones = (1.0,) * base.num_zones
-    return dataclasses.replace(
-        base, client_noise_multiplier=1.0, zone_noise_multipliers=zones
-    )
+    zones = {"zone_noise_multipliers": (1.0,) * base.num_zones}
+    return dataclasses.replace(base, client_noise_multiplier=1.0, **zones)

@@ -18,7 +18,6 @@ import math
 from collections.abc import Callable, Sequence
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy.accountant import like_zones
 from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER, Sound
 from tff_hdp.privacy.demands import Demand, Federation
 from tff_hdp.privacy.least import least_sum
@@ -31,6 +30,14 @@ _ATTEMPTS, _SEARCHES = 24, 3
 _MATCHED = 1e-4
 # Of what is promised, by Renyi DP: what another account cannot tell there it never can.
 _FAR = 1e-2
+
+
+class _LackingError(Exception):
+    """No noise of nodes meets a demand."""
+
+    def __init__(self, demand: Demand) -> None:
+        super().__init__(demand)
+        self.demand = demand
 
 
 class Keeper:
@@ -122,11 +129,8 @@ class Keeper:
         while True:
             client = self._client_of_active()
             plan = self._filled(client)
-            wanting = [
-                demand
-                for demand in self._demands
-                if demand not in self._active and self._with(plan, demand) is not plan
-            ]
+            waiting = [each for each in self._demands if each not in self._active]
+            wanting = [each for each in waiting if self._lacks(plan, each)]
             if not wanting:
                 return client
             self._active += wanting
@@ -145,9 +149,11 @@ class Keeper:
             other = self._cost(math.sqrt(t)) if math.isfinite(t) else math.inf
             if other < (1.0 - _MATCHED) * cost:
                 best, cost = math.sqrt(t), other
-        if math.isfinite(cost):
-            return best
-        raise self._lacking(best).refusal(best)
+        try:
+            self._filled(best)
+        except _LackingError as error:
+            raise error.demand.refusal(best) from None
+        return best
 
     def _floor(self) -> float:
         """The least client noise multiplier that own super-nodes' promises allow."""
@@ -177,32 +183,29 @@ class Keeper:
           client: Its multiplier.
           alone: Whether to leave out what others have to add.
         """
-        plan = dataclasses.replace(self._base, client_noise_multiplier=client)
-        plan = plan if alone else self._filled(client)
-        return math.inf if plan is None else noise_in_model(plan) ** 2
+        if alone:
+            plan = dataclasses.replace(self._base, client_noise_multiplier=client)
+            return noise_in_model(plan) ** 2
+        try:
+            return noise_in_model(self._filled(client)) ** 2
+        except _LackingError:
+            return math.inf
 
     # Others' noise ----------------------------------------------------------------
 
-    def _filled(self, client: float) -> NoisePlan | None:
-        """The least noise of nodes at so much client noise; None if none is enough."""
+    def _filled(self, client: float) -> NoisePlan:
+        """The least noise of nodes at so much client noise.
+
+        Raises:
+          _LackingError: If no noise of nodes is enough.
+        """
         plan = dataclasses.replace(self._base, client_noise_multiplier=client)
         for demand in self._demands:
             if demand in self._active:
                 plan = self._with(plan, demand)
-            if plan is None:
-                return None
         return plan
 
-    def _lacking(self, client: float) -> Demand:
-        """The demand that no noise of nodes meets at so much client noise."""
-        plan = dataclasses.replace(self._base, client_noise_multiplier=client)
-        for demand in self._active:
-            plan = self._with(plan, demand)
-            if plan is None:
-                return demand
-        raise AssertionError("every demand is met")
-
-    def _with(self, plan: NoisePlan, demand: Demand) -> NoisePlan | None:
+    def _with(self, plan: NoisePlan, demand: Demand) -> NoisePlan:
         """`plan` with what noise a demand lacks, right beneath its observer."""
         if demand.is_own or demand.sees_nothing:
             return plan
@@ -212,7 +215,7 @@ class Keeper:
         if needs <= seen:
             return plan
         if not math.isfinite(needs):
-            return None
+            raise _LackingError(demand)
         if place.is_summed:
             # Of a sum over zones it does not matter whose noise it is, unless some
             # collude: with as much in every zone they know the least of it.
@@ -230,6 +233,12 @@ class Keeper:
             z = math.hypot(place.noise_at(plan, node), lacks * share)
             filled = place.with_noise(filled, node, z)
         return filled
+
+    def _lacks(self, plan: NoisePlan, demand: Demand) -> bool:
+        try:
+            return self._with(plan, demand) is not plan
+        except _LackingError:
+            return True
 
     def _added(self, plan: NoisePlan) -> list[float]:
         """What each promise added to the model beyond those before it."""
@@ -259,9 +268,10 @@ class Keeper:
         for _ in range(_ATTEMPTS):
             floor = self._floor()
             client = floor if at_floor else max(client, floor)
-            plan = self._filled(client)
-            if plan is None:
-                raise self._lacking(client).refusal(client)
+            try:
+                plan = self._filled(client)
+            except _LackingError as error:
+                raise error.demand.refusal(client) from None
             if self._match(plan):
                 continue
             reached = self._reached(plan)
@@ -295,14 +305,14 @@ class Keeper:
 
         What is not kept has its target lowered.
         """
-        like, kept, reached = like_zones(plan), True, []
+        history, reached = self._federation.planned(plan), []
         for demands in self._of:
-            worst = 0.0
-            for demand in demands:
-                zones = list({like[j]: j for j in demand.zones}.values())
-                self._say(f"checking {demand.promise} by {self._method.upper()}")
-                epsilon = demand.epsilon(plan, self._method, zones)
-                kept &= demand.accept(epsilon)
-                worst = max(worst, epsilon)
-            reached.append(worst)
-        return reached if kept else None
+            self._say(f"checking {demands[0].promise} by {self._method.upper()}")
+            found = self._federation.reached(demands, history, self._method)
+            reached.append(found)
+        kept = [
+            demand.accept(found)
+            for demands, found in zip(self._of, reached, strict=True)
+            for demand in demands
+        ]
+        return reached if all(kept) else None

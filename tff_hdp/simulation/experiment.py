@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 
 from tff_hdp import runtime
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import AccountRow
 from tff_hdp.simulation import report
 from tff_hdp.simulation.book import RoundBook
@@ -76,7 +76,10 @@ def run(
             folder.resolve(partition_seed=partition_seed)
         try:
             system = config.build(folder)
-        except ArgumentError as error:
+        except (ArgumentError, FileError) as error:
+            folder.put_back()
+            if isinstance(error, FileError):
+                raise
             raise error.renamed(config.setting_of) from error
         keeper = ModelKeeper(system, folder.path)
         watchers = (keeper, *map(Tracking, trackers))
@@ -84,7 +87,11 @@ def run(
             config=config, system=system, folder=folder, watchers=watchers
         )
         accounts = folder.write_privacy(
-            config, ledger, system.notes, last_round=config.rounds
+            config,
+            ledger,
+            system.notes,
+            last_round=config.rounds,
+            promises=system.promises(ledger),
         )
         finished = report.read_run(folder.path)
         metrics = finished.metrics.iloc[-1].to_dict()

@@ -83,9 +83,10 @@ def privacy_report(
     notes: Sequence[str],
     accounts: Sequence[AccountRow],
     last_round: int,
+    promises: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The content of privacy.json after `last_round`."""
-    notes = list(notes)
+    notes = [*notes, *map(_promise_note, promises)]
     if config.seed is not None:
         notes.append(
             f"seed={config.seed} fixes the cohorts. This is a test option: the "
@@ -100,9 +101,21 @@ def privacy_report(
         "delta": config.delta,
         "seed": config.seed,
         "notes": notes,
+        "promises": list(promises),
         "accounts": [row.to_dict() for row in accounts],
         "ledger": ledger.state_dict(),
     }
+
+
+def _promise_note(promise: Mapping[str, Any]) -> str:
+    """Whether a promise was kept, in words."""
+    words = "kept" if promise["kept"] else "NOT KEPT"
+    epsilon = promise["epsilon"]
+    reached = "no guarantee" if epsilon is None else f"epsilon {epsilon:.6g}"
+    return (
+        f"Promised {promise['promise']}: {words}, {reached} by "
+        f"{promise['method'].upper()} at delta {promise['delta']:g}."
+    )
 
 
 def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:

@@ -5,6 +5,7 @@
     <out>/checkpoints/     the last rounds' state and the run's secret, from which all
                            cohorts follow; for its owner's eyes only (0700, 0600)
     <out>/metrics.csv      one row a round
+    <out>/plan.json        the noise plan of a run with --plan
     <out>/privacy.json     the ledger and the account per observer
     <out>/tensorboard/     the metrics again
     <out>/figures/
@@ -21,7 +22,7 @@ import contextlib
 import fcntl
 import io
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow_federated as tff
@@ -33,7 +34,7 @@ from tff_hdp.simulation import record, report
 from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.checkpoints import Checkpoint, Checkpoints
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.files import write_json
+from tff_hdp.simulation.files import write_json, write_text
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.rows import Board, CsvRows
 
@@ -73,6 +74,8 @@ class RunFolder:
             else:
                 record.refuse_uncounted(self.path)
             self._record = record.record_of(config, resolved)
+            before = self._config_path
+            self._before = before.read_text() if before.exists() else None
             write_json(self._config_path, self._record)
             self.checkpoints = Checkpoints(self.path / "checkpoints", self.journal)
             opened.callback(self.checkpoints.close)
@@ -125,6 +128,11 @@ class RunFolder:
                 f"{self.resolved.get(name)}, which is now {values[name]}",
             )
 
+    def put_back(self) -> None:
+        """Leaves config.json as it was, where what is asked now is not run."""
+        if self.journal.began and self._before is not None:
+            write_text(self._config_path, self._before)
+
     def begin(self) -> None:
         """Opens the journal: from now on the folder's settings are fixed."""
         kept = ("layout", "system", "flags", "resolved")
@@ -168,6 +176,7 @@ class RunFolder:
         *,
         last_round: int,
         methods: Sequence[Method] = METHODS,
+        promises: Sequence[Mapping[str, Any]] = (),
     ) -> list[AccountRow]:
         """Writes privacy.json for the rounds of a ledger and returns its rows.
 
@@ -182,6 +191,7 @@ class RunFolder:
             notes=notes,
             accounts=accounts,
             last_round=last_round,
+            promises=promises,
         )
         releases = self.journal.releases
         value["journal"] = [releases, self.journal.head(releases)]

@@ -222,6 +222,19 @@ class System(abc.ABC):
         """What is to be said of a run with noise or without."""
         return ()
 
+    def promises(self, ledger: Any) -> list[dict[str, Any]]:
+        """What clients were promised before the run, and what it came to.
+
+        Args:
+          ledger: Of `new_ledger`, with the rounds run.
+
+        Returns:
+          For each its words `promise`, the `epsilon` reached (None without a
+          guarantee), `delta`, `method`, and whether it was `kept`.
+        """
+        del ledger
+        return []
+
     # After the last round ----------------------------------------------------
 
     def finish(self, path: pathlib.Path, state: Any) -> str:

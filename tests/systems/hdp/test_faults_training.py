@@ -280,7 +280,7 @@ def test_a_known_cohort_and_a_planners_noise_reach_the_account(hdp_config, tmp_p
             sampling=sampling,
             zone_noise_multipliers=(1.0, 2.0, 3.0, 4.0),
         ),
-        threat=ThreatModel(),
+        threat=ThreatModel(cohort_known=True),
         rounds=6,
         delta=1e-5,
     )

@@ -19,9 +19,9 @@ from tff_hdp.privacy import (
     configurations,
 )
 from tff_hdp.privacy.configurations import given_levels, largest_remainder
-from tff_hdp.privacy.planner import read_plan
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts
+from tff_hdp.systems.hdp.planned import check_promises, noise_of_plan
 from tff_hdp.systems.hdp.secure import encoded, model_size
 from tff_hdp.systems.hdp.zones import build_zoning
 from tff_hdp.topology import Zoning
@@ -87,11 +87,14 @@ def build_federation(
             "none where a fault may skip a zone and that costs noise: of clients that "
             "carry it, or in a sum that the server does not see without its own",
         )
+    threat = _threat(config, plan)
+    if config.plan is not None:
+        check_promises(config, plan, threat)
     return Federation(
         task=task,
         zoning=zoning,
         plan=plan,
-        threat=_threat(config, plan),
+        threat=threat,
         weights=weights,
         carries_noise=_noising_clients(plan, zoning),
     )
@@ -162,7 +165,7 @@ def _plan(
     }
 
     if config.plan is not None:
-        return encoded(_planned(config, zoning, options), config, task)
+        return encoded(noise_of_plan(config, zoning, options), config, task)
 
     def noised(z: float) -> NoisePlan:
         levels = given_levels(zoning.parents, dict.fromkeys(config.noising_levels, z))
@@ -191,41 +194,6 @@ def _plan(
             # Who is there does not depend on the multiplier.
             threat=_threat(config, noised(1.0)),
         )
-    )
-
-
-def _planned(
-    config: HdpConfig, zoning: Zoning, options: Mapping[str, Any]
-) -> NoisePlan:
-    """The noise of a plan's file, for the run's zones.
-
-    Raises:
-      ArgumentError: If the plan is for another federation.
-      FileError: If the file holds none.
-    """
-    made = read_plan(config.plan).plan
-    needed = {
-        "zone_sizes": ("zones", options["zone_sizes"]),
-        "sampling": ("clients_per_round", options["sampling"]),
-        "mixing": ("mixing", options["mixing"]),
-        "estimator": ("estimator", options.get("estimator", "fixed")),
-        "secure_aggregation": ("secure_aggregation", config.zones_are_secure),
-        "secure_server": ("secure_aggregation", config.server_is_secure),
-        "min_zone_clients": ("min_zone_clients", options["min_zone_clients"]),
-    }
-    parents = tuple(level.parents for level in made.upper_levels)
-    for field, (setting, here) in needed.items():
-        there = getattr(made, field)
-        if there != here or (field == "zone_sizes" and parents != zoning.parents):
-            allowed = f"a plan for this run's {setting}; its {field}: {there}"
-            raise ArgumentError("plan", config.plan, allowed)
-    return NoisePlan(
-        client_noise_multiplier=made.client_noise_multiplier,
-        noising_clients=made.noising_clients,
-        zone_noise_multipliers=made.zone_noise_multipliers,
-        upper_levels=made.upper_levels,
-        server_noise_multiplier=made.server_noise_multiplier,
-        **options,
     )
 
 

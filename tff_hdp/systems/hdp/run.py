@@ -27,6 +27,7 @@ from tff_hdp.systems.hdp.federation import (
     threat_of_round,
 )
 from tff_hdp.systems.hdp.pilot import find_clipping
+from tff_hdp.systems.hdp.planned import kept_promises, with_own_plan
 from tff_hdp.systems.hdp.protocol import ProtocolData, ProtocolHdp
 from tff_hdp.systems.hdp.round_data import round_data
 from tff_hdp.systems.hdp.seats import report_exposure, write_seats
@@ -67,6 +68,7 @@ def build(config: HdpConfig, folder: RunFolder) -> "Hdp":
       ArgumentError: If a setting does not fit the task.
       DataNotFoundError: If the task's data is missing.
     """
+    config = with_own_plan(config, folder)
     seed = folder.resolved["partition_seed"]
     task = config.load_task(seed)
     federation = build_federation(
@@ -159,6 +161,10 @@ class Hdp(System):
     def other_notes(self) -> tuple[str, ...]:
         """See base class."""
         return secure.notes(self.plan, self.config)
+
+    def promises(self, ledger: Ledger) -> list[dict[str, Any]]:
+        """See base class: those of the plan's file."""
+        return kept_promises(self.config, ledger.history)
 
     def finish(self, path: pathlib.Path, state: Any) -> str:
         """Writes who saw how many zone aggregates, where super-nodes are elected."""

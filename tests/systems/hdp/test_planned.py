@@ -1,0 +1,163 @@
+"""A run under a plan: held to what it promises, in a folder that stands alone."""
+
+import dataclasses
+import functools
+import json
+import math
+
+import pytest
+
+import tasks
+from tff_hdp import systems
+from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.privacy import (
+    Clipping,
+    NoisePlan,
+    PoissonSampling,
+    ThreatModel,
+    account,
+    planner,
+    worst,
+)
+from tff_hdp.privacy.promises import Kept, Promise
+from tff_hdp.simulation import experiment, report
+from tff_hdp.simulation.evaluation import evaluate_run
+from tff_hdp.systems.hdp.federation import build_federation
+
+FEDERATION = NoisePlan(
+    zone_sizes=(50,) * 4,
+    sampling=PoissonSampling((40 / 200,) * 4),
+    noising_clients=(5,) * 4,
+)
+PROMISES = {"super_node": 40.0, "released_model": 6.0}
+
+
+@pytest.fixture(scope="module")
+def made():
+    return planner.plan(FEDERATION, PROMISES, rounds=2, delta=1e-5, method="rdp")
+
+
+def settings(hdp_config, tmp_path, made, **changes):
+    made.write(tmp_path / "plan.json")
+    given = {
+        "plan": str(tmp_path / "plan.json"),
+        "noise_multiplier": None,
+        "zone_sizes": ("50",) * 4,
+        "clients_per_round": 40.0,
+        "rounds": 2,
+    }
+    return hdp_config(tmp_path / "run", **given | changes)
+
+
+def build(config):
+    task = tasks.load("digits", seed=0)
+    return build_federation(config, task, partition_seed=0, clipping=Clipping())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rounds": 4}, "rounds is 4; allowed: at most 2, which the promises of"),
+        ({"delta": 1e-7}, "delta is 1e-07; allowed: at least 1e-05, which"),
+        ({"drop_rate": 0.5}, "drop_rate is 0.5; allowed: at most 0, which"),
+        ({"cohort_known": True}, "cohort_known is True; allowed: False, which"),
+        ({"supernode_failure_rate": 0.1}, "supernode_failure_rate is 0.1; allowed: 0,"),
+        (
+            {"elect_super_nodes": "rotate", "election_protocol": "drawn"},
+            "elect_super_nodes is rotate; allowed: none, which",
+        ),
+        (
+            {"byzantine": ("0.2",)},
+            "byzantine is 0.2; allowed: a share of at most 0 noising clients, which",
+        ),
+        (
+            {"weighting": "examples", "mixing": "equal"},
+            "plan is .*plan.json; allowed: a plan for this run's mixing",
+        ),
+    ],
+    ids=str,
+)
+def test_a_run_that_contradicts_its_plan_is_refused(
+    hdp_config, tmp_path, made, changes, words
+):
+    with pytest.raises(ArgumentError, match=words) as caught:
+        build(settings(hdp_config, tmp_path, made, **changes))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("changes", [{"rounds": 1}, {"delta": 1e-3}], ids=str)
+def test_less_than_was_planned_for_is_fine(hdp_config, tmp_path, made, changes):
+    federation = build(settings(hdp_config, tmp_path, made, **changes))
+    assert federation.plan.client_noise_multiplier == made.plan.client_noise_multiplier
+
+
+def test_a_sum_that_was_not_planned_for_is_accounted_first(hdp_config, tmp_path):
+    """Weighted clients in zones that count alike: the model's noise is another."""
+    everybody = dataclasses.replace(
+        FEDERATION, mixing="equal", noising_clients=(50,) * 4
+    )
+    own, options = {"super_node": 8.0}, {"rounds": 2, "delta": 1e-5, "method": "rdp"}
+    alone = planner.plan(everybody, own, **options).plan
+    epsilon = worst(account(alone, 2, 1e-5, ("rdp",)), "released_model").epsilon_rdp
+    far = {"released_model": 1.0001 * epsilon}
+    found = planner.plan(everybody, own | far, **options)
+    changes = {"weighting": "examples", "mixing": "equal"}
+    with pytest.raises(
+        ArgumentError, match=r"a plan whose released_model<=.* this run"
+    ):
+        build(settings(hdp_config, tmp_path, found, **changes))
+
+
+def test_a_run_says_what_came_of_its_promises_and_stands_alone(
+    hdp_config, tmp_path, made
+):
+    config = settings(hdp_config, tmp_path, made, rounds=1)
+    path = experiment.run(config).path
+    privacy = json.loads((path / "privacy.json").read_text())
+    one = {each["promise"]: each for each in privacy["promises"]}
+    assert set(one) == {"super_node<=40", "released_model<=6"}
+    assert all(each["kept"] and each["delta"] == 1e-5 for each in one.values())
+    assert 0 < one["released_model<=6"]["epsilon"] < 6
+    assert "Promised released_model<=6: kept, epsilon" in " ".join(privacy["notes"])
+    two = experiment.run(dataclasses.replace(config, rounds=2))
+    reached = dict(
+        zip(
+            ("super_node<=40", "released_model<=6"),
+            (kept.epsilon for kept in made.kept),
+            strict=True,
+        )
+    )
+    for each in json.loads((path / "privacy.json").read_text())["promises"]:
+        # Fewer coordinates than planned for draw fewer numbers.
+        assert each["epsilon"] == pytest.approx(reached[each["promise"]], rel=1e-3)
+    assert report.read_run(two.path).accounts == two.accounts
+    with pytest.raises(ArgumentError, match="rounds is 3; allowed: at most 2"):
+        experiment.run(dataclasses.replace(config, rounds=3))
+    (tmp_path / "plan.json").unlink()
+    assert evaluate_run(systems.config_of(path)).accuracy >= 0
+    experiment.run(dataclasses.replace(config, rounds=2))
+    # Another plan under that name is not the run's.
+    (tmp_path / "plan.json").write_text("{}")
+    with pytest.raises(FileError, match="is not the plan that the run in"):
+        experiment.run(dataclasses.replace(config, rounds=2))
+    (tmp_path / "plan.json").unlink()
+    (path / "plan.json").write_text("{}")
+    with pytest.raises(FileError, match=r"run/plan.json: is not the plan"):
+        experiment.run(dataclasses.replace(config, rounds=2))
+
+
+def test_promises_are_accounted_with_what_the_plan_assumes(made):
+    from tff_hdp.privacy.threat import AccountedRound
+
+    strict = dataclasses.replace(made, threat=ThreatModel(cohort_known=True))
+    kept = Kept(promise=Promise("aggregator", 20.0), epsilon=20.0, noise=1.0)
+    strict = dataclasses.replace(strict, kept=(kept,))
+    noisy = dataclasses.replace(made.plan, zone_noise_multipliers=(2.0,) * 4)
+    epsilon_of = functools.partial(
+        strict.reached, [(AccountedRound(noisy, ThreatModel()), 2)]
+    )
+    ((_, known),) = epsilon_of()
+    hidden = dataclasses.replace(strict, threat=ThreatModel())
+    ((_, guessed),) = hidden.reached([(AccountedRound(noisy, ThreatModel()), 2)])
+    assert guessed <= known < math.inf
+    assert strict.reached([]) == [(kept.promise, 0.0)]

@@ -1,0 +1,171 @@
+"""A run under a plan's file: its noise, and that it keeps what was promised."""
+
+import dataclasses
+import hashlib
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.privacy import NoisePlan, ThreatModel
+from tff_hdp.privacy.accountant import History
+from tff_hdp.privacy.planner import read_plan
+from tff_hdp.privacy.threat import AccountedRound
+from tff_hdp.simulation.files import write_text
+from tff_hdp.simulation.run_folder import RunFolder
+from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.topology import Zoning
+
+
+def with_own_plan(config: HdpConfig, folder: RunFolder) -> HdpConfig:
+    """The settings with the run folder's copy of the plan, made at its first start.
+
+    Args:
+      config: The run's settings.
+      folder: Remembers which plan the run began with.
+
+    Raises:
+      ArgumentError: If the run began without the copy's like.
+      FileError: If the file or its copy has changed since then, or holds no plan.
+      FileNotFoundError: If there is neither.
+    """
+    if config.plan is None:
+        return config
+    given, copy = pathlib.Path(config.plan), folder.path / "plan.json"
+    began = folder.resolved.get("plan")
+    of_run = copy if began is not None and copy.exists() else given
+    text = of_run.read_text()
+    for file in (of_run, *([given] if given.exists() else ())):
+        if began is not None and _digest(file.read_text()) != began:
+            raise FileError(file, f"is not the plan that the run in {folder.path} has")
+    if of_run == given:
+        read_plan(given)
+        folder.resolve(plan=_digest(text))
+        write_text(copy, text, durable=True)
+    return dataclasses.replace(config, plan=str(copy))
+
+
+def noise_of_plan(
+    config: HdpConfig, zoning: Zoning, options: Mapping[str, Any]
+) -> NoisePlan:
+    """The noise of a plan's file, for the run's zones.
+
+    Args:
+      config: The run's settings, with a plan.
+      zoning: Its clients' zones.
+      options: The run's fields of `NoisePlan` but for noise.
+
+    Raises:
+      ArgumentError: If the plan is for another federation.
+      FileError: If the file holds none.
+    """
+    made = read_plan(config.plan).plan
+    needed = {
+        "zone_sizes": ("zones", options["zone_sizes"]),
+        "sampling": ("clients_per_round", options["sampling"]),
+        "mixing": ("mixing", options["mixing"]),
+        "estimator": ("estimator", options.get("estimator", "fixed")),
+        "secure_aggregation": ("secure_aggregation", config.zones_are_secure),
+        "secure_server": ("secure_aggregation", config.server_is_secure),
+        "min_zone_clients": ("min_zone_clients", options["min_zone_clients"]),
+    }
+    parents = tuple(level.parents for level in made.upper_levels)
+    for field, (setting, here) in needed.items():
+        there = getattr(made, field)
+        if there != here or (field == "zone_sizes" and parents != zoning.parents):
+            allowed = f"a plan for this run's {setting}; its {field}: {there}"
+            raise ArgumentError("plan", config.plan, allowed)
+    return NoisePlan(
+        client_noise_multiplier=made.client_noise_multiplier,
+        noising_clients=made.noising_clients,
+        zone_noise_multipliers=made.zone_noise_multipliers,
+        upper_levels=made.upper_levels,
+        server_noise_multiplier=made.server_noise_multiplier,
+        **options,
+    )
+
+
+def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> None:
+    """Refuses a run that would break what its plan promises.
+
+    Fewer rounds, a larger delta and parties that do less harm than the plan assumes
+    are fine: promises are accounted with the plan's delta and what it assumes.
+
+    Args:
+      config: The run's settings, with a plan.
+      plan: Who adds which noise.
+      threat: What the run assumes of the parties.
+
+    Raises:
+      ArgumentError: If it would.
+    """
+    made = read_plan(config.plan)
+    known = made.threat.cohort_known or made.threat.participation_revealed
+    # Whose zone is left out for want of a super-node, the plan does not account for.
+    skips = plan.clients_carry_noise or plan.secure_server
+    elected = made.threat.elected_super_nodes
+    colluding = made.threat.colluding_clients
+    for name, ok, allowed in (
+        ("rounds", config.rounds <= made.rounds, f"at most {made.rounds}"),
+        ("delta", config.delta >= made.delta, f"at least {made.delta:g}"),
+        ("cohort_known", known or not threat.cohort_known, "False"),
+        (
+            "drop_rate",
+            threat.dropout_rate <= made.threat.dropout_rate,
+            f"at most {made.threat.dropout_rate:g}",
+        ),
+        ("elect_super_nodes", elected or not threat.elected_super_nodes, "none"),
+        (
+            "elect_super_nodes",
+            not (skips and threat.elected_super_nodes),
+            "none, as a zone may go without and then lacks its noise",
+        ),
+        (
+            "supernode_failure_rate",
+            not (skips and config.may_skip),
+            "0, as a zone may go without and then lacks its noise",
+        ),
+        (
+            "byzantine",
+            threat.colluding_clients <= colluding,
+            f"a share of at most {colluding} noising clients",
+        ),
+    ):
+        if not ok:
+            found = getattr(config, name)
+            allowed = f"{allowed}, which the promises of {config.plan} are for"
+            raise ArgumentError(name, found, allowed)
+    uniform = plan.zone_weights in (None, tuple(map(float, plan.zone_sizes)))
+    fields = ("size", "clipping", "zone_weights")
+    same = {name: getattr(made.plan, name) for name in fields}
+    as_made = dataclasses.replace(plan, **same) == made.plan
+    if as_made and uniform and plan.size <= made.plan.size:
+        return
+    # On a grid, or with weights of its own: what was planned for is another sum.
+    run = AccountedRound(plan, made.threat)
+    for promise, epsilon in made.reached([(run, config.rounds)]):
+        if epsilon > promise.epsilon:
+            allowed = f"a plan whose {promise} this run keeps; it would reach "
+            raise ArgumentError("plan", config.plan, f"{allowed}{epsilon:.5g}")
+
+
+def kept_promises(config: HdpConfig, history: History) -> list[dict[str, Any]]:
+    """What a run's promises came to, for privacy.json; none without a plan."""
+    if config.plan is None:
+        return []
+    made = read_plan(config.plan)
+    return [
+        {
+            "promise": str(promise),
+            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "delta": made.delta,
+            "method": made.method,
+            "kept": epsilon <= promise.epsilon,
+        }
+        for promise, epsilon in made.reached(history)
+    ]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
