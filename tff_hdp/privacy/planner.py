@@ -101,8 +101,8 @@ def read_plan(path: str | pathlib.Path) -> Planned:
     """
     try:
         fields = dict(json.loads(pathlib.Path(path).read_text()))
-        if (found := fields.pop("format", None)) != _FORMAT:
-            again = f"format {found}, not {_FORMAT}: make it again with scripts/plan.py"
+        if (version := fields.pop("format", None)) != _FORMAT:
+            again = f"format {version}, not {_FORMAT}: make it again with scripts/plan.py"
             raise ValueError(again)
         if (method := fields["method"]) not in _METHODS:
             raise ArgumentError("method", method, ", ".join(_METHODS))
