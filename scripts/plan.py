@@ -12,15 +12,18 @@ what each promise costs in accuracy; what follows -- goes to those trainings.
 docs/planner.md explains what comes out.
 """
 
+import contextlib
 import csv
 import dataclasses
-import json
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+import tqdm
+
 import tasks
+from scripts import plan_text
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError, check_count, require
 from tff_hdp.privacy.config import FederationConfig
@@ -89,7 +92,9 @@ class PlanConfig(FederationConfig):
         nobody, server = self.trust_nobody, self.trust_server
         require(0.0 <= nobody <= 1.0, "trust_nobody", nobody, "[0, 1]")
         allowed = f"[0, {1.0 - nobody:g}]"
-        require(0.0 <= server <= 1.0 - nobody, "trust_server", server, allowed)
+        # 0.9 and 0.1 are 1 and no more.
+        ok = 0.0 <= server <= 1.0 - nobody + 1e-9
+        require(ok, "trust_server", server, allowed)
         if self.trust_file is not None:
             has = self.zoning_file is not None
             require(has, "trust_file", self.trust_file, "a file with zoning_file only")
@@ -100,11 +105,14 @@ class PlanConfig(FederationConfig):
         ok = bool(self.seeds) and all(map(str.isdecimal, self.seeds))
         require(ok, "seeds", self.seeds, "whole numbers >= 0")
 
-    def planned(self, first: int | None = None) -> "Planned":
+    def planned(
+        self, first: int | None = None, say: Callable[[str], None] = lambda words: None
+    ) -> "Planned":
         """The plan.
 
         Args:
           first: For so many of the promises only, from the clients up; for all if None.
+          say: Told in words what is being done.
 
         Raises:
           ArgumentError: If no noise keeps a promise.
@@ -131,6 +139,7 @@ class PlanConfig(FederationConfig):
             threat=self.threat,
             method=self.method,
             relax=self.relax and first is None,
+            say=say,
         )
 
     def train_flags(self, *, stand_in: bool = False) -> list[str]:
@@ -157,7 +166,26 @@ class PlanConfig(FederationConfig):
         flags += ["--mixing=equal"] if self.mixing == "equal" else []
         flags += ["--cohort_known"] if self.cohort_known else []
         flags += [f"--drop_rate={self.dropout_rate:g}"] if self.dropout_rate else []
+        elects = self.elected_super_nodes and not self._unelected
+        flags += ["--elect_super_nodes=rotate"] if elects else []
         return [*flags, f"--rounds={self.rounds}", f"--delta={self.delta:g}"]
+
+    @property
+    def _unelected(self) -> bool:
+        """Whether no training with elections keeps what is planned.
+
+        A zone that elects nobody is left out, and lacks its clients' noise.
+        """
+        noised = self.trust_nobody > 0 or self.trust_file is not None
+        return noised or self.secure_server
+
+    def untold(self) -> list[str]:
+        """Flags of the plan that scripts/train.py cannot be given."""
+        names = ["colluding_super_nodes", "colluding_clients", "neighbours"]
+        names += ["elected_super_nodes"] if self._unelected else []
+        given = [f"--{name}" for name in names if getattr(self, name)]
+        revealed = ["--sampling=revealed"] if self.sampling == "revealed" else []
+        return given + revealed
 
     def _trust(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Per zone, how many clients trust nobody, and how many the server."""
@@ -199,7 +227,8 @@ def main(argv: list[str]) -> int:
         cli.refuse_arguments(argv)
     if config.out and not pathlib.Path(config.out).resolve().parent.is_dir():
         raise ArgumentError("out", config.out, "a file in a folder there is")
-    found = config.planned()
+    with _said() as say:
+        found = config.planned(say=say)
     if config.out:
         found.write(config.out)
     reached: list[Reached] = []
@@ -207,95 +236,29 @@ def main(argv: list[str]) -> int:
         from scripts import plan_costs
 
         reached = plan_costs.train(config, argv[1:])
-    as_words = _as_json if config.format == "json" else _as_text
+    as_words = plan_text.as_json if config.format == "json" else plan_text.as_text
     print(as_words(config, found, reached))
     return 0
+
+
+@contextlib.contextmanager
+def _said() -> Iterator[Callable[[str], None]]:
+    """Says on a terminal what is being done, in a line that goes when it is done."""
+    with tqdm.tqdm(bar_format="{desc} [{elapsed}]", leave=False, disable=None) as line:
+        yield line.set_description_str
 
 
 def _promise(words: str) -> "Promise":
     from tff_hdp.privacy.promises import Promise
 
-    observer, _, epsilon = words.strip().partition("<=")
-    name, colon, level = observer.partition(":")
+    observer, _, epsilon = (part.strip() for part in words.partition("<="))
+    name, colon, level = (part.strip() for part in observer.partition(":"))
     try:
         return Promise(name, float(epsilon), int(level) if colon else 1)
     except ValueError as error:
         if isinstance(error, ArgumentError):
             raise
         raise ArgumentError("promises", words, "OBSERVER<=EPSILON,...") from error
-
-
-def _as_json(
-    config: PlanConfig, found: "Planned", reached: "Sequence[Reached]" = ()
-) -> str:
-    fields = found.to_dict()
-    if reached:
-        accuracy = [dataclasses.asdict(each) for each in reached]
-        fields |= {"task": config.task, "accuracy": accuracy}
-    return json.dumps(fields, indent=2)
-
-
-def _as_text(
-    config: PlanConfig, found: "Planned", reached: "Sequence[Reached]" = ()
-) -> str:
-    plan = found.plan
-    zones = sorted(set(plan.zone_noise_multipliers))
-    lines = [
-        f"client noise multiplier  {plan.client_noise_multiplier:.6g}",
-        f"zone noise multiplier    {_range(zones)}",
-        *(
-            f"level {number} multiplier       {_range(sorted(set(each)))}"
-            for number, each in enumerate(
-                (level.noise_multipliers for level in plan.upper_levels), start=2
-            )
-        ),
-        f"server noise multiplier  {plan.server_noise_multiplier:.6g}",
-        f"noise in the model       {found.noise:.6g} clip norms",
-        "",
-        f"{'promise':28}{'epsilon':>10}{'its noise':>12}{'10 % more saves':>18}",
-    ]
-    for kept in found.kept:
-        noise = f"{kept.noise:.4g}" if kept.noise else "none"
-        saved = "" if kept.saved is None else f"{100 * kept.saved:.3g} %"
-        lines.append(f"{kept.promise!s:28}{kept.epsilon:>10.6g}{noise:>12}{saved:>18}")
-    lines += [
-        "",
-        f"By {found.method.upper()}, {found.rounds} rounds, delta {found.delta:g}. A "
-        "promise without noise of its own is kept by that of others. What each rests "
-        "on: scripts/account.py --plan.",
-    ]
-    if reached:
-        lines += ["", *_costs(config, reached)]
-    if config.out:
-        flags = " ".join([f"--plan={config.out}", *config.train_flags()])
-        lines += ["", f"python scripts/train.py {flags}"]
-    else:
-        lines += ["", "--out=plan.json writes the plan, and says how to train with it."]
-    return "\n".join(lines)
-
-
-def _costs(config: PlanConfig, reached: "Sequence[Reached]") -> list[str]:
-    """A line for each training: the accuracy, and what the last promise took of it."""
-    lines = [f"{'kept':28}{'accuracy':>18}{'this one costs':>18}"]
-    before: float | None = None
-    for each in reached:
-        spread = "" if each.spread is None else f" ± {each.spread:.3f}"
-        cost = "" if before is None else f"{before - each.accuracy:.3f}"
-        accuracy = f"{each.accuracy:.3f}{spread}"
-        lines.append(f"{each.promise:28}{accuracy:>18}{cost:>18}".rstrip())
-        before = each.accuracy
-    return [
-        *lines,
-        "",
-        f"Test accuracy on {config.task} after {reached[0].rounds} of {config.rounds} "
-        f"rounds, seeds {','.join(config.seeds)}; each promise is kept beside those "
-        "above it. What is chosen by results on private data is not accounted.",
-    ]
-
-
-def _range(values: list[float]) -> str:
-    low, high = f"{values[0]:.6g}", f"{values[-1]:.6g}"
-    return low if low == high else f"{low} to {high}"
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ import pytest
 from absl import flags
 
 from scripts import plan as program
-from scripts import plan_costs, sweep_runs
+from scripts import plan_costs, plan_text, sweep_runs
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.privacy import Clipping, ThreatModel, planner
+from tff_hdp.privacy import Clipping, planner
 from tff_hdp.privacy.promises import Kept
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import build_federation
@@ -35,7 +35,7 @@ def config(**options):
 def stub_planner(monkeypatch):
     """Plans at once: noise of 1 for super-node and aggregator, none for the model."""
 
-    def plan(federation, promises, *, rounds, delta, **_):
+    def plan(federation, promises, *, rounds, delta, threat, **_):
         zones = (1.0,) * federation.num_zones
         for promise in promises:
             if promise.observer == "super_node":
@@ -47,9 +47,10 @@ def stub_planner(monkeypatch):
             federation = dataclasses.replace(federation, **noise)
         return planner.Planned(
             plan=federation,
-            threat=ThreatModel(),
+            threat=threat,
             rounds=rounds,
             delta=delta,
+            method="rdp",
             kept=tuple(
                 Kept(promise=promise, epsilon=1.0, noise=1.0) for promise in promises
             ),
@@ -60,13 +61,14 @@ def stub_planner(monkeypatch):
 
 def test_what_is_printed_says_what_binds_and_how_to_train(tmp_path):
     asked = config(trust_nobody=0.3, promises=("super_node<=20", "released_model<=4"))
-    text = program._as_text(asked, asked.planned())
+    text = plan_text.as_text(asked, asked.planned())
     assert "super_node<=20" in text and "10 % more saves" in text
-    out = config(out=str(tmp_path / "plan.json"), relax=False)
+    assert re.search(r"^binds: .*released_model<=4$", text, re.M)
+    out = config(out=str(tmp_path / "my plan.json"), relax=False)
     found = out.planned()
     found.write(out.out)
-    last = program._as_text(out, found).splitlines()[-1]
-    assert last.startswith(f"python scripts/train.py --plan={out.out} ")
+    last = plan_text.as_text(out, found).splitlines()[-1]
+    assert last.startswith(f"python scripts/train.py '--plan={out.out}' ")
     trains_with(last, found.plan)
 
 
@@ -77,16 +79,41 @@ def test_what_is_printed_says_what_binds_and_how_to_train(tmp_path):
         {"sampling": "full", "zone_sizes": (10, 20, 30), "clients": None},
         {"levels": (1,), "mixing": "equal"},
         {"secure_aggregation": True, "secure_server": True, "sampling": "fixed"},
+        {"elected_super_nodes": True, "dropout_rate": 0.1, "cohort_known": True},
     ],
     ids=str,
 )
 def test_the_command_trains_the_federation_that_was_planned(
     options, tmp_path, stub_planner
 ):
-    asked = config(out=str(tmp_path / "plan.json"), **options)
+    loose = ("aggregator<=900", "released_model<=900")
+    asked = config(out=str(tmp_path / "plan.json"), promises=loose, **options)
     found = asked.planned()
     found.write(asked.out)
-    trains_with(program._as_text(asked, found).splitlines()[-1], found.plan)
+    trains_with(plan_text.as_text(asked, found).splitlines()[-1], found.plan)
+
+
+def test_what_training_cannot_be_told_is_said(tmp_path, stub_planner):
+    told = {"colluding_clients": 2, "neighbours": "zero_out", "sampling": "revealed"}
+    asked = config(out=str(tmp_path / "plan.json"), trust_nobody=0.2, **told)
+    flags = "--colluding_clients, --neighbours, --sampling=revealed"
+    text = plan_text.as_text(asked, asked.planned())
+    assert f"\nscripts/train.py cannot be given {flags}: its account" in text
+    asked = config(trust_nobody=0.2, elected_super_nodes=True)
+    assert asked.untold() == ["--elected_super_nodes"]
+    assert not [flag for flag in asked.train_flags() if "elect" in flag]
+
+
+@pytest.mark.parametrize(
+    "words", ["super_node:2<=9", " super_node:2  <= 9 ", "super_node : 2<=9.0"]
+)
+def test_promises_may_have_spaces(words):
+    assert str(program._promise(words)) == "super_node:2<=9"
+
+
+def test_shares_of_trust_may_add_up_to_one():
+    asked = config(trust_nobody=0.9, trust_server=0.1)
+    assert asked._trust() == ((18, 18, 18), (2, 2, 2))
 
 
 def trains_with(command, plan):
@@ -142,7 +169,7 @@ def test_what_each_promise_costs_in_accuracy(tmp_path, monkeypatch, stub_planner
     assert {each.rounds for each in reached} == {4}
     # The last promise is kept by others' noise, and needs no training of its own.
     assert len(started) == len(set(started)) == 6
-    text = program._as_text(asked, asked.planned(), reached)
+    text = plan_text.as_text(asked, asked.planned(), reached)
     assert re.search(r"^no promise +0\.905 ± 0\.007$", text, re.M)
     assert re.search(r"^super_node<=20 +0\.805 ± 0\.007 +0\.100$", text, re.M)
     kept = pd.read_csv(tmp_path / "accuracy.csv")
@@ -201,6 +228,9 @@ def test_trust_by_file(tmp_path):
     [
         ({"promises": ("aggregator=3",)}, "promises is aggregator=3; allowed: OBS"),
         ({"promises": ("aggregator<=x",)}, "promises is aggregator<=x; allowed: OBS"),
+        ({"promises": ("aggregator:2<=8",)}, "aggregator:2; .*for a super_node only"),
+        ({"promises": ("super_node<=8",)}, "super_node<=8; .*--trust_nobody"),
+        ({"promises": ("super_node:2<=8",)}, "super_node:2<=8; .*: super_node, aggr"),
         ({"promises": ()}, "promises is empty; allowed: one or more"),
         ({"task": "nonsense"}, "task is nonsense; allowed: digits"),
         ({"seeds": ("a",)}, "seeds is a; allowed: whole numbers"),

@@ -43,7 +43,8 @@ class Promise:
         check_positive("promises", self.epsilon)
         check_count("promises", self.level, 1)
         ok = self.level == 1 or self.observer == "super_node"
-        require(ok, "promises", str(self), "a level for a super_node only")
+        found = f"{self.observer}:{self.level}"
+        require(ok, "promises", found, "a level for a super_node only")
 
     def __str__(self) -> str:
         level = f":{self.level}" if self.level > 1 else ""

@@ -1,0 +1,97 @@
+"""What scripts/plan.py prints of a plan."""
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scripts.plan import PlanConfig
+    from scripts.plan_costs import Reached
+    from tff_hdp.privacy.planner import Planned
+
+
+def as_json(
+    config: "PlanConfig", found: "Planned", reached: "Sequence[Reached]" = ()
+) -> str:
+    """The plan with all it was made for, and what trainings reached."""
+    fields = found.to_dict()
+    if reached:
+        accuracy = [dataclasses.asdict(each) for each in reached]
+        fields |= {"task": config.task, "accuracy": accuracy}
+    return json.dumps(fields, indent=2)
+
+
+def as_text(
+    config: "PlanConfig", found: "Planned", reached: "Sequence[Reached]" = ()
+) -> str:
+    """The plan for people, what each promise took, and how to train with it."""
+    plan = found.plan
+    zones = sorted(set(plan.zone_noise_multipliers))
+    lines = [
+        f"client noise multiplier  {plan.client_noise_multiplier:.6g}",
+        f"zone noise multiplier    {_range(zones)}",
+        *(
+            f"level {number} multiplier       {_range(sorted(set(each)))}"
+            for number, each in enumerate(
+                (level.noise_multipliers for level in plan.upper_levels), start=2
+            )
+        ),
+        f"server noise multiplier  {plan.server_noise_multiplier:.6g}",
+        f"noise in the model       {found.noise:.6g} clip norms",
+        "",
+        f"{'promise':28}{'epsilon':>10}{'its noise':>12}{'10 % more saves':>18}",
+    ]
+    for kept in found.kept:
+        noise = f"{kept.noise:.4g}" if kept.noise else "none"
+        saved = "" if kept.saved is None else f"{100 * kept.saved:.3g} %"
+        lines.append(f"{kept.promise!s:28}{kept.epsilon:>10.6g}{noise:>12}{saved:>18}")
+    binding = ", ".join(str(kept.promise) for kept in found.kept if kept.binds)
+    lines += [
+        "",
+        f"binds: {binding or 'none'}",
+        "",
+        f"By {found.method.upper()}, {found.rounds} rounds, delta {found.delta:g}. A "
+        "promise without noise of its own is kept by that of others. What each rests "
+        "on: scripts/account.py --plan.",
+    ]
+    if reached:
+        lines += ["", *_costs(config, reached)]
+    if config.out:
+        untold = ", ".join(config.untold())
+        if untold:
+            lines += [
+                "",
+                f"scripts/train.py cannot be given {untold}: its account is without, "
+                "that of the promises (in privacy.json) with it.",
+            ]
+        flags = [f"--plan={config.out}", *config.train_flags()]
+        lines += ["", shlex.join(["python", "scripts/train.py", *flags])]
+    else:
+        lines += ["", "--out=plan.json writes the plan, and says how to train with it."]
+    return "\n".join(lines)
+
+
+def _costs(config: "PlanConfig", reached: "Sequence[Reached]") -> list[str]:
+    """A line for each training: the accuracy, and what the last promise took of it."""
+    lines = [f"{'kept':28}{'accuracy':>18}{'this one costs':>18}"]
+    before: float | None = None
+    for each in reached:
+        spread = "" if each.spread is None else f" ± {each.spread:.3f}"
+        cost = "" if before is None else f"{before - each.accuracy:.3f}"
+        accuracy = f"{each.accuracy:.3f}{spread}"
+        lines.append(f"{each.promise:28}{accuracy:>18}{cost:>18}".rstrip())
+        before = each.accuracy
+    return [
+        *lines,
+        "",
+        f"Test accuracy on {config.task} after {reached[0].rounds} of {config.rounds} "
+        f"rounds, seeds {','.join(config.seeds)}; each promise is kept beside those "
+        "above it. What is chosen by results on private data is not accounted.",
+    ]
+
+
+def _range(values: list[float]) -> str:
+    low, high = f"{values[0]:.6g}", f"{values[-1]:.6g}"
+    return low if low == high else f"{low} to {high}"
