@@ -68,7 +68,8 @@ class Neighbour:
         values([self.preset, f"--flagfile={_PRESETS / self.preset}.flags"])
         preset = cli.config_from_flags(config_class, values)
         quiet = {} if noisy else self.without_noise
-        return dataclasses.replace(preset, **{**self.changes, **quiet, **others})
+        settings = {"seed": SEED, **self.changes, **quiet, **others}
+        return dataclasses.replace(preset, **settings)
 
     @property
     def round(self) -> "Round":
