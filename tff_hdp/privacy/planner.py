@@ -102,8 +102,9 @@ def read_plan(path: str | pathlib.Path) -> Planned:
     try:
         fields = dict(json.loads(pathlib.Path(path).read_text()))
         if (version := fields.pop("format", None)) != _FORMAT:
-            again = f"format {version}, not {_FORMAT}: make it again with scripts/plan.py"
-            raise ValueError(again)
+            raise ValueError(
+                f"format {version}, not {_FORMAT}: make it again with scripts/plan.py"
+            )
         if (method := fields["method"]) not in _METHODS:
             raise ArgumentError("method", method, ", ".join(_METHODS))
         found = Planned(
