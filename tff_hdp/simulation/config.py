@@ -138,6 +138,18 @@ class RunConfig:
             seed=partition_seed,
         )
 
+    def check_plan(self) -> None:
+        """Reads the plan's file, if there is one. Imports no TensorFlow.
+
+        Raises:
+          FileError: If the file holds none.
+          FileNotFoundError: If it is not there.
+        """
+        if self.plan is not None:
+            from tff_hdp.privacy.planner import read_plan
+
+            read_plan(self.plan)
+
     @property
     def label(self) -> str:
         """What to call the run beside others of its task."""
