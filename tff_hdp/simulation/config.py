@@ -23,7 +23,7 @@ class RunConfig:
     checks them in `__post_init__`, and builds what is run in `build`.
 
     Attributes:
-      task: Name of a task in `tasks`.
+      task: Name of a task in `tasks`, or module:NAME of a `tasks.Dataset` of one's own.
       model: Name of one of the task's models; None takes its default.
       num_clients: n; None takes the task's own number.
       partition: How examples are split over clients; None takes the task's own.
@@ -52,6 +52,8 @@ class RunConfig:
         "task": tuple(tasks.TASKS),
         "runtime": RUNTIMES,
     }
+    # Settings that may be `module:NAME` too, of what a user has.
+    own: ClassVar[frozenset[str]] = frozenset({"task"})
     # Arguments of the library that a setting gives under another name.
     setting_of: ClassVar[Mapping[str, str]] = {}
     takes_plans: ClassVar[bool] = False
@@ -76,8 +78,11 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name, allowed in self.choices.items():
             value = getattr(self, name)
+            if name in self.own and ":" in (value or ""):
+                continue  # whether it is there, loading it says
             if value is not None and value not in allowed:
-                raise ArgumentError(name, value, ", ".join(allowed))
+                also = ", or module:NAME of yours" if name in self.own else ""
+                raise ArgumentError(name, value, ", ".join(allowed) + also)
         self._check_count("rounds", "num_clients", "evaluate_every", "log_every")
         if self.dirichlet_alpha is not None:
             self._check_positive("dirichlet_alpha")
@@ -100,7 +105,8 @@ class RunConfig:
                 "host:port,... with runtime=cluster, and only then",
             )
         if self.out is None:
-            self._set("out", f"runs/{self.task}_{self.label}")
+            named = self.task.replace(":", ".")
+            self._set("out", f"runs/{named}_{self.label}")
 
     def build(self, folder: "RunFolder") -> "System":
         """The system of these settings, ready to train. Imports TensorFlow.
