@@ -26,30 +26,34 @@ if TYPE_CHECKING:
 # Of a terminal that is set wide; wider tables of names are harder to read than numbers.
 WIDTH = 160
 
-RUN = flags.DEFINE_string("run", None, "The run folder.")
-ROUND = flags.DEFINE_enum(
-    "round", "last", ["last", "best"], "Whose model; best is a choice on test data."
-)
-FORMAT = flags.DEFINE_enum("format", "table", ["table", "csv", "json"], "How to print.")
-DATA_DIR = flags.DEFINE_string(
-    "data_dir", None, "Where local data packs lie; None takes the run's own."
-)
+
+def define_flags() -> None:
+    """Defines whose model is tested, and how that is printed."""
+    flags.DEFINE_string("run", None, "The run folder.")
+    flags.DEFINE_enum(
+        "round", "last", ["last", "best"], "Whose model; best is a choice on test data."
+    )
+    flags.DEFINE_enum("format", "table", ["table", "csv", "json"], "How to print.")
+    flags.DEFINE_string(
+        "data_dir", None, "Where local data packs lie; None takes the run's own."
+    )
 
 
 def main(argv: list[str]) -> int:
     """Tests the model and prints what came of it."""
     cli.refuse_arguments(argv)
-    if not RUN.value:
-        raise ArgumentError("run", RUN.value, "a run folder")
-    config = systems.config_of(pathlib.Path(RUN.value))
-    if DATA_DIR.value:
-        config = dataclasses.replace(config, data_dir=DATA_DIR.value)
+    given = flags.FLAGS
+    if not given.run:
+        raise ArgumentError("run", given.run, "a run folder")
+    config = systems.config_of(pathlib.Path(given.run))
+    if given.data_dir:
+        config = dataclasses.replace(config, data_dir=given.data_dir)
     from tff_hdp.simulation.evaluation import evaluate_run
 
-    found = evaluate_run(config, ROUND.value)
-    if FORMAT.value == "csv":
+    found = evaluate_run(config, given.round)
+    if given.format == "csv":
         print(found.clients.to_csv(index=False), end="")
-    elif FORMAT.value == "json":
+    elif given.format == "json":
         print(json.dumps(as_json(found), indent=2))
     else:
         print(as_text(found))
@@ -104,4 +108,5 @@ def _confusion(found: "Evaluation") -> "pd.DataFrame":
 
 
 if __name__ == "__main__":
+    define_flags()
     sys.exit(cli.run(main))

@@ -26,6 +26,9 @@ HTML = flags.DEFINE_string("html", None, "The page to write.")
 def main(argv: list[str]) -> int:
     """Writes the page, or prints the table and writes it with the figure."""
     cli.refuse_arguments(argv)
+    if not any(flag.value for flag in (RUN, HTML, RUNS, OUT)):
+        allowed = "a run folder, with --html=FILE; or --runs=FOLDER,... --out=FOLDER"
+        raise ArgumentError("run", RUN.value, allowed)
     needed, other = ((RUN, HTML), (RUNS, OUT))[:: 1 if RUN.value or HTML.value else -1]
     for flag in needed:
         if not flag.value:

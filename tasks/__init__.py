@@ -3,6 +3,8 @@
 Importing this package imports neither TensorFlow nor any data set.
 """
 
+import importlib
+
 from tasks import (
     breast_cancer,
     celeba,
@@ -20,8 +22,8 @@ from tasks.task import ClientData, Task
 from tff_hdp.errors import ArgumentError
 
 TASKS: dict[str, Dataset] = {
-    dataset.name: dataset
-    for dataset in (
+    each.name: each
+    for each in (
         digits.DIGITS,
         mnist.MNIST,
         emnist.EMNIST,
@@ -36,11 +38,37 @@ TASKS: dict[str, Dataset] = {
     )
 }
 MODELS: dict[str, tuple[str, ...]] = {
-    name: tuple(dataset.models) for name, dataset in TASKS.items()
+    name: tuple(each.models) for name, each in TASKS.items()
 }
 PARTITIONS: dict[str, tuple[str, ...]] = {
-    name: dataset.partitions for name, dataset in TASKS.items()
+    name: each.partitions for name, each in TASKS.items()
 }
+# In words, what may be given for a task.
+_ALLOWED = f"{', '.join(TASKS)}, or module:NAME of a tasks.Dataset of yours"
+
+
+def find(name: str) -> Dataset:
+    """A data set by its name.
+
+    Args:
+      name: One of `TASKS`, or `module:NAME` of a `Dataset` of one's own, in a module
+        that can be imported. Nothing of the module is called but by its import.
+
+    Raises:
+      ArgumentError: If there is none of that name.
+    """
+    if name in TASKS:
+        return TASKS[name]
+    module, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), attribute)):
+        raise ArgumentError("task", name, _ALLOWED)
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ImportError as error:
+        raise ArgumentError("task", name, f"a module on the path: {error}") from error
+    if not isinstance(found, Dataset):
+        raise ArgumentError("task", name, f"a tasks.Dataset {attribute} in {module}")
+    return found
 
 
 def load(
@@ -60,7 +88,7 @@ def load(
     a set was read from, nor on the order of its examples there.
 
     Args:
-      name: One of `TASKS`.
+      name: As `find` takes it.
       model: One of `MODELS[name]`; the first if None.
       data_dir: Folder with the data set's files; the environment variable
         TFF_HDP_DATA if None. `digits`, `breast_cancer` and `pages` need none.
@@ -80,10 +108,8 @@ def load(
       DataNotFoundError: If the data set is not there and cannot be fetched;
         says what to get, where to put it and what to use instead.
     """
-    if name not in TASKS:
-        raise ArgumentError("task", name, ", ".join(TASKS))
     return load_task(
-        TASKS[name],
+        find(name),
         model=model,
         data_dir=data_dir,
         num_clients=num_clients,
@@ -102,5 +128,6 @@ __all__ = [
     "DataNotFoundError",
     "Dataset",
     "Task",
+    "find",
     "load",
 ]

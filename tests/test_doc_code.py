@@ -17,6 +17,7 @@ RUN = (
     "docs/how-to/track_a_run.md",
     "README.md",
     "docs/how-to/use_a_run.md",
+    "docs/how-to/own_data.md",
     "docs/privacy.md",
     "docs/training.md",
     "docs/runtime.md",

@@ -79,14 +79,18 @@ def define_flags(
     where = {"flag_values": flag_values}
     hints = typing.get_type_hints(config_class)
     described = {}
+    # What a user may name besides the choices; the config tells which it refuses.
+    own = getattr(config_class, "own", ())
     for base in reversed(config_class.__mro__):
         described |= _attribute_docs(base)
     for field in dataclasses.fields(config_class):
         name, default, text = field.name, field.default, described[field.name]
         kinds = set(typing.get_args(hints[name])) or {hints[name]}
+        if name in own:
+            text = f"<{'|'.join((*config_class.choices[name], 'module:NAME'))}>: {text}"
         if isinstance(hints[name], types.GenericAlias):
             flags.DEFINE_list(name, list(default), text, **where)
-        elif name in config_class.choices:
+        elif name in config_class.choices and name not in own:
             choices = list(config_class.choices[name])
             flags.DEFINE_enum(name, default, choices, text, **where)
         elif str in kinds:

@@ -39,9 +39,13 @@ def test_reconstruction_from_flags_to_files(tmp_path):
 def test_the_program_prints_a_table_and_what_it_rests_on(run_program):
     result = run_program("scripts/attack.py", "--trials=200", "--level=2")
     assert (result.returncode, result.stderr) == (0, "")
-    head, *_ = result.stdout.splitlines()
+    head, row, *words = result.stdout.splitlines()
     assert "identified" in head and "bound" in head and "sampling" not in head
-    assert "epsilon against server that sees zones (hdp): " in result.stdout
+    assert "server that sees zones" in row and row.split()[-2:] == ["A", "E"]
+    assert words[-2:] == [
+        "A    neighbours add or remove one client",
+        "E    every client every round",
+    ]
 
 
 def test_a_planners_file_is_attacked_as_its_rounds_are(tmp_path):

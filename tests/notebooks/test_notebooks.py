@@ -61,7 +61,7 @@ def test_runs(path, tmp_path, kernel):
     ]
     assert len(settings) == 1
     settings[0].source = TINY[path.stem]
-    fresh = nbformat.v4.new_code_cell(f"%reset -f\n%cd -q {tmp_path}")
+    fresh = nbformat.v4.new_code_cell(f"%reset -f\nimport os\nos.chdir({str(tmp_path)!r})")
     notebook.cells.insert(0, fresh)
     nbclient.NotebookClient(notebook, km=kernel, timeout=300).execute()
     assert [*(tmp_path / "runs" / path.stem).glob("*.png")]

@@ -44,6 +44,17 @@ def test_a_bad_flag_is_one_line_and_exit_code_2(assert_refused, arguments, named
     assert_refused("scripts/train.py", arguments, named)
 
 
+@pytest.mark.parametrize("content", [None, "{}"])
+def test_a_plan_that_is_none_is_refused_before_there_is_a_folder(
+    assert_refused, tmp_path, content
+):
+    path, out = tmp_path / "plan.json", tmp_path / "run"
+    if content:
+        path.write_text(content)
+    assert_refused("scripts/train.py", [f"--plan={path}", f"--out={out}"], [str(path)])
+    assert not out.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

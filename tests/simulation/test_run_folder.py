@@ -515,3 +515,28 @@ def test_a_file_in_place_of_the_run_folder(tmp_path):
     for out in (tmp_path / "file", tmp_path / "file" / "inside"):
         with pytest.raises(ArgumentError, match=r"out is .*a folder, or none yet"):
             RunFolder(config(pathlib.Path(out)))
+
+
+@pytest.mark.parametrize(
+    "error", [ArgumentError("zones", 9, "2"), FileError("a", "b"), FileNotFoundError()]
+)
+def test_a_run_that_is_refused_leaves_no_folder(tmp_path, error):
+    with pytest.raises(type(error)), RunFolder(config(tmp_path / "new")) as folder:
+        folder.resolve(partition_seed=3)
+        raise error
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_was_there_before_or_began_is_left(tmp_path):
+    """As is what ends by anything but a refusal."""
+    (tmp_path / "old").mkdir()
+    for name, error in (
+        ("old", ArgumentError("zones", 9, "2")),
+        ("began", ArgumentError("zones", 9, "2")),
+        ("ended", KeyboardInterrupt()),
+    ):
+        with pytest.raises(type(error)), RunFolder(config(tmp_path / name)) as folder:
+            if name == "began":
+                folder.begin()
+            raise error
+        assert (tmp_path / name / "config.json").exists()

@@ -26,6 +26,7 @@ def build_main(config_class: type[RunConfig]) -> Callable[[list[str]], int]:
 
 def train_and_print(config: RunConfig) -> None:
     """Runs one training and prints what came of it and who is promised what."""
+    config.check_plan()
     from tff_hdp.privacy.table import account_text
     from tff_hdp.simulation import experiment
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import tasks
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_delta
 from tff_hdp.runtime import RUNTIMES
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class RunConfig:
     checks them in `__post_init__`, and builds what is run in `build`.
 
     Attributes:
-      task: Name of a task in `tasks`.
+      task: Name of a task in `tasks`, or module:NAME of a `tasks.Dataset` of one's own.
       model: Name of one of the task's models; None takes its default.
       num_clients: n; None takes the task's own number.
       partition: How examples are split over clients; None takes the task's own.
@@ -52,6 +52,8 @@ class RunConfig:
         "task": tuple(tasks.TASKS),
         "runtime": RUNTIMES,
     }
+    # Settings that may be `module:NAME` too, of what a user has.
+    own: ClassVar[frozenset[str]] = frozenset({"task"})
     # Arguments of the library that a setting gives under another name.
     setting_of: ClassVar[Mapping[str, str]] = {}
     takes_plans: ClassVar[bool] = False
@@ -76,13 +78,15 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name, allowed in self.choices.items():
             value = getattr(self, name)
+            if name in self.own and ":" in (value or ""):
+                continue  # whether it is there, loading it says
             if value is not None and value not in allowed:
-                raise ArgumentError(name, value, ", ".join(allowed))
+                also = ", or module:NAME of yours" if name in self.own else ""
+                raise ArgumentError(name, value, ", ".join(allowed) + also)
         self._check_count("rounds", "num_clients", "evaluate_every", "log_every")
         if self.dirichlet_alpha is not None:
             self._check_positive("dirichlet_alpha")
-        if not 0.0 < self.delta < 1.0:
-            raise ArgumentError("delta", self.delta, "(0, 1)")
+        check_delta("delta", self.delta)
         if self.seed is not None and not 0 <= self.seed < 2**32:
             raise ArgumentError("seed", self.seed, f"0..{2**32 - 1}")
         if self.plan is not None and not self.takes_plans:
@@ -100,7 +104,8 @@ class RunConfig:
                 "host:port,... with runtime=cluster, and only then",
             )
         if self.out is None:
-            self._set("out", f"runs/{self.task}_{self.label}")
+            named = self.task.replace(":", ".")
+            self._set("out", f"runs/{named}_{self.label}")
 
     def build(self, folder: "RunFolder") -> "System":
         """The system of these settings, ready to train. Imports TensorFlow.
@@ -137,6 +142,18 @@ class RunConfig:
             dirichlet_alpha=self.dirichlet_alpha,
             seed=partition_seed,
         )
+
+    def check_plan(self) -> None:
+        """Reads the plan's file, if there is one. Imports no TensorFlow.
+
+        Raises:
+          FileError: If the file holds none.
+          FileNotFoundError: If it is not there.
+        """
+        if self.plan is not None:
+            from tff_hdp.privacy.planner import read_plan
+
+            read_plan(self.plan)
 
     @property
     def label(self) -> str:

@@ -22,12 +22,13 @@ import contextlib
 import fcntl
 import io
 import pathlib
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow_federated as tff
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import AccountRow
 from tff_hdp.privacy.accountant import METHODS, Method
 from tff_hdp.simulation import record, report
@@ -58,6 +59,7 @@ class RunFolder:
 
     def __init__(self, config: RunConfig) -> None:
         self.path = pathlib.Path(config.out)
+        self._made, self._refused = not self.path.exists(), False
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
@@ -65,6 +67,8 @@ class RunFolder:
         with contextlib.ExitStack() as opened:
             # Before anything is written: what is there may be another run's.
             opened.enter_context(_locked(self.path))
+            # After all else is closed, and before another may have the folder.
+            opened.callback(self._remove_if_refused)
             self.journal = Journal(self.path / "journal.jsonl")
             resolved: dict[str, Any] = {}
             if self.journal.began:
@@ -99,11 +103,17 @@ class RunFolder:
         # Writing to a full disk does not say where; errors of our own say it in words.
         if isinstance(error, OSError) and error.errno and error.filename is None:
             error.filename = str(self.path)
+        self._refused = isinstance(error, ArgumentError | FileError | FileNotFoundError)
         self.close()
 
     def close(self) -> None:
         """Gives the folder back to others."""
         self._opened.close()
+
+    def _remove_if_refused(self) -> None:
+        """Leaves nothing of a run that was refused before its first round."""
+        if self._refused and self._made and not self.journal.began:
+            shutil.rmtree(self.path)
 
     @property
     def resolved(self) -> dict[str, Any]:

@@ -105,6 +105,7 @@ def test_programs_evaluate_a_run_and_make_a_page_of_it(finished, run_program, tm
     [
         ("evaluate", [], ["--run", "a run folder"]),
         ("evaluate", ["--run=/nowhere"], ["/nowhere", "holds no run"]),
+        ("report", [], ["--run is None; allowed: a run folder, with --html", "--runs"]),
         ("report", ["--run=/nowhere"], ["--html"]),
         ("report", ["--run=/a", "--html=/b", "--runs=/c"], ["--runs", "/c"]),
     ],

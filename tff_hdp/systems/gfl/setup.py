@@ -59,7 +59,7 @@ def load(config: GflConfig, seed: int) -> tasks.Task:
         )
     if config.model != "softmax":
         return config.load_task(seed)
-    dataset = tasks.TASKS[config.task]
+    dataset = tasks.find(config.task)
     if dataset.max_value is None:
         allowed = f"{', '.join(dataset.models)} for task {config.task}, of ids"
         raise ArgumentError("model", config.model, allowed)
