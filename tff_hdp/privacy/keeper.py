@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER, Sound
-from tff_hdp.privacy.demands import Demand, LackingError
+from tff_hdp.privacy.demands import LackingError
 from tff_hdp.privacy.least import least_sum
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promised import Federation
