@@ -11,6 +11,10 @@ part bring, on average; a client that takes part has all of its own. More than i
 super-node's promise asks for may save super-nodes more than it costs. With more client
 noise the others' share only falls, and that alone bounds the least over any range of
 it: see `least_sum`.
+
+Not shown to be least is how zones share noise for a secure sum where super-nodes
+collude: all add alike. Nor is how zones and the nodes above them do, where fellow
+super-nodes know noise of both.
 """
 
 import dataclasses
@@ -19,25 +23,20 @@ from collections.abc import Callable, Sequence
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER, Sound
-from tff_hdp.privacy.demands import Demand, Federation
+from tff_hdp.privacy.demands import LackingError
 from tff_hdp.privacy.least import least_sum
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.promised import Federation
 from tff_hdp.privacy.promises import Kept, Promise, noise_in_model
 
 _RELAXED = 1.1
 _ATTEMPTS, _SEARCHES = 24, 3
+# Share of the variance for which clients add more than they are promised it for.
+_WORTH = 2e-3
 # How near the targets of the search come to what the account asks for.
 _MATCHED = 1e-4
 # Of what is promised, by Renyi DP: what another account cannot tell there it never can.
 _FAR = 1e-2
-
-
-class _LackingError(Exception):
-    """No noise of nodes meets a demand."""
-
-    def __init__(self, demand: Demand) -> None:
-        super().__init__(demand)
-        self.demand = demand
 
 
 class Keeper:
@@ -64,7 +63,7 @@ class Keeper:
         method: Sound,
         say: Callable[[str], None],
     ) -> None:
-        self._base, self._threat = federation.base, federation.threat
+        self._base = federation.base
         self._federation, self._method, self._say = federation, method, say
         self._promises = promises
         self._of = [federation.demands(promise) for promise in promises]
@@ -128,18 +127,14 @@ class Keeper:
         """
         while True:
             client = self._client_of_active()
-            plan = self._filled(client)
-            waiting = [each for each in self._demands if each not in self._active]
-            wanting = [each for each in waiting if self._lacks(plan, each)]
-            if not wanting:
+            if not self._widened(self._filled(client)):
                 return client
-            self._active += wanting
 
     def _client_of_active(self) -> float:
         floor, price = self._floor(), self._cost(1.0, alone=True)
         cost = self._cost(floor)
         best = floor
-        if price > 0.0 and self._may_carry():
+        if price > 0.0 and self._federation.may_carry:
             low = max(floor, SMALLEST_MULTIPLIER) ** 2
 
             def falls(t: float) -> float:
@@ -147,11 +142,11 @@ class Keeper:
 
             t = least_sum(falls, price, low)
             other = self._cost(math.sqrt(t)) if math.isfinite(t) else math.inf
-            if other < (1.0 - _MATCHED) * cost:
+            if other < (1.0 - _WORTH) * cost:
                 best, cost = math.sqrt(t), other
         try:
             self._filled(best)
-        except _LackingError as error:
+        except LackingError as error:
             raise error.demand.refusal(best) from None
         return best
 
@@ -166,16 +161,6 @@ class Keeper:
                 floor = max(floor, found)
         return floor
 
-    def _may_carry(self) -> bool:
-        """Whether clients' own noise goes with what is assumed of the parties."""
-        try:
-            self._threat.check_fits(
-                dataclasses.replace(self._base, client_noise_multiplier=1.0)
-            )
-        except ArgumentError:
-            return False
-        return True
-
     def _cost(self, client: float, alone: bool = False) -> float:
         """Variance in the model with so much client noise; infinite if none will do.
 
@@ -188,7 +173,7 @@ class Keeper:
             return noise_in_model(plan) ** 2
         try:
             return noise_in_model(self._filled(client)) ** 2
-        except _LackingError:
+        except LackingError:
             return math.inf
 
     # Others' noise ----------------------------------------------------------------
@@ -197,48 +182,25 @@ class Keeper:
         """The least noise of nodes at so much client noise.
 
         Raises:
-          _LackingError: If no noise of nodes is enough.
+          LackingError: If no noise of nodes is enough.
         """
         plan = dataclasses.replace(self._base, client_noise_multiplier=client)
         for demand in self._demands:
             if demand in self._active:
-                plan = self._with(plan, demand)
+                plan = demand.filled(plan)
         return plan
 
-    def _with(self, plan: NoisePlan, demand: Demand) -> NoisePlan:
-        """`plan` with what noise a demand lacks, right beneath its observer."""
-        if demand.is_own or demand.sees_nothing:
-            return plan
-        place = demand.place
-        seen = place.seen(plan, demand.zones[0])
-        needs = demand.needs(plan.client_noise_multiplier, seen)
-        if needs <= seen:
-            return plan
-        if not math.isfinite(needs):
-            raise _LackingError(demand)
-        if place.is_summed:
-            # Of a sum over zones it does not matter whose noise it is, unless some
-            # collude: with as much in every zone they know the least of it.
-            ones = dataclasses.replace(
-                plan, zone_noise_multipliers=(1.0,) * plan.num_zones
-            )
-            z = math.sqrt(needs / place.seen(ones, demand.zones[0]))
-            return dataclasses.replace(
-                plan, zone_noise_multipliers=(z,) * plan.num_zones
-            )
-        lacks, filled = math.sqrt(needs - seen), plan
-        for zone in demand.zones:
-            node, share = place.node(zone)
-            # Zones that share a node are alike, and need the same.
-            z = math.hypot(place.noise_at(plan, node), lacks * share)
-            filled = place.with_noise(filled, node, z)
-        return filled
-
-    def _lacks(self, plan: NoisePlan, demand: Demand) -> bool:
-        try:
-            return self._with(plan, demand) is not plan
-        except _LackingError:
-            return True
+    def _widened(self, plan: NoisePlan) -> bool:
+        """Whether a plan leaves demands wanting, which are then counted from now on."""
+        waiting = [each for each in self._demands if each not in self._active]
+        for demand in waiting:
+            try:
+                lacks = demand.filled(plan) is not plan
+            except LackingError:
+                lacks = True
+            if lacks:
+                self._active.append(demand)
+        return len(self._active) > len(self._demands) - len(waiting)
 
     def _added(self, plan: NoisePlan) -> list[float]:
         """What each promise added to the model beyond those before it."""
@@ -248,7 +210,7 @@ class Keeper:
         for demands in self._of:
             for demand in demands:
                 if demand in self._active:
-                    plan = self._with(plan, demand)
+                    plan = demand.filled(plan)
             total = noise_in_model(plan)
             added.append(math.sqrt(max(total**2 - noise**2, 0.0)))
             noise = total
@@ -270,9 +232,9 @@ class Keeper:
             client = floor if at_floor else max(client, floor)
             try:
                 plan = self._filled(client)
-            except _LackingError as error:
+            except LackingError as error:
                 raise error.demand.refusal(client) from None
-            if self._match(plan):
+            if self._widened(plan) or self._match(plan):
                 continue
             reached = self._reached(plan)
             if reached is not None:

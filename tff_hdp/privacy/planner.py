@@ -9,11 +9,11 @@ from typing import Any
 from tff_hdp.errors import ArgumentError, FileError, check_count, check_delta, require
 from tff_hdp.privacy.accountant import History
 from tff_hdp.privacy.calibration import Sound
-from tff_hdp.privacy.demands import Federation
 from tff_hdp.privacy.keeper import Keeper
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
 from tff_hdp.privacy.parts import Level
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.promised import Federation
 from tff_hdp.privacy.promises import Kept, Promise, from_clients_up, noise_in_model
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
 
@@ -122,7 +122,7 @@ def read_plan(path: str | pathlib.Path) -> Planned:
         )
         check_delta("delta", found.delta)
         return found
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FileError(path, f"no plan of this version: {error}") from error
 
 
@@ -168,8 +168,8 @@ def plan(
       say: Told in words what is being done, for programs to pass on.
 
     Returns:
-      The plan. By Renyi DP its noise is within 0.3 % of the least; see
-      `tff_hdp.privacy.keeper`.
+      The plan. By Renyi DP its noise is within 0.7 % of the least, but for what
+      `tff_hdp.privacy.keeper` says.
 
     Raises:
       ArgumentError: If an argument is out of range, or no noise keeps a promise.

@@ -46,6 +46,11 @@ class Promise:
         found = f"{self.observer}:{self.level}"
         require(ok, "promises", found, "a level for a super_node only")
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is against the client's own super-node."""
+        return self.observer == "super_node" and self.level == 1
+
     def __str__(self) -> str:
         level = f":{self.level}" if self.level > 1 else ""
         return f"{self.observer}{level}<={self.epsilon:g}"
