@@ -108,5 +108,4 @@ def _confusion(found: "Evaluation") -> "pd.DataFrame":
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

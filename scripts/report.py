@@ -17,34 +17,40 @@ from absl import flags
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
 
-RUNS = flags.DEFINE_list("runs", None, "Run folders, in the order of the table.")
-OUT = flags.DEFINE_string("out", None, "Folder for table.csv, table.txt, accuracy.png.")
-RUN = flags.DEFINE_string("run", None, "One run folder, for --html.")
-HTML = flags.DEFINE_string("html", None, "The page to write.")
+
+def define_flags() -> None:
+    """Defines the runs, and what is made of them."""
+    flags.DEFINE_list("runs", None, "Run folders, in the order of the table.")
+    flags.DEFINE_string("out", None, "Folder for table.csv, table.txt, accuracy.png.")
+    flags.DEFINE_string("run", None, "One run folder, for --html.")
+    flags.DEFINE_string("html", None, "The page to write.")
 
 
 def main(argv: list[str]) -> int:
     """Writes the page, or prints the table and writes it with the figure."""
     cli.refuse_arguments(argv)
-    if not any(flag.value for flag in (RUN, HTML, RUNS, OUT)):
+    given = flags.FLAGS
+    page_asked, table_asked = ("run", "html"), ("runs", "out")
+    if not any(given[name].value for name in (*page_asked, *table_asked)):
         allowed = "a run folder, with --html=FILE; or --runs=FOLDER,... --out=FOLDER"
-        raise ArgumentError("run", RUN.value, allowed)
-    needed, other = ((RUN, HTML), (RUNS, OUT))[:: 1 if RUN.value or HTML.value else -1]
-    for flag in needed:
-        if not flag.value:
-            raise ArgumentError(flag.name, flag.value, "a value, see --help")
-    for flag in other:
-        if flag.value:
-            raise ArgumentError(flag.name, flag.value, "nothing with --run and --html")
-    if RUN.value:
-        path = pathlib.Path(HTML.value)
-        path.write_text(page(pathlib.Path(RUN.value)))
+        raise ArgumentError("run", given.run, allowed)
+    one = bool(given.run or given.html)
+    for name in page_asked if one else table_asked:
+        if not given[name].value:
+            raise ArgumentError(name, given[name].value, "a value, see --help")
+    for name in table_asked if one else ():
+        if given[name].value:
+            allowed = "nothing with --run and --html"
+            raise ArgumentError(name, given[name].value, allowed)
+    if one:
+        path = pathlib.Path(given.html)
+        path.write_text(page(pathlib.Path(given.run)))
         print(f"page: {path}")
         return 0
     from tff_hdp.simulation import report
 
-    runs = [report.read_run(pathlib.Path(path)) for path in RUNS.value]
-    folder = pathlib.Path(OUT.value)
+    runs = [report.read_run(pathlib.Path(path)) for path in given.runs]
+    folder = pathlib.Path(given.out)
     report.write_comparison(runs, folder)
     print(report.comparison_text(runs))
     print(f"\ntable:  {folder / 'table.txt'}\nfigure: {folder / 'accuracy.png'}")
@@ -70,4 +76,4 @@ def page(path: pathlib.Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

@@ -19,44 +19,51 @@ from absl import flags
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
 
-PROGRAM = flags.DEFINE_enum(
-    "program", "train", list(systems.PROGRAMS), "The program in scripts/ to run."
-)
-GRID = flags.DEFINE_multi_string(
-    "grid",
-    [],
-    "Settings and their values, as name=value,value;name=value: every combination "
-    "is run. Given again, those of the other grid too.",
-)
-SEEDS = flags.DEFINE_list("seeds", ["0"], "One run of every combination each.")
-JOBS = flags.DEFINE_integer(
-    "jobs", max(1, (os.cpu_count() or 1) // 2), "Processes at a time.", lower_bound=1
-)
-OUT = flags.DEFINE_string("out", "runs/sweep", "Folder of the run folders and tables.")
-METRIC = flags.DEFINE_string(
-    "metric", None, "Column of metrics.csv to sum up; None takes the system's own."
-)
+
+def define_flags() -> None:
+    """Defines what is run, how often, and where."""
+    flags.DEFINE_enum(
+        "program", "train", list(systems.PROGRAMS), "The program in scripts/ to run."
+    )
+    flags.DEFINE_multi_string(
+        "grid",
+        [],
+        "Settings and their values, as name=value,value;name=value: every combination "
+        "is run. Given again, those of the other grid too.",
+    )
+    flags.DEFINE_list("seeds", ["0"], "One run of every combination each.")
+    flags.DEFINE_integer(
+        "jobs",
+        max(1, (os.cpu_count() or 1) // 2),
+        "Processes at a time.",
+        lower_bound=1,
+    )
+    flags.DEFINE_string("out", "runs/sweep", "Folder of the run folders and tables.")
+    flags.DEFINE_string(
+        "metric", None, "Column of metrics.csv to sum up; None takes the system's own."
+    )
 
 
 def main(argv: list[str]) -> int:
     """Runs what is left to run, then writes the tables."""
     from scripts import sweep_runs as sweep
 
-    seeds = SEEDS.value
+    given = flags.FLAGS
+    seeds = given.seeds
     if len(set(seeds)) < len(seeds) or not all(seed.isdigit() for seed in seeds):
         raise ArgumentError("seeds", seeds, "different whole numbers")
-    settings = sweep.combinations(GRID.value or [""])
-    folder = pathlib.Path(OUT.value)
+    settings = sweep.combinations(given.grid or [""])
+    folder = pathlib.Path(given.out)
     jobs = []
     for each in (each | {"seed": seed} for each in settings for seed in seeds):
-        given = [*argv[1:], *(f"--{name}={value}" for name, value in each.items())]
+        words = [*argv[1:], *(f"--{name}={value}" for name, value in each.items())]
         path = folder / sweep.folder_name(each)
-        jobs.append(sweep.job_of(PROGRAM.value, given, each, path))
-    failed = sweep.run_jobs(jobs, JOBS.value)
+        jobs.append(sweep.job_of(given.program, words, each, path))
+    failed = sweep.run_jobs(jobs, given.jobs)
     frame = sweep.table(jobs)
     if frame.empty:
         return 1
-    metric = METRIC.value or sweep.headline(jobs)
+    metric = given.metric or sweep.headline(jobs)
     if metric not in frame:
         raise ArgumentError("metric", metric, ", ".join(frame.columns))
     names = list(dict.fromkeys(name for each in settings for name in each))
@@ -71,4 +78,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

@@ -27,7 +27,7 @@ GOOD = {"privacy": "hdp", "noise_multiplier": 1.0}
         ({"privacy": "c3"}, r"beta is None; allowed: \[0, 1\]"),
         ({"privacy": "c5", "alpha": 1.5}, "alpha is 1.5"),
         ({"alpha": 0.5}, "alpha is 0.5; allowed: only with privacy=c5, c7"),
-        ({"delta": 0.0}, r"delta is 0.0; allowed: \(0, 1\)"),
+        ({"delta": 0.0}, r"delta is 0.0; allowed: \[1e-300, 1\)"),
         ({"delta": 1.0}, "delta is 1.0"),
         ({"clip_norm": 0.0}, "clip_norm is 0.0; allowed: .*or auto"),
         ({"clip_norm": math.nan}, "clip_norm is nan"),

@@ -27,14 +27,15 @@ PARTS = ("table2", "table1", "sweep", "table1_own", "fl_cs")
 DEFAULT = ("table2", "table1")
 ALL = FlTopConfig.choices["scheme"]
 
-SCHEMES = flags.DEFINE_list("schemes", list(ALL), "Which schemes to run.")
-RATIOS = flags.DEFINE_list(
-    "ratios", None, "Which r to run, for all schemes but FL-STD; default: the paper's."
-)
-
 
 def define_flags() -> None:
     """Defines the program's flags."""
+    flags.DEFINE_list("schemes", list(ALL), "Which schemes to run.")
+    flags.DEFINE_list(
+        "ratios",
+        None,
+        "Which r to run, for all schemes but FL-STD; default: the paper's.",
+    )
     from scripts.papers import program
 
     program.define_flags(PARTS, FlTopConfig, default=DEFAULT)
@@ -45,7 +46,7 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     parts = flags.FLAGS.what
     cli.check_choices("what", parts, PARTS)
-    cli.check_choices("schemes", SCHEMES.value, ALL)
+    cli.check_choices("schemes", flags.FLAGS.schemes, ALL)
     from scripts.papers import presets, program
 
     given = presets.given(FlTopConfig)
@@ -54,7 +55,7 @@ def main(argv: list[str]) -> int:
     asked = ratios()
     from scripts.papers.fl_top import figures, trained
 
-    names = {trained.name_of(scheme) for scheme in SCHEMES.value}
+    names = {trained.name_of(scheme) for scheme in flags.FLAGS.schemes}
 
     def wanted(label: Mapping[str, Any]) -> bool:
         ratio = float(label.get("r", 1.0))
@@ -75,11 +76,13 @@ def main(argv: list[str]) -> int:
 def ratios() -> tuple[float, ...]:
     """The ratios asked for; none for the paper's."""
     try:
-        found = tuple(float(ratio) for ratio in RATIOS.value or ())
+        found = tuple(float(ratio) for ratio in flags.FLAGS.ratios or ())
     except ValueError as error:
-        raise ArgumentError("ratios", RATIOS.value, "numbers in (0, 1]") from error
+        raise ArgumentError(
+            "ratios", flags.FLAGS.ratios, "numbers in (0, 1]"
+        ) from error
     if not all(0.0 < ratio <= 1.0 for ratio in found):
-        raise ArgumentError("ratios", RATIOS.value, "numbers in (0, 1]")
+        raise ArgumentError("ratios", flags.FLAGS.ratios, "numbers in (0, 1]")
     return found
 
 

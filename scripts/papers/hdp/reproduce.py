@@ -36,31 +36,33 @@ RESTS_ON = {
 }
 WORDS = ("neighbours", "sampling", "assumptions", *RESTS_ON)
 
-WHAT = flags.DEFINE_list(
-    "what", list(PARTS), f"Some of {', '.join((*PARTS, *TRAINED))}."
-)
-OUT = flags.DEFINE_string("out", "runs/hdp_paper", "Folder for tables and figures.")
-SCALE = flags.DEFINE_enum(
-    "scale", "full", ["full", "reduced", "tiny"], "How large trainings are."
-)
-SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "A run of every line for each.")
-JOBS = flags.DEFINE_integer("jobs", 1, "Trainings at a time.", lower_bound=1)
-DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder with the data sets' files.")
+
+def define_flags() -> None:
+    """Defines the parts, how large they are, and where they go."""
+    flags.DEFINE_list("what", list(PARTS), f"Some of {', '.join((*PARTS, *TRAINED))}.")
+    flags.DEFINE_string("out", "runs/hdp_paper", "Folder for tables and figures.")
+    flags.DEFINE_enum(
+        "scale", "full", ["full", "reduced", "tiny"], "How large trainings are."
+    )
+    flags.DEFINE_list("seeds", ["0", "1", "2"], "A run of every line for each.")
+    flags.DEFINE_integer("jobs", 1, "Trainings at a time.", lower_bound=1)
+    flags.DEFINE_string("data_dir", None, "Folder with the data sets' files.")
 
 
 def main(argv: list[str]) -> int:
     """Writes and prints the parts asked for."""
     cli.refuse_arguments(argv)
-    cli.check_choices("what", WHAT.value, (*PARTS, *TRAINED))
+    asked = flags.FLAGS
+    cli.check_choices("what", asked.what, (*PARTS, *TRAINED))
     # Before anything is written: it may be that the clone is not on the path.
     import scripts.papers.hdp  # noqa: F401
 
-    folder = pathlib.Path(OUT.value)
+    folder = pathlib.Path(asked.out)
     folder.mkdir(parents=True, exist_ok=True)
-    for part in WHAT.value:
+    for part in asked.what:
         if part in PARTS:
             account(part, folder)
-    trained = [part for part in WHAT.value if part in TRAINED]
+    trained = [part for part in asked.what if part in TRAINED]
     failed = train(trained, folder) if trained else 0
     print(f"tables and figures: {folder}")
     return 1 if failed else 0
@@ -87,19 +89,20 @@ def train(parts: list[str], folder: pathlib.Path) -> int:
     from scripts.papers import studies
     from scripts.papers.hdp.trained import SCALES, STUDIES
 
-    if not all(seed.isdecimal() for seed in SEEDS.value):
-        raise ArgumentError("seeds", ",".join(SEEDS.value), "whole numbers >= 0")
-    changes = dict(SCALES[SCALE.value])
-    if DATA_DIR.value is not None:
-        changes["data_dir"] = DATA_DIR.value
-    seeds = [int(seed) for seed in SEEDS.value]
-    results = folder if SCALE.value == "tiny" else studies.RESULTS
+    asked = flags.FLAGS
+    if not all(seed.isdecimal() for seed in asked.seeds):
+        raise ArgumentError("seeds", ",".join(asked.seeds), "whole numbers >= 0")
+    changes = dict(SCALES[asked.scale])
+    if asked.data_dir is not None:
+        changes["data_dir"] = asked.data_dir
+    seeds = [int(seed) for seed in asked.seeds]
+    results = folder if asked.scale == "tiny" else studies.RESULTS
     return studies.run(
         [STUDIES[part] for part in parts],
         seeds=seeds,
-        folder=folder / SCALE.value,
+        folder=folder / asked.scale,
         changes=changes,
-        at_once=JOBS.value,
+        at_once=asked.jobs,
         results=results,
         pages=PAGES,
     )
@@ -141,4 +144,4 @@ def _bases(row: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

@@ -27,15 +27,15 @@ PARTS = (
 )
 SWEPT = ("sigma", "clip_norm", "privacy", "noise_multiplier", "target_epsilon")
 
-PRIVATE_RATE = flags.DEFINE_float(
-    "private_server_learning_rate",
-    None,
-    "lambda of the curves with noise, whose steps are clipped; default: the scale's.",
-)
-
 
 def define_flags() -> None:
     """Defines the program's flags."""
+    flags.DEFINE_float(
+        "private_server_learning_rate",
+        None,
+        "lambda of the curves with noise, whose steps are clipped; default: the "
+        "scale's.",
+    )
     from scripts.papers import program
 
     every = (ACCOUNT, *PARTS)
@@ -59,13 +59,14 @@ def main(argv: list[str]) -> int:
         program.write_accounts(tables, UdpHypernetConfig, paper="udp_alg")
     if not trains:
         return 0
+    rate = flags.FLAGS.private_server_learning_rate
     return program.run(
         *(trains, UdpHypernetConfig),
         paper="udp_alg",
         page="udp_hypernet.md",
-        studies=lambda scale: trained.studies(scale, PRIVATE_RATE.value),
+        studies=lambda scale: trained.studies(scale, rate),
         draw=figures.draw,
-        own=PRIVATE_RATE.value is not None,
+        own=rate is not None,
     )
 
 

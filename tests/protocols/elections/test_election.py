@@ -306,15 +306,15 @@ def test_a_bad_message_is_refused_and_leaves_the_election_intact():
 def test_unsound_dealings_and_reveals_are_dropped_and_named():
     registry = registry_of(4)
     relay, electors, dealings = dealt(registry)
-    # c3 passes off c0's dealing as its own: the proof names its dealer.
+    # c1 passes off c0's dealing as its own: the proof names its dealer.
     stolen = ballots.sign(
-        dataclasses.replace(dealings["c0"], sender="c3", signature=b""), POOL["c3"]
+        dataclasses.replace(dealings["c0"], sender="c1", signature=b""), POOL["c1"]
     )
-    for dealing in (dealings["c0"], dealings["c1"], dealings["c2"], stolen):
+    for dealing in (dealings["c0"], stolen, dealings["c2"], dealings["c3"]):
         relay.receive(dealing)
     ballot = relay.propose()
-    assert relay.rejected == {"c3": "the proof of its dealing fails"}
-    assert [d.sender for d in ballot.dealings] == ["c0", "c1"]
+    assert relay.rejected == {"c1": "the proof of its dealing fails"}
+    assert [d.sender for d in ballot.dealings] == ["c0", "c2"]
     for elector in electors.values():
         relay.receive(elector.confirm(ballot))
     certificate = relay.certify()

@@ -1,6 +1,6 @@
 """The bulletin board of an election."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from tff_hdp.protocols.elections.ballots import (
@@ -34,7 +34,7 @@ class Relay:
 
     Attributes:
       phase: What is being collected.
-      rejected: Who sent unsound proofs and why.
+      rejected: Who sent unsound proofs, of those it had to check, and why.
     """
 
     def __init__(self, registry: Registry, call: Call, identity: Identity) -> None:
@@ -103,8 +103,9 @@ class Relay:
         """
         self._expect("deal")
         setup = self._setup
-        self._keep_sound(lambda dealing: dealing_holds(setup, dealing))
-        dealings = self._ordered(setup.present)
+        dealings = self._sound(
+            lambda dealing: dealing_holds(setup, dealing), setup.quorum
+        )
         self._or_refuse(setup.check_quorum, "dealt", len(dealings))
         self._ballot = Ballot(setup.digest, dealings[: setup.threshold])
         self._encrypted = sum_of_shares(self._ballot.dealings)
@@ -134,11 +135,13 @@ class Relay:
         self._expect("reveal")
         setup = self._setup
         ballot, encrypted = self._ballot.digest, self._encrypted
-        self._keep_sound(lambda reveal: reveal_holds(setup, ballot, encrypted, reveal))
-        reveals = self._ordered(setup.present)
+        reveals = self._sound(
+            lambda reveal: reveal_holds(setup, ballot, encrypted, reveal),
+            setup.threshold,
+        )
         self._or_refuse(setup.check_threshold, "revealed", len(reveals))
         self.phase = "done"
-        return self._transcript("done", reveals[: setup.threshold])
+        return self._transcript("done", reveals)
 
     def outcome(self, transcript: Transcript) -> Outcome:
         """What to tell everybody of an election that is done."""
@@ -171,14 +174,23 @@ class Relay:
         received = self._received[phase or self.phase]
         return tuple(received[client] for client in clients if client in received)
 
-    def _keep_sound(self, holds: Callable[[_M], bool]) -> None:
-        """Drops messages whose proofs fail, and names their senders."""
-        received: Mapping[str, _M] = self._received[self.phase]
-        for sender, message in list(received.items()):
-            if not holds(message):
-                kind = type(message).__name__.lower()
-                self.rejected[sender] = f"the proof of its {kind} fails"
-                del self._received[self.phase][sender]
+    def _sound(self, holds: Callable[[_M], bool], needed: int) -> tuple[_M, ...]:
+        """The first `needed` messages whose proofs hold, if there are so many.
+
+        Those before them whose proofs fail are dropped and their senders named; what
+        comes after them is not needed and not checked.
+        """
+        sound: list[_M] = []
+        for message in self._ordered(self._setup.present):
+            if len(sound) == needed:
+                break
+            if holds(message):
+                sound.append(message)
+                continue
+            kind = type(message).__name__.lower()
+            self.rejected[message.sender] = f"the proof of its {kind} fails"
+            del self._received[self.phase][message.sender]
+        return tuple(sound)
 
     def _expect(self, phase: str) -> None:
         if self.phase != phase:
