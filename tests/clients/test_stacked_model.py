@@ -1,11 +1,14 @@
 """Clients trained in stacks against each trained alone."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tasks
 from tests.thinning import thinned
+from tff_hdp.clients import deferred
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel, is_supported
 from tff_hdp.clients.training import chunk_size, train_one_by_one, train_stack
@@ -61,11 +64,17 @@ def test_a_stack_trains_like_each_client_alone(
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("size", [8, 11])
+@pytest.mark.parametrize(("size", "large"), [(8, 2**20), (8, 10), (11, 2**20)])
 def test_clients_one_by_one_add_up_to_each_alone(
-    float64, make_clients, as_chunk, train_alone, size, momentum
+    monkeypatch, float64, make_clients, as_chunk, train_alone, size, large, momentum
 ):
-    """Convolutions and poolings of even and odd images, with blank examples."""
+    """Convolutions and poolings of even and odd images, with blank examples.
+
+    A dense kernel that is large is written to every few steps alone.
+    """
+    monkeypatch.setattr(deferred, "_LARGE", large)
+    kept = mock.Mock(wraps=deferred.descend_deferred)
+    monkeypatch.setattr(deferred, "descend_deferred", kept)
     layers = tf.keras.layers
     tf.keras.utils.set_random_seed(0)
     model = tf.keras.Sequential(
@@ -105,6 +114,8 @@ def test_clients_one_by_one_add_up_to_each_alone(
     sent = [tf.constant(w) for w in initial]
     found, sums = train_one_by_one(stacked, sent, chunk, rule, then=then)
     assert seen == [[1]] * len(SIZES)
+    assert kept.called == (large < 2**20 and not momentum)
+    assert order[0].shape[0] % deferred.STEPS
     for i, total in enumerate(found):
         pairs = zip(weights, alone, strict=True)
         expected = sum(w * updates[i] for w, updates in pairs)

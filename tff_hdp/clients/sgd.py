@@ -109,12 +109,14 @@ class Batch(NamedTuple):
       labels: [C, B]; one that is no class spoils its client's gradient.
       present: [C, B], 1 for an example and 0 for none, of the weights' dtype.
       learning_rate: Of the step.
+      number: Of the step, from 0, int32 [].
     """
 
     rows: tf.Tensor
     labels: tf.Tensor
     present: tf.Tensor
     learning_rate: float
+    number: tf.Tensor | int = 0
 
     def loss(self, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """What to differentiate, and the cross-entropy summed over examples.
@@ -260,7 +262,7 @@ def descend(
         asked = tf.gather(labels, given, batch_dims=1)
         # Where there is no example any class will do; a row beyond them has none.
         asked = tf.where(rows < 0, 0, tf.where(rows > given, -1, asked))
-        batch = Batch(given, asked, present, rule.learning_rate)
+        batch = Batch(given, asked, present, rule.learning_rate, t)
         gradients, logits, loss = problem.gradients(weights, batch)
         if centres:
             begins = tf.equal(t % rule.centre_every, 0)

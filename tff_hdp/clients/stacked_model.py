@@ -26,7 +26,8 @@ class StackedModel:
 
     Attributes:
       shapes: Of the model's weights, in Keras' order.
-      size: How many numbers they hold.
+      sizes: How many numbers each of them holds.
+      size: How many all do.
 
     Raises:
       ArgumentError: If a layer or one of its options is not supported, naming it.
@@ -45,7 +46,8 @@ class StackedModel:
                 layer = before.layer
             self._layers.append((len(layer.trainable_weights), stacked))
         self.shapes = tuple(tuple(w.shape) for w in model.trainable_weights)
-        self.size = sum(map(math.prod, self.shapes))
+        self.sizes = tuple(map(math.prod, self.shapes))
+        self.size = sum(self.sizes)
         counts = [count for count, _ in self._layers]
         self._first = next((i for i, count in enumerate(counts) if count), None)
         if len(model.non_trainable_weights):
@@ -85,6 +87,16 @@ class StackedModel:
     def convolves(self) -> bool:
         """Whether there is a convolution, of which every client has its own."""
         return any(_is_affine(e, tf.keras.layers.Conv2D) for _, e in self._layers)
+
+    @property
+    def dense_kernels(self) -> list[int]:
+        """The numbers of the weights that are dense layers' kernels."""
+        found, position = [], 0
+        for count, layer in self._layers:
+            if _is_affine(layer, tf.keras.layers.Dense):
+                found.append(position)
+            position += count
+        return found
 
     def to_dense(self, weights: Weights, place: int, features: tf.Tensor) -> tf.Tensor:
         """What the layer whose first weight is number `place` reads.

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.clients import gram
+from tff_hdp.clients import deferred, gram
 from tff_hdp.clients.gram import GramProblem
 from tff_hdp.clients.sgd import COPIES, SUMS, SgdRule, WeightProblem, descend
 from tff_hdp.clients.stacked_model import StackedModel
@@ -40,7 +40,8 @@ def train_stack(
     The same arithmetic as training each alone: a client's loss is the mean
     cross-entropy over its own batch, and a client whose batches are used up
     stands still. Where a chunk's examples are few, the first dense layer is
-    trained in their span (see `gram`), which is the same up to rounding.
+    trained in their span (see `gram`), which is the same up to rounding; so is keeping
+    the steps of a large kernel for a while (see `deferred`).
 
     Args:
       model: The model, stacked.
@@ -59,6 +60,10 @@ def train_stack(
     order, labels, features = chunk["order"], chunk["labels"], chunk["features"]
 
     def directly() -> tuple[list[tf.Tensor], Any]:
+        if deferred.applies(model, rule, features):
+            given = (model, initial, features, rule, order, labels)
+            trained, sums = deferred.descend_deferred(*given)
+            return _updates(initial, trained), sums
         problem = WeightProblem(model, initial, features)
         trained, sums = descend(problem, rule, order, labels)
         return _updates(initial, trained), sums
