@@ -3,7 +3,8 @@
     python benchmarks/report.py FILE...
 
 The files are what run.py and profile_round.py wrote with --json; their rows replace
-what stands between the page's markers.
+what stands between the page's markers, and those of run.py are left beside the page as
+results/benchmarks/rounds.csv.
 """
 
 import collections
@@ -20,6 +21,7 @@ from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
 
 _FIGURE = "figures/benchmarks_rounds.png"
+_ROWS = "results/benchmarks/rounds.csv"
 _DOCS = pathlib.Path(__file__).parents[1] / "docs"
 _HEADINGS = {
     "A": "A: 100 clients, Dense(200)-Dense(10)",
@@ -57,6 +59,8 @@ def main(argv: list[str]) -> int:
         text = _replace(text, "profile", _profile_table(profiled))
     page.write_text(text)
     print(page)
+    if timed:
+        _write_rows(timed, page.parent / _ROWS)
     if _drawn(timed):
         figure = page.parent / _FIGURE
         _draw(_drawn(timed), figure)
@@ -71,6 +75,15 @@ def _read(paths: Sequence[str]) -> tuple[list[Measurement], list[Measurement]]:
         for row in json.loads(pathlib.Path(path).read_text()):
             (profiled if "shares" in row else timed).append(row)
     return timed, profiled
+
+
+def _write_rows(timed: Sequence[Measurement], path: pathlib.Path) -> None:
+    import pandas as pd
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = pd.DataFrame(timed).drop(columns=["parts", "notes"], errors="ignore")
+    rows.to_csv(path, index=False, float_format="%.4g")
+    print(path)
 
 
 def _replace(text: str, marker: str, body: str) -> str:

@@ -4,6 +4,7 @@ import json
 import pathlib
 import types
 
+import pandas as pd
 import pytest
 
 FOLDER = pathlib.Path(__file__).parents[2] / "benchmarks"
@@ -91,6 +92,8 @@ def test_tables_and_figure_replace_what_was_there(report, tmp_path):
     assert "| matrix products | 40% |" in text
     figure = tmp_path / "figures" / "benchmarks_rounds.png"
     assert figure.stat().st_size > 1000
+    rows = pd.read_csv(tmp_path / "results" / "benchmarks" / "rounds.csv")
+    assert list(rows["seconds_median"]) == [2.0, 0.1, 2.0]
     assert report(page, times, shares).returncode == 0
     assert page.read_text() == text
 

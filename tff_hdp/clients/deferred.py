@@ -56,7 +56,7 @@ def descend_deferred(
 
     def few_steps(t: tf.Tensor, weights: list[tf.Tensor], sums: dict) -> tuple:
         part = order[:, t : t + STEPS]
-        problem = DeferredProblem(model, weights, features, order.shape[2])
+        problem = DeferredProblem(model, weights, features, tf.shape(order)[2])
         trained, more = descend(problem, rule, part, labels)
         sums = tf.nest.map_structure(tf.add, sums, more)
         return t + STEPS, problem.weights(trained), sums
@@ -78,7 +78,7 @@ class DeferredProblem:
       model: The model, stacked.
       weights: Where the steps begin, each [1, ...].
       features: [1, N, ...] as stored.
-      batch_size: B.
+      batch_size: B, int32 [].
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class DeferredProblem:
         model: StackedModel,
         weights: Sequence[tf.Tensor],
         features: tf.Tensor,
-        batch_size: int,
+        batch_size: tf.Tensor,
     ) -> None:
         self._model = model
         self._features = features
