@@ -3,6 +3,7 @@
 import gc
 import os
 import pathlib
+import signal
 
 import hypothesis
 import pytest
@@ -19,6 +20,10 @@ pytest_plugins = [
 
 # TFF makes small objects by the million, and keeps what was compiled.
 gc.set_threshold(50_000, 20, 50)
+
+# Where a shell runs the tests in the background, they and the programs that they start
+# would ignore interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes is up to what else the machine does.
 hypothesis.settings.register_profile("untimed", deadline=None)
