@@ -112,15 +112,17 @@ def test_clients_one_by_one_add_up_to_each_alone(
     chunk["weight"] = tf.cast(chunk["weight"], tf.float64)
     rule = SgdRule(learning_rate=0.1, momentum=momentum)
     sent = [tf.constant(w) for w in initial]
-    # As in TFF, where a chunk's type leaves steps and batch size open.
+    found, sums = train_one_by_one(stacked, sent, chunk, rule, then=then)
+    assert seen == [[1]] * len(SIZES)
+    # In TFF a chunk's type leaves steps and batch size open.
     train = tf.function(
         lambda order: train_one_by_one(
             stacked, sent, chunk | {"order": order}, rule, then=then
         ),
         input_signature=[tf.TensorSpec([None, None, None], tf.int32)],
     )
-    found, sums = train(chunk["order"])
-    assert set(map(tuple, seen)) == {(1,)}
+    for eager, traced in zip(found, train(chunk["order"])[0], strict=True):
+        np.testing.assert_allclose(traced, eager, **EXACT)
     assert kept.called == (large < 2**20 and not momentum)
     assert order[0].shape[0] % deferred.STEPS
     for i, total in enumerate(found):
