@@ -158,7 +158,8 @@ def folder_name(settings: Mapping[str, str]) -> str:
 def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
     """Runs what is not finished, some at a time, and shows how far it is.
 
-    A bar on a terminal; elsewhere a line for each run that ends.
+    A bar on a terminal; elsewhere a line for each run that ends, with the time that is
+    left if a round of the others takes as long as those so far.
 
     Args:
       jobs: Finished ones are left alone, killed ones resume.
@@ -171,6 +172,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
     known = len(jobs) - len(waiting)
     failed: list[Job] = []
     told = known
+    start, before = time.monotonic(), _rounds_done(jobs)
     with _children() as running, _progress(jobs, waiting) as bar:
         while waiting or running:
             while waiting and len(running) < at_once:
@@ -185,9 +187,12 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
                     failed.append(job)
             ended = len(jobs) - len(waiting) - len(running)
             said = f"{ended}/{len(jobs)} runs, {known} before, {len(failed)} failed"
-            done = sum(min(job.rounds_done, job.config.rounds) for job in jobs)
+            done = _rounds_done(jobs)
             if bar.disable:
                 if ended > told:
+                    seconds = (time.monotonic() - start) / max(1, done - before)
+                    left = seconds * (sum(job.config.rounds for job in jobs) - done)
+                    said += f", {tqdm.tqdm.format_interval(left)} left"
                     print(f"sweep: {said}", file=sys.stderr, flush=True)
             elif (done, said) != (bar.n, bar.postfix):
                 bar.n = done
@@ -200,11 +205,15 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
     return failed
 
 
+def _rounds_done(jobs: Sequence[Job]) -> int:
+    return sum(min(job.rounds_done, job.config.rounds) for job in jobs)
+
+
 def _progress(jobs: Sequence[Job], waiting: Sequence[Job]) -> tqdm.tqdm:
     """A bar over all rounds, whose rate and time left count from now."""
     return tqdm.tqdm(
         total=sum(job.config.rounds for job in jobs),
-        initial=sum(min(job.rounds_done, job.config.rounds) for job in jobs),
+        initial=_rounds_done(jobs),
         unit="round",
         desc="sweep",
         smoothing=0,

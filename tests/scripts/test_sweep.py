@@ -3,6 +3,7 @@
 import itertools
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -100,8 +101,9 @@ def test_every_run_has_its_row_and_finished_ones_are_left_alone(jobs, tmp_path, 
     assert sweep.run_jobs(jobs, 2) == []
     # No bar where no terminal is: at most a line for each run.
     said = capsys.readouterr().err
-    assert said.endswith("sweep: 4/4 runs, 0 before, 0 failed\n")
+    assert said.endswith("sweep: 4/4 runs, 0 before, 0 failed, 00:00 left\n")
     assert "\r" not in said and said.count("\n") <= 4
+    assert all(re.search(r" \d\d:\d\d left$", line) for line in said.splitlines())
     assert sorted(started(tmp_path)) == sorted(job.path.name for job in jobs)
     assert sweep.run_jobs(jobs, 2) == []
     assert len(started(tmp_path)) == 4

@@ -220,6 +220,8 @@ def _faults(run: Run, privacy: Mapping[str, Any]) -> list[str]:
     for name in ("drop_rate", "supernode_failure_rate", "byzantine"):
         if run.flags.get(name):
             lines.append(f"Asked for: {name} = {_word(run.flags[name])}.")
+    if run.flags.get("online_rate", 1.0) < 1.0:
+        lines.append(f"Asked for: online_rate = {_word(run.flags['online_rate'])}.")
     for name in ("rejected", "empty_zones", "left_out_zones", "saturated", "clipped"):
         if name in run.metrics:
             count = run.metrics[name].sum()

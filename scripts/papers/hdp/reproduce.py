@@ -25,6 +25,7 @@ TRAINED = (
     *("digits", "mnist", "cifar10"),
     *("figure2_cifar10", "figure2_cifar100", "figure2_mnist", "figure2_emnist"),
     *("table1_accuracy", "figure3", "claim", "equal_release", "unequal_zones"),
+    "churn",
 )
 ROOT = pathlib.Path(__file__).parents[3]
 PAGES = (ROOT / "docs" / "hdp.md", ROOT / "README.md")
@@ -87,18 +88,17 @@ def train(parts: list[str], folder: pathlib.Path) -> int:
     The tiny scale leaves its results in --out, the others in the docs.
     """
     from scripts.papers import studies
-    from scripts.papers.hdp.trained import SCALES, STUDIES
+    from scripts.papers.hdp import trained
 
     asked = flags.FLAGS
     if not all(seed.isdecimal() for seed in asked.seeds):
         raise ArgumentError("seeds", ",".join(asked.seeds), "whole numbers >= 0")
-    changes = dict(SCALES[asked.scale])
-    if asked.data_dir is not None:
-        changes["data_dir"] = asked.data_dir
+    changes = {} if asked.data_dir is None else {"data_dir": asked.data_dir}
+    found = trained.studies(asked.scale)
     seeds = [int(seed) for seed in asked.seeds]
     results = folder if asked.scale == "tiny" else studies.RESULTS
     return studies.run(
-        [STUDIES[part] for part in parts],
+        [found[part] for part in parts],
         seeds=seeds,
         folder=folder / asked.scale,
         changes=changes,

@@ -1,9 +1,12 @@
 """The HDP paper's figures and tables that need training, and the claims it makes."""
 
+import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from scripts.papers.hdp.tables import SHARES
 from scripts.papers.studies import Line, Study
+from tff_hdp.systems.hdp import seats
 from tff_hdp.systems.hdp.config import HdpConfig
 
 MODES = ("none", "cdp", "hdp", "ldp")
@@ -136,8 +139,54 @@ def unequal_zones() -> Study:
     )
 
 
-def _study(name: str, lines: list[Line]) -> Study:
-    return Study("hdp", name, lines, HdpConfig)
+def churn() -> Study:
+    """Section VIII: super-nodes that stay until they are offline, and rotating ones.
+
+    The zones' 53 and 54 clients are more than the rounds, as the paper assumes.
+    """
+    return _study(
+        "churn",
+        [
+            Line(
+                {"super-nodes": policy, "online_rate": rate},
+                "hdp/mnist_hdp",
+                {
+                    "elect_super_nodes": policy,
+                    "election_protocol": "drawn",
+                    "online_rate": rate,
+                },
+            )
+            for policy in ("persistent", "rotate")
+            for rate in (1.0, 0.95, 0.9, 0.8)
+        ],
+        also=("elections", "tenure", "saw_any", "most_seen", "skipped"),
+        measure=measure_seats,
+    )
+
+
+def measure_seats(path: pathlib.Path) -> Mapping[str, Any]:
+    """What elections made of a run: terms of office, and who saw zones' aggregates.
+
+    Returns:
+      `elections`, of all zones; `tenure`, the mean number of rounds in a row that a
+      super-node led; `saw_any`, the clients that saw an aggregate; `most_seen`, the
+      aggregates seen by the client that saw most; `skipped`, the share of zones'
+      rounds that nobody led.
+    """
+    folder = path / "elections"
+    rounds = [seat for seats_now in seats.read_seats(folder) for seat in seats_now]
+    seen, tenures = seats.count_exposure(folder), seats.count_tenures(folder)
+    return {
+        "elections": sum(seat["elections"] for seat in rounds),
+        "tenure": sum(tenures) / len(tenures),
+        "saw_any": len(seen),
+        "most_seen": max(seen.values()),
+        "skipped": sum(seat["super_node"] is None for seat in rounds) / len(rounds),
+    }
+
+
+def _study(name: str, lines: list[Line], **options: Any) -> Study:
+    return Study("hdp", name, lines, HdpConfig, **options)
 
 
 STUDIES = {
@@ -151,5 +200,13 @@ STUDIES = {
         claim(),
         equal_release(),
         unequal_zones(),
+        churn(),
     )
 }
+
+
+def studies(scale: str) -> Mapping[str, Study]:
+    """All studies at a scale, by part."""
+    if scale == "full":
+        return STUDIES
+    return {name: study.at(scale, SCALES[scale]) for name, study in STUDIES.items()}

@@ -18,7 +18,7 @@ from scripts.papers.udp_alg import trained as udp_alg
 PAGES = [studies.ROOT / "README.md", *sorted((studies.ROOT / "docs").glob("*.md"))]
 FL_TOP = ("table1", "table2", "sweep", "fl_cs")
 STUDIES = {
-    "hdp": lambda scale: trained.STUDIES,
+    "hdp": trained.studies,
     "gfl": gfl.studies,
     "hfl_dp": hfl_dp.studies,
     "fl_top": lambda scale: fl_top.studies(scale, FL_TOP),
@@ -29,7 +29,6 @@ EVERY = [
     for paper, of in STUDIES.items()
     for scale in ("full", "reduced")
     for name in of(scale)
-    if paper != "hdp" or scale == "full"
 ]
 
 

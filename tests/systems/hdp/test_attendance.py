@@ -16,6 +16,7 @@ from tff_hdp.systems.hdp.faults import Faults
 from tff_hdp.systems.hdp.seats import (
     REGISTRY,
     count_exposure,
+    count_tenures,
     read_registries,
     verify_seats,
     write_seats,
@@ -80,7 +81,10 @@ def test_drop_outs_are_independent_of_everything():
 
 
 FAULTS = Faults(
-    drop_rate=0.15, supernode_failure_rate=0.3, byzantine=((5, 0.13), (20, 0.26))
+    drop_rate=0.15,
+    online_rate=0.97,
+    supernode_failure_rate=0.3,
+    byzantine=((5, 0.13), (20, 0.26)),
 )
 
 
@@ -134,6 +138,67 @@ def test_seats_through_faults():
     assert rounds[-1].carried["exposure"] == seen
     total = sum(p.metrics["elections"] for p in rounds)
     assert rounds[-1].carried["elections"] == total
+
+
+def test_super_nodes_that_are_offline_leave():
+    """Half the votes of those called are enough: a crash fault model, nine voters."""
+    rate, rounds = 0.9, 400
+    elections = Elections(run_protocol=False, voters=8, fault_model="crash")
+    found = run(
+        participation(q=1.0, faults=Faults(online_rate=rate), elections=elections),
+        rounds,
+    )
+    before = [None] * 3
+    left = stayed = 0
+    for present in found:
+        there = {IDS[i] for i in present.cohort}
+        for seat in present.seats:
+            leader = seat["super_node"]
+            # All are drawn, so who is not in the cohort is offline.
+            assert leader is None or leader in there
+            if (was := before[seat["zone"]]) is None:
+                assert seat["left"] is None
+            elif seat["left"] is None:
+                assert leader == was
+                assert seat["elections"] == 0
+                stayed += 1
+            else:
+                assert seat["left"] == was
+                assert leader != was
+                left += 1
+        before = [seat["super_node"] for seat in present.seats]
+        skipped = {s["zone"] for s in present.seats if s["super_node"] is None}
+        drawn = sum(z not in skipped for z in ZONING.zone_of)
+        assert present.metrics["dropped"] == 0
+        assert present.metrics["offline"] >= drawn - len(present.cohort)
+        assert sum(present.dropped) == 0
+    assert scipy.stats.binomtest(left, left + stayed, 1 - rate).pvalue > 1e-4
+    assert left > 80
+
+
+def test_tenure_is_geometric_where_super_nodes_leave_by_chance(tmp_path):
+    rate = 0.8
+    elections = Elections(run_protocol=False, voters=8, fault_model="crash")
+    found = run(
+        participation(faults=Faults(online_rate=rate), elections=elections), 500
+    )
+    for number, present in enumerate(found, start=1):
+        write_seats(tmp_path, number, present.seats)
+    tenures = count_tenures(tmp_path)
+    assert sum(tenures) == sum(count_exposure(tmp_path).values())
+    lengths = np.bincount(tenures, minlength=9)[1:]
+    # The last terms of the run are cut short, three of some two hundred.
+    expected = len(tenures) * (1 - rate) * rate ** np.arange(8)
+    observed = np.append(lengths[:8], lengths[8:].sum())
+    expected = np.append(expected, len(tenures) * rate**8)
+    assert scipy.stats.chisquare(observed, expected).pvalue > 1e-4
+    rotating = tmp_path / "rotate"
+    elections = dataclasses.replace(elections, policy="rotate")
+    for number, present in enumerate(
+        run(participation(elections=elections), 5), start=1
+    ):
+        write_seats(rotating, number, present.seats)
+    assert count_tenures(rotating) == [1] * 15
 
 
 def test_byzantine_clients_never_lead_and_are_marked():

@@ -49,6 +49,9 @@ def test_words_that_are_no_schedule(word):
     [
         ({"drop_rate": 1.0}, "drop_rate is 1.0"),
         ({"drop_rate": float("nan")}, "drop_rate is nan"),
+        ({"online_rate": 0.0}, "online_rate is 0.0"),
+        ({"online_rate": 1.01}, "online_rate is 1.01"),
+        ({"online_rate": float("nan")}, "online_rate is nan"),
         ({"supernode_failure_rate": -0.1}, "supernode_failure_rate is -0.1"),
         ({"byzantine": ((1, 1.0),)}, "byzantine is 1:1; allowed: shares"),
         ({"byzantine": ((0, 0.1),)}, "increasing rounds from 1 on"),

@@ -24,6 +24,7 @@ from tff_hdp.privacy import (
 )
 from tff_hdp.privacy.composition import ORDERS
 from tff_hdp.simulation import experiment
+from tff_hdp.systems.hdp.faults import Faults
 from tff_hdp.systems.hdp.federation import build_federation, threat_of_round
 
 FAULTS = {
@@ -95,6 +96,21 @@ def test_skipping_never_lowers_epsilon_and_leaves_central_noise_alone():
         noise_multiplier=2.0,
     )
     assert threat_of_round(threat, central, 2) == threat
+
+
+def test_who_is_offline_is_accounted_as_dropped_out(hdp_config, tmp_path):
+    assert Faults(drop_rate=0.1).loss_rate == 0.1
+    assert Faults(drop_rate=0.1, online_rate=0.8).loss_rate == pytest.approx(0.28)
+    config = hdp_config(
+        tmp_path, privacy="ldp", noise_multiplier=1.0, drop_rate=0.1, online_rate=0.8
+    )
+    made = build_federation(
+        config,
+        config.load_task(0),
+        partition_seed=0,
+        clipping=Clipping(clip_norm=1.0),
+    )
+    assert made.threat.dropout_rate == pytest.approx(0.28)
 
 
 # Runs -------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tff_hdp.systems.hdp.faults import Faults, byzantine_clients
 from tff_hdp.topology import Zoning
 
 # Streams of a round's randomness; `round_data` takes 1 for the order of examples.
-_DROPS, _FAILURES, _VOTERS, _BYZANTINE = 2, 3, 4, 5
+_DROPS, _FAILURES, _VOTERS, _BYZANTINE, _ONLINE = 2, 3, 4, 5, 6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,8 @@ class Attendance:
     Attributes:
       cohort: [k] int64, indices into `zoning.client_ids` of those who deliver.
       byzantine: [k] bool, which of them are Byzantine.
-      dropped: Per zone how many were drawn, dropped out and would have delivered.
+      dropped: Per zone how many were drawn and online, dropped out and would have
+        delivered.
       seats: Per zone its super-node and how it came to power, as JSON types;
         empty without elections.
       skipped: How many zones nobody leads; hangs on faults alone, not on the cohort.
@@ -127,7 +128,9 @@ class Participation:
         faults = self._faults
         drawn = self.sampler.draw(round_number)
         rng = self.sampler.generator(round_number, stream=_DROPS)
-        arrives = rng.random(len(drawn)) >= faults.drop_rate
+        drops = rng.random(len(drawn)) < faults.drop_rate
+        online = self.sampler.generator(round_number, stream=_ONLINE)
+        online = online.random(self._zoning.num_clients) < faults.online_rate
         bad = byzantine_clients(
             self._zoning,
             faults.byzantine_share(round_number),
@@ -139,17 +142,20 @@ class Participation:
             gone = fails.random(self._zoning.num_zones) < faults.supernode_failure_rate
             skipped, failed = np.flatnonzero(gone), int(gone.sum())
         else:
-            seats, carried = self._hold_elections(round_number, carried, bad, fails)
+            seats, carried = self._hold_elections(
+                round_number, carried, online, bad, fails
+            )
             skipped = [s["zone"] for s in seats if s["super_node"] is None]
             failed = sum(len(s["failed"]) for s in seats)
         led = ~np.isin(self._zone_of[drawn], skipped)
-        kept = drawn[arrives & led]
-        lost = self._zone_of[drawn[~arrives & led]]
+        kept = drawn[online[drawn] & ~drops & led]
+        lost = self._zone_of[drawn[online[drawn] & drops & led]]
         zones = self._zoning.num_zones
         metrics: dict[str, float] = {}
         if faults != Faults() or seats:
             metrics |= {
-                "dropped": int(np.sum(~arrives)),
+                "offline": int(np.sum(~online[drawn])),
+                "dropped": int(np.sum(online[drawn] & drops)),
                 "byzantine": int(bad[kept].sum()),
                 "skipped_zones": len(skipped),
                 "failed_super_nodes": failed,
@@ -174,6 +180,7 @@ class Participation:
         self,
         round_number: int,
         carried: dict[str, Any],
+        online: np.ndarray,
         bad: np.ndarray,
         fails: np.random.Generator,
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -181,8 +188,9 @@ class Participation:
         nodes = self._super_nodes
         nodes.load_state_dict(carried)
         voters = self.sampler.generator(round_number, stream=_VOTERS)
+        there, unsound = set(self._ids[online]), set(self._ids[bad])
         seats = [
-            self._seat(zone, round_number, set(self._ids[bad]), voters, fails)
+            self._seat(zone, round_number, there, unsound, voters, fails)
             for zone in range(self._zoning.num_zones)
         ]
         return seats, nodes.state_dict()
@@ -191,6 +199,7 @@ class Participation:
         self,
         zone: int,
         round_number: int,
+        there: set[str],
         bad: set[str],
         voters: np.random.Generator,
         fails: np.random.Generator,
@@ -198,10 +207,13 @@ class Participation:
         """Seats a zone's super-node, and another as often as one fails."""
         nodes = self._super_nodes
         online, stops = self._voters(zone, round_number, voters)
-        if self._elections.policy == "persistent" and nodes.incumbent(zone):
-            online.add(nodes.incumbent(zone))
+        stays = self._elections.policy == "persistent" and nodes.incumbent(zone)
+        if stays:
+            online.add(stays)
+        online &= there
         seat: dict[str, Any] = {
             **{"zone": zone, "super_node": None, "failed": [], "refused": None},
+            **{"left": stays if stays and stays not in there else None},
             **{"seconds": 0.0, "bytes": 0, "transcripts": []},
         }
         held = nodes.elections

@@ -17,16 +17,21 @@ class Faults:
     Attributes:
       drop_rate: Probability that a drawn client never delivers its update, and
         that a voter falls silent during an election; independent of everything.
+      online_rate: Probability that a client is online in a round, independent of
+        everything. Who is not has no part in it: it delivers nothing, does not vote,
+        and is super-node no more.
       supernode_failure_rate: Probability that a zone's super-node is gone before
         it has the round's sum.
       byzantine: (round, share) in the order of rounds: from that round on the
         share of every zone's clients that is Byzantine.
 
     Raises:
-      ArgumentError: If a rate or share is not in [0, 1), or rounds do not increase.
+      ArgumentError: If a rate or share is not in [0, 1), `online_rate` not in
+        (0, 1], or rounds do not increase.
     """
 
     drop_rate: float = 0.0
+    online_rate: float = 1.0
     supernode_failure_rate: float = 0.0
     byzantine: tuple[tuple[int, float], ...] = ()
 
@@ -34,12 +39,19 @@ class Faults:
         for name in ("drop_rate", "supernode_failure_rate"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ArgumentError(name, getattr(self, name), "[0, 1)")
+        if not 0.0 < self.online_rate <= 1.0:
+            raise ArgumentError("online_rate", self.online_rate, "(0, 1]")
         words = [f"{number}:{share:g}" for number, share in self.byzantine]
         rounds = [number for number, _ in self.byzantine]
         if rounds != sorted(set(rounds)) or any(number < 1 for number in rounds):
             raise ArgumentError("byzantine", words, "increasing rounds from 1 on")
         if not all(0.0 <= share < 1.0 for _, share in self.byzantine):
             raise ArgumentError("byzantine", words, "shares in [0, 1)")
+
+    @property
+    def loss_rate(self) -> float:
+        """Probability that a drawn client delivers nothing."""
+        return self.drop_rate + (1.0 - self.online_rate) * (1.0 - self.drop_rate)
 
     def byzantine_share(self, round_number: int) -> float:
         """The share of Byzantine clients in a round."""

@@ -133,7 +133,7 @@ def _threat(config: HdpConfig, plan: NoisePlan) -> ThreatModel:
     noising = plan.noising_clients if plan.clients_carry_noise else (0,) * len(bad)
     return ThreatModel(
         cohort_known=config.cohort_known,
-        dropout_rate=config.drop_rate,
+        dropout_rate=config.faults.loss_rate,
         elected_super_nodes=config.elect_super_nodes != "none",
         # A Byzantine client may leave its noise out.
         colluding_clients=sum(map(min, bad, noising)),

@@ -1,10 +1,11 @@
 """Who led which zone in every round of a run: records, transcripts, exposure.
 
 `<run folder>/elections/round_00012.json` holds a list with a seat per zone: the
-super-node that delivered the zone's aggregate (null if the zone was skipped),
-those that failed before, why an election was refused, what it cost, and the
-transcripts of all elections held. `registry.json` beside them holds the zones'
-clients and keys. Who does not trust the run brings a registry of its own.
+super-node that delivered the zone's aggregate (null if the zone was skipped), who
+left since the round before, those that failed before it, why an election was refused,
+what it cost, and the transcripts of all elections held. `registry.json` beside them
+holds the zones' clients and keys. Who does not trust the run brings a registry of its
+own.
 """
 
 import csv
@@ -170,14 +171,37 @@ def count_exposure(path: pathlib.Path) -> Counter[str]:
     )
 
 
+def count_tenures(path: pathlib.Path) -> list[int]:
+    """How many rounds in a row each super-node led its zone, election by election.
+
+    A round in which nobody led the zone ends the term before it, and whoever is elected
+    begins one, even if it led before.
+    """
+    tenures: list[int] = []
+    leads: dict[int, int] = {}
+    for seats in read_seats(path):
+        for seat in seats:
+            zone = seat["zone"]
+            if seat["super_node"] is None:
+                leads.pop(zone, None)
+                continue
+            if seat["elections"] or zone not in leads:
+                leads[zone] = len(tenures)
+                tenures.append(0)
+            tenures[leads[zone]] += 1
+    return tenures
+
+
 def summary(path: pathlib.Path) -> str:
-    """Elections, skipped zones and exposure of a run, in words."""
+    """Elections, skipped zones, tenure and exposure of a run, in words."""
     rounds = read_seats(path)
-    seen = count_exposure(path)
+    seen, tenures = count_exposure(path), count_tenures(path)
     held = sum(seat["elections"] for seats in rounds for seat in seats)
     skipped = sum(seat["super_node"] is None for seats in rounds for seat in seats)
+    mean = sum(tenures) / max(1, len(tenures))
     return (
         f"{held} elections, {skipped} zones skipped in {len(rounds)} rounds; "
+        f"{mean:.3g} rounds in power on average, {max(tenures, default=0)} at most; "
         f"{len(seen)} clients saw an aggregate, the most exposed one "
         f"{max(seen.values(), default=0)}"
     )

@@ -46,6 +46,8 @@ class ZonesConfig(RunConfig):
       min_capability: Least capability of an eligible client.
       drop_rate: Probability that a drawn client never delivers, or that a voter
         falls silent.
+      online_rate: Probability that a client is online in a round; who is not has no
+        part in it, and is super-node no more.
       supernode_failure_rate: Probability that a zone's super-node is gone before
         it has the sum: another is elected, or the zone skipped.
       byzantine: Share of every zone's clients that misbehave, or ROUND:SHARE,...:
@@ -78,6 +80,7 @@ class ZonesConfig(RunConfig):
     voters: int = 10
     min_capability: float | None = None
     drop_rate: float = 0.0
+    online_rate: float = 1.0
     supernode_failure_rate: float = 0.0
     byzantine: tuple[str, ...] = ()
 
@@ -96,6 +99,7 @@ class ZonesConfig(RunConfig):
         """The faults asked for."""
         return Faults(
             drop_rate=self.drop_rate,
+            online_rate=self.online_rate,
             supernode_failure_rate=self.supernode_failure_rate,
             byzantine=parse_schedule(self.byzantine),
         )
