@@ -62,6 +62,7 @@ SHARES = {
     "c5": {"alpha": 0.5},
     "c6": {"beta": 2 / 3},
     "c7": {"alpha": 1 / 3, "beta": 1 / 3},
+    "ldp_hdp": {"alpha": 0.5},
 }
 
 

@@ -93,6 +93,8 @@ def test_participant_carried_noise_reference(row):
         ("c5", {"alpha": 0.5}, 7.141428),
         ("c6", {"beta": 0.5}, 2.449490),
         ("c7", {"alpha": 0.3, "beta": 0.3}, 5.830952),
+        # The root of 0.5 * 100 + 10.
+        ("ldp_hdp", {"alpha": 0.5}, 7.745967),
     ],
 )
 def test_table_i_multipliers(name, shares, multiplier):

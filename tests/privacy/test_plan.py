@@ -100,6 +100,7 @@ def test_configurations_put_the_noise_where_table_i_says():
             "c5": make["c5"](**common, alpha=0.25),
             "c6": make["c6"](**common, beta=0.7),
             "c7": make["c7"](**common, alpha=0.2, beta=0.3),
+            "ldp_hdp": make["ldp_hdp"](**common, alpha=0.4),
         }.items()
     }
     assert placed["c1"] == ([10] * 10, 0, 0.0)
@@ -110,6 +111,7 @@ def test_configurations_put_the_noise_where_table_i_says():
     assert sum(placed["c5"][0]) == 25
     assert placed["c6"] == ([], 7, 2.0)
     assert placed["c7"] == ([10] * 3, 2, 2.0)
+    assert placed["ldp_hdp"] == ([4] * 10, 10, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +121,7 @@ def test_configurations_put_the_noise_where_table_i_says():
         ("c3", {"beta": math.nan}, "beta is nan"),
         ("c7", {"alpha": 0.6, "beta": 0.6}, "alpha is 0.6; allowed: at most 0.4"),
         ("c5", {"alpha": 1.5}, "alpha is 1.5"),
+        ("ldp_hdp", {"alpha": -0.1}, "alpha is -0.1"),
     ],
 )
 def test_shares_that_do_not_fit(name, shares, words):

@@ -56,7 +56,7 @@ class AttackConfig:
       model: One of the task's models, or `zhu`, that of the DLG paper.
       weights: `init` for fresh ones, a run folder, or an .npz of them in Keras' order.
       privacy: Who adds noise (Table I).
-      alpha: Share alpha of Table I, for c5 and c7.
+      alpha: Share alpha of Table I, for c5, c7 and ldp_hdp.
       beta: Share beta of Table I, for c3, c6 and c7.
       noise_multiplier: z of every party that adds noise.
       plan: A file that scripts/plan.py wrote: its zones and noise in place of those

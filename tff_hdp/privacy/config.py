@@ -220,7 +220,7 @@ class AccountConfig(FederationConfig):
 
     Attributes:
       privacy: Who adds noise (Table I); `levels` if only the --noising_levels do.
-      alpha: Share alpha of Table I, for c5 and c7.
+      alpha: Share alpha of Table I, for c5, c7 and ldp_hdp.
       beta: Share beta of Table I, for c3, c6 and c7.
       noising_levels: Which of the levels add noise besides the parties of --privacy,
         as 2 or 2,3; 2 is the first above the zones.

@@ -1,9 +1,10 @@
-"""The paper's configurations of who adds noise: none and C1..C7 (Table I).
+"""The paper's configurations of who adds noise: none, C1..C7 (Table I), and Figure 1's.
 
 Every function takes `zone_sizes` (n_i), `sampling`, the one `noise_multiplier`
 that each noising party uses, and any further field of `NoisePlan`.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -120,6 +121,22 @@ def c7(
     )
 
 
+def ldp_hdp(
+    *, zone_sizes: Sequence[int], noise_multiplier: float, alpha: float, **options: Any
+) -> NoisePlan:
+    """Figure 1, case 4: every super-node, and a share alpha of its zone's clients.
+
+    Who trusts the super-node leaves the noise to it, who does not noises its own update
+    as well.
+    """
+    hdp_plan = c2(zone_sizes=zone_sizes, noise_multiplier=noise_multiplier, **options)
+    return dataclasses.replace(
+        hdp_plan,
+        client_noise_multiplier=noise_multiplier,
+        noising_clients=_share_of_clients(alpha, tuple(zone_sizes)),
+    )
+
+
 def even_levels(
     num_zones: int, nodes_per_level: Sequence[int], noise: Mapping[int, float]
 ) -> tuple[Level, ...]:
@@ -181,11 +198,12 @@ CONFIGURATIONS: dict[str, Callable[..., NoisePlan]] = {
     "c5": c5,
     "c6": c6,
     "c7": c7,
+    "ldp_hdp": ldp_hdp,
 }
 
 
 # Which configurations take Table I's shares.
-USERS_OF_SHARES = {"alpha": ("c5", "c7"), "beta": ("c3", "c6", "c7")}
+USERS_OF_SHARES = {"alpha": ("c5", "c7", "ldp_hdp"), "beta": ("c3", "c6", "c7")}
 
 
 def largest_remainder(exact: Sequence[float]) -> tuple[int, ...]:

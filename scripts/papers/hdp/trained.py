@@ -70,6 +70,21 @@ def table1() -> Study:
     return _study("table1_accuracy", lines)
 
 
+def case4() -> Study:
+    """Figure 1's case 4: super-nodes noise, and clients who do not trust them too."""
+    return _study(
+        "case4",
+        [
+            Line(
+                {"share of clients that noise": alpha},
+                "hdp/mnist_hdp",
+                {"privacy": "ldp_hdp", "alpha": alpha},
+            )
+            for alpha in (0.1, 0.5, 1.0)
+        ],
+    )
+
+
 def figure3() -> Study:
     """Accuracy by zones and cohort; EMNIST in the paper, MNIST by writer here."""
     return _study(
@@ -196,6 +211,7 @@ STUDIES = {
         *map(forty_rounds, ("mnist", "cifar10")),
         *(figure2(task) for task in ("cifar10", "cifar100", "mnist", "emnist")),
         table1(),
+        case4(),
         figure3(),
         claim(),
         equal_release(),

@@ -35,7 +35,7 @@ class HdpConfig(ZonesConfig):
     Attributes:
       privacy: Who adds noise: `none`, `cdp`, `hdp`, `ldp` or `c1`..`c7` of Table I;
         `levels` if only the noising_levels do.
-      alpha: Share alpha of Table I, for c5 and c7.
+      alpha: Share alpha of Table I, for c5, c7 and ldp_hdp.
       beta: Share beta of Table I, for c3, c6 and c7.
       clients_per_round: k, the expected cohort; q = k / n in every zone.
       sampling: `poisson`, or `fixed` for exactly k_i clients of each zone.
