@@ -33,7 +33,7 @@ def draw(
     log: bool = False,
     limits: tuple[float, float] | None = None,
 ) -> None:
-    """Draws panels in rows of three.
+    """Draws panels in rows of three, or two of four.
 
     Args:
       panels: What to draw.
@@ -47,7 +47,7 @@ def draw(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    columns = min(3, len(panels))
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure, grid = pyplot.subplots(
         *(rows, columns),
@@ -55,6 +55,7 @@ def draw(
         squeeze=False,
         sharex=len({panel.xlabel for panel in panels}) == 1,
         sharey=True,
+        layout="constrained",
     )
     colours: dict[str, str] = {}
     for axes, panel in zip(grid.flat, panels, strict=False):
@@ -65,7 +66,8 @@ def draw(
             axes.plot(mean.index, mean, label=label, color=colour)
             band = mean - spread, mean + spread
             axes.fill_between(mean.index, *band, color=colour, alpha=0.2)
-        axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=ylabel)
+        axes.set(title=panel.title, xlabel=panel.xlabel)
+        axes.tick_params(labelbottom=True)
         if panel.xlabel == "round":
             axes.xaxis.get_major_locator().set_params(integer=True)
         if log:
@@ -74,6 +76,8 @@ def draw(
             axes.set_ylim(*limits)
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize="small")
+    for axes in grid[:, 0]:
+        axes.set_ylabel(ylabel)
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)

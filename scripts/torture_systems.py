@@ -29,9 +29,9 @@ from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.gfl.process import build_gfl, cohort_type
 from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.protocol import ProtocolData, SecureSums
 from tff_hdp.systems.hfl_dp import process as hfl_dp
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise, rounds_of
+from tff_hdp.systems.secure_sums import ProtocolData, SecureSums
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 from tff_hdp.systems.udp_hypernet.process import build_udp_hypernet, user_type

@@ -23,7 +23,7 @@ NOT_RUN = "**Not run.**"
 # Shares of one have three places, whatever else is measured three digits.
 _SHARES = {"auroc", "loss", "hospital"} | {
     f"{prefix}accuracy"
-    for prefix in ("", "best_", "balanced_", "best_balanced_", "own_")
+    for prefix in ("", "best_", "balanced_", "best_balanced_", "own_", "lost_")
 }
 
 
@@ -178,14 +178,14 @@ def _verdict(found: float, printed: float, within: float) -> str:
 
 def _spread(values: pd.Series, name: str) -> str:
     """Mean and standard deviation; the latter where the values differ."""
-    mean, spread = values.mean(), values.std()
+    mean = values.mean()
     if math.isnan(mean):
         return ""
     places = ".3f" if name in _SHARES else ".3g"
     shown = f"{mean:{places}}"
-    if math.isnan(spread) or (spread == 0 and name not in _SHARES):
+    if values.nunique() == 1:
         return shown
-    return f"{shown} ± {spread:{places if name in _SHARES else '.2g'}}"
+    return f"{shown} ± {values.std():{places if name in _SHARES else '.2g'}}"
 
 
 def _number(value: float) -> str:

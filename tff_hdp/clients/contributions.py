@@ -74,6 +74,43 @@ def sum_one_by_one(
     return sum_over_clients(contribution, chunk)
 
 
+def each_client(
+    mean: ZonedMean, sent: Any, updates: Sequence[tf.Tensor], like: Any, chunk: Any
+) -> Any:
+    """Every client's contribution, each tensor with a leading axis [C]."""
+    given = tf.nest.pack_sequence_as(like, list(updates))
+    clients = (given, profiles(chunk))
+    one = mean.contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
+    return tf.map_fn(
+        lambda client: mean.contribution(sent, *client),
+        clients,
+        fn_output_signature=tf.nest.map_structure(tf.TensorSpec.from_tensor, one),
+    )
+
+
+def sent_apart(contributions: Any, carries_noise: tf.Tensor) -> tuple[Any, Any]:
+    """What clients of a `SecureZonedMean` send where a protocol adds up their vectors.
+
+    Args:
+      contributions: Of C clients, each tensor with a leading axis.
+      carries_noise: bool [C].
+
+    Returns:
+      The sum of the contributions without their vectors, and the shares: `vector`
+      (int32 [C, vector_size], without noise and within 2^29 of zero) and
+      `carries_noise`.
+    """
+    summed = collections.OrderedDict(
+        (name, tf.reduce_sum(value, 0))
+        for name, value in contributions.items()
+        if name != "vector"
+    )
+    shares = collections.OrderedDict(
+        vector=tf.cast(contributions["vector"], tf.int32), carries_noise=carries_noise
+    )
+    return summed, shares
+
+
 def profiles(chunk: Any) -> Any:
     """The `WEIGHT_TYPE` of every client of a chunk, each tensor [C]."""
     return collections.OrderedDict(

@@ -6,10 +6,19 @@ import math
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan, most_clients
 from tff_hdp.protocols.secagg import FixedPoint
+from tff_hdp.protocols.secagg.errors import BadInputError
+
+FEWEST_BITS, DEFAULT_BITS = 16, 30
+# In a sum that is to hide them.
+LEAST_CLIENTS = 2
 
 
 def with_encoding(
-    plan: NoisePlan, *, size: int, bits: int = 30, largest: float | None = None
+    plan: NoisePlan,
+    *,
+    size: int,
+    bits: int = DEFAULT_BITS,
+    largest: float | None = None,
 ) -> NoisePlan:
     """`plan` with the finest fixed point in which none of its sums wraps around.
 
@@ -21,17 +30,20 @@ def with_encoding(
         takes the clip norm, beyond which no coordinate of a clipped update is.
 
     Raises:
-      BadInputError: If the sums cannot be taken in so many bits.
-      ArgumentError: If `bits` are too few for the clip norm, or the plan is none for
-        secure sums.
+      ArgumentError: If `bits` are too few for the sums or the clip norm, or the plan
+        is none for secure sums.
     """
-    encoding = FixedPoint.for_sum(
-        clip=plan.clipping.clip_norm if largest is None else largest,
-        bits=bits,
-        max_clients=most_clients(plan),
-        noise_std=_largest_noise(plan),
-        size=size,
-    )
+    try:
+        encoding = FixedPoint.for_sum(
+            clip=plan.clipping.clip_norm if largest is None else largest,
+            bits=bits,
+            max_clients=most_clients(plan),
+            noise_std=_largest_noise(plan),
+            size=size,
+        )
+    except BadInputError as error:
+        allowed = f"what the sums fit in: {error}"
+        raise ArgumentError("bits", bits, allowed) from error
     moved = encoding.rounded_norm(0.0, size)
     if plan.is_noisy and moved >= plan.clipping.clip_norm:
         raise ArgumentError(

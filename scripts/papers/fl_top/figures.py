@@ -30,6 +30,9 @@ def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> No
         for scheme in ("fl_std", "fl_top")
     }
     if all(by_scheme.values()) and study.name.startswith("table"):
-        top = min(by_scheme["fl_top"], key=lambda job: job.config.ratio)
-        picture = path.with_name(f"{path.stem}_weights.png")
-        weights_figure(by_scheme["fl_std"][0].path, top.path, picture)
+        least = min(job.config.ratio for job in by_scheme["fl_top"])
+        weights_figure(
+            [job.path for job in by_scheme["fl_std"]],
+            [job.path for job in by_scheme["fl_top"] if job.config.ratio == least],
+            path.with_name(f"{path.stem}_weights.png"),
+        )

@@ -8,9 +8,9 @@ a run folder a row and seed under --out, docs/results/fl_top/<part>.csv with a r
 run, its table in docs/fl_top.md and its pictures in docs/figures. --schemes and
 --ratios choose what is run; what was run before stays in the CSV. `sweep` tries steps
 and clip norms on public data alone, and `table1_own` takes each scheme's own; `fl_cs`
-measures the coefficients that are largest on public data beside random ones. Takes
-every flag of scripts/fl_top.py, which then counts for all rows; results then stay in
---out.
+measures the coefficients that are largest on public data beside random ones; `masked`
+runs FL-TOP-DP under the masking protocol. Takes every flag of scripts/fl_top.py, which
+then counts for all rows; results then stay in --out.
 """
 
 import sys
@@ -23,7 +23,7 @@ from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.fl_top.config import FlTopConfig
 
-PARTS = ("table2", "table1", "sweep", "table1_own", "fl_cs")
+PARTS = ("table2", "table1", "sweep", "table1_own", "fl_cs", "masked")
 DEFAULT = ("table2", "table1")
 ALL = FlTopConfig.choices["scheme"]
 

@@ -13,6 +13,7 @@ from scripts.papers.result_tables import RESULTS
 from scripts.papers.studies import Line, Study
 from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.report import read_run
 from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top.config import SCHEMES, FlTopConfig
 
@@ -126,7 +127,39 @@ def fl_cs(scale: str, extra: Sequence[float]) -> Study:
     return dataclasses.replace(table1(scale, ()), name="fl_cs", lines=lines)
 
 
-PARTS = {p.__name__: p for p in (table2, table1, sweep, table1_own, fl_cs)}
+def masked(scale: str, extra: Sequence[float]) -> Study:
+    """FL-TOP-DP with its secure sum in the clear, and under the masking protocol."""
+    ratio = min(PRINTED["table1"])
+    lines = [
+        Line(
+            {"r": f"{ratio:.3g}", "scheme": name_of("fl_top_dp"), "secure sum": how},
+            "fl_top/table1_" + ("full" if scale == "full" else "reduced"),
+            {
+                **_row_settings("fl_top_dp", ratio),
+                "secure_aggregation_protocol": protocol,
+            },
+            printed("table1", "fl_top_dp", ratio),
+        )
+        for how, protocol in (("in the clear", "none"), ("bonawitz", "bonawitz"))
+    ]
+    return dataclasses.replace(
+        table1(scale, extra),
+        **{"name": "masked", "lines": lines, "measure": measure_masked},
+        also=("accuracy", "upstream_kb", "secagg_seconds", "secagg_client_bytes"),
+    )
+
+
+def measure_masked(path: pathlib.Path) -> Mapping[str, Any]:
+    """As `measure`, and what the protocol cost a round, on average."""
+    metrics = read_run(path).metrics
+    costs = ("secagg_seconds", "secagg_client_bytes")
+    return {
+        **measure(path, "table1"),
+        **{name: metrics[name].mean() if name in metrics else None for name in costs},
+    }
+
+
+PARTS = {p.__name__: p for p in (table2, table1, sweep, table1_own, fl_cs, masked)}
 
 
 def studies(

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,13 +19,15 @@ def top_k_values(path: pathlib.Path, size: int) -> np.ndarray:
 
 
 def weights_figure(
-    standard: pathlib.Path, top: pathlib.Path, figure_path: pathlib.Path
+    standard: Sequence[pathlib.Path],
+    top: Sequence[pathlib.Path],
+    figure_path: pathlib.Path,
 ) -> None:
     """Figure 1: how the Top-K weights are spread under FL-STD and FL-TOP.
 
     Args:
-      standard: Run folder of FL-STD.
-      top: Run folder of FL-TOP, whose K is used for both.
+      standard: Run folders of FL-STD, a run a seed.
+      top: Run folders of FL-TOP, of one K, which is used for both.
       figure_path: The PNG to write.
     """
     import matplotlib
@@ -32,13 +35,16 @@ def weights_figure(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    size = json.loads((top / "config.json").read_text())["resolved"]["upload_size"]
+    record = json.loads((top[0] / "config.json").read_text())
+    size = record["resolved"]["upload_size"]
     values = {
-        NAMES["fl_top"]: top_k_values(top, size),
-        NAMES["fl_std"]: top_k_values(standard, size),
+        NAMES[scheme]: np.concatenate([top_k_values(path, size) for path in paths])
+        for scheme, paths in (("fl_top", top), ("fl_std", standard))
     }
     widest = max(np.quantile(np.abs(v), 0.995) for v in values.values())
-    bins = np.linspace(-widest, widest, 61)
+    # As many as a bin's count allows to mean something.
+    count = min(60, 2 * (len(top) * size) ** 0.5)
+    bins = np.linspace(-widest, widest, int(count) + 1)
     figure, axes = pyplot.subplots(figsize=(6, 3.8))
     for name, value in values.items():
         axes.hist(value, bins, density=True, histtype="step", label=name, lw=1.8)

@@ -115,7 +115,7 @@ def test_figure_1_compares_the_same_number_of_weights(tmp_path):
             )
         )
     picture = tmp_path / "figure1.png"
-    weights.weights_figure(tmp_path / "fl_std", tmp_path / "fl_top", picture)
+    weights.weights_figure([tmp_path / "fl_std"], [tmp_path / "fl_top"], picture)
     assert picture.stat().st_size > 1000
     # Each at the Top-K that its own public gradients chose.
     for scheme in ("fl_std", "fl_top"):

@@ -16,7 +16,7 @@ from scripts.papers.hfl_dp import trained as hfl_dp
 from scripts.papers.udp_alg import trained as udp_alg
 
 PAGES = [studies.ROOT / "README.md", *sorted((studies.ROOT / "docs").glob("*.md"))]
-FL_TOP = ("table1", "table2", "sweep", "fl_cs")
+FL_TOP = ("table1", "table2", "sweep", "fl_cs", "masked")
 STUDIES = {
     "hdp": trained.studies,
     "gfl": gfl.studies,
@@ -221,7 +221,7 @@ def test_the_command_runs_every_line_and_tabulates(run_program, tmp_path):
         *("--seeds=3", f"--out={tmp_path}"),
     )
     assert result.returncode == 0, result.stderr
-    found = pd.read_csv(pathlib.Path(tmp_path) / "hdp" / "figure2_mnist.csv")
+    found = pd.read_csv(pathlib.Path(tmp_path) / "hdp" / "figure2_mnist_tiny.csv")
     assert found["privacy"].tolist() == ["none", "cdp", "hdp", "ldp"]
     assert found["accuracy"].between(0, 1).all() and found["git_commit"].notna().all()
     assert "| hdp |" in result.stdout

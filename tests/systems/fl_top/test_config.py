@@ -46,6 +46,27 @@ def test_a_clip_norm_may_come_as_text():
         ({"recovery_iterations": 0}, "recovery_iterations is 0"),
         ({"cohort_chunk": 0}, "cohort_chunk is 0"),
         ({"client_learning_rate": float("nan")}, "client_learning_rate is nan"),
+        (
+            {"secure_aggregation_protocol": "graph"},
+            "secure_aggregation_protocol is graph; allowed: none with fl_top",
+        ),
+        ({"scheme": "fl_top_dp", "secure_bits": 20}, "secure_bits is 20; .* only with"),
+        (
+            {
+                "scheme": "fl_top_dp",
+                "secure_aggregation_protocol": "bonawitz",
+                "secure_bits": 31,
+            },
+            "secure_bits is 31; allowed: 16..30",
+        ),
+        (
+            {
+                "scheme": "fl_top_dp",
+                "secure_aggregation_protocol": "intrinsic",
+                "clients_per_round": 1,
+            },
+            "clients_per_round is 1; allowed: at least 2",
+        ),
     ],
 )
 def test_bad_settings_name_the_flag(changes, message):

@@ -1,5 +1,6 @@
 """FL-TOP's rounds against Keras clients trained one by one, and its noise."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -11,12 +12,15 @@ from tests.thinning import thinned
 from tff_hdp import runtime
 from tff_hdp.clients.batches import chunk_type, make_chunk, make_order
 from tff_hdp.clients.stacked_model import StackedModel
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping
+from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top.client_work import train_compressed
 from tff_hdp.systems.fl_top.compressed_sensing import CompressedSensing
 from tff_hdp.systems.fl_top.compressors import FixedSubset, Identity, RandomSubset
 from tff_hdp.systems.fl_top.process import build_fl_top
+from tff_hdp.systems.secure_sums import ProtocolData, SecureSums
 
 RATE = 0.1
 CLIENTS, COHORT = 20, 6
@@ -92,13 +96,14 @@ def assign(model, flat):
         position += size
 
 
-def build(task, plan, compressor, dtype=np.uint8):
+def build(task, plan, compressor, dtype=np.uint8, **options):
     return build_fl_top(
         build_model=task.build_model,
         data_type=chunk_type(task.test_features.shape[1:], dtype),
         plan=plan,
         compressor=compressor,
         client_learning_rate=RATE,
+        **options,
     )
 
 
@@ -318,3 +323,75 @@ def test_the_native_worker_runs_the_same_rounds(task, initial, native_context):
 def test_another_model_is_refused(task):
     with pytest.raises(ValueError, match="num_weights is 5; allowed: "):
         build(task, quiet_plan(), Identity(5))
+
+
+# Secure sums -----------------------------------------------------------------
+
+
+def secure_plan(sigma, size, clip_norm):
+    """FL-TOP-DP's plan, its sum in fixed point."""
+    plan = fl_top_dp.plan(
+        clients=CLIENTS,
+        per_round=COHORT,
+        sigma=sigma,
+        clipping=Clipping(clip_norm=clip_norm),
+    )
+    if not sigma:
+        plan = dataclasses.replace(plan, noising_clients=(0,))
+    plan = dataclasses.replace(plan, min_zone_clients=2)
+    return plan, with_encoding(plan, size=size)
+
+
+def one_round(task, initial, plan, compressor, protocol=None):
+    """The weights after a round, and its metrics."""
+    sums = None if protocol is None else SecureSums(protocol)
+    process = build(task, plan, compressor, secure_sums=sums)
+    data, _ = cohort_data(task)
+    given = data if protocol is None else ProtocolData(data, (0,))
+    output = process.next(start(process, initial), given)
+    return flat_weights(process, output.state), output.metrics
+
+
+@pytest.mark.parametrize("protocol", [None, "bonawitz", "graph"])
+@pytest.mark.parametrize("clip_norm", [0.2, 100.0])
+def test_a_secure_sum_is_the_plain_one_within_the_grid(
+    task, initial, protocol, clip_norm
+):
+    """TFF's sum and the protocols', with and without clients that are clipped."""
+    compressor = FixedSubset(flatten(initial), np.arange(100, 500))
+    plain, secure = secure_plan(0.0, 400, clip_norm)
+    expected, _ = one_round(task, initial, plain, compressor)
+    found, metrics = one_round(task, initial, secure, compressor, protocol)
+    # Each of the mean's clients is off by half a step at most.
+    step = secure.encoding.step
+    assert step < 2e-6 * clip_norm
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=0.5 * step + 1e-7)
+    assert np.abs(expected - flatten(initial)).max() > 1e-3
+    assert metrics["exchanged"]["upstream_bytes"] == COHORT * 4 * 401
+    assert ("secagg" in metrics) == (protocol is not None)
+
+
+@pytest.mark.parametrize("protocol", [None, "bonawitz"])
+def test_noise_under_the_mask_is_that_of_the_plan(task, initial, protocol):
+    sigma, clip_norm, size = 3.0, 0.5, 2000
+    compressor = FixedSubset(flatten(initial), np.arange(size))
+    quiet, _ = secure_plan(0.0, size, clip_norm)
+    _, noisy = secure_plan(sigma, size, clip_norm)
+    without, _ = one_round(task, initial, quiet, compressor)
+    found, _ = one_round(task, initial, noisy, compressor, protocol)
+    noise = (found - without)[:size]
+    # The standard error of a deviation of 2,000 numbers is 1.6 %.
+    assert np.std(noise) == pytest.approx(clip_norm * sigma / COHORT, rel=0.08)
+    assert abs(noise.mean()) < 5 * clip_norm * sigma / COHORT / math.sqrt(size)
+    assert np.array_equal(found[size:], without[size:])
+
+
+def test_a_protocol_needs_a_plan_in_fixed_point(task, initial):
+    plan, _ = secure_plan(1.0, 400, 1.0)
+    with pytest.raises(ArgumentError, match="secure_sums is graph; allowed: None"):
+        build(
+            task,
+            plan,
+            FixedSubset(flatten(initial), np.arange(400)),
+            secure_sums=SecureSums("graph"),
+        )

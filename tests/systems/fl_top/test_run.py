@@ -95,6 +95,28 @@ def test_the_largest_coefficients_are_drawn_once_and_kept(tmp_path):
     assert result.metrics["round"] == 2
 
 
+def test_a_private_run_under_the_masking_protocol(tmp_path):
+    """The same account but for what discrete noise may cost; resumed; bytes counted."""
+    settings = {"scheme": "fl_top_dp", "ratio": 0.05, "rounds": 2}
+    plain = experiment.run(config(tmp_path / "plain", **settings))
+    settings |= {"secure_aggregation_protocol": "bonawitz"}
+    out = tmp_path / "secure"
+    experiment.run(config(out, **settings | {"rounds": 1}))
+    secure = experiment.run(config(out, **settings))
+    for one, other in zip(plain.accounts, secure.accounts, strict=True):
+        assert one.observer == other.observer
+        assert other.epsilon_pld == pytest.approx(one.epsilon_pld, rel=1e-3)
+        assert other.epsilon_paper == pytest.approx(one.epsilon_paper, rel=1e-6)
+    frame = pd.read_csv(out / "metrics.csv")
+    assert (frame["upstream_bytes"] == 8 * 4 * 121).all()
+    # A vector in the ring, keys and shares of seven others.
+    assert (frame["secagg_bytes_up"] > 8 * 4 * 121).all()
+    assert (frame["saturated"] == 0).all() and (frame["left_out_zones"] == 0).all()
+    notes = " ".join(json.loads((out / "privacy.json").read_text())["notes"])
+    assert "the bonawitz protocol, run for every sum" in notes
+    assert "is assumed here" not in notes
+
+
 def test_a_private_run_says_what_its_epsilons_rest_on(tmp_path):
     result = experiment.run(config(tmp_path, scheme="fl_top_dp", ratio=0.05))
     facts = resolved(tmp_path)

@@ -21,7 +21,7 @@ from tff_hdp.privacy import Clipping, Ledger, PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.protocol import ProtocolData, SecureSums
+from tff_hdp.systems.secure_sums import ProtocolData, SecureSums
 
 FEATURES, CLASSES = 12, 4
 SIZE = FEATURES * CLASSES + CLASSES

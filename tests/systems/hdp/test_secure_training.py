@@ -13,7 +13,7 @@ from tff_hdp.privacy import Clipping, PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.simulation import experiment
 from tff_hdp.systems.hdp.config import HdpConfig
-from tff_hdp.systems.hdp.secure import notes
+from tff_hdp.systems.secure_notes import notes
 
 NOISY = {"privacy": "hdp", "noise_multiplier": 1.0}
 
@@ -118,7 +118,8 @@ def test_notes_say_whether_parties_sign(protocol, fault_model, signed):
         noise_multiplier=1.0,
         **config.secure_plan,
     )
-    note = notes(with_encoding(plan, size=10), config)[0]
+    encoded = with_encoding(plan, size=10)
+    note = notes(encoded, protocol, signed=config.parties_sign)[0]
     assert config.parties_sign == signed
     assert ("every message is signed" in note) == signed
     assert ("honest but curious" in note) != signed

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
+from tff_hdp.protocols.secagg.rounds import PROTOCOLS
 from tff_hdp.simulation.config import RunConfig
 
 if TYPE_CHECKING:
@@ -43,6 +45,10 @@ class FlTopConfig(RunConfig):
       noise_multiplier: sigma, of the secure sum; None means 1.54 with `_dp`.
       clip_norm: S as a number, or `auto` for the norm of the compressed update of
         one round on public data.
+      secure_aggregation_protocol: How a round's secure sum is taken with `_dp`:
+        `none` in floating point, in the clear; `intrinsic` on integers, by TFF's
+        secure sum; `bonawitz` or `graph` by that protocol, among simulated parties.
+      secure_bits: Size of the ring that integers are summed in; None means 30.
       recovery_iterations: Of FL-CS, on the server.
       coefficients: Which cosine coefficients FL-CS measures: `random` ones of every
         round, or those `largest` in an update on public data.
@@ -59,11 +65,13 @@ class FlTopConfig(RunConfig):
         "scheme": (*SCHEMES, *(scheme + PRIVATE_SUFFIX for scheme in SCHEMES)),
         "public_data": ("mnist", "held_out"),
         "coefficients": ("random", "largest"),
+        "secure_aggregation_protocol": ("none", "intrinsic", *PROTOCOLS),
     }
     setting_of: ClassVar[Mapping[str, str]] = {
         "sigma": "noise_multiplier",
         "per_round": "clients_per_round",
         "clients": "num_clients",
+        "bits": "secure_bits",
     }
 
     scheme: str = "fl_top"
@@ -77,6 +85,8 @@ class FlTopConfig(RunConfig):
     selection_steps: int = 50
     noise_multiplier: float | None = None
     clip_norm: float | str = "auto"
+    secure_aggregation_protocol: str = "none"
+    secure_bits: int | None = None
     recovery_iterations: int = 30
     coefficients: str = "random"
     cohort_chunk: int | None = None
@@ -106,6 +116,7 @@ class FlTopConfig(RunConfig):
             )
         self._check_ratio()
         self._check_privacy()
+        self._check_secure_sum()
 
     def build(self, folder: "RunFolder") -> "System":
         """See base class."""
@@ -138,6 +149,25 @@ class FlTopConfig(RunConfig):
     @property
     def _default_ratio(self) -> float:
         return 1.0 if self.compression == "fl_std" else DEFAULT_RATIO
+
+    def _check_secure_sum(self) -> None:
+        protocol, bits = self.secure_aggregation_protocol, self.secure_bits
+        if protocol != "none" and not self.is_private:
+            raise ArgumentError(
+                "secure_aggregation_protocol", protocol, f"none with {self.scheme}"
+            )
+        if protocol == "none" and bits is not None:
+            raise ArgumentError(
+                "secure_bits", bits, "only with a secure_aggregation_protocol"
+            )
+        if bits is not None and not FEWEST_BITS <= bits <= DEFAULT_BITS:
+            raise ArgumentError("secure_bits", bits, f"{FEWEST_BITS}..{DEFAULT_BITS}")
+        if protocol != "none" and self.clients_per_round < LEAST_CLIENTS:
+            raise ArgumentError(
+                "clients_per_round",
+                self.clients_per_round,
+                f"at least {LEAST_CLIENTS} with secure_aggregation_protocol={protocol}",
+            )
 
     def _check_ratio(self) -> None:
         if self.ratio is None:

@@ -6,16 +6,22 @@ in the compressor, their -DP forms in the noise plan, and in nothing else.
 
 import collections
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.aggregators.sums import zone_sums
 from tff_hdp.aggregators.vectors import join, split
-from tff_hdp.aggregators.zoned_mean import ZonedMean
-from tff_hdp.clients.contributions import norms_decide, sum_by_norms, sum_one_by_one
+from tff_hdp.clients.contributions import (
+    each_client,
+    norms_decide,
+    sent_apart,
+    sum_by_norms,
+    sum_one_by_one,
+)
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_metrics
 from tff_hdp.errors import ArgumentError
@@ -23,6 +29,9 @@ from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.fl_top.client_work import train_compressed
 from tff_hdp.systems.fl_top.compressors import Compressor
 from tff_hdp.systems.states import algorithm_state, process_of_model
+
+if TYPE_CHECKING:
+    from tff_hdp.systems.secure_sums import ProtocolProcess, SecureSums
 
 
 def build_fl_top(
@@ -32,7 +41,8 @@ def build_fl_top(
     plan: NoisePlan,
     compressor: Compressor,
     client_learning_rate: float,
-) -> tff.learning.templates.LearningProcess:
+    secure_sums: "SecureSums | None" = None,
+) -> "tff.learning.templates.LearningProcess | ProtocolProcess":
     """Builds the learning process of any of the eight schemes.
 
     Each round the server sends the clients what the compressor makes of the
@@ -41,24 +51,27 @@ def build_fl_top(
     to its weights.
 
     Metrics report, besides those of training and of the aggregator, what the round
-    exchanged, taken from the tensors themselves: `downstream_bytes` and
-    `upstream_bytes`, summed over the cohort. What clients know from the start (w_0
-    and the Top-K coordinates, or the seed of random ones) and the round's number
-    are not in it.
+    exchanged, by the size of the tensors: `downstream_bytes` and `upstream_bytes`,
+    summed over the cohort. What clients know from the start (w_0 and the Top-K
+    coordinates, or the seed of random ones), the round's number and what a protocol
+    adds are not in it.
 
     Args:
       build_model: Returns a new Keras model that `StackedModel` takes.
       data_type: `chunk_type` of the data.
-      plan: One zone; who adds which noise.
+      plan: One zone; who adds which noise; with an encoding, the sum is secure.
       compressor: What is trained and exchanged.
       client_learning_rate: Of the clients' SGD.
+      secure_sums: Takes the secure sum by a protocol; None leaves it to TFF.
 
     Returns:
-      A `LearningProcess` whose TFF clients each train a chunk of clients.
+      A `LearningProcess` whose TFF clients each train a chunk of clients, or with
+      `secure_sums` the like.
 
     Raises:
       ArgumentError: If the model has an unsupported layer, the plan more than one
-        zone, or the compressor another number of weights than the model.
+        zone, the compressor another number of weights than the model, or there are
+        secure sums that the plan does not take.
     """
     model = StackedModel.built_by(build_model)
     if plan.num_zones != 1:
@@ -70,13 +83,20 @@ def build_fl_top(
             f"{model.size}, the model's",
         )
 
+    if secure_sums is not None and plan.encoding is None:
+        allowed = "None where plan.encoding is None"
+        raise ArgumentError("secure_sums", secure_sums.protocol, allowed)
+
     @tff.tensorflow.computation
     def initial_weights() -> tff.learning.models.ModelWeights:
         return tff.learning.models.ModelWeights.from_model(build_model())
 
     weights_type = initial_weights.type_signature.result
-    mean = ZonedMean(plan, tf.TensorSpec([compressor.upload_size], tf.float32))
+    record = tf.TensorSpec([compressor.upload_size], tf.float32)
+    mean = build_mean(plan, record, draws_noise=secure_sums is None)
     add_up = sum_by_norms if norms_decide(plan, None) else sum_one_by_one
+    size = mean.vector_size if mean.in_fixed_point else compressor.upload_size
+    upload_bytes = 4 * size
     initial_state = tff.tensorflow.computation(mean.initial_state)
     state_type = initial_state.type_signature.result
 
@@ -98,13 +118,20 @@ def build_fl_top(
             round_number=sent["protocol"]["round"],
             learning_rate=client_learning_rate,
         )
-        contribution = add_up(mean, sent["protocol"], [updates], updates, chunk)
+        given = (mean, sent["protocol"], [updates], updates, chunk)
         clients = tf.shape(updates, tf.int64)[0]
+        shares: Any = ()
+        if secure_sums is None:
+            contribution = add_up(*given)
+        else:
+            contribution, shares = sent_apart(
+                each_client(*given), chunk["carries_noise"]
+            )
         exchanged = collections.OrderedDict(
             downstream_bytes=clients * _bytes(sent["weights"]),
-            upstream_bytes=clients * _bytes(contribution["record"]),
+            upstream_bytes=clients * upload_bytes,
         )
-        return (contribution, chunk["zone"]), sums, exchanged
+        return ((contribution, chunk["zone"]), shares), sums, exchanged
 
     @tff.tensorflow.computation
     def update_weights(state: Any, weights: Any, total: Any) -> Any:
@@ -125,27 +152,41 @@ def build_fl_top(
             tff.federated_eval(initial_state, tff.SERVER),
         )
 
-    @tff.federated_computation(
-        init_fn.type_signature.result, tff.FederatedType(data_type, tff.CLIENTS)
-    )
-    def next_fn(state: Any, data: Any) -> Any:
+    def train(state: Any, data: Any) -> tuple[Any, Any]:
         sent = tff.federated_broadcast(
             tff.federated_map(message, (state.aggregator, state.global_model_weights))
         )
         trained = tff.federated_map(train_chunk, (sent, data))
-        total = zone_sums(mean, trained[0])
+        metrics = collections.OrderedDict(
+            client_work=train_metrics(trained[1]),
+            exchanged=tff.federated_sum(trained[2]),
+        )
+        return trained[0], tff.federated_zip(metrics)
+
+    def finish(state: Any, total: Any, trained: Any) -> tuple[Any, Any]:
         weights, aggregator_state, measurements = tff.federated_map(
             update_weights, (state.aggregator, state.global_model_weights, total)
         )
-        new_state = algorithm_state(weights, aggregator_state)
-        metrics = tff.federated_zip(
-            collections.OrderedDict(
-                client_work=train_metrics(trained[1]),
-                aggregator=measurements,
-                exchanged=tff.federated_sum(trained[2]),
-            )
+        metrics = collections.OrderedDict(
+            client_work=trained["client_work"],
+            aggregator=measurements,
+            exchanged=trained["exchanged"],
         )
-        return tff.learning.templates.LearningProcessOutput(new_state, metrics)
+        return algorithm_state(weights, aggregator_state), tff.federated_zip(metrics)
+
+    if secure_sums is not None:
+        return secure_sums.process(
+            mean, initialize=init_fn, data_type=data_type, train=train, finish=finish
+        )
+
+    @tff.federated_computation(
+        init_fn.type_signature.result, tff.FederatedType(data_type, tff.CLIENTS)
+    )
+    def next_fn(state: Any, data: Any) -> Any:
+        sent, trained = train(state, data)
+        return tff.learning.templates.LearningProcessOutput(
+            *finish(state, zone_sums(mean, sent[0]), trained)
+        )
 
     return process_of_model(init_fn, next_fn)
 

@@ -1,5 +1,6 @@
 """FL-TOP and the schemes beside it as the training loop runs them."""
 
+import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable
@@ -15,8 +16,11 @@ from tff_hdp.clients.batches import chunk_type, make_order
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, NoisePlan
+from tff_hdp.privacy.secure import DEFAULT_BITS, LEAST_CLIENTS, with_encoding
+from tff_hdp.protocols.secagg import PROTOCOLS
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System, for_the_operator
+from tff_hdp.systems import secure_notes
 from tff_hdp.systems.chunks import Participant, chunks
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top import results
@@ -24,6 +28,7 @@ from tff_hdp.systems.fl_top.config import FlTopConfig
 from tff_hdp.systems.fl_top.evaluation import build_fl_top_evaluation
 from tff_hdp.systems.fl_top.process import build_fl_top
 from tff_hdp.systems.fl_top.setup import load_with_public, set_up
+from tff_hdp.systems.secure_sums import ProtocolData, SecureSums
 from tff_hdp.topology import one_zone
 
 BEST_ROUND = (
@@ -53,16 +58,22 @@ class FlTop(System):
                 f"at most {clients} (the clients)",
             )
         self.setup = set_up(config, self.task, self.public, folder)
-        self.plan = _plan(config, clients, folder.resolved["clip_norm"])
+        compressor = self.setup.compressor
+        self.plan = _plan(
+            config, clients, folder.resolved["clip_norm"], compressor.upload_size
+        )
         self.zoning, self.sampling = one_zone(self.task.train.client_ids), self.plan
         features = self.task.test_features
-        compressor = self.setup.compressor
+        self.secure_sums = None
+        if config.secure_aggregation_protocol in PROTOCOLS:
+            self.secure_sums = SecureSums(config.secure_aggregation_protocol)
         self.process = build_fl_top(
             build_model=self.task.build_model,
             data_type=chunk_type(features.shape[1:], features.dtype),
             plan=self.plan,
             compressor=compressor,
             client_learning_rate=config.client_learning_rate,
+            secure_sums=self.secure_sums,
         )
         self.headline = results.headline(self.task.num_classes)
         folder.resolve(
@@ -82,7 +93,7 @@ class FlTop(System):
 
     def round_data(
         self, number: int, cohort: np.ndarray, rng_of: RngOf
-    ) -> list[tf.data.Dataset]:
+    ) -> list[tf.data.Dataset] | ProtocolData:
         """See base class."""
         del number
         train, config = self.task.train, self.config
@@ -100,9 +111,11 @@ class FlTop(System):
         ]
         weights = self.setup.compressor.num_weights
         size = config.cohort_chunk or chunk_size(weights)
-        return [
+        data = [
             tf.data.Dataset.from_tensors(chunk) for chunk in chunks(participants, size)
         ]
+        # Nobody drops out.
+        return data if self.secure_sums is None else ProtocolData(data, (0,))
 
     def measure(self, metrics: Any) -> dict[str, float]:
         """See base class."""
@@ -110,6 +123,7 @@ class FlTop(System):
         return super().measure(metrics) | {
             "downstream_bytes": int(exchanged["downstream_bytes"]),
             "upstream_bytes": int(exchanged["upstream_bytes"]),
+            **secure_notes.measured(metrics),
         }
 
     @functools.cached_property
@@ -130,13 +144,21 @@ class FlTop(System):
             ),
             f"Clip norm {clipping.clip_norm:.6g}: {clipping.source}.",
             f"Public data: {self.public.source}. They are not protected.",
-            "The server sees the sum of a round's clients only, by secure aggregation, "
-            "which is assumed here: one process plays all parties.",
+            *self._notes_on_sums(),
             "A client that takes part knows the round and its own share of the noise: "
             "no epsilon here holds against it; a threat model with colluding_clients=1 "
             "accounts for it.",
             "epsilon_paper is the FL-TOP paper's Theorem 1, which takes cohorts as if "
             "drawn by Poisson sampling and hidden from the server.",
+        )
+
+    def _notes_on_sums(self) -> tuple[str, ...]:
+        protocol = self.config.secure_aggregation_protocol
+        if protocol != "none":
+            return secure_notes.notes(self.plan, protocol)
+        return (
+            "The server sees the sum of a round's clients only, by secure aggregation, "
+            "which is assumed here: one process plays all parties.",
         )
 
     def other_notes(self) -> tuple[str, ...]:
@@ -150,7 +172,9 @@ class FlTop(System):
         return results.table_text(results.table([path]))
 
 
-def _plan(config: FlTopConfig, clients: int, clip_norm: float | None) -> NoisePlan:
+def _plan(
+    config: FlTopConfig, clients: int, clip_norm: float | None, upload_size: int
+) -> NoisePlan:
     per_round = config.clients_per_round
     if not config.is_private:
         return fl_top_dp.plan_without_noise(clients=clients, per_round=per_round)
@@ -159,9 +183,16 @@ def _plan(config: FlTopConfig, clients: int, clip_norm: float | None) -> NoisePl
         if config.clip_norm == "auto"
         else "given"
     )
-    return fl_top_dp.plan(
+    plan = fl_top_dp.plan(
         clients=clients,
         per_round=per_round,
         sigma=config.noise_multiplier,
         clipping=Clipping(clip_norm=clip_norm, source=source),
+    )
+    if config.secure_aggregation_protocol == "none":
+        return plan
+    return with_encoding(
+        dataclasses.replace(plan, min_zone_clients=LEAST_CLIENTS),
+        size=upload_size,
+        bits=config.secure_bits or DEFAULT_BITS,
     )

@@ -4,7 +4,6 @@ Two ways to train, each client alone or many in a stack, give the same contribut
 to the zones' sums.
 """
 
-import collections
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +15,9 @@ from tff_hdp.aggregators import WEIGHT_TYPE
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.clients.client_work import build_zoned_client_work
 from tff_hdp.clients.contributions import (
+    each_client,
     norms_decide,
-    profiles,
+    sent_apart,
     sum_by_norms,
     sum_one_by_one,
 )
@@ -89,8 +89,8 @@ def single_clients(
             if not apart:
                 return contribution, profile["zone"]
             alone = tf.nest.map_structure(lambda t: t[tf.newaxis], contribution)
-            shares = _shares(alone, profile["carries_noise"][tf.newaxis])
-            return (_added_up(alone), profile["zone"]), shares
+            summed, shares = sent_apart(alone, profile["carries_noise"][tf.newaxis])
+            return (summed, profile["zone"]), shares
 
         def train(sent: Any, weights: Any, data: Any) -> tuple[Any, Any]:
             output = work.next(work.initialize(), weights, data)
@@ -151,7 +151,7 @@ def stacked_clients(
 
             def contribute(updates: list[tf.Tensor], part: Any) -> Any:
                 if apart:
-                    return _each(mean, sent, updates, weights.trainable, part)
+                    return each_client(mean, sent, updates, weights.trainable, part)
                 return add_up(mean, sent, updates, weights.trainable, part)
 
             given = (stacked, tf.nest.flatten(weights.trainable), chunk, rule)
@@ -162,8 +162,8 @@ def stacked_clients(
                 contribution = contribute(updates, chunk)
             if not apart:
                 return (contribution, chunk["zone"]), sums
-            shares = _shares(contribution, chunk["carries_noise"])
-            return ((_added_up(contribution), chunk["zone"]), shares), sums
+            summed, shares = sent_apart(contribution, chunk["carries_noise"])
+            return ((summed, chunk["zone"]), shares), sums
 
         def train(sent: Any, weights: Any, data: Any) -> tuple[Any, Any]:
             trained = tff.federated_map(train_chunk, (sent, weights, data))
@@ -172,33 +172,3 @@ def stacked_clients(
         return train
 
     return Clients(initial_weights=initial_weights, data_type=data_type, bind=bind)
-
-
-def _each(
-    mean: ZonedMean, sent: Any, updates: list[tf.Tensor], like: Any, chunk: Any
-) -> Any:
-    """Every client's contribution, each tensor with a leading axis [C]."""
-    given = tf.nest.pack_sequence_as(like, updates)
-    clients = (given, profiles(chunk))
-    one = mean.contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
-    return tf.map_fn(
-        lambda client: mean.contribution(sent, *client),
-        clients,
-        fn_output_signature=tf.nest.map_structure(tf.TensorSpec.from_tensor, one),
-    )
-
-
-def _shares(contributions: Any, carries_noise: tf.Tensor) -> Any:
-    """Vectors without noise, within 2^29 of zero, in half the memory."""
-    return collections.OrderedDict(
-        vector=tf.cast(contributions["vector"], tf.int32), carries_noise=carries_noise
-    )
-
-
-def _added_up(contributions: Any) -> Any:
-    """The sum over the leading axis, without vectors."""
-    return collections.OrderedDict(
-        (name, tf.reduce_sum(value, 0))
-        for name, value in contributions.items()
-        if name != "vector"
-    )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
+from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
 from tff_hdp.protocols.secagg.rounds import PROTOCOLS
 from tff_hdp.systems.hdp.zones_config import ZonesConfig
 
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
     from tff_hdp.simulation.system import System
 
 OBSERVERS = ("super_node", "aggregator", "released_model")
-FEWEST_BITS, DEFAULT_BITS = 16, 30
 # A sum of one client is that client's update.
-LEAST_CLIENTS = 2
 # What says how sums are secure, where they are not.
 _WITHOUT = {
     "secure_aggregation_protocol": "intrinsic",

@@ -165,7 +165,7 @@ def _plan(
     }
 
     if config.plan is not None:
-        return encoded(noise_of_plan(config, zoning, options), config, task)
+        return encoded(noise_of_plan(config, zoning, options), config)
 
     def noised(z: float) -> NoisePlan:
         levels = given_levels(zoning.parents, dict.fromkeys(config.noising_levels, z))
@@ -176,12 +176,12 @@ def _plan(
         )
 
     def make_plan(z: float) -> NoisePlan:
-        return encoded(noised(z), config, task)
+        return encoded(noised(z), config)
 
     if config.privacy == "none":
         levels = given_levels(zoning.parents, {})
         plan = configurations.none(upper_levels=levels, **options)
-        return encoded(plan, config, task)
+        return encoded(plan, config)
     if z is not None:
         return make_plan(z)
     return make_plan(

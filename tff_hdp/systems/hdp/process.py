@@ -1,14 +1,14 @@
 """HDP: federated averaging over zones with noise at any level (HDP, Algorithm 1)."""
 
 import collections
+import functools
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators import LevelQueries
-from tff_hdp.aggregators.secure_mean import SecureZonedMean, build_mean
-from tff_hdp.aggregators.sums import operator_sums, zone_sums
+from tff_hdp.aggregators.secure_mean import build_mean
+from tff_hdp.aggregators.sums import zone_sums
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
@@ -16,7 +16,7 @@ from tff_hdp.systems.hdp.clients import Clients
 from tff_hdp.systems.states import algorithm_state, process_of_model
 
 if TYPE_CHECKING:
-    from tff_hdp.systems.hdp.protocol import ProtocolHdp, SecureSums
+    from tff_hdp.systems.secure_sums import ProtocolProcess, SecureSums
 
 
 def build_hdp(
@@ -26,7 +26,7 @@ def build_hdp(
     server_optimizer: tff.learning.optimizers.Optimizer,
     queries: LevelQueries | None = None,
     secure_sums: "SecureSums | None" = None,
-) -> "tff.learning.templates.LearningProcess | ProtocolHdp":
+) -> "tff.learning.templates.LearningProcess | ProtocolProcess":
     """Builds the zoned learning process.
 
     Each round every client in the cohort trains locally, its update is clipped,
@@ -56,7 +56,13 @@ def build_hdp(
     mean = build_mean(plan, record, queries=queries, draws_noise=secure_sums is None)
     server = _Server(mean, clients, server_optimizer)
     if secure_sums is not None:
-        return _by_protocol(server, mean, secure_sums)
+        return secure_sums.process(
+            mean,
+            initialize=server.initialize,
+            data_type=clients.data_type,
+            train=functools.partial(server.train, apart=True),
+            finish=server.finish,
+        )
 
     @tff.federated_computation(server.state_type, server.data_type)
     def next_fn(state: Any, data: Any) -> Any:
@@ -66,42 +72,6 @@ def build_hdp(
         )
 
     return process_of_model(server.initialize, next_fn)
-
-
-def _by_protocol(
-    server: "_Server", mean: SecureZonedMean, secure_sums: "SecureSums"
-) -> "ProtocolHdp":
-    """Two computations, with the protocol's sums between them."""
-
-    @tff.federated_computation(server.state_type, server.data_type)
-    def collect(state: Any, data: Any) -> Any:
-        sent, train = server.train(state, data, apart=True)
-        shares = tff.federated_zip((sent[0][1], sent[1]))
-        return shares, operator_sums(mean, sent[0]), train
-
-    _, operator_type, train_type = collect.type_signature.result
-    zones = [] if mean.plan.secure_server else [mean.plan.num_zones]
-    total_type = tff.to_type(
-        collections.OrderedDict(
-            vectors=(np.int64, [*zones, mean.vector_size]),
-            left_out=(np.bool_, [mean.plan.num_zones]),
-            **dict(tff.structure.to_elements(operator_type.member)),
-        )
-    )
-
-    @tff.federated_computation(
-        server.state_type, tff.FederatedType(total_type, tff.SERVER), train_type
-    )
-    def finish(state: Any, total: Any, train: Any) -> Any:
-        return server.finish(state, total, train)
-
-    return secure_sums.process(
-        plan=mean.plan,
-        size=mean.vector_size,
-        initialize=server.initialize,
-        collect=collect,
-        finish=finish,
-    )
 
 
 class _Server:

@@ -16,7 +16,7 @@ from tff_hdp.simulation.system import (
     System,
     for_the_operator,
 )
-from tff_hdp.systems.hdp import secure
+from tff_hdp.systems import secure_notes
 from tff_hdp.systems.hdp.attendance import Participation
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import CountingSkips
@@ -28,11 +28,11 @@ from tff_hdp.systems.hdp.federation import (
 )
 from tff_hdp.systems.hdp.pilot import find_clipping
 from tff_hdp.systems.hdp.planned import kept_promises, with_own_plan
-from tff_hdp.systems.hdp.protocol import ProtocolData, ProtocolHdp
 from tff_hdp.systems.hdp.round_data import round_data
 from tff_hdp.systems.hdp.seats import report_exposure, write_seats
 from tff_hdp.systems.hdp.setup import build_process, chunk_size
 from tff_hdp.systems.hdp.zones import build_elections
+from tff_hdp.systems.secure_sums import ProtocolData, ProtocolProcess
 
 OPERATOR_METRICS = for_the_operator(
     "clients, empty_zones, left_out_zones, saturated, rejected, update_norm, "
@@ -104,7 +104,7 @@ class Hdp(System):
         self.zoning, self.sampling = federation.zoning, federation.plan
         self.chunk_size = chunk_size(config, federation)
         process = build_process(config, federation, stacked=self.chunk_size > 0)
-        self._runs_protocol = isinstance(process, ProtocolHdp)
+        self._runs_protocol = isinstance(process, ProtocolProcess)
         self.process = CountingSkips(process)
         self.elections = build_elections(config, self.task)
         # Made once a run, which has one secret.
@@ -133,7 +133,7 @@ class Hdp(System):
         return {
             **super().measure(metrics),
             "empty_zones": int(np.sum(clients == 0)),
-            **secure.measured(metrics),
+            **secure_notes.measured(metrics),
         }
 
     def record(self, ledger: Ledger, metrics: Any) -> None:
@@ -160,7 +160,12 @@ class Hdp(System):
 
     def other_notes(self) -> tuple[str, ...]:
         """See base class."""
-        return secure.notes(self.plan, self.config)
+        config = self.config
+        return secure_notes.notes(
+            self.plan,
+            config.secure_aggregation_protocol,
+            signed=config.parties_sign,
+        )
 
     def promises(self, ledger: Ledger) -> list[dict[str, Any]]:
         """See base class: those of the plan's file."""

@@ -16,7 +16,7 @@ from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import Federation
 from tff_hdp.systems.hdp.process import build_hdp
-from tff_hdp.systems.hdp.protocol import SecureSums
+from tff_hdp.systems.secure_sums import SecureSums
 
 
 def chunk_size(config: HdpConfig, federation: Federation) -> int:

@@ -1,13 +1,20 @@
-"""Rounds of HDP whose secure sums a protocol takes among simulated parties."""
+"""Rounds whose secure sums a protocol takes among simulated parties.
+
+A round is two TFF computations with the protocol between them: what clients send apart,
+and what the server makes of their sums.
+"""
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow_federated as tff
 
+from tff_hdp.aggregators.secure_mean import SecureZonedMean
 from tff_hdp.aggregators.secure_protocol import Share, protocol_sums
+from tff_hdp.aggregators.sums import operator_sums
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg.rounds import Protocol
 
@@ -27,14 +34,68 @@ class SecureSums:
     protocol: Protocol
     signed: bool = False
 
-    def process(self, **parts: Any) -> "ProtocolHdp":
-        """The process, of what `ProtocolHdp` takes besides."""
-        return ProtocolHdp(secure_sums=self, **parts)
+    def process(
+        self,
+        mean: SecureZonedMean,
+        *,
+        initialize: tff.Computation,
+        data_type: tff.Type,
+        train: Callable[[Any, Any], tuple[Any, Any]],
+        finish: Callable[[Any, Any, Any], tuple[Any, Any]],
+    ) -> "ProtocolProcess":
+        """The process whose sums are taken so.
+
+        Args:
+          mean: What is made of the sums; the parties of the protocol add its discrete
+            noise.
+          initialize: The computation of the first state.
+          data_type: Of a TFF client's data.
+          train: For use in a federated computation, from state and data to what TFF
+            clients send apart, ((contribution, zone), shares) at CLIENTS with
+            contribution and shares of `clients.contributions.sent_apart`, and
+            training metrics, at SERVER.
+          finish: Likewise, from state, the round's total, and training metrics, to the
+            new state and the round's metrics, at SERVER.
+        """
+        state_type = initialize.type_signature.result
+
+        @tff.federated_computation(
+            state_type, tff.FederatedType(data_type, tff.CLIENTS)
+        )
+        def collect(state: Any, data: Any) -> Any:
+            sent, metrics = train(state, data)
+            shares = tff.federated_zip((sent[0][1], sent[1]))
+            return shares, operator_sums(mean, sent[0]), metrics
+
+        _, operator_type, metrics_type = collect.type_signature.result
+        zones = [] if mean.plan.secure_server else [mean.plan.num_zones]
+        total_type = tff.to_type(
+            collections.OrderedDict(
+                vectors=(np.int64, [*zones, mean.vector_size]),
+                left_out=(np.bool_, [mean.plan.num_zones]),
+                **dict(tff.structure.to_elements(operator_type.member)),
+            )
+        )
+
+        @tff.federated_computation(
+            state_type, tff.FederatedType(total_type, tff.SERVER), metrics_type
+        )
+        def end(state: Any, total: Any, metrics: Any) -> Any:
+            return finish(state, total, metrics)
+
+        return ProtocolProcess(
+            plan=mean.plan,
+            secure_sums=self,
+            size=mean.vector_size,
+            initialize=initialize,
+            collect=collect,
+            finish=end,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class ProtocolData:
-    """A round's data for `ProtocolHdp`.
+    """A round's data for `ProtocolProcess`.
 
     Attributes:
       clients: One entry per TFF client.
@@ -45,8 +106,8 @@ class ProtocolData:
     dropped: tuple[int, ...]
 
 
-class ProtocolHdp:
-    """HDP whose rounds run the secure aggregation protocol for real.
+class ProtocolProcess:
+    """A process whose rounds run the secure aggregation protocol for real.
 
     Looks like a `LearningProcess`, but a round is two TFF computations with the
     protocol between them: clients train, clip and encode; every zone's parties
@@ -58,8 +119,8 @@ class ProtocolHdp:
       secure_sums: By which protocol.
       size: Coordinates of a client's vector, its weight among them.
       initialize: The computation of the first state.
-      collect: From state and clients' data to every TFF client's zone and shares
-        (see `Clients`), sums for the operator, and training metrics.
+      collect: From state and clients' data to every TFF client's zone and shares,
+        sums for the operator, and training metrics.
       finish: From state, the zones' sums and training metrics to new state and
         metrics.
     """
