@@ -14,6 +14,7 @@ from tasks import (
     fashion_mnist,
     mnist,
     pages,
+    rare_digit,
     shakespeare,
 )
 from tasks.dataset import Dataset
@@ -26,6 +27,7 @@ TASKS: dict[str, Dataset] = {
     for each in (
         digits.DIGITS,
         mnist.MNIST,
+        rare_digit.RARE_DIGIT,
         emnist.EMNIST,
         emnist.FEMNIST,
         cifar.CIFAR10,

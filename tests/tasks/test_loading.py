@@ -28,6 +28,7 @@ def test_registry():
     assert set(tasks.TASKS) >= {
         *("digits", "mnist", "emnist", "femnist", "cifar10", "cifar100"),
         *("fashion_mnist", "celeba", "breast_cancer", "pages", "shakespeare"),
+        "rare_digit",
     }
     for name, dataset in tasks.TASKS.items():
         assert dataset.name == name
@@ -279,3 +280,15 @@ def test_every_class_has_a_name_of_its_own_or_none_has(name):
     dataset = tasks.TASKS[name]
     named = len(set(dataset.class_names))
     assert named == len(dataset.class_names) and named in (0, dataset.num_classes)
+
+
+def test_the_rare_digit_is_mnists_five(need, data_dir):
+    need("mnist_qmnist_writers.npz")
+    digits, rare = (tasks.load(t, data_dir=data_dir) for t in ("mnist", "rare_digit"))
+    assert rare.num_classes == 2 and rare.class_names[1] == "a 5"
+    assert set(rare.train.sizes) == {10} and len(rare.train.client_ids) == 6000
+    fives = digits.test_labels == 5
+    assert as_multiset(digits.test_features, fives) == as_multiset(
+        rare.test_features, rare.test_labels
+    )
+    assert rare.train.labels.sum() == (digits.train.labels == 5).sum() == 5421

@@ -23,7 +23,10 @@ from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.fl_top.config import FlTopConfig
 
-PARTS = ("table2", "table1", "sweep", "table1_own", "fl_cs", "masked")
+PARTS = (
+    *("table2", "table2_digit", "table1"),
+    *("sweep", "table1_own", "fl_cs", "masked"),
+)
 DEFAULT = ("table2", "table1")
 ALL = FlTopConfig.choices["scheme"]
 

@@ -16,7 +16,7 @@ from scripts.papers.hfl_dp import trained as hfl_dp
 from scripts.papers.udp_alg import trained as udp_alg
 
 PAGES = [studies.ROOT / "README.md", *sorted((studies.ROOT / "docs").glob("*.md"))]
-FL_TOP = ("table1", "table2", "sweep", "fl_cs", "masked")
+FL_TOP = ("table1", "table2", "table2_digit", "sweep", "fl_cs", "masked")
 STUDIES = {
     "hdp": trained.studies,
     "gfl": gfl.studies,
