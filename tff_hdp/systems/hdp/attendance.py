@@ -164,6 +164,7 @@ class Participation:
             metrics |= {
                 "elections": sum(s["elections"] for s in seats),
                 "election_seconds": max(s["seconds"] for s in seats),
+                "election_total_seconds": sum(s["total_seconds"] for s in seats),
                 "election_bytes": sum(s["bytes"] for s in seats),
             }
         return Attendance(
@@ -214,7 +215,7 @@ class Participation:
         seat: dict[str, Any] = {
             **{"zone": zone, "super_node": None, "failed": [], "refused": None},
             **{"left": stays if stays and stays not in there else None},
-            **{"seconds": 0.0, "bytes": 0, "transcripts": []},
+            **{"seconds": 0.0, "total_seconds": 0.0, "bytes": 0, "transcripts": []},
         }
         held = nodes.elections
         while seat["super_node"] is None:
@@ -261,6 +262,7 @@ class Participation:
 def _add_costs(seat: dict[str, Any], term: Term) -> None:
     costs = term.costs
     seat["seconds"] += costs.get("critical_path_seconds", 0.0)
+    seat["total_seconds"] += costs.get("total_seconds", 0.0)
     # Every message passes the relay once.
     seat["bytes"] += costs.get("hub_sent_bytes", 0) + costs.get("hub_received_bytes", 0)
     seat["transcripts"] += [t.to_text() for t in term.transcripts]
