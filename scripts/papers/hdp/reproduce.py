@@ -7,8 +7,8 @@
 account, the paper's formula beside the sound one. They leave <part>.csv and <part>.txt
 in --out, and the figures of `levels` and `compare`. The other parts train, or resume:
 a run folder a line and seed under --out, docs/results/hdp/<part>.csv with a row a run,
-and their tables in docs/hdp.md. scripts/account.py has the same account for any other
-federation.
+their tables in docs/hdp.md and their pictures in docs/figures. scripts/account.py has
+the same account for any other federation.
 """
 
 import pathlib
@@ -88,7 +88,7 @@ def train(parts: list[str], folder: pathlib.Path) -> int:
     The tiny scale leaves its results in --out, the others in the docs.
     """
     from scripts.papers import studies
-    from scripts.papers.hdp import trained
+    from scripts.papers.hdp import pictures, trained
 
     asked = flags.FLAGS
     if not all(seed.isdecimal() for seed in asked.seeds):
@@ -105,6 +105,7 @@ def train(parts: list[str], folder: pathlib.Path) -> int:
         at_once=asked.jobs,
         results=results,
         pages=PAGES,
+        draw=pictures.draw,
     )
 
 

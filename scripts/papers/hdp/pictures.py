@@ -1,0 +1,64 @@
+"""The pictures of the HDP paper's trained figures and tables."""
+
+import pathlib
+from collections.abc import Sequence
+
+import pandas as pd
+
+from scripts import curves, sweep_runs
+from scripts.papers.studies import Study
+
+# Studies drawn over a setting instead of rounds: what is on the x axis, what sets lines
+# apart, and what sets panels apart, if anything does.
+_OVER = {
+    "figure3": ("zones", "clients_per_round", None),
+    "claim": ("noise_multiplier", "privacy", "clients_per_round"),
+}
+_AXES = {
+    "zones": "zones s",
+    "noise_multiplier": "noise multiplier z",
+    "clients_per_round": "k",
+}
+
+
+def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
+    """Accuracy over rounds, a line for each of a study's; or over a setting."""
+    name = study.name.partition("_reduced")[0].partition("_tiny")[0]
+    if study.metric != "accuracy":
+        return
+    panels = _over_setting(jobs, *_OVER[name]) if name in _OVER else [_by_round(jobs)]
+    curves.draw(panels, path, ylabel="test accuracy")
+
+
+def _by_round(jobs: Sequence[sweep_runs.Job]) -> curves.Panel:
+    found: dict[str, list[pd.Series]] = {}
+    for job in jobs:
+        values = [str(v) for k, v in job.settings.items() if k not in ("seed", "task")]
+        label = ", ".join(values)
+        found.setdefault(label, []).append(sweep_runs.series(job, "accuracy"))
+    return curves.Panel(found)
+
+
+def _over_setting(
+    jobs: Sequence[sweep_runs.Job], x: str, line: str, panel: str | None
+) -> list[curves.Panel]:
+    """A series a seed of what is reached in the end."""
+    ends: dict[str, dict[str, dict[int, dict[float, float]]]] = {}
+    for job in jobs:
+        settings = job.settings
+        title = "" if panel is None else f"{_AXES[panel]} = {settings[panel]}"
+        label = f"{_AXES[line]} = {settings[line]}" if line in _AXES else settings[line]
+        seeds = ends.setdefault(title, {}).setdefault(label, {})
+        accuracy = sweep_runs.series(job, "accuracy").iloc[-1]
+        seeds.setdefault(settings["seed"], {})[float(settings[x])] = accuracy
+    return [
+        curves.Panel(
+            {
+                label: [pd.Series(found).sort_index() for found in seeds.values()]
+                for label, seeds in lines.items()
+            },
+            title,
+            _AXES[x],
+        )
+        for title, lines in ends.items()
+    ]

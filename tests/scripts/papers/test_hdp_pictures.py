@@ -1,0 +1,65 @@
+"""What the pictures of HDP's studies show: lines, panels and seeds."""
+
+import types
+
+import pandas as pd
+import pytest
+
+from scripts import curves, sweep_runs
+from scripts.papers.hdp import pictures, trained
+
+
+@pytest.fixture
+def drawn(monkeypatch, tmp_path):
+    """Draws a study of runs whose accuracy after round r is r / 10 + seed / 100."""
+
+    def series(job, metric):
+        assert metric == "accuracy"
+        seed = job.settings["seed"]
+        return pd.Series([0.1 + seed / 100, 0.2 + seed / 100], index=[1, 2])
+
+    monkeypatch.setattr(sweep_runs, "series", series)
+    found = []
+
+    def draw(panels, path, **_):
+        found.extend(panels)
+
+    monkeypatch.setattr(curves, "draw", draw)
+
+    def of(study):
+        jobs = [
+            types.SimpleNamespace(settings={**line.label, "seed": seed})
+            for line in study.lines
+            for seed in (0, 3)
+        ]
+        pictures.draw(study, jobs, tmp_path / "picture.png")
+        return found
+
+    return of
+
+
+def test_accuracy_over_rounds_has_a_line_a_setting(drawn):
+    (panel,) = drawn(trained.studies("reduced")["figure2_mnist"])
+    assert list(panel.curves) == ["none", "cdp", "hdp", "ldp"]
+    assert [list(seed) for seed in panel.curves["hdp"]] == [[0.1, 0.2], [0.13, 0.23]]
+
+
+def test_figure_3_is_over_zones_by_cohort(drawn):
+    (panel,) = drawn(trained.figure3())
+    assert list(panel.curves) == ["k = 100", "k = 200", "k = 300"]
+    assert panel.xlabel == "zones s"
+    one, other = panel.curves["k = 200"]
+    assert one.to_dict() == dict.fromkeys([10, 20, 30, 40, 50], 0.2)
+    assert other.to_dict() == dict.fromkeys([10, 20, 30, 40, 50], 0.23)
+
+
+def test_the_claim_is_over_noise_a_panel_a_cohort(drawn):
+    panels = drawn(trained.claim())
+    assert [panel.title for panel in panels] == ["k = 50", "k = 100", "k = 300"]
+    for panel in panels:
+        assert list(panel.curves) == ["cdp", "hdp"]
+        assert list(panel.curves["hdp"][0].index) == [0.1, 0.3, 1.0]
+
+
+def test_what_is_no_accuracy_is_not_drawn(drawn):
+    assert drawn(trained.runtime()) == []
