@@ -33,7 +33,7 @@ from tff_hdp.privacy.plan import NoisePlan
 
 if TYPE_CHECKING:
     from scripts.plan_costs import Reached
-    from tff_hdp.privacy.planner import Planned
+    from tff_hdp.privacy.planned import Planned
     from tff_hdp.privacy.promises import Promise
 
 TRUST = ("nobody", "super_node", "server")

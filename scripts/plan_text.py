@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scripts.plan import PlanConfig
     from scripts.plan_costs import Reached
-    from tff_hdp.privacy.planner import Planned
+    from tff_hdp.privacy.planned import Planned
 
 
 def as_json(

@@ -46,8 +46,11 @@ def named(path):
 
 
 def paths_in(text):
-    """The paths that a text names, as patterns; `...` is for what is left out."""
-    for found in PATH.findall(text):
+    """The paths that a text names, as patterns; `...` is for what is left out.
+
+    Comments of Markdown are not the text; they mark which results stand where.
+    """
+    for found in PATH.findall(re.sub(r"<!--.*?-->", "", text)):
         yield found.replace("...", "*").rstrip(".,-")
 
 

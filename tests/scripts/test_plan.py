@@ -13,7 +13,7 @@ from scripts import plan as program
 from scripts import plan_costs, plan_text, sweep_runs
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.privacy import Clipping, planner
+from tff_hdp.privacy import Clipping, planned, planner
 from tff_hdp.privacy.promises import Kept
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import build_federation
@@ -45,7 +45,7 @@ def stub_planner(monkeypatch):
             else:
                 noise = {}
             federation = dataclasses.replace(federation, **noise)
-        return planner.Planned(
+        return planned.Planned(
             plan=federation,
             threat=threat,
             rounds=rounds,

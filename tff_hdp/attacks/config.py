@@ -17,7 +17,7 @@ from tff_hdp.errors import (
 from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
 from tff_hdp.privacy.parts import Clipping, FullParticipation, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.planner import read_plan
+from tff_hdp.privacy.planned import read_plan
 
 RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")
 # What looks for, or measures, an image.

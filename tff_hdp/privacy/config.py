@@ -26,7 +26,7 @@ RECEIVERS = ("released_model", "fellow_super_node", "fellow_client")
 
 if TYPE_CHECKING:
     from tff_hdp.privacy.accountant import AccountRow
-    from tff_hdp.privacy.planner import Planned
+    from tff_hdp.privacy.planned import Planned
     from tff_hdp.topology import Zoning
 
 DEFAULT_CLIENTS = 500
@@ -304,7 +304,7 @@ class AccountConfig(FederationConfig):
         Raises:
           FileError: If `plan` is no plan's file.
         """
-        from tff_hdp.privacy.planner import Planned, read_plan
+        from tff_hdp.privacy.planned import Planned, read_plan
 
         if self.plan is not None:
             return read_plan(self.plan)

@@ -151,7 +151,7 @@ class RunConfig:
           FileNotFoundError: If it is not there.
         """
         if self.plan is not None:
-            from tff_hdp.privacy.planner import read_plan
+            from tff_hdp.privacy.planned import read_plan
 
             read_plan(self.plan)
 

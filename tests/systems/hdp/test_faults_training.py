@@ -19,7 +19,7 @@ from tff_hdp.privacy import (
     ThreatModel,
     account,
     configurations,
-    planner,
+    planned,
     worst,
 )
 from tff_hdp.privacy.composition import ORDERS
@@ -290,7 +290,7 @@ def test_a_target_that_skips_would_miss_is_refused(hdp_config, tmp_path, changes
 
 def test_a_known_cohort_and_a_planners_noise_reach_the_account(hdp_config, tmp_path):
     sampling = PoissonSampling((40 / 200,) * 4)
-    noise = planner.Planned(
+    noise = planned.Planned(
         plan=NoisePlan(
             zone_sizes=(50,) * 4,
             sampling=sampling,

@@ -10,7 +10,7 @@ from typing import Any
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import NoisePlan, ThreatModel
 from tff_hdp.privacy.accountant import History
-from tff_hdp.privacy.planner import read_plan
+from tff_hdp.privacy.planned import read_plan
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.simulation.files import write_text
 from tff_hdp.simulation.run_folder import RunFolder

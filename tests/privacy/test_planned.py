@@ -1,0 +1,48 @@
+"""A plan's file: what is written, read back and refused."""
+
+import dataclasses
+import json
+
+import pytest
+
+from tff_hdp.errors import FileError
+from tff_hdp.privacy import (
+    FixedSizeSampling,
+    FullParticipation,
+    NoisePlan,
+    PoissonSampling,
+    ThreatModel,
+    planned,
+)
+from tff_hdp.privacy.promises import Kept, Promise
+
+PLAN = NoisePlan(
+    zone_sizes=(20,) * 4, sampling=PoissonSampling((0.3,) * 4), noising_clients=(6,) * 4
+)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [FullParticipation(), FixedSizeSampling((6,) * 4), PLAN.sampling],
+    ids=str,
+)
+def test_a_plan_goes_through_its_file(tmp_path, sampling):
+    plan = dataclasses.replace(PLAN, sampling=sampling, server_noise_multiplier=2.0)
+    threat = ThreatModel(dropout_rate=0.05)
+    kept = Kept(promise=Promise("aggregator", 3.0), epsilon=2.9, noise=1.0)
+    found = planned.Planned(
+        plan=plan, threat=threat, rounds=20, delta=1e-5, kept=(kept,)
+    )
+    path = tmp_path / "plan.json"
+    found.write(path)
+    read = planned.read_plan(path)
+    assert read == found
+    fields = json.loads(path.read_text())
+    for wrong, words in (
+        ({"format": None}, "format None, not 2: make it again with scripts/plan.py"),
+        ({"method": "paper"}, "method is paper; allowed: rdp, pld"),
+        ({"plan": {}}, "plan is"),
+    ):
+        path.write_text(json.dumps(fields | wrong))
+        with pytest.raises(FileError, match=f"plan.json: no plan of .*{words}"):
+            planned.read_plan(path)
