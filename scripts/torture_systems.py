@@ -155,6 +155,7 @@ def systems() -> dict[str, Callable[[], System]]:
         "hfl_dp": _hfl_dp,
         "gfl": _gfl,
         "fl_top": _fl_top,
+        "fl_top protocol": lambda: _fl_top("bonawitz"),
         "udp_hypernet": _udp_hypernet,
     }
 
@@ -215,8 +216,12 @@ def _hdp_plan() -> NoisePlan:
 
 
 def _secure_plan() -> NoisePlan:
-    plan = dataclasses.replace(_hdp_plan(), secure_aggregation=True, min_zone_clients=2)
-    return with_encoding(plan, size=SIZE)
+    return _secured(_hdp_plan(), SIZE)
+
+
+def _secured(plan: NoisePlan, size: int) -> NoisePlan:
+    plan = dataclasses.replace(plan, secure_aggregation=True, min_zone_clients=2)
+    return with_encoding(plan, size=size)
 
 
 def _alone(reader: Reader) -> tuple[Any, Any]:
@@ -290,30 +295,33 @@ def _hdp(
     )
 
 
-def _fl_top() -> System:
+def _fl_top(protocol: Any = None) -> System:
     plan = configurations.c1(
         zone_sizes=(CLIENTS * ZONES,),
         sampling=PoissonSampling((1.0,)),
         clipping=Clipping(clip_norm=S),
-        noise_multiplier=1e-7,
+        noise_multiplier=2e-7,
     )
     initial = np.random.default_rng(5).normal(0, 0.3, SIZE).astype(np.float32)
+    kept = np.arange(0, SIZE, 2)
     process = build_fl_top(
         build_model=build_model,
         data_type=chunk_type((FEATURES,), np.float32),
-        plan=plan,
-        compressor=FixedSubset(initial, np.arange(0, SIZE, 2)),
+        plan=_secured(plan, len(kept)) if protocol else plan,
+        compressor=FixedSubset(initial, kept),
         client_learning_rate=RATE,
+        secure_sums=protocol and SecureSums(protocol),
     )
 
-    def data(odd: Client | None) -> list[Any]:
+    def data(odd: Client | None) -> Any:
         # Its one zone is the first: what is odd is any other.
-        return [
+        chunks = [
             tf.data.Dataset.from_tensors(
                 _chunk(0 if 0 <= zone < ZONES else zone, members)
             )
             for zone, members in _cohort(odd)
         ]
+        return ProtocolData(chunks, (0,)) if protocol else chunks
 
     return System(
         process=process,

@@ -9,7 +9,7 @@ from tff_hdp import runtime
 
 QUICK = (
     *("hdp single", "hdp span", "hdp text single", "hdp text stacked"),
-    *("hdp protocol", "hfl_dp", "gfl", "fl_top"),
+    *("hdp protocol", "hfl_dp", "gfl", "fl_top", "fl_top protocol"),
 )
 
 
