@@ -60,6 +60,7 @@ def build(config):
         ({"rounds": 4}, "rounds is 4; allowed: at most 2, which the promises of"),
         ({"delta": 1e-7}, "delta is 1e-07; allowed: at least 1e-05, which"),
         ({"drop_rate": 0.5}, "drop_rate is 0.5; allowed: at most 0, which"),
+        ({"online_rate": 0.9}, "online_rate is 0.9; allowed: what with drop_rate"),
         ({"cohort_known": True}, "cohort_known is True; allowed: False, which"),
         ({"supernode_failure_rate": 0.1}, "supernode_failure_rate is 0.1; allowed: 0,"),
         (

@@ -112,8 +112,14 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
         ("cohort_known", known or not threat.cohort_known, "False"),
         (
             "drop_rate",
-            threat.dropout_rate <= made.threat.dropout_rate,
+            config.drop_rate <= made.threat.dropout_rate,
             f"at most {made.threat.dropout_rate:g}",
+        ),
+        (
+            "online_rate",
+            threat.dropout_rate <= made.threat.dropout_rate,
+            f"what with drop_rate loses at most {made.threat.dropout_rate:g} of those "
+            "drawn",
         ),
         ("elect_super_nodes", elected or not threat.elected_super_nodes, "none"),
         (
