@@ -71,8 +71,9 @@ class Participation:
 
     A round depends on the run's secret, its number and what the round before
     carried, and on nothing else: not on anybody's data, and whether a zone is
-    skipped not on the cohort either. So a skipped zone tells nothing of who
-    takes part, and voters, whom transcripts name, are drawn apart from it.
+    skipped not on the cohort either. So a skipped zone tells no more of who
+    takes part than who is online, which is no secret, and voters, whom
+    transcripts name, are drawn apart from the cohort.
 
     Args:
       plan: How zones sample.
