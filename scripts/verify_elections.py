@@ -29,8 +29,8 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "max_failures",
         0,
-        "How many super-nodes of a zone may be said to have failed: a relay that "
-        "silences one draws anew.",
+        "How many super-nodes of a zone may be said to have failed, or to have left: "
+        "a relay that silences one draws anew.",
     )
 
 

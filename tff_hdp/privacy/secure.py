@@ -9,7 +9,7 @@ from tff_hdp.protocols.secagg import FixedPoint
 from tff_hdp.protocols.secagg.errors import BadInputError
 
 FEWEST_BITS, DEFAULT_BITS = 16, 30
-# In a sum that is to hide them.
+# A sum of one client is that client's update.
 LEAST_CLIENTS = 2
 
 

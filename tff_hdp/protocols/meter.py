@@ -37,8 +37,9 @@ class Meter:
     """Carries messages between simulated parties and counts what they cost.
 
     Every message is encoded, its real size counted, and handed over decoded, so
-    parties share no objects. Times are processor seconds of the parties' own
-    work, without the network and without other programs on the machine.
+    parties share no objects. Times are processor seconds of the thread that does a
+    party's work, without the network and without what else goes on, in this process or
+    in others.
     """
 
     def __init__(self, hub: str) -> None:
@@ -55,11 +56,11 @@ class Meter:
     def time(self, party: str, phase: str) -> Iterator[None]:
         """Adds the time spent inside to `party`'s `phase`."""
         self._phases[phase] = None
-        start = time.process_time()
+        start = time.thread_time()
         try:
             yield
         finally:
-            self.parties[party].seconds[phase] += time.process_time() - start
+            self.parties[party].seconds[phase] += time.thread_time() - start
 
     def deliver(self, sender: str, receiver: str, message: _T) -> _T:
         """Sends one message; encoding and decoding count as neither's time."""

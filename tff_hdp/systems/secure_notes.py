@@ -52,10 +52,12 @@ def notes(plan: NoisePlan, protocol: str, *, signed: bool = False) -> tuple[str,
         )
         found.append(_law(plan))
     if plan.min_zone_clients > 1:
+        still = (
+            "; its super-node still adds its noise" if any(plan.node_noise[0]) else ""
+        )
         found.append(
             f"A zone with fewer than {plan.min_zone_clients} participants reveals "
-            "nothing and is left out of the round; its super-node still adds its "
-            "noise, and the account holds with it."
+            f"nothing and is left out of the round{still}, and the account holds."
         )
     return tuple(found)
 

@@ -10,6 +10,8 @@ from scripts.papers.fl_top.trained import name_of
 from scripts.papers.fl_top.weights import weights_figure
 from scripts.papers.studies import Study
 
+_KNOWN = ("r", "scheme", "seed")
+
 
 def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
     """The metric over rounds, a panel a ratio, and Figure 1 of the first pair."""
@@ -17,7 +19,9 @@ def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> No
     panels: dict[float, dict[str, list[pd.Series]]] = {}
     for job in jobs:
         panel = panels.setdefault(job.config.ratio, {})
-        label = name_of(job.config.scheme)
+        # What sets a line apart besides ratio and scheme.
+        more = [str(v) for k, v in job.settings.items() if k not in _KNOWN]
+        label = ", ".join([name_of(job.config.scheme), *more])
         panel.setdefault(label, []).append(sweep_runs.series(job, judged))
     curves.draw(
         [curves.Panel(lines, f"r = {ratio:.1%}") for ratio, lines in panels.items()],

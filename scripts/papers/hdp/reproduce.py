@@ -25,7 +25,7 @@ TRAINED = (
     *("digits", "mnist", "cifar10"),
     *("figure2_cifar10", "figure2_cifar100", "figure2_mnist", "figure2_emnist"),
     *("table1_accuracy", "figure3", "claim", "equal_release", "unequal_zones"),
-    *("case4", "churn", "runtime"),
+    *("case4", "churn"),
 )
 ROOT = pathlib.Path(__file__).parents[3]
 PAGES = (ROOT / "docs" / "hdp.md", ROOT / "README.md")

@@ -10,7 +10,6 @@ import pandas as pd
 from scripts.papers.hdp.tables import SHARES
 from scripts.papers.studies import Line, Study
 from tasks.models import DNN
-from tff_hdp.simulation.report import read_run
 from tff_hdp.systems.hdp import seats
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.zones_config import DEFAULT_ZONES
@@ -138,9 +137,9 @@ def losses(runs: pd.DataFrame) -> pd.DataFrame:
     d = DNN.num_parameters(input_shape=(28, 28, 1), num_classes=10)
     by = ["noise_multiplier", "clients_per_round", "seed"]
     accuracy = runs.set_index([*by, "privacy"])["accuracy"].unstack()
-    found = accuracy.reset_index().rename(
-        columns={"noise_multiplier": "z", "clients_per_round": "k"}
-    )
+    # Of a sweep that was cut off, what has both.
+    found = accuracy.reindex(columns=["cdp", "hdp"]).dropna().reset_index()
+    found = found.rename(columns={"noise_multiplier": "z", "clients_per_round": "k"})
     length = found["z"] * math.sqrt(DEFAULT_ZONES * d) / found["k"]
     found.insert(0, "z sqrt(s d) / k", length.map("{:.3g}".format))
     found["lost_accuracy"] = found["cdp"] - found["hdp"]
@@ -211,62 +210,6 @@ def churn() -> Study:
     )
 
 
-def runtime() -> Study:
-    """Section VIII: what a round takes, by n and k, with elections and secure sums.
-
-    MNIST dealt to n clients, 10 zones, a new super-node every round, everything run for
-    real among simulated parties.
-    """
-    return _study(
-        "runtime",
-        [
-            Line(
-                {"n": n, "k": k},
-                "hdp/mnist_hdp",
-                {
-                    "partition": "iid",
-                    "num_clients": n,
-                    "clients_per_round": k,
-                    "elect_super_nodes": "rotate",
-                    "secure_aggregation": "zone",
-                    "secure_aggregation_protocol": "bonawitz",
-                    "rounds": 6,
-                },
-            )
-            for n in (500, 2000)
-            for k in (50, 100, 200)
-        ],
-        metric="seconds",
-        also=(
-            *("training", "elections_share", "sums_share"),
-            *("election_seconds", "secagg_seconds"),
-        ),
-        measure=measure_runtime,
-    )
-
-
-def measure_runtime(path: pathlib.Path) -> Mapping[str, Any]:
-    """A round's seconds, medians of all rounds but the first, which compiles.
-
-    Returns:
-      `seconds`, of all parties' work in one process, evaluation apart; of these
-      `training` and the shares of elections and secure sums; `election_seconds` and
-      `secagg_seconds`, their critical paths, in which parties work side by side.
-    """
-    rounds = read_run(path).metrics.iloc[1:]
-    elections, sums = rounds["election_total_seconds"], rounds["secagg_total_seconds"]
-    whole = rounds["round_seconds"] + elections
-    found = {
-        "seconds": whole,
-        "training": rounds["round_seconds"] - sums,
-        "elections_share": elections / whole,
-        "sums_share": sums / whole,
-        "election_seconds": rounds["election_seconds"],
-        "secagg_seconds": rounds["secagg_seconds"],
-    }
-    return {name: values.median() for name, values in found.items()}
-
-
 def measure_seats(path: pathlib.Path) -> Mapping[str, Any]:
     """What elections made of a run: terms of office, and who saw zones' aggregates.
 
@@ -305,7 +248,6 @@ STUDIES = {
         equal_release(),
         unequal_zones(),
         churn(),
-        runtime(),
     )
 }
 

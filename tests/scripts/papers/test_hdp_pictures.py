@@ -1,5 +1,6 @@
 """What the pictures of HDP's studies show: lines, panels and seeds."""
 
+import dataclasses
 import types
 
 import pandas as pd
@@ -62,4 +63,5 @@ def test_the_claim_is_over_noise_a_panel_a_cohort(drawn):
 
 
 def test_what_is_no_accuracy_is_not_drawn(drawn):
-    assert drawn(trained.runtime()) == []
+    other = dataclasses.replace(trained.claim(), metric="seconds")
+    assert drawn(other) == []

@@ -14,6 +14,7 @@ from scripts.papers.gfl import trained as gfl
 from scripts.papers.hdp import reproduce, trained
 from scripts.papers.hfl_dp import trained as hfl_dp
 from scripts.papers.udp_alg import trained as udp_alg
+from tff_hdp.systems.hdp.seats import write_seats
 
 PAGES = [studies.ROOT / "README.md", *sorted((studies.ROOT / "docs").glob("*.md"))]
 FL_TOP = ("table1", "table2", "table2_digit", "sweep", "fl_cs", "masked")
@@ -212,6 +213,49 @@ def test_a_comparison_has_a_line_a_system(name):
     found = comparison.studies("full")[name]
     systems = [line.label["system"] for line in found.lines]
     assert sorted(systems) == sorted(comparison.NAMES.values())
+
+
+def test_the_claims_losses_are_cdps_accuracy_less_hdps():
+    """By the length of HDP's noise; what lacks one of the two is left out."""
+    by = ("noise_multiplier", "clients_per_round", "seed", "privacy", "accuracy")
+    runs = pd.DataFrame(
+        [
+            (1.0, 100, 0, "cdp", 0.9),
+            (1.0, 100, 0, "hdp", 0.8),
+            (0.1, 100, 0, "cdp", 0.95),
+            (0.1, 100, 0, "hdp", 0.94),
+            (0.1, 100, 1, "cdp", 0.95),
+        ],
+        columns=by,
+    )
+    found = trained.losses(runs)
+    assert found["lost_accuracy"].tolist() == pytest.approx([0.01, 0.1])
+    # z sqrt(10 zones * 159,010 weights) / k.
+    assert found["z sqrt(s d) / k"].tolist() == ["1.26", "12.6"]
+    assert trained.losses(runs[runs["privacy"] == "cdp"]).empty
+
+
+def test_terms_of_office_are_counted_from_the_seats(tmp_path):
+    def seat(zone, super_node, elections):
+        return {
+            **{"zone": zone, "super_node": super_node, "failed": []},
+            **{"elections": elections, "transcripts": []},
+        }
+
+    rounds = [
+        [seat(0, "a", 1), seat(1, "b", 1)],
+        [seat(0, "a", 0), seat(1, None, 0)],
+        [seat(0, "c", 1), seat(1, "b", 1)],
+    ]
+    for number, seats_now in enumerate(rounds, start=1):
+        write_seats(tmp_path / "elections", number, seats_now)
+    assert trained.measure_seats(tmp_path) == {
+        "elections": 4,
+        "tenure": pytest.approx(5 / 4),
+        "saw_any": 3,
+        "most_seen": 2,
+        "skipped": pytest.approx(1 / 6),
+    }
 
 
 @pytest.mark.slow

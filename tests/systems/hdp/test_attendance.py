@@ -141,7 +141,6 @@ def test_seats_through_faults():
 
 
 def test_super_nodes_that_are_offline_leave():
-    """Half the votes of those called are enough: a crash fault model, nine voters."""
     rate, rounds = 0.9, 400
     elections = Elections(run_protocol=False, voters=8, fault_model="crash")
     found = run(

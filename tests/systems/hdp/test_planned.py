@@ -54,6 +54,16 @@ def build(config):
     return build_federation(config, task, partition_seed=0, clipping=Clipping())
 
 
+def test_a_run_may_lose_as_many_clients_as_planned(hdp_config, tmp_path, made):
+    """In floating point 1 - .95 is more than .05."""
+    threat = dataclasses.replace(made.threat, dropout_rate=0.05)
+    kept = dataclasses.replace(made, threat=threat)
+    found = build(settings(hdp_config, tmp_path, kept, online_rate=0.95))
+    assert found.threat.dropout_rate > 0.05
+    with pytest.raises(ArgumentError, match=r"online_rate is 0\.94; allowed: what"):
+        build(settings(hdp_config, tmp_path, kept, online_rate=0.94))
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

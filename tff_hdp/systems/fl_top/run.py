@@ -140,7 +140,8 @@ class FlTop(System):
         clipping = self.plan.clipping
         return (
             for_the_operator(
-                "clients, rejected, update_norm, train_loss and train_accuracy"
+                "clients, left_out_zones, saturated, rejected, update_norm, train_loss "
+                "and train_accuracy"
             ),
             f"Clip norm {clipping.clip_norm:.6g}: {clipping.source}.",
             f"Public data: {self.public.source}. They are not protected.",

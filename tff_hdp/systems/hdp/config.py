@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tff_hdp.simulation.system import System
 
 OBSERVERS = ("super_node", "aggregator", "released_model")
-# A sum of one client is that client's update.
 # What says how sums are secure, where they are not.
 _WITHOUT = {
     "secure_aggregation_protocol": "intrinsic",
@@ -33,7 +32,8 @@ class HdpConfig(ZonesConfig):
 
     Attributes:
       privacy: Who adds noise: `none`, `cdp`, `hdp`, `ldp` or `c1`..`c7` of Table I;
-        `levels` if only the noising_levels do.
+        `ldp_hdp`, super-nodes and a share of their clients; `levels` if only the
+        noising_levels do.
       alpha: Share alpha of Table I, for c5, c7 and ldp_hdp.
       beta: Share beta of Table I, for c3, c6 and c7.
       clients_per_round: k, the expected cohort; q = k / n in every zone.

@@ -35,8 +35,8 @@ from tff_hdp.systems.hdp.zones import build_elections
 from tff_hdp.systems.secure_sums import ProtocolData, ProtocolProcess
 
 OPERATOR_METRICS = for_the_operator(
-    "clients, empty_zones, left_out_zones, saturated, rejected, update_norm, "
-    "train_loss and train_accuracy"
+    "clients, offline, dropped, byzantine, empty_zones, left_out_zones, saturated, "
+    "rejected, update_norm, train_loss and train_accuracy"
 )
 COHORT_HIDDEN = (
     "Zones draw their cohorts and do not show them to the aggregator. One process "

@@ -84,8 +84,8 @@ def verify_seats(
 ) -> dict[int, Chain]:
     """Checks every transcript of a run, as anybody can, and who sits where.
 
-    Not checked are `seconds` and `bytes`, of which there is no witness, and the words
-    of a refusal.
+    Not checked are seconds and bytes, of which there is no witness, who `left` before
+    an election, which counts as failed here, and the words of a refusal.
 
     Args:
       path: The run folder's `elections`.
