@@ -10,6 +10,8 @@ import pandas as pd
 from scripts.papers.hdp.tables import SHARES
 from scripts.papers.studies import Line, Study
 from tasks.models import DNN
+from tff_hdp.privacy import worst
+from tff_hdp.simulation.report import read_run
 from tff_hdp.systems.hdp import seats
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.zones_config import DEFAULT_ZONES
@@ -103,7 +105,15 @@ def figure3() -> Study:
             for zones in (10, 20, 30, 40, 50)
             for cohort in (100, 200, 300)
         ],
+        also=("epsilon_paper",),
+        measure=measure_paper,
     )
+
+
+def measure_paper(path: pathlib.Path) -> Mapping[str, Any]:
+    """The paper's formula for the released model, as `epsilon_paper`."""
+    rows = read_run(path).accounts
+    return {"epsilon_paper": worst(rows, "released_model").epsilon_paper}
 
 
 def claim() -> Study:
