@@ -91,7 +91,7 @@ def test_one_command_regenerates_a_table_and_again_resumes_it(run_program, tmp_p
         ("papers/fl_top/reproduce.py", ["--ratios=few"], ["--ratios", "few"]),
         ("papers/fl_top/reproduce.py", ["--schemes=fl_low"], ["--schemes", "fl_low"]),
         ("papers/fl_top/reproduce.py", ["--schemes="], ["--schemes", "empty"]),
-        ("papers/fl_top/reproduce.py", ["--what=table3"], ["--what", "table2, table1"]),
+        ("papers/fl_top/reproduce.py", ["--what=table3"], ["--what", "table2, table"]),
         ("papers/fl_top/reproduce.py", ["--scheme=fl_std"], ["--scheme", "--schemes"]),
         ("papers/fl_top/reproduce.py", ["--rounds=0"], ["--rounds", "0"]),
     ],
