@@ -24,6 +24,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.worker_process import ended_with_this
 from tff_hdp.simulation import report
 from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.record import defaults_of
 
 # What makes no other setting of it: where and how it runs, what it prints, its seed.
 _NOWHERE = ("out", "runtime", "workers", "data_dir", "log_every", "quiet", "seed")
@@ -72,8 +73,9 @@ class Job:
         except (FileNotFoundError, json.JSONDecodeError):
             return False
         asked = json.loads(json.dumps(self.config.to_dict()))
+        newer = defaults_of(self.config)
         same = all(
-            record["flags"].get(name) == value
+            record["flags"].get(name, newer.get(name)) == value
             for name, value in asked.items()
             if name not in _NOWHERE or name == "seed"
         )

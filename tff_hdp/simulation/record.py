@@ -1,5 +1,6 @@
 """What a run was started with: config.json, and that it is still the same."""
 
+import dataclasses
 import functools
 import importlib.metadata
 import json
@@ -57,8 +58,10 @@ def check_same(config: RunConfig, began: Mapping[str, Any]) -> None:
         )
     # More rounds would overrun the epsilon that the noise was chosen for.
     fixed = {"rounds"} if config.fixes_rounds else set()
+    # A setting that is newer than the run changes nothing at its default.
+    newer = defaults_of(config)
     for name, value in as_json(config.to_dict()).items():
-        before = began["flags"].get(name)
+        before = began["flags"].get(name, newer.get(name))
         if name not in _MAY_CHANGE - fixed and value != before:
             raise ArgumentError(
                 name,
@@ -106,6 +109,14 @@ def refuse_uncounted(path: pathlib.Path) -> None:
         path,
         "a new folder, or one whose run can be resumed; this one's journal is gone, "
         "and starting over would forget what was released",
+    )
+
+
+def defaults_of(config: RunConfig) -> dict[str, Any]:
+    """Every setting's default, as it would be written."""
+    fields = dataclasses.fields(config)
+    return as_json(
+        {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
     )
 
 

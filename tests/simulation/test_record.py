@@ -1,0 +1,32 @@
+"""What a run began with, and whether another start may go on with it."""
+
+import pytest
+
+from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.record import LAYOUT, as_json, check_same
+from tff_hdp.systems.hdp.config import HdpConfig
+
+
+def began(config):
+    """The record of a run that knew every setting but `online_rate`."""
+    flags = as_json(config.to_dict())
+    del flags["online_rate"]
+    return {"layout": LAYOUT, "system": "hdp", "flags": flags}
+
+
+def config(**changes):
+    return HdpConfig(**{"noise_multiplier": 1.0, "out": "runs/one"} | changes)
+
+
+def test_a_setting_newer_than_the_run_may_have_its_default():
+    check_same(config(), began(config()))
+    check_same(config(rounds=900), began(config()))
+    with pytest.raises(
+        ArgumentError, match=r"online_rate is 0\.9; allowed: 1\.0"
+    ):
+        check_same(config(online_rate=0.9), began(config()))
+
+
+def test_another_setting_is_refused():
+    with pytest.raises(ArgumentError, match=r"zones is 5; allowed: None, with which"):
+        check_same(config(zones=5), began(config()))
