@@ -21,9 +21,7 @@ def config(**changes):
 def test_a_setting_newer_than_the_run_may_have_its_default():
     check_same(config(), began(config()))
     check_same(config(rounds=900), began(config()))
-    with pytest.raises(
-        ArgumentError, match=r"online_rate is 0\.9; allowed: 1\.0"
-    ):
+    with pytest.raises(ArgumentError, match=r"online_rate is 0\.9; allowed: 1\.0"):
         check_same(config(online_rate=0.9), began(config()))
 
 
