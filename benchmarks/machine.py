@@ -5,6 +5,7 @@ import pathlib
 import platform
 import re
 import subprocess
+from typing import Any
 
 # From the newest on; the first that a CPU has is named.
 _INSTRUCTIONS = {
@@ -34,6 +35,25 @@ def described(devices: str) -> str:
     if devices == "cpu":
         return f"{said}, CPU only"
     return f"{said} with {' and '.join(gpus())}"
+
+
+def report(rows: list[dict[str, Any]], csv: str | None) -> None:
+    """Prints rows and the machine they were measured on, and writes both.
+
+    Args:
+      rows: A measurement each.
+      csv: The file to write; None for none.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(rows)
+    print(frame.to_string(index=False, float_format="{:.3g}".format))
+    print(described("cpu"))
+    if csv:
+        path = pathlib.Path(csv)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole = frame.assign(machine=described("cpu"))
+        whole.to_csv(path, index=False, float_format="%.4g")
 
 
 def gpus() -> list[str]:

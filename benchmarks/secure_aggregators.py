@@ -11,7 +11,6 @@ turn that is not counted.
 
 import collections
 import functools
-import pathlib
 import sys
 import time
 from collections.abc import Callable
@@ -61,14 +60,7 @@ def main(argv: list[str]) -> int:
                     "three quarters": quarters[0.75],
                 }
             )
-    frame = pd.DataFrame(rows)
-    print(frame.to_string(index=False, float_format="{:.3g}".format))
-    print(machine.described("cpu"))
-    if f.csv:
-        path = pathlib.Path(f.csv)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        whole = frame.assign(machine=machine.described("cpu"))
-        whole.to_csv(path, index=False, float_format="%.4g")
+    machine.report(rows, f.csv)
     return 0
 
 

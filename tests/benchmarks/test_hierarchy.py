@@ -20,3 +20,4 @@ def test_parts_add_up(run_program, tmp_path):
     assert 0 < row["elections, critical path"] < row["elections"]
     assert 0 < row["secure sums, critical path"] < row["secure sums"]
     assert row["training"] > 0
+    assert row["quarter"] <= row["seconds"] <= row["three quarters"]
