@@ -53,6 +53,7 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/run.py --work=D,E,G --runtimes=native,in_process --json=$(BENCH_OUT)/deg.json
 	@$(BIN)/python benchmarks/run.py --work=F --runtimes=native,in_process --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/f.json
 	@$(BIN)/python benchmarks/run.py --work=gfl,hfl_dp,fl_top,udp_alg --json=$(BENCH_OUT)/neighbours.json
+	@$(BIN)/python benchmarks/cluster.py --csv=docs/results/benchmarks/cluster.csv
 	@$(BIN)/python benchmarks/profile_round.py --work=A,B,gfl,hfl_dp,fl_top,udp_alg --json=$(BENCH_OUT)/profile.json
 	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/deg.json $(BENCH_OUT)/f.json $(BENCH_OUT)/neighbours.json $(BENCH_OUT)/profile.json
 

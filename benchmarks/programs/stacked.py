@@ -1,7 +1,7 @@
 """This project's HDP, clients trained in stacks."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,10 @@ def noise_plan(work: works.Work, privacy: str, noise_multiplier: float) -> Noise
     )
 
 
-def _stacked(
-    work: works.Work, plan: NoisePlan, chunk: int
+def federation(
+    work: works.Work, plan: NoisePlan, data: Sequence[tf.data.Dataset]
 ) -> tensorflow_model.ProcessFederation:
+    """The work's process, over `make_data` of its clients."""
     process = build_hdp(
         clients=stacked_clients(
             build_model=lambda: tensorflow_model.build_model(work),
@@ -42,16 +43,13 @@ def _stacked(
         plan=plan,
         server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
     )
-    size = work.clients // work.zones
-    data = []
-    for zone in range(work.zones):
-        members = range(zone * size, (zone + 1) * size)
-        for start in range(0, size, chunk):
-            data.append(_chunk(work, plan, zone, members[start : start + chunk]))
     return tensorflow_model.ProcessFederation(process, work, data)
 
 
-def _chunk(work: works.Work, plan: NoisePlan, zone: int, clients: range) -> Any:
+def make_data(
+    work: works.Work, plan: NoisePlan, zone: int, clients: Sequence[int]
+) -> tf.data.Dataset:
+    """Some clients of a zone, to be trained as one stack."""
     count = len(clients)
     order = np.tile(np.arange(work.examples, dtype=np.int32), work.epochs)
     return tf.data.Dataset.from_tensors(
@@ -63,6 +61,18 @@ def _chunk(work: works.Work, plan: NoisePlan, zone: int, clients: range) -> Any:
             zone=zone,
         )
     )
+
+
+def _stacked(
+    work: works.Work, plan: NoisePlan, chunk: int
+) -> tensorflow_model.ProcessFederation:
+    size = work.clients // work.zones
+    data = []
+    for zone in range(work.zones):
+        members = range(zone * size, (zone + 1) * size)
+        for start in range(0, size, chunk):
+            data.append(make_data(work, plan, zone, members[start : start + chunk]))
+    return federation(work, plan, data)
 
 
 def builder(spec: dict[str, Any]) -> Callable[..., Federation]:

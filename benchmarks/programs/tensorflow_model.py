@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 import works
 
 from tff_hdp import runtime
+from tff_hdp.runtime.worker_process import ended_with_this
 
 _WORKER = pathlib.Path(__file__).parents[2] / "scripts" / "worker.py"
 
@@ -40,21 +41,34 @@ def initial_model_weights(work: works.Work) -> tff.learning.models.ModelWeights:
 def install_runtime(spec: dict[str, Any]) -> None:
     """Makes the spec's runtime the default TFF context.
 
-    A cluster is a worker a core on this machine, ended with this program's tree.
+    A cluster is a worker a core on this machine.
     """
     workers = []
     if spec["runtime"] == "cluster":
-        workers = [_start_worker() for _ in os.sched_getaffinity(0)]
+        workers = [start_worker() for _ in os.sched_getaffinity(0)]
     runtime.set_context(spec["runtime"], workers=workers)
 
 
-def _start_worker() -> str:
-    process = subprocess.Popen(
-        [sys.executable, str(_WORKER), "--port=0"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def start_worker(core: int | None = None) -> str:
+    """Starts a worker that ends with this program.
+
+    Args:
+      core: It runs on this one alone; None for any.
+
+    Returns:
+      host:port.
+    """
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, allowed if core is None else {core})
+    try:
+        process = subprocess.Popen(
+            [*ended_with_this(), sys.executable, str(_WORKER), "--port=0"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        os.sched_setaffinity(0, allowed)
     announcement = process.stdout.readline().split()
     if announcement[:2] != ["worker", "on"]:
         raise RuntimeError(f"{_WORKER} ended with status {process.wait()}")
@@ -67,7 +81,10 @@ class ProcessFederation:
     Args:
       process: What runs a round.
       work: Gives the initial weights.
-      data: The clients' data, the same every round.
+      data: The clients' data.
+
+    Attributes:
+      data: Of the next round's clients.
     """
 
     def __init__(
@@ -77,14 +94,14 @@ class ProcessFederation:
         data: Sequence[Any],
     ) -> None:
         self._process = process
-        self._data = data
+        self.data = data
         self._state = process.set_model_weights(
             process.initialize(), initial_model_weights(work)
         )
 
     def round(self) -> None:
         """Runs one round."""
-        self._state = self._process.next(self._state, self._data).state
+        self._state = self._process.next(self._state, self.data).state
 
     def weights(self) -> list[np.ndarray]:
         """The trainable weights."""

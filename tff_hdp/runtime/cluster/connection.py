@@ -2,8 +2,9 @@
 
 import collections
 import contextlib
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import computation_pb2, executor_pb2
 
 from tff_hdp.runtime import worker_process
+from tff_hdp.runtime.cluster import contents
 
 # A worker's host that fell silent is noticed after so long, instead of never. More
 # often is refused by gRPC servers, which allow a ping in five minutes.
@@ -35,15 +37,24 @@ class Connection:
     """One executor of a worker, from its creation until the worker is lost.
 
     Calls may come from several threads.
+
+    Attributes:
+        address: host:port.
+        bytes_sent: of values, so far.
+        contents: what the worker keeps of clients' data.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, bytes_kept: int) -> None:
         """Starts to connect and returns at once.
 
         Args:
             address: host:port.
+            bytes_kept: how much of clients' data the worker keeps for later calls.
         """
         self.address = address
+        self.bytes_sent = 0
+        self._counting = threading.Lock()
+        self.contents = contents.Contents(self.create, self.discard, bytes_kept)
         self._channel = grpc.insecure_channel(address, _OPTIONS)
         self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
         self._executor = executor_pb2.ExecutorId()
@@ -78,6 +89,8 @@ class Connection:
 
     def create(self, value: executor_pb2.Value) -> executor_pb2.ValueRef:
         """Sends a value to stay at the worker until discarded."""
+        with self._counting:
+            self.bytes_sent += value.ByteSize()
         request = executor_pb2.CreateValueRequest(executor=self._executor, value=value)
         return self._ask(self._stub.create_value, request).value_ref
 
@@ -86,39 +99,48 @@ class Connection:
         function: executor_pb2.ValueRef,
         shared: executor_pb2.ValueRef,
         own: executor_pb2.Value,
+        graphs: Sequence[Sequence[contents.Piece]],
+        join: executor_pb2.ValueRef,
     ) -> executor_pb2.Value:
-        """Returns the value of a function of two arguments.
+        """Returns the value of a function of two arguments and data sets.
 
         Args:
             function: the function, as kept at the worker.
             shared: the first argument, as kept at the worker.
             own: the second argument, sent for this call only.
+            graphs: the other arguments, cut; what the worker has of them is not sent.
+            join: `contents.joining()`, as kept at the worker.
 
         Raises:
             ConnectionLostError: if the worker is lost meanwhile.
             grpc.RpcError: if the function fails.
         """
-        temporary = [self.create(own)]
-        try:
-            element = executor_pb2.CreateStructRequest.Element
-            struct = executor_pb2.CreateStructRequest(
-                executor=self._executor,
-                element=[element(value_ref=ref) for ref in (shared, temporary[0])],
+        with _Values(self) as values:
+            arguments = [shared, values.create(own)]
+            arguments += [values.joined(pieces, join) for pieces in graphs]
+            result = values.apply(function, values.struct(arguments))
+            request = executor_pb2.ComputeRequest(
+                executor=self._executor, value_ref=result
             )
-            temporary.append(self._ask(self._stub.create_struct, struct).value_ref)
-            call = executor_pb2.CreateCallRequest(
-                executor=self._executor,
-                function_ref=function,
-                argument_ref=temporary[-1],
-            )
-            temporary.append(self._ask(self._stub.create_call, call).value_ref)
-            compute = executor_pb2.ComputeRequest(
-                executor=self._executor, value_ref=temporary[-1]
-            )
-            return self._ask(self._stub.compute, compute).value
-        finally:
-            self.discard(*temporary)
-            self._dispose()
+            return self._ask(self._stub.compute, request).value
+
+    def struct(self, parts: Sequence[executor_pb2.ValueRef]) -> executor_pb2.ValueRef:
+        """Puts values at the worker together."""
+        element = executor_pb2.CreateStructRequest.Element
+        request = executor_pb2.CreateStructRequest(
+            executor=self._executor,
+            element=[element(value_ref=part) for part in parts],
+        )
+        return self._ask(self._stub.create_struct, request).value_ref
+
+    def apply(
+        self, function: executor_pb2.ValueRef, argument: executor_pb2.ValueRef
+    ) -> executor_pb2.ValueRef:
+        """Starts a function at the worker, of an argument that is there."""
+        request = executor_pb2.CreateCallRequest(
+            executor=self._executor, function_ref=function, argument_ref=argument
+        )
+        return self._ask(self._stub.create_call, request).value_ref
 
     def discard(self, *values: executor_pb2.ValueRef) -> None:
         """Lets the worker free what was kept there, at the next call.
@@ -127,7 +149,8 @@ class Connection:
         """
         self._unused.extend(values)
 
-    def _dispose(self) -> None:
+    def dispose(self) -> None:
+        """Has the worker free what was discarded."""
         request = executor_pb2.DisposeRequest(executor=self._executor)
         with contextlib.suppress(IndexError):
             while True:
@@ -160,3 +183,63 @@ class Connection:
                 if unavailable or _NO_EXECUTOR in error.details():
                     raise ConnectionLostError(error.details()) from error
             raise
+
+
+class _Values:
+    """What a worker has for the length of one call."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._refs: list[executor_pb2.ValueRef] = []
+        self._held = contextlib.ExitStack()
+
+    def __enter__(self) -> "_Values":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._held.close()
+        self._connection.discard(*self._refs)
+        self._connection.dispose()
+
+    def create(self, value: executor_pb2.Value) -> executor_pb2.ValueRef:
+        return self._mine(self._connection.create(value))
+
+    def struct(self, parts: Sequence[executor_pb2.ValueRef]) -> executor_pb2.ValueRef:
+        return self._mine(self._connection.struct(parts))
+
+    def apply(
+        self, function: executor_pb2.ValueRef, argument: executor_pb2.ValueRef
+    ) -> executor_pb2.ValueRef:
+        return self._mine(self._connection.apply(function, argument))
+
+    def joined(
+        self, pieces: Sequence[contents.Piece], join: executor_pb2.ValueRef
+    ) -> executor_pb2.ValueRef:
+        """A string of the pieces; what the worker has of them is not sent."""
+        if len(pieces) == 1:
+            return self.create(contents.string(pieces[0].before))
+        wanted = [*(piece.kept for piece in pieces), b""]
+        holding = self._connection.contents.hold(wanted)
+        *refs, empty = self._held.enter_context(holding)
+        parts = [(p.before, ref) for p, ref in zip(pieces, refs, strict=True)]
+        while len(parts) > 1:
+            parts += [(b"", empty)] * (-len(parts) % contents.GROUP)
+            groups = [
+                parts[i : i + contents.GROUP]
+                for i in range(0, len(parts), contents.GROUP)
+            ]
+            parts = [(b"", self._of_group(group, join)) for group in groups]
+        return parts[0][1]
+
+    def _of_group(
+        self,
+        parts: Sequence[tuple[bytes, executor_pb2.ValueRef]],
+        join: executor_pb2.ValueRef,
+    ) -> executor_pb2.ValueRef:
+        before, kept = zip(*parts, strict=True)
+        together = self.struct([*kept, self.create(contents.strings(before))])
+        return self.apply(join, together)
+
+    def _mine(self, ref: executor_pb2.ValueRef) -> executor_pb2.ValueRef:
+        self._refs.append(ref)
+        return ref

@@ -12,8 +12,9 @@ import tensorflow as tf
 from tensorflow_federated.proto.v0 import executor_pb2
 
 from tff_hdp.errors import ArgumentError
+from tff_hdp.runtime.cluster import contents
 from tff_hdp.runtime.cluster.connection import Connection, ConnectionLostError
-from tff_hdp.runtime.cluster.remote import RemoteFunction, Replicated
+from tff_hdp.runtime.cluster.remote import Own, RemoteFunction, Replicated
 from tff_hdp.runtime.in_process import InProcessContext, stages
 from tff_hdp.runtime.in_process.execute import Workers
 from tff_hdp.runtime.in_process.program import Node
@@ -60,6 +61,7 @@ class Cluster(Workers):
         addresses: Sequence[str],
         *,
         clients_per_worker: int,
+        bytes_kept: int,
         start_timeout: float,
     ) -> None:
         """Connects to all workers.
@@ -68,8 +70,10 @@ class Cluster(Workers):
             ClusterError: if one does not answer.
         """
         super().__init__(["/device:CPU:0"], clients_per_worker * len(addresses))
+        self._bytes_kept = bytes_kept
+        self._join = Replicated(contents.joining())
         self.members = tuple(
-            RemoteWorker(address, Connection(address)) for address in addresses
+            RemoteWorker(address, self._connect(address)) for address in addresses
         )
         # Of who is up and busy; of taking workers back; of tracing functions.
         self._lock, self._returning, self._tracing = (
@@ -124,6 +128,9 @@ class Cluster(Workers):
             member.is_up = False
             member.connection.close()
 
+    def _connect(self, address: str) -> Connection:
+        return Connection(address, self._bytes_kept)
+
     def _remote(self, function: stages.Function) -> RemoteFunction:
         with self._tracing:
             if function not in self._functions:
@@ -132,13 +139,17 @@ class Cluster(Workers):
             return self._functions[function]
 
     def _call(
-        self, remote: RemoteFunction, common: Replicated, own: executor_pb2.Value
+        self, remote: RemoteFunction, common: Replicated, own: Own
     ) -> executor_pb2.Value:
         while True:
             with self._least_busy() as (member, connection):
                 try:
                     result = connection.call(
-                        remote.computation.at(connection), common.at(connection), own
+                        remote.computation.at(connection),
+                        common.at(connection),
+                        own.tensors,
+                        own.graphs,
+                        self._join.at(connection),
                     )
                 except ConnectionLostError as error:
                     self._lose(member, connection, error)
@@ -169,7 +180,7 @@ class Cluster(Workers):
             if member.connection is not connection or not member.is_up:
                 return
             member.is_up, member.lost = False, _reason(error)
-            member.connection = Connection(member.address)
+            member.connection = self._connect(member.address)
         connection.drop()
         _LOG.warning(
             "worker %s was lost (%s); its work goes to the others",
@@ -186,7 +197,7 @@ class Cluster(Workers):
                 if not member.connection.is_ready:
                     # Tries anew, to be ready by a later call.
                     member.connection.drop()
-                    member.connection = Connection(member.address)
+                    member.connection = self._connect(member.address)
                     continue
                 with contextlib.suppress(ConnectionLostError, grpc.RpcError):
                     member.connection.open(timeout=0.0)
@@ -206,6 +217,7 @@ class ClusterContext(InProcessContext):
         workers: Sequence[str],
         *,
         clients_per_worker: int = 4,
+        bytes_kept: int = 2**30,
         default_num_clients: int = 0,
         start_timeout: float = 10.0,
     ) -> None:
@@ -214,6 +226,8 @@ class ClusterContext(InProcessContext):
         Args:
             workers: host:port of each, all running; see scripts/worker.py.
             clients_per_worker: how many clients' work a worker has at a time.
+            bytes_kept: how much of clients' data each worker keeps, so that it need
+                not be sent again; what was not used for longest goes first.
             default_num_clients: the number of clients of a computation whose argument
                 does not tell.
             start_timeout: seconds to wait for each worker.
@@ -226,9 +240,12 @@ class ClusterContext(InProcessContext):
         check_addresses(workers)
         if clients_per_worker < 1:
             raise ArgumentError("clients_per_worker", clients_per_worker, ">= 1")
+        if bytes_kept < 0:
+            raise ArgumentError("bytes_kept", bytes_kept, ">= 0")
         self._workers = Cluster(
             workers,
             clients_per_worker=clients_per_worker,
+            bytes_kept=bytes_kept,
             start_timeout=start_timeout,
         )
 

@@ -1,13 +1,17 @@
 """Clients' work as a computation that TFF's workers can be sent."""
 
+import dataclasses
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import executor_pb2
 
+from tff_hdp.runtime.cluster import contents
 from tff_hdp.runtime.cluster.connection import Connection
 from tff_hdp.runtime.in_process import stages, values
 from tff_hdp.runtime.in_process.interpret import Interpreter
@@ -50,6 +54,19 @@ class Replicated:
         self._refs.clear()
 
 
+@dataclasses.dataclass(frozen=True)
+class Own:
+    """What only one client has, ready to be sent.
+
+    Attributes:
+        tensors: of all its inputs.
+        graphs: of its data sets, cut.
+    """
+
+    tensors: executor_pb2.Value
+    graphs: list[list[contents.Piece]]
+
+
 class RemoteFunction:
     """A stage's client function for workers: of shared inputs and a client's own.
 
@@ -67,12 +84,21 @@ class RemoteFunction:
         # No worker knows this process's Python functions.
         interpreter = Interpreter(replace_marked=False)
 
-        def compute(parts: Iterable[Iterable[object]]) -> list[object]:
+        def compute(parts: Iterable[Any]) -> list[object]:
+            shared, own, *graphs = parts
             known = {}
-            for nodes, leaves in zip((self._shared, self._own), parts, strict=True):
-                tensors = map(_to_tensor, leaves)
-                for node in nodes:
-                    known[node] = values.unflatten(tensors, node.type)
+            tensors = map(_to_tensor, shared)
+            for node in self._shared:
+                known[node] = values.unflatten(tensors, node.type)
+            own, graphs = iter(own), iter(graphs)
+            for node in self._own:
+                leaves = [
+                    tf.raw_ops.DatasetFromGraph(graph_def=next(graphs))
+                    if isinstance(leaf, tff.SequenceType)
+                    else next(own)
+                    for leaf in values.leaves(node.type)
+                ]
+                known[node] = values.unflatten(leaves, node.type)
             known = function.compute(known, interpreter)
             return [
                 _from_tensor(tensor, leaf)
@@ -84,7 +110,11 @@ class RemoteFunction:
                 )
             ]
 
-        parameter = tff.StructType([_leaves(self._shared), _leaves(self._own)])
+        own = _leaves(self._own)
+        self._tensors = [t for t in own if isinstance(t, tff.TensorType)]
+        graph = tff.TensorType(np.str_)
+        graphs = [graph] * (len(own) - len(self._tensors))
+        parameter = tff.StructType([_leaves(self._shared), self._tensors, *graphs])
         traced = tff.tensorflow.computation(compute, parameter)
         self._result = traced.type_signature.result
         computation = tff.framework.serialize_computation(traced)
@@ -95,9 +125,18 @@ class RemoteFunction:
         """Returns what all clients have in common, ready to be sent."""
         return _pack(self._shared, known)
 
-    def pack_own(self, known: Mapping[Node, Tensors]) -> executor_pb2.Value:
+    def pack_own(self, known: Mapping[Node, Tensors]) -> Own:
         """Returns what only one client has, ready to be sent."""
-        return _pack(self._own, known)
+        tensors, graphs = [], []
+        for node in self._own:
+            for tensor, leaf in zip(known[node], values.leaves(node.type), strict=True):
+                if isinstance(leaf, tff.SequenceType):
+                    graph = tf.raw_ops.DatasetToGraphV2(input_dataset=tensor)
+                    graphs.append(contents.cut(graph.numpy()))
+                else:
+                    tensors.append(values.export(tensor, leaf))
+        types = tff.StructType(self._tensors)
+        return Own(tff.framework.serialize_value(tensors, types)[0], graphs)
 
     def unpack(self, result: executor_pb2.Value) -> dict[Node, Tensors]:
         """Returns the tensors of each output of the function."""

@@ -1,0 +1,25 @@
+"""Clusters are timed on the same rounds, and what they are sent is counted."""
+
+import pandas as pd
+
+
+def test_the_command_has_a_row_a_case(run_program, tmp_path):
+    file = tmp_path / "rows.csv"
+    done = run_program(
+        "benchmarks/cluster.py",
+        *("--what=data", "--clients=4", "--turns=2", f"--csv={file}"),
+    )
+    assert done.returncode == 0, done.stderr
+    rows = pd.read_csv(file)
+    assert rows["kept"].tolist() == ["yes", "no"]
+    assert (rows["quarter"] <= rows["seconds"]).all()
+    # 100 examples of 784 numbers a client, in float32, and the model to each worker.
+    assert (rows["first MB"] > 4 * 0.3136).all()
+    assert rows["last MB"][1] > 4 * 0.3136
+    assert rows["machine"].str.contains("CPU only").all()
+
+
+def test_a_part_that_is_not_there_is_one_line(run_program):
+    done = run_program("benchmarks/cluster.py", "--what=all")
+    assert done.returncode == 2
+    assert "--what" in done.stderr and done.stderr.count("\n") == 1
