@@ -49,8 +49,6 @@ Measurement = dict[str, Any]
 
 def main(argv: list[str]) -> int:
     """Rewrites the page and the figure."""
-    from scripts.papers import result_tables
-
     if len(argv) < 2:
         raise ArgumentError("FILE", None, "files written by --json")
     timed, profiled = _read(argv[1:])
@@ -60,7 +58,6 @@ def main(argv: list[str]) -> int:
     if profiled:
         text = _replace(text, "profile", _profile_table(profiled))
     page.write_text(text)
-    result_tables.embed(page)
     print(page)
     if timed:
         _write_rows(timed, page.parent / _ROWS)

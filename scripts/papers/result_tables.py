@@ -2,11 +2,14 @@
 
 A table lies between its page's markers `<!-- results <paper>/<study> -->` and
 `<!-- /results -->`.
+
+    python -m scripts.papers.result_tables docs/benchmarks.md
 """
 
 import math
 import pathlib
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
@@ -198,3 +201,8 @@ def _words(name: str) -> str:
 
 def _row(cells: Sequence[Any]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    for page in sys.argv[1:]:
+        embed(pathlib.Path(page))

@@ -11,6 +11,7 @@ from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
 from tff_hdp import noise
 from tff_hdp.aggregators import queries
+from tff_hdp.aggregators.levels import LevelQueries
 from tff_hdp.aggregators.queries import GaussianSumQuery, with_secure_noise
 from tff_hdp.errors import ArgumentError
 
@@ -111,6 +112,49 @@ def test_a_class_whose_own_noise_would_pass_for_gaussian_is_refused():
     ):
         with pytest.raises(ArgumentError, match="query is Quiet"):
             with_secure_noise(query)
+
+
+class Unclipped(tfp.GaussianSumQuery):
+    """Says its clip norm, and does not clip."""
+
+    def preprocess_record_impl(self, params, record):
+        return record, tf.constant(0.0)
+
+
+class UnclippedAlone(GaussianSumQuery):
+    def preprocess_record(self, params, record):
+        return record
+
+
+@pytest.mark.parametrize("kind", [Unclipped, UnclippedAlone])
+def test_what_a_class_of_ones_own_makes_is_clipped_once_more(kind, monkeypatch):
+    monkeypatch.setattr(queries, "add_gaussian", lambda values, stddev: values)
+    record = tf.constant([30.0, 40.0, 0.0])
+    for query in (kind(1.0, 3.0), NestedSumQuery(kind(1.0, 3.0))):
+        result, _, _ = run(with_secure_noise(query), record)
+        np.testing.assert_allclose(result, [0.6, 0.8, 0.0], rtol=1e-6)
+
+
+def test_a_clip_norm_that_is_not_the_accounted_one_is_refused():
+    class Wide(tfp.GaussianSumQuery):
+        def derive_sample_params(self, global_state):
+            return 100.0 * global_state.l2_norm_clip
+
+    with pytest.raises(ArgumentError, match="query is Wide; allowed: a Gau"):
+        with_secure_noise(Wide(1.0, 3.0))
+
+
+@pytest.mark.parametrize("level", ["client", "zones", "upper"])
+def test_only_the_server_rescales(level):
+    """A zone's sum a thousand times as large would drown the noise above it."""
+    plain = tfp.GaussianSumQuery(1.0, 0.1)
+    scaled = tfp.NormalizedQuery(plain, 1e-3)
+    LevelQueries(server=scaled).with_secure_noise()
+    for query in (scaled, NestedSumQuery([plain, scaled])):
+        at = {"client": query, "zones": [plain, query], "upper": [[plain], [query]]}
+        below = LevelQueries(**{level: at[level]}, server=plain)
+        with pytest.raises(ArgumentError, match=f"queries.{level} is NormalizedQuery"):
+            below.with_secure_noise()
 
 
 class Foreign(tfp.SumAggregationDPQuery):

@@ -22,7 +22,12 @@ import tensorflow as tf
 import tensorflow_privacy as tfp
 from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
-from tff_hdp.aggregators.queries import GaussianSumQuery, clip_of, with_secure_noise
+from tff_hdp.aggregators.queries import (
+    GaussianSumQuery,
+    clip_of,
+    refuse_rescaling,
+    with_secure_noise,
+)
 from tff_hdp.errors import ArgumentError
 from tff_hdp.noise import add_gaussian, discrete_gaussian, grid_step
 from tff_hdp.privacy.plan import NoisePlan
@@ -61,7 +66,17 @@ class LevelQueries:
     server: tfp.DPQuery | None = None
 
     def with_secure_noise(self) -> "LevelQueries":
-        """The same, with all Gaussian noise drawn by `tff_hdp.noise`."""
+        """The same, with all Gaussian noise drawn by `tff_hdp.noise`.
+
+        Raises:
+          ArgumentError: If a query's noise is of its own making, or a level below the
+            server rescales.
+        """
+        below = {"client": [self.client] if self.client else [], "zones": self.zones}
+        below["upper"] = [query for nodes in self.upper for query in nodes]
+        for level, queries in below.items():
+            for query in queries:
+                refuse_rescaling(query, level)
         return LevelQueries(
             client=self.client and with_secure_noise(self.client),
             zones=[with_secure_noise(query) for query in self.zones],

@@ -59,20 +59,66 @@ def with_secure_noise(query: tfp.DPQuery) -> tfp.DPQuery:
     return changed
 
 
+def refuse_rescaling(query: tfp.DPQuery, level: str) -> None:
+    """Refuses a query whose result is not the noised sum it was given.
+
+    At the server that is post-processing. Below it, what the levels above add would be
+    accounted relative to sums of another scale.
+
+    Args:
+      query: Of a level below the server.
+      level: Its name.
+
+    Raises:
+      ArgumentError: If it holds a `NormalizedQuery`.
+    """
+    ok = not isinstance(query, tfp.NormalizedQuery)
+    allowed = "a query that does not rescale, which only the server's may"
+    require(ok, f"queries.{level}", type(query).__name__, allowed)
+    for value in vars(query).values():
+        for leaf in tf.nest.flatten(value):
+            if isinstance(leaf, tfp.DPQuery):
+                refuse_rescaling(leaf, level)
+
+
 def _with_this_noise(query: tfp.GaussianSumQuery) -> tfp.DPQuery:
-    """A query of a class that does more to records than its base."""
+    """A query of a class that does more to records than its base.
+
+    What it makes of a record is clipped once more: its own clip nobody can tell.
+    """
     kind, result = type(query), "get_noised_result"
     own = getattr(kind, result)
-    if own is GaussianSumQuery.get_noised_result:
-        return query
+    ours = own is GaussianSumQuery.get_noised_result
     theirs = own is tfp.GaussianSumQuery.get_noised_result
     allowed = f"a GaussianSumQuery without a {result} of its own"
-    require(theirs, "query", kind.__name__, allowed)
+    require(ours or theirs, "query", kind.__name__, allowed)
+    base, params = tfp.GaussianSumQuery, "derive_sample_params"
+    known = getattr(kind, params) is getattr(base, params)
+    allowed = f"a GaussianSumQuery without a {params} of its own"
+    require(known, "query", kind.__name__, allowed)
+    steps = ("preprocess_record", "preprocess_record_impl")
+    reclips = any(getattr(kind, step) is not getattr(base, step) for step in steps)
+    if ours and not reclips:
+        return query
     changed = copy.copy(query)
     changed.get_noised_result = types.MethodType(
         GaussianSumQuery.get_noised_result, changed
     )
+    if reclips:
+        changed.preprocess_record = types.MethodType(_reclipped, changed)
+        changed.preprocess_record_impl = types.MethodType(_reclipped_impl, changed)
     return changed
+
+
+def _reclipped(query: tfp.GaussianSumQuery, params: Any, record: Any) -> Any:
+    made = type(query).preprocess_record(query, params, record)
+    return tfp.GaussianSumQuery.preprocess_record_impl(query, params, made)[0]
+
+
+def _reclipped_impl(query: tfp.GaussianSumQuery, params: Any, record: Any) -> Any:
+    made, norm = type(query).preprocess_record_impl(query, params, record)
+    clipped, _ = tfp.GaussianSumQuery.preprocess_record_impl(query, params, made)
+    return clipped, norm
 
 
 def clip_of(state: Any) -> tf.Tensor:

@@ -265,8 +265,8 @@ class AccountConfig(FederationConfig):
         numbers = _whole_numbers("noising_levels", self.noising_levels)
         object.__setattr__(self, "noising_levels", numbers)
         super().__post_init__()
-        if self.compare is None:
-            self._check_shares()
+        self._check_shares()
+        self._check_compare()
         if self.plan is not None:
             for field in dataclasses.fields(self):
                 if getattr(self, field.name) != field.default:
@@ -347,6 +347,17 @@ class AccountConfig(FederationConfig):
         except ArgumentError as error:
             raise error.renamed({"target_epsilon": "calibrate"}) from error
         return dataclasses.replace(self, noise_multiplier=z)
+
+    def _check_compare(self) -> None:
+        """That nothing is given which a comparison of fixed plans would leave out."""
+        if self.compare is None:
+            return
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        names = ("privacy", "alpha", "beta", "noising_levels", "calibrate")
+        for name in (*names, "client_kind", "plan"):
+            given = getattr(self, name)
+            allowed = "nothing beside compare, of ldp, hdp and cdp"
+            require(given == defaults[name], name, given, allowed)
 
     def _check_shares(self) -> None:
         for name, users in USERS_OF_SHARES.items():

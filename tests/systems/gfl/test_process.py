@@ -173,7 +173,7 @@ def test_the_centroid_of_the_hybrid_scheme_carries_no_noise():
 def test_hybrid_noise_is_equation_24_to_the_letter(monkeypatch):
     rng = np.random.default_rng(0)
     psi, g = rng.normal(size=[2, SERVERS, M]).astype(np.float32)
-    monkeypatch.setattr(gfl, "laplace", lambda shape, stddev: tf.constant(g))
+    monkeypatch.setattr(gfl, "add_laplace", lambda psi, stddev: psi + g)
     found = gfl.mix(tf.constant(psi), MIXING, scheme="hybrid", sigma_g=1.0)
     expected = np.zeros([SERVERS, M])
     for p in range(SERVERS):
@@ -197,8 +197,41 @@ def test_every_servers_model_carries_the_noise_it_should(scheme, variance):
     np.testing.assert_allclose(models.std(1), sigma * np.sqrt(variance), rtol=0.05)
 
 
+@pytest.mark.parametrize("stddev", [0.2, 20.0])
+def test_a_servers_model_does_not_show_between_the_noises_steps(stddev):
+    """Neither in what it sends nor in what the noise in it is taken for."""
+    psi = np.random.default_rng(0).normal(size=[SERVERS, 5_000]).astype(np.float32)
+    sent, g = (np.asarray(t, np.float64) for t in gfl.noised(tf.constant(psi), stddev))
+    steps = sent / noise.grid_step(stddev)
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    np.testing.assert_allclose(sent - g, psi, atol=stddev * 1e-5)
+    assert g.std() == pytest.approx(stddev, rel=0.03)
+
+
+def test_what_iid_servers_send_each_other_lies_on_the_noises_grid(monkeypatch):
+    """By what the process is given for every message."""
+    messages = []
+
+    def add(psi, stddev):
+        messages.append(noise.add_laplace(psi, stddev))
+        return messages[-1]
+
+    monkeypatch.setattr(gfl, "add_laplace", add)
+    psi = np.random.default_rng(0).normal(size=[SERVERS, 400]).astype(np.float32)
+    found = gfl.mix(tf.constant(psi), MIXING, scheme="iid", sigma_g=0.7)
+    (sent,) = messages
+    assert sent.shape == [SERVERS, SERVERS, 400]
+    steps = np.asarray(sent, np.float64) / noise.grid_step(0.7)
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    expected = MIXING.diagonal()[:, None] * psi
+    for p in range(SERVERS):
+        for m in set(range(SERVERS)) - {p}:
+            expected[p] += MIXING[p, m] * sent[p, m].numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_noise_between_servers_is_laplace():
-    values = gfl.laplace([300_000], 0.9).numpy()
+    values = noise.laplace([300_000], 0.9).numpy()
     # They lie on a grid; spread over its steps they are as good as continuous.
     step = noise.grid_step(0.9)
     spread = values + step * np.random.default_rng(0).uniform(-0.5, 0.5, values.size)

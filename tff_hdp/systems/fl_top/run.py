@@ -147,8 +147,7 @@ class FlTop(System):
             f"Public data: {self.public.source}. They are not protected.",
             *self._notes_on_sums(),
             "A client that takes part knows the round and its own share of the noise: "
-            "no epsilon here holds against it; a threat model with colluding_clients=1 "
-            "accounts for it.",
+            "against it only the epsilon of a fellow client holds.",
             "epsilon_paper is the FL-TOP paper's Theorem 1, which takes cohorts as if "
             "drawn by Poisson sampling and hidden from the server.",
         )

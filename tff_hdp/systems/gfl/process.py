@@ -14,7 +14,7 @@ from tff_hdp.clients.sgd import full_gradients
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.updates import clip, screen
 from tff_hdp.errors import ArgumentError
-from tff_hdp.noise import add_laplace, laplace
+from tff_hdp.noise import add_laplace
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.zone_models import build_zoned_process
 from tff_hdp.topology.mixing import check_mixing
@@ -144,9 +144,13 @@ def unhide(plan: GflPlan, sums: tf.Tensor) -> tf.Tensor:
 
 
 def noised(psi: tf.Tensor, sigma_g: float) -> tuple[tf.Tensor, tf.Tensor]:
-    """What every server sends to all others, psi_m + g_m, and g_m (equation 24)."""
-    noise = laplace(tf.shape(psi), sigma_g)
-    return psi + noise, noise
+    """What every server sends to all others, psi_m + g_m, and g_m (equation 24).
+
+    The sum is rounded to the noise's grid as it is formed, and g_m is what that added:
+    noise of a grid, added to psi, would leave psi's place between its steps bare.
+    """
+    sent = add_laplace(psi, sigma_g)
+    return sent, sent - psi
 
 
 def mix(
@@ -168,10 +172,11 @@ def mix(
         # The own copy holds psi_p - (1 - a_pp)/a_pp g_p.
         sent, noise = noised(psi, sigma_g)
         return tf.matmul(weights, sent) - noise
-    mixed = tf.matmul(weights, psi)
     if scheme == "iid":
         size = len(mixing)
+        # Of every server to every other, [P, P, d].
+        sent = add_laplace(tf.tile(psi[tf.newaxis], [size, 1, 1]), sigma_g)
+        own = tf.linalg.diag_part(weights)[:, tf.newaxis] * psi
         between = weights * (1.0 - tf.eye(size))
-        shape = [size, size, tf.shape(psi)[1]]
-        mixed += tf.einsum("pm,pmd->pd", between, laplace(shape, sigma_g))
-    return mixed
+        return own + tf.einsum("pm,pmd->pd", between, sent)
+    return tf.matmul(weights, psi)
