@@ -22,6 +22,12 @@ def define_flags() -> None:
         "wrote down itself, which tells nothing of who made them.",
     )
     flags.DEFINE_integer(
+        "rounds",
+        None,
+        "How many rounds you know of; without it as many as the run says it released.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
         "max_unfinished",
         0,
         "How many ballots that a zone's clients were shown may have come to nothing.",
@@ -41,16 +47,19 @@ def main(argv: list[str]) -> int:
     if run is None or not pathlib.Path(run).is_dir():
         raise ArgumentError("run", run, "a run folder")
     from tff_hdp.protocols.elections.electorate import ElectionError
+    from tff_hdp.simulation.journal import Journal
     from tff_hdp.systems.hdp import seats
 
     path = pathlib.Path(run) / "elections"
     registry = pathlib.Path(flags.FLAGS.registry or path / seats.REGISTRY)
     if not registry.is_file():
         raise ArgumentError("registry", registry, "a file of registries")
+    released = Journal(pathlib.Path(run) / "journal.jsonl").last_round
     try:
         chains = seats.verify_seats(
             path,
             seats.read_registries(registry),
+            rounds=flags.FLAGS.rounds or released,
             max_unfinished=flags.FLAGS.max_unfinished,
             max_failures=flags.FLAGS.max_failures,
         ).values()

@@ -336,6 +336,17 @@ def test_records_that_were_changed_do_not_verify(held, tmp_path, change, message
         verify_seats(tmp_path, registries, max_failures=9)
 
 
+def test_a_run_whose_last_elections_are_gone_does_not_verify(held, tmp_path):
+    """Nothing follows them, so nothing else tells."""
+    registries = read_registries(held[0] / REGISTRY)
+    for number in (1, 2):
+        seats = json.loads((held[0] / f"round_{number:05d}.json").read_text())
+        write_seats(tmp_path, number, seats)
+    assert verify_seats(tmp_path, registries, rounds=2, max_failures=9)
+    with pytest.raises(ElectionError, match="elections of 2 rounds, of 3 that were"):
+        verify_seats(tmp_path, registries, rounds=3, max_failures=9)
+
+
 def test_a_run_with_keys_of_its_own_making_does_not_verify(held, tmp_path):
     other = participation(entropy=12, elections=Elections(voters=5))
     write_seats(tmp_path, 1, [], other.registries())

@@ -79,6 +79,7 @@ def verify_seats(
     path: pathlib.Path,
     registries: Mapping[int, Registry],
     *,
+    rounds: int = 1,
     max_unfinished: int = 0,
     max_failures: int = 0,
 ) -> dict[int, Chain]:
@@ -90,6 +91,8 @@ def verify_seats(
     Args:
       path: The run folder's `elections`.
       registries: By zone, from elsewhere than the run if it is not trusted.
+      rounds: How many rounds there were at least; elections of the last ones that are
+        not there leave no gap.
       max_unfinished: How many ballots of a zone that its clients were shown may have
         come to nothing.
       max_failures: How many super-nodes of a zone may be said to have failed. Each
@@ -100,11 +103,15 @@ def verify_seats(
 
     Raises:
       ElectionError: If a transcript does not verify or does not follow the one
-        before, a seat is not as its transcripts say, too many confirmed ballots came
-        to nothing, or too many super-nodes are said to have failed.
+        before, a round's are not there, a seat is not as its transcripts say, too many
+        confirmed ballots came to nothing, or too many super-nodes are said to have
+        failed.
     """
     chains = {zone: Chain(registry) for zone, registry in registries.items()}
-    for number, seats in enumerate(read_seats(path), start=1):
+    held = read_seats(path)
+    if len(held) < rounds:
+        raise ElectionError(f"elections of {len(held)} rounds, of {rounds} that were")
+    for number, seats in enumerate(held, start=1):
         if sorted(seat["zone"] for seat in seats) != sorted(chains):
             raise ElectionError(f"round {number} has other zones than the registry")
         for seat in seats:
