@@ -363,7 +363,9 @@ def test_what_is_no_registry_is_refused(tmp_path, text):
         read_registries(tmp_path / REGISTRY)
 
 
-@pytest.mark.parametrize("text", ["", "{", "3", "[3]", '[{"zone": 0}]', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "3", "[]", "[3]", '[{"zone": 0}]', "[" * 100_000]
+)
 def test_what_is_no_list_of_seats_is_refused(tmp_path, text):
     (tmp_path / "round_00001.json").write_text(text)
     with pytest.raises(FileError, match="round_00001"):

@@ -157,7 +157,8 @@ def _follow(chain: Chain, number: int, seat: Mapping[str, Any]) -> None:
 
 def _read_round(file: pathlib.Path) -> list[dict[str, Any]]:
     seats = read_json(file)
-    if not isinstance(seats, list) or not all(map(_is_seat, seats)):
+    # There is a zone at least.
+    if not isinstance(seats, list) or not seats or not all(map(_is_seat, seats)):
         raise FileError(file, "holds no list of seats")
     return seats
 
