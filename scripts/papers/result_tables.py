@@ -15,6 +15,8 @@ from typing import Any, TextIO
 
 import pandas as pd
 
+from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.table import legend, numbered, rests_on
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -203,6 +205,14 @@ def _row(cells: Sequence[Any]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
+def main(argv: list[str]) -> int:
+    """Rewrites the tables of the pages named."""
+    for page in map(pathlib.Path, argv[1:]):
+        if not page.is_file():
+            raise ArgumentError("PAGE", page, "a page of docs/")
+        embed(page)
+    return 0
+
+
 if __name__ == "__main__":
-    for page in sys.argv[1:]:
-        embed(pathlib.Path(page))
+    sys.exit(cli.run(main))
