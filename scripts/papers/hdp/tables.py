@@ -296,7 +296,7 @@ def comparison(
         raise ArgumentError("equal", equal, "multiplier, release")
     rows = []
     for mode in ("ldp", "hdp", "cdp"):
-        own = dataclasses.replace(request, privacy=mode, alpha=None, beta=None)
+        own = dataclasses.replace(request, privacy=mode, compare=None)
         if equal == "release":
             unit = worst(
                 account(
