@@ -149,12 +149,13 @@ def test_only_the_server_rescales(level):
     """A zone's sum a thousand times as large would drown the noise above it."""
     plain = tfp.GaussianSumQuery(1.0, 0.1)
     scaled = tfp.NormalizedQuery(plain, 1e-3)
-    LevelQueries(server=scaled).with_secure_noise()
+    LevelQueries(server=scaled)
     for query in (scaled, NestedSumQuery([plain, scaled])):
         at = {"client": query, "zones": [plain, query], "upper": [[plain], [query]]}
-        below = LevelQueries(**{level: at[level]}, server=plain)
         with pytest.raises(ArgumentError, match=f"queries.{level} is NormalizedQuery"):
-            below.with_secure_noise()
+            LevelQueries(**{level: at[level]}, server=plain)
+    with pytest.raises(ArgumentError, match=r"queries\.zones is NoPrivacyAverageQuery"):
+        LevelQueries(zones=[tfp.NoPrivacyAverageQuery()], server=plain)
 
 
 class Foreign(tfp.SumAggregationDPQuery):

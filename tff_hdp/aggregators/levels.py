@@ -58,6 +58,9 @@ class LevelQueries:
       upper: For each level between zones and server, one query per node. These
         only noise; they do not preprocess.
       server: Run on the sum over all zones.
+
+    Raises:
+      ArgumentError: If a query below the server rescales what it noises.
     """
 
     client: tfp.DPQuery | None = None
@@ -65,18 +68,18 @@ class LevelQueries:
     upper: Sequence[Sequence[tfp.DPQuery]] = ()
     server: tfp.DPQuery | None = None
 
-    def with_secure_noise(self) -> "LevelQueries":
-        """The same, with all Gaussian noise drawn by `tff_hdp.noise`.
-
-        Raises:
-          ArgumentError: If a query's noise is of its own making, or a level below the
-            server rescales.
-        """
-        below = {"client": [self.client] if self.client else [], "zones": self.zones}
-        below["upper"] = [query for nodes in self.upper for query in nodes]
+    def __post_init__(self) -> None:
+        below = {
+            "client": [self.client] if self.client else [],
+            "zones": self.zones,
+            "upper": [query for nodes in self.upper for query in nodes],
+        }
         for level, queries in below.items():
             for query in queries:
                 refuse_rescaling(query, level)
+
+    def with_secure_noise(self) -> "LevelQueries":
+        """The same, with all Gaussian noise drawn by `tff_hdp.noise`."""
         return LevelQueries(
             client=self.client and with_secure_noise(self.client),
             zones=[with_secure_noise(query) for query in self.zones],

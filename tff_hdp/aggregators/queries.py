@@ -70,9 +70,9 @@ def refuse_rescaling(query: tfp.DPQuery, level: str) -> None:
       level: Its name.
 
     Raises:
-      ArgumentError: If it holds a `NormalizedQuery`.
+      ArgumentError: If it is, or holds, one that divides.
     """
-    ok = not isinstance(query, tfp.NormalizedQuery)
+    ok = not isinstance(query, tfp.NormalizedQuery | tfp.NoPrivacyAverageQuery)
     allowed = "a query that does not rescale, which only the server's may"
     require(ok, f"queries.{level}", type(query).__name__, allowed)
     for value in vars(query).values():

@@ -36,6 +36,11 @@ MOST_CLIENTS, MOST_ZONES, MOST_DRAWN = 10**9, 10**4, 10**5
 LEAST_COHORT = 1e-9
 # All else that an account is asked, a plan's file decides.
 BESIDE_PLAN = ("plan", "format")
+# A comparison is of plans of its own, by all methods against everybody.
+LEFT_OUT_BY_COMPARE = (
+    *("privacy", "alpha", "beta", "noising_levels", "plan"),
+    *("calibrate", "observer", "client_kind", "method"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -350,14 +355,11 @@ class AccountConfig(FederationConfig):
 
     def _check_compare(self) -> None:
         """That nothing is given which a comparison of fixed plans would leave out."""
-        if self.compare is None:
-            return
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        names = ("privacy", "alpha", "beta", "noising_levels", "calibrate")
-        for name in (*names, "client_kind", "plan"):
-            given = getattr(self, name)
-            allowed = "nothing beside compare, of ldp, hdp and cdp"
-            require(given == defaults[name], name, given, allowed)
+        for field in dataclasses.fields(self):
+            given = getattr(self, field.name)
+            if self.compare and field.name in LEFT_OUT_BY_COMPARE:
+                allowed = "nothing beside compare, of ldp, hdp and cdp"
+                require(given == field.default, field.name, given, allowed)
 
     def _check_shares(self) -> None:
         for name, users in USERS_OF_SHARES.items():

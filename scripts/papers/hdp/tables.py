@@ -296,7 +296,8 @@ def comparison(
         raise ArgumentError("equal", equal, "multiplier, release")
     rows = []
     for mode in ("ldp", "hdp", "cdp"):
-        own = dataclasses.replace(request, privacy=mode, compare=None)
+        shares = {"alpha": None, "beta": None}
+        own = dataclasses.replace(request, privacy=mode, compare=None, **shares)
         if equal == "release":
             unit = worst(
                 account(
