@@ -17,19 +17,24 @@ _SIGNED = (
 )
 
 
-def notes(plan: NoisePlan, protocol: str, *, signed: bool = False) -> tuple[str, ...]:
+def notes(
+    plan: NoisePlan, protocol: str, *, signed: bool = False, one_server: bool = False
+) -> tuple[str, ...]:
     """What privacy.json says of secure sums.
 
     Args:
       plan: Without an encoding there are none.
       protocol: `intrinsic`, or which was run.
       signed: Whether its parties sign.
+      one_server: Whether a server sums for all clients, and there are no zones.
     """
     encoding = plan.encoding
     if encoding is None:
         return ()
     protected = []
-    if plan.secure_aggregation:
+    if plan.secure_aggregation and one_server:
+        protected.append("the server sees only the sum of a round's updates")
+    elif plan.secure_aggregation:
         protected.append("each super-node sees only the sum of its zone's updates")
     if plan.secure_server:
         protected.append("the server sees only the sum of all zones' outputs")
@@ -51,7 +56,7 @@ def notes(plan: NoisePlan, protocol: str, *, signed: bool = False) -> tuple[str,
             "clip norm: the sensitivity accounted includes rounding."
         )
         found.append(_law(plan))
-    if plan.min_zone_clients > 1:
+    if plan.min_zone_clients > 1 and not one_server:
         still = (
             "; its super-node still adds its noise" if any(plan.node_noise[0]) else ""
         )

@@ -54,6 +54,14 @@ def test_a_clip_norm_may_come_as_text():
         (
             {
                 "scheme": "fl_top_dp",
+                "secure_aggregation_protocol": "graph",
+                "sign_messages": True,
+            },
+            "sign_messages is True; .* secure_aggregation_protocol=bonawitz",
+        ),
+        (
+            {
+                "scheme": "fl_top_dp",
                 "secure_aggregation_protocol": "bonawitz",
                 "secure_bits": 31,
             },

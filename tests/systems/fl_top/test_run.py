@@ -115,6 +115,15 @@ def test_a_private_run_under_the_masking_protocol(tmp_path):
     notes = " ".join(json.loads((out / "privacy.json").read_text())["notes"])
     assert "the bonawitz protocol, run for every sum" in notes
     assert "is assumed here" not in notes
+    assert "the server sees only the sum of a round's updates" in notes
+    assert "super-node" not in notes.partition(". Assumed")[0]
+    signed = tmp_path / "signed"
+    experiment.run(config(signed, **settings, sign_messages=True))
+    notes = " ".join(json.loads((signed / "privacy.json").read_text())["notes"])
+    assert "every message is signed" in notes
+    # Every client signs the five things it says.
+    sent = pd.read_csv(signed / "metrics.csv")["secagg_bytes_up"]
+    assert (sent >= frame["secagg_bytes_up"] + 5 * 64).all()
 
 
 def test_a_private_run_says_what_its_epsilons_rest_on(tmp_path):

@@ -95,14 +95,16 @@ def test_ledger_and_notes_say_who_sees_what(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "fault_model", "signed"),
+    ("protocol", "fault_model", "asked", "signed"),
     [
-        ("bonawitz", "byzantine", True),
-        ("bonawitz", "crash", False),
-        ("intrinsic", "byzantine", False),
+        ("bonawitz", "byzantine", None, True),
+        ("bonawitz", "byzantine", False, False),
+        ("bonawitz", "crash", None, False),
+        ("bonawitz", "crash", True, True),
+        ("intrinsic", "byzantine", None, False),
     ],
 )
-def test_notes_say_whether_parties_sign(protocol, fault_model, signed):
+def test_notes_say_whether_parties_sign(protocol, fault_model, asked, signed):
     config = HdpConfig(
         privacy="hdp",
         noise_multiplier=1.0,
@@ -110,6 +112,7 @@ def test_notes_say_whether_parties_sign(protocol, fault_model, signed):
         secure_aggregation_protocol=protocol,
         elect_super_nodes="rotate",
         election_fault_model=fault_model,
+        sign_messages=asked,
     )
     plan = configurations.c1(
         zone_sizes=(10,),
@@ -171,7 +174,23 @@ def test_small_zones_are_left_out_and_counted(run, tmp_path):
                 "secure_aggregation_protocol": "graph",
                 "elect_super_nodes": "rotate",
             },
-            "secure_aggregation_protocol is graph; allowed: bonawitz where super-nodes",
+            "secure_aggregation_protocol is graph; allowed: bonawitz with sign_mess",
+        ),
+        (
+            {
+                "secure_aggregation": "zone",
+                "secure_aggregation_protocol": "graph",
+                "sign_messages": True,
+            },
+            "secure_aggregation_protocol is graph; allowed: bonawitz with sign_mess",
+        ),
+        (
+            {"secure_aggregation": "zone", "sign_messages": True},
+            "sign_messages is True; .* with secure_aggregation_protocol=bonawitz",
+        ),
+        (
+            {"sign_messages": False},
+            "sign_messages is False; .* with secure_aggregation=",
         ),
         ({"secure_bits": 20}, "secure_bits is 20; allowed: only with"),
         ({"min_zone_clients": 3}, "min_zone_clients is 3; allowed: only with"),

@@ -48,6 +48,8 @@ class FlTopConfig(RunConfig):
       secure_aggregation_protocol: How a round's secure sum is taken with `_dp`:
         `none` in floating point, in the clear; `intrinsic` on integers, by TFF's
         secure sum; `bonawitz` or `graph` by that protocol, among simulated parties.
+      sign_messages: Whether the parties of `bonawitz` sign all they say, against
+        parties and channels that lie.
       secure_bits: Size of the ring that integers are summed in; None means 30.
       recovery_iterations: Of FL-CS, on the server.
       coefficients: Which cosine coefficients FL-CS measures: `random` ones of every
@@ -86,6 +88,7 @@ class FlTopConfig(RunConfig):
     noise_multiplier: float | None = None
     clip_norm: float | str = "auto"
     secure_aggregation_protocol: str = "none"
+    sign_messages: bool = False
     secure_bits: int | None = None
     recovery_iterations: int = 30
     coefficients: str = "random"
@@ -155,6 +158,11 @@ class FlTopConfig(RunConfig):
         if protocol != "none" and not self.is_private:
             raise ArgumentError(
                 "secure_aggregation_protocol", protocol, f"none with {self.scheme}"
+            )
+        if self.sign_messages and protocol != "bonawitz":
+            raise ArgumentError(
+                *("sign_messages", True),
+                "only with secure_aggregation_protocol=bonawitz",
             )
         if protocol == "none" and bits is not None:
             raise ArgumentError(

@@ -66,7 +66,9 @@ class FlTop(System):
         features = self.task.test_features
         self.secure_sums = None
         if config.secure_aggregation_protocol in PROTOCOLS:
-            self.secure_sums = SecureSums(config.secure_aggregation_protocol)
+            self.secure_sums = SecureSums(
+                config.secure_aggregation_protocol, signed=config.sign_messages
+            )
         self.process = build_fl_top(
             build_model=self.task.build_model,
             data_type=chunk_type(features.shape[1:], features.dtype),
@@ -155,7 +157,10 @@ class FlTop(System):
     def _notes_on_sums(self) -> tuple[str, ...]:
         protocol = self.config.secure_aggregation_protocol
         if protocol != "none":
-            return secure_notes.notes(self.plan, protocol)
+            signed = self.config.sign_messages
+            return secure_notes.notes(
+                self.plan, protocol, signed=signed, one_server=True
+            )
         return (
             "The server sees the sum of a round's clients only, by secure aggregation, "
             "which is assumed here: one process plays all parties.",

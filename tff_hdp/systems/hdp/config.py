@@ -19,6 +19,7 @@ OBSERVERS = ("super_node", "aggregator", "released_model")
 # What says how sums are secure, where they are not.
 _WITHOUT = {
     "secure_aggregation_protocol": "intrinsic",
+    "sign_messages": None,
     "secure_bits": None,
     "secure_range": None,
     "min_zone_clients": None,
@@ -70,6 +71,9 @@ class HdpConfig(ZonesConfig):
       secure_aggregation_protocol: `intrinsic` takes TFF's secure sums; `bonawitz`
         (all pairs) and `graph` (a sparse graph) run the protocol itself among the
         cohort, and what came out is the round.
+      sign_messages: Whether the parties of `bonawitz` sign all they say, against
+        parties and channels that lie; None means where super-nodes are elected by
+        election_fault_model=byzantine.
       secure_bits: Sums are modulo 2^bits, 16..30; None means 30.
       secure_range: Bound on a coordinate of an update in a secure sum, beyond
         which it is cut and counted as saturated; None takes the clip norm, or 1
@@ -130,6 +134,7 @@ class HdpConfig(ZonesConfig):
     cohort_chunk: int | None = None
     secure_aggregation: str = "none"
     secure_aggregation_protocol: str = "intrinsic"
+    sign_messages: bool | None = None
     secure_bits: int | None = None
     secure_range: float | None = None
     min_zone_clients: int | None = None
@@ -174,7 +179,9 @@ class HdpConfig(ZonesConfig):
 
     @property
     def parties_sign(self) -> bool:
-        """Whether the parties of that protocol sign: where clients may be Byzantine."""
+        """Whether the parties of that protocol sign."""
+        if self.sign_messages is not None:
+            return self.sign_messages
         elects = self.elect_super_nodes != "none"
         byzantine = self.election_fault_model == "byzantine"
         return self.runs_protocol and elects and byzantine
@@ -239,11 +246,17 @@ class HdpConfig(ZonesConfig):
             )
         if least is not None and least < LEAST_CLIENTS:
             raise ArgumentError("min_zone_clients", least, f"at least {LEAST_CLIENTS}")
+        if self.sign_messages is not None and not self.runs_protocol:
+            raise ArgumentError(
+                *("sign_messages", self.sign_messages),
+                "only with secure_aggregation_protocol=bonawitz",
+            )
         if self.parties_sign and self.secure_aggregation_protocol == "graph":
             raise ArgumentError(
                 *("secure_aggregation_protocol", "graph"),
-                "bonawitz where super-nodes are elected by election_fault_model="
-                "byzantine: who lies may choose a client's neighbours",
+                "bonawitz with sign_messages, the default where super-nodes are "
+                "elected by election_fault_model=byzantine: who lies may choose a "
+                "client's neighbours",
             )
         if self.secure_aggregation != "none" and self.clipping == "adaptive":
             raise ArgumentError(
