@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.models import Architecture, TextArchitecture, Value
+from tasks.models import SOFTMAX, Architecture, TextArchitecture, Value
 from tff_hdp.errors import ArgumentError
 
 # The split is part of the task, not of a run: every seed sees one test set.
@@ -86,7 +86,8 @@ class Dataset:
       input_shape: Of an example: height, width and channels of an image, columns of
         a table, length of a sequence.
       max_value: The largest value a feature can take, or each column; None for ids.
-      models: Architectures by name; the first is the default.
+      models: Architectures by name; the first is the default. Where features are
+        quantities, `softmax` is one of them without being named.
       partitions: Allowed partitions, the first the default; of "iid",
         "dirichlet", "classes" and "writer".
       num_clients: The default for partitions other than "writer".
@@ -110,6 +111,11 @@ class Dataset:
     min_value: Value = 0.0
     class_names: tuple[str, ...] = ()
     encoding: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_value is not None:
+            models = {**self.models, "softmax": SOFTMAX}
+            object.__setattr__(self, "models", models)
 
     @property
     def model_shape(self) -> dict[str, Any]:

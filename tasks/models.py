@@ -1,4 +1,4 @@
-"""The models of the tasks: one hidden layer behind convolutions, or behind characters.
+"""The models of the tasks: a hidden layer behind convolutions or characters, or none.
 
 An architecture is plain data, so that its parameters can be counted and its
 layers described without TensorFlow.
@@ -24,11 +24,11 @@ class Architecture:
     Attributes:
       filters: Output channels of each convolution; a convolution is 5x5 with
         zero padding and ReLU, followed by 2x2 max pooling.
-      units: Width of the hidden dense layer, with ReLU.
+      units: Width of the hidden dense layer, with ReLU; None for no such layer.
     """
 
     filters: tuple[int, ...]
-    units: int
+    units: int | None
 
     def layers(
         self, *, input_shape: tuple[int, ...], num_classes: int
@@ -50,8 +50,9 @@ class Architecture:
             result.append((f"Conv2D {KERNEL}x{KERNEL}, {filters}", parameters))
             height, width, channels = height // 2, width // 2, filters
         inputs = height * width * channels
-        result.append((f"Dense {self.units}", (inputs + 1) * self.units))
-        result.append((f"Dense {num_classes}", (self.units + 1) * num_classes))
+        for units in filter(None, (self.units, num_classes)):
+            result.append((f"Dense {units}", (inputs + 1) * units))
+            inputs = units
         return result
 
     def num_parameters(self, *, input_shape: tuple[int, ...], num_classes: int) -> int:
@@ -64,10 +65,15 @@ class Architecture:
         divided = "mapped from their ranges to 0..1"
         if not isinstance(max_value, tuple):
             divided = f"divided by {max_value}"
-        return (
+        text = (
             f"values {divided}, {_listed(self.layers(**shape))}; "
-            f"{self.num_parameters(**shape):,} parameters; ReLU after all but the last "
-            "layer, 2x2 max pooling after each convolution"
+            f"{self.num_parameters(**shape):,} parameters"
+        )
+        if self == SOFTMAX:
+            return text
+        return (
+            f"{text}; ReLU after all but the last layer, 2x2 max pooling after each "
+            "convolution"
         )
 
     def build(
@@ -100,7 +106,8 @@ class Architecture:
             )
             stack.append(layers.MaxPooling2D(2))
         stack.append(layers.Flatten())
-        stack.append(layers.Dense(self.units, activation="relu"))
+        if self.units is not None:
+            stack.append(layers.Dense(self.units, activation="relu"))
         stack.append(layers.Dense(num_classes))
         return tf.keras.Sequential(stack)
 
@@ -193,6 +200,8 @@ def _listed(layers: list[tuple[str, int]]) -> str:
     return ", ".join(f"{layer} ({parameters:,})" for layer, parameters in layers)
 
 
+# Convex: softmax regression.
+SOFTMAX = Architecture(filters=(), units=None)
 # The HDP paper gives no widths; 200 units are those of McMahan et al. (2017).
 DNN = Architecture(filters=(), units=200)
 # About 1e5 parameters on 32x32x3, which the noise of a private run can bear.

@@ -216,7 +216,7 @@ def test_description_states_what_the_task_is():
     ("arguments", "message"),
     [
         ({"name": "svhn"}, "task is svhn; allowed: digits, mnist"),
-        ({"model": "cnn"}, "model is cnn; allowed: dnn for task digits"),
+        ({"model": "cnn"}, "model is cnn; allowed: dnn, softmax for task digits"),
         ({"partition": "writer"}, "partition is writer; allowed: .* for task digits"),
         ({"partition": "dirichlet"}, "dirichlet_alpha is None"),
         (

@@ -17,7 +17,7 @@ from absl import flags
 
 from tff_hdp import cli
 
-PARTS = ("mnist", "cifar10")
+PARTS = ("mnist", "mnist_linear", "cifar10")
 
 
 def define_flags() -> None:

@@ -17,7 +17,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.report import read_run
 
-PARTS = ("mnist", "cifar10")
+PARTS = ("mnist", "mnist_linear", "cifar10")
 NAMES = {
     "hdp": "HDP",
     "fl_top": "FL-TOP-DP",

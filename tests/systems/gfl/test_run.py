@@ -98,7 +98,8 @@ def test_softmax_regression_on_a_real_task(tmp_path):
     assert result.headline == "accuracy"
     assert result.accuracy > 0.6
     resolved = json.loads((tmp_path / "config.json").read_text())["resolved"]
-    assert resolved["task"].endswith("Model: softmax regression.")
+    assert "Model: softmax: " in resolved["task"]
+    assert resolved["task"].endswith("Dense 10 (650); 650 parameters.")
 
 
 @pytest.mark.parametrize("graph", ["random", "ring", "complete"])

@@ -1,14 +1,10 @@
 """Data, model, servers and graph of a GFL run."""
 
-import dataclasses
-
 import networkx as nx
 import numpy as np
-import tensorflow as tf
 
 import tasks
 from tasks import gfl_logistic
-from tasks.models import rescaling
 from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 from tff_hdp.topology import Zoning, equal_zones
@@ -40,7 +36,7 @@ def build_graph(config: GflConfig, seed: int) -> nx.Graph:
 
 
 def load(config: GflConfig, seed: int) -> tasks.Task:
-    """The task of a run: the paper's, or any other, if asked with a convex model.
+    """The task of a run: the paper's, or any other; model=softmax is convex there too.
 
     Args:
       config: The run's settings.
@@ -57,32 +53,7 @@ def load(config: GflConfig, seed: int) -> tasks.Task:
             dimension=config.dimension,
             seed=seed,
         )
-    if config.model != "softmax":
-        return config.load_task(seed)
-    dataset = tasks.find(config.task)
-    if dataset.max_value is None:
-        allowed = f"{', '.join(dataset.models)} for task {config.task}, of ids"
-        raise ArgumentError("model", config.model, allowed)
-    task = dataclasses.replace(config, model=None).load_task(seed)
-
-    def softmax_regression() -> tf.keras.Sequential:
-        layers = tf.keras.layers
-        return tf.keras.Sequential(
-            [
-                layers.Input(dataset.input_shape),
-                rescaling(dataset.min_value, dataset.max_value),
-                layers.Flatten(),
-                layers.Dense(dataset.num_classes),
-            ]
-        )
-
-    start = task.description.index("Model:")
-    return dataclasses.replace(
-        task,
-        build_model=softmax_regression,
-        model_name="softmax",
-        description=task.description[:start] + "Model: softmax regression.",
-    )
+    return config.load_task(seed)
 
 
 def build_servers(config: GflConfig, task: tasks.Task, seed: int) -> Zoning:
