@@ -161,6 +161,8 @@ class PlanConfig(FederationConfig):
         secure = {(True, True): "both", (True, False): "zone", (False, True): "server"}
         sums = secure.get((self.secure_aggregation, self.secure_server))
         flags += [f"--secure_aggregation={sums}"] if sums else []
+        if self.secure_aggregation and self.peers_known:
+            flags.append("--secure_aggregation_protocol=bonawitz")
         if self.secure_aggregation and self.min_zone_clients > 2:
             flags.append(f"--min_zone_clients={self.min_zone_clients}")
         flags += ["--mixing=equal"] if self.mixing == "equal" else []
@@ -183,6 +185,7 @@ class PlanConfig(FederationConfig):
         """Flags of the plan that scripts/train.py cannot be given."""
         names = ["colluding_super_nodes", "colluding_clients", "neighbours"]
         names += ["elected_super_nodes"] if self._unelected else []
+        names += [] if self.secure_aggregation else ["peers_known"]
         given = [f"--{name}" for name in names if getattr(self, name)]
         revealed = ["--sampling=revealed"] if self.sampling == "revealed" else []
         return given + revealed

@@ -247,6 +247,7 @@ def test_threat_models_survive_json():
     threat = ThreatModel(
         neighbours="zero_out",
         cohort_known=True,
+        peers_known=True,
         participation_revealed=True,
         dropout_rate=1 / 3,
         colluding_super_nodes=1,
@@ -264,6 +265,17 @@ def test_threat_models_survive_json():
     again.load_state_dict(json.loads(json.dumps(ledger.state_dict())))
     assert again == ledger
     assert again.history[0][0].threat == threat
+
+
+def test_a_journal_from_before_peers_were_known_takes_them_to_be():
+    """Where sums are secure; an epsilon too small would be the other guess."""
+    for secure in (False, True):
+        ledger, again = Ledger(), Ledger()
+        ledger.record(dataclasses.replace(make("cdp"), secure_aggregation=secure))
+        state = json.loads(json.dumps(ledger.state_dict()))
+        del state["history"][0]["threat"]["peers_known"]
+        again.load_state_dict(state)
+        assert again.history[0][0].threat.peers_known == secure
 
 
 def test_unknown_and_missing_fields_are_refused():

@@ -42,6 +42,7 @@ def runs(draw, *, colluding=True, equal=False):
     )
     threat = ThreatModel(
         cohort_known=draw(st.booleans()),
+        peers_known=draw(st.booleans()),
         elected_super_nodes=draw(st.booleans()) if colluding else False,
         colluding_super_nodes=draw(st.integers(0, s)) if colluding else 0,
         colluding_clients=draw(st.integers(0, 3)) if colluding else 0,

@@ -3,7 +3,9 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from tff_hdp.privacy import (
     Clipping,
@@ -76,6 +78,24 @@ def test_revealed_cohort_costs_amplification(row):
     assert shown.epsilon_rdp == pytest.approx(55.83, rel=5e-4)
     assert shown.epsilon_rdp > 2 * hidden.epsilon_rdp
     assert shown.neighbours == "zero_out"
+
+
+def test_a_fellow_who_knows_its_peers_knows_when_the_client_took_part(row):
+    """Its delta is the mean, over how often the client came, of Gaussians' deltas."""
+    rows = account(make("hdp"), T, DELTA, threat=ThreatModel(peers_known=True))
+    fellow, released = row(rows, "fellow_client"), row(rows, "released_model")
+    assert "participation revealed" in fellow.sampling
+    assert "participation hidden" in released.sampling
+    z, epsilon = math.sqrt(10), fellow.epsilon_pld
+    came = stats.binom(T, 0.2)
+    mu = np.sqrt(np.arange(1, T + 1)) / z
+    delta = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(
+        -mu / 2 - epsilon / mu
+    )
+    assert came.pmf(np.arange(1, T + 1)) @ delta == pytest.approx(DELTA, rel=0.02)
+    assert epsilon > 2 * released.epsilon_pld
+    hidden = {r.observer for r in account(make("hdp"), T, DELTA, RDP)}
+    assert "fellow_client" not in hidden
 
 
 def test_colluding_super_nodes_take_their_noise_away(row):

@@ -80,6 +80,7 @@ def test_what_is_printed_says_what_binds_and_how_to_train(tmp_path):
         {"levels": (1,), "mixing": "equal"},
         {"secure_aggregation": True, "secure_server": True, "sampling": "fixed"},
         {"elected_super_nodes": True, "dropout_rate": 0.1, "cohort_known": True},
+        {"secure_aggregation": True, "peers_known": True},
     ],
     ids=str,
 )

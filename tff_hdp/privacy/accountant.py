@@ -128,7 +128,8 @@ def account_history(
     check_same_zones(plans)
     rows = []
     cells_of_clients = _cells(plans)
-    for observer, level in observers(plans[-1]):
+    peers_known = any(run.threat.peers_known for run, _ in history)
+    for observer, level in observers(plans[-1], peers_known=peers_known):
         cells: dict[ClientKind, list[tuple[int, AccountRow]]] = {}
         for zones, index in cells_of_clients:
             zone = zones[0]

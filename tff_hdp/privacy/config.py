@@ -60,6 +60,8 @@ class FederationConfig:
       sampling: How cohorts are drawn; `revealed` is Poisson with participation known
         to every observer.
       cohort_known: Whether the aggregator learns who takes part.
+      peers_known: Whether a client that takes part learns which others of its zone
+        do, as from a masking protocol.
       neighbours: Neighbour relation; None takes what fits the noise.
       secure_aggregation: Whether super-nodes see their zone's sum only.
       secure_server: Whether the server sees the sum over zones only.
@@ -93,6 +95,7 @@ class FederationConfig:
     mixing: str = "weighted"
     sampling: str = "poisson"
     cohort_known: bool = False
+    peers_known: bool = False
     neighbours: str | None = None
     secure_aggregation: bool = False
     secure_server: bool = False
@@ -144,8 +147,8 @@ class FederationConfig:
     def threat(self) -> ThreatModel:
         """What is assumed of the parties."""
         names = (
-            *("neighbours", "cohort_known", "dropout_rate", "colluding_super_nodes"),
-            *("colluding_clients", "elected_super_nodes"),
+            *("neighbours", "cohort_known", "peers_known", "dropout_rate"),
+            *("colluding_super_nodes", "colluding_clients", "elected_super_nodes"),
         )
         return ThreatModel(
             participation_revealed=self.sampling == "revealed",

@@ -196,7 +196,9 @@ class Ledger(RoundLedger[AccountedRound]):
 
     def _from_dict(self, entry: Mapping[str, Any]) -> AccountedRound:
         _check_names("state['history']", entry, {"plan", "threat"})
-        threat = _build(ThreatModel, entry["threat"])
+        # Where journals do not say it yet, what a masking protocol would show.
+        known = {"peers_known": bool(entry["plan"].get("secure_aggregation"))}
+        threat = _build(ThreatModel, known | entry["threat"])
         return AccountedRound(plan_from_dict(entry["plan"]), threat)
 
 

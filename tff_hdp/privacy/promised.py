@@ -58,7 +58,8 @@ class Federation:
         Raises:
           ArgumentError: If there is no such observer.
         """
-        there = list(observers(_noisy(self.base)))
+        known = self.threat.peers_known
+        there = list(observers(_noisy(self.base), peers_known=known))
         for observer, level in there:
             own = observer != "super_node" or level == promise.level
             if observer == promise.observer and own:

@@ -23,6 +23,8 @@ class ThreatModel:
         relation that fits the sampling and the noise.
       cohort_known: Whether the aggregator learns who took part, as it does where
         it draws the cohort or clients report to it, and so in TFF as it is deployed.
+      peers_known: Whether a client that takes part learns which others of its zone
+        do, as from a masking protocol that they run with each other.
       participation_revealed: Whether every observer learns who took part.
       dropout_rate: Probability that a sampled client never delivers, independently
         of the others and of the data.
@@ -43,6 +45,7 @@ class ThreatModel:
 
     neighbours: Neighbours | None = None
     cohort_known: bool = False
+    peers_known: bool = False
     participation_revealed: bool = False
     dropout_rate: float = 0.0
     colluding_super_nodes: int = 0

@@ -77,8 +77,15 @@ def client_kind(plan: NoisePlan, zone: int, noising: bool) -> ClientKind:
     return "hdp" if any(nodes[own] for own, nodes in above) else "trusting"
 
 
-def observers(plan: NoisePlan) -> Iterator[tuple[Observer, int]]:
-    """Every observer of the plan with its level (who gets the model: above all)."""
+def observers(
+    plan: NoisePlan, *, peers_known: bool = False
+) -> Iterator[tuple[Observer, int]]:
+    """Every observer of the plan with its level (who gets the model: above all).
+
+    Args:
+      plan: Who adds noise to what.
+      peers_known: See `ThreatModel`.
+    """
     for level in range(1, len(plan.upper_levels) + 2):
         yield "super_node", level
     server = len(plan.upper_levels) + 2
@@ -87,8 +94,10 @@ def observers(plan: NoisePlan) -> Iterator[tuple[Observer, int]]:
     nodes_know = any(map(any, plan.node_noise[:-1])) or plan.clients_carry_noise
     if nodes_know and plan.num_zones > 1:
         yield "fellow_super_node", server + 1
-    clients_know = plan.clients_carry_noise or isinstance(
-        plan.sampling, FixedSizeSampling
+    clients_know = (
+        peers_known
+        or plan.clients_carry_noise
+        or isinstance(plan.sampling, FixedSizeSampling)
     )
     if clients_know and plan.num_clients > 1:
         yield "fellow_client", server + 1
@@ -137,8 +146,10 @@ def view(
             noise = noise_in_output(before, level, zone, noising, observer, notes)
         else:
             noise = noise_in_output(run, level - 1, zone, noising, observer, notes)
-        hidden = released or not threat.cohort_known
-        hidden = hidden and not threat.participation_revealed
+        known = threat.cohort_known and not released
+        if observer == "fellow_client":
+            known = threat.peers_known
+        hidden = not known and not threat.participation_revealed
     if noise is None or noise.nominal == 0:
         reason = notes[-1] if notes else _why_none(run, level)
         return View(

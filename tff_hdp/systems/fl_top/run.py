@@ -133,9 +133,13 @@ class FlTop(System):
         """See base class."""
         return build_fl_top_evaluation(self.task)
 
-    def events(self, metrics: Any) -> dict[str, Any]:
+    def record(self, ledger: fl_top_dp.FlTopLedger, metrics: Any) -> None:
         """See base class."""
-        return round_events(metrics["aggregator"])
+        if self.plan.is_noisy:
+            known = self.secure_sums is not None
+            threat = dataclasses.replace(fl_top_dp.THREAT, peers_known=known)
+            events = round_events(metrics["aggregator"])
+            ledger.record(self.plan, threat=threat, events=events)
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""
@@ -148,7 +152,8 @@ class FlTop(System):
             f"Clip norm {clipping.clip_norm:.6g}: {clipping.source}.",
             f"Public data: {self.public.source}. They are not protected.",
             *self._notes_on_sums(),
-            "A client that takes part knows the round and its own share of the noise: "
+            "A client that takes part knows the round and its own share of the noise"
+            f"{'' if self.secure_sums is None else ', and who else takes part'}: "
             "against it only the epsilon of a fellow client holds.",
             "epsilon_paper is the FL-TOP paper's Theorem 1, which takes cohorts as if "
             "drawn by Poisson sampling and hidden from the server.",

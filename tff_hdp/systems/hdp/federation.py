@@ -133,6 +133,8 @@ def _threat(config: HdpConfig, plan: NoisePlan) -> ThreatModel:
     noising = plan.noising_clients if plan.clients_carry_noise else (0,) * len(bad)
     return ThreatModel(
         cohort_known=config.cohort_known,
+        # Clients exchange keys with each other, under names.
+        peers_known=config.runs_protocol and config.zones_are_secure,
         dropout_rate=config.faults.loss_rate,
         elected_super_nodes=config.elect_super_nodes != "none",
         # A Byzantine client may leave its noise out.

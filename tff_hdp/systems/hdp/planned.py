@@ -111,6 +111,11 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
         ("delta", config.delta >= made.delta, f"at least {made.delta:g}"),
         ("cohort_known", known or not threat.cohort_known, "False"),
         (
+            "secure_aggregation_protocol",
+            made.threat.peers_known or not threat.peers_known,
+            "intrinsic",
+        ),
+        (
             "drop_rate",
             config.drop_rate <= made.threat.dropout_rate,
             f"at most {made.threat.dropout_rate:g}",
