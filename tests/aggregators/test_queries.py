@@ -11,9 +11,11 @@ from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
 from tff_hdp import noise
 from tff_hdp.aggregators import queries
-from tff_hdp.aggregators.levels import LevelQueries
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.queries import GaussianSumQuery, with_secure_noise
+from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import Clipping, FullParticipation, Level, NoisePlan
 
 
 def adaptive():
@@ -140,7 +142,7 @@ def test_a_clip_norm_that_is_not_the_accounted_one_is_refused():
         def derive_sample_params(self, global_state):
             return 100.0 * global_state.l2_norm_clip
 
-    with pytest.raises(ArgumentError, match="query is Wide; allowed: a Gau"):
+    with pytest.raises(ArgumentError, match="query is Wide; allowed: one that leaves"):
         with_secure_noise(Wide(1.0, 3.0))
 
 
@@ -156,6 +158,110 @@ def test_only_the_server_rescales(level):
             LevelQueries(**{level: at[level]}, server=plain)
     with pytest.raises(ArgumentError, match=r"queries\.zones is NoPrivacyAverageQuery"):
         LevelQueries(zones=[tfp.NoPrivacyAverageQuery()], server=plain)
+
+
+class Scaled(NestedSumQuery):
+    """Clips, and makes what it clipped a thousand times as large."""
+
+    def preprocess_record(self, params, record):
+        clipped = super().preprocess_record(params, record)
+        return tf.nest.map_structure(lambda t: 1000.0 * t, clipped)
+
+
+class ScaledSum(GaussianSumQuery):
+    """Does so once it is clipped and summed."""
+
+    def accumulate_preprocessed_record(self, state, record):
+        grown = tf.nest.map_structure(lambda t: 1000.0 * t, record)
+        return super().accumulate_preprocessed_record(state, grown)
+
+
+class ScaledPart(tfp.NoPrivacySumQuery):
+    def preprocess_record(self, params, record):
+        return tf.nest.map_structure(lambda t: 1000.0 * t, record)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Scaled(tfp.GaussianSumQuery(1.0, 1.0)),
+        tfp.NormalizedQuery(Scaled(tfp.GaussianSumQuery(1.0, 1.0)), 10.0),
+        ScaledSum(1.0, 1.0),
+        ScaledPart(),
+    ],
+    ids=lambda query: type(query).__name__,
+)
+def test_nothing_makes_a_record_larger_than_its_clip(query):
+    with pytest.raises(ArgumentError, match="query is Scaled"):
+        with_secure_noise(query)
+
+
+def test_upper_noise_is_even():
+    """Zones clip to one norm; a part with little noise would be bare."""
+    uneven = NestedSumQuery(
+        [tfp.GaussianSumQuery(1.0, 1.0), tfp.GaussianSumQuery(1e-3, 1e-3)]
+    )
+    clip = [tfp.GaussianSumQuery(1.0, 0.0)] * 2
+    with pytest.raises(ArgumentError, match=r"noise of queries.upper is 0.001,1.0;"):
+        LevelQueries(zones=clip, upper=[[uneven]])
+    LevelQueries(zones=[uneven, uneven])
+    with pytest.raises(ArgumentError, match=r"noise of queries.zones is 0.001,1.0;"):
+        LevelQueries(zones=[uneven, clip[0]])
+
+
+UPPER = NoisePlan(
+    zone_sizes=(10, 10),
+    sampling=FullParticipation(),
+    upper_levels=(Level((0, 0), (1.0,)),),
+)
+ONE = tfp.GaussianSumQuery(1.0, 1.0)
+BARE = tfp.GaussianSumQuery(1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"upper": [[ONE]]}, "queries is none that clips; allowed: some that clip"),
+        (
+            {"zones": [BARE, tfp.NoPrivacySumQuery()], "upper": [[ONE]]},
+            "queries is none that clips",
+        ),
+        (
+            {
+                "server": NestedSumQuery([BARE, tfp.NoPrivacySumQuery()]),
+                "upper": [[ONE]],
+            },
+            "queries is none that clips",
+        ),
+        (
+            {"zones": [BARE] * 2, "upper": [[tfp.GaussianSumQuery(1.0, 64.0)]]},
+            r"noise of queries.upper is 64.0; allowed: 0..4, 4 times the plan's",
+        ),
+        (
+            {"zones": [ONE] * 2, "upper": [[ONE]]},
+            r"noise of queries.zones is 1.0; allowed: 0..0",
+        ),
+    ],
+)
+def test_queries_under_which_the_plan_is_not_accounted_are_refused(given, message):
+    record = tf.TensorSpec([4])
+    ZonedMean(UPPER, record, queries=LevelQueries(zones=[BARE] * 2, upper=[[ONE]]))
+    with pytest.raises(ArgumentError, match=message):
+        ZonedMean(UPPER, record, queries=LevelQueries(**given))
+
+
+def test_only_the_server_has_a_query_of_ones_own_where_clipping_adapts():
+    plan = NoisePlan(
+        zone_sizes=(10, 10),
+        sampling=FullParticipation(),
+        server_noise_multiplier=1.0,
+        clipping=Clipping(kind="adaptive"),
+    )
+    ZonedMean(plan, tf.TensorSpec([4]), queries=LevelQueries(server=ONE))
+    for level in ({"client": BARE}, {"zones": [BARE] * 2}):
+        own = LevelQueries(server=ONE, **level)
+        with pytest.raises(ArgumentError, match="queries is of other levels"):
+            ZonedMean(plan, tf.TensorSpec([4]), queries=own)
 
 
 class Foreign(tfp.SumAggregationDPQuery):

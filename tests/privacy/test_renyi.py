@@ -114,6 +114,13 @@ def test_compact_is_pessimistic_and_keeps_the_mass():
         assert full <= rounded <= full * (1 + 1e-9)
 
 
+def test_nobody_else_adds_nothing():
+    """A zone of one client."""
+    for arrival in (1.0, 0.8):
+        pool = hypergeometric_pool(1.0, others=0, noising=0, drawn=0, arrival=arrival)
+        assert noise_spectrum(2.0, [pool]).variances == (2.0,)
+
+
 def test_hypergeometric_pool_with_dropouts_by_simulation():
     pool = hypergeometric_pool(1.0, others=12, noising=7, drawn=5, arrival=0.8)
     rng = np.random.default_rng(2)

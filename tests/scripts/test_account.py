@@ -240,6 +240,15 @@ def test_comparison_at_equal_release(run, rows, tmp_path):
     assert {r["party_noise_multiplier"] for r in same} == {1.0}
 
 
+@pytest.mark.parametrize(
+    "given", ["--colluding_super_nodes=10", "--zones=1 --colluding_super_nodes=1"]
+)
+def test_no_noise_cannot_be_made_equal(run, given):
+    done = run("--compare=release", *given.split(), "--rounds=1", code=2)
+    (line,) = done.stderr.splitlines()
+    assert "--compare is release; allowed: multiplier: with privacy=hdp no" in line
+
+
 @pytest.mark.parametrize("given", ["--calibrate=2", "--privacy=c4", "--method=pld"])
 def test_a_comparison_leaves_no_flag_out(run, given):
     name, _, value = given.removeprefix("--").partition("=")

@@ -12,7 +12,6 @@ for sums in fixed point, and `smoothed`, to hide who rounded to what.
 """
 
 import collections
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -22,10 +21,10 @@ import tensorflow as tf
 import tensorflow_privacy as tfp
 from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.queries import (
     GaussianSumQuery,
     clip_of,
-    refuse_rescaling,
     with_secure_noise,
 )
 from tff_hdp.errors import ArgumentError
@@ -42,52 +41,6 @@ _FAR = 40.0
 # The constants of TFF's and Andrew et al.'s adaptive clipping.
 COUNT_STDDEV_SHARE = 0.05
 CLIP_LEARNING_RATE = 0.2
-
-
-@dataclasses.dataclass(frozen=True)
-class LevelQueries:
-    """The `DPQuery` of every level; None or empty where a level only sums.
-
-    All queries of a plan must clip to the plan's S: a `DpEvent` tells a noise
-    multiplier, not the clip norm it is relative to.
-
-    Attributes:
-      client: Run by a noising client on its own weighted record.
-      zones: One query per zone; all of one class, so that one preprocessing
-        with the zone's own parameters serves every client.
-      upper: For each level between zones and server, one query per node. These
-        only noise; they do not preprocess.
-      server: Run on the sum over all zones.
-
-    Raises:
-      ArgumentError: If a query below the server rescales what it noises.
-    """
-
-    client: tfp.DPQuery | None = None
-    zones: Sequence[tfp.DPQuery] = ()
-    upper: Sequence[Sequence[tfp.DPQuery]] = ()
-    server: tfp.DPQuery | None = None
-
-    def __post_init__(self) -> None:
-        below = {
-            "client": [self.client] if self.client else [],
-            "zones": self.zones,
-            "upper": [query for nodes in self.upper for query in nodes],
-        }
-        for level, queries in below.items():
-            for query in queries:
-                refuse_rescaling(query, level)
-
-    def with_secure_noise(self) -> "LevelQueries":
-        """The same, with all Gaussian noise drawn by `tff_hdp.noise`."""
-        return LevelQueries(
-            client=self.client and with_secure_noise(self.client),
-            zones=[with_secure_noise(query) for query in self.zones],
-            upper=[
-                [with_secure_noise(query) for query in nodes] for nodes in self.upper
-            ],
-            server=self.server and with_secure_noise(self.server),
-        )
 
 
 def queries_from_plan(plan: NoisePlan, record: Structure) -> LevelQueries:

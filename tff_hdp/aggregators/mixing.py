@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.noise import grid_step
 from tff_hdp.privacy.plan import NoisePlan
 
@@ -53,7 +54,7 @@ def zone_step(plan: NoisePlan, zone: int) -> float:
 
 def noise_upper_levels(
     plan: NoisePlan,
-    queries: levels.LevelQueries,
+    queries: LevelQueries,
     state: Any,
     outputs: list[Any],
     units: Sequence[float],

@@ -6,7 +6,7 @@ process, and whose normals end at 5.68 standard deviations.
 
 import copy
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dp_accounting
@@ -18,6 +18,13 @@ from tff_hdp.noise import add_gaussian
 
 # Whose noise is known.
 _KNOWN = ("tensorflow_privacy", "tff_hdp")
+# What a class does to records before they are summed.
+_BEFORE = ("preprocess_record", "preprocess_record_impl")
+# What it is accounted by, and does to them afterwards.
+_AFTER = (
+    *("initial_global_state", "derive_sample_params", "initial_sample_state"),
+    *("accumulate_record", "accumulate_preprocessed_record", "merge_sample_states"),
+)
 
 
 class GaussianSumQuery(tfp.GaussianSumQuery):
@@ -40,45 +47,20 @@ def with_secure_noise(query: tfp.DPQuery) -> tfp.DPQuery:
     Gaussian.
 
     Raises:
-      ArgumentError: If there is a class of anybody else's that makes the result, or a
-        `GaussianSumQuery` with a noise of its own: the events would be taken for
-        Gaussian, and nobody can tell where the noise comes from.
+      ArgumentError: If there is a class of anybody else's that does more than to change
+        records before a `GaussianSumQuery` clips them: nobody can tell what its events
+        are worth.
     """
     if type(query) is tfp.GaussianSumQuery:
         return GaussianSumQuery(query._l2_norm_clip, query._stddev)
     if isinstance(query, tfp.GaussianSumQuery):
         return _with_this_noise(query)
-    kind = type(query)
-    known = kind.get_noised_result.__module__.partition(".")[0] in _KNOWN
-    allowed = "one that leaves get_noised_result to tensorflow-privacy or tff_hdp"
-    require(known, "query", kind.__name__, allowed)
+    _refuse_own(query, (*_BEFORE, *_AFTER, "get_noised_result"))
     changed = copy.copy(query)
     for name, value in vars(query).items():
         if any(isinstance(leaf, tfp.DPQuery) for leaf in tf.nest.flatten(value)):
             setattr(changed, name, tf.nest.map_structure(_leaf, value))
     return changed
-
-
-def refuse_rescaling(query: tfp.DPQuery, level: str) -> None:
-    """Refuses a query whose result is not the noised sum it was given.
-
-    At the server that is post-processing. Below it, what the levels above add would be
-    accounted relative to sums of another scale.
-
-    Args:
-      query: Of a level below the server.
-      level: Its name.
-
-    Raises:
-      ArgumentError: If it is, or holds, one that divides.
-    """
-    ok = not isinstance(query, tfp.NormalizedQuery | tfp.NoPrivacyAverageQuery)
-    allowed = "a query that does not rescale, which only the server's may"
-    require(ok, f"queries.{level}", type(query).__name__, allowed)
-    for value in vars(query).values():
-        for leaf in tf.nest.flatten(value):
-            if isinstance(leaf, tfp.DPQuery):
-                refuse_rescaling(leaf, level)
 
 
 def _with_this_noise(query: tfp.GaussianSumQuery) -> tfp.DPQuery:
@@ -92,12 +74,9 @@ def _with_this_noise(query: tfp.GaussianSumQuery) -> tfp.DPQuery:
     theirs = own is tfp.GaussianSumQuery.get_noised_result
     allowed = f"a GaussianSumQuery without a {result} of its own"
     require(ours or theirs, "query", kind.__name__, allowed)
-    base, params = tfp.GaussianSumQuery, "derive_sample_params"
-    known = getattr(kind, params) is getattr(base, params)
-    allowed = f"a GaussianSumQuery without a {params} of its own"
-    require(known, "query", kind.__name__, allowed)
-    steps = ("preprocess_record", "preprocess_record_impl")
-    reclips = any(getattr(kind, step) is not getattr(base, step) for step in steps)
+    _refuse_own(query, _AFTER)
+    base = tfp.GaussianSumQuery
+    reclips = any(getattr(kind, step) is not getattr(base, step) for step in _BEFORE)
     if ours and not reclips:
         return query
     changed = copy.copy(query)
@@ -108,6 +87,16 @@ def _with_this_noise(query: tfp.GaussianSumQuery) -> tfp.DPQuery:
         changed.preprocess_record = types.MethodType(_reclipped, changed)
         changed.preprocess_record_impl = types.MethodType(_reclipped_impl, changed)
     return changed
+
+
+def _refuse_own(query: tfp.DPQuery, steps: Sequence[str]) -> None:
+    """Raises ArgumentError if a class of anybody else's takes one of the steps."""
+    kind = type(query)
+    for step in steps:
+        made = getattr(getattr(kind, step, None), "__module__", _KNOWN[0])
+        known = made.partition(".")[0] in _KNOWN
+        allowed = f"one that leaves {step} to tensorflow-privacy or tff_hdp"
+        require(known, "query", kind.__name__, allowed)
 
 
 def _reclipped(query: tfp.GaussianSumQuery, params: Any, record: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
@@ -261,7 +262,7 @@ def build_mean(
     plan: NoisePlan,
     record: Any,
     *,
-    queries: levels.LevelQueries | None = None,
+    queries: LevelQueries | None = None,
     draws_noise: bool = True,
 ) -> ZonedMean:
     """The mean of a plan: a `SecureZonedMean` if it has an encoding.

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 
@@ -45,7 +46,7 @@ class ZonedMean:
         plan: NoisePlan,
         record: Any,
         *,
-        queries: levels.LevelQueries | None = None,
+        queries: LevelQueries | None = None,
     ) -> None:
         if queries and queries.zones and len(queries.zones) != plan.num_zones:
             raise ArgumentError(
@@ -53,6 +54,8 @@ class ZonedMean:
                 f"{len(queries.zones)} queries",
                 f"{plan.num_zones}, one for each zone",
             )
+        if queries:
+            queries.check_fits(plan)
         if plan.top_up:
             raise ArgumentError(
                 "plan.top_up", True, "False; no super-node here tops up noise"
@@ -85,7 +88,7 @@ class ZonedMean:
         return self._plan
 
     @property
-    def given_queries(self) -> levels.LevelQueries | None:
+    def given_queries(self) -> LevelQueries | None:
         """What replaces the queries that the plan implies."""
         return self._given_queries
 

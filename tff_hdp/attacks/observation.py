@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.aggregators import mixing
-from tff_hdp.aggregators.levels import LevelQueries
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import require

@@ -175,6 +175,8 @@ def hypergeometric_pool(
 
     counts = np.arange(min(noising, drawn) + 1)
     pmf = stats.hypergeom.pmf(counts, others, noising, drawn)
+    if others == 0:  # of which SciPy says NaN
+        pmf = np.ones(1)
     if arrival < 1.0:
         likely = np.flatnonzero(pmf)
         thinned = np.zeros(len(counts))

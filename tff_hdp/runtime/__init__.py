@@ -1,5 +1,6 @@
 """Where a TFF computation runs. Knows nothing of learning."""
 
+import atexit
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -65,7 +66,10 @@ def _create_context(
     if runtime == "cluster":
         from tff_hdp.runtime.cluster import ClusterContext
 
-        return ClusterContext(workers)
+        cluster = ClusterContext(workers)
+        # Else clients' examples would stay at the workers when this process is gone.
+        atexit.register(cluster.close)
+        return cluster
     from tff_hdp.runtime.in_process import create_in_process_context
 
     return create_in_process_context()

@@ -305,6 +305,9 @@ def comparison(
                 ),
                 "released_model",
             )
+            if not unit.noise_multiplier:
+                allowed = f"multiplier: with privacy={mode} no noise is left in the "
+                raise ArgumentError("compare", equal, f"{allowed}model to be equal")
             z = request.noise_multiplier / unit.noise_multiplier
             own = dataclasses.replace(own, noise_multiplier=z)
         rows += [

@@ -11,6 +11,7 @@ import scipy.stats
 from tff_hdp.errors import FileError
 from tff_hdp.privacy import PoissonSampling, configurations
 from tff_hdp.protocols.elections.electorate import ElectionError
+from tff_hdp.protocols.elections.supernodes import SuperNodes
 from tff_hdp.systems.hdp.attendance import Elections, Participation
 from tff_hdp.systems.hdp.faults import Faults
 from tff_hdp.systems.hdp.seats import (
@@ -345,6 +346,32 @@ def test_a_run_whose_last_elections_are_gone_does_not_verify(held, tmp_path):
     assert verify_seats(tmp_path, registries, rounds=2, max_failures=9)
     with pytest.raises(ElectionError, match="elections of 2 rounds, of 3 that were"):
         verify_seats(tmp_path, registries, rounds=3, max_failures=9)
+
+
+def test_nobody_leads_on_where_super_nodes_rotate(tmp_path):
+    """A relay that likes a winner owes an election all the same."""
+    zoning = Zoning(tuple("abcde"), (0,) * 5)
+    nodes = SuperNodes(zoning, policy="rotate", secret=bytes(32))
+    registries = [nodes.registry(0)]
+
+    def write(number, term):
+        texts = [] if term is None else [t.to_text() for t in term.transcripts]
+        seat = {
+            **{"zone": 0, "failed": [], "elections": len(texts), "transcripts": texts},
+            "super_node": None if term is None else term.super_node,
+        }
+        write_seats(tmp_path, number, [seat], registries)
+        return seat
+
+    seat = write(1, nodes.seat(0, 1, "abcde"))
+    write(2, None)
+    write(3, nodes.seat(0, 3, "abcde"))
+    found = read_registries(tmp_path / REGISTRY)
+    assert verify_seats(tmp_path, found, rounds=3)[0].transcripts == 2
+    write_seats(tmp_path, 2, [{**seat, "elections": 0, "transcripts": []}])
+    said = f"round 2, zone 0: '{seat['super_node']}' leads, but None was elected"
+    with pytest.raises(ElectionError, match=said):
+        verify_seats(tmp_path, found, rounds=3)
 
 
 def test_a_run_with_keys_of_its_own_making_does_not_verify(held, tmp_path):

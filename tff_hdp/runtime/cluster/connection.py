@@ -165,9 +165,15 @@ class Connection:
         self._channel.close()
 
     def close(self) -> None:
-        """Frees the executor, with all it holds, and ends the connection."""
+        """Frees what is kept at the worker, and ends the connection.
+
+        One by one, since a worker has one executor for all who ask, and frees it once
+        all have disposed of it: one that was killed never does.
+        """
+        self.contents.clear()
         request = executor_pb2.DisposeExecutorRequest(executor=self._executor)
-        with contextlib.suppress(ConnectionLostError):
+        with contextlib.suppress(ConnectionLostError, grpc.RpcError):
+            self.dispose()
             self._ask(self._stub.dispose_executor, request)
         self.drop()
 

@@ -123,6 +123,13 @@ class Contents:
                     kept.users -= 1
                 self._shrink()
 
+    def clear(self) -> None:
+        """Lets the worker free all of it, also what calls in progress need."""
+        with self._lock:
+            self._discard(*(kept.ref for kept in self._kept.values()))
+            self._kept.clear()
+            self.bytes = 0
+
     def _use(self, digest: bytes, content: bytes) -> "_Kept":
         kept = self._kept.get(digest)
         if kept is None:

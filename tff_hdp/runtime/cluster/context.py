@@ -124,6 +124,9 @@ class Cluster(Workers):
 
     def close(self) -> None:
         """Frees what the workers hold for this cluster."""
+        for function in list(self._functions.values()):
+            function.computation.discard()
+        self._join.discard()
         for member in self.members:
             member.is_up = False
             member.connection.close()

@@ -1,0 +1,145 @@
+"""The query of every level, and what one of a user's own may not be.
+
+A `DpEvent` tells noise in units of a clip norm. What else could make it say too much is
+refused here: sums that are rescaled, records that nobody clips, noise that is uneven
+between parts which others clip otherwise, grids that the plan does not know of.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import tensorflow as tf
+import tensorflow_privacy as tfp
+
+from tff_hdp.aggregators.queries import with_secure_noise
+from tff_hdp.errors import ArgumentError, require
+from tff_hdp.privacy.plan import NoisePlan
+
+# Noise of up to so many times the plan's lies on a grid of which a party with the
+# plan's own noise still has eight steps and more to a standard deviation.
+_MOST_NOISE = 4.0
+_RESCALES = (tfp.NormalizedQuery, tfp.NoPrivacyAverageQuery)
+
+
+@dataclasses.dataclass(frozen=True)
+class LevelQueries:
+    """The `DPQuery` of every level; None or empty where a level only sums.
+
+    All queries of a plan must clip to the plan's S: a `DpEvent` tells a noise
+    multiplier, not the clip norm it is relative to.
+
+    Attributes:
+      client: Run by a noising client on its own weighted record.
+      zones: One query per zone; all of one class, so that one preprocessing
+        with the zone's own parameters serves every client.
+      upper: For each level between zones and server, one query per node. These
+        only noise; they do not preprocess.
+      server: Run on the sum over all zones.
+
+    Raises:
+      ArgumentError: If a query below the server rescales what it noises, an upper one
+        noises parts of a record unevenly, or one of a zone does where zones clip
+        their parts otherwise.
+    """
+
+    client: tfp.DPQuery | None = None
+    zones: Sequence[tfp.DPQuery] = ()
+    upper: Sequence[Sequence[tfp.DPQuery]] = ()
+    server: tfp.DPQuery | None = None
+
+    def __post_init__(self) -> None:
+        upper = [query for nodes in self.upper for query in nodes]
+        below = {
+            "client": [self.client] if self.client else [],
+            "zones": self.zones,
+            "upper": upper,
+        }
+        for level, queries in below.items():
+            for query in queries:
+                kinds = {type(part) for part in _parts(query)}
+                for kind in filter(lambda kind: issubclass(kind, _RESCALES), kinds):
+                    allowed = "a query that does not rescale, which only the server's "
+                    allowed += "may"
+                    raise ArgumentError(f"queries.{level}", kind.__name__, allowed)
+        clips = {tuple(clip for clip, _ in _gaussians(query)) for query in self.zones}
+        for level, queries, shared in (
+            ("zones", self.zones, len(clips) == 1),
+            ("upper", upper, False),
+        ):
+            for query in queries:
+                found = sorted({stddev for _, stddev in _gaussians(query)})
+                allowed = "one for all parts of a record, which others clip otherwise"
+                name = f"noise of queries.{level}"
+                require(shared or len(found) <= 1, name, found, allowed)
+
+    def with_secure_noise(self) -> "LevelQueries":
+        """The same, with all Gaussian noise drawn by `tff_hdp.noise`."""
+        return LevelQueries(
+            client=self.client and with_secure_noise(self.client),
+            zones=[with_secure_noise(query) for query in self.zones],
+            upper=[
+                [with_secure_noise(query) for query in nodes] for nodes in self.upper
+            ],
+            server=self.server and with_secure_noise(self.server),
+        )
+
+    def check_fits(self, plan: NoisePlan) -> None:
+        """Refuses queries under which a plan with noise is not what is accounted.
+
+        Raises:
+          ArgumentError: If nobody clips whole records, a level noises where the plan
+            does not or far more than it does, or others than the server have queries
+            where clipping adapts.
+        """
+        if not plan.is_noisy:
+            return
+        if plan.clipping.kind == "adaptive" and (
+            self.client or self.zones or self.upper
+        ):
+            allowed = "the server's alone with clipping=adaptive"
+            raise ArgumentError("queries", "of other levels", allowed)
+        clip = [query for query in (self.client, self.server) if query is not None]
+        everybody = any(map(_clips_all, clip))
+        everybody |= bool(self.zones) and all(map(_clips_all, self.zones))
+        allowed = "some that clip whole records at clients, zones or server"
+        require(everybody, "queries", "none that clips", allowed)
+        zones, *upper, server = plan.node_stddevs
+        client = [plan.client_stddev if plan.clients_carry_noise else 0.0]
+        for level, queries, planned in (
+            ("client", [self.client], client),
+            ("zones", self.zones, zones),
+            *(("upper", *pair) for pair in zip(self.upper, upper, strict=False)),
+            ("server", [self.server], server),
+        ):
+            for query, most in zip(queries, planned, strict=False):
+                for _, stddev in [] if query is None else _gaussians(query):
+                    ok = 0.0 <= stddev <= _MOST_NOISE * most
+                    allowed = f"0..{_MOST_NOISE * most:g}, {_MOST_NOISE:g} times the "
+                    allowed += "plan's"
+                    require(ok, f"noise of queries.{level}", stddev, allowed)
+
+
+def _parts(query: tfp.DPQuery) -> Iterator[tfp.DPQuery]:
+    """The query, and all that it holds."""
+    yield query
+    for inner in _held(query):
+        yield from _parts(inner)
+
+
+def _held(query: tfp.DPQuery) -> list[tfp.DPQuery]:
+    leaves = tf.nest.flatten(list(vars(query).values()))
+    return [leaf for leaf in leaves if isinstance(leaf, tfp.DPQuery)]
+
+
+def _gaussians(query: tfp.DPQuery) -> list[tuple[float, float]]:
+    """Clip norm and standard deviation of the Gaussian queries it is made of."""
+    gaussian = [p for p in _parts(query) if isinstance(p, tfp.GaussianSumQuery)]
+    return [(float(part._l2_norm_clip), float(part._stddev)) for part in gaussian]
+
+
+def _clips_all(query: tfp.DPQuery) -> bool:
+    """Whether every part of a record is clipped."""
+    if isinstance(query, tfp.GaussianSumQuery | tfp.QuantileAdaptiveClipSumQuery):
+        return True
+    held = _held(query)
+    return bool(held) and all(map(_clips_all, held))
