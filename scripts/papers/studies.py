@@ -195,6 +195,8 @@ def run(
 ) -> int:
     """Runs or resumes studies, several runs side by side, and writes what came of it.
 
+    Interrupted, it writes what came of the runs that ended.
+
     Args:
       studies: Which.
       seeds: See `Study.jobs`.
@@ -211,25 +213,35 @@ def run(
       How many runs failed; their last lines are printed.
     """
     jobs = {study.name: study.jobs(seeds, folder, changes) for study in studies}
-    failed = sweep_runs.run_jobs(
-        [
-            job
-            for each in jobs.values()
-            for job in each
-            if wanted is None or wanted(job.settings)
-        ],
-        at_once,
-    )
-    for study in studies:
-        finished = [job for job in jobs[study.name] if job.is_finished]
-        if not finished:
-            continue
-        path = study.write(finished, results)
-        print(f"{study.name}\n{table(path)}\n{path}\n")
-        if draw is not None:
-            pictures = FIGURES if results == RESULTS else folder
-            draw(study, finished, pictures / f"{study.paper}_{study.name}.png")
-    if results == RESULTS:
-        for page in pages:
+    asked = [
+        job
+        for each in jobs.values()
+        for job in each
+        if wanted is None or wanted(job.settings)
+    ]
+    try:
+        return len(sweep_runs.run_jobs(asked, at_once))
+    finally:
+        # Also where somebody lost patience.
+        for study in studies:
+            _tabulate(study, jobs[study.name], folder, results, draw)
+        for page in pages if results == RESULTS else ():
             embed(page)
-    return len(failed)
+
+
+def _tabulate(
+    study: Study,
+    jobs: Sequence[sweep_runs.Job],
+    folder: pathlib.Path,
+    results: pathlib.Path,
+    draw: Draw | None,
+) -> None:
+    """Writes, prints and draws what came of the runs that ended, if any."""
+    finished = [job for job in jobs if job.is_finished]
+    if not finished:
+        return
+    path = study.write(finished, results)
+    print(f"{study.name}\n{table(path)}\n{path}\n")
+    if draw is not None:
+        pictures = FIGURES if results == RESULTS else folder
+        draw(study, finished, pictures / f"{study.paper}_{study.name}.png")

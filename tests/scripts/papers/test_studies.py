@@ -208,6 +208,29 @@ def test_what_was_run_is_in_the_csv_even_where_less_is_asked_for(tmp_path, monke
     assert [job.settings["scheme"] for job in asked] == ["iid", "iid"]
 
 
+def test_what_is_interrupted_is_tabulated_as_far_as_it_came(tmp_path, monkeypatch):
+    written = []
+
+    def interrupted(jobs, at_once):
+        raise KeyboardInterrupt
+
+    done = property(lambda job: job.settings["scheme"] == "iid")
+    monkeypatch.setattr(sweep_runs, "run_jobs", interrupted)
+    monkeypatch.setattr(sweep_runs.Job, "is_finished", done)
+    monkeypatch.setattr(studies, "table", lambda path: "")
+    monkeypatch.setattr(
+        studies.Study, "write", lambda self, jobs, results: written.append(jobs)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        studies.run(
+            [gfl.studies("tiny")["mnist"]],
+            **{"seeds": [0, 1], "folder": tmp_path, "changes": {}, "at_once": 1},
+            **{"results": tmp_path, "pages": []},
+        )
+    ((first, second),) = written
+    assert (first.settings["seed"], second.settings["seed"]) == (0, 1)
+
+
 @pytest.mark.parametrize("name", comparison.PARTS)
 def test_a_comparison_has_a_line_a_system(name):
     found = comparison.studies("full")[name]
