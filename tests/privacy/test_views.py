@@ -85,6 +85,7 @@ def test_a_fellow_who_knows_its_peers_knows_when_the_client_took_part(row):
     rows = account(make("hdp"), T, DELTA, threat=ThreatModel(peers_known=True))
     fellow, released = row(rows, "fellow_client"), row(rows, "released_model")
     assert "participation revealed" in fellow.sampling
+    assert "and which others of its zone do" in fellow.assumptions
     assert "participation hidden" in released.sampling
     z, epsilon = math.sqrt(10), fellow.epsilon_pld
     came = stats.binom(T, 0.2)

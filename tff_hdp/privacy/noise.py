@@ -123,7 +123,9 @@ def noise_in_output(
     known = threat.colluding_clients
     if observer == "fellow_client":
         known += 1
-        notes.append("a fellow client knows its own noise and when it takes part")
+        knows = "a fellow client knows its own noise and when it takes part"
+        peers = ", and which others of its zone do" if threat.peers_known else ""
+        notes.append(knows + peers)
     if plan.top_up and weights:
         fixed += sum(
             w * max(plan.noising_clients[j] - known, 0) for j, w in weights.items()

@@ -48,7 +48,8 @@ def test_the_server_knows_the_cohort_and_so_gets_no_amplification():
     # Revealed participation, a client replaced: the sum moves by up to 2S.
     orders = np.concatenate([np.arange(1.1, 11, 0.1), np.arange(11, 200)])
     q, z = 1 / 60, 1.54 / 2
-    inner = np.log1p(q * np.expm1(orders * (orders - 1) / (2 * z**2)))
+    with np.errstate(over="ignore"):  # at orders that are not the best
+        inner = np.log1p(q * np.expm1(orders * (orders - 1) / (2 * z**2)))
     epsilon, _ = compute_epsilon(orders, 200 * inner / (orders - 1), 1e-5)
     assert rows["aggregator"].epsilon_rdp == pytest.approx(epsilon, rel=0.01)
     released = rows["released_model"]
