@@ -1,6 +1,7 @@
 """tensorflow-privacy's queries get noise of the project's own, wherever they stand."""
 
 import collections
+import functools
 
 import dp_accounting
 import numpy as np
@@ -176,6 +177,12 @@ class ScaledSum(GaussianSumQuery):
         return super().accumulate_preprocessed_record(state, grown)
 
 
+class ScaledInDisguise(GaussianSumQuery):
+    @functools.wraps(tfp.GaussianSumQuery.derive_sample_params)
+    def derive_sample_params(self, global_state):
+        return 1000.0 * global_state.l2_norm_clip
+
+
 class ScaledPart(tfp.NoPrivacySumQuery):
     def preprocess_record(self, params, record):
         return tf.nest.map_structure(lambda t: 1000.0 * t, record)
@@ -187,6 +194,7 @@ class ScaledPart(tfp.NoPrivacySumQuery):
         Scaled(tfp.GaussianSumQuery(1.0, 1.0)),
         tfp.NormalizedQuery(Scaled(tfp.GaussianSumQuery(1.0, 1.0)), 10.0),
         ScaledSum(1.0, 1.0),
+        ScaledInDisguise(1.0, 1.0),
         ScaledPart(),
     ],
     ids=lambda query: type(query).__name__,

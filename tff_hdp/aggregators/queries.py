@@ -93,8 +93,9 @@ def _refuse_own(query: tfp.DPQuery, steps: Sequence[str]) -> None:
     """Raises ArgumentError if a class of anybody else's takes one of the steps."""
     kind = type(query)
     for step in steps:
-        made = getattr(getattr(kind, step, None), "__module__", _KNOWN[0])
-        known = made.partition(".")[0] in _KNOWN
+        # Whose class it is counts, not where a function says it is from.
+        owner = next((each for each in kind.__mro__ if step in vars(each)), None)
+        known = owner is None or owner.__module__.partition(".")[0] in _KNOWN
         allowed = f"one that leaves {step} to tensorflow-privacy or tff_hdp"
         require(known, "query", kind.__name__, allowed)
 
