@@ -45,6 +45,16 @@ def test_fixed_size_takes_exactly_k_of_each_zone_uniformly():
     np.testing.assert_allclose(counts, expected, rtol=0.15)
 
 
+@pytest.mark.parametrize(
+    "sampling", [PoissonSampling((0.3, 1)), FixedSizeSampling((1, 4))]
+)
+def test_no_generator_that_can_be_run_backwards_draws_a_cohort(sampling, monkeypatch):
+    """Half of a cohort would give away NumPy's state, and with it the other half."""
+    monkeypatch.delattr(np.random, "default_rng")
+    drawn = [tuple(sampler(sampling).draw(number)) for number in range(20)]
+    assert len(set(drawn)) > 5
+
+
 def test_a_round_can_be_drawn_again_alone():
     first, again = (sampler(PoissonSampling((0.5, 0.5))) for _ in range(2))
     cohorts = [first.draw(number) for number in range(6)]

@@ -5,12 +5,14 @@ import secrets
 from collections.abc import Callable
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan
 from tff_hdp.topology import Zoning
 
-# Stream 0 draws cohorts.
+# Streams of a round.
+_COHORT = 0
 _BATCHES = 1
 
 
@@ -47,29 +49,46 @@ class CohortSampler:
 
     def draw(self, round_number: int) -> np.ndarray:
         """Indices into `zoning.client_ids`, int64 [k], of one round's cohort."""
-        rng = self.generator(round_number, stream=0)
+        drawn = self._words(round_number, sum(self._plan.zone_sizes))
+        ends = np.cumsum(self._plan.zone_sizes)
         chosen = []
-        for zone, members in enumerate(self._members):
+        for zone, own in enumerate(np.split(drawn, ends[:-1])):
             if isinstance(self._plan.sampling, FixedSizeSampling):
                 size = self._plan.sampling.sizes[zone]
-                chosen.append(rng.choice(members, size, replace=False))
+                least = np.argsort(own, kind="stable")[:size]
+                chosen.append(self._members[zone][np.sort(least)])
             else:
-                q = self._plan.participation[zone]
-                chosen.append(members[rng.random(len(members)) < q])
+                uniforms = (own >> np.uint64(11)) * 2.0**-53
+                taken = uniforms < self._plan.participation[zone]
+                chosen.append(self._members[zone][taken])
         return np.concatenate(chosen)
+
+    def _words(self, round_number: int, count: int) -> np.ndarray:
+        """Random numbers of 64 bits, uint64 [count], one a client.
+
+        By AES-256 in counter mode: clients that know which of them took part, and so
+        something of their own numbers, learn nothing of another's.
+        """
+        key = self._derived(round_number, _COHORT, None)
+        stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        return np.frombuffer(stream.update(bytes(8 * count)), "<u8")
 
     def generator(
         self, round_number: int, *, stream: int, client: int | None = None
     ) -> np.random.Generator:
-        """The round's own random stream number `stream` (0 draws the cohort).
+        """The round's own random stream number `stream`, 1 or more.
 
         A client's own, if one is named. NumPy's generators can be run backwards, so
         each is seeded by a one-way function of the secret: what one stream shows
-        tells nothing of another.
+        tells nothing of another, nor of the cohort.
         """
-        label = f"{round_number} {stream} {client}".encode()
-        seed = hmac.digest(self._key, label, "sha256")
+        seed = self._derived(round_number, stream, client)
         return np.random.default_rng(int.from_bytes(seed))
+
+    def _derived(self, round_number: int, stream: int, client: int | None) -> bytes:
+        """32 bytes that tell nothing of the secret or of any others."""
+        label = f"{round_number} {stream} {client}".encode()
+        return hmac.digest(self._key, label, "sha256")
 
     def batch_generators(
         self, round_number: int
