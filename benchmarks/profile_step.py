@@ -189,6 +189,11 @@ def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
     lenet, six = tensor(64, 32, 32, 3), tensor(64, 32, 32, 6)
     halved, sixteen = tensor(64, 16, 16, 6), tensor(64, 16, 16, 16)
     to_six, to_sixteen = tensor(5, 5, 3, 6), tensor(5, 5, 6, 16)
+    blocks, of_blocks, to_blocks = (
+        tensor(64, 16, 16, 12),
+        tensor(64, 16, 16, 24),
+        tensor(3, 3, 12, 24),
+    )
     few = 2.0 * 64 * positions * window * 6
     more = 2.0 * 64 * 256 * 25 * 6 * 16
     return {
@@ -200,6 +205,17 @@ def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
             lambda: gradient(lambda k: tf.nn.conv2d(lenet, k, **same), to_six, six),
             few,
         ),
+        "  on blocks of 2x2 pixels, 12 to 24 channels": (
+            lambda: tf.nn.conv2d(blocks, to_blocks, **same),
+            few,
+        ),
+        "    gradient of kernel": (
+            lambda: gradient(
+                lambda k: tf.nn.conv2d(blocks, k, **same), to_blocks, of_blocks
+            ),
+            few,
+        ),
+        "    images to blocks": (lambda: tf.nn.space_to_depth(lenet, 2), 0),
         "its second, 6 to 16 channels": (
             lambda: tf.nn.conv2d(halved, to_sixteen, **same),
             more,
