@@ -152,6 +152,16 @@ def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path):
     assert (whole / "exposure.csv").read_text() == (parts / "exposure.csv").read_text()
 
 
+@pytest.mark.parametrize("name", ["round_00001.json", "registry.json"])
+def test_damaged_elections_are_refused_before_another_round(hdp_config, tmp_path, name):
+    experiment.run(hdp_config(tmp_path, **FAULTS | {"rounds": 1}))
+    before = read(tmp_path)
+    (tmp_path / "elections" / name).write_text("[3]")
+    with pytest.raises(FileError, match=f"elections/{name}: "):
+        experiment.run(hdp_config(tmp_path, **FAULTS | {"rounds": 2}))
+    pd.testing.assert_frame_equal(read(tmp_path), before)
+
+
 def test_a_run_keeps_to_the_zones_it_began_with(hdp_config, tmp_path):
     file, out = tmp_path / "zones.csv", tmp_path / "run"
     ids = tasks.load("digits", seed=5).train.client_ids

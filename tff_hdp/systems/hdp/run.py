@@ -29,7 +29,7 @@ from tff_hdp.systems.hdp.federation import (
 from tff_hdp.systems.hdp.pilot import find_clipping
 from tff_hdp.systems.hdp.planned import kept_promises, with_own_plan
 from tff_hdp.systems.hdp.round_data import round_data
-from tff_hdp.systems.hdp.seats import report_exposure, write_seats
+from tff_hdp.systems.hdp.seats import check_readable, report_exposure, write_seats
 from tff_hdp.systems.hdp.setup import build_process, chunk_size
 from tff_hdp.systems.hdp.zones import build_elections
 from tff_hdp.systems.secure_sums import ProtocolData, ProtocolProcess
@@ -67,7 +67,9 @@ def build(config: HdpConfig, folder: RunFolder) -> "Hdp":
     Raises:
       ArgumentError: If a setting does not fit the task.
       DataNotFoundError: If the task's data is missing.
+      FileError: If an earlier round's elections cannot be read back.
     """
+    check_readable(folder.path / "elections")
     config = with_own_plan(config, folder)
     seed = folder.resolved["partition_seed"]
     task = config.load_task(seed)

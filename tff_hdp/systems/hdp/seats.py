@@ -75,6 +75,18 @@ def read_registries(file: pathlib.Path) -> dict[int, Registry]:
     return {registry.zone: registry for registry in found}
 
 
+def check_readable(path: pathlib.Path) -> None:
+    """Checks that what earlier rounds of a run left, if anything, can be read back.
+
+    Raises:
+      FileError: If a round's file holds no seats, or the registry no registries.
+    """
+    if any(path.glob("round_*.json")):
+        read_seats(path)
+    if (path / REGISTRY).exists():
+        read_registries(path / REGISTRY)
+
+
 def verify_seats(
     path: pathlib.Path,
     registries: Mapping[int, Registry],
