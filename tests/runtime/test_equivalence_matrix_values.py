@@ -92,6 +92,18 @@ def test_sequence_reduce(agree_twice):
     agree_twice(compute, [3, 4, 5])
 
 
+def test_a_reduction_to_what_grows(agree_twice):
+    """TensorFlow's optimiser takes a loop's first shapes for its last ones."""
+
+    @tff.tensorflow.computation(tff.SequenceType(np.int32))
+    def compute(numbers):
+        first = tf.constant([], tf.int32)
+        found = numbers.reduce(first, lambda known, x: tf.concat([known, [x]], 0))
+        return tf.reshape(tf.square(found), [tf.size(found), 1])
+
+    agree_twice(compute, [3, 4, 5])
+
+
 def test_seeded_shuffles_start_over(agree_twice):
     in_order = tff.tensorflow.computation(
         lambda ds: ds.reduce(np.int32(0), lambda s, e: 10 * s + e["b"]), SEQUENCE

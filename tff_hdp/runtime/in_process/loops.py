@@ -16,6 +16,7 @@ GraphDef = tf.compat.v1.GraphDef
 NodeDef = tf.compat.v1.NodeDef
 _FunctionDef = type(GraphDef().library.function.add())
 _Argument = type(_FunctionDef().signature.input_arg.add())
+_Shape = type(NodeDef().attr["shape"].shape)
 
 _CPU = "/device:CPU:0"
 _VARIANT = tf.variant.as_datatype_enum
@@ -61,10 +62,11 @@ def _rename_outputs(function: _FunctionDef, nodes: set[str]) -> None:
 def _rewrite(node: NodeDef, functions: dict[str, _FunctionDef]) -> None:
     step = node.attr["f"].func.name
     state = list(node.attr["Tstate"].list.type)
+    shapes = list(node.attr["output_shapes"].list.shape)
     captured = list(node.attr["Targuments"].list.type)
     arguments = [argument.type for argument in functions[step].signature.input_arg]
     element = arguments[len(state) : len(arguments) - len(captured)]
-    loop = _loop(step, state, element, captured)
+    loop = _loop(step, state, shapes, element, captured)
     functions.update((function.signature.name, function) for function in loop)
     node.op = "StatefulPartitionedCall"
     node.device = ""
@@ -78,7 +80,11 @@ def _rewrite(node: NodeDef, functions: dict[str, _FunctionDef]) -> None:
 
 
 def _loop(
-    step: str, state: Sequence[int], element: Sequence[int], captured: Sequence[int]
+    step: str,
+    state: Sequence[int],
+    shapes: Sequence[Any],
+    element: Sequence[int],
+    captured: Sequence[int],
 ) -> list[_FunctionDef]:
     """Returns the function of (dataset, *state, *captured) and those that it calls."""
     prefix = f"dataset_loop_{next(_number)}"
@@ -148,10 +154,26 @@ def _loop(
                 "ready", "Identity", ["iterator:handle:0", "^start"], _CPU, T=_RESOURCE
             ),
             _node("true", "Const", [], dtype=_BOOL, value=tf.make_tensor_proto(True)),
+            # TensorFlow's optimiser takes a loop's first shapes for its last ones.
+            *(
+                _node(
+                    f"first_{name}",
+                    "PlaceholderWithDefault",
+                    [name],
+                    dtype=type_,
+                    shape=shape,
+                )
+                for name, type_, shape in zip(states, state, shapes, strict=True)
+            ),
             _node(
                 "loop",
                 "While",
-                ["true:output:0", "ready:output:0", *carried],
+                [
+                    "true:output:0",
+                    "ready:output:0",
+                    *(f"first_{name}:output:0" for name in states),
+                    *captures,
+                ],
                 T=list(loop_variables.values()),
                 cond=go_on,
                 body=body,
@@ -216,6 +238,8 @@ def _set(node: NodeDef, **attributes: Any) -> None:
                 attribute.type = value
             case str():
                 attribute.func.name = value
+            case _Shape():
+                attribute.shape.CopyFrom(value)
             case _FunctionDef():
                 attribute.func.name = value.signature.name
             case list() if name == "output_shapes":
