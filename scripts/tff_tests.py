@@ -34,7 +34,7 @@ from tff_hdp.errors import ArgumentError
 _MAKES_A_CONTEXT = re.compile(r"\bset_(a?sync)_(local|test)_cpp_execution_context\(")
 _CHILD = "import sys, tff_tests; tff_tests.run_file(*sys.argv[1:])"
 RUNTIMES = ("native", "in_process")
-# Of a row: the file, then of cases how many, then of each runtime.
+# Of a row: the file, of its cases how many, and what each runtime took.
 FIELDS = (
     "file",
     "cases",
@@ -74,13 +74,13 @@ def main(argv: list[str]) -> int:
         raise ArgumentError("tests", f.tests, allowed)
     rows = []
     for path in tqdm(files, unit="file", disable=not sys.stderr.isatty()):
-        row = compare(path, str(path.relative_to(root)), timeout=f.timeout)
+        row, worse = compare(path, str(path.relative_to(root)), timeout=f.timeout)
         rows.append(row)
-        if row["worse"]:
-            tqdm.write(f"{row['file']}: passes natively alone: {row['worse']}")
-    for name in ("cases", "native_pass", "in_process_pass", "skipped"):
+        for case in worse:
+            tqdm.write(f"{row['file']}: passes natively alone: {case}")
+    print(f"files: {len(rows)}")
+    for name in ("cases", "native_pass", "in_process_pass", "skipped", "worse"):
         print(f"{name}: {sum(row[name] for row in rows)}")
-    print(f"files: {len(rows)}, worse: {sum(bool(row['worse']) for row in rows)}")
     if f.csv:
         pd.DataFrame(rows, columns=FIELDS).to_csv(f.csv, index=False)
     return int(any(row["worse"] for row in rows))
@@ -92,7 +92,9 @@ def files_with_contexts(root: pathlib.Path, pattern: str) -> list[pathlib.Path]:
     return [path for path in found if _MAKES_A_CONTEXT.search(path.read_text())]
 
 
-def compare(path: pathlib.Path, name: str, *, timeout: int) -> dict[str, Any]:
+def compare(
+    path: pathlib.Path, name: str, *, timeout: int
+) -> tuple[dict[str, Any], list[str]]:
     """Runs a test file by both runtimes.
 
     Args:
@@ -101,8 +103,7 @@ def compare(path: pathlib.Path, name: str, *, timeout: int) -> dict[str, Any]:
       timeout: Seconds that a run may take.
 
     Returns:
-      A row of `FIELDS`. `worse` names the cases, separated by blanks, that pass by
-      TFF's worker alone.
+      A row of `FIELDS`, and the cases that pass by TFF's worker alone.
     """
     outcomes, seconds = {}, {}
     for runtime in RUNTIMES:
@@ -111,16 +112,17 @@ def compare(path: pathlib.Path, name: str, *, timeout: int) -> dict[str, Any]:
         seconds[runtime] = time.monotonic() - began
     native, ours = outcomes["native"], outcomes["in_process"]
     worse = [c for c in native if native[c] == "pass" and ours.get(c) != "pass"]
-    return {
+    row = {
         "file": name,
         "cases": len(native),
         "native_pass": _count(native, "pass"),
         "in_process_pass": _count(ours, "pass"),
         "skipped": _count(native, "skip"),
-        "worse": " ".join(worse),
+        "worse": len(worse),
         "native_seconds": f"{seconds['native']:.3g}",
         "in_process_seconds": f"{seconds['in_process']:.3g}",
     }
+    return row, worse
 
 
 def outcomes_of(path: pathlib.Path, runtime: str, *, timeout: int) -> dict[str, str]:
