@@ -32,6 +32,8 @@ TASKS: dict[str, Dataset] = {
         emnist.FEMNIST,
         cifar.CIFAR10,
         cifar.CIFAR100,
+        cifar.CIFAR10_MIRRORED,
+        cifar.CIFAR100_MIRRORED,
         fashion_mnist.FASHION_MNIST,
         celeba.CELEBA,
         breast_cancer.BREAST_CANCER,

@@ -1,5 +1,6 @@
 """CIFAR-10 and CIFAR-100: 60,000 photographs over 500 clients."""
 
+import dataclasses
 import functools
 from pathlib import Path
 
@@ -56,3 +57,7 @@ CIFAR10 = _dataset(
     *("dog", "frog", "horse", "ship", "truck"),
 )
 CIFAR100 = _dataset("cifar100", 100)
+CIFAR10_MIRRORED, CIFAR100_MIRRORED = (
+    dataclasses.replace(each, name=f"{each.name}_mirrored", mirrored=True)
+    for each in (CIFAR10, CIFAR100)
+)

@@ -97,6 +97,8 @@ class Dataset:
       min_value: The smallest value a feature can take, or each column.
       class_names: See `tasks.task.Task`.
       encoding: Likewise.
+      mirrored: Whether a client has each of its images mirrored left to right too;
+        the test images stay as they are.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Dataset:
     min_value: Value = 0.0
     class_names: tuple[str, ...] = ()
     encoding: Mapping[str, Any] | None = None
+    mirrored: bool = False
 
     def __post_init__(self) -> None:
         if self.max_value is not None:

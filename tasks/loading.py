@@ -1,6 +1,7 @@
 """Turns a data set into a task: read it, split it over clients, add a model."""
 
 import functools
+import itertools
 import os
 from pathlib import Path
 
@@ -52,6 +53,8 @@ def load_task(
         dirichlet_alpha=dirichlet_alpha,
         seed=seed,
     )
+    if dataset.mirrored:
+        train, partition_text = _mirrored(train), f"{partition_text}, images mirrored"
     architecture = dataset.models[model]
     shape = dataset.model_shape
     values = {"max_value": dataset.max_value}
@@ -154,6 +157,20 @@ def _split_over_clients(
         offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
     )
     return train, text
+
+
+def _mirrored(train: ClientData) -> ClientData:
+    """Every client's images, then the same seen in a mirror."""
+    runs = list(itertools.pairwise(train.offsets))
+    flipped = train.features[:, :, ::-1]
+    return ClientData(
+        client_ids=train.client_ids,
+        features=np.concatenate(
+            [x[a:b] for a, b in runs for x in (train.features, flipped)]
+        ),
+        labels=np.concatenate([train.labels[a:b] for a, b in runs for _ in range(2)]),
+        offsets=2 * train.offsets,
+    )
 
 
 def _test_owners(

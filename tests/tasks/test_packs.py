@@ -79,6 +79,25 @@ def test_cifar_pools_both_parts_and_splits_80_to_20(tmp_path):
     ) == multiset(*map(np.concatenate, zip(*whole.values(), strict=True)))
 
 
+def test_a_mirrored_task_has_its_clients_images_twice(tmp_path):
+    write_cifar100(tmp_path, 40, 10)
+    settings = {"data_dir": str(tmp_path), "num_clients": 7, "seed": 3}
+    plain = tasks.load("cifar100", **settings)
+    both = tasks.load("cifar100_mirrored", **settings)
+    np.testing.assert_array_equal(both.train.sizes, 2 * plain.train.sizes)
+    for client, size in enumerate(plain.train.sizes):
+        (images, labels), (twice, classes) = (
+            plain.train.examples(client),
+            both.train.examples(client),
+        )
+        np.testing.assert_array_equal(twice[:size], images)
+        for image, seen in zip(images, twice[size:], strict=True):
+            np.testing.assert_array_equal(seen, np.fliplr(image))
+        np.testing.assert_array_equal(classes, np.tile(labels, 2))
+    np.testing.assert_array_equal(both.test_features, plain.test_features)
+    assert "iid, seed 3, images mirrored; 7 clients" in both.description
+
+
 def test_a_pack_with_missing_labels_is_refused(tmp_path):
     images = np.zeros((5, 32, 32, 3), np.uint8)
     np.savez(tmp_path / "pack.npz", **strip_arrays("train", images, np.zeros(4)))
