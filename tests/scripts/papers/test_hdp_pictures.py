@@ -45,6 +45,12 @@ def test_accuracy_over_rounds_has_a_line_a_setting(drawn):
     assert [list(seed) for seed in panel.curves["hdp"]] == [[0.1, 0.2], [0.13, 0.23]]
 
 
+def test_two_tasks_of_a_study_are_lines_of_their_own(drawn):
+    (panel,) = drawn(trained.studies("reduced")["figure2_cifar10_chosen"])
+    assert list(panel.curves)[:2] == ["cifar10, none", "cifar10_mirrored, none"]
+    assert all(len(seeds) == 2 for seeds in panel.curves.values())
+
+
 def test_figure_3_is_over_zones_by_cohort(drawn):
     (panel,) = drawn(trained.figure3())
     assert list(panel.curves) == ["k = 100", "k = 200", "k = 300"]
