@@ -20,8 +20,8 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
 
 import pandas as pd
 from absl import flags
@@ -57,10 +57,15 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer("timeout", 1800, "Seconds that a file may take.")
     flags.DEFINE_string("csv", None, "Also write a row for each file to this file.")
+    flags.DEFINE_string("logs", None, "Folder for what the test files print.")
 
 
 def main(argv: list[str]) -> int:
-    """Prints what passes where; 1 if a case passes by TFF's worker alone."""
+    """Prints what passes where.
+
+    Returns:
+      1 if a case passes by TFF's worker alone, or a file tells nothing by it.
+    """
     cli.refuse_arguments(argv)
     f = flags.FLAGS
     if f.tff_source is None:
@@ -72,18 +77,22 @@ def main(argv: list[str]) -> int:
     if not files:
         allowed = f"some that make an execution context, under {root}"
         raise ArgumentError("tests", f.tests, allowed)
+    logs = None if f.logs is None else pathlib.Path(f.logs)
     rows = []
     for path in tqdm(files, unit="file", disable=not sys.stderr.isatty()):
-        row, worse = compare(path, str(path.relative_to(root)), timeout=f.timeout)
+        name = str(path.relative_to(root))
+        row, worse = compare(path, name, timeout=f.timeout, logs=logs)
         rows.append(row)
+        if not row["cases"]:
+            tqdm.write(f"{name}: tells nothing natively")
         for case in worse:
-            tqdm.write(f"{row['file']}: passes natively alone: {case}")
+            tqdm.write(f"{name}: passes natively alone: {case}")
     print(f"files: {len(rows)}")
     for name in ("cases", "native_pass", "in_process_pass", "skipped", "worse"):
         print(f"{name}: {sum(row[name] for row in rows)}")
     if f.csv:
         pd.DataFrame(rows, columns=FIELDS).to_csv(f.csv, index=False)
-    return int(any(row["worse"] for row in rows))
+    return int(any(row["worse"] or not row["cases"] for row in rows))
 
 
 def files_with_contexts(root: pathlib.Path, pattern: str) -> list[pathlib.Path]:
@@ -93,7 +102,7 @@ def files_with_contexts(root: pathlib.Path, pattern: str) -> list[pathlib.Path]:
 
 
 def compare(
-    path: pathlib.Path, name: str, *, timeout: int
+    path: pathlib.Path, name: str, *, timeout: int, logs: pathlib.Path | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Runs a test file by both runtimes.
 
@@ -101,6 +110,7 @@ def compare(
       path: The file.
       name: What to call it.
       timeout: Seconds that a run may take.
+      logs: Folder for what the runs print.
 
     Returns:
       A row of `FIELDS`, and the cases that pass by TFF's worker alone.
@@ -108,7 +118,8 @@ def compare(
     outcomes, seconds = {}, {}
     for runtime in RUNTIMES:
         began = time.monotonic()
-        outcomes[runtime] = outcomes_of(path, runtime, timeout=timeout)
+        with _log(logs, f"{name.replace('/', '_')}.{runtime}.log") as log:
+            outcomes[runtime] = outcomes_of(path, runtime, timeout=timeout, log=log)
         seconds[runtime] = time.monotonic() - began
     native, ours = outcomes["native"], outcomes["in_process"]
     worse = [c for c in native if native[c] == "pass" and ours.get(c) != "pass"]
@@ -125,17 +136,20 @@ def compare(
     return row, worse
 
 
-def outcomes_of(path: pathlib.Path, runtime: str, *, timeout: int) -> dict[str, str]:
+def outcomes_of(
+    path: pathlib.Path, runtime: str, *, timeout: int, log: BinaryIO | int
+) -> dict[str, str]:
     """Runs a test file in a process of its own.
 
     Args:
       path: The file.
       runtime: One of `RUNTIMES`.
       timeout: Seconds it may take.
+      log: Where what it prints goes.
 
     Returns:
       `pass`, `skip` or `fail` by the case's class and name. Empty where the file
-      cannot be run or does not end: it writes its report last.
+      cannot be run, or is stopped before its last case: it writes its report then.
     """
     here = str(pathlib.Path(__file__).resolve().parent)
     with tempfile.TemporaryDirectory() as folder:
@@ -146,22 +160,22 @@ def outcomes_of(path: pathlib.Path, runtime: str, *, timeout: int) -> dict[str, 
             cwd=folder,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         try:
-            child.wait(timeout)
-        except subprocess.TimeoutExpired:
-            return {}
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(timeout)
         finally:
             # TFF's worker outlives the process that started it.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-        if not report.exists():
+        try:
+            return _read(ElementTree.parse(report))
+        except (FileNotFoundError, ElementTree.ParseError):
             return {}
-        return _read(ElementTree.parse(report))
 
 
 def run_file(path: str, runtime: str, report: str) -> None:
@@ -172,6 +186,9 @@ def run_file(path: str, runtime: str, report: str) -> None:
       runtime: One of `RUNTIMES`.
       report: Where to write absl's report of its cases.
     """
+    # TFF stops its worker by SIGINT and waits; what a shell runs in the background
+    # ignores it, and so would the worker.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if runtime == "in_process":
         _replace_contexts()
     sys.argv = [path, f"--xml_output_file={report}"]
@@ -208,6 +225,16 @@ def _replace_contexts() -> None:
             found = _MAKES_A_CONTEXT.fullmatch(f"{name}(")
             if found:
                 setattr(module, name, set_sync if found[1] == "sync" else set_async)
+
+
+@contextlib.contextmanager
+def _log(logs: pathlib.Path | None, name: str) -> Iterator[BinaryIO | int]:
+    if logs is None:
+        yield subprocess.DEVNULL
+        return
+    logs.mkdir(parents=True, exist_ok=True)
+    with (logs / name).open("wb") as file:
+        yield file
 
 
 def _read(report: ElementTree.ElementTree) -> dict[str, str]:

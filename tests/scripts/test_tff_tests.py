@@ -1,5 +1,7 @@
 """TFF's test files by two runtimes, on a made-up one."""
 
+import subprocess
+
 import pandas as pd
 import pytest
 
@@ -64,7 +66,19 @@ def test_what_passes_natively_alone_is_named(source, tmp_path, run_program):
 def test_a_file_that_does_not_end_is_stopped(source):
     path = source / "sum_test.py"
     path.write_text("import time\ntime.sleep(600)\n")
-    assert tff_tests.outcomes_of(path, "native", timeout=1) == {}
+    ran = tff_tests.outcomes_of(path, "native", timeout=1, log=subprocess.DEVNULL)
+    assert ran == {}
+
+
+def test_a_file_that_tells_nothing_is_named(source, tmp_path, run_program):
+    (path,) = source.rglob("sum_test.py")
+    path.write_text("import nothing  # set_sync_test_cpp_execution_context()\n")
+    logs = tmp_path / "logs"
+    done = run_program("scripts/tff_tests.py", "--tff_source", source, "--logs", logs)
+    assert done.returncode == 1
+    assert "aggregators/sum_test.py: tells nothing natively" in done.stdout
+    told = (logs / "aggregators_sum_test.py.native.log").read_text()
+    assert "No module named 'nothing'" in told
 
 
 def test_without_a_source_there_is_nothing_to_run(tmp_path, run_program):
