@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.fixtures.accounts",
     "tests.fixtures.chunks",
     "tests.fixtures.programs",
+    "tests.fixtures.random_device",
     "tests.fixtures.runs",
     "tests.fixtures.workers",
 ]
