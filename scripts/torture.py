@@ -42,6 +42,12 @@ SYSTEMS: dict[str, Callable[..., RunConfig]] = {
     "hdp": lambda **more: HdpConfig(
         noise_multiplier=1.0, zones=2, clients_per_round=8, local_epochs=1, **more
     ),
+    "hdp_elected": lambda **more: HdpConfig(
+        **{"noise_multiplier": 1.0, "zones": 2, "clients_per_round": 8},
+        **{"local_epochs": 1, "elect_super_nodes": "persistent", "voters": 5},
+        **{"drop_rate": 0.1, "supernode_failure_rate": 0.3},
+        **more,
+    ),
     "hfl_dp": lambda **more: HflDpConfig(
         noise="theorem_1", eps1=10.0, eps2=10.0, edges=2, local_steps=2, **more
     ),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tff_hdp.errors import LONGEST_LINE
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.meter import Meter
 
@@ -27,6 +28,11 @@ class Outer:
 @dataclasses.dataclass(frozen=True)
 class Vector:
     values: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Keyed:
+    of: dict[str, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +101,18 @@ def test_a_long_integer_is_refused_at_once():
     with pytest.raises(wire.WireError, match="at their shortest"):
         wire.decode(Outer, b"\xff" * 10**6)
     assert time.process_time() - start < 0.1
+
+
+def test_a_refusal_is_short_whatever_was_sent():
+    first, last = ("x" * 100_000 + end for end in "ab")
+    data = wire.encode(Keyed({first: 1, last: 2}))
+    assert wire.decode(Keyed, data).of == {first: 1, last: 2}
+    end = data.index(last.encode()) + len(last)
+    start = data.index(first.encode()) + len(first)
+    turned = data[: start - 1] + b"b" + data[start : end - 1] + b"a" + data[end:]
+    with pytest.raises(wire.WireError, match="key 'xxx") as refused:
+        wire.decode(Keyed, turned)
+    assert len(str(refused.value)) <= LONGEST_LINE
 
 
 def test_sizes_by_hand():

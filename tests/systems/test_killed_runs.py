@@ -105,7 +105,7 @@ def test_a_killed_program_loses_nothing(run_program):
 @pytest.mark.timeout(7200)
 def test_all_systems_under_torture(run_program):
     rows = torture(run_program, "--cases=10")
-    assert len(rows) == 25
+    assert len(rows) == 30
     for system, kind, cases, finished, refused, *_ in rows:
         assert int(cases) == int(finished) + int(refused)
         if kind in ("kill", "events", "full"):

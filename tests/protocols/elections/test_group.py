@@ -70,6 +70,13 @@ def test_bad_encodings_are_refused(backend, encoding):
             operation()
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_digests_are_scalars_modulo_the_order(backend):
+    rng = random.Random(3)
+    for data in (bytes(64), b"\xff" * 64, *(rng.randbytes(64) for _ in range(20))):
+        assert backend.reduce(data) == int.from_bytes(data, "little") % ORDER
+
+
 @needs_sodium
 def test_both_agree_on_random_operations():
     rng = random.Random(1)

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tff_hdp.errors import LONGEST_LINE
 from tff_hdp.protocols.secagg import errors
 from tff_hdp.protocols.secagg.client import Client
 from tff_hdp.protocols.secagg.messages import Round, Survivors
@@ -91,6 +92,25 @@ def test_bad_keys():
         run.server.end_advertise()
     run.advertise(NAMES[1:]).share().deliver().mask().collect().unmask()
     check(run.finish())
+
+
+def test_refusals_are_short_whatever_was_sent():
+    long = "x" * 300_000
+    run = Running()
+    strangers = [replace(run.keys["a"], client=long)]
+    run.advertise().share()
+    shares, peers = run.shares["a"], run.peer_keys["a"]
+    strangers.append(replace(shares, ciphertexts={**shares.ciphertexts, long: b""}))
+    for stranger in strangers:
+        with pytest.raises(errors.SecureAggregationError) as refused:
+            run.server.receive(stranger)
+        assert len(str(refused.value)) <= LONGEST_LINE
+    late = Client("a", TERMS)
+    late.advertise()
+    with pytest.raises(errors.SecureAggregationError) as refused:
+        late.share(replace(peers, peers={**peers.peers, long: run.keys["b"]}))
+    assert len(str(refused.value)) <= LONGEST_LINE
+    check(run.deliver().mask().collect().unmask().finish())
 
 
 def test_bad_peer_keys():

@@ -81,6 +81,19 @@ def test_drop_outs_are_independent_of_everything():
     assert abs(arrived.sum() / drawn.sum() - 0.75) < 0.02
 
 
+def test_removing_a_client_leaves_who_else_drops_out(monkeypatch):
+    parties = participation(faults=Faults(drop_rate=0.3, online_rate=0.8))
+    drawn = parties.sampler.draw
+    for number in range(1, 20):
+        first, *others = drawn(number)
+        with_it = parties.attend(number, {}).cohort.tolist()
+        monkeypatch.setattr(parties.sampler, "draw", lambda _, o=others: np.array(o))
+        assert parties.attend(number, {}).cohort.tolist() == [
+            client for client in with_it if client != first
+        ]
+        monkeypatch.undo()
+
+
 FAULTS = Faults(
     drop_rate=0.15,
     online_rate=0.97,

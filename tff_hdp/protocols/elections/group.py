@@ -44,6 +44,9 @@ class Backend(Protocol):
     def total(self, elements: Iterable[bytes]) -> bytes:
         """The sum of elements."""
 
+    def reduce(self, data: bytes) -> int:
+        """The scalar that 64 bytes, little-endian, are modulo the order."""
+
     def multiply_add(self, a: int, b: int, c: int) -> int:
         """The scalar a b + c."""
 
@@ -81,6 +84,10 @@ class PythonGroup:
     def total(self, elements: Iterable[bytes]) -> bytes:
         """The sum of elements."""
         return ristretto.encode(ristretto.total(map(ristretto.decode, elements)))
+
+    def reduce(self, data: bytes) -> int:
+        """The scalar that 64 bytes, little-endian, are modulo the order."""
+        return int.from_bytes(data, "little") % ORDER
 
     def multiply_add(self, a: int, b: int, c: int) -> int:
         """The scalar a b + c."""

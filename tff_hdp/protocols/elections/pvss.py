@@ -42,7 +42,7 @@ def hedged_scalars(secret: bytes, *message: bytes, fresh: bytes) -> RandomScalar
         block = key.copy()
         block.update(next(count).to_bytes(8, "little"))
         # 512 bits modulo the 253-bit order: the bias is below 2^-256.
-        return int.from_bytes(block.digest(), "little") % ORDER
+        return group.backend.reduce(block.digest())
 
     return scalar
 

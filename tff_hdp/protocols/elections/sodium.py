@@ -21,6 +21,7 @@ _FUNCTIONS = {
     "valid": (_POINTS + "is_valid_point", 1),
     "scale": ("crypto_scalarmult_ristretto255", 3),
     "scale_base": ("crypto_scalarmult_ristretto255_base", 2),
+    "scalar_reduce": (_POINTS + "scalar_reduce", 2),
     "scalar_add": (_POINTS + "scalar_add", 3),
     "scalar_mul": (_POINTS + "scalar_mul", 3),
     "scalar_invert": (_POINTS + "scalar_invert", 2),
@@ -63,7 +64,7 @@ class Sodium:
             # It has a table, which takes a third of the time.
             return self.multiply_generator(scalar)
         out = ctypes.create_string_buffer(_BYTES)
-        if self._calls["scale"](out, _encoded(scalar), element):
+        if self._calls["scale"](out, self._encoded(scalar), element):
             # So it ends for the identity as a result, too.
             self.check(element)
             return _IDENTITY
@@ -72,7 +73,7 @@ class Sodium:
     def multiply_generator(self, scalar: int) -> bytes:
         """The multiple scalar * generator."""
         out = ctypes.create_string_buffer(_BYTES)
-        failed = self._calls["scale_base"](out, _encoded(scalar))
+        failed = self._calls["scale_base"](out, self._encoded(scalar))
         return _IDENTITY if failed else out.raw
 
     def multiply_sum(self, scalars: Sequence[int], elements: Sequence[bytes]) -> bytes:
@@ -93,11 +94,15 @@ class Sodium:
                 self.check(element)
         return out.raw
 
+    def reduce(self, data: bytes) -> int:
+        """The scalar that 64 bytes, little-endian, are modulo the order."""
+        return int.from_bytes(self._reduced(data), "little")
+
     def multiply_add(self, a: int, b: int, c: int) -> int:
         """The scalar a b + c."""
         out = ctypes.create_string_buffer(_BYTES)
-        self._calls["scalar_mul"](out, _encoded(a), _encoded(b))
-        self._calls["scalar_add"](out, out.raw, _encoded(c))
+        self._calls["scalar_mul"](out, self._encoded(a), self._encoded(b))
+        self._calls["scalar_add"](out, out.raw, self._encoded(c))
         return int.from_bytes(out.raw, "little")
 
     def invert(self, scalar: int) -> int:
@@ -107,9 +112,19 @@ class Sodium:
           ZeroDivisionError: If it is 0.
         """
         out = ctypes.create_string_buffer(_BYTES)
-        if self._calls["scalar_invert"](out, _encoded(scalar)):
+        if self._calls["scalar_invert"](out, self._encoded(scalar)):
             raise ZeroDivisionError("0 has no inverse")
         return int.from_bytes(out.raw, "little")
+
+    def _encoded(self, scalar: int) -> bytes:
+        if scalar < 0:
+            scalar %= ORDER  # Of public scalars alone, as this takes its time.
+        return self._reduced(scalar.to_bytes(2 * _BYTES, "little"))
+
+    def _reduced(self, data: bytes) -> bytes:
+        out = ctypes.create_string_buffer(_BYTES)
+        self._calls["scalar_reduce"](out, data)
+        return out.raw
 
 
 def load() -> Sodium | None:
@@ -137,7 +152,3 @@ def _libraries() -> Iterator[ctypes.CDLL]:
         from rbcl._sodium import _sodium
 
         yield _sodium
-
-
-def _encoded(scalar: int) -> bytes:
-    return (scalar % ORDER).to_bytes(_BYTES, "little")

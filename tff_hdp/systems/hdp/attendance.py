@@ -128,8 +128,9 @@ class Participation:
         """
         faults = self._faults
         drawn = self.sampler.draw(round_number)
-        rng = self.sampler.generator(round_number, stream=_DROPS)
-        drops = rng.random(len(drawn)) < faults.drop_rate
+        drops = self.sampler.generator(round_number, stream=_DROPS)
+        # Of all clients, so that nobody's hangs on who else was drawn.
+        drops = (drops.random(self._zoning.num_clients) < faults.drop_rate)[drawn]
         online = self.sampler.generator(round_number, stream=_ONLINE)
         online = online.random(self._zoning.num_clients) < faults.online_rate
         bad = byzantine_clients(
