@@ -56,7 +56,7 @@ def add_gaussian(
     """`values` plus independent Gaussian noise, rounded to a grid.
 
     Tails have no end: a uniform number that is too small for its bits gets more. The
-    in-process runtime computes `system_add_gaussian` in its place, which is three
+    in-process runtime computes `system_add_gaussian` in its place, which is several
     times as fast.
 
     Args:
@@ -238,5 +238,6 @@ def uniform(count: tf.Tensor) -> tf.Tensor:
 
 def _standard_laplace(count: tf.Tensor) -> tf.Tensor:
     """float64 [count] of variance 1: the difference of two exponentials."""
-    first, second = tf.split(exponential(*words(2, 2 * count)), 2)
+    (drawn,) = words(1, 2 * count)
+    first, second = tf.split(exponential(drawn), 2)
     return (first - second) * math.sqrt(0.5)

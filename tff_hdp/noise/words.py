@@ -102,9 +102,8 @@ def _fresh_key() -> tf.Tensor:
     # A data set is read anew each time; reading a file by an operation of its own
     # could be done once, when a graph is optimised, and shared.
     lines = tf.data.TextLineDataset([_UUIDS] * _UUIDS_PER_KEY)
-    text = lines.reduce(
-        tf.constant(""), lambda read, line: tf.strings.join([read, line])
-    )
+    lines = lines.batch(_UUIDS_PER_KEY, drop_remainder=True).get_single_element()
+    text = tf.strings.reduce_join(lines)
     codes = tf.io.decode_raw(text, tf.uint8)
     codes = tf.ensure_shape(codes, [36 * _UUIDS_PER_KEY])
     codes = tf.gather(tf.reshape(codes, [_UUIDS_PER_KEY, 36]), _RANDOM_DIGITS, axis=1)
