@@ -50,6 +50,13 @@ class FileError(ValueError):
         return type(self), (self.path, self.problem)
 
 
+class ShortError(ValueError):
+    """An error whose message is one line of limited length, whatever it quotes."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
 class NoiseError(ValueError):
     """A round's noise is less than its plan says, or nobody can tell how much it is.
 

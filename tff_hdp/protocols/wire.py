@@ -14,18 +14,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tff_hdp.errors import one_line
+from tff_hdp.errors import ShortError
 
 _T = TypeVar("_T")
 _DTYPES = ("|u1", "<u2", "<u4", "<u8")
 _LARGEST = 2**64 - 1
 
 
-class WireError(ValueError):
-    """Bytes that are no encoding of the message expected, in a line."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+class WireError(ShortError):
+    """Bytes that are no encoding of the message expected."""
 
 
 def encode(message: Any) -> bytes:

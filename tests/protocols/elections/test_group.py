@@ -75,6 +75,9 @@ def test_digests_are_scalars_modulo_the_order(backend):
     rng = random.Random(3)
     for data in (bytes(64), b"\xff" * 64, *(rng.randbytes(64) for _ in range(20))):
         assert backend.reduce(data) == int.from_bytes(data, "little") % ORDER
+    for wrong in (b"", bytes(63), bytes(65)):
+        with pytest.raises(ValueError, match="allowed: 64"):
+            backend.reduce(wrong)
 
 
 @needs_sodium

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tff_hdp.errors import ArgumentError, one_line
+from tff_hdp.errors import ArgumentError, ShortError
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import group
 
@@ -24,7 +24,7 @@ POLICIES = ("persistent", "rotate")
 _NOT_AS_MADE = (TypeError, ValueError, AttributeError, OverflowError)
 
 
-class ElectionError(ValueError):
+class ElectionError(ShortError):
     """An election that cannot be held, or a message that is refused.
 
     Attributes:
@@ -33,9 +33,6 @@ class ElectionError(ValueError):
     """
 
     transcripts: tuple[Any, ...] = ()
-
-    def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
 
 
 class BeyondThresholdError(ElectionError):

@@ -45,7 +45,11 @@ class Backend(Protocol):
         """The sum of elements."""
 
     def reduce(self, data: bytes) -> int:
-        """The scalar that 64 bytes, little-endian, are modulo the order."""
+        """The scalar that 64 bytes, little-endian, are modulo the order.
+
+        Raises:
+          ValueError: If they are not 64.
+        """
 
     def multiply_add(self, a: int, b: int, c: int) -> int:
         """The scalar a b + c."""
@@ -87,6 +91,8 @@ class PythonGroup:
 
     def reduce(self, data: bytes) -> int:
         """The scalar that 64 bytes, little-endian, are modulo the order."""
+        if len(data) != 64:
+            raise ValueError(f"data has {len(data)} bytes; allowed: 64")
         return int.from_bytes(data, "little") % ORDER
 
     def multiply_add(self, a: int, b: int, c: int) -> int:

@@ -96,6 +96,9 @@ class Sodium:
 
     def reduce(self, data: bytes) -> int:
         """The scalar that 64 bytes, little-endian, are modulo the order."""
+        if len(data) != 2 * _BYTES:
+            # Of fewer, C would read on.
+            raise ValueError(f"data has {len(data)} bytes; allowed: {2 * _BYTES}")
         return int.from_bytes(self._reduced(data), "little")
 
     def multiply_add(self, a: int, b: int, c: int) -> int:

@@ -3,17 +3,11 @@
 Whoever raises one of these is in the state it was in before the call.
 """
 
-from tff_hdp.errors import one_line
+from tff_hdp.errors import ShortError
 
 
-class SecureAggregationError(ValueError):
-    """A round that cannot go on, or a message that is refused.
-
-    One line of limited length, whatever was sent.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+class SecureAggregationError(ShortError):
+    """A round that cannot go on, or a message that is refused."""
 
 
 class BelowThresholdError(SecureAggregationError):
