@@ -125,11 +125,11 @@ def test_both_runtimes_run_the_same_rounds(tmp_path):
 
 
 def test_personal_models_learn_their_users(tmp_path):
-    result = experiment.run(noiseless(tmp_path, rounds=40, local_steps=10))
+    result = experiment.run(noiseless(tmp_path, rounds=60, local_steps=10))
     frame = pd.read_csv(tmp_path / "metrics.csv")
-    # With seeds 1 to 5: below 0.15 at first, 0.58 to 0.87 in the end.
+    # With seeds 1 to 5: below 0.15 at first, 0.75 to 0.90 in the end.
     assert frame["accuracy"].iloc[0] < 0.3
-    assert result.accuracy > 0.5
+    assert result.accuracy > 0.65
 
 
 @pytest.mark.parametrize(
