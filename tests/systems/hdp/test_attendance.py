@@ -1,61 +1,27 @@
 """Who takes part: drop-outs, elections and skipped zones, round by round."""
 
 import dataclasses
-import json
 import re
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from tff_hdp.errors import FileError
-from tff_hdp.privacy import PoissonSampling, configurations
-from tff_hdp.protocols.elections.electorate import ElectionError
-from tff_hdp.protocols.elections.supernodes import SuperNodes
-from tff_hdp.systems.hdp.attendance import Elections, Participation
+from tests.systems.hdp.participations import (
+    DRAWN,
+    IDS,
+    ZONING,
+    participation,
+    run,
+    same,
+)
+from tff_hdp.systems.hdp.attendance import Elections
 from tff_hdp.systems.hdp.faults import Faults
 from tff_hdp.systems.hdp.seats import (
-    REGISTRY,
     count_exposure,
     count_tenures,
-    read_registries,
-    verify_seats,
     write_seats,
 )
-from tff_hdp.topology import Zoning
-
-IDS = tuple(f"c{i}" for i in range(24))
-ZONING = Zoning(IDS, tuple(i % 3 for i in range(24)))
-DRAWN = Elections(run_protocol=False, voters=7)
-
-
-def participation(*, q=0.4, entropy=11, **options):
-    plan = configurations.none(
-        zone_sizes=ZONING.zone_sizes, sampling=PoissonSampling((q,) * 3)
-    )
-    return Participation(plan=plan, zoning=ZONING, entropy=entropy, **options)
-
-
-def run(parties, rounds, carried=None, first=1):
-    """The attendance of every round, each carried over through JSON."""
-    carried = carried or {}
-    found = []
-    for number in range(first, first + rounds):
-        present = parties.attend(number, carried)
-        carried = json.loads(json.dumps(present.carried))
-        found.append(present)
-    return found
-
-
-def same(a, b):
-    keys = ("zone", "super_node", "failed", "refused", "elections", "transcripts")
-    return (
-        a.cohort.tolist() == b.cohort.tolist()
-        and a.byzantine.tolist() == b.byzantine.tolist()
-        and a.carried == b.carried
-        and [[s[k] for k in keys] for s in a.seats]
-        == [[s[k] for k in keys] for s in b.seats]
-    )
 
 
 def test_without_faults_everybody_drawn_delivers():
@@ -276,137 +242,3 @@ def test_a_state_of_other_zones_is_refused():
     parties = participation(elections=DRAWN)
     with pytest.raises(ValueError, match="incumbents is c1; allowed: clients"):
         parties.attend(1, {"incumbents": {"0": "c1"}})
-
-
-# The protocol in full ---------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def held(tmp_path_factory):
-    """Three rounds with elections held in full, and where they were kept."""
-    path = tmp_path_factory.mktemp("run") / "elections"
-    faults = Faults(supernode_failure_rate=0.5, byzantine=((1, 0.13),))
-    elections = Elections(voters=5)
-    parties = participation(faults=faults, elections=elections)
-    rounds = run(parties, 3)
-    for number, present in enumerate(rounds, start=1):
-        write_seats(path, number, present.seats, parties.registries())
-    again = run(participation(faults=faults, elections=elections), 1)
-    return path, rounds, again
-
-
-def test_transcripts_verify_and_repeat(held):
-    path, rounds, again = held
-    assert same(again[0], rounds[0])
-    assert again[0].seats[0]["transcripts"]
-    count = sum(len(s["transcripts"]) for p in rounds for s in p.seats)
-    registries = read_registries(path / REGISTRY)
-    chains = verify_seats(path, registries, max_failures=9)
-    failed = sum(len(seat["failed"]) for p in rounds for seat in p.seats)
-    assert sum(chain.failures for chain in chains.values()) == failed > 0
-    most = max(chain.failures for chain in chains.values())
-    assert verify_seats(path, registries, max_failures=most)
-    said = f"{most} super-nodes are said to have failed; allowed: {most - 1}"
-    with pytest.raises(ElectionError, match=said):
-        verify_seats(path, registries, max_failures=most - 1)
-    assert sum(chain.transcripts for chain in chains.values()) == count > 3
-    assert count_exposure(path) == rounds[-1].carried["exposure"]
-    first = rounds[0].metrics
-    assert first["election_seconds"] > 0
-    # Five voters of 32-byte keys exchange some kilobytes a zone.
-    assert first["election_bytes"] > 10_000
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda seats: seats[0].update(super_node="nobody"),
-            "leads, but .* was elected",
-        ),
-        (lambda seats: seats[0].update(zone=1), "round 1 has other zones"),
-        (
-            lambda seats: seats[0].update(transcripts=seats[1]["transcripts"]),
-            "does not follow|called by another registry",
-        ),
-        (lambda seats: seats[0].update(elections=9), "9 elections, but"),
-        (lambda seats: seats[0].update(failed=["c0", "c3"]), "by the transcripts"),
-        (lambda seats: seats[0].update(transcripts=[]), "leads, but None was elected"),
-        (lambda seats: seats[0]["transcripts"].append("AAAA"), "no transcript"),
-        (
-            lambda seats: seats[0].update(transcripts=seats[0]["transcripts"] * 2),
-            "does not follow the election before",
-        ),
-    ],
-)
-def test_records_that_were_changed_do_not_verify(held, tmp_path, change, message):
-    registries = read_registries(held[0] / REGISTRY)
-    seats = json.loads((held[0] / "round_00001.json").read_text())
-    write_seats(tmp_path, 1, seats)
-    assert verify_seats(tmp_path, registries, max_failures=9)
-    change(seats)
-    write_seats(tmp_path, 1, seats)
-    with pytest.raises(ElectionError, match=message):
-        verify_seats(tmp_path, registries, max_failures=9)
-
-
-def test_a_run_whose_last_elections_are_gone_does_not_verify(held, tmp_path):
-    """Nothing follows them, so nothing else tells."""
-    registries = read_registries(held[0] / REGISTRY)
-    for number in (1, 2):
-        seats = json.loads((held[0] / f"round_{number:05d}.json").read_text())
-        write_seats(tmp_path, number, seats)
-    assert verify_seats(tmp_path, registries, rounds=2, max_failures=9)
-    with pytest.raises(ElectionError, match="elections of 2 rounds, of 3 that were"):
-        verify_seats(tmp_path, registries, rounds=3, max_failures=9)
-
-
-def test_nobody_leads_on_where_super_nodes_rotate(tmp_path):
-    """A relay that likes a winner owes an election all the same."""
-    zoning = Zoning(tuple("abcde"), (0,) * 5)
-    nodes = SuperNodes(zoning, policy="rotate", secret=bytes(32))
-    registries = [nodes.registry(0)]
-
-    def write(number, term):
-        texts = [] if term is None else [t.to_text() for t in term.transcripts]
-        seat = {
-            **{"zone": 0, "failed": [], "elections": len(texts), "transcripts": texts},
-            "super_node": None if term is None else term.super_node,
-        }
-        write_seats(tmp_path, number, [seat], registries)
-        return seat
-
-    seat = write(1, nodes.seat(0, 1, "abcde"))
-    write(2, None)
-    write(3, nodes.seat(0, 3, "abcde"))
-    found = read_registries(tmp_path / REGISTRY)
-    assert verify_seats(tmp_path, found, rounds=3)[0].transcripts == 2
-    write_seats(tmp_path, 2, [{**seat, "elections": 0, "transcripts": []}])
-    said = f"round 2, zone 0: '{seat['super_node']}' leads, but None was elected"
-    with pytest.raises(ElectionError, match=said):
-        verify_seats(tmp_path, found, rounds=3)
-
-
-def test_a_run_with_keys_of_its_own_making_does_not_verify(held, tmp_path):
-    other = participation(entropy=12, elections=Elections(voters=5))
-    write_seats(tmp_path, 1, [], other.registries())
-    with pytest.raises(ElectionError, match="is called by another registry"):
-        verify_seats(held[0], read_registries(tmp_path / REGISTRY))
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "3", "[3]", '[{"zone": 0}]', "[" * 100_000, '[{"zone": NaN}]']
-)
-def test_what_is_no_registry_is_refused(tmp_path, text):
-    (tmp_path / REGISTRY).write_text(text)
-    with pytest.raises(FileError, match="registr"):
-        read_registries(tmp_path / REGISTRY)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "3", "[]", "[3]", '[{"zone": 0}]', "[" * 100_000]
-)
-def test_what_is_no_list_of_seats_is_refused(tmp_path, text):
-    (tmp_path / "round_00001.json").write_text(text)
-    with pytest.raises(FileError, match="round_00001"):
-        verify_seats(tmp_path, {})
