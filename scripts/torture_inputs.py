@@ -7,7 +7,6 @@ random. What is refused must be so in one short line, soon, and what is accepted
 be sound; anything else counts as crashed, is shown, and ends in exit code 1.
 """
 
-import base64
 import collections
 import contextlib
 import dataclasses
@@ -19,38 +18,22 @@ import random
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 from absl import flags
 
+from scripts.mutations import Counts, mutated, outcome_of
+from scripts.torture_messages import BOARD, fuzz_messages, zone
 from tff_hdp import cli
-from tff_hdp.errors import LONGEST_LINE, ArgumentError, FileError, one_line
-from tff_hdp.protocols import wire
-from tff_hdp.protocols.elections.election import Elector
-from tff_hdp.protocols.elections.election_round import RELAY, run_election
-from tff_hdp.protocols.elections.electorate import (
-    ElectionError,
-    Identity,
-    Registry,
-)
+from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.protocols.elections.election_round import run_election
 from tff_hdp.protocols.elections.setup import Call
-from tff_hdp.protocols.elections.transcripts import Transcript
-from tff_hdp.protocols.meter import Meter
-from tff_hdp.protocols.secagg.errors import SecureAggregationError
-from tff_hdp.protocols.secagg.messages import SUPER_NODE, Round
-from tff_hdp.protocols.secagg.rounds import run_round
 from tff_hdp.topology import load_zones, zones_by_capability, zones_by_overlay
 from tff_hdp.topology.attributes import load_attribute, load_numbers, load_overlay
 
-LONGEST_SECONDS = 10.0
 LONGEST_ACCOUNT = 60
 WHAT = ("files", "messages", "flags", "clients")
-
-# (outcome, what it was): `refused`, `accepted` or `crashed`.
-Counts = collections.Counter[tuple[str, str]]
 
 
 def define_flags() -> None:
@@ -113,7 +96,7 @@ def fuzz_files(count: int, seed: int) -> Counts:
     with tempfile.TemporaryDirectory() as folder:
         kinds = _file_kinds(pathlib.Path(folder))
         return collections.Counter(
-            _outcome(name, lambda read=read, path=path: read(path))
+            outcome_of(name, lambda read=read, path=path: read(path))
             for name, path, read in _mutated_files(rng, kinds, count)
         )
 
@@ -149,9 +132,9 @@ def _file_kinds(folder: pathlib.Path) -> dict[str, Any]:
 
     from tff_hdp.systems.hdp import seats
 
-    registry, electors = _zone()
+    registry, electors = zone()
     winner, transcript = run_election(
-        registry, Call(registry.digest, 1), electors, relay=_BOARD
+        registry, Call(registry.digest, 1), electors, relay=BOARD
     )
     elections = folder / "elections"
     seat = {
@@ -185,181 +168,6 @@ def _file_kinds(folder: pathlib.Path) -> dict[str, Any]:
     }
 
 
-_TOKENS = (
-    *(
-        b"\x00",
-        b"\xff",
-        b"\xef\xbb\xbf",
-        b"\r",
-        b"\n",
-        b",",
-        b'"',
-        b"'",
-        b" ",
-        b"\\ud800",
-    ),
-    *(b"nan", b"inf", b"-Infinity", b"NaN", b"1e999", b"1e308", b"5e-324", b"-0"),
-    *(b"-1", b"1_0", b"0x10", b"null", b"true", b"{}", b"[]", b'""', b"9" * 5000),
-    *(b"[" * 3000, b'{"a":' * 3000, b"[" * 200_000, b"x" * 140_000, b"x," * 20_000),
-    *(b"c0", b"z0", b"client", b"%s", b"\xc3\xa9", b"\xe2\x80\xae", b"../", b"c0,c0"),
-)
-
-
-def mutated(rng: random.Random, data: bytes) -> bytes:
-    """`data` cut, doubled, overwritten or with odd tokens in it."""
-    changed = bytearray(data)
-    for _ in range(rng.choice([1, 1, 1, 2, 3])):
-        at, to = sorted(rng.randrange(len(changed) + 1) for _ in range(2))
-        action = rng.randrange(7)
-        if action == 0:
-            del changed[at:to]
-        elif action == 1:
-            changed[to:to] = changed[at:to]
-        elif action == 2 and at < len(changed):
-            changed[at] ^= 1 << rng.randrange(8)
-        elif action == 3:
-            changed[at:at] = rng.randbytes(rng.randrange(1, 9))
-        elif action == 4:
-            changed[at : min(to, at + 5)] = rng.choice(_TOKENS)
-        elif action == 5:
-            changed[at:at] = rng.choice(_TOKENS)
-        elif len(changed) < 10**5:
-            changed[at:at] = changed[at:to] * rng.choice([2, 50])
-    return bytes(changed)
-
-
-def _outcome(
-    what: str, call: Callable[[], object], seconds_allowed: float = LONGEST_SECONDS
-) -> tuple[str, str]:
-    """How a call ended, and what of."""
-    began = time.process_time()
-    try:
-        call()
-        outcome, line = "accepted", ""
-    except (
-        ArgumentError,
-        FileError,
-        ElectionError,
-        SecureAggregationError,
-        wire.WireError,
-    ) as error:
-        outcome, line = "refused", str(error)
-    except (flags.Error, OSError) as error:
-        outcome, line = "refused", one_line(str(error))  # as the command line does
-    except Exception as error:
-        return "crashed", f"{what}: {type(error).__name__}: {str(error)[:200]}"
-    if len(line) > LONGEST_LINE:
-        return "crashed", f"{what}: refused in {len(line)} characters: {line[:200]}"
-    seconds = time.process_time() - began
-    if seconds > seconds_allowed:
-        return "crashed", f"{what}: {outcome} after {seconds:.0f} s"
-    return outcome, what
-
-
-# Messages ---------------------------------------------------------------------------
-
-_BOARD = Identity("relay", secret=bytes(32))
-_VOTERS = [Identity(f"c{i}", secret=bytes([i] * 32)) for i in range(4)]
-
-
-def _zone() -> tuple[Registry, dict[str, Elector]]:
-    registry = Registry(
-        zone=0,
-        voters=tuple(voter.public for voter in _VOTERS),
-        eligible=tuple(voter.client_id for voter in _VOTERS),
-        fault_model="byzantine",
-        policy="rotate",
-        call_size=len(_VOTERS),
-        relay_key=_BOARD.public.verify_key,
-    )
-    return registry, {v.client_id: Elector(v, registry) for v in _VOTERS}
-
-
-class _Tamperer(Meter):
-    """Mutates one message on its way, the `wait`-th; none where fewer are sent.
-
-    Its bytes, or a field of it, so that what is said is another but well written.
-    """
-
-    def __init__(self, hub: str, rng: random.Random, wait: int) -> None:
-        super().__init__(hub)
-        self._rng, self._wait = rng, wait
-
-    def deliver(self, sender: str, receiver: str, message: Any) -> Any:
-        self._wait -= 1
-        if self._wait == 0 and self._rng.random() < 0.5:
-            message = _with_another_field(self._rng, message)
-        data = wire.encode(message)
-        if self._wait == 0 and self._rng.random() < 0.5:
-            data = mutated(self._rng, data)
-        return wire.decode(type(message), data)
-
-
-def _with_another_field(rng: random.Random, message: Any) -> Any:
-    """A message of which one field says something else, possibly at length."""
-    field = rng.choice(dataclasses.fields(message)).name
-    name = "x" * rng.choice((0, 1, 300_000))
-    match value := getattr(message, field):
-        case int():
-            other = rng.choice((0, 7, 2**64 - 1))
-        case str():
-            other = name
-        case bytes():
-            other = rng.randbytes(rng.choice((0, 1, 32, 64, 100_000)))
-        case dict() if value:
-            other = {**value, name: next(iter(value.values()))}
-        case tuple() if value:
-            other = (*value, name if isinstance(value[0], str) else value[0])
-        case np.ndarray():
-            other = value[: rng.randrange(len(value) + 1)]
-        case _:
-            return message
-    return dataclasses.replace(message, **{field: other})
-
-
-def fuzz_messages(count: int, seed: int) -> Counts:
-    """Runs elections and secure sums in which one message is mutated on its way.
-
-    What comes through must give the right result: a winner by a transcript that
-    verifies, the sum of those whose updates were counted.
-    """
-    rng = random.Random(seed)
-    registry, electors = _zone()
-    call = Call(registry.digest, 1)
-    _, held = run_election(registry, call, electors, relay=_BOARD)
-    text = wire.encode(held)
-    inputs = {name: np.full(4, 3 * i + 1, "<u4") for i, name in enumerate("abcd")}
-
-    def transcript() -> None:
-        given = mutated(rng, text)
-        found = Transcript.from_text(base64.b64encode(given).decode())
-        found.verify(registry)
-        assert given == text, "a transcript verifies that was never written"
-
-    def election() -> None:
-        meter = _Tamperer(RELAY, rng, rng.randrange(1, 50))
-        _, parties = _zone()
-        winner, record = run_election(
-            registry, call, parties, relay=_BOARD, meter=meter
-        )
-        assert record.verify(registry) == winner
-
-    def secure_sum() -> None:
-        meter = _Tamperer(SUPER_NODE, rng, rng.randrange(1, 50))
-        # Who does not sign is promised no sum, but to be refused in a line as well.
-        signed = rng.random() < 0.5
-        terms = Round(5, 4, 32, 3)
-        total, counted = run_round(inputs, terms, signed=signed, meter=meter)
-        if signed:
-            assert np.array_equal(total, sum(inputs[name] for name in counted))
-
-    kinds = {"transcript": transcript, "election": election, "secure sum": secure_sum}
-    names = [*kinds, *["transcript"] * 7]
-    return collections.Counter(
-        _outcome(name, kinds[name]) for i in range(count) for name in [names[i % 10]]
-    )
-
-
 # Flags ------------------------------------------------------------------------------
 
 _WORDS = (
@@ -378,7 +186,7 @@ def fuzz_flags(count: int, seed: int) -> Counts:
     rng = random.Random(seed)
     kinds = _configs()
     return collections.Counter(
-        _outcome(kind.__name__, lambda kind=kind: _taken(kind, rng), LONGEST_ACCOUNT)
+        outcome_of(kind.__name__, lambda kind=kind: _taken(kind, rng), LONGEST_ACCOUNT)
         for i in range(count)
         for kind in [kinds[i % len(kinds)]]
     )
