@@ -12,6 +12,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import RELAY, run_election
 from tff_hdp.protocols.elections.electorate import (
+    RUN_BYTES,
     BeyondThresholdError,
     Identity,
     Registry,
@@ -167,6 +168,7 @@ def _zone_cost(cell: Cell, size: int, gone: int) -> dict[str, float]:
             policy="persistent",
             call_size=size,
             relay_key=relay.public.verify_key,
+            run=bytes(RUN_BYTES),
         )
         run_election(
             registry,

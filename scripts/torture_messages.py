@@ -12,7 +12,7 @@ from scripts.mutations import Counts, mutated, outcome_of
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import RELAY, run_election
-from tff_hdp.protocols.elections.electorate import Identity, Registry
+from tff_hdp.protocols.elections.electorate import RUN_BYTES, Identity, Registry
 from tff_hdp.protocols.elections.setup import Call
 from tff_hdp.protocols.elections.transcripts import Transcript
 from tff_hdp.protocols.meter import Meter
@@ -33,6 +33,7 @@ def zone() -> tuple[Registry, dict[str, Elector]]:
         policy="rotate",
         call_size=len(_VOTERS),
         relay_key=BOARD.public.verify_key,
+        run=bytes(RUN_BYTES),
     )
     return registry, {v.client_id: Elector(v, registry) for v in _VOTERS}
 

@@ -30,7 +30,8 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "max_unfinished",
         0,
-        "How many ballots that a zone's clients were shown may have come to nothing.",
+        "How many elections of a zone may have been refused by a relay that may have "
+        "known the winner: where not all clients are called, any refused one.",
     )
     flags.DEFINE_integer(
         "max_failures",
@@ -71,9 +72,9 @@ def main(argv: list[str]) -> int:
     )
     print(
         f"{sum(chain.refused for chain in chains)} elections refused, "
-        f"{sum(chain.unfinished for chain in chains)} of them after a ballot was "
-        f"shown; {sum(chain.failures for chain in chains)} super-nodes said to have "
-        "failed"
+        f"{sum(chain.unfinished for chain in chains)} of them by a relay that may "
+        f"have known the winner; {sum(chain.failures for chain in chains)} super-nodes "
+        "said to have failed"
     )
     print(seats.summary(path))
     return 0

@@ -1,6 +1,9 @@
 """Clusters are timed on the same rounds, and what they are sent is counted."""
 
+import os
+
 import pandas as pd
+import pytest
 
 
 def test_the_command_has_a_row_a_case(run_program, tmp_path):
@@ -23,3 +26,20 @@ def test_a_part_that_is_not_there_is_one_line(run_program):
     done = run_program("benchmarks/cluster.py", "--what=all")
     assert done.returncode == 2
     assert "--what" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_workers_are_one_and_one_a_core(run_program, tmp_path):
+    file = tmp_path / "rows.csv"
+    done = run_program(
+        "benchmarks/cluster.py",
+        *("--what=workers", "--clients=11", "--turns=1", f"--csv={file}"),
+    )
+    assert done.returncode == 0, done.stderr
+    rows = pd.read_csv(file)
+    cores = len(os.sched_getaffinity(0))
+    assert rows["workers"].tolist() == [1, cores]
+    # Eleven clients are two stacks; each worker that has one is sent the model.
+    model = 4 * 2.15649
+    assert rows["last MB"][0] > model
+    assert rows["last MB"][1] > min(2, cores) * model

@@ -4,6 +4,7 @@ Everybody adds its own discrete noise, exactly sampled, before it masks: clients
 their zones, super-nodes where the server sees only the sum over zones.
 """
 
+import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
@@ -136,25 +137,43 @@ class _Runner:
     ) -> tuple[np.ndarray, Meter]:
         """The sum of all shares, int64 [size], by the protocol."""
         meter = Meter(SUPER_NODE)
+        unmasked = collections.defaultdict(set)
         try:
-            total = self._attempt(f"{whose}, attempt 0", shares, dropped, meter)
+            total = self._attempt(whose, 0, shares, dropped, unmasked, meter)
         except BelowThresholdError:
-            total = self._attempt(f"{whose}, attempt 1", shares, 0, meter)
+            total = self._attempt(whose, 1, shares, 0, unmasked, meter)
         return from_ring(total, self.plan.encoding.bits), meter
 
     def _attempt(
-        self, session: str, shares: Mapping[str, Share], dropped: int, meter: Meter
+        self,
+        whose: str,
+        attempt: int,
+        shares: Mapping[str, Share],
+        dropped: int,
+        unmasked: Mapping[str, set],
+        meter: Meter,
     ) -> np.ndarray:
         bits = self.plan.encoding.bits
         gone = [f"dropped client {j}" for j in range(dropped)]
+        # Nobody may drop out of a sum over zones.
+        fewest = len(shares) if whose == "server" else self.plan.min_zone_clients
         graph = masking_graph(self.protocol, len(shares) + dropped)
         total, _ = run_round(
             {**shares, **dict.fromkeys(gone)},
-            Round(self.round_number, self.size, bits, graph.threshold, session),
+            Round(
+                self.round_number,
+                self.size,
+                bits,
+                graph.threshold,
+                whose,
+                attempt=attempt,
+                min_survivors=fewest,
+            ),
             encode=lambda share: to_ring(self._noised(share), bits),
             degree=graph.degree,
             drops=dict.fromkeys(gone, "mask"),
             signed=self.signed,
+            unmasked=unmasked,
             meter=meter,
         )
         return total

@@ -266,3 +266,28 @@ def test_a_refused_transcript_of_another_call_closes_nothing():
     electors["c0"].attend(call_of(registry))
     with pytest.raises(ElectionError, match="attended another call"):
         electors["c0"].close(Transcript(call_of(registry, 1), "attend", ()))
+
+
+def test_who_is_not_called_follows_what_it_is_shown():
+    registry = registry_of(7, policy="rotate", call_size=4)
+    electors = electors_of(registry)
+    chain = Chain(registry)
+    for number in range(12):
+        head = chain.standing.head
+        there = {c: electors[c] for c in registry.called(number)}
+        winner, held = hold(
+            registry, electors=there, round_number=number, previous=head
+        )
+        for client, elector in electors.items():
+            if client not in there:
+                assert elector.follow(held) == winner
+        chain.follow(held)
+        assert {e.standing for e in electors.values()} == {chain.standing}
+    # Nor can it be shown a past that does not lead here, nor one while it votes.
+    left_out = next(c for c in electors if c not in registry.called(12))
+    with pytest.raises(ElectionError, match="does not follow"):
+        electors[left_out].follow(held)
+    voter = electors[registry.called(12)[0]]
+    voter.attend(call_of(registry, 12, previous=chain.standing.head))
+    with pytest.raises(ElectionError, match="attends an election"):
+        voter.follow(held)

@@ -170,9 +170,19 @@ def test_only_the_capable_are_elected():
         (lambda: registry_of(2, eligible=("c9",)), "eligible is c9"),
         (
             lambda: Registry(
-                0, (POOL["c0"].public,) * 2, ("c0",), "crash", "rotate", 1, b""
+                0, (POOL["c0"].public,) * 2, ("c0",), "crash", "rotate", 1, b"", b""
             ),
             "voters is with 'c0' twice",
+        ),
+        # Every dealing would fail at such a key.
+        (lambda: with_share_key(bytes(32)), "share_key of 'c0' is the identity"),
+        (
+            lambda: with_share_key(b"\xff" * 32),
+            "share_key of 'c0' is .* allowed: a key",
+        ),
+        (
+            lambda: dataclasses.replace(registry_of(2), run=b"short"),
+            "run is of 5 bytes; allowed: 16",
         ),
         (
             lambda: registry_of(2, policy="often"),
@@ -191,9 +201,10 @@ def test_impossible_zones_are_refused(build, message):
         build()
 
 
-def with_key(**changes):
-    voters = (dataclasses.replace(POOL["c0"].public, **changes), POOL["c1"].public)
-    return Registry(0, voters, ("c0", "c1"), "crash", "rotate", 2, b"")
+def with_share_key(key):
+    registry = registry_of(2)
+    first = dataclasses.replace(POOL["c0"].public, share_key=key)
+    return dataclasses.replace(registry, voters=(first, registry.voters[1]))
 
 
 @pytest.mark.parametrize(
@@ -201,14 +212,6 @@ def with_key(**changes):
     [
         (lambda: Elector(POOL["c5"], registry_of(2)), "'c5' is no client of zone 0"),
         (lambda: Elector(Identity("c0"), registry_of(2)), "keys of 'c0' are not"),
-        (
-            lambda: setup_of(with_key(share_key=bytes(32))).share_keys,
-            "share_key of 'c0' is the identity",
-        ),
-        (
-            lambda: setup_of(with_key(share_key=b"x" * 32)).share_keys,
-            "share_key of 'c0' is no key",
-        ),
         (lambda: setup_of(registry_of(2, eligible=())), "no online client is eligible"),
         (
             lambda: Setup(registry_of(2), call_of(registry_of(2)), ()),

@@ -1,13 +1,30 @@
 """A relay that lies, with as many accomplices as may be faulty."""
 
+import dataclasses
+
 import pytest
 
-from tests.protocols.elections.zones import BOARD, call_of, dealt, electors_of
+from tests.protocols.elections.zones import (
+    BOARD,
+    POOL,
+    call_of,
+    certified,
+    dealt,
+    electors_of,
+    hold,
+)
 from tests.protocols.elections.zones import registry_of as zone_of
-from tff_hdp.protocols.elections.ballots import Ballot, Certificate, Roll
+from tff_hdp.protocols.elections.ballots import (
+    Ballot,
+    Certificate,
+    Presence,
+    Roll,
+    sign,
+)
 from tff_hdp.protocols.elections.chain import Chain
 from tff_hdp.protocols.elections.electorate import (
     BeyondThresholdError,
+    ElectionError,
     Registry,
     Voter,
     max_faulty,
@@ -20,7 +37,7 @@ from tff_hdp.protocols.elections.transcripts import Transcript
 def registry_of(k, fault_model):
     ids = tuple(f"c{i}" for i in range(k))
     voters = tuple(Voter(c, c.encode(), b"") for c in ids)
-    return Registry(0, voters, ids, fault_model, "persistent", k, b"")
+    return Registry(0, voters, ids, fault_model, "persistent", k, b"", b"")
 
 
 @pytest.mark.parametrize("fault_model", ["byzantine", "crash"])
@@ -89,3 +106,77 @@ def test_a_confirmation_it_does_not_tell_of_is_counted():
 def relay_presences(relay: Relay):
     """Who the relay heard from, in order."""
     return relay._ordered(relay._ids, "attend")
+
+
+def test_where_few_are_called_any_refusal_may_hide_a_winner():
+    """Those who wait for the end are not called again, so absences cost it nothing."""
+    registry = zone_of(7, policy="rotate", call_size=4)
+    electors = electors_of(registry)
+    called = registry.called(0)
+    held = {c: electors[c] for c in called}
+    relay, _, certificate = certified(registry, held)
+    for elector in held.values():
+        relay.receive(elector.reveal(certificate))
+    done = relay.finish()
+    told = Transcript(relay.call, "attend", done.presences[:2]).sealed(BOARD)
+    chain = Chain(registry)
+    assert chain.follow(told) is None
+    assert (chain.refused, chain.unfinished) == (1, 1)
+    # In another round enough are called that have confirmed nothing.
+    again = next(r for r in range(1, 50) if len({*registry.called(r)} - {*called}) == 3)
+    idle = {c: electors[c] for c in registry.called(again) if c not in called}
+    for elector in idle.values():
+        elector.follow(told)
+    options = {"round_number": again, "previous": told.digest}
+    winner, drawn = hold(registry, electors=idle, **options)
+    assert chain.follow(drawn) == winner
+    assert winner != done.verify(registry)
+
+
+@pytest.mark.parametrize("stranger", ["c4", "c0"])
+def test_who_is_not_awaited_cannot_cancel_an_election(stranger):
+    """A client that is not called, and the super-node that was deposed."""
+    registry = zone_of(5, call_size=4) if stranger == "c4" else zone_of(5)
+    if stranger == "c4":
+        number = next(r for r in range(50) if "c4" not in registry.called(r))
+        call = call_of(registry, number)
+    else:
+        call = call_of(registry, failed=("c0",))
+    relay = Relay(registry, call, BOARD)
+    voice = Presence(call.digest, stranger)
+    with pytest.raises(ElectionError, match=f"'{stranger}' is not called, or has fail"):
+        relay.receive(sign(voice, POOL[stranger]))
+    for client in call.awaited(registry):
+        relay.receive(sign(Presence(call.digest, client), POOL[client]))
+    assert len(relay.roll().presences) == 4
+
+
+@pytest.mark.parametrize("told", ["reversed", "twice", "uncalled"])
+def test_presences_that_are_none_refuse_no_election(told):
+    registry = zone_of(5, call_size=4)
+    number = next(r for r in range(50) if "c4" not in registry.called(r))
+    call = call_of(registry, number)
+    signed = [sign(Presence(call.digest, c), POOL[c]) for c in POOL if c < "c5"]
+    *there, uncalled = signed
+    said = {
+        "reversed": there[::-1],
+        "twice": [there[0], *there],
+        "uncalled": [*there, uncalled],
+    }[told]
+    with pytest.raises(ElectionError, match="each once and in order"):
+        Transcript(call, "attend", tuple(said)).sealed(BOARD).verify(registry)
+
+
+def test_what_was_said_in_another_run_counts_in_none():
+    """Keys outlive a run; its ballots, whose winner is known, do not."""
+    registry = zone_of(4)
+    relay, electors, certificate = certified(registry)
+    for elector in electors.values():
+        relay.receive(elector.reveal(certificate))
+    done = relay.finish()
+    assert Chain(registry).follow(done)
+    other = dataclasses.replace(registry, run=bytes(16))
+    with pytest.raises(ElectionError, match="called by another registry"):
+        Chain(other).follow(done)
+    with pytest.raises(ElectionError, match="called by another registry"):
+        electors_of(other)["c0"].attend(relay.call)

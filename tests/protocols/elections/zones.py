@@ -9,13 +9,14 @@ from tff_hdp.protocols.elections.setup import Call, Setup
 
 POOL = {f"c{i}": Identity(f"c{i}") for i in range(7)}
 BOARD = Identity("relay")
+RUN = bytes(range(16))
 
 
 def registry_of(k=4, fault_model="byzantine", zone=0, **options):
     ids = [f"c{i}" for i in range(k)]
     defaults = {"eligible": tuple(ids), "call_size": k, "policy": "persistent"}
     fields = defaults | options
-    fields["relay_key"] = BOARD.public.verify_key
+    fields |= {"relay_key": BOARD.public.verify_key, "run": RUN}
     voters = tuple(POOL[c].public for c in ids)
     return Registry(zone=zone, voters=voters, fault_model=fault_model, **fields)
 

@@ -85,6 +85,16 @@ def test_bad_keys():
             "'b' uses a key of 'a'",
         ),
         (replace(good["b"], cipher_key=b"k"), errors.BadKeyError, "has 1 bytes"),
+        (
+            replace(good["b"], cipher_key=good["b"].mask_key),
+            errors.BadKeyError,
+            "'b' uses a key of 'b'",
+        ),
+        (
+            replace(good["b"], mask_key=bytes(32)),
+            errors.BadKeyError,
+            "key of 'b' is unusable",
+        ),
     ]:
         with pytest.raises(error, match=message):
             run.server.receive(bad)
@@ -289,12 +299,12 @@ def test_bad_unmaskings():
         (
             replace(good, seed_shares=wrong),
             errors.BadShareError,
-            "seed_shares of 'a' hold a wrong share of 'b'",
+            "seed_shares of 'a' are not all what 'b' says it dealt",
         ),
         (
             replace(good, key_shares=swapped),
             errors.BadShareError,
-            "key_shares of 'a' hold a wrong share of 'd'",
+            "key_shares of 'a' are not all what 'd' says it dealt",
         ),
         (replace(good, key_shares={}), errors.BadShareError, "key_shares of 'a' are"),
         (replace(good, client="d"), errors.UnknownClientError, "Unmasking of 'd'"),

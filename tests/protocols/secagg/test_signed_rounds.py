@@ -241,3 +241,67 @@ def test_a_client_cannot_have_the_super_nodes_name():
         run_round(
             dict.fromkeys(["a", SUPER_NODE], np.zeros(1, np.uint32)), Round(0, 1, 32, 2)
         )
+
+
+def unmasked_sum(terms, signers, unmasked, names="abcdefg"):
+    """A whole sum by clients that remember what they helped to unmask."""
+    server = Server(terms, names, signer=signers[SUPER_NODE])
+    clients = {
+        n: Client(n, terms, signer=signers[n], unmasked=unmasked[n]) for n in names
+    }
+    told = masked(server, clients)
+    for name, message in told.items():
+        server.receive(clients[name].agree(message))
+    for name, message in server.end_agree().items():
+        server.receive(clients[name].unmask(message))
+    return server.end_unmask()
+
+
+def test_who_helped_to_unmask_a_sum_helps_with_no_other_attempt_at_it():
+    """Of two sums with and without a client the difference is its update."""
+    names = "abcdefg"
+    signers, unmasked = make_signers(names), {name: set() for name in names}
+    first = dataclasses.replace(TERMS, session="zone 2")
+    # An attempt that was given up before anything was unmasked may be made again.
+    masked(*signed_parties(terms=first, signers=signers)[:2])
+    unmasked_sum(first, signers, unmasked)
+    again = dataclasses.replace(first, attempt=1)
+    for name in names:
+        client = Client(name, again, signer=signers[name], unmasked=unmasked[name])
+        with pytest.raises(
+            errors.ReplayError, match="helped to unmask 'zone 2' of rou"
+        ):
+            client.advertise()
+    with pytest.raises(errors.ReplayError):
+        run_round(
+            dict.fromkeys(names, np.zeros(2, np.uint32)),
+            again,
+            signed=True,
+            unmasked=unmasked,
+        )
+    unmasked_sum(dataclasses.replace(first, session="zone 3"), signers, unmasked)
+    unmasked_sum(dataclasses.replace(first, number=1), signers, unmasked)
+
+
+def test_clients_hold_the_super_node_to_the_fewest_survivors():
+    """Noise is sized for them: fewer would leave less of it."""
+    terms = dataclasses.replace(TERMS, min_survivors=7)
+    server, clients, signers = signed_parties(terms=terms)
+    told = masked(server, clients)
+    few = tuple("abcdef")
+    for name in few:
+        lie = messages.Survivors(0, name, few, ("g",), few)
+        with pytest.raises(BelowThresholdError, match="agreed to no fewer than 7"):
+            clients[name].agree(signers[SUPER_NODE].sign(lie, terms.digest))
+        clients[name].agree(told[name])
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_an_honest_super_node_stops_at_the_fewest_survivors(signed):
+    inputs = dict.fromkeys("abcdefg", np.zeros(2, np.uint32))
+    terms = dataclasses.replace(TERMS, min_survivors=6)
+    drops = dict.fromkeys("ab", "mask")
+    with pytest.raises(BelowThresholdError, match="5 clients sent updates; the fewest"):
+        run_round(inputs, terms, drops=drops, signed=signed)
+    _, survivors = run_round(inputs, terms, drops={"a": "mask"}, signed=signed)
+    assert survivors == tuple("bcdefg")

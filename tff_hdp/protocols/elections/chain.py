@@ -18,9 +18,10 @@ class Chain:
       standing: Where the zone's elections stand.
       transcripts: How many there were.
       refused: How many elections were refused.
-      unfinished: How many of these had a ballot that clients were shown, so that the
-        relay may have known the winner when it said that too few confirmed or
-        revealed: it need not tell of confirmations that it has.
+      unfinished: How many of these the relay may have refused knowing the winner: it
+        need not tell of messages that it has. Those at `confirm` and `reveal`, of
+        which clients were shown a ballot; and where not all are called, every one:
+        who confirmed a ballot waits to see how it ended, but others may be called.
       failures: How many super-nodes were said to have failed.
     """
 
@@ -51,6 +52,8 @@ class Chain:
         self.transcripts += 1
         self.failures += len(call.failed) - (len(last.failed) if again else 0)
         self.refused += elected is None
-        self.unfinished += transcript.phase in ("confirm", "reveal")
+        all_called = self.registry.call_size == len(self.registry.voters)
+        shown = transcript.phase in ("confirm", "reveal")
+        self.unfinished += elected is None and (shown or not all_called)
         self.standing = Standing.after(call, transcript.digest, elected)
         return elected

@@ -53,7 +53,8 @@ class Elector:
     """One client's part in its zone's elections, one after the other.
 
     In each: attend, deal, confirm, reveal, conclude, each once and in order; or
-    `close`, if the relay says that it was refused.
+    `close`, if the relay says that it was refused. Elections to which this client is
+    not called it is shown afterwards, to `follow`.
 
     Attributes:
       standing: Where the zone's elections stand, as this client knows; None if it
@@ -197,6 +198,24 @@ class Elector:
             outcome.seal,
         )
         transcript.check_seal(self.registry)
+        self._end(transcript, elected)
+        return elected
+
+    def follow(self, transcript: Transcript) -> str | None:
+        """Takes note of the zone's next election, which this client did not attend.
+
+        Returns:
+          The winner; None if it was refused.
+
+        Raises:
+          ElectionError: If this client attends an election of its own, or the
+            transcript does not verify or does not follow the last that it knows of.
+        """
+        if self._call is not None:
+            raise ElectionError(f"{self._me!r} attends an election: it is closed first")
+        if self.standing is not None:
+            self.standing.check(self.registry, transcript.call)
+        elected = transcript.verify(self.registry)
         self._end(transcript, elected)
         return elected
 

@@ -18,6 +18,7 @@ from tff_hdp.protocols.elections import group
 FaultModel = Literal["crash", "byzantine"]
 Policy = Literal["persistent", "rotate"]
 POLICIES = ("persistent", "rotate")
+RUN_BYTES = 16
 
 
 # What reading fields of any kinds may raise.
@@ -36,7 +37,7 @@ class ElectionError(ShortError):
 
 
 class BeyondThresholdError(ElectionError):
-    """More clients are faulty than the fault model tolerates."""
+    """Too few clients came, may be elected, or did their part."""
 
 
 def max_faulty(voters: int, fault_model: str) -> int:
@@ -70,6 +71,16 @@ class Voter:
     client_id: str
     verify_key: bytes
     share_key: bytes
+
+    def check_share_key(self) -> None:
+        """Raises ArgumentError unless shares can be encrypted to the key."""
+        name = f"share_key of {self.client_id!r}"
+        try:
+            group.backend.check(self.share_key)
+        except group.DecodingError as error:
+            raise ArgumentError(name, str(error), "a key of ristretto255") from error
+        if self.share_key == group.IDENTITY:
+            raise ArgumentError(name, "the identity", "a key of ristretto255")
 
 
 class Identity:
@@ -119,11 +130,16 @@ class Registry:
       policy: `persistent`: a super-node leads until it fails; `rotate`: every round
         elects anew.
       call_size: How many of the clients are called to vote in a round.
-      relay_key: 32 bytes, the Ed25519 key by which the relay seals transcripts.
+      relay_key: 32 bytes, the Ed25519 key by which the relay seals transcripts; empty
+        where no election is held in full.
+      run: 16 bytes that no other run of elections has: keys may outlive one, and what
+        was said in it must not count in the next. Empty where there is no relay.
 
     Raises:
       ArgumentError: If there is no client, a client or key repeats, an eligible id
-        is unknown, there is no such policy, or `call_size` is not in 1..n.
+        is unknown, there is no such policy, or `call_size` is not in 1..n; and, where
+        there is a relay, if `run` is not of 16 bytes or a share key is none, by which
+        one client would stop every election.
     """
 
     zone: int
@@ -133,6 +149,7 @@ class Registry:
     policy: str
     call_size: int
     relay_key: bytes
+    run: bytes
 
     def __post_init__(self) -> None:
         max_faulty(len(self.voters), self.fault_model)
@@ -140,12 +157,19 @@ class Registry:
         _refuse_repeats("voters", ids)
         _refuse_repeats("verify_keys", [voter.verify_key for voter in self.voters])
         _refuse_repeats("eligible", self.eligible)
-        unknown = next((c for c in self.eligible if c not in set(ids)), None)
+        known = set(ids)
+        unknown = next((c for c in self.eligible if c not in known), None)
         if unknown is not None:
             raise ArgumentError("eligible", unknown, "clients of the zone")
         check_policy(self.policy)
         if not 1 <= self.call_size <= len(ids):
             raise ArgumentError("call_size", self.call_size, f"1..{len(ids)}")
+        if not self.relay_key:
+            return
+        if len(self.run) != RUN_BYTES:
+            raise ArgumentError("run", f"of {len(self.run)} bytes", f"{RUN_BYTES}")
+        for voter in self.voters:
+            voter.check_share_key()
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -188,6 +212,7 @@ class Registry:
             "policy": self.policy,
             "call_size": self.call_size,
             "relay_key": self.relay_key.hex(),
+            "run": self.run.hex(),
             "eligible": list(self.eligible),
             "voters": {
                 voter.client_id: [voter.verify_key.hex(), voter.share_key.hex()]
@@ -215,6 +240,7 @@ class Registry:
                 fields["policy"],
                 int(fields["call_size"]),
                 bytes.fromhex(fields["relay_key"]),
+                bytes.fromhex(fields["run"]),
             )
             _ = registry.digest  # what has none, is no registry
         except KeyError as error:

@@ -50,6 +50,7 @@ class Relay:
         self._identity = identity
         self.phase: Phase = "attend"
         self._ids = [voter.client_id for voter in registry.voters]
+        self._awaited = frozenset(call.awaited(registry))
         self.rejected: dict[str, str] = {}
         self._received: dict[str, dict] = {phase: {} for phase in PHASES}
         self._setup: Setup | None = None
@@ -62,7 +63,8 @@ class Relay:
 
         Raises:
           ElectionError: If it is of another phase or election, forged, sent
-            twice, or of another ballot. Proofs are checked when the phase ends.
+            twice, of somebody who is not awaited, or of another ballot. Proofs are
+            checked when the phase ends.
         """
         kind, sender = type(message).__name__.lower(), message.sender
         if _MESSAGES.get(self.phase) is not type(message):
@@ -72,6 +74,8 @@ class Relay:
             raise ElectionError(f"{sender!r} sent more than one {kind}")
         voter = self.registry.voter(sender)
         if self._setup is None:
+            if sender not in self._awaited:
+                raise ElectionError(f"{sender!r} is not called, or has failed")
             check_signed(message, self.call.digest, voter)
         else:
             self._setup.share_number(sender)

@@ -5,7 +5,6 @@ import functools
 import hashlib
 
 from tff_hdp.protocols import wire
-from tff_hdp.protocols.elections import group
 from tff_hdp.protocols.elections.electorate import (
     BeyondThresholdError,
     ElectionError,
@@ -40,6 +39,11 @@ class Call:
         """32 bytes that name this call in every presence."""
         return hashlib.sha256(b"tff_hdp call" + wire.encode(self)).digest()
 
+    def awaited(self, registry: Registry) -> tuple[str, ...]:
+        """Who is to come: those called but for super-nodes that failed."""
+        called = registry.called(self.round_number)
+        return tuple(client for client in called if client not in self.failed)
+
     def name(self, zone: int) -> str:
         """The election in words."""
         return f"zone {zone}, round {self.round_number}, attempt {len(self.failed)}"
@@ -56,10 +60,9 @@ class Setup:
 
     Raises:
       BeyondThresholdError: If, besides failed super-nodes, more of those called are
-        missing than may be faulty.
-      ElectionError: If the call is of another registry, somebody came who was not
-        called, has failed or stands twice or out of order, or none of those who
-        came is eligible.
+        missing than may be faulty, or nobody who is eligible came.
+      ElectionError: If the call is of another registry, or somebody came who was not
+        called, has failed or stands twice or out of order.
     """
 
     registry: Registry
@@ -69,16 +72,16 @@ class Setup:
     def __post_init__(self) -> None:
         if self.call.registry != self.registry.digest:
             raise ElectionError(f"{self.name} is called by another registry")
-        came, awaited = set(self.present), self._awaited
+        came, awaited = set(self.present), self.call.awaited(self.registry)
         if self.present != tuple(client for client in awaited if client in came):
             raise ElectionError(
                 f"{self.name}: {list(self.present)} are not some of those called, "
                 f"each once and in order: {list(awaited)}"
             )
         if not self.present:
-            raise ElectionError(f"{self.name} has no client online")
+            raise BeyondThresholdError(f"{self.name} has no client online")
         if not self.candidates:
-            raise ElectionError(f"{self.name}: no online client is eligible")
+            raise BeyondThresholdError(f"{self.name}: no online client is eligible")
         absent = len(awaited) - len(self.present)
         if absent > self.faulty:
             raise BeyondThresholdError(
@@ -124,17 +127,13 @@ class Setup:
         k counts those called without super-nodes that failed. Where these make k
         small, so many that two sets still have more in common than f liars.
         """
-        k = len(self._awaited)
+        k = len(self.call.awaited(self.registry))
         liars = self.faulty if self.registry.fault_model == "byzantine" else 0
         return max(k - self.faulty, (k + liars) // 2 + 1)
 
     @functools.cached_property
     def _called(self) -> tuple[str, ...]:
         return self.registry.called(self.call.round_number)
-
-    @functools.cached_property
-    def _awaited(self) -> tuple[str, ...]:
-        return tuple(c for c in self._called if c not in self.call.failed)
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -146,12 +145,8 @@ class Setup:
 
     @functools.cached_property
     def share_keys(self) -> tuple[bytes, ...]:
-        """The voters' ristretto255 keys.
-
-        Raises:
-          ElectionError: If one is none.
-        """
-        return tuple(map(_share_key, self.voters))
+        """The voters' ristretto255 keys."""
+        return tuple(voter.share_key for voter in self.voters)
 
     def share_number(self, client_id: str) -> int:
         """The number of that voter's share, from 1 in the order of `present`.
@@ -177,15 +172,3 @@ class Setup:
                 f"{self.name}: {count} of {len(self.present)} voters {verb}; with at "
                 f"most {self.faulty} {self.registry.fault_model} faults {least} must"
             )
-
-
-def _share_key(voter: Voter) -> bytes:
-    try:
-        group.backend.check(voter.share_key)
-    except group.DecodingError as error:
-        raise ElectionError(
-            f"share_key of {voter.client_id!r} is no key: {error}"
-        ) from error
-    if voter.share_key == group.IDENTITY:
-        raise ElectionError(f"share_key of {voter.client_id!r} is the identity")
-    return voter.share_key

@@ -6,12 +6,16 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
 from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.elections.byzantine import UnsoundElector
 from tff_hdp.protocols.elections.drawn import draw_winner
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import RELAY, Phase, run_election
 from tff_hdp.protocols.elections.electorate import (
+    RUN_BYTES,
     ElectionError,
     FaultModel,
     Identity,
@@ -108,6 +112,8 @@ class SuperNodes:
         self._secret = secrets.token_bytes(32) if secret is None else secret
         # No client's secret: theirs are derived with their ids behind "identity".
         self._relay = Identity(RELAY, secret=hashlib.sha256(self._secret).digest())
+        named = HKDF(hashes.SHA256(), RUN_BYTES, None, b"run of elections")
+        self._run = named.derive(self._secret) if run_protocol else b""
         self._identities: dict[str, Identity] = {}
         self._registries: dict[int, Registry] = {}
         self._incumbent: dict[int, str] = {}
@@ -125,6 +131,7 @@ class SuperNodes:
                 self.policy,
                 min(self._call_size or len(members), len(members)),
                 self._relay.public.verify_key if self._run_protocol else b"",
+                self._run,
             )
         return self._registries[zone]
 

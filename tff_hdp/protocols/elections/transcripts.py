@@ -27,6 +27,7 @@ from tff_hdp.protocols.elections.ballots import (
     sum_of_shares,
 )
 from tff_hdp.protocols.elections.electorate import (
+    BeyondThresholdError,
     ElectionError,
     Identity,
     Registry,
@@ -278,7 +279,7 @@ def _refused(check: Callable[[], object]) -> None:
     """Raises ElectionError unless `check` finds too few: then it was refused."""
     try:
         check()
-    except ElectionError:
+    except BeyondThresholdError:
         return
     raise ElectionError("refused, though there were enough")
 

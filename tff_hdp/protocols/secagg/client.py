@@ -22,6 +22,7 @@ from tff_hdp.protocols.secagg.errors import (
     BadKeyError,
     BadShareError,
     BelowThresholdError,
+    ReplayError,
     SecureAggregationError,
     UnknownClientError,
     WrongPhaseError,
@@ -73,6 +74,7 @@ class Client:
         terms: Round,
         *,
         signer: Signer | None = None,
+        unmasked: set[tuple[int, str]] | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         """Draws the keys of one round.
@@ -82,6 +84,11 @@ class Client:
           terms: What all parties agreed on.
           signer: Signs what this client says and checks what others say; None
             believes the channel.
+          unmasked: The sums, by round and session, that this client has helped to
+            unmask, in which it notes this one. Where it signs, it takes part in no
+            other attempt at one of them: a super-node that says of a sum it has that
+            it failed, and leaves out a client in the next attempt, would have that
+            client's update. None is for a client that has helped with none.
           random_bytes: Source of secrets; another only for tests.
         """
         self.client_id = client_id
@@ -89,6 +96,7 @@ class Client:
         self._signer = signer
         self._shares: SharesForClient | None = None
         self._told: Survivors | None = None
+        self._unmasked = set() if unmasked is None else unmasked
         self._random_bytes = random_bytes
         self._cipher_key = X25519PrivateKey.from_private_bytes(random_bytes(32))
         self._mask_key = X25519PrivateKey.from_private_bytes(random_bytes(32))
@@ -103,8 +111,16 @@ class Client:
 
         Raises:
           WrongPhaseError: If it was done before.
+          ReplayError: If this client signs and has helped to unmask an earlier attempt
+            at this sum.
         """
         self._expect("advertise")
+        terms = self.terms
+        if self._signer is not None and self._sum in self._unmasked:
+            raise ReplayError(
+                f"{self.client_id!r} has helped to unmask {terms.session!r} of round "
+                f"{terms.number}, and does not for attempt {terms.attempt}"
+            )
         self._next = "share"
         return self._signed(
             Keys(
@@ -234,6 +250,7 @@ class Client:
         """Where parties sign: which survivors this client was told of.
 
         Raises:
+          BelowThresholdError: If they are fewer than t or `Round.min_survivors`.
           SecureAggregationError: As `unmask`.
         """
         self._expect("agree")
@@ -245,6 +262,11 @@ class Client:
         ):
             raise SecureAggregationError(
                 f"survivors around {self.client_id!r} are not those of all"
+            )
+        if len(summed) < self.terms.min_survivors:
+            raise BelowThresholdError(
+                f"{len(summed)} clients sent updates; {self.client_id!r} agreed to no "
+                f"fewer than {self.terms.min_survivors}"
             )
         self._told = message
         self._next = "unmask"
@@ -273,6 +295,7 @@ class Client:
         else:
             self._check_survivors(message)
         self._next = "done"
+        self._unmasked.add(self._sum)
         return self._signed(
             Unmasking(
                 self.terms.number,
@@ -281,6 +304,10 @@ class Client:
                 {client: self._held[client][1] for client in message.dropped},
             )
         )
+
+    @property
+    def _sum(self) -> tuple[int, str]:
+        return self.terms.number, self.terms.session
 
     @property
     def _sharers(self) -> bytes:

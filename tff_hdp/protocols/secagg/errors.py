@@ -23,7 +23,7 @@ class WrongPhaseError(SecureAggregationError):
 
 
 class ReplayError(SecureAggregationError):
-    """A message of a client that has sent its own already."""
+    """What was done already: a client's message, or the sum a client is called for."""
 
 
 class UnknownClientError(SecureAggregationError):

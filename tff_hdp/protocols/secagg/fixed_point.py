@@ -79,8 +79,7 @@ class FixedPoint:
             raise ArgumentError("noise_std", noise_std, "a finite number >= 0")
         if size < 1:
             raise ArgumentError("size", size, ">= 1")
-        # Discrete Gaussians are sub-Gaussian (Canonne et al. 2020, Lemma 17).
-        tail = noise_std * math.sqrt(2 * math.log(2 * size / _WRAP_PROBABILITY))
+        tail = _tail(noise_std, size)
         room = 2 ** (bits - 1) - 1 - max_clients / 2
         if room < 1:
             raise ArgumentError(
@@ -89,6 +88,27 @@ class FixedPoint:
         # The relative 1e-12 keeps the check above true in floating point.
         step = (max_clients * clip + tail) / room * (1 + 1e-12)
         return FixedPoint(clip, step, bits, max_clients)
+
+    def check_room(self, num_clients: int, noise_std: float, size: int) -> None:
+        """Checks that a noisy sum wraps around with probability at most 2^-40.
+
+        Args:
+          num_clients: How many vectors it has.
+          noise_std: Standard deviation of its noise, in the units of `clip`.
+          size: d, coordinates of the vectors.
+
+        Raises:
+          ArgumentError: If it may more often.
+        """
+        largest = num_clients * self.clip + _tail(noise_std, size)
+        ring = (2 ** (self.bits - 1) - 1 - num_clients / 2) * self.step
+        if noise_std and largest > ring:
+            raise ArgumentError(
+                "encoding",
+                f"of sums that wrap around at {ring:.4g}",
+                f"one beyond {largest:.4g}, which {num_clients} clients and noise of "
+                f"standard deviation {noise_std:.4g} may reach",
+            )
 
     @property
     def dtype(self) -> np.dtype:
@@ -151,6 +171,12 @@ def from_ring(values: np.ndarray, bits: int) -> np.ndarray:
     """The representatives in [-2^(bits-1), 2^(bits-1)), as int64."""
     half = 2 ** (bits - 1)
     return ((values.astype(np.int64) + half) & (2**bits - 1)) - half
+
+
+def _tail(noise_std: float, size: int) -> float:
+    """What discrete Gaussian noise exceeds nowhere but with probability 2^-40."""
+    # They are sub-Gaussian (Canonne et al. 2020, Lemma 17).
+    return noise_std * math.sqrt(2 * math.log(2 * size / _WRAP_PROBABILITY))
 
 
 def _check_ranges(clip: float, bits: int, max_clients: int) -> None:

@@ -17,6 +17,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tff_hdp.protocols.secagg.errors import BadKeyError, BadShareError
 
+# No party's: only to see whether a key is one.
+_NOBODY = X25519PrivateKey.generate()
+
 
 def agree(own: X25519PrivateKey, peer: bytes, peer_id: str) -> bytes:
     """The X25519 secret shared with a peer's public key.
@@ -28,6 +31,11 @@ def agree(own: X25519PrivateKey, peer: bytes, peer_id: str) -> bytes:
         return own.exchange(X25519PublicKey.from_public_bytes(peer))
     except ValueError as error:
         raise BadKeyError(f"key of {peer_id!r} is unusable: {error}") from error
+
+
+def check_usable(key: bytes, client: str) -> None:
+    """Raises BadKeyError unless others can agree on secrets with this public key."""
+    agree(_NOBODY, key, client)
 
 
 def mask_seed(secret: bytes, session: bytes, one: str, other: str) -> bytes:

@@ -17,6 +17,11 @@ from tff_hdp.protocols.secagg.errors import (
 from tff_hdp.protocols.secagg.fixed_point import ring_dtype
 
 SUPER_NODE = "super-node"
+# Of the numbers of a `Round`.
+_LEAST = {
+    **{"number": 0, "size": 1, "bits": 1},
+    **{"threshold": 2, "attempt": 0, "min_survivors": 0},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +33,10 @@ class Round:
       size: d, coordinates of every update.
       bits: b, sums are modulo 2^bits.
       threshold: t, how many shares recover a secret.
-      session: Which of the round's sums, and which attempt at it, such as "zone 3,
-        attempt 0". No two that a party may take part in have the same.
+      session: Which of the round's sums, such as "zone 3".
+      attempt: At this sum. No two that a party may take part in have the same round,
+        session and attempt.
+      min_survivors: With fewer updates the sum is refused.
 
     Raises:
       SecureAggregationError: If a field is out of range.
@@ -40,9 +47,11 @@ class Round:
     bits: int
     threshold: int
     session: str = ""
+    attempt: int = 0
+    min_survivors: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("number", 0), ("size", 1), ("bits", 1), ("threshold", 2)):
+        for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise SecureAggregationError(
                     f"{name} is {getattr(self, name)}; allowed is >= {least}"

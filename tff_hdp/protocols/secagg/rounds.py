@@ -1,6 +1,7 @@
 """Whole rounds of secure aggregation among simulated parties."""
 
 import dataclasses
+import math
 import os
 import random
 from collections.abc import Callable, Mapping
@@ -75,7 +76,8 @@ def secure_sum(
 
     Args:
       updates: For every client its [d] update, clipped by the caller.
-      encoding: Fixed point for at least so many clients (and that noise).
+      encoding: Fixed point for at least so many clients, and for the noise that is
+        there if all of them survive: sqrt(k / `min_survivors`) times `noise_std`.
       graph: Who masks with whom, and the threshold.
       round_number: Binds keys and messages to this round.
       session: Likewise to this sum and attempt; see `Round.session`.
@@ -93,7 +95,8 @@ def secure_sum(
 
     Raises:
       BelowThresholdError: If too few clients are left; nothing is revealed.
-      ArgumentError: If an argument is out of range.
+      ArgumentError: If an argument is out of range, or the encoding has no room for
+        the noise.
       BadInputError: If an update is no vector of the others' length.
     """
     if not 1 <= len(updates) <= encoding.max_clients:
@@ -102,16 +105,24 @@ def secure_sum(
         )
     size = np.size(next(iter(updates.values())))
     fewest = graph.threshold if min_survivors is None else min_survivors
-    sigma = noise.share_std(noise_std, fewest) / encoding.step
+    share = noise.share_std(noise_std, fewest)
+    encoding.check_room(len(updates), share * math.sqrt(len(updates)), size)
+    sigma = share / encoding.step
     meter = Meter(SUPER_NODE) if meter is None else meter
-    terms = Round(round_number, size, encoding.bits, graph.threshold, session)
+    terms = Round(
+        round_number,
+        size,
+        encoding.bits,
+        graph.threshold,
+        session,
+        min_survivors=fewest,
+    )
     total, survivors = run_round(
         updates,
         terms,
         encode=lambda update: _encode(update, encoding, sigma),
         degree=graph.degree,
         drops=drops,
-        min_survivors=fewest,
         signed=signed,
         meter=meter,
     )
@@ -125,8 +136,8 @@ def run_round(
     encode: Callable[[np.ndarray], np.ndarray] = lambda values: values,
     degree: int | None = None,
     drops: Mapping[str, Phase] | None = None,
-    min_survivors: int = 0,
     signed: bool = False,
+    unmasked: Mapping[str, set[tuple[int, str]]] | None = None,
     meter: Meter | None = None,
     rng: random.Random | None = None,
     random_bytes: RandomBytes = lambda _: os.urandom,
@@ -140,11 +151,11 @@ def run_round(
       encode: Applied by each client to its input before it is masked.
       degree: Neighbours of each client; None for everybody.
       drops: Clients that go silent, with the first phase they miss.
-      min_survivors: With fewer updates the round is refused before unmasking.
       signed: Whether everybody signs what it says and clients agree on who shared
         before they mask and on who survived before they unmask, so that neither the
         channel nor the super-node can change a message or tell clients different
         things.
+      unmasked: For every client the sums it has helped to unmask; see `Client`.
       meter: Counts time and bytes, if given.
       rng: Decides the masking graph; None for a secure one.
       random_bytes: For a client's id its source of secrets; another for tests.
@@ -175,6 +186,7 @@ def run_round(
             client,
             terms,
             signer=signers.get(client),
+            unmasked=None if unmasked is None else unmasked[client],
             random_bytes=random_bytes(client),
         )
         for client in inputs
@@ -226,11 +238,6 @@ def run_round(
         "mask",
         {c: lambda c=c: clients[c].mask(got[c], encode(inputs[c])) for c in got},
     )
-    if len(server.survivors) < min_survivors:
-        raise BelowThresholdError(
-            f"round {terms.number}: {len(server.survivors)} clients sent updates; "
-            f"the fewest accepted is {min_survivors}"
-        )
     with meter.time(SUPER_NODE, "mask"):
         messages = server.end_mask()
     if signed:

@@ -206,12 +206,17 @@ class Server:
         """Ends round 2: to each survivor who survived around it.
 
         Raises:
-          BelowThresholdError: If the survivors are fewer than the threshold, or
-            fall into groups that mask only among themselves, so that more than
-            their common sum would show.
+          BelowThresholdError: If the survivors are fewer than the threshold or
+            than `Round.min_survivors`, or fall into groups that mask only among
+            themselves, so that more than their common sum would show.
         """
         self._expect("mask")
         alive = self._received["mask"].keys()
+        if len(alive) < self.terms.min_survivors:
+            raise BelowThresholdError(
+                f"round {self.terms.number}: {len(alive)} clients sent updates; "
+                f"the fewest accepted is {self.terms.min_survivors}"
+            )
         self._check_threshold(len(alive), "sent updates")
         if not graphs.is_connected(self.joined, alive):
             raise BelowThresholdError(
@@ -351,6 +356,9 @@ class Server:
                 raise BadKeyError(f"a key of {message.client!r} has {len(key)} bytes")
             if key in taken:
                 raise BadKeyError(f"{message.client!r} uses a key of {taken[key]!r}")
+            # Clients would refuse it too, and then all of them be lost.
+            keys.check_usable(key, message.client)
+            taken[key] = message.client
 
     def _check_shares(self, message: Shares) -> None:
         holders = self._holders(message.client)
@@ -402,7 +410,7 @@ class Server:
                 part = slice(16 * half, 16 * half + 16)
                 if found[part] != digests[part]:
                     raise BadShareError(
-                        f"{kind} of {me!r} hold a wrong share of {dealer!r}'s secret"
+                        f"{kind} of {me!r} are not all what {dealer!r} says it dealt"
                     )
 
     def _expect(self, phase: Phase) -> None:

@@ -38,10 +38,14 @@ def write_seats(
     seats: Sequence[dict],
     registries: Sequence[Registry] = (),
 ) -> None:
-    """Keeps a round's seats; a round prepared again overwrites them by the same."""
+    """Keeps a round's seats; a round prepared again overwrites them.
+
+    With the first round the registries too: a run that died before it released anything
+    may begin again with other keys.
+    """
     path.mkdir(parents=True, exist_ok=True)
     write_json(path / f"round_{number:05d}.json", list(seats))
-    if registries and not (path / REGISTRY).exists():
+    if registries and (number == 1 or not (path / REGISTRY).exists()):
         write_json(path / REGISTRY, [registry.to_fields() for registry in registries])
 
 
@@ -105,8 +109,8 @@ def verify_seats(
       registries: By zone, from elsewhere than the run if it is not trusted.
       rounds: How many rounds there were at least; elections of the last ones that are
         not there leave no gap.
-      max_unfinished: How many ballots of a zone that its clients were shown may have
-        come to nothing.
+      max_unfinished: How many elections of a zone may have been refused by a relay
+        that may have known the winner (`Chain.unfinished`).
       max_failures: How many super-nodes of a zone may be said to have failed. Each
         is one more draw, and nobody can witness that it was not silenced.
 
@@ -116,8 +120,8 @@ def verify_seats(
     Raises:
       ElectionError: If a transcript does not verify or does not follow the one
         before, a round's are not there, a seat is not as its transcripts say, too many
-        confirmed ballots came to nothing, or too many super-nodes are said to have
-        failed.
+        were refused by a relay that may have known the winner, or too many super-nodes
+        are said to have failed.
     """
     chains = {zone: Chain(registry) for zone, registry in registries.items()}
     held = read_seats(path)
@@ -134,7 +138,7 @@ def verify_seats(
                     f"round {number}, zone {seat['zone']}: {error}"
                 ) from error
     for count, what, most in (
-        ("unfinished", "ballots came to nothing after they were shown", max_unfinished),
+        ("unfinished", "refused elections may have had a winner", max_unfinished),
         ("failures", "super-nodes are said to have failed", max_failures),
     ):
         found = {zone: getattr(chain, count) for zone, chain in chains.items()}
