@@ -2,19 +2,21 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from scipy import stats
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.noise import discrete_gaussian
+from tff_hdp.noise import discrete, discrete_gaussian
 
 
-@pytest.mark.parametrize("sigma", [4.0, 10.0, 33.3])
+# The last has cells of two, and of four, integers.
+@pytest.mark.parametrize("sigma", [4.0, 10.0, 33.3, 102.0, 103.0, 300.0])
 def test_counts_are_those_of_the_law(sigma):
     size = 400_000
     sample = discrete_gaussian(sigma, size).numpy()
     assert sample.dtype == np.int64
     assert sample.shape == (size,)
-    whole = np.arange(-int(20 * sigma), int(20 * sigma) + 1)
+    whole = np.arange(-int(8 * sigma), int(8 * sigma) + 1)
     probabilities = np.exp(-(whole**2) / (2 * sigma**2))
     probabilities /= probabilities.sum()
     near = np.abs(whole) <= int(3.5 * sigma)
@@ -32,6 +34,42 @@ def test_it_is_not_a_rounded_gaussian():
     error = 16 * (2 / size) ** 0.5
     assert abs(sample.var() - 16.0) < 5 * error
     assert abs(sample.var() - (16.0 + 1 / 12)) > 2 * error
+
+
+@pytest.mark.parametrize("sigma", [2.0**11, 2.0**23.7, 2.0**30])
+def test_the_last_bits_are_none_of_the_floating_point_numbers(sigma, monkeypatch):
+    """At 2^23 steps all products near a half would round to even steps."""
+    size = 100_000
+    middle = 1.25
+    fixed = lambda count: tf.fill([count], tf.constant(middle, tf.float64))  # noqa: E731
+    monkeypatch.setattr(discrete, "standard_normal", fixed)
+    sample = discrete_gaussian(sigma, size).numpy()
+    width = 2 ** int(np.ceil(np.log2(sigma / (2**11 / 20))))
+    cell = width * np.round(sigma * middle / width)
+    u = (sample - cell) / width
+    assert u.min() >= -0.5
+    assert u.max() < 0.5
+    assert stats.binomtest(int(np.sum(sample % 2)), size).pvalue > 1e-6
+    # Within the cell it is the law itself.
+    places = np.arange(-width // 2, width // 2)[:: max(1, width // 4096)] / width
+    law = np.exp(-places * (2 * middle * sigma / width) / 2 / (sigma / width) ** 2)
+    mean = np.sum(places * law) / np.sum(law)
+    assert abs(u.mean() - mean) < 5 * u.std() / size**0.5
+
+
+def test_nothing_within_20_standard_deviations_is_cut_off():
+    """The bound by which what is drawn is kept is one: no probability exceeds 1."""
+    for sigma in (103.0, 150.0, 204.0, 300.0, 1e6):
+        width = 2 ** int(np.ceil(np.log2(sigma / (2**11 / 20))))
+        cells = sigma / width
+        k = np.arange(0, int(20 * cells) + 1, dtype=np.float64)
+        average = discrete._cell_average(tf.constant(k), cells).numpy()
+        inner = np.exp((k / 2 - 0.125) / cells**2) / average
+        last = discrete._cell_average(tf.constant([20 * cells], tf.float64), cells)
+        edge = np.exp((20 * cells - 0.25) / (2 * cells**2)) / last.numpy()
+        assert (inner <= edge * (1 + 1e-12)).all()
+        assert 1.0 / average.max() <= edge
+        assert 20 * cells <= 2**11
 
 
 def test_large_parameters_and_none():

@@ -252,6 +252,7 @@ def test_threat_models_survive_json():
         dropout_rate=1 / 3,
         colluding_super_nodes=1,
         colluding_clients=2,
+        colluding_in_zone=3,
         elected_super_nodes=True,
         skipped_zones=3,
         secure_sums_hold=False,

@@ -9,6 +9,7 @@ from scipy import stats
 
 from tff_hdp.privacy import (
     Clipping,
+    FixedSizeSampling,
     FullParticipation,
     Level,
     NoisePlan,
@@ -236,3 +237,52 @@ def test_noise_of_nodes_above_zones_alone_has_fellows_too():
     assert ("fellow_super_node", 4) in list(observers_of(plan))
     seen = view(AccountedRound(plan, ThreatModel()), "fellow_super_node", 4, 0, False)
     assert seen.effective_noise == pytest.approx(2.0)
+
+
+def test_who_colludes_knows_what_a_client_of_the_zone_knows(row):
+    """With a masking protocol: which others of the zone take part."""
+    alone = account(make("hdp"), T, DELTA, RDP, threat=ThreatModel(peers_known=True))
+    told = ThreatModel(peers_known=True, colluding_in_zone=1)
+    rows = account(make("hdp"), T, DELTA, RDP, threat=told)
+    fellow = row(alone, "fellow_client").epsilon_rdp
+    for observer in ("aggregator", "released_model", "fellow_super_node"):
+        assert row(rows, observer).epsilon_rdp > 2 * row(alone, observer).epsilon_rdp
+        assert row(rows, observer).epsilon_rdp >= fellow
+    assert row(rows, "released_model").epsilon_rdp == pytest.approx(fellow)
+
+
+@pytest.mark.parametrize("observer", ["aggregator", "released_model"])
+def test_colluding_clients_of_a_zone_leave_fewer_who_may_have_come(observer, row):
+    sizes = {"sampling": FixedSizeSampling((10,) * 10), "z": 2.0}
+    found = []
+    for colluders in (0, 15):
+        told = ThreatModel(colluding_in_zone=colluders)
+        rows = account(make("hdp", **sizes), T, DELTA, threat=told)
+        found.append(row(rows, observer).epsilon_pld)
+    # Ten of the 35 others.
+    fewer = {"zone_sizes": (35,) * 10, **sizes}
+    expected = row(account(make("hdp", **fewer), T, DELTA), observer).epsilon_pld
+    assert found[0] < found[1] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_fellow_client_knows_its_noise_where_all_super_nodes_collude_too(row):
+    plan = make("ldp", secure_aggregation=True)
+    told = ThreatModel(colluding_super_nodes=10)
+    rows = account(plan, T, DELTA, RDP, threat=told)
+    one_less = ThreatModel(colluding_super_nodes=10, colluding_clients=1)
+    expected = row(account(plan, T, DELTA, RDP, threat=one_less), "super_node")
+    fellow = row(rows, "fellow_client").epsilon_rdp
+    assert fellow == pytest.approx(expected.epsilon_rdp)
+    assert fellow > row(rows, "super_node").epsilon_rdp
+
+
+def test_noise_that_may_be_the_fellows_alone_is_no_crash(row):
+    plan = NoisePlan(
+        zone_sizes=(5, 5),
+        sampling=FixedSizeSampling((1, 1)),
+        client_noise_multiplier=1.0,
+        noising_clients=(5, 0),
+    )
+    rows = account(plan, 3, DELTA)
+    assert row(rows, "fellow_client", "trusting").epsilon_pld is None
+    assert row(rows, "released_model", "trusting").epsilon_pld > 0.0

@@ -96,3 +96,20 @@ def test_a_client_that_knows_its_generator_does_not_know_the_secret():
     assert seeded_with.bit_length() > 128
     known = np.random.default_rng(seeded_with).integers(2**63)
     assert known == cohorts.batch_generators(1)(3).integers(2**63)
+
+
+def test_a_round_released_again_has_a_cohort_independent_of_the_first():
+    """Two sums over one cohort would be more than two rounds of the account."""
+    cohorts = sampler(PoissonSampling((0.3, 0.6)))
+    draws = np.zeros([2, 3000, 10])
+    for number in range(draws.shape[1]):
+        for earlier in (0, 1):
+            draws[earlier, number, cohorts.draw(number, earlier=earlier)] = 1
+    for client in range(10):
+        # Five standard errors of a correlation over 3000 draws.
+        assert abs(np.corrcoef(draws[:, :, client])[0, 1]) < 5 / np.sqrt(3000)
+    again = cohorts.draw(3, earlier=2)
+    np.testing.assert_array_equal(again, cohorts.draw(3, earlier=2))
+    first = cohorts.generator(3, stream=2).random(4)
+    np.testing.assert_array_equal(first, cohorts.generator(3, stream=2).random(4))
+    assert set(first).isdisjoint(cohorts.generator(3, stream=2, earlier=1).random(4))

@@ -1,6 +1,7 @@
 """The loop itself, on a system without learning: order, deaths, refusals."""
 
 import collections
+import contextlib
 import dataclasses
 import errno
 import json
@@ -80,7 +81,7 @@ class CountingSystem(System):
     def initial_state(self, seed):
         return self.process.initialize()
 
-    def prepare(self, entropy, number, carried):
+    def prepare(self, entropy, number, carried, *, earlier=0):
         self.seen.append((entropy, number, carried.get("last"), threading.get_ident()))
         data = float(number) if self.value is None else self.value
         return RoundInput(data, {"last": number}, {"prepared": float(number)})
@@ -122,6 +123,30 @@ def test_rounds_are_prepared_in_order_one_ahead_and_never_beyond_the_last(tmp_pa
     assert threading.get_ident() not in {thread for *_, thread in seen}
     frame = pd.read_csv(tmp_path / "metrics.csv")
     assert frame["prepared"].tolist() == frame["ran"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_round_that_is_released_again_is_prepared_as_such(tmp_path):
+    """It has a cohort of its own each time; one nobody saw has the same again."""
+
+    class Noting(CountingSystem):
+        def prepare(self, entropy, number, carried, *, earlier=0):
+            self.asked.append((number, earlier))
+            return super().prepare(entropy, number, carried, earlier=earlier)
+
+    def go(lost=(), **options):
+        for number in lost:
+            next((tmp_path / "checkpoints").glob(f"*{number}")).unlink()
+        system = Noting([], **options)
+        system.asked = []
+        with contextlib.suppress(KeyboardInterrupt):
+            run(tmp_path, system)
+        return system.asked
+
+    # Stopped in round 4 before its line.
+    assert go(fail_after=3)[:4] == [(1, 0), (2, 0), (3, 0), (4, 0)]
+    assert go(lost=(2, 3)) == [(2, 1), (3, 1), (4, 0), (5, 0), (6, 0)]
+    assert go(lost=(5, 6)) == [(5, 1), (6, 1)]
+    assert go(lost=(6,)) == [(6, 2)]
 
 
 def test_a_stopped_run_goes_on_with_what_it_carried(tmp_path):

@@ -221,7 +221,15 @@ def test_a_claim_of_releases_to_come_is_refused(run, where):
         load(run)
 
 
-@pytest.mark.parametrize(("line", "entry"), [(2, 3), (2, {}), (0, {}), (0, [])])
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        *((2, 3), (2, {}), (0, {}), (0, []), (0, {"layout": 5})),
+        (0, {"layout": 5, "system": "x", "flags": [], "resolved": {}}),
+        *((1, {"round": 1}), (1, {"round": 1, "ran": 5}), (1, {"round": 1, "ran": {}})),
+        (2, {"round": 2, "ran": {"history": 3}}),
+    ],
+)
 def test_a_forged_journal_is_refused_in_one_line(run, line, entry):
     path = run / "journal.jsonl"
     entries = [json.loads(each.partition(b" ")[2]) for each in path.open("rb")]

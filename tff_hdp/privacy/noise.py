@@ -39,7 +39,7 @@ class Noise:
 
 
 def noise_before_super_node(
-    run: AccountedRound, zone: int, noising: bool, notes: list[str]
+    run: AccountedRound, zone: int, noising: bool, observer: str, notes: list[str]
 ) -> Noise | None:
     """What protects a client from its own super-node.
 
@@ -47,6 +47,7 @@ def noise_before_super_node(
       run: The round.
       zone: The client's zone.
       noising: Whether the client noises its own update.
+      observer: Who looks: the super-node, or another with whom it colludes.
       notes: Assumptions in words; appended to.
 
     Returns:
@@ -59,6 +60,7 @@ def noise_before_super_node(
             return None
         return Noise(Spectrum((z2,), (0.0,)), z2, varies=True, own=True)
     known = threat.colluding_clients + int(threat.elected_super_nodes)
+    known += int(observer == "fellow_client")
     pools, nominal = _pools(run, zone, noising, {zone: z2}, known)
     spectrum = noise_spectrum(z2 if noising else 0.0, pools)
     if spectrum.variances == (0.0,):

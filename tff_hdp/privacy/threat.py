@@ -31,6 +31,9 @@ class ThreatModel:
       colluding_super_nodes: How many super-nodes share what they know with the
         observer; their noise protects nobody from it.
       colluding_clients: How many noising clients do likewise.
+      colluding_in_zone: How many clients of any one zone do, whether or not they noise:
+        they know whether they took part and, with `peers_known`, who else did. None
+        takes `colluding_clients` for it.
       elected_super_nodes: Whether super-nodes are clients elected by their
         peers; one of another zone then receives the released model too.
       skipped_zones: How many zones were skipped in the round and so added none of
@@ -50,6 +53,7 @@ class ThreatModel:
     dropout_rate: float = 0.0
     colluding_super_nodes: int = 0
     colluding_clients: int = 0
+    colluding_in_zone: int | None = None
     elected_super_nodes: bool = False
     skipped_zones: int = 0
     secure_sums_hold: bool = True
@@ -61,6 +65,13 @@ class ThreatModel:
         require(0.0 <= rate < 1.0, "dropout_rate", rate, "[0, 1)")
         for name in ("colluding_super_nodes", "colluding_clients", "skipped_zones"):
             check_count(name, getattr(self, name))
+        check_count("colluding_in_zone", self.colluders_in_zone)
+
+    @property
+    def colluders_in_zone(self) -> int:
+        """`colluding_in_zone`, or what stands for it."""
+        given = self.colluding_in_zone
+        return self.colluding_clients if given is None else given
 
     def check_fits(self, plan: NoisePlan) -> None:
         """Raises ArgumentError unless this can be assumed of the parties of `plan`.
@@ -72,6 +83,7 @@ class ThreatModel:
         for name, most, of in (
             ("colluding_super_nodes", plan.num_zones, "zones"),
             ("colluding_clients", plan.num_clients - 1, "other clients"),
+            ("colluders_in_zone", plan.num_clients - 1, "other clients"),
             ("skipped_zones", plan.num_zones, "zones"),
         ):
             found = getattr(self, name)

@@ -126,7 +126,7 @@ def view(
         notes.append("the client's own super-node colludes: its view is the observer's")
         level = 1
     if level == 1:
-        noise = noise_before_super_node(run, zone, noising, notes)
+        noise = noise_before_super_node(run, zone, noising, observer, notes)
         hidden = False
     else:
         released = observer in RECEIVERS
@@ -149,6 +149,9 @@ def view(
         known = threat.cohort_known and not released
         if observer == "fellow_client":
             known = threat.peers_known
+        if threat.peers_known and threat.colluders_in_zone:
+            notes.append("colluding clients know which others of their zone take part")
+            known = True
         hidden = not known and not threat.participation_revealed
     if noise is None or noise.nominal == 0:
         reason = notes[-1] if notes else _why_none(run, level)
@@ -227,12 +230,13 @@ def _sampled_view(
         spectrum, slack = as_continuous(spectrum, factor * plan.relative_step)
         notes.append("noise on a grid is accounted as such")
     mechanism: Mechanism
-    if fixed_size and hidden and neighbours == "replace_one":
+    least = spectrum.variances[0]
+    if fixed_size and hidden and neighbours == "replace_one" and least > 0.0:
         # Colluding clients know whether they came; worst for the rest is that
         # none of them did.
         n, k = plan.zone_sizes[zone], plan.sampling.sizes[zone]
-        n -= min(threat.colluding_clients + int(fellow), n - k)
-        mechanism = FixedSizeGaussian(n, k, math.sqrt(spectrum.variances[0]), slack)
+        n -= min(threat.colluders_in_zone + int(fellow), n - k)
+        mechanism = FixedSizeGaussian(n, k, math.sqrt(least), slack)
     else:
         # Poisson amplification is proved for one sum with or without the client;
         # elsewhere participation is given to the observer, which bounds it.

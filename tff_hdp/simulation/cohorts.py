@@ -24,10 +24,11 @@ def fresh_entropy() -> int:
 class CohortSampler:
     """Draws every round's cohort from one secret.
 
-    The cohort of a round depends on the secret and the round alone, so a resumed
-    run draws the cohorts an uninterrupted one would have. Whoever knows the
-    secret knows who took part; the account's amplification by sampling holds
-    only against those who do not.
+    The cohort of a round depends on the secret, the round and how often it was
+    released before, so a resumed run draws the cohorts an uninterrupted one would
+    have, and a round that is released again one of its own: the account composes
+    rounds whose cohorts are independent. Whoever knows the secret knows who took
+    part; the account's amplification by sampling holds only against those who do not.
 
     Args:
       plan: How each zone samples.
@@ -47,9 +48,14 @@ class CohortSampler:
         self._key = str(entropy).encode()
         self._members = zoning.members
 
-    def draw(self, round_number: int) -> np.ndarray:
-        """Indices into `zoning.client_ids`, int64 [k], of one round's cohort."""
-        drawn = self._words(round_number, sum(self._plan.zone_sizes))
+    def draw(self, round_number: int, *, earlier: int = 0) -> np.ndarray:
+        """Indices into `zoning.client_ids`, int64 [k], of one round's cohort.
+
+        Args:
+          round_number: The round.
+          earlier: How often it was released before.
+        """
+        drawn = self._words(round_number, earlier, sum(self._plan.zone_sizes))
         ends = np.cumsum(self._plan.zone_sizes)
         chosen = []
         for zone, own in enumerate(np.split(drawn, ends[:-1])):
@@ -63,32 +69,42 @@ class CohortSampler:
                 chosen.append(self._members[zone][taken])
         return np.concatenate(chosen)
 
-    def _words(self, round_number: int, count: int) -> np.ndarray:
+    def _words(self, round_number: int, earlier: int, count: int) -> np.ndarray:
         """Random numbers of 64 bits, uint64 [count], one a client.
 
         By AES-256 in counter mode: clients that know which of them took part, and so
         something of their own numbers, learn nothing of another's.
         """
-        key = self._derived(round_number, _COHORT, None)
+        key = self._derived(round_number, _COHORT, None, earlier)
         stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         return np.frombuffer(stream.update(bytes(8 * count)), "<u8")
 
     def generator(
-        self, round_number: int, *, stream: int, client: int | None = None
+        self,
+        round_number: int,
+        *,
+        stream: int,
+        client: int | None = None,
+        earlier: int = 0,
     ) -> np.random.Generator:
         """The round's own random stream number `stream`, 1 or more.
 
-        A client's own, if one is named. NumPy's generators can be run backwards, so
+        A client's own, if one is named; another each time, if it is said how often the
+        round was released before. NumPy's generators can be run backwards, so
         each is seeded by a one-way function of the secret: what one stream shows
         tells nothing of another, nor of the cohort.
         """
-        seed = self._derived(round_number, stream, client)
+        seed = self._derived(round_number, stream, client, earlier)
         return np.random.default_rng(int.from_bytes(seed))
 
-    def _derived(self, round_number: int, stream: int, client: int | None) -> bytes:
+    def _derived(
+        self, round_number: int, stream: int, client: int | None, earlier: int
+    ) -> bytes:
         """32 bytes that tell nothing of the secret or of any others."""
-        label = f"{round_number} {stream} {client}".encode()
-        return hmac.digest(self._key, label, "sha256")
+        label = f"{round_number} {stream} {client}"
+        if earlier:
+            label += f" again {earlier}"
+        return hmac.digest(self._key, label.encode(), "sha256")
 
     def batch_generators(
         self, round_number: int

@@ -5,6 +5,7 @@ a space, and the JSON: one that was changed, or taken out, breaks the chain.
 No TensorFlow.
 """
 
+import collections
 import hashlib
 import json
 import os
@@ -65,6 +66,11 @@ class Journal:
     def last_round(self) -> int:
         """The latest round that was ever released; 0 before the first."""
         return max((entry["round"] for entry in self._entries[1:]), default=0)
+
+    @property
+    def releases_by_round(self) -> collections.Counter[int]:
+        """How often each round was released."""
+        return collections.Counter(entry["round"] for entry in self._entries[1:])
 
     def head(self, releases: int) -> str | None:
         """The digest of the line of that release; None if there are fewer."""
@@ -133,7 +139,11 @@ class Journal:
             return False
         if not isinstance(entry, dict):
             return False
-        return not self._entries or isinstance(entry.get("round"), int)
+        if not self._entries:
+            return True
+        ran = entry.get("ran", self._ran)
+        has_run = isinstance(ran, dict) and isinstance(ran.get("history"), list)
+        return has_run and isinstance(entry.get("round"), int)
 
     def _digest(self, text: bytes) -> str:
         before = self._digests[-1] if self._digests else ""

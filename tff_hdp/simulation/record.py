@@ -44,14 +44,20 @@ def record_of(config: RunConfig, resolved: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_same(config: RunConfig, began: Mapping[str, Any]) -> None:
-    """Raises ArgumentError unless a config may go on with a run.
+    """Checks that a config may go on with a run.
 
     Args:
       config: What is asked now.
       began: `record_of` what the run began with.
+
+    Raises:
+      ArgumentError: If it may not.
+      FileError: If the journal does not say what the run began with.
     """
     if began.get("layout") != LAYOUT:
         raise _of_another_version(config.out)
+    if "system" not in began or not isinstance(began.get("flags"), dict):
+        raise _without_a_beginning(config.out)
     if began["system"] != config.system:
         raise ArgumentError(
             "out", config.out, f"a folder without a run of {began['system']}"
@@ -71,11 +77,13 @@ def check_same(config: RunConfig, began: Mapping[str, Any]) -> None:
 
 
 def check_repeats(path: pathlib.Path, began: Mapping[str, Any]) -> None:
-    """Raises FileError if config.json says that a run began otherwise than it did.
+    """Raises FileError unless a run began as config.json says.
 
     One that is missing or damaged says nothing: it is written again.
     """
-    resolved = began["resolved"]
+    resolved = began.get("resolved")
+    if not isinstance(resolved, dict):
+        raise _without_a_beginning(path.parent)
     try:
         shown = dict(read_json(path)["resolved"])
     except (FileNotFoundError, FileError, KeyError, TypeError, ValueError) as error:
@@ -87,6 +95,13 @@ def check_repeats(path: pathlib.Path, began: Mapping[str, Any]) -> None:
             f"resolved says {name} is {shown.get(name)}, but the run began with "
             f"{resolved.get(name)}",
         )
+
+
+def _without_a_beginning(out: str | pathlib.Path) -> FileError:
+    return FileError(
+        pathlib.Path(out) / "journal.jsonl",
+        "does not say what the run began with: start in a new folder",
+    )
 
 
 def refuse_uncounted(path: pathlib.Path) -> None:

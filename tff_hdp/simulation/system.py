@@ -105,7 +105,9 @@ class System(abc.ABC):
 
     # A round -----------------------------------------------------------------
 
-    def prepare(self, entropy: int, number: int, carried: dict[str, Any]) -> RoundInput:
+    def prepare(
+        self, entropy: int, number: int, carried: dict[str, Any], *, earlier: int = 0
+    ) -> RoundInput:
         """A round's input: its cohort's data.
 
         It depends on the arguments alone, so a resumed run goes on as an
@@ -116,10 +118,13 @@ class System(abc.ABC):
           entropy: The run's secret.
           number: The round's, from 1.
           carried: What the round before carried; {} before round 1.
+          earlier: How often this round was released before, by this run when it still
+            had a checkpoint that is gone. It has a cohort of its own each time.
         """
         sampler = CohortSampler(plan=self.sampling, zoning=self.zoning, entropy=entropy)
         rng_of = sampler.batch_generators(number)
-        data = self.round_data(number, sampler.draw(number), rng_of)
+        cohort = sampler.draw(number, earlier=earlier)
+        data = self.round_data(number, cohort, rng_of)
         return RoundInput(data, carried)
 
     def round_data(self, number: int, cohort: np.ndarray, rng_of: RngOf) -> Any:

@@ -17,6 +17,7 @@ from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.checkpoints import Checkpoint
 from tff_hdp.simulation.cohorts import fresh_entropy
 from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RoundInput, System
 
@@ -46,8 +47,9 @@ def train(
     written repeats the round with the same cohort and fresh noise, and the ledger
     counts it once, since nothing of the first attempt left the process. A round that
     is in the journal counts; one that is run again, as its checkpoint was not written
-    or is gone, is put there and counted again. privacy.json states at any time at
-    least the rounds that were released.
+    or is gone, is put there and counted again, and has another cohort: two sums over
+    one cohort are more than two rounds with a cohort each. privacy.json states at any
+    time at least the rounds that were released.
 
     Args:
       config: The run's settings.
@@ -80,7 +82,7 @@ def train(
         for watch in watchers:
             watch(start.round_number, start.metrics, state)
     with _Progress(config, system.headline, start.round_number) as progress:
-        for number, given in _prepared(system, start, config.rounds):
+        for number, given in _prepared(system, start, config.rounds, folder.journal):
             began = time.monotonic()
             output = system.process.next(state, given.data)
             state = output.state
@@ -185,21 +187,24 @@ class _Progress:
 
 
 def _prepared(
-    system: System, start: Checkpoint, rounds: int
+    system: System, start: Checkpoint, rounds: int, journal: Journal
 ) -> Iterator[tuple[int, RoundInput]]:
     """Every round's number and input, the next one prepared meanwhile."""
     carried = start.carried
+    # Before this process; it releases none twice.
+    earlier = journal.releases_by_round
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
+
+        def submit(number: int, carried: Any) -> concurrent.futures.Future[RoundInput]:
+            times = earlier[number]
+            return thread.submit(
+                system.prepare, start.entropy, number, carried, earlier=times
+            )
+
         coming = None
         for number in range(start.round_number + 1, rounds + 1):
-            if coming is None:
-                coming = thread.submit(system.prepare, start.entropy, number, carried)
-            given = coming.result()
-            coming = None
-            if number < rounds:
-                coming = thread.submit(
-                    system.prepare, start.entropy, number + 1, given.carried
-                )
+            given = (coming or submit(number, carried)).result()
+            coming = submit(number + 1, given.carried) if number < rounds else None
             yield number, given
 
 

@@ -53,7 +53,9 @@ def test_removing_a_client_leaves_who_else_drops_out(monkeypatch):
     for number in range(1, 20):
         first, *others = drawn(number)
         with_it = parties.attend(number, {}).cohort.tolist()
-        monkeypatch.setattr(parties.sampler, "draw", lambda _, o=others: np.array(o))
+        monkeypatch.setattr(
+            parties.sampler, "draw", lambda _, o=others, **_k: np.array(o)
+        )
         assert parties.attend(number, {}).cohort.tolist() == [
             client for client in with_it if client != first
         ]

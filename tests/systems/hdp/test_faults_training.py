@@ -229,6 +229,20 @@ def test_byzantine_clients_noise_is_not_counted(hdp_config, tmp_path):
     )
     # A tenth of each zone's 50 clients, of which 20 noise.
     assert federation.threat.colluding_clients == 4 * 5
+    assert federation.threat.colluders_in_zone == 5
+
+
+def test_byzantine_clients_tell_when_they_come_though_they_carry_no_noise(
+    hdp_config, tmp_path
+):
+    settings = hdp_config(tmp_path, privacy="hdp", sampling="fixed", byzantine=("0.3",))
+    threat = build_federation(
+        settings,
+        tasks.load("digits", seed=0),
+        partition_seed=0,
+        clipping=Clipping(),
+    ).threat
+    assert (threat.colluding_clients, threat.colluding_in_zone) == (0, 15)
 
 
 def test_when_all_zones_are_skipped_only_their_noise_is_released(hdp_config, tmp_path):

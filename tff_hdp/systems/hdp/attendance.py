@@ -73,7 +73,9 @@ class Participation:
     carried, and on nothing else: not on anybody's data, and whether a zone is
     skipped not on the cohort either. So a skipped zone tells no more of who
     takes part than who is online, which is no secret, and voters, whom
-    transcripts name, are drawn apart from the cohort.
+    transcripts name, are drawn apart from the cohort. A round that is released again
+    has another cohort and other drop-outs, on which its account rests, and the same
+    elections among the same clients.
 
     Args:
       plan: How zones sample.
@@ -119,16 +121,19 @@ class Participation:
             return ()
         return tuple(map(self._super_nodes.registry, range(self._zoning.num_zones)))
 
-    def attend(self, round_number: int, carried: dict[str, Any]) -> Attendance:
+    def attend(
+        self, round_number: int, carried: dict[str, Any], *, earlier: int = 0
+    ) -> Attendance:
         """Who takes part in a round.
 
         Args:
           round_number: From 1.
           carried: What the round before returned as `carried`; {} at the start.
+          earlier: How often the round was released before.
         """
         faults = self._faults
-        drawn = self.sampler.draw(round_number)
-        drops = self.sampler.generator(round_number, stream=_DROPS)
+        drawn = self.sampler.draw(round_number, earlier=earlier)
+        drops = self.sampler.generator(round_number, stream=_DROPS, earlier=earlier)
         # Of all clients, so that nobody's hangs on who else was drawn.
         drops = (drops.random(self._zoning.num_clients) < faults.drop_rate)[drawn]
         online = self.sampler.generator(round_number, stream=_ONLINE)

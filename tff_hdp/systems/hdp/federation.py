@@ -137,8 +137,9 @@ def _threat(config: HdpConfig, plan: NoisePlan) -> ThreatModel:
         peers_known=config.runs_protocol and config.zones_are_secure,
         dropout_rate=config.faults.loss_rate,
         elected_super_nodes=config.elect_super_nodes != "none",
-        # A Byzantine client may leave its noise out.
+        # A Byzantine client may leave its noise out, and tell what it knows.
         colluding_clients=sum(map(min, bad, noising)),
+        colluding_in_zone=max(bad) or None,
     )
 
 

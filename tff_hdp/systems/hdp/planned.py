@@ -140,8 +140,9 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
         ),
         (
             "byzantine",
-            threat.colluding_clients <= colluding,
-            f"a share of at most {colluding} noising clients",
+            threat.colluding_clients <= colluding
+            and threat.colluders_in_zone <= made.threat.colluders_in_zone,
+            f"a share of at most {colluding} clients",
         ),
     ):
         if not ok:

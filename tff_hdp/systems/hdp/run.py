@@ -52,8 +52,9 @@ SKIPPED_ZONES = (
     "adds its noise in its place. What its clients would have added is not counted."
 )
 BYZANTINE = (
-    "Byzantine clients are taken to know and to leave out their own noise; super-nodes "
-    "that deliver are trusted to have added theirs."
+    "Byzantine clients are taken to know and to leave out their own noise, and to tell "
+    "the observer when they take part and, where clients mask with each other, who "
+    "else does; super-nodes that deliver are trusted to have added theirs."
 )
 
 
@@ -112,10 +113,12 @@ class Hdp(System):
         # Made once a run, which has one secret.
         self.participation = functools.lru_cache(maxsize=1)(self._participation)
 
-    def prepare(self, entropy: int, number: int, carried: dict[str, Any]) -> RoundInput:
+    def prepare(
+        self, entropy: int, number: int, carried: dict[str, Any], *, earlier: int = 0
+    ) -> RoundInput:
         """See base class. Here drop-outs, elections and faults decide too."""
         parties = self.participation(entropy)
-        present = parties.attend(number, carried)
+        present = parties.attend(number, carried, earlier=earlier)
         if self.elections is not None and self.seats_path is not None:
             write_seats(self.seats_path, number, present.seats, parties.registries())
         data: Any = round_data(
