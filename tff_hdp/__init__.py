@@ -74,7 +74,7 @@ from tff_hdp.runtime import environment
 
 environment.prepare()  # Before anything imports TensorFlow, which reads it only then.
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ArgumentError",

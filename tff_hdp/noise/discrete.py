@@ -12,8 +12,8 @@ from tff_hdp.noise.words import nonnegative, secure_words
 
 # Below this many steps a rounded Gaussian is too far from a discrete one to start from.
 LEAST_SIGMA = 4.0
-# Beyond this many a float64 of 20 standard deviations leaves too few bits beneath a step
-# for `normals.RELATIVE_ERROR`.
+# Beyond this many a float64, 20 standard deviations out, has too few bits beneath a
+# step for `normals.RELATIVE_ERROR`.
 _MOST_SIGMA = 2**11 / 20
 # How much of a cell lies between a node of the Gauss-Legendre rule and its middle, and
 # the nodes' weights: right to the last place to 14 standard deviations.
@@ -24,10 +24,10 @@ def discrete_gaussian(sigma: float, size: int) -> tf.Tensor:
     """Samples P(x) proportional to f(x) = exp(-x^2 / (2 sigma^2)) on the integers.
 
     A Gaussian rounded to cells of w integers is cell k with the average of f over it.
-    With one of the cell's w integers, each as likely, it is x = w k + u with that average
-    too; kept with a probability in proportion to f(x) over it, it is x with f(x) itself.
-    Where sigma is small w is 1 and nearly all are kept; else w is what leaves
-    sigma / w below 103, and four of five are.
+    With one of the cell's w integers, each as likely, it is x = w k + u with that
+    average too; kept with a probability in proportion to f(x) over it, it is x with
+    f(x) itself. Where sigma is small w is 1 and nearly all are kept; else w is what
+    leaves sigma / w below 103, and four of five are.
 
     The law is as far from this as `normals.RELATIVE_ERROR` says. Beyond 20 standard
     deviations, where a number lies with probability 2^-292, f is cut off.
@@ -46,7 +46,7 @@ def discrete_gaussian(sigma: float, size: int) -> tf.Tensor:
     require(ok, "sigma", sigma, f"{LEAST_SIGMA:g}..2^40 steps")
     width = 2 ** max(0, math.ceil(math.log2(sigma / _MOST_SIGMA)))
     cells = sigma / width
-    # f(x) over its cell's average is largest at 0, or at the inner edge of the last cell.
+    # f(x) over its cell's average is largest at 0, or at the last cell's inner edge.
     last = 20.0 * cells if width > 1 else 0.0
     edge = math.exp((last - 0.25) / (2 * cells**2)) if width > 1 else 1.0
     at_last = _cell_average(tf.constant([last], tf.float64), cells)[0]
@@ -72,7 +72,7 @@ def discrete_gaussian(sigma: float, size: int) -> tf.Tensor:
 
 
 def _cell_average(k: tf.Tensor, sigma: float) -> tf.Tensor:
-    """Average of exp(-x^2 / (2 sigma^2)) over the cell k +- 1/2, over its value at k."""
+    """Average of exp(-x^2 / (2 sigma^2)) over k +- 1/2, over its value at k."""
     total = tf.zeros_like(k)
     for node, weight in zip(_NODES / 2, _WEIGHTS / 2, strict=True):
         total += weight * tf.exp(-node * (k + node / 2) / sigma**2)
