@@ -79,7 +79,7 @@ def test_a_run_may_lose_as_many_clients_as_planned(hdp_config, tmp_path, made):
         ),
         (
             {"byzantine": ("0.2",)},
-            "byzantine is 0.2; allowed: a share of at most 0 noising clients, which",
+            "byzantine is 0.2; allowed: a share of at most 0 noising clients and",
         ),
         (
             {"weighting": "examples", "mixing": "equal"},

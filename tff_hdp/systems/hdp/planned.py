@@ -106,6 +106,7 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
     skips = plan.clients_carry_noise or plan.secure_server
     elected = made.threat.elected_super_nodes
     colluding = made.threat.colluding_clients
+    in_zone = made.threat.colluders_in_zone
     for name, ok, allowed in (
         ("rounds", config.rounds <= made.rounds, f"at most {made.rounds}"),
         ("delta", config.delta >= made.delta, f"at least {made.delta:g}"),
@@ -141,8 +142,8 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
         (
             "byzantine",
             threat.colluding_clients <= colluding
-            and threat.colluders_in_zone <= made.threat.colluders_in_zone,
-            f"a share of at most {colluding} clients",
+            and threat.colluders_in_zone <= in_zone,
+            f"a share of at most {colluding} noising clients and {in_zone} of a zone",
         ),
     ):
         if not ok:
