@@ -201,7 +201,7 @@ def test_every_command_line_is_one_that_the_program_takes(program):
 def test_the_readme_is_read():
     """The patterns above find what they are for."""
     text = (ROOT / "README.md").read_text()
-    assert "docs/figures/digits.png" in list(paths_in(text))
+    assert "docs/figures/hdp_digits.png" in list(paths_in(text))
     assert "scripts/train.py" in commands()
     assert "privacy" in commands()["scripts/train.py"]
     assert "uv sync" in text_of(ROOT / "docs" / "install.md")
