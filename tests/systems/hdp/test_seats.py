@@ -40,14 +40,19 @@ def test_transcripts_verify_and_repeat(held):
     assert again[0].seats[0]["transcripts"]
     count = sum(len(s["transcripts"]) for p in rounds for s in p.seats)
     registries = read_registries(path / REGISTRY)
-    chains = verify_seats(path, registries, max_failures=9)
+    chains = verify_seats(path, registries, max_failures=9, max_unfinished=9)
+    # Five voters of more: any refusal may hide a winner.
+    refused = sum(chain.refused for chain in chains.values())
+    assert sum(chain.unfinished for chain in chains.values()) == refused > 0
+    with pytest.raises(ElectionError, match="refused elections may have had a winner"):
+        verify_seats(path, registries, max_failures=9)
     failed = sum(len(seat["failed"]) for p in rounds for seat in p.seats)
     assert sum(chain.failures for chain in chains.values()) == failed > 0
     most = max(chain.failures for chain in chains.values())
-    assert verify_seats(path, registries, max_failures=most)
+    assert verify_seats(path, registries, max_failures=most, max_unfinished=9)
     said = f"{most} super-nodes are said to have failed; allowed: {most - 1}"
     with pytest.raises(ElectionError, match=said):
-        verify_seats(path, registries, max_failures=most - 1)
+        verify_seats(path, registries, max_failures=most - 1, max_unfinished=9)
     assert sum(chain.transcripts for chain in chains.values()) == count > 3
     assert count_exposure(path) == rounds[-1].carried["exposure"]
     first = rounds[0].metrics
@@ -82,11 +87,11 @@ def test_records_that_were_changed_do_not_verify(held, tmp_path, change, message
     registries = read_registries(held[0] / REGISTRY)
     seats = json.loads((held[0] / "round_00001.json").read_text())
     write_seats(tmp_path, 1, seats)
-    assert verify_seats(tmp_path, registries, max_failures=9)
+    assert verify_seats(tmp_path, registries, max_failures=9, max_unfinished=9)
     change(seats)
     write_seats(tmp_path, 1, seats)
     with pytest.raises(ElectionError, match=message):
-        verify_seats(tmp_path, registries, max_failures=9)
+        verify_seats(tmp_path, registries, max_failures=9, max_unfinished=9)
 
 
 def test_a_run_whose_last_elections_are_gone_does_not_verify(held, tmp_path):
@@ -95,9 +100,11 @@ def test_a_run_whose_last_elections_are_gone_does_not_verify(held, tmp_path):
     for number in (1, 2):
         seats = json.loads((held[0] / f"round_{number:05d}.json").read_text())
         write_seats(tmp_path, number, seats)
-    assert verify_seats(tmp_path, registries, rounds=2, max_failures=9)
+    assert verify_seats(
+        tmp_path, registries, rounds=2, max_failures=9, max_unfinished=9
+    )
     with pytest.raises(ElectionError, match="elections of 2 rounds, of 3 that were"):
-        verify_seats(tmp_path, registries, rounds=3, max_failures=9)
+        verify_seats(tmp_path, registries, rounds=3, max_failures=9, max_unfinished=9)
 
 
 def test_nobody_leads_on_where_super_nodes_rotate(tmp_path):
