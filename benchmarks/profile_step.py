@@ -94,7 +94,8 @@ def _training(name: str) -> tuple[Callable[[], Any], float, int]:
 
     work = works.WORKS[name]
     model = StackedModel.built_by(lambda: tensorflow_model.build_model(work))
-    count, steps = (1, _STEPS) if model.convolves else (training.MAX_CHUNK, work.steps)
+    at_once = training.chunk_size(work.num_parameters, work.clients)
+    count, steps = (1, _STEPS) if model.convolves else (at_once, work.steps)
     examples = [works.client_examples(work, client) for client in range(count)]
     features, labels = (np.stack(part) for part in zip(*examples, strict=True))
     rows = np.tile(np.arange(work.examples, dtype=np.int32), work.epochs)

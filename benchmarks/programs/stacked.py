@@ -79,14 +79,13 @@ def builder(spec: dict[str, Any]) -> Callable[..., Federation]:
     """Installs the spec's runtime; returns how to build the spec's process."""
     work = spec["work"]
     tensorflow_model.install_runtime(spec)
-    chunk = chunk_size(work.num_parameters)
 
     def build(
         *, noise_multiplier: float, privacy: str = "cdp", clients: int = work.clients
     ) -> Federation:
         cohort = dataclasses.replace(work, clients=clients)
         plan = noise_plan(cohort, privacy, noise_multiplier)
-        return _stacked(cohort, plan, chunk)
+        return _stacked(cohort, plan, chunk_size(work.num_parameters, clients))
 
     return build
 

@@ -177,10 +177,22 @@ def _assert_is_not_stacked(layer, shape):
         StackedModel(model)
 
 
-def test_chunks_fit_cache_and_memory():
-    assert chunk_size(1_000) == chunk_size(159_010) == 20
-    assert 1 <= chunk_size(2_156_490) < 20
-    assert chunk_size(10**9) == 1
+@pytest.mark.parametrize(
+    ("cores", "clients", "most"),
+    [
+        (1, 100, 50),
+        (2, 100, 50),
+        (2, 61.5, 31),
+        (2, 30, 20),
+        (4, 100, 25),
+        (64, 999, 20),
+    ],
+)
+def test_chunks_fit_memory_and_use_every_core(monkeypatch, cores, clients, most):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+    assert chunk_size(1_000, clients) == chunk_size(159_010, clients) == most
+    assert 1 <= chunk_size(2_156_490, clients) < 20
+    assert chunk_size(10**9, clients) == 1
 
 
 @pytest.mark.parametrize(

@@ -75,9 +75,9 @@ class Training:
                         zone=int(zone),
                     )
                 )
+        at_once = chunk_size(self._target.model.size, len(batches))
         data = [
-            tf.data.Dataset.from_tensors(chunk)
-            for chunk in chunks(members, chunk_size(self._target.model.size))
+            tf.data.Dataset.from_tensors(chunk) for chunk in chunks(members, at_once)
         ]
         state = self._process.next(state, data).state
         return state, list(self._process.get_model_weights(state).trainable)

@@ -1,6 +1,8 @@
 """Local SGD of a whole chunk of clients at once."""
 
 import collections
+import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,16 +19,22 @@ from tff_hdp.clients.updates import sum_over_clients
 # their chunk.
 Then = Callable[[list[tf.Tensor], Any], Any]
 
-# Beyond about this many clients the stacked weights leave the cache and a chunk
-# gets slower per client.
-MAX_CHUNK = 20
+# A chunk of fifty clients costs each a tenth less than one of twenty, and a larger one
+# no less; but chunks are what cores share.
+_LEAST, _MOST = 20, 50
 _CHUNK_BYTES = 512 * 2**20
 
 
-def chunk_size(num_parameters: int) -> int:
-    """How many clients to train at once, so that they fit cache and memory."""
+def chunk_size(num_parameters: int, clients: float) -> int:
+    """How many clients to train at once, so that they fit memory and use every core.
+
+    Args:
+      num_parameters: Of the model.
+      clients: Of a round, in expectation.
+    """
     by_memory = _CHUNK_BYTES // (4 * COPIES * num_parameters)
-    return max(1, min(MAX_CHUNK, by_memory))
+    by_cores = math.ceil(clients / len(os.sched_getaffinity(0)))
+    return max(1, min(max(_LEAST, by_cores), _MOST, by_memory))
 
 
 def train_stack(

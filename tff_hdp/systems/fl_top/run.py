@@ -112,7 +112,7 @@ class FlTop(System):
             for client in cohort
         ]
         weights = self.setup.compressor.num_weights
-        size = config.cohort_chunk or chunk_size(weights)
+        size = config.cohort_chunk or chunk_size(weights, len(cohort))
         data = [
             tf.data.Dataset.from_tensors(chunk) for chunk in chunks(participants, size)
         ]

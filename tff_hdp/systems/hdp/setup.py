@@ -36,7 +36,9 @@ def chunk_size(config: HdpConfig, federation: Federation) -> int:
         )
     if config.cohort_chunk is not None:
         return config.cohort_chunk
-    return training.chunk_size(model.count_params()) if can_stack else 0
+    if not can_stack:
+        return 0
+    return training.chunk_size(model.count_params(), config.clients_per_round)
 
 
 def build_process(

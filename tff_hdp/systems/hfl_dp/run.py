@@ -94,7 +94,7 @@ class HflDp(System):
             )
             for client in cohort
         ]
-        size = chunk_size(self.task.build_model().count_params())
+        size = chunk_size(self.task.build_model().count_params(), len(cohort))
         data = []
         for chunk in chunks(participants, size):
             chunk["zone"] = np.array([chunk["zone"]], np.int32)
