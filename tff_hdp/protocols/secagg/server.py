@@ -5,10 +5,9 @@ from collections.abc import Collection, Iterable
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.protocols.secagg import graphs, keys, shamir
+from tff_hdp.protocols.secagg import graphs, keys
 from tff_hdp.protocols.secagg.client import AGREEING, PHASES, Phase
 from tff_hdp.protocols.secagg.errors import (
     BadInputError,
@@ -22,7 +21,6 @@ from tff_hdp.protocols.secagg.errors import (
 )
 from tff_hdp.protocols.secagg.fixed_point import ring_dtype
 from tff_hdp.protocols.secagg.graphs import Neighbours
-from tff_hdp.protocols.secagg.masks import add_masks
 from tff_hdp.protocols.secagg.messages import (
     Agreement,
     Agreements,
@@ -41,6 +39,7 @@ from tff_hdp.protocols.secagg.messages import (
     unpack,
 )
 from tff_hdp.protocols.secagg.signing import Signer
+from tff_hdp.protocols.secagg.unmasking import Unmasker, holders_of
 
 _MESSAGES = {
     "advertise": Keys,
@@ -259,24 +258,14 @@ class Server:
           BadShareError: If a client's shares do not give back its secret.
         """
         self._expect("unmask")
-        alive = set(self.survivors)
-        dropped = self._received["share"].keys() - alive
-        plus: list[bytes] = []
-        minus = [self._seed(client) for client in sorted(alive)]
-        for client in sorted(dropped):
-            left = self.joined[client] & alive
-            if not left:
-                continue
-            key = self._mask_key(client)
-            for peer in left:
-                # The survivor added this mask if its id comes first.
-                secret = keys.agree(key, self._keys(peer).mask_key, peer)
-                seed = keys.mask_seed(secret, self.terms.digest, client, peer)
-                (minus if peer < client else plus).append(seed)
-        total = self._total.copy()
-        add_masks(total, plus=plus, minus=minus)
-        if self.terms.bits != 8 * total.itemsize:
-            total &= total.dtype.type(2**self.terms.bits - 1)
+        unmasker = Unmasker(
+            terms=self.terms,
+            joined=self.joined,
+            advertised=self._received["advertise"],
+            dealt=self._received["share"],
+            answers=self._received["unmask"],
+        )
+        total = unmasker.unmask(self._total, self.survivors)
         self.phase = "done"
         return total
 
@@ -293,46 +282,6 @@ class Server:
             client: self._signed(Agreements(self.terms.number, client, signatures))
             for client in agreed
         }
-
-    def _seed(self, client: str) -> bytes:
-        seed = self._recover(client, "seed_shares")
-        expected = self._received["share"][client].seed_digest
-        if (
-            seed is None
-            or keys.seed_digest(self.terms.digest, client, seed) != expected
-        ):
-            raise BadShareError(f"{client!r} dealt shares of another seed than its own")
-        return seed
-
-    def _mask_key(self, client: str) -> X25519PrivateKey:
-        data = self._recover(client, "key_shares")
-        key = None if data is None else X25519PrivateKey.from_private_bytes(data)
-        expected = self._keys(client).mask_key
-        if key is None or key.public_key().public_bytes_raw() != expected:
-            raise BadShareError(f"{client!r} dealt shares of another key than its own")
-        return key
-
-    def _recover(self, client: str, kind: str) -> bytes | None:
-        """A client's secret from the first t shares that came."""
-        answers = self._received["unmask"]
-        shares = {
-            number: getattr(answers[holder], kind)[client]
-            for number, holder in enumerate(self._holders(client), start=1)
-            if holder in answers
-        }
-        t = self.terms.threshold
-        if len(shares) < t:
-            raise BelowThresholdError(
-                f"round {self.terms.number}: {len(shares)} clients gave shares to "
-                f"unmask {client!r}; the threshold is {t}"
-            )
-        return shamir.join(dict(list(shares.items())[:t]))
-
-    def _holders(self, client: str) -> list[str]:
-        return sorted(self.joined[client] | {client})
-
-    def _keys(self, client: str) -> Keys:
-        return self._received["advertise"][client]
 
     def _awaited(self) -> Collection[str]:
         if self.phase == "advertise":
@@ -361,7 +310,7 @@ class Server:
             taken[key] = message.client
 
     def _check_shares(self, message: Shares) -> None:
-        holders = self._holders(message.client)
+        holders = holders_of(message.client, self.joined)
         if sorted({*message.ciphertexts, message.client}) != holders:
             raise BadShareError(
                 f"{message.client!r} shared with {sorted(message.ciphertexts)}, not "
