@@ -114,15 +114,16 @@ def measure(path: pathlib.Path) -> Mapping[str, Any]:
     """The best accuracy, noise in an edge's model, what the paper states.
 
     Returns:
-      `best_accuracy`; `edge_noise`, the standard deviation that an edge round leaves in
-      a weight of the mean of the edge's n clients, sigma_U1 / sqrt(n);
+      `best_accuracy`; `edge_noise`, the standard deviation of what an edge round leaves
+      in a weight from which the edge's n clients go on: sigma_U1 / sqrt(n) of their
+      mean, and n_E of the way down;
       `epsilon_stated`, Theorem 1's of the released model.
     """
     run = read_run(path)
     found: dict[str, Any] = {"best_accuracy": run.metrics["accuracy"].max()}
     resolved = json.loads((path / "config.json").read_text())["resolved"]
-    sigma, n = resolved["noise"]["sigma_u1"], resolved["setting"]["n"]
-    found["edge_noise"] = sigma / math.sqrt(n)
+    noise, n = resolved["noise"], resolved["setting"]["n"]
+    found["edge_noise"] = math.hypot(noise["sigma_u1"] / math.sqrt(n), noise["n_e"])
     for account in run.accounts:
         if account.observer == "released_model":
             found["epsilon_stated"] = account.epsilon_paper
