@@ -1,6 +1,7 @@
 """The hierarchical mean in TFF's federated averaging, against our own process."""
 
 import collections
+import dataclasses
 import pathlib
 import re
 
@@ -20,6 +21,7 @@ from tff_hdp.aggregators import (
 from tff_hdp.clients.client_work import client_profile, model_fn_from_keras
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, FullParticipation, Ledger, configurations
+from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.systems.hdp.clients import single_clients
 from tff_hdp.systems.hdp.process import build_hdp
 
@@ -202,6 +204,21 @@ def test_a_lost_client_is_counted_and_its_noise_not_claimed(initial):
     events = round_events(metrics["aggregator"])
     with pytest.raises(ValueError, match="level 'client' emitted a noise multiplier"):
         Ledger().record(plan, events=events)
+
+
+def test_a_lost_client_fills_up_no_zone(initial):
+    """Whose zone is not known makes none large enough to be shown."""
+    plan = dataclasses.replace(PLAN, secure_aggregation=True, min_zone_clients=2)
+    plan = with_encoding(plan, size=59, bits=30)
+    zoned = [*initial, np.zeros(4, np.float32)]
+    alone, lost = 0, 1  # of zones 0 and 1
+    data = data_of(spoilt=(lost,))
+    found, metrics = run(drop_in(plan), zoned, [data[alone], data[lost]], rounds=1)
+    measured = metrics["aggregator"]
+    assert measured["clients"].tolist() == [2, 0]
+    assert measured["lost"] == measured["left_out"] == 1
+    for before, after in zip(zoned, found, strict=True):
+        np.testing.assert_array_equal(before, after)
 
 
 # Types -----------------------------------------------------------------------

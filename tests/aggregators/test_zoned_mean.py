@@ -157,7 +157,6 @@ TEN = configurations.c1(
     sampling=PoissonSampling((0.2,) * 10),
     noise_multiplier=1.0,
     secure_aggregation=True,
-    min_zone_clients=2,
 )
 
 

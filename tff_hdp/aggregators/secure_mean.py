@@ -111,7 +111,7 @@ class SecureZonedMean(ZonedMean):
             saturated=tf.cast(saturated, tf.int32),
         )
 
-    def zone_outputs(self, vectors: Any, clients: Any) -> tuple[Any, Any]:
+    def zone_outputs(self, vectors: Any, counted: Any) -> tuple[Any, Any]:
         """Zones that are too small left out, and super-nodes' discrete noise added.
 
         A zone that is left out still gets its noise: were its output bare, it
@@ -119,17 +119,17 @@ class SecureZonedMean(ZonedMean):
 
         Args:
           vectors: int64 [s, vector_size], sums modulo 2^b.
-          clients: int32 [s], how many took part.
+          counted: int32 [s], how many of the zone took part.
 
         Returns:
           The vectors, and which zones with clients were left out (bool [s]).
         """
-        enough = clients >= self._plan.min_zone_clients
+        enough = counted >= self._plan.min_zone_clients
         vectors = tf.where(enough[:, tf.newaxis], vectors, 0)
         if self._draws_noise and self._plan.secure_server:
             noise = levels.discrete_zone_noise(self._plan, self.size)
             vectors += tf.pad(noise, [[0, 0], [0, 1]])
-        return vectors, tf.logical_and(clients > 0, tf.logical_not(enough))
+        return vectors, tf.logical_and(counted > 0, tf.logical_not(enough))
 
     def decoded(self, vectors: Any) -> tuple[Any, tf.Tensor]:
         """What sums modulo 2^b stand for.

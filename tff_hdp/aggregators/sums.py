@@ -108,7 +108,7 @@ def _secure_total(mean: SecureZonedMean, sent: Any) -> Any:
         vectors.type_signature.member, operator.type_signature.member
     )
     def total(vectors: Any, operator: Any) -> Any:
-        vectors, left_out = mean.zone_outputs(vectors, operator["clients"])
+        vectors, left_out = mean.zone_outputs(vectors, operator["counted"])
         if mean.plan.secure_server:
             vectors = tf.math.floormod(tf.reduce_sum(vectors, 0), mean.modulus)
         return collections.OrderedDict(vectors=vectors, left_out=left_out, **operator)

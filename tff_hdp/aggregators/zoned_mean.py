@@ -16,7 +16,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 
 # What is summed within zones; the rest of a contribution is summed over all.
-PER_ZONE = ("record", "weight", "clients", "noising", "bare")
+PER_ZONE = ("record", "weight", "clients", "counted", "noising", "bare")
 
 
 class ZonedMean:
@@ -24,8 +24,9 @@ class ZonedMean:
 
     A *contribution* is what reaches a zone's sum from one client, or from several
     added up: the noised `record`, the example `weight`, and un-noised for the
-    operator how many `clients` it is of, how many of them were `noising` their
-    records, how many were `rejected`, how many came `bare`, neither noised nor
+    operator how many `clients` it is of, how many of them are `counted` as the zone's
+    (those of a weight, since whose zone is not known has none), how many were `noising`
+    their records, how many were `rejected`, how many came `bare`, neither noised nor
     rejected, and their norms.
 
     Args:
@@ -36,7 +37,8 @@ class ZonedMean:
     Raises:
       ArgumentError: If `queries.zones` does not cover the plan's zones, or the plan
         wants noise topped up, which no super-node does here, or sums in fixed
-        point, which `SecureZonedMean` takes, or is for shorter updates.
+        point or small zones left out, which `SecureZonedMean` does, or is for shorter
+        updates.
     """
 
     in_fixed_point = False
@@ -60,6 +62,9 @@ class ZonedMean:
             raise ArgumentError(
                 "plan.top_up", True, "False; no super-node here tops up noise"
             )
+        if plan.min_zone_clients > 1 and not self.in_fixed_point:
+            allowed = "1 without an encoding; only sums in fixed point leave zones out"
+            raise ArgumentError("plan.min_zone_clients", plan.min_zone_clients, allowed)
         if (plan.encoding is not None) != self.in_fixed_point:
             allowed = "a FixedPoint" if self.in_fixed_point else "None"
             name = type(self).__name__
@@ -222,6 +227,7 @@ class ZonedMean:
         noising = tf.cast(profile["carries_noise"], tf.int32) * int(noises)
         return collections.OrderedDict(
             clients=tf.constant(1),
+            counted=tf.cast(tf.not_equal(profile["weight"], 0.0), tf.int32),
             noising=noising,
             bare=(1 - noising) * (1 - rejected),
         )

@@ -147,7 +147,7 @@ class Federation:
         )
         vectors = tf.math.floormod(vectors, mean.modulus)
         sums, weight = mean.decoded(vectors)
-        vectors, total["left_out"] = mean.zone_outputs(vectors, total["clients"])
+        vectors, total["left_out"] = mean.zone_outputs(vectors, total["counted"])
         if self._plan.secure_server:
             vectors = tf.math.floormod(tf.reduce_sum(vectors, 0), mean.modulus)
         total["vectors"] = vectors
