@@ -44,6 +44,16 @@ GOOD = {"privacy": "hdp", "noise_multiplier": 1.0}
             {"algorithm": "fedsgd", "local_epochs": 5},
             "local_epochs is 5; allowed: 1",
         ),
+        (
+            {"algorithm": "fedsgd", "client_optimizer": "adam"},
+            "client_optimizer is adam; allowed: sgd with",
+        ),
+        ({"example_cap": 10}, "example_cap is 10; .*weighting=examples"),
+        ({"target_observer": "aggregator"}, "target_observer .*target_epsilon"),
+        ({"zone_key": "land"}, "zone_key is land; allowed: only with zoning=key"),
+        ({"voters": 5}, "voters is 5; allowed: only with elect_super_nodes"),
+        ({"election_protocol": "drawn"}, "election_protocol .*elect_super_nodes"),
+        ({"election_fault_model": "crash"}, "election_fault_model .*elect_super"),
     ],
 )
 def test_bad_settings_are_named(changes, message):
@@ -73,3 +83,28 @@ def test_good_settings_pass_and_serialise(changes):
 def test_a_system_with_noise_of_its_own_refuses_a_plan(system):
     with pytest.raises(ArgumentError, match=f"plan is p.json; .*nothing with {system}"):
         systems.config_class(system)(plan="p.json")
+
+
+@pytest.mark.parametrize("name", ["dimension", "examples_per_client", "repetitions"])
+def test_gfl_refuses_what_only_its_own_task_has(name):
+    config_class = systems.config_class("gfl")
+    assert getattr(config_class(**{name: 7}), name) == 7
+    with pytest.raises(ArgumentError, match=f"{name} is 7; .*task=gfl_logistic"):
+        config_class(task="digits", **{name: 7})
+
+
+def test_what_is_left_without_privacy_is_whole():
+    asked = HdpConfig(
+        **GOOD,
+        elect_super_nodes="rotate",
+        voters=5,
+        election_protocol="drawn",
+        min_capability=0.5,
+        capability_file="c.csv",
+        secure_aggregation="zone",
+        secure_bits=28,
+        rounds=7,
+    )
+    bare = asked.without_privacy()
+    assert (bare.privacy, bare.elect_super_nodes, bare.rounds) == ("none", "none", 7)
+    assert bare == HdpConfig(privacy="none", rounds=7, out=asked.out)

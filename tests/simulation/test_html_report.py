@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import pandas as pd
 import pytest
 
+from tff_hdp.errors import FileError
 from tff_hdp.privacy import Ledger, PoissonSampling, account, configurations, table
 from tff_hdp.privacy.table import statements
 from tff_hdp.simulation import plain_words
@@ -123,6 +124,19 @@ def test_a_run_without_noise_promises_nothing(run):
     assert "epsilon =" not in text
 
 
+def test_faults_that_were_asked_for_are_said_and_no_others(run):
+    flags = run.flags | {"drop_rate": 0.0, "online_rate": 0.8, "byzantine": "1:0,9:0.1"}
+    for given, wanted in (
+        ({}, {"drop_rate = 0.1"}),
+        ({"online_rate": 1.0}, {"drop_rate = 0.1"}),
+        (flags, {"online_rate = 0.8", "byzantine = 1:0,9:0.1"}),
+        ({"drop_rate": 0.0}, set()),
+    ):
+        text = words(read(page(dataclasses.replace(run, flags=run.flags | given))))
+        found = re.findall(r"Asked for: (\w+ = [\w:,.]*\w)\.", text)
+        assert set(found) == wanted
+
+
 def test_curves_are_accounts_of_the_first_rounds():
     ledger = Ledger()
     ledger.record(PLAN, 2)
@@ -137,3 +151,13 @@ def test_curves_are_accounts_of_the_first_rounds():
         assert series[5] == expected[observer]
         assert series[2] == two[observer]
         assert series.is_monotonic_increasing
+
+
+def test_an_attack_that_was_killed_is_named(run):
+    rows = run.path / "attacks" / "dlg" / "rows.json"
+    rows.parent.mkdir(parents=True)
+    rows.write_text('[{"psnr": Infinity}]')
+    assert "psnr" in words(read(page(run)))
+    rows.write_text("")
+    with pytest.raises(FileError, match=r"rows\.json: holds no attack's rows"):
+        page(run)

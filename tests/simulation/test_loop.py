@@ -22,6 +22,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.simulation import checkpoints
 from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.report import read_run
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RoundInput, System
 from tff_hdp.simulation.trackers import Tracking
@@ -198,7 +199,7 @@ def test_trackers_get_every_released_round_by_group(tmp_path):
             released[key] = value, rows.iloc[-1]
 
     seen = []
-    watchers = [Tracking(Tracker()), lambda number, _, state: seen.append(number)]
+    watchers = [Tracking(Tracker(), ()), lambda number, _, state: seen.append(number)]
     run(tmp_path, CountingSystem([]), watchers, rounds=2)
     run(tmp_path, CountingSystem([]), watchers, rounds=3)
     assert seen == [1, 2, 2, 3]  # the second run resumes after round 2
@@ -334,6 +335,24 @@ def test_privacy_json_is_ahead_by_rounds_alike(tmp_path):
     assert privacy["last_round"] == privacy["rounds"] == 22
     assert privacy["accounts"][0]["epsilon_rdp"] == 220
     assert "in advance" in privacy["notes"][-1]
+
+
+def test_a_run_that_was_killed_where_privacy_json_ends_is_no_finished_one(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, CountingSystem([], fail_after=11), rounds=40)
+    assert stated(tmp_path) == len(pd.read_csv(tmp_path / "metrics.csv")) == 11
+    with pytest.raises(FileNotFoundError, match=r"no finished run: .* round 11 of 40"):
+        read_run(tmp_path)
+
+
+def test_a_refused_command_leaves_the_settings_of_the_run(tmp_path):
+    run(tmp_path, CountingSystem([]), rounds=3)
+    before = (tmp_path / "config.json").read_bytes()
+    with pytest.raises(ArgumentError, match="rounds is 2; allowed: at least 3"):
+        run(tmp_path, CountingSystem([]), rounds=2)
+    assert (tmp_path / "config.json").read_bytes() == before
+    run(tmp_path, CountingSystem([]), rounds=4)
+    assert (tmp_path / "config.json").read_bytes() != before
 
 
 class Alternating(CountingSystem):

@@ -16,6 +16,7 @@ class Pair:
 
     def __init__(self, falls=False):
         self.headline, self.headline_falls = "score", falls
+        self.config = types.SimpleNamespace(test_columns=("score",))
         self.task = types.SimpleNamespace(
             name="none",
             model_name="pair",
@@ -119,3 +120,32 @@ def test_an_undone_round_is_forgotten(tmp_path):
     assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
         *(".best.npz", "best", "last"),
     ]
+
+
+def test_what_was_left_half_written_is_in_nobodys_way(tmp_path):
+    class Broken(Pair):
+        def save_model(self, released, path):
+            (path / "half").touch()
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space"):
+        ModelKeeper(Broken(), tmp_path).write(1, {"score": 0.5}, state(1))
+    ModelKeeper(Pair(), tmp_path).write(1, {"score": 0.5}, state(1))
+    assert not (tmp_path / "model" / "last" / "half").exists()
+    assert [p.name for p in (tmp_path / "model").iterdir()] == ["last"]
+
+
+def test_a_choice_by_what_carries_no_noise_claims_no_epsilon(tmp_path):
+    private = Pair()
+    private.config.test_columns = ()
+    for system, said in ((Pair(), False), (private, True)):
+        keeper = ModelKeeper(system, tmp_path)
+        keeper(1, {"score": 0.5}, state(1))
+        keeper.write(2, {"score": 0.4}, state(2))
+        cards = {
+            name: json.loads((tmp_path / "model" / name / "card.json").read_text())
+            for name in ("last", "best")
+        }
+        assert ("does not hold" in cards["best"]["privacy"]) == said
+        assert ("clients' own data" in cards["best"]["chosen"]) == said
+        assert "does not hold" not in cards["last"]["privacy"]

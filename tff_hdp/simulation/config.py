@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -57,6 +58,10 @@ class RunConfig:
     # Arguments of the library that a setting gives under another name.
     setting_of: ClassVar[Mapping[str, str]] = {}
     takes_plans: ClassVar[bool] = False
+    # Columns of metrics.csv that tell no more of clients than the released model does.
+    test_columns: ClassVar[tuple[str, ...]] = (
+        *("accuracy", "user_accuracy", "loss", "balanced_accuracy", "auroc"),
+    )
 
     task: str = "digits"
     model: str | None = None
@@ -146,11 +151,14 @@ class RunConfig:
     def check_plan(self) -> None:
         """Reads the plan's file, if there is one. Imports no TensorFlow.
 
+        A run that began has a copy, which it reads itself.
+
         Raises:
           FileError: If the file holds none.
           FileNotFoundError: If it is not there.
         """
-        if self.plan is not None:
+        copied = (pathlib.Path(self.out) / "plan.json").exists()
+        if self.plan is not None and not copied:
             from tff_hdp.privacy.planned import read_plan
 
             read_plan(self.plan)
@@ -178,6 +186,15 @@ class RunConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ArgumentError(name, value, "a whole number >= 1")
+
+    def _check_used(self, holds: bool, where: str, *names: str) -> None:
+        """Refuses settings that are changed where they would do nothing."""
+        if holds:
+            return
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in names:
+            if getattr(self, name) != defaults[name]:
+                raise ArgumentError(name, getattr(self, name), f"only with {where}")
 
     def _check_positive(
         self, name: str, allowed: str = "a finite number greater than 0"

@@ -12,6 +12,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.system import System
 from tff_hdp.simulation.trained_model import ROUNDS
+from tff_hdp.topology.reading import read_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
     confusion = np.zeros([task.num_classes] * 2, np.int64)
     np.add.at(confusion, (labels, guesses), 1)
     return Evaluation(
-        card=json.loads((model / "card.json").read_text()),
+        card=read_json(model / "card.json"),
         accuracy=float(np.mean(guesses == labels)),
         confusion=confusion,
         clients=clients[clients["examples"] > 0],

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 
 from tff_hdp import runtime
-from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import AccountRow
 from tff_hdp.simulation import report
 from tff_hdp.simulation.book import RoundBook
@@ -76,13 +76,11 @@ def run(
             folder.resolve(partition_seed=partition_seed)
         try:
             system = config.build(folder)
-        except (ArgumentError, FileError) as error:
-            folder.put_back()
-            if isinstance(error, FileError):
-                raise
+        except ArgumentError as error:
             raise error.renamed(config.setting_of) from error
         keeper = ModelKeeper(system, folder.path)
-        watchers = (keeper, *map(Tracking, trackers))
+        tracking = [Tracking(tracker, config.test_columns) for tracker in trackers]
+        watchers = (keeper, *tracking)
         state, ledger = train(
             config=config, system=system, folder=folder, watchers=watchers
         )

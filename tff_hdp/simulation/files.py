@@ -1,5 +1,6 @@
 """Files that readers find whole, whenever they look."""
 
+import io
 import json
 import os
 import pathlib
@@ -21,21 +22,22 @@ def write_text(path: pathlib.Path, text: str, *, durable: bool = False) -> None:
       durable: Whether to wait until the disk has it, under its name, so that a
         machine that loses its power keeps it.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
-        file.write(text)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    temporary.replace(path)
-    if durable:
-        sync_names(path.parent)
+    _write(path, text.encode(), durable)
 
 
 def write_json(path: pathlib.Path, value: Any, *, durable: bool = False) -> None:
     """`write_text` of JSON."""
     text = json.dumps(value, indent=2, allow_nan=False) + "\n"
     write_text(path, text, durable=durable)
+
+
+def write_arrays(
+    path: pathlib.Path, *unnamed: np.ndarray, durable: bool = False, **named: Any
+) -> None:
+    """`write_text` of what `np.savez` makes of arrays."""
+    content = io.BytesIO()
+    np.savez(content, *unnamed, **named)
+    _write(path, content.getvalue(), durable)
 
 
 def read_arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
@@ -51,6 +53,18 @@ def read_arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         wanted = ", ".join(names) or "arrays"
         raise FileError(path, f"is damaged, or no .npz of {wanted}") from error
+
+
+def _write(path: pathlib.Path, content: bytes, durable: bool) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    temporary.replace(path)
+    if durable:
+        sync_names(path.parent)
 
 
 def sync_names(folder: pathlib.Path) -> None:

@@ -8,12 +8,14 @@ import html
 import io
 import json
 import math
+import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
+from tff_hdp.errors import FileError
 from tff_hdp.privacy import AccountRow
 from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.plain_words import WEAK, conditions, promise, sound
@@ -244,7 +246,7 @@ def _attacks(run: Run) -> list[str]:
             ]
         )
         for file in files
-        for row in json.loads(file.read_text())
+        for row in _attack_rows(file)
     ]
     if not tables:
         return []
@@ -253,6 +255,13 @@ def _attacks(run: Run) -> list[str]:
         "epsilon is that of its observer there."
     )
     return [_tag("h2", "What attacks achieved"), _tag("p", whose), *tables]
+
+
+def _attack_rows(file: pathlib.Path) -> list[dict[str, Any]]:
+    try:
+        return json.loads(file.read_text())  # may hold infinities
+    except ValueError as error:
+        raise FileError(file, f"holds no attack's rows: {error}") from error
 
 
 # Drawing ----------------------------------------------------------------------------

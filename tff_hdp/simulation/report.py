@@ -65,13 +65,14 @@ def read_run(path: pathlib.Path) -> Run:
             accounts=[AccountRow(**row) for row in privacy["accounts"]],
             notes=privacy["notes"],
         )
-        covered = privacy["last_round"]
+        covered, asked = privacy["last_round"], run.flags.get("rounds", last)
+        ended = covered == last >= asked
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(path, f"holds no run that can be read: {error}") from error
-    if covered != last:
+    if not ended:
         raise FileNotFoundError(
-            f"{path} holds no finished run: metrics.csv ends at round {last}, "
-            f"privacy.json at {covered}; run it again to its end"
+            f"{path} holds no finished run: metrics.csv ends at round {last} of "
+            f"{asked}, privacy.json at {covered}; run it again to its end"
         )
     return run
 

@@ -7,7 +7,7 @@ every number: 10 ms a round and more. These take a tenth of a millisecond.
 import csv
 import io
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -70,14 +70,15 @@ class Board(tff.program.ReleaseManager):
 
     Args:
       path: The folder of event files.
+      tests: As in `trackers.grouped`.
 
     Raises:
       FileError: If none can be written there.
       OSError: If the folder cannot be made.
     """
 
-    def __init__(self, path: pathlib.Path) -> None:
-        self._path = path
+    def __init__(self, path: pathlib.Path, tests: Collection[str]) -> None:
+        self._path, self._tests = path, tests
         path.mkdir(exist_ok=True)
         try:
             self._writer = tf.summary.create_file_writer(str(path))
@@ -88,7 +89,7 @@ class Board(tff.program.ReleaseManager):
         """Writes a round's numbers."""
         numbers = [
             summary_pb2.Summary.Value(tag=f"{group}/{name}", simple_value=number)
-            for group, named in grouped(value).items()
+            for group, named in grouped(value, self._tests).items()
             for name, number in named.items()
         ]
         event = summary_pb2.Summary(value=numbers).SerializeToString()

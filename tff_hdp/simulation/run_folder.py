@@ -79,7 +79,9 @@ class RunFolder:
                 record.refuse_uncounted(self.path)
             self._record = record.record_of(config, resolved)
             before = self._config_path
-            self._before = before.read_text() if before.exists() else None
+            known = self.journal.began and before.exists()
+            self._before = before.read_text() if known else None
+            self._releases = self.journal.releases
             write_json(self._config_path, self._record)
             self.checkpoints = Checkpoints(self.path / "checkpoints", self.journal)
             opened.callback(self.checkpoints.close)
@@ -87,7 +89,7 @@ class RunFolder:
             record.refuse_older_journal(self.path, self.journal, rows.last_round)
             self._managers: tuple[tff.program.ReleaseManager, ...] = (
                 rows,
-                Board(self.path / "tensorboard"),
+                Board(self.path / "tensorboard", config.test_columns),
             )
             self._thread = opened.enter_context(
                 concurrent.futures.ThreadPoolExecutor(1)
@@ -104,6 +106,9 @@ class RunFolder:
         if isinstance(error, OSError) and error.errno and error.filename is None:
             error.filename = str(self.path)
         self._refused = isinstance(error, ArgumentError | FileError | FileNotFoundError)
+        # What is asked now is not run.
+        if self._refused and self._before and self._releases == self.journal.releases:
+            write_text(self._config_path, self._before)
         self.close()
 
     def close(self) -> None:
@@ -137,11 +142,6 @@ class RunFolder:
                 f"a new folder; the run in this one began with {name} "
                 f"{self.resolved.get(name)}, which is now {values[name]}",
             )
-
-    def put_back(self) -> None:
-        """Leaves config.json as it was, where what is asked now is not run."""
-        if self.journal.began and self._before is not None:
-            write_text(self._config_path, self._before)
 
     def begin(self) -> None:
         """Opens the journal: from now on the folder's settings are fixed."""

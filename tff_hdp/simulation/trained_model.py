@@ -9,9 +9,7 @@ a `card.json`. Best is a choice made on test data.
 
 import dataclasses
 import functools
-import io
 import math
-import os
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_hdp.simulation.files import read_arrays, write_json
+from tff_hdp.simulation.files import read_arrays, write_arrays, write_json
 from tff_hdp.simulation.system import System
 
 ROUNDS = ("last", "best")
@@ -73,12 +71,8 @@ class ModelKeeper:
                 return
         self._best = _Best(number, value)
         self._folder.mkdir(exist_ok=True)
-        content = io.BytesIO()
         leaves = map(np.asarray, tf.nest.flatten(self._system.released(state)))
-        np.savez(content, *leaves, round=number, value=value)
-        temporary = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-        temporary.write_bytes(content.getvalue())
-        temporary.replace(self._file)
+        write_arrays(self._file, *leaves, round=number, value=value)
 
     def write(self, number: int, metrics: Mapping[str, float], state: Any) -> None:
         """Writes `model/last` and, if a round was evaluated, `model/best`.
@@ -106,19 +100,25 @@ class ModelKeeper:
 
     def _write(self, name: str, save: Callable[[pathlib.Path], Any], of: _Best) -> None:
         task, metric = self._system.task, self._system.headline
-        partial = self._folder / f".{name}.{os.getpid()}"
+        # The folder is this process's alone: what lies there was killed half-way.
+        partial = self._folder / f".{name}"
+        shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         save(partial)
+        chosen = "the last round"
+        privacy = "see privacy.json: epsilon is that of all rounds of the run"
+        if name == "best":
+            data = "test data"
+            if metric not in self._system.config.test_columns:
+                data = "clients' own data, without noise"
+                privacy += ", and does not hold for the choice of this one"
+            chosen = f"the evaluated round with the best test {metric}: a choice made "
+            chosen += f"on {data}"
         card = {
             "round": of.round_number,
             "metric": metric,
             "value": None if math.isnan(of.value) else of.value,
-            "chosen": (
-                f"the evaluated round with the best test {metric}: a choice made on "
-                "test data"
-                if name == "best"
-                else "the last round"
-            ),
+            "chosen": chosen,
             "task": task.name,
             "model": task.model_name,
             "description": task.description,
@@ -129,7 +129,7 @@ class ModelKeeper:
             "classes": task.num_classes,
             "class_names": list(task.class_names) or None,
             "encoding": task.encoding,
-            "privacy": "see privacy.json: epsilon is that of all rounds of the run",
+            "privacy": privacy,
         }
         write_json(partial / "card.json", card)
         shutil.rmtree(self._folder / name, ignore_errors=True)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow_federated as tff
 
 import tasks
 from tasks.models import CNN_LARGE
@@ -267,3 +268,27 @@ def test_the_binary_metrics_are_those_of_their_definitions():
 def test_what_only_the_task_can_tell(tmp_path, changes, message):
     with pytest.raises(ArgumentError, match=message):
         experiment.run(config(tmp_path, **changes))
+
+
+@pytest.mark.filterwarnings("ignore:overflow|invalid:RuntimeWarning")
+def test_a_model_that_overflows_has_no_auroc(tmp_path):
+    asked = config(tmp_path, task="breast_cancer", num_clients=None)
+    task, _ = fl_top_setup.load_with_public(asked, partition_seed=1)
+    model = task.build_model()
+    rng = np.random.default_rng(0)
+    huge = [rng.normal(0, 1e20, w.shape).astype(np.float32) for w in model.weights]
+    weights = tff.learning.models.ModelWeights(huge, [])
+    found = build_fl_top_evaluation(task)(weights)
+    assert np.isnan(found["auroc"]) and 0 <= found["balanced_accuracy"] <= 1
+
+
+def test_clients_that_are_left_keep_their_own_tests(tmp_path):
+    asked = config(tmp_path, task="pages", num_clients=None, public_examples=60)
+    task, _ = fl_top_setup.load_with_public(asked, partition_seed=3)
+    whole = tasks.load("pages", seed=3)
+    left = task.train.client_ids
+    assert len(left) < len(whole.train.client_ids)
+    for row, owner in enumerate(whole.test_owners):
+        name = whole.train.client_ids[owner]
+        mine = task.test_owners[row]
+        assert (left[mine] == name) if name in left else (mine == -1)

@@ -9,6 +9,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import integrate, stats
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import RoundLedger
 from tff_hdp.privacy.mechanisms import Laplace
 from tff_hdp.systems.gfl import account as gfl_account
@@ -214,3 +215,10 @@ def test_plans_that_make_no_sense(changes, message):
 def test_schemes_do_not_mix():
     with pytest.raises(ValueError, match="history is hybrid,iid; allowed"):
         gfl_account.account([(PLAN, 1), (IID, 1)], 1e-5)
+
+
+def test_noise_that_rounds_clients_steps_away_is_refused():
+    assert dataclasses.replace(PLAN, sigma_g=102.4).is_noisy
+    too_much = r"sigma_g is 102.5; allowed: at most 102.4"
+    with pytest.raises(ArgumentError, match=too_much):
+        dataclasses.replace(PLAN, sigma_g=102.5)

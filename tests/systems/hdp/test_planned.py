@@ -146,6 +146,7 @@ def test_a_run_says_what_came_of_its_promises_and_stands_alone(
         experiment.run(dataclasses.replace(config, rounds=3))
     (tmp_path / "plan.json").unlink()
     assert evaluate_run(systems.config_of(path)).accuracy >= 0
+    config.check_plan()  # as the program does first
     experiment.run(dataclasses.replace(config, rounds=2))
     # Another plan under that name is not the run's.
     (tmp_path / "plan.json").write_text("{}")

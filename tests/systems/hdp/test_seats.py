@@ -1,6 +1,7 @@
 """Who led which zone, with elections held in full: what is kept of it, and verified."""
 
 import json
+import os
 
 import pytest
 
@@ -156,3 +157,19 @@ def test_what_is_no_list_of_seats_is_refused(tmp_path, text):
     (tmp_path / "round_00001.json").write_text(text)
     with pytest.raises(FileError, match="round_00001"):
         verify_seats(tmp_path, {})
+
+
+def test_seats_are_on_the_disk_when_they_are_written(held, tmp_path, monkeypatch):
+    """The journal's flush keeps their names, not what is in them."""
+    flushed, flush = set(), os.fsync
+
+    def noting(descriptor):
+        flush(descriptor)
+        flushed.add(os.readlink(f"/proc/self/fd/{descriptor}").rpartition("/")[2])
+
+    monkeypatch.setattr(os, "fsync", noting)
+    seats = json.loads((held[0] / "round_00001.json").read_text())
+    registries = read_registries(held[0] / REGISTRY)
+    write_seats(tmp_path / "run" / "elections", 1, seats, list(registries.values()))
+    files = {name.partition(".json")[0].lstrip(".") for name in flushed}
+    assert files == {"round_00001", "registry", "elections", "run"}

@@ -11,7 +11,7 @@ import tasks
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation.classifier import seeded
-from tff_hdp.simulation.files import read_arrays
+from tff_hdp.simulation.files import read_arrays, write_arrays
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.fl_top import public as top_k
 from tff_hdp.systems.fl_top.compressed_sensing import (
@@ -131,7 +131,7 @@ def set_up(
         arrays = {"initial": join(initial).numpy(), "scores": scores}
         if config.coefficients == "largest":
             arrays["coefficients"] = _largest(config, model, initial, public, folder)
-        np.savez(path, **arrays)
+        write_arrays(path, durable=True, **arrays)
         folder.resolve(setup=_digest(path))
     if _digest(path) != folder.resolved["setup"]:
         raise FileError(path, "is not the set-up that the run began with")
@@ -193,7 +193,12 @@ def _hold_out(
             "the public and do not take part"
         ),
     )
-    return dataclasses.replace(task, train=clients), public
+    place = np.full(len(order), -1, np.int32)
+    place[kept] = np.arange(len(kept))
+    owners = task.test_owners
+    if owners is not None:
+        owners = np.where(owners >= 0, place[owners], -1).astype(np.int32)
+    return dataclasses.replace(task, train=clients, test_owners=owners), public
 
 
 def _compressor(

@@ -101,10 +101,11 @@ class GflConfig(RunConfig):
                     raise ArgumentError(
                         name, getattr(self, name), f"nothing with task={LOGISTIC}"
                     )
-        elif self.repetitions > 1:
-            raise ArgumentError(
-                "repetitions", self.repetitions, f"1 unless task={LOGISTIC}"
-            )
+        self._check_used(
+            self.task == LOGISTIC,
+            f"task={LOGISTIC}",
+            *("dimension", "examples_per_client", "repetitions"),
+        )
 
     def build(self, folder: "RunFolder") -> "System":
         """See base class."""

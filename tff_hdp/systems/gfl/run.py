@@ -14,17 +14,18 @@ from tff_hdp.privacy import FixedSizeSampling, NoisePlan, RoundLedger
 from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
 from tff_hdp.simulation.classifier import training_columns
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import RngOf, System
+from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.gfl.process import build_gfl, cohort_type
 from tff_hdp.systems.gfl.setup import build_graph, build_servers, load, side_by_side
 from tff_hdp.topology.mixing import metropolis, spectral_gap
 
-OPERATOR_METRICS = (
-    "train_loss, train_accuracy, clipped, rejected, disagreement and msd in "
-    "metrics.csv carry no noise: they are for the operator of the simulation."
+OPERATOR_METRICS = for_the_operator(
+    "train_loss, train_accuracy, clipped, rejected, disagreement, msd and msd_servers"
 )
+# Of a centroid in which servers' noise has cancelled.
+TESTS_WITHOUT_NOISE = for_the_operator("accuracy and loss")
 
 
 class Gfl(System):
@@ -163,6 +164,8 @@ class Gfl(System):
             OPERATOR_METRICS,
             f"The servers' common average (the centroid) {centroid}",
         ]
+        if self.plan.scheme == "hybrid":
+            notes.append(TESTS_WITHOUT_NOISE)
         if self.config.repetitions > 1:
             notes.append(
                 f"{self.config.repetitions} repetitions ran on the same data; the "

@@ -8,7 +8,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
 from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
 from tff_hdp.protocols.secagg.rounds import PROTOCOLS
-from tff_hdp.systems.hdp.zones_config import ZonesConfig
+from tff_hdp.systems.hdp.zones_config import OF_ELECTIONS, ZonesConfig
 
 if TYPE_CHECKING:
     from tff_hdp.simulation.book import RoundBook
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from tff_hdp.simulation.system import System
 
 OBSERVERS = ("super_node", "aggregator", "released_model")
-# What says how sums are secure, where they are not.
-_WITHOUT = {
-    "secure_aggregation_protocol": "intrinsic",
-    "sign_messages": None,
-    "secure_bits": None,
-    "secure_range": None,
-    "min_zone_clients": None,
-}
+# What says who adds which noise, and how sums are secure.
+_OF_PRIVACY = (
+    *("alpha", "beta", "noising_levels", "noise_multiplier", "target_epsilon"),
+    *("target_observer", "estimator", "plan", "clipping"),
+)
+_OF_SECURE_SUMS = (
+    *("secure_aggregation", "secure_aggregation_protocol", "sign_messages"),
+    *("secure_bits", "secure_range", "min_zone_clients"),
+)
 OPTIMIZERS = ("sgd", "sgdm", "adam", "yogi", "adagrad")
 
 
@@ -43,7 +44,7 @@ class HdpConfig(ZonesConfig):
       local_epochs: Passes over a client's data; None means 5, or 1 with fedsgd.
       batch_size: Examples a batch.
       client_optimizer: Optimizer of local training.
-      client_learning_rate: Its rate.
+      client_learning_rate: Its rate; fedsgd has none.
       server_optimizer: Optimizer applied to the aggregated update.
       server_learning_rate: Its rate.
       clipping: `flat`, `per_layer`, or `adaptive` (server noise only).
@@ -150,10 +151,17 @@ class HdpConfig(ZonesConfig):
             )
         self._check_secure_sums()
         self._check_secure_server()
-        if self.algorithm == "fedsgd" and self.local_epochs != 1:
-            raise ArgumentError(
-                "local_epochs", self.local_epochs, "1 with algorithm=fedsgd"
-            )
+        if self.algorithm == "fedsgd":
+            if self.local_epochs != 1:
+                raise ArgumentError(
+                    "local_epochs", self.local_epochs, "1 with algorithm=fedsgd"
+                )
+            # Others would not leave the gradient as it is.
+            if self.client_optimizer not in ("sgd", "sgdm"):
+                raise ArgumentError(
+                    *("client_optimizer", self.client_optimizer),
+                    "sgd with algorithm=fedsgd",
+                )
 
     def build(self, folder: "RunFolder") -> "System":
         """See base class."""
@@ -208,13 +216,15 @@ class HdpConfig(ZonesConfig):
 
     def without_privacy(self) -> "HdpConfig":
         """The same training, without noise, elections or secure sums."""
-        return dataclasses.replace(
-            self,
-            **{"privacy": "none", "alpha": None, "beta": None, "noising_levels": ()},
-            **{"noise_multiplier": None, "target_epsilon": None, "estimator": None},
-            **{"elect_super_nodes": "none", "min_capability": None, "plan": None},
-            **{"clipping": "flat", "secure_aggregation": "none", **_WITHOUT},
-        )
+        left_out = {*_OF_PRIVACY, *OF_ELECTIONS, *_OF_SECURE_SUMS}
+        if self.zoning != "capability":
+            left_out.add("capability_file")
+        defaults = {
+            field.name: field.default
+            for field in dataclasses.fields(self)
+            if field.name in left_out
+        }
+        return dataclasses.replace(self, **defaults | {"privacy": "none"})
 
     def _resolve(self) -> None:
         if self.local_epochs is None:
@@ -228,12 +238,11 @@ class HdpConfig(ZonesConfig):
                 ) from error
 
     def _check_secure_sums(self) -> None:
-        for name, default in _WITHOUT.items():
-            value = getattr(self, name)
-            if self.secure_aggregation == "none" and value != default:
-                raise ArgumentError(
-                    name, value, "only with secure_aggregation=zone, server or both"
-                )
+        self._check_used(
+            self.secure_aggregation != "none",
+            "secure_aggregation=zone, server or both",
+            *_OF_SECURE_SUMS[1:],
+        )
         bits = self.secure_bits
         if bits is not None and not FEWEST_BITS <= bits <= DEFAULT_BITS:
             raise ArgumentError("secure_bits", bits, f"{FEWEST_BITS}..{DEFAULT_BITS}")
@@ -282,6 +291,10 @@ class HdpConfig(ZonesConfig):
 
     def _check_numbers(self) -> None:
         self._check_count("local_epochs", "batch_size", "pilot_rounds", "example_cap")
+        weighs = self.weighting == "examples"
+        self._check_used(weighs, "weighting=examples", "example_cap")
+        aims = self.target_epsilon is not None
+        self._check_used(aims, "target_epsilon", "target_observer")
         if self.cohort_chunk is not None and self.cohort_chunk < 0:
             raise ArgumentError(
                 "cohort_chunk", self.cohort_chunk, "a whole number >= 0"

@@ -18,7 +18,7 @@ from tff_hdp.errors import FileError
 from tff_hdp.protocols.elections.chain import Chain
 from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.transcripts import Transcript
-from tff_hdp.simulation.files import write_json
+from tff_hdp.simulation.files import sync_names, write_json
 from tff_hdp.topology.reading import read_json
 
 REGISTRY = "registry.json"
@@ -38,15 +38,18 @@ def write_seats(
     seats: Sequence[dict],
     registries: Sequence[Registry] = (),
 ) -> None:
-    """Keeps a round's seats; a round prepared again overwrites them.
+    """Keeps a round's seats on the disk; a round prepared again overwrites them.
 
     With the first round the registries too: a run that died before it released anything
     may begin again with other keys.
     """
-    path.mkdir(parents=True, exist_ok=True)
-    write_json(path / f"round_{number:05d}.json", list(seats))
+    if not path.exists():
+        path.mkdir(parents=True)
+        sync_names(path.parent)
+    write_json(path / f"round_{number:05d}.json", list(seats), durable=True)
     if registries and (number == 1 or not (path / REGISTRY).exists()):
-        write_json(path / REGISTRY, [registry.to_fields() for registry in registries])
+        fields = [registry.to_fields() for registry in registries]
+        write_json(path / REGISTRY, fields, durable=True)
 
 
 def read_seats(path: pathlib.Path) -> list[list[dict[str, Any]]]:

@@ -14,6 +14,12 @@ NEEDS_FILE = ("key", "file")
 TAKES_FILE = (*NEEDS_FILE, "overlay")
 DEFAULT_ZONES = 10
 
+# What says how super-nodes are elected.
+OF_ELECTIONS = (
+    *("elect_super_nodes", "min_capability", "voters", "election_protocol"),
+    "election_fault_model",
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ZonesConfig(RunConfig):
@@ -142,18 +148,19 @@ class ZonesConfig(RunConfig):
                 self.zoning_file,
                 f"only with zoning={', '.join(TAKES_FILE)}",
             )
-        if self.zone_sizes and self.zoning != "iid":
-            raise ArgumentError("zone_sizes", self.zone_sizes, "only with zoning=iid")
+        self._check_used(self.zoning == "iid", "zoning=iid", "zone_sizes")
+        self._check_used(self.zoning == "key", "zoning=key", "zone_key")
         if self.zone_sizes and self.zones not in (None, len(self.zone_sizes)):
             raise ArgumentError(
                 "zones", self.zones, f"{len(self.zone_sizes)}, as zone_sizes has"
             )
 
     def _check_elections(self) -> None:
-        if self.elect_super_nodes == "none" and self.min_capability is not None:
-            raise ArgumentError(
-                "min_capability", self.min_capability, "only with elect_super_nodes"
-            )
+        self._check_used(
+            self.elect_super_nodes != "none",
+            "elect_super_nodes",
+            *OF_ELECTIONS[1:],
+        )
         uses = self.zoning == "capability" or self.min_capability is not None
         if self.capability_file is not None and not uses:
             raise ArgumentError(

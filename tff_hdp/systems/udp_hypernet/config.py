@@ -43,6 +43,8 @@ class UdpHypernetConfig(RunConfig):
     """
 
     system: ClassVar[str] = "udp_hypernet"
+    # All tests are of models that un-noised descriptors made.
+    test_columns: ClassVar[tuple[str, ...]] = ()
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **RunConfig.choices,
         "privacy": ("udp_alg", "none"),
@@ -87,10 +89,8 @@ class UdpHypernetConfig(RunConfig):
             self._check_positive("descriptor_learning_rate", "a finite number >= 0")
         if not 0.0 < self.sampling_rate <= 1.0:
             raise ArgumentError("sampling_rate", self.sampling_rate, "(0, 1]")
-        if self.example_cap is not None and self.weighting != "examples":
-            raise ArgumentError(
-                "example_cap", self.example_cap, "only with weighting=examples"
-            )
+        weighs = self.weighting == "examples"
+        self._check_used(weighs, "weighting=examples", "example_cap")
         self._check_noise()
 
     def build(self, folder: "RunFolder") -> "System":
