@@ -11,7 +11,6 @@ The HDP paper's own tables: scripts/papers/hdp/reproduce.py.
 import csv
 import dataclasses
 import json
-import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +18,6 @@ from typing import Any
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.table import account_text
 
@@ -56,8 +54,7 @@ def main(argv: list[str]) -> int:
 
 def _run(config: AccountConfig) -> None:
     figure = config.figure
-    if figure and not pathlib.Path(figure).resolve().parent.is_dir():
-        raise ArgumentError("figure", figure, "a file in a folder there is")
+    cli.check_picture("figure", figure)
     if config.compare:
         from scripts.papers.hdp import figures, tables
 

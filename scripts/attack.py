@@ -9,7 +9,6 @@ What is attacked, from where, and what came of it: docs/attacks.md.
 """
 
 import json
-import pathlib
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from typing import Any
 
 from tff_hdp import cli
 from tff_hdp.attacks.config import AttackConfig
-from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.table import WIDTH, legend, numbered, rests_on
 
 WORDS = ("neighbours", "sampling", "assumptions")
@@ -34,8 +32,7 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     config = cli.config_from_flags(AttackConfig)
     figure = config.figure
-    if figure and not pathlib.Path(figure).resolve().parent.is_dir():
-        raise ArgumentError("figure", figure, "a file in a folder there is")
+    cli.check_picture("figure", figure)
     from tff_hdp.attacks import run as runs
 
     outcome = runs.run(config)

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAME = "tff_hdp"
@@ -144,8 +144,11 @@ def install_packages(tree: pathlib.Path, extras: Iterable[str]) -> None:
 def copy_project(tree: pathlib.Path) -> None:
     """Copies what git tracks, or would, into `project/`."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
-    for name in filter(None, listed.decode().split("\0")):
+    try:
+        found = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    except subprocess.CalledProcessError as error:
+        raise FileError(ROOT, "is no clone, of which git knows the files") from error
+    for name in filter(None, found.stdout.decode().split("\0")):
         target = tree / "project" / name
         if (ROOT / name).is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -221,9 +224,9 @@ def main(argv: list[str]) -> int:
         raise ArgumentError("piece_mb", piece_mb, ">= 1")
     tree = ROOT / "build" / "bundle"
     shutil.rmtree(tree, ignore_errors=True)
+    copy_project(tree)
     copy_interpreter(tree)
     install_packages(tree, flags.FLAGS.extras)
-    copy_project(tree)
     launcher = tree / "run"
     launcher.write_text(LAUNCHER.format(python=PYTHON))
     launcher.chmod(0o755)

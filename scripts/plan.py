@@ -13,7 +13,6 @@ docs/planner.md explains what comes out.
 """
 
 import contextlib
-import csv
 import dataclasses
 import pathlib
 import sys
@@ -30,6 +29,7 @@ from tff_hdp.privacy.config import FederationConfig
 from tff_hdp.privacy.configurations import largest_remainder
 from tff_hdp.privacy.parts import PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.topology.reading import read_rows
 
 if TYPE_CHECKING:
     from scripts.plan_costs import Reached
@@ -103,7 +103,8 @@ class PlanConfig(FederationConfig):
         check_count("task_rounds", self.task_rounds, 1)
         check_count("jobs", self.jobs, 1)
         ok = bool(self.seeds) and all(map(str.isdecimal, self.seeds))
-        require(ok, "seeds", self.seeds, "whole numbers >= 0")
+        ok = ok and len(set(self.seeds)) == len(self.seeds)
+        require(ok, "seeds", self.seeds, "different whole numbers >= 0")
 
     def planned(
         self, first: int | None = None, say: Callable[[str], None] = lambda words: None
@@ -202,17 +203,18 @@ class PlanConfig(FederationConfig):
         zoning = self.zoning
         zone_of = dict(zip(zoning.client_ids, zoning.zone_of, strict=True))
         counts = {word: [0] * len(self.sizes) for word in TRUST}
-        with open(self.trust_file, newline="") as file:
-            rows = csv.DictReader(file)
-            for row in rows:
-                client, word = row.get("client"), row.get("trust")
-                if client not in zone_of or word not in TRUST:
-                    raise FileError(
-                        self.trust_file,
-                        f"line {rows.line_num}: needs a client of zoning_file, once, "
-                        f"and one of {', '.join(TRUST)}; found {client}, {word}",
-                    )
-                counts[word][zone_of.pop(client)] += 1
+        rows = read_rows(self.trust_file)
+        _, columns = next(rows, (1, []))
+        for line, cells in rows:
+            row = dict(zip(columns, cells, strict=False))
+            client, word = row.get("client"), row.get("trust")
+            if client not in zone_of or word not in TRUST:
+                raise FileError(
+                    self.trust_file,
+                    f"line {line}: needs a client of zoning_file, once, and one of "
+                    f"{', '.join(TRUST)}; found {client}, {word}",
+                )
+            counts[word][zone_of.pop(client)] += 1
         if zone_of:
             raise FileError(self.trust_file, f"lacks client {next(iter(zone_of))!r}")
         return tuple(counts["nobody"]), tuple(counts["server"])

@@ -8,7 +8,6 @@ trained on what, who is promised what in plain sentences, epsilon over rounds, a
 faults, attacks if there are, versions and the command.
 """
 
-import json
 import pathlib
 import sys
 
@@ -16,6 +15,7 @@ from absl import flags
 
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
+from tff_hdp.topology.reading import read_json
 
 
 def define_flags() -> None:
@@ -63,7 +63,7 @@ def page(path: pathlib.Path) -> str:
 
     run = report.read_run(path)
     config = systems.config_of(path)
-    state = json.loads((path / "privacy.json").read_text())["ledger"]
+    state = read_json(path / "privacy.json")["ledger"]
     curves = {}
     if run.accounts:
         curves = html_report.epsilon_curves(state, config.new_ledger, config.delta)
@@ -71,7 +71,7 @@ def page(path: pathlib.Path) -> str:
         run,
         command=systems.command_of(config),
         curves=curves,
-        headline=json.loads((path / "model/last/card.json").read_text())["metric"],
+        headline=read_json(path / "model/last/card.json")["metric"],
     )
 
 

@@ -12,6 +12,7 @@ studies.
 
 import os
 import pathlib
+import re
 import sys
 
 from absl import flags
@@ -53,6 +54,13 @@ def main(argv: list[str]) -> int:
     if len(set(seeds)) < len(seeds) or not all(seed.isdigit() for seed in seeds):
         raise ArgumentError("seeds", seeds, "different whole numbers")
     settings = sweep.combinations(given.grid or [""])
+    names = list(dict.fromkeys(name for each in settings for name in each))
+    for name in ("seed", "out"):
+        words = [word for word in argv[1:] if re.match(rf"--?{name}\b", word)]
+        if words or name in names:
+            raise ArgumentError(
+                name, words or given.grid, "this program's own flag, nowhere else"
+            )
     folder = pathlib.Path(given.out)
     jobs = []
     for each in (each | {"seed": seed} for each in settings for seed in seeds):
@@ -64,10 +72,10 @@ def main(argv: list[str]) -> int:
     if frame.empty:
         return 1
     metric = given.metric or sweep.headline(jobs)
-    if metric not in frame:
-        raise ArgumentError("metric", metric, ", ".join(frame.columns))
-    names = list(dict.fromkeys(name for each in settings for name in each))
     frame.to_csv(folder / "runs.csv", index=False)
+    measured = sweep.measured(jobs)
+    if metric not in measured:
+        raise ArgumentError("metric", metric, ", ".join(measured))
     summed = sweep.summary(frame, names, metric)
     summed.to_csv(folder / "summary.csv", index=False)
     sweep.draw(jobs, names or ["seed"], metric, folder / f"{metric}.png")

@@ -25,6 +25,7 @@ from tff_hdp.runtime.worker_process import ended_with_this
 from tff_hdp.simulation import report
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.record import defaults_of
+from tff_hdp.topology.reading import read_json
 
 # What makes no other setting of it: where and how it runs, what it prints, its seed.
 _NOWHERE = ("out", "runtime", "workers", "data_dir", "log_every", "quiet", "seed")
@@ -137,12 +138,15 @@ def job_of(
     Raises:
       ArgumentError: If the program does not take the flags.
     """
-    given = [*given, f"--out={path}"]
     own = flags.FlagValues()
     config_class = systems.config_class(systems.PROGRAMS[program])
     cli.define_flags(config_class, own)
     if len(left := own([program, *given])) > 1:
         raise ArgumentError("argument", left[1], "flags only after --")
+    if own["out"].present:
+        raise ArgumentError("out", own.out, "none after --: each run has its own")
+    given = [*given, f"--out={path}"]
+    own([program, *given])
     file = pathlib.Path(__file__).with_name(f"{program}.py")
     return Job(
         settings=settings,
@@ -261,7 +265,14 @@ def _start(job: Job, at_once: int) -> subprocess.Popen[bytes]:
 def headline(jobs: Sequence[Job]) -> str:
     """The test metric that the runs' system is judged by."""
     path = next(job.path for job in jobs if job.is_finished)
-    return json.loads((path / "model/last/card.json").read_text())["metric"]
+    return read_json(path / "model/last/card.json")["metric"]
+
+
+def measured(jobs: Sequence[Job]) -> list[str]:
+    """What metrics.csv of a finished run has, by round and in numbers."""
+    job = next(job for job in jobs if job.is_finished)
+    columns = report.read_run(job.path).metrics.select_dtypes("number").columns
+    return [name for name in columns if name not in ("round", *job.settings)]
 
 
 def table(jobs: Sequence[Job]) -> pd.DataFrame:
@@ -275,18 +286,19 @@ def table(jobs: Sequence[Job]) -> pd.DataFrame:
 
 def _row(job: Job) -> dict[str, Any]:
     run = report.read_run(job.path)
-    record = json.loads((job.path / "config.json").read_text())
+    last = run.metrics.iloc[-1].to_dict()
     row: dict[str, Any] = {
         "digest": job.digest,
-        "git_commit": record["git_commit"],
+        "git_commit": read_json(job.path / "config.json")["git_commit"],
         "seed": job.config.seed,
         **{k: v for k, v in job.settings.items() if k != "seed"},
-        **run.metrics.iloc[-1].to_dict(),
+        # A setting may have a column of its own: `clip_norm=auto`, and what it was.
+        **{f"{k} in the run" if k in job.settings else k: v for k, v in last.items()},
         "delta": job.config.delta,
     }
     best = job.path / "model" / "best" / "card.json"
     if best.exists():
-        card = json.loads(best.read_text())
+        card = read_json(best)
         row |= {f"best_{card['metric']}": card["value"], "best_round": card["round"]}
     for account in run.accounts:
         zone = "" if account.zone is None else f".zone{account.zone}"

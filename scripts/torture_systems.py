@@ -41,6 +41,8 @@ FEATURES, CLASSES, HIDDEN, EXAMPLES, BATCH = 12, 3, 8, 6, 3
 TOKENS, VOCABULARY = 5, 20  # of an example; how many there are
 CLIENTS, ZONES, ZONE, ODD = 4, 2, 1, 1  # of each zone; where the odd client sits
 RATE, S = 0.2, 0.3
+# How far one of all clients moves their mean, and a hundredth for rounding.
+MOST = 1.01 * S / (CLIENTS * ZONES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,7 +292,7 @@ def _hdp(
         data=of_protocol if protocol else data,
         model=_trainable,
         rejected=_in_aggregator,
-        limit=S,
+        limit=MOST,
         as_if_absent=True,
     )
 
@@ -329,7 +331,7 @@ def _fl_top(protocol: Any = None) -> System:
         data=data,
         model=_trainable,
         rejected=_in_aggregator,
-        limit=S,
+        limit=MOST,
         as_if_absent=True,
     )
 
@@ -365,7 +367,7 @@ def _hfl_dp() -> System:
         data=data,
         model=lambda state: np.ravel(state.global_model_weights),
         rejected=lambda metrics: metrics["rejected"],
-        limit=20.0,
+        limit=1.01 * 2 * 10.0 / CLIENTS,
         as_if_absent=False,
     )
 
@@ -412,7 +414,7 @@ def _gfl() -> System:
         data=data,
         model=lambda state: np.ravel(state.global_model_weights),
         rejected=lambda metrics: metrics["rejected"],
-        limit=RATE,
+        limit=1.01 * RATE / CLIENTS,
         as_if_absent=False,
     )
 
@@ -450,6 +452,6 @@ def _udp_hypernet() -> System:
         data=data,
         model=others,
         rejected=_in_aggregator,
-        limit=S,
+        limit=MOST,
         as_if_absent=True,
     )

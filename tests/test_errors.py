@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
 
 PROGRAM = """
@@ -67,6 +68,7 @@ def test_a_file_error_names_the_file():
         ('FileError("z.csv", "no rows")', "", "z.csv: no rows"),
         ('NoiseError("less noise than planned")', "", "less noise than planned"),
         ('FileNotFoundError("no data")', "", "no data"),
+        ('FloatingPointError("not finite")', "", "not finite"),
         ("None", '"word"', "argument is word; allowed: flags only, see --help"),
     ],
 )
@@ -79,3 +81,20 @@ def test_the_command_line_adds_dashes_to_flags_alone(repository, error, word, li
     )
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"error: {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("no/where.png", "a folder there is"),
+        ("x.txt", r"ends in \.png"),
+        ("x", "ends in"),
+    ],
+)
+def test_a_picture_that_cannot_be_written_is_refused_before_it_is_drawn(
+    tmp_path, name, allowed
+):
+    cli.check_picture("figure", None)
+    cli.check_picture("figure", str(tmp_path / "x.png"))
+    with pytest.raises(ArgumentError, match=f"^figure is .*{allowed}"):
+        cli.check_picture("figure", str(tmp_path / name))

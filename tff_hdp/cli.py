@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import logging
 import os
+import pathlib
 import re
 import sys
 import types
@@ -14,6 +15,8 @@ from typing import Any
 from absl import flags
 
 from tff_hdp.errors import ArgumentError, FileError, NoiseError, one_line
+
+_PICTURES = (".png", ".pdf", ".svg", ".jpg")
 
 
 def run(
@@ -30,8 +33,8 @@ def run(
 
     Returns:
       `main`'s code; 2 for a bad flag, missing data, a file that cannot be read or
-      written, a round with too little noise, or a program of the clone run without
-      the clone on the path; 130 after Ctrl-C.
+      written, a round with too little noise, a model that is no longer finite, or a
+      program of the clone run without the clone on the path; 130 after Ctrl-C.
     """
     # TensorFlow 2.14 logs missing CUDA libraries as errors on any CPU machine.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -52,7 +55,11 @@ def run(
     except ArgumentError as error:
         is_flag = error.name.partition("[")[0] in flags.FLAGS
         return _fail(f"--{error}" if is_flag else str(error))
-    except (FileError, NoiseError, OSError, flags.Error) as error:
+    except (
+        *(FileError, NoiseError, OSError, flags.Error),
+        # A model that training made infinite.
+        FloatingPointError,
+    ) as error:
         return _fail(str(error))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("scripts", "benchmarks"):
@@ -61,6 +68,20 @@ def run(
             f"{error}; this program needs the clone it lies in on the path: "
             "pip install --no-deps -e CLONE"
         )
+
+
+def check_picture(name: str, path: str | None) -> None:
+    """Refuses a picture that could not be written, before what it shows is computed.
+
+    Raises:
+      ArgumentError: If it is in no folder that is there, or of no known kind.
+    """
+    if path is None:
+        return
+    if not pathlib.Path(path).resolve().parent.is_dir():
+        raise ArgumentError(name, path, "a file in a folder there is")
+    if pathlib.Path(path).suffix not in _PICTURES:
+        raise ArgumentError(name, path, f"a name that ends in {', '.join(_PICTURES)}")
 
 
 def define_flags(

@@ -242,3 +242,11 @@ def test_weights_of_a_run_are_taken(tmp_path, target):
     found = load_target(task, weights=str(tmp_path), seed=9)
     for a, b in zip(found.weights, target().weights, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_what_no_attack_can_be_made_of_is_refused():
+    with pytest.raises(ArgumentError, match="seed is -1"):
+        AttackConfig(seed=-1)
+    crowd = AttackConfig(attack="analytic", privacy="none", level="1", clients=400)
+    with pytest.raises(ArgumentError, match="clients is 400; allowed: at most"):
+        run.run(crowd)

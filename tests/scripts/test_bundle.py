@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from scripts import bundle
+from tff_hdp.errors import FileError
 
 PIECE = 50_000
 
@@ -96,3 +97,10 @@ def test_the_bundle_trains_where_there_is_nothing(tmp_path):
         check=True,
     )
     assert str(tmp_path / "new") in loaded.stdout
+
+
+def test_a_folder_that_is_no_clone_is_said_to_be_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(FileError, match="is no clone"):
+        bundle.copy_project(tmp_path / "tree")

@@ -222,6 +222,9 @@ def test_trust_by_file(tmp_path):
         trust.write_text("client,trust\n" + text)
         with pytest.raises(FileError, match=message):
             asked._trust()
+    trust.write_bytes(b"client,trust\n\xff,server\n")
+    with pytest.raises(FileError, match=r"trust\.csv: not UTF-8"):
+        asked._trust()
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,8 @@ def test_trust_by_file(tmp_path):
         ({"promises": ("super_node:2<=8",)}, "super_node:2<=8; .*: super_node, aggr"),
         ({"promises": ()}, "promises is empty; allowed: one or more"),
         ({"task": "nonsense"}, "task is nonsense; allowed: digits"),
-        ({"seeds": ("a",)}, "seeds is a; allowed: whole numbers"),
+        ({"seeds": ("a",)}, "seeds is a; allowed: different whole"),
+        ({"seeds": ("0", "0")}, "seeds is 0,0; allowed: different whole"),
         ({"trust_nobody": 1.5}, "trust_nobody is 1.5"),
         ({"trust_nobody": 0.5, "trust_server": 0.6}, "trust_server is 0.6"),
         ({"trust_file": "x.csv"}, "trust_file is x.csv; .*zoning_file only"),

@@ -31,8 +31,11 @@ if (out.parent / "broken").exists():
 rounds = given["flags"]["rounds"]
 stop = out.parent / "killed"
 done = 1 if stop.exists() else rounds
-rows = [f"{r},{r / 10 + given['flags']['seed'] / 100}" for r in range(1, done + 1)]
-(out / "metrics.csv").write_text("\\n".join(["round,accuracy", *rows]) + "\\n")
+seed = given["flags"]["seed"]
+# A column named like a setting: what came of it.
+rows = [f"{r},{r / 10 + seed / 100},{seed + r / 7}" for r in range(1, done + 1)]
+header = "round,accuracy,noise_multiplier"
+(out / "metrics.csv").write_text("\\n".join([header, *rows]) + "\\n")
 (out / "config.json").write_text(json.dumps(given))
 if stop.exists():
     stop.unlink()
@@ -109,6 +112,9 @@ def test_every_run_has_its_row_and_finished_ones_are_left_alone(jobs, tmp_path, 
     assert len(started(tmp_path)) == 4
     frame = sweep.table(jobs)
     assert frame["noise_multiplier"].tolist() == ["1", "1", "2", "2"]
+    found = frame["noise_multiplier in the run"].tolist()
+    assert found == pytest.approx([3 / 7, 1 + 3 / 7] * 2)
+    assert sweep.measured(jobs) == ["accuracy"]
     assert frame["seed"].tolist() == [0, 1, 0, 1]
     assert frame["accuracy"].tolist() == pytest.approx([0.3, 0.31, 0.3, 0.31])
     assert frame["digest"].nunique() == 2
@@ -195,4 +201,21 @@ def test_settings_that_the_program_refuses_start_nothing(assert_refused, tmp_pat
         ["--grid=noise_multiplier=1,-1", f"--out={tmp_path}", "--", "--rounds=2"],
         ["noise_multiplier", "-1"],
     )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["--grid=seed=1,2"], "seed"),
+        (["--grid=out=a,b"], "out"),
+        (["--", "--seed=5"], "seed"),
+        (["--", "--out=elsewhere"], "out"),
+    ],
+)
+def test_what_the_sweep_says_itself_is_not_said_elsewhere(
+    assert_refused, tmp_path, arguments, name
+):
+    given = ["--jobs=1", f"--out={tmp_path}", *arguments]
+    assert_refused("scripts/sweep.py", given, [f"{name} is", "nowhere else"])
     assert not list(tmp_path.iterdir())

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("private_networks")
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "worker.py"
 HOST, GUEST = "10.99.0.1", "10.99.0.2"
 
@@ -161,3 +162,21 @@ def test_a_taken_port_is_named(run_program, flags):
         done = run_program(SCRIPT, f"--port={port}", *flags, timeout=60)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: --port is {port}; ")
+
+
+def test_a_namespace_without_rights_is_said_to_be_none():
+    code = """
+import errno, fcntl, os
+def refused(*_):
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+fcntl.ioctl = refused
+from tff_hdp.runtime.private_worker import enter_private_network
+enter_private_network()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=SCRIPT.parents[1],
+    )
+    assert "NoPrivateNetworkError: [Errno 1]" in done.stderr

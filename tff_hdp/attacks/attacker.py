@@ -16,7 +16,7 @@ from tff_hdp.attacks.labels import infer_labels
 from tff_hdp.attacks.observation import Federation
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.attacks.victims import Target, load_target
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.tradeoff import Roc, orthogonal_identification
 
 _LOG = logging.getLogger(__name__)
@@ -94,6 +94,9 @@ class Attacker:
           Victims' images [V, H, W, c] in [0, 1], and what is seen [V, d].
         """
         plan, target = vantage.plan, self.target
+        most = len(target.labels)
+        allowed = f"at most {most}, the examples, as each has one"
+        require(plan.num_clients <= most, "clients", plan.num_clients, allowed)
         federation = Federation(plan, target.shapes)
         rng = np.random.default_rng(self.config.seed)
         originals, seen = [], []

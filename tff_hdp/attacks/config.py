@@ -145,6 +145,7 @@ class AttackConfig:
         for name in ("rounds", "trials"):
             check_count(name, getattr(self, name), 1)
         check_count("candidates", self.candidates, 2)
+        check_count("seed", self.seed, 0)
         if self.evaluations is not None:
             check_count("evaluations", self.evaluations, 1)
         check_positive("learning_rate", self.learning_rate)

@@ -16,6 +16,7 @@ from tff_hdp.attacks.rotation import rotation
 from tff_hdp.attacks.system_attack import identify_in_system
 from tff_hdp.attacks.table4 import table4
 from tff_hdp.attacks.update_difference import update_difference
+from tff_hdp.simulation.files import write_text
 
 
 def run(config: AttackConfig) -> Outcome:
@@ -60,7 +61,7 @@ def write(config: AttackConfig, rows: Sequence[dict[str, Any]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     settings = dataclasses.asdict(config)
     (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
-    (folder / "rows.json").write_text(json.dumps(rows, indent=2) + "\n")
+    write_text(folder / "rows.json", json.dumps(rows, indent=2) + "\n")
     with (folder / "rows.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()

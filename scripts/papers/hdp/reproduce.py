@@ -92,8 +92,10 @@ def train(parts: list[str], folder: pathlib.Path) -> int:
     from scripts.papers.hdp import pictures, trained
 
     asked = flags.FLAGS
-    if not all(seed.isdecimal() for seed in asked.seeds):
-        raise ArgumentError("seeds", ",".join(asked.seeds), "whole numbers >= 0")
+    if len(set(asked.seeds)) < len(asked.seeds) or not all(
+        seed.isdecimal() for seed in asked.seeds
+    ):
+        raise ArgumentError("seeds", asked.seeds, "different whole numbers >= 0")
     changes = {} if asked.data_dir is None else {"data_dir": asked.data_dir}
     found = trained.studies(asked.scale)
     seeds = [int(seed) for seed in asked.seeds]
