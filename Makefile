@@ -36,6 +36,7 @@ $(STAMP): setup.py pyproject.toml uv.lock Makefile
 	@"$(PYTHON)" -c 'import sys; v = sys.version_info; v[:2] == (3, 11) or sys.exit("tff_hdp: needs Python 3.11, but $(PYTHON) is %d.%d; set PYTHON=/path/to/python3.11" % v[:2])'
 	@echo "tff_hdp: creating $(VENV) and installing the locked dependencies (2.9 GB; minutes the first time)"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --upgrade
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION) 2>/dev/null \
 	  || $(BIN)/python -m pip install --disable-pip-version-check uv==$(UV_VERSION)
 	@$(BIN)/uv sync --frozen --inexact --quiet --extra dev

@@ -70,6 +70,11 @@ class Examples:
                     f"{y.dtype} of shape {y.shape}",
                     f"whole numbers of shape [{len(x)}]",
                 )
+            w = getattr(self, f"{part}writers")
+            if w is not None and np.shape(w) != y.shape:
+                raise ArgumentError(
+                    f"{where}writers", f"of shape {np.shape(w)}", f"shape {y.shape}"
+                )
             if not 0 <= y.min() <= y.max() < num_classes:
                 raise ArgumentError(
                     f"{where}labels", f"{y.min()}..{y.max()}", f"0..{num_classes - 1}"

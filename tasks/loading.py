@@ -131,6 +131,8 @@ def _split_over_clients(
     labels = examples.labels[order].astype(np.int32)
     rng = np.random.default_rng(seed)
     if partition == "writer":
+        if examples.writers is None:
+            raise ArgumentError("partition", partition, "one that needs no writers")
         ids, parts = partitions.by_writer(examples.writers[order], num_clients, rng)
         text = "one client per writer"
         if num_clients is not None:

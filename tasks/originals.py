@@ -5,11 +5,14 @@ Each reader uses what is already in the folder and otherwise downloads it.
 
 import gzip
 import hashlib
+import http.client
+import math
 import os
 import struct
 import tempfile
 import urllib.error
 import urllib.request
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -121,17 +124,24 @@ def read_idx(path: Path) -> np.ndarray:
     Raises:
       FileError: If the file is not of that format.
     """
-    with gzip.open(path) as file:
-        content = file.read()
+    try:
+        with gzip.open(path) as file:
+            content = file.read()
+    except (EOFError, zlib.error) as error:
+        raise FileError(path, f"is damaged: {error}") from error
     types = {0x08: np.dtype(np.uint8), 0x0C: np.dtype(">i4")}
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in types:
         raise FileError(path, "is not an IDX file of bytes or 32-bit integers")
-    num_axes = content[3]
-    shape = struct.unpack_from(f">{num_axes}I", content, 4)
-    values = np.frombuffer(content, types[content[2]], offset=4 + 4 * num_axes)
-    if values.size != np.prod(shape):
-        raise FileError(path, f"states shape {shape} and holds {values.size} values")
-    return values.reshape(shape)
+    dtype, start = types[content[2]], 4 + 4 * content[3]
+    if len(content) < start:
+        raise FileError(path, f"states {content[3]} axes and ends before their sizes")
+    shape = struct.unpack_from(f">{content[3]}I", content, 4)
+    wanted, found = math.prod(shape) * dtype.itemsize, len(content) - start
+    if wanted != found:
+        raise FileError(
+            path, f"states shape {shape} and holds {found} bytes of {wanted}"
+        )
+    return np.frombuffer(content, dtype, offset=start).reshape(shape)
 
 
 def check_reachable(url: str, *, missing: str) -> None:
@@ -163,7 +173,7 @@ def _fetch(url: str, path: Path) -> None:
         with tempfile.TemporaryDirectory(dir=path.parent) as partial:
             Path(partial, path.name).write_bytes(content)
             os.replace(Path(partial, path.name), path)
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         raise UnavailableError(
             f"{path.name} is not there and {url} could not be fetched ({error})"
         ) from error

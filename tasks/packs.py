@@ -59,7 +59,12 @@ def read_strips(path: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
         np.asarray(Image.open(io.BytesIO(joined[begin:end])).convert("RGB"))
         for begin, end in itertools.pairwise(offsets)
     ]
-    images = np.concatenate(strips).reshape(-1, 32, 32, 3)
+    try:
+        images = np.concatenate(strips).reshape(-1, 32, 32, 3)
+    except ValueError as error:
+        raise FileError(
+            path, f"{split} holds strips of other sizes: {error}"
+        ) from error
     if len(images) != len(labels):
         raise FileError(
             path, f"{split} holds {len(images)} images and {len(labels)} labels"

@@ -1,5 +1,6 @@
 """What a wheel holds, and what runs from one outside a clone."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -127,3 +128,25 @@ def test_a_program_without_its_clone_is_one_line(
 # -S leaves out site-packages with its .pth files, and so an editable install of the
 # clone; the packages themselves are put back.
 PATHS = f"import sys; sys.path += {[p for p in sys.path if '-packages' in p]!r}\n"
+
+
+def test_make_goes_on_from_an_environment_without_pip(repository, tmp_path):
+    """As uv makes it, or an interrupted `python -m venv`."""
+    for name in ("Makefile", "setup.py", "pyproject.toml", "uv.lock"):
+        shutil.copy(repository / name, tmp_path)
+    venv = tmp_path / ".venv"
+    made = [sys.executable, "-m", "venv", "--without-pip", venv]
+    subprocess.run(made, check=True)
+    # Where no package is to be had, nothing but pip's own refusal may end it.
+    nothing = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+    environment = {"PATH": os.environ["PATH"], **nothing}
+    result = subprocess.run(
+        ["make", "setup", f"PYTHON={sys.executable}"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert "No matching distribution found for uv" in result.stderr
+    done = subprocess.run([venv / "bin" / "python", "-m", "pip", "--version"])
+    assert done.returncode == 0

@@ -62,6 +62,11 @@ def test_bad_plans_are_refused_by_name_and_value(options, words):
         plan(**options)
 
 
+def test_a_clip_norm_whose_square_float32_loses_is_refused():
+    with pytest.raises(ArgumentError, match=r"clip_norm is 1e-26; .* at least 1e-12"):
+        Clipping(clip_norm=1e-26)
+
+
 @pytest.mark.parametrize("q", [0.0, -0.1, 1.1, math.nan])
 def test_bad_sampling_probability(q):
     with pytest.raises(ArgumentError, match=r"probabilities\[0\] is"):

@@ -1,4 +1,5 @@
 import gzip
+import http.client
 import io
 import lzma
 import sqlite3
@@ -222,7 +223,9 @@ def test_idx_files_come_back(dtype, tmp_path):
     ("content", "message"),
     [
         (b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0", "is not an IDX file"),
-        (b"\0\0\x08\x01\0\0\0\x05abc", r"states shape \(5,\) and holds 3 values"),
+        (b"\0\0\x08\x01\0\0\0\x05abc", r"states shape \(5,\) and holds 3 bytes of 5"),
+        (b"\0\0\x0c\x01\0\0\0\x02abcdefg", r"shape \(2,\) and holds 7 bytes of 8"),
+        (b"\0\0\x08\x03\0\0\0\x05", "states 3 axes and ends before their sizes"),
     ],
 )
 def test_other_files_are_refused(content, message, tmp_path):
@@ -230,6 +233,31 @@ def test_other_files_are_refused(content, message, tmp_path):
         file.write(content)
     with pytest.raises(FileError, match=message):
         originals.read_idx(tmp_path / "a.gz")
+
+
+@pytest.mark.parametrize("spoil", ["cut", "flip"])
+def test_a_damaged_archive_is_one_line(spoil, tmp_path):
+    path = tmp_path / "a.gz"
+    write_idx(path, np.arange(4000, dtype=np.int32))
+    content = bytearray(path.read_bytes())
+    if spoil == "cut":
+        del content[len(content) // 2 :]
+    else:
+        content[12:40] = bytes(28)
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=r"a\.gz: is damaged"):
+        originals.read_idx(path)
+
+
+def test_a_download_that_is_cut_short_is_none(monkeypatch, tmp_path):
+    class Cut(io.BytesIO):
+        def read(self, *_):
+            raise http.client.IncompleteRead(b"half", 100)
+
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: Cut())
+    with pytest.raises(originals.UnavailableError, match="could not be fetched"):
+        originals._fetch("https://example.org/a", tmp_path / "a")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture

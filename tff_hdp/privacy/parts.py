@@ -81,6 +81,10 @@ class Level:
         require(set(self.parents) == set(range(m)), "parents", self.parents, allowed)
 
 
+# Of a shorter update the squares in float32 tell too little of its norm.
+LEAST_NORM = 1e-12
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Clipping:
     """The bound S on the L2 norm of one client's update.
@@ -108,6 +112,8 @@ class Clipping:
 
     def __post_init__(self) -> None:
         check_positive("clip_norm", self.clip_norm)
+        allowed = f"at least {LEAST_NORM:g}, beneath which squares vanish in float32"
+        require(self.clip_norm >= LEAST_NORM, "clip_norm", self.clip_norm, allowed)
         kinds = ("flat", "per_layer", "adaptive")
         require(self.kind in kinds, "kind", self.kind, ", ".join(kinds))
         quantile = self.target_quantile

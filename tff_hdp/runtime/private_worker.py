@@ -101,8 +101,12 @@ def enter_private_network() -> None:
     if libc.unshare(_CLONE_NEWNET) and libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET):
         number = ctypes.get_errno()
         raise NoPrivateNetworkError(number, os.strerror(number))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        fcntl.ioctl(control, _SIOCSIFFLAGS, _IFREQ.pack(b"lo", _IFF_UP))
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            fcntl.ioctl(control, _SIOCSIFFLAGS, _IFREQ.pack(b"lo", _IFF_UP))
+    except PermissionError as error:
+        # As where a user namespace may be made, but gives no rights.
+        raise NoPrivateNetworkError(error.errno, error.strerror) from error
 
 
 def _answers(port: int, worker: subprocess.Popen[bytes]) -> bool:

@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import RoundLedger
 from tff_hdp.privacy.divergences import gaussian_delta
 from tff_hdp.systems.hfl_dp import account as hfl_dp_account
@@ -30,6 +31,8 @@ def rounds(noise, **changes):
     epsilon=st.floats(1e-3, 300.0),
     delta=st.sampled_from([1e-12, 1e-5, 0.1]),
 )
+@example(epsilon=1e-3, delta=0.5)
+@example(epsilon=1e-5, delta=0.1)
 @settings(max_examples=60, deadline=None)
 def test_gaussian_multiplier_inverts_epsilon(epsilon, delta):
     z = hfl_dp.gaussian_multiplier(epsilon, delta)
@@ -188,3 +191,9 @@ def test_rounds_that_make_no_sense(changes, message):
     edge, _ = rounds(HflDpNoise(1.0))
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(edge, **changes)
+
+
+@pytest.mark.parametrize("name", ["sigma_u1", "sigma_e", "n_e"])
+def test_noise_beyond_float32_is_refused(name):
+    with pytest.raises(ArgumentError, match=r"is 5e\+39; allowed: below 2\^127"):
+        rounds(hfl_dp.HflDpNoise(**{name: 5e39}))

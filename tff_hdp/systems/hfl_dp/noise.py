@@ -120,6 +120,8 @@ def gaussian_multiplier(epsilon: float, delta: float) -> float:
         return float(gaussian_delta(epsilon, math.exp(log_z))) - delta
 
     low, high = -0.5 * math.log(2 * epsilon) - 3.0, 1.0
+    while excess(low) <= 0:
+        low -= 1.0
     while excess(high) > 0:
         high += 1.0
     return math.exp(optimize.brentq(excess, low, high, xtol=1e-13))

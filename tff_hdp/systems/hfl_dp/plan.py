@@ -3,7 +3,12 @@
 import dataclasses
 import math
 
-from tff_hdp.errors import ArgumentError, check_nonnegative, check_positive
+from tff_hdp.errors import (
+    ArgumentError,
+    check_nonnegative,
+    check_positive,
+    require,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +63,8 @@ class HflDpRound:
             check_positive(name, getattr(self, name))
         for name in ("sigma_u", "sigma_e", "n_down"):
             check_nonnegative(name, getattr(self, name))
+            allowed = "below 2^127, as float32 has it"
+            require(getattr(self, name) < 2.0**127, name, getattr(self, name), allowed)
         if self.C is not None:
             check_positive("C", self.C)
         elif self.is_noisy:
