@@ -138,15 +138,12 @@ def job_of(
     Raises:
       ArgumentError: If the program does not take the flags.
     """
+    given = [*given, f"--out={path}"]
     own = flags.FlagValues()
     config_class = systems.config_class(systems.PROGRAMS[program])
     cli.define_flags(config_class, own)
     if len(left := own([program, *given])) > 1:
         raise ArgumentError("argument", left[1], "flags only after --")
-    if own["out"].present:
-        raise ArgumentError("out", own.out, "none after --: each run has its own")
-    given = [*given, f"--out={path}"]
-    own([program, *given])
     file = pathlib.Path(__file__).with_name(f"{program}.py")
     return Job(
         settings=settings,
