@@ -338,8 +338,8 @@ def secure_plan(sigma, size, clip_norm):
     )
     if not sigma:
         plan = dataclasses.replace(plan, noising_clients=(0,))
-    plan = dataclasses.replace(plan, min_zone_clients=2)
-    return plan, with_encoding(plan, size=size)
+    secure = dataclasses.replace(plan, min_zone_clients=2)
+    return plan, with_encoding(secure, size=size)
 
 
 def one_round(task, initial, plan, compressor, protocol=None):

@@ -300,7 +300,9 @@ def test_a_report_refuses_a_run_that_privacy_json_does_not_cover(copied):
     frame = pd.read_csv(copied / "metrics.csv")
     extra = frame.iloc[-1:].assign(round=4)
     pd.concat([frame, extra]).to_csv(copied / "metrics.csv", index=False)
-    with pytest.raises(FileNotFoundError, match=r"ends at round 4, privacy.json at 3"):
+    with pytest.raises(
+        FileNotFoundError, match=r"ends at round 4 of 3, privacy.json at 3"
+    ):
         report.read_run(copied)
 
 

@@ -17,8 +17,8 @@ Scheme = Literal["none", "iid", "hybrid"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
 
-# Noise over mu B, the most that a client moves a model in an iteration. Models grow as
-# large as their noise, and in float32 are rounded by 2^-24 of themselves.
+# Of hybrid noise over mu B, the most that a client moves a model in an iteration.
+# Models grow as large as their noise; in float32 they are rounded by 2^-24 of that.
 MOST_NOISE = 2.0**10
 
 
@@ -57,8 +57,8 @@ class GflPlan:
         require(drawn <= most, "per_round", drawn, f"at most {most}, the clients")
         if self.is_noisy:
             check_positive("sigma_g", self.sigma_g)
-            most = MOST_NOISE * self.mu * self.B
-            allowed = f"at most {most:g}, beyond which models in float32 lose steps"
+            most = MOST_NOISE * self.mu * self.B if self.masked else 2.0**127
+            allowed = f"at most {most:g}, beyond which float32 is too coarse"
             require(self.sigma_g <= most, "sigma_g", self.sigma_g, allowed)
         elif self.sigma_g != 0:
             raise ArgumentError("sigma_g", self.sigma_g, "0 without noise")
