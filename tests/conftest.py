@@ -8,6 +8,10 @@ import signal
 import hypothesis
 import pytest
 
+# A process a core runs the tests. NumPy's threads, read when it is imported, would wait
+# for each other beside them: an account of seconds took a quarter of an hour.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import tff_hdp  # noqa: F401, before the plugins import TensorFlow
 
 pytest_plugins = [
