@@ -57,7 +57,7 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/cluster.py --csv=docs/results/benchmarks/cluster.csv
 	@$(BIN)/python benchmarks/profile_round.py --work=A,B,gfl,hfl_dp,fl_top,udp_alg --json=$(BENCH_OUT)/profile.json
 	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/deg.json $(BENCH_OUT)/f.json $(BENCH_OUT)/neighbours.json $(BENCH_OUT)/profile.json
-	@$(BIN)/python -m scripts.papers.result_tables docs/benchmarks.md
+	@$(BIN)/python -m scripts.papers.result_tables docs/benchmarks.md README.md
 
 bundle: $(STAMP)
 	@$(BIN)/python scripts/bundle.py

@@ -3,8 +3,9 @@
     python benchmarks/report.py FILE...
 
 The files are what run.py and profile_round.py wrote with --json; their rows replace
-what stands between the page's markers, and those of run.py are left beside the page as
-results/benchmarks/rounds.csv.
+what stands between the page's markers. Those of run.py are left beside the page as
+results/benchmarks/rounds_<kind of CPU>.csv, and what such files of all kinds come to,
+compared, as results/benchmarks/fast.csv.
 """
 
 import collections
@@ -16,12 +17,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
+from kinds_of_cpu import compared, kind
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
 
 _FIGURE = "figures/benchmarks_rounds.png"
-_ROWS = "results/benchmarks/rounds.csv"
+_RESULTS = "results/benchmarks"
 _DOCS = pathlib.Path(__file__).parents[1] / "docs"
 _HEADINGS = {
     "A": "A: 100 clients, Dense(200)-Dense(10)",
@@ -60,7 +62,7 @@ def main(argv: list[str]) -> int:
     page.write_text(text)
     print(page)
     if timed:
-        _write_rows(timed, page.parent / _ROWS)
+        _write_rows(timed, page.parent / _RESULTS)
     if _drawn(timed):
         figure = page.parent / _FIGURE
         _draw(_drawn(timed), figure)
@@ -77,13 +79,17 @@ def _read(paths: Sequence[str]) -> tuple[list[Measurement], list[Measurement]]:
     return timed, profiled
 
 
-def _write_rows(timed: Sequence[Measurement], path: pathlib.Path) -> None:
+def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
     import pandas as pd
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     rows = pd.DataFrame(timed).drop(columns=["parts", "notes"], errors="ignore")
+    path = folder / f"rounds_{kind(rows['machine'].iloc[0])}.csv"
     rows.to_csv(path, index=False, float_format="%.4g")
     print(path)
+    fast = folder / "fast.csv"
+    compared(sorted(folder.glob("rounds_*.csv"))).to_csv(fast, index=False)
+    print(fast)
 
 
 def _replace(text: str, marker: str, body: str) -> str:
@@ -206,9 +212,9 @@ def _profile_table(profiled: Sequence[Measurement]) -> str:
     header = ["share of the cores' time"]
     header += [f"{row['work']}, {row['program']}" for row in profiled]
     lines = [_line(header), _line(["---"] * len(header))]
-    for kind in kinds:
-        shares = [row["shares"].get(kind, 0.0) for row in profiled]
-        lines.append(_line([kind, *(f"{share:.0%}" for share in shares)]))
+    for of in kinds:
+        shares = [row["shares"].get(of, 0.0) for row in profiled]
+        lines.append(_line([of, *(f"{share:.0%}" for share in shares)]))
     return "\n".join(lines)
 
 

@@ -46,7 +46,7 @@ def table(source: pathlib.Path | TextIO) -> str:
     labels = list(frame.columns[: frame.columns.get_loc("printed")])
     also = [] if "also" not in frame else str(frame["also"][0]).split(";")
     seen = observers(frame)
-    is_printed = frame["printed"].notna().any()
+    is_printed = bool(frame["printed"].notna().any())
     is_lost = "printed_loss" in frame and frame["printed_loss"].notna().any()
     groups = list(frame.groupby(labels, sort=False, dropna=False))
     first = groups[0][1]

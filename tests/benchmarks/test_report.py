@@ -30,6 +30,7 @@ def row(**changes):
         "program": "fed_avg",
         "privacy": "cdp",
         "clients": 100,
+        "task": None,
         "rounds": 5,
         "seconds_median": 2.0,
         "seconds_min": 1.5,
@@ -92,7 +93,7 @@ def test_tables_and_figure_replace_what_was_there(report, tmp_path):
     assert "| matrix products | 40% |" in text
     figure = tmp_path / "figures" / "benchmarks_rounds.png"
     assert figure.stat().st_size > 1000
-    rows = pd.read_csv(tmp_path / "results" / "benchmarks" / "rounds.csv")
+    rows = pd.read_csv(tmp_path / "results" / "benchmarks" / "rounds_avx2.csv")
     assert list(rows["seconds_median"]) == [2.0, 0.1, 2.0]
     assert report(page, times, shares).returncode == 0
     assert page.read_text() == text
@@ -149,6 +150,55 @@ def test_neighbour_systems_have_a_table_and_one_of_whole_runs(report, tmp_path):
     assert "| udp_alg/2a | 7,500 | 1 | 2.1 h |" in text
     assert text.count("gfl/figure2_hybrid") == 1
     assert "### A: 100 clients" in text
+
+
+def test_kinds_of_cpu_stand_side_by_side(report, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    times = tmp_path / "times.json"
+    spread = {"seconds_min": 0.1, "seconds_max": 2.0}
+    ours = spread | {
+        "runtime": "in_process",
+        "program": "stacked",
+        "ratio_to_floor": 1.25,
+    }
+    others = [
+        row(**spread, runtime=name, program=name, seconds_median=seconds)
+        for name, seconds in (("flower", 1.0), ("fedjax", 0.6), ("pfl", 0.7))
+    ]
+    times.write_text(json.dumps([row(), row(**ours, seconds_median=0.1), *others]))
+    assert report(page, times).returncode == 0
+    loop = {"work": "F", "task": "digits", "machine": "2 cores of Another (AMX)"}
+    loop |= {"rounds_per_second": 2.0, "accuracy": 0.9}
+    fast = row(**loop, **ours) | {"seconds_median": 0.5}
+    times.write_text(json.dumps([row(**loop), fast]))
+    assert report(page, times).returncode == 0
+    found = pd.read_csv(tmp_path / "results" / "benchmarks" / "fast.csv", index_col=0)
+    avx2, other = "2 cores of a CPU (AVX2)", "2 cores of Another (AMX)"
+    assert set(found) == {avx2, other}
+    assert found[avx2].to_dict() == {
+        "100 clients, dense: faster than native TFF": "20 times",
+        "100 clients, dense: faster than the fastest peer": "6 times (FedJAX)",
+        "100 clients, dense: against the floor": "1.25 times its time",
+        "whole loop on digits: faster than TFF's own": "not measured",
+    }
+    assert list(found[other]) == ["not measured"] * 3 + ["4 times"]
+
+
+@pytest.mark.parametrize(
+    "said, kind",
+    [
+        ("2 cores of An M (AVX2), CPU only", "avx2"),
+        ("2 cores of An M (AVX-512 VNNI), CPU only", "avx512"),
+        ("2 cores of An M (AMX), CPU only", "avx512"),
+        ("2 cores of An M (AMX, oneDNN held to AVX2), CPU only", "held"),
+    ],
+)
+def test_kind_of_cpu(monkeypatch, said, kind):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import kinds_of_cpu
+
+    assert kinds_of_cpu.kind(said) == kind
 
 
 @pytest.mark.parametrize("page", ["no markers", PAGE.replace("<!-- /meas", "<!-- ")])

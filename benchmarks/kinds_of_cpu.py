@@ -1,0 +1,79 @@
+"""How much faster than others a round in process is, by kind of CPU.
+
+The rows of run.py lie in a file for each kind, `rounds_<kind>.csv`; a machine's own
+replace those of the machine of its kind before it.
+"""
+
+import pathlib
+from collections.abc import Sequence
+
+import pandas as pd
+
+_OURS = ("stacked", "in_process")
+_PEERS = {"flower": "Flower", "fedjax": "FedJAX", "pfl": "pfl-research"}
+_TFF = ("fed_avg", "native")
+_WORKS = {"A": "100 clients, dense", "B": "20 clients, two convolutions"}
+
+
+def kind(machine: str) -> str:
+    """`avx512` or `avx2`: the widest of both that a CPU has.
+
+    Args:
+      machine: What `machine.described` said. Where oneDNN was held to less than the
+        CPU has, the rows are of neither kind and have one of their own.
+    """
+    if "held to" in machine:
+        return "held"
+    return "avx512" if "AVX-512" in machine or "AMX" in machine else "avx2"
+
+
+def compared(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
+    """A row for each comparison and a column for each machine, ratios of medians.
+
+    Args:
+      paths: Files of rows of run.py as CSV, each of one machine.
+    """
+    columns = {}
+    for path in paths:
+        rows = pd.read_csv(path)
+        columns[rows["machine"].iloc[0].removesuffix(", CPU only")] = _ratios(rows)
+    order = dict.fromkeys(said for ratios in columns.values() for said in ratios)
+    frame = pd.DataFrame(columns, index=list(order)).fillna("not measured")
+    return frame.rename_axis("a round in process").reset_index()
+
+
+def _ratios(rows: pd.DataFrame) -> dict[str, str]:
+    found = {}
+    for work, said in _WORKS.items():
+        of_work = _seconds(rows[rows["work"] == work])
+        if _OURS not in of_work:
+            continue
+        ours = rows[(rows["work"] == work) & (rows["program"] == _OURS[0])]
+        floor = ours[ours["runtime"] == _OURS[1]]["ratio_to_floor"].iloc[0]
+        found |= _against(of_work, f"{said}: ", "native TFF", "")
+        found[f"{said}: against the floor"] = f"{floor:.3g} times its time"
+    for task in ("mnist", "digits"):
+        loops = _seconds(rows[(rows["work"] == "F") & (rows["task"] == task)])
+        if _OURS in loops:
+            found |= _against(loops, f"whole loop on {task}: ", "TFF's own", "'s loop")
+    return found
+
+
+def _seconds(rows: pd.DataFrame) -> dict[tuple[str, str], float]:
+    subjects = zip(rows["program"], rows["runtime"], strict=True)
+    return dict(zip(subjects, rows["seconds_median"], strict=True))
+
+
+def _against(
+    seconds: dict[tuple[str, str], float], said: str, tff: str, of: str
+) -> dict[str, str]:
+    ours = seconds[_OURS]
+    found = {f"{said}faster than {tff}": f"{seconds[_TFF] / ours:.3g} times"}
+    peers = [name for name in _PEERS if (name, name) in seconds]
+    if peers:
+        fastest = min(peers, key=lambda name: seconds[name, name])
+        ratio = f"{seconds[fastest, fastest] / ours:.3g} times"
+        found[f"{said}faster than the fastest peer{of}"] = (
+            f"{ratio} ({_PEERS[fastest]})"
+        )
+    return found
