@@ -157,7 +157,7 @@ class _Runner:
         gone = [f"dropped client {j}" for j in range(dropped)]
         # Nobody may drop out of a sum over zones.
         fewest = len(shares) if whose == "server" else self.plan.min_zone_clients
-        graph = masking_graph(self.protocol, len(shares) + dropped)
+        graph = masking_graph(self.protocol, len(shares) + dropped, signed=self.signed)
         total, _ = run_round(
             {**shares, **dict.fromkeys(gone)},
             Round(

@@ -149,9 +149,10 @@ def view(
         known = threat.cohort_known and not released
         if observer == "fellow_client":
             known = threat.peers_known
-        if threat.peers_known and threat.colluders_in_zone:
-            notes.append("colluding clients know which others of their zone take part")
-            known = True
+        told = threat.peers_known and threat.colluders_in_zone > 0
+        known = known or told
+        if told and noise is not None and noise.nominal:
+            notes.append("clients that collude know who of their zone takes part")
         hidden = not known and not threat.participation_revealed
     if noise is None or noise.nominal == 0:
         reason = notes[-1] if notes else _why_none(run, level)

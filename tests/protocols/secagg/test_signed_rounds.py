@@ -15,12 +15,18 @@ from tff_hdp.protocols.secagg.errors import (
     BelowThresholdError,
     SecureAggregationError,
 )
+from tff_hdp.protocols.secagg.fixed_point import FixedPoint
 from tff_hdp.protocols.secagg.messages import Round, list_digest
-from tff_hdp.protocols.secagg.rounds import SUPER_NODE, run_round
+from tff_hdp.protocols.secagg.rounds import (
+    SUPER_NODE,
+    masking_graph,
+    run_round,
+    secure_sum,
+)
 from tff_hdp.protocols.secagg.server import Server
 from tff_hdp.protocols.secagg.signing import make_signers
 
-TERMS = Round(0, 2, 32, 4)
+TERMS = Round(0, 2, 32, 5)
 
 
 def signed_parties(names="abcdefg", terms=TERMS, signers=None):
@@ -54,8 +60,8 @@ def test_a_client_masks_with_those_alone_that_a_quorum_was_told_of():
     for name, message in server.end_advertise().items():
         server.receive(clients[name].share(message))
     told = server.end_share()
-    # Of a majority, so that the victim takes it for drop-outs.
-    few = {peer: told["a"].ciphertexts[peer] for peer in "bcd"}
+    # Of a quorum, so that the victim takes it for drop-outs.
+    few = {peer: told["a"].ciphertexts[peer] for peer in "bcde"}
     lie = messages.SharesForClient(0, "a", few)
     words = {n: clients[n].settle(told[n]) for n in "bcdefg"}
     words["a"] = clients["a"].settle(hub.sign(lie, TERMS.digest))
@@ -212,7 +218,7 @@ def test_signed_rounds_survive_drop_outs(phase):
     inputs = {f"c{i}": rng.integers(0, 99, 5).astype(np.uint32) for i in range(12)}
     total, survivors = run_round(
         inputs,
-        Round(0, 5, 32, 4),
+        Round(0, 5, 32, 8),
         drops=dict.fromkeys(["c3", "c7"], phase),
         signed=True,
         rng=random.Random(1),
@@ -225,7 +231,7 @@ def test_signatures_count():
     sent, received = {}, {}
     for signed in (False, True):
         meter = Meter(SUPER_NODE)
-        run_round(inputs, Round(0, 5, 32, 6), signed=signed, meter=meter)
+        run_round(inputs, Round(0, 5, 32, 7), signed=signed, meter=meter)
         hub = meter.parties[SUPER_NODE]
         sent[signed], received[signed] = hub.sent_bytes, hub.received_bytes
         # Six messages up and five down instead of four and three.
@@ -243,44 +249,107 @@ def test_a_client_cannot_have_the_super_nodes_name():
         )
 
 
-def unmasked_sum(terms, signers, unmasked, names="abcdefg"):
-    """A whole sum by clients that remember what they helped to unmask."""
-    server = Server(terms, names, signer=signers[SUPER_NODE])
-    clients = {
-        n: Client(n, terms, signer=signers[n], unmasked=unmasked[n]) for n in names
-    }
-    told = masked(server, clients)
-    for name, message in told.items():
+@pytest.fixture
+def remembering():
+    """Parties of a sum, by its terms; clients remember what they helped to unmask."""
+    names = "abcdefg"
+    signers, unmasked = make_signers(names), {name: set() for name in names}
+
+    def parties(terms):
+        server = Server(terms, names, signer=signers[SUPER_NODE])
+        clients = {
+            n: Client(n, terms, signer=signers[n], unmasked=unmasked[n]) for n in names
+        }
+        return server, clients
+
+    return parties
+
+
+def agreed(server, clients):
+    for name, message in masked(server, clients).items():
         server.receive(clients[name].agree(message))
-    for name, message in server.end_agree().items():
+    return server.end_agree()
+
+
+def unmask(server, clients, told):
+    for name, message in told.items():
         server.receive(clients[name].unmask(message))
     return server.end_unmask()
 
 
-def test_who_helped_to_unmask_a_sum_helps_with_no_other_attempt_at_it():
+ZONE_2 = dataclasses.replace(TERMS, session="zone 2")
+AGAIN = dataclasses.replace(ZONE_2, attempt=1)
+HELPED = "helped to unmask 'zone 2' of round 0, and does not for attempt"
+
+
+def test_who_helped_to_unmask_a_sum_helps_with_no_other_attempt_at_it(remembering):
     """Of two sums with and without a client the difference is its update."""
-    names = "abcdefg"
-    signers, unmasked = make_signers(names), {name: set() for name in names}
-    first = dataclasses.replace(TERMS, session="zone 2")
     # An attempt that was given up before anything was unmasked may be made again.
-    masked(*signed_parties(terms=first, signers=signers)[:2])
-    unmasked_sum(first, signers, unmasked)
-    again = dataclasses.replace(first, attempt=1)
-    for name in names:
-        client = Client(name, again, signer=signers[name], unmasked=unmasked[name])
-        with pytest.raises(
-            errors.ReplayError, match="helped to unmask 'zone 2' of rou"
-        ):
+    masked(*remembering(ZONE_2))
+    parties = remembering(ZONE_2)
+    unmask(*parties, agreed(*parties))
+    for client in remembering(AGAIN)[1].values():
+        with pytest.raises(errors.ReplayError, match=f"{HELPED} 1"):
             client.advertise()
-    with pytest.raises(errors.ReplayError):
-        run_round(
-            dict.fromkeys(names, np.zeros(2, np.uint32)),
-            again,
-            signed=True,
-            unmasked=unmasked,
-        )
-    unmasked_sum(dataclasses.replace(first, session="zone 3"), signers, unmasked)
-    unmasked_sum(dataclasses.replace(first, number=1), signers, unmasked)
+    for changes in ({"session": "zone 3"}, {"number": 1}):
+        parties = remembering(dataclasses.replace(ZONE_2, **changes))
+        unmask(*parties, agreed(*parties))
+
+
+@pytest.mark.parametrize("reached", [masked, agreed])
+def test_of_two_attempts_at_once_one_is_unmasked(remembering, reached):
+    first, second = remembering(ZONE_2), remembering(AGAIN)
+    told, other = reached(*first), agreed(*second)
+    unmask(*second, other)
+    for name, message in told.items():
+        step = first[1][name].agree if reached is masked else first[1][name].unmask
+        with pytest.raises(errors.ReplayError, match=f"{HELPED} 0"):
+            step(message)
+
+
+def test_two_attempts_are_not_unmasked_by_different_honest_clients(remembering):
+    """Of seven two may lie, and answer both times: five shares take three others."""
+    first, second = remembering(ZONE_2), remembering(AGAIN)
+    told, other = agreed(*first), agreed(*second)
+    for name in "ab":
+        first[0].receive(first[1][name].unmask(told[name]))
+    for name in "cde":
+        second[0].receive(second[1][name].unmask(other[name]))
+    # The liars' shares of both; nobody else helps with either.
+    for name in "fg":
+        for (server, clients), message in ((first, told), (second, other)):
+            clients[name]._unmasked = set()
+            server.receive(clients[name].unmask(message[name]))
+    with pytest.raises(BelowThresholdError, match="the threshold is 5"):
+        first[0].end_unmask()
+    second[0].end_unmask()
+
+
+def test_a_threshold_below_the_quorum_is_refused():
+    signers = make_signers("abcdefg")
+    terms = dataclasses.replace(TERMS, threshold=4)
+    with pytest.raises(ArgumentError, match="threshold is 4; allowed: >= 5, the quor"):
+        Client("a", terms, signer=signers["a"])
+    for clients in range(2, 60):
+        graph = masking_graph("bonawitz", clients, signed=True)
+        corrupt = (clients - 1) // 3
+        assert 2 * (graph.threshold - corrupt) > clients - corrupt
+        assert graph.threshold <= clients - corrupt
+
+
+def test_a_sum_tried_again_by_the_same_clients_is_refused():
+    updates = {name: np.ones(3) for name in "abcd"}
+    unmasked = {name: set() for name in updates}
+    options = {
+        "encoding": FixedPoint.for_sum(clip=2.0, bits=32, max_clients=4),
+        "graph": masking_graph("bonawitz", 4, signed=True),
+        "signed": True,
+        "unmasked": unmasked,
+    }
+    found = secure_sum(updates, **options)
+    np.testing.assert_allclose(found.total, 4.0, atol=1e-6)
+    with pytest.raises(errors.ReplayError, match="does not for attempt 1"):
+        secure_sum(updates, attempt=1, **options)
 
 
 def test_clients_hold_the_super_node_to_the_fewest_survivors():

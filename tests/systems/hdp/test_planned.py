@@ -23,6 +23,7 @@ from tff_hdp.privacy.promises import Kept, Promise
 from tff_hdp.simulation import experiment, report
 from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.systems.hdp.federation import build_federation
+from tff_hdp.systems.hdp.planned import check_promises
 
 FEDERATION = NoisePlan(
     zone_sizes=(50,) * 4,
@@ -94,6 +95,35 @@ def test_a_run_that_contradicts_its_plan_is_refused(
     with pytest.raises(ArgumentError, match=words) as caught:
         build(settings(hdp_config, tmp_path, made, **changes))
     assert "\n" not in str(caught.value)
+
+
+def test_clients_that_unmask_sums_are_refused_where_sums_were_to_hold(
+    hdp_config, tmp_path, made
+):
+    config = settings(hdp_config, tmp_path, made)
+    threat = dataclasses.replace(made.threat, secure_sums_hold=False)
+    with pytest.raises(ArgumentError, match=r"byzantine is .*cannot unmask secure sums"):
+        check_promises(config, made.plan, threat)
+    weaker = dataclasses.replace(made, threat=threat)
+    check_promises(settings(hdp_config, tmp_path, weaker), made.plan, threat)
+
+
+def test_byzantine_clients_without_noise_who_know_nothing_break_no_promise(
+    hdp_config, tmp_path
+):
+    """Of fixed cohorts, or of peers that mask together, they know who came."""
+    federation = dataclasses.replace(FEDERATION, noising_clients=(0,) * 4)
+    made = planner.plan(
+        federation, {"released_model": 6.0}, rounds=2, delta=1e-5, method="rdp"
+    )
+    config = settings(hdp_config, tmp_path, made, byzantine=("0.1",))
+    threat = build(config).threat
+    assert (threat.colluding_clients, threat.colluders_in_zone) == (0, 5)
+    told = dataclasses.replace(threat, peers_known=True)
+    knowing = dataclasses.replace(made, threat=ThreatModel(peers_known=True))
+    config = settings(hdp_config, tmp_path, knowing, byzantine=("0.1",))
+    with pytest.raises(ArgumentError, match=r"byzantine is .*0 of a zone"):
+        check_promises(config, made.plan, told)
 
 
 @pytest.mark.parametrize("changes", [{"rounds": 1}, {"delta": 1e-3}], ids=str)

@@ -128,6 +128,26 @@ def test_notes_say_whether_parties_sign(protocol, fault_model, asked, signed):
     assert ("honest but curious" in note) != signed
 
 
+def test_sums_that_byzantine_clients_unmask_protect_nobody(run, tmp_path):
+    """The super-node may then see an update under its own noise alone."""
+    changes = {
+        **NOISY,
+        "privacy": "ldp",
+        "rounds": 1,
+        "secure_aggregation": "zone",
+        "secure_aggregation_protocol": "bonawitz",
+    }
+    noise, notes_of = {}, {}
+    for share in ("0.2", "0.6"):
+        _, _, privacy = run(tmp_path / share, **changes, byzantine=(share,))
+        notes_of[share] = " ".join(privacy["notes"])
+        rows = {row["observer"]: row for row in privacy["accounts"]}
+        noise[share] = rows["super_node"]["noise_multiplier"]
+    # Zones of 600 clients have some ten participants, of whom a fifth can be most.
+    assert noise == {"0.2": 1.0, "0.6": 1.0}
+    assert all("they could unmask its sums" in text for text in notes_of.values())
+
+
 def test_resumes_with_drop_outs_and_client_noise(run, tmp_path):
     changes = {
         **NOISY,

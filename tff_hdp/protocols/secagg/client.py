@@ -16,6 +16,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from tff_hdp.errors import require
 from tff_hdp.protocols.secagg import keys, shamir
 from tff_hdp.protocols.secagg.errors import (
     BadInputError,
@@ -85,12 +86,24 @@ class Client:
           signer: Signs what this client says and checks what others say; None
             believes the channel.
           unmasked: The sums, by round and session, that this client has helped to
-            unmask, in which it notes this one. Where it signs, it takes part in no
-            other attempt at one of them: a super-node that says of a sum it has that
-            it failed, and leaves out a client in the next attempt, would have that
-            client's update. None is for a client that has helped with none.
+            unmask, in which it notes this one. Where it signs, it goes on with no
+            other attempt at one of them, begun before or after: a super-node that says
+            of a sum it has that it failed, and leaves out a client in the next attempt,
+            would have that client's update. None is for a client that has helped with
+            none.
           random_bytes: Source of secrets; another only for tests.
+
+        Raises:
+          ArgumentError: If it signs and the threshold is below the quorum: two attempts
+            could be unmasked by different honest clients.
         """
+        if signer is not None:
+            require(
+                terms.threshold >= signer.quorum,
+                "threshold",
+                terms.threshold,
+                f">= {signer.quorum}, the quorum, where parties sign",
+            )
         self.client_id = client_id
         self.terms = terms
         self._signer = signer
@@ -115,12 +128,7 @@ class Client:
             at this sum.
         """
         self._expect("advertise")
-        terms = self.terms
-        if self._signer is not None and self._sum in self._unmasked:
-            raise ReplayError(
-                f"{self.client_id!r} has helped to unmask {terms.session!r} of round "
-                f"{terms.number}, and does not for attempt {terms.attempt}"
-            )
+        self._check_first()
         self._next = "share"
         return self._signed(
             Keys(
@@ -254,6 +262,7 @@ class Client:
           SecureAggregationError: As `unmask`.
         """
         self._expect("agree")
+        self._check_first()
         self._check(message)
         self._check_survivors(message)
         summed = set(message.summed)
@@ -284,10 +293,12 @@ class Client:
         Raises:
           BelowThresholdError: If fewer than t of this client and its neighbours
             survive, or too few agreed; nothing is revealed.
+          ReplayError: As `advertise`.
           SecureAggregationError: If the message is of another round, client or
             phase, or does not name exactly those who shared, each once.
         """
         self._expect("unmask")
+        self._check_first()
         self._check(message)
         if self._signer is not None:
             self._check_agreements(message, self._survivors)
@@ -400,6 +411,14 @@ class Client:
         check_receiver(message, self.client_id)
         if self._signer is not None:
             self._signer.check(message, SUPER_NODE, self.terms.digest)
+
+    def _check_first(self) -> None:
+        terms = self.terms
+        if self._signer is not None and self._sum in self._unmasked:
+            raise ReplayError(
+                f"{self.client_id!r} has helped to unmask {terms.session!r} of round "
+                f"{terms.number}, and does not for attempt {terms.attempt}"
+            )
 
     def _check_peers(self, peers: dict[str, Keys]) -> None:
         seen = {

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.protocols.secagg.errors import BadInputError
 
 MIN_BITS, MAX_BITS = 4, 32
@@ -98,8 +98,9 @@ class FixedPoint:
           size: d, coordinates of the vectors.
 
         Raises:
-          ArgumentError: If it may more often.
+          ArgumentError: If it may more often, or `size` is below 1.
         """
+        require(size >= 1, "size", size, "a vector of at least one coordinate")
         largest = num_clients * self.clip + _tail(noise_std, size)
         ring = (2 ** (self.bits - 1) - 1 - num_clients / 2) * self.step
         if noise_std and largest > ring:

@@ -23,7 +23,7 @@ from tff_hdp.protocols.secagg.fixed_point import FixedPoint, from_ring, to_ring
 from tff_hdp.protocols.secagg.graphs import MaskingGraph
 from tff_hdp.protocols.secagg.messages import SUPER_NODE, Round
 from tff_hdp.protocols.secagg.server import Server
-from tff_hdp.protocols.secagg.signing import make_signers
+from tff_hdp.protocols.secagg.signing import make_signers, quorum
 
 RandomBytes = Callable[[str], Callable[[int], bytes]]
 Protocol = Literal["bonawitz", "graph"]
@@ -46,9 +46,15 @@ class SecureSum:
 
 
 def masking_graph(
-    protocol: Protocol, num_clients: int, **options: float
+    protocol: Protocol, num_clients: int, *, signed: bool = False, **options: float
 ) -> MaskingGraph:
     """The graph of a protocol by its name: `graphs.complete` or `sparse`.
+
+    Args:
+      protocol: One of `PROTOCOLS`.
+      num_clients: k.
+      signed: Whether parties sign; all pairs then have the quorum for a threshold.
+      **options: Of `graphs.sparse`.
 
     Raises:
       ArgumentError: If there is no such protocol.
@@ -56,7 +62,10 @@ def masking_graph(
     builders = {"bonawitz": graphs.complete, "graph": graphs.sparse}
     if protocol not in builders:
         raise ArgumentError("protocol", protocol, ", ".join(PROTOCOLS))
-    return builders[protocol](num_clients, **options)
+    graph = builders[protocol](num_clients, **options)
+    if signed and graph.degree is None:
+        return graphs.complete(num_clients, threshold=quorum(num_clients))
+    return graph
 
 
 def secure_sum(
@@ -70,6 +79,8 @@ def secure_sum(
     min_survivors: int | None = None,
     noise_std: float = 0.0,
     signed: bool = False,
+    attempt: int = 0,
+    unmasked: Mapping[str, set[tuple[int, str]]] | None = None,
     meter: Meter | None = None,
 ) -> SecureSum:
     """Sums clients' real vectors so that the super-node sees only the sum.
@@ -80,13 +91,15 @@ def secure_sum(
         there if all of them survive: sqrt(k / `min_survivors`) times `noise_std`.
       graph: Who masks with whom, and the threshold.
       round_number: Binds keys and messages to this round.
-      session: Likewise to this sum and attempt; see `Round.session`.
+      session: Likewise to this sum; see `Round.session`.
       drops: Clients that go silent, with the first phase they miss.
       min_survivors: The fewest updates worth a sum; None takes the threshold.
       noise_std: Standard deviation of the discrete Gaussian noise of the sum
         when `min_survivors` are left, in the updates' units; more survivors
         leave more. Each client adds its share under the mask.
-      signed: As in `run_round`.
+      signed: As in `run_round`; `graph` is then of `masking_graph(signed=True)`.
+      attempt: Which at this sum, from 0.
+      unmasked: As in `run_round`; to be kept where a sum may be tried again.
       meter: Counts time and bytes; None starts a new one.
 
     Returns:
@@ -115,6 +128,7 @@ def secure_sum(
         encoding.bits,
         graph.threshold,
         session,
+        attempt=attempt,
         min_survivors=fewest,
     )
     total, survivors = run_round(
@@ -124,6 +138,7 @@ def secure_sum(
         degree=graph.degree,
         drops=drops,
         signed=signed,
+        unmasked=unmasked,
         meter=meter,
     )
     return SecureSum(encoding.decode(total), survivors, meter)
@@ -165,7 +180,8 @@ def run_round(
 
     Raises:
       BelowThresholdError: If too few clients are left; nothing is revealed.
-      ArgumentError: If there is a `degree` where parties sign.
+      ArgumentError: If there is a `degree` where parties sign, or a threshold below
+        the quorum.
       UnknownClientError: If `drops` names a stranger, or a client has the
         super-node's name.
       SecureAggregationError: If a party refuses a message that was changed.

@@ -34,13 +34,8 @@ class Signer:
 
     @property
     def quorum(self) -> int:
-        """How many of the n clients must sign the list of survivors.
-
-        With at most c = floor((n - 1) / 3) of them corrupt, two lists cannot both
-        have more than (n + c) / 2 signatures.
-        """
-        clients = len(self.public) - 1
-        return (clients + (clients - 1) // 3) // 2 + 1
+        """How many clients must sign a list: `quorum` of all."""
+        return quorum(len(self.public) - 1)
 
     def sign(self, message: _M, session: bytes) -> _M:
         """The message with this party's signature, for one session alone.
@@ -69,6 +64,15 @@ class Signer:
             raise BadSignatureError(
                 f"{kind} of {sender!r} bears a wrong signature"
             ) from error
+
+
+def quorum(clients: int) -> int:
+    """How many of n clients have somebody honest in common with as many others.
+
+    With at most c = floor((n - 1) / 3) of them corrupt, two lists cannot both have more
+    than (n + c) / 2 signatures, nor two attempts at one sum that many shares.
+    """
+    return (clients + (clients - 1) // 3) // 2 + 1
 
 
 def make_signers(clients: Iterable[str]) -> dict[str, Signer]:

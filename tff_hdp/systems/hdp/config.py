@@ -194,6 +194,19 @@ class HdpConfig(ZonesConfig):
         byzantine = self.election_fault_model == "byzantine"
         return self.runs_protocol and elects and byzantine
 
+    def most_unmasked(self, corrupt: int) -> int:
+        """How many others of a zone do not outnumber c corrupt clients, at most.
+
+        Too few have a third of them lie where parties sign; a majority's shares
+        unmask where they do not (`secagg.masking_graph`), of a sparse graph those of
+        more than a tenth.
+        """
+        if self.parties_sign:
+            return 2 * corrupt
+        if self.secure_aggregation_protocol == "graph":
+            return 9 * corrupt - 1
+        return corrupt - 1
+
     @property
     def zones_are_secure(self) -> bool:
         """Whether super-nodes see only their zones' sums."""

@@ -1,13 +1,16 @@
 """What goes wrong in a round, drawn from the run's secret. Imports no TensorFlow."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import FixedSizeSampling, NoisePlan
 from tff_hdp.topology import Zoning
+
+_FAILURE = 2.0**-60
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,53 @@ def byzantine_counts(zone_sizes: Sequence[int], share: float) -> tuple[int, ...]
     """How many clients of every zone are Byzantine: the share, rounded down."""
     # The small term keeps 0.3 * 10 at 3.
     return tuple(int(share * size + 1e-9) for size in zone_sizes)
+
+
+def sums_hold(
+    plan: NoisePlan, bad: Sequence[int], most_unmasked: Callable[[int], int]
+) -> bool:
+    """Whether Byzantine clients are too few to unmask secure sums of zones.
+
+    c of them that take part, with as few as `most_unmasked(c)` others, hold enough
+    shares of everybody's secrets. They are too few where that happens with probability
+    at most 2^-60 in a round, over all zones.
+
+    Args:
+      plan: Zones and how their cohorts are drawn.
+      bad: How many clients of each zone are Byzantine.
+      most_unmasked: How many others c do not outnumber, at most.
+    """
+    zones = enumerate(zip(plan.zone_sizes, bad, strict=True))
+    failing = sum(
+        _outnumbered(plan, zone, size, corrupt, most_unmasked)
+        for zone, (size, corrupt) in zones
+        if corrupt
+    )
+    return failing <= _FAILURE
+
+
+def _outnumbered(
+    plan: NoisePlan,
+    zone: int,
+    size: int,
+    corrupt: int,
+    most_unmasked: Callable[[int], int],
+) -> float:
+    """Probability that the zone's cohort holds too few honest clients."""
+    from scipy import stats
+
+    came = np.arange(1, corrupt + 1)
+    most = np.array([most_unmasked(int(c)) for c in came])
+    if isinstance(plan.sampling, FixedSizeSampling):
+        k = plan.sampling.sizes[zone]
+        law = stats.hypergeom(size, corrupt, k)
+        return float(law.pmf(came)[k - came <= most].sum())
+    q = plan.sampling.probabilities[zone]
+    honest = stats.binom(size - corrupt, q)
+    # With fewer in all a zone reveals nothing.
+    fewest = plan.min_zone_clients - came
+    few = np.maximum(honest.cdf(most) - honest.cdf(fewest - 1), 0.0)
+    return float(stats.binom(corrupt, q).pmf(came) @ few)
 
 
 def byzantine_clients(

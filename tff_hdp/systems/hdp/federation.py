@@ -20,7 +20,7 @@ from tff_hdp.privacy import (
 )
 from tff_hdp.privacy.configurations import given_levels, largest_remainder
 from tff_hdp.systems.hdp.config import HdpConfig
-from tff_hdp.systems.hdp.faults import byzantine_counts
+from tff_hdp.systems.hdp.faults import byzantine_counts, sums_hold
 from tff_hdp.systems.hdp.planned import check_promises, noise_of_plan
 from tff_hdp.systems.hdp.secure import encoded, model_size
 from tff_hdp.systems.hdp.zones import build_zoning
@@ -140,6 +140,8 @@ def _threat(config: HdpConfig, plan: NoisePlan) -> ThreatModel:
         # A Byzantine client may leave its noise out, and tell what it knows.
         colluding_clients=sum(map(min, bad, noising)),
         colluding_in_zone=max(bad) or None,
+        secure_sums_hold=not config.zones_are_secure
+        or sums_hold(plan, bad, config.most_unmasked),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.privacy import NoisePlan, ThreatModel
+from tff_hdp.privacy import FixedSizeSampling, NoisePlan, ThreatModel
 from tff_hdp.privacy.accountant import History
 from tff_hdp.privacy.planned import read_plan
 from tff_hdp.privacy.threat import AccountedRound
@@ -107,6 +107,8 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
     elected = made.threat.elected_super_nodes
     colluding = made.threat.colluding_clients
     in_zone = made.threat.colluders_in_zone
+    # Otherwise those who carry no noise know nothing that the account is about.
+    tells = threat.peers_known or isinstance(plan.sampling, FixedSizeSampling)
     for name, ok, allowed in (
         ("rounds", config.rounds <= made.rounds, f"at most {made.rounds}"),
         ("delta", config.delta >= made.delta, f"at least {made.delta:g}"),
@@ -141,8 +143,13 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
         ),
         (
             "byzantine",
+            threat.secure_sums_hold or not made.threat.secure_sums_hold,
+            "a share that cannot unmask secure sums",
+        ),
+        (
+            "byzantine",
             threat.colluding_clients <= colluding
-            and threat.colluders_in_zone <= in_zone,
+            and (threat.colluders_in_zone <= in_zone or not tells),
             f"a share of at most {colluding} noising clients and {in_zone} of a zone",
         ),
     ):

@@ -51,6 +51,10 @@ SKIPPED_ZONES = (
     "A zone without super-node is skipped for the round, whoever was drawn; its parent "
     "adds its noise in its place. What its clients would have added is not counted."
 )
+UNMASKED = (
+    "So many of a zone's clients may be Byzantine that they could unmask its sums: all "
+    "secure sums are accounted as if every part of them were seen."
+)
 BYZANTINE = (
     "Byzantine clients are taken to know and to leave out their own noise, and to tell "
     "the observer when they take part and, where clients mask with each other, who "
@@ -161,6 +165,8 @@ class Hdp(System):
             notes.append(SKIPPED_ZONES)
         if self.config.byzantine:
             notes.append(BYZANTINE)
+        if not self.federation.threat.secure_sums_hold:
+            notes.append(UNMASKED)
         return tuple(notes)
 
     def other_notes(self) -> tuple[str, ...]:
