@@ -95,6 +95,7 @@ def test_a_picture_that_cannot_be_written_is_refused_before_it_is_drawn(
     tmp_path, name, allowed
 ):
     cli.check_picture("figure", None)
-    cli.check_picture("figure", str(tmp_path / "x.png"))
+    for known in ("x.png", "x.PNG", "x.jpeg", "x.eps"):
+        cli.check_picture("figure", str(tmp_path / known))
     with pytest.raises(ArgumentError, match=f"^figure is .*{allowed}"):
         cli.check_picture("figure", str(tmp_path / name))

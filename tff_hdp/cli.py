@@ -16,7 +16,7 @@ from absl import flags
 
 from tff_hdp.errors import ArgumentError, FileError, NoiseError, one_line
 
-_PICTURES = (".png", ".pdf", ".svg", ".jpg")
+_PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".eps")
 
 
 def run(
@@ -80,7 +80,7 @@ def check_picture(name: str, path: str | None) -> None:
         return
     if not pathlib.Path(path).resolve().parent.is_dir():
         raise ArgumentError(name, path, "a file in a folder there is")
-    if pathlib.Path(path).suffix not in _PICTURES:
+    if pathlib.Path(path).suffix.lower() not in _PICTURES:
         raise ArgumentError(name, path, f"a name that ends in {', '.join(_PICTURES)}")
 
 

@@ -59,16 +59,18 @@ def test_the_last_bits_are_none_of_the_floating_point_numbers(sigma, monkeypatch
 
 def test_nothing_within_20_standard_deviations_is_cut_off():
     """The bound by which what is drawn is kept is one: no probability exceeds 1."""
-    for sigma in (103.0, 150.0, 204.0, 300.0, 1e6):
-        width = 2 ** int(np.ceil(np.log2(sigma / (2**11 / 20))))
+    for sigma in (4.0, 102.0, 103.0, 150.0, 204.0, 300.0, 1e6):
+        width, last, edge = discrete._cells(sigma)
         cells = sigma / width
         k = np.arange(0, int(20 * cells) + 1, dtype=np.float64)
         average = discrete._cell_average(tf.constant(k), cells).numpy()
-        inner = np.exp((k / 2 - 0.125) / cells**2) / average
-        last = discrete._cell_average(tf.constant([20 * cells], tf.float64), cells)
-        edge = np.exp((20 * cells - 0.25) / (2 * cells**2)) / last.numpy()
-        assert (inner <= edge * (1 + 1e-12)).all()
-        assert 1.0 / average.max() <= edge
+        at_last = discrete._cell_average(tf.constant([last], tf.float64), cells)
+        bound = edge / at_last.numpy()[0]
+        # Of a cell's w integers the innermost is f's largest.
+        u = np.arange(width) / width - (width // 2) / width
+        for v in (u.min(), u[width // 2], u.max()):
+            found = np.exp(-v * (k + v / 2) / cells**2) / average
+            assert (found <= bound * (1 + 1e-12)).all()
         assert 20 * cells <= 2**11
 
 

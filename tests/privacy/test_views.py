@@ -19,6 +19,7 @@ from tff_hdp.privacy import (
     configurations,
     worst,
 )
+from tff_hdp.privacy.table import code_of
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.privacy.views import observers as observers_of
 from tff_hdp.privacy.views import view
@@ -249,6 +250,17 @@ def test_who_colludes_knows_what_a_client_of_the_zone_knows(row):
         assert row(rows, observer).epsilon_rdp > 2 * row(alone, observer).epsilon_rdp
         assert row(rows, observer).epsilon_rdp >= fellow
     assert row(rows, "released_model").epsilon_rdp == pytest.approx(fellow)
+
+
+def test_clients_that_collude_are_not_why_there_is_no_guarantee(row):
+    told = ThreatModel(peers_known=True, colluding_in_zone=1)
+    seen = row(account(make("cdp"), T, DELTA, RDP, threat=told), "aggregator")
+    assert seen.assumptions == "no guarantee: no noise is added before this observer"
+    rows = account(make("hdp"), T, DELTA, RDP, threat=told)
+    (said,) = (
+        s for s in row(rows, "aggregator").assumptions.split("; ") if "coll" in s
+    )
+    assert code_of(said) == "X"
 
 
 @pytest.mark.parametrize("observer", ["aggregator", "released_model"])

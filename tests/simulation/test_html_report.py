@@ -161,3 +161,25 @@ def test_an_attack_that_was_killed_is_named(run):
     rows.write_text("")
     with pytest.raises(FileError, match=r"rows\.json: holds no attack's rows"):
         page(run)
+
+
+@pytest.mark.parametrize(
+    ("published", "accounted", "shown"),
+    [
+        (["accuracy"], True, True),
+        (None, True, True),
+        ([], True, False),
+        ([], False, True),
+    ],
+)
+def test_what_no_epsilon_covers_is_not_handed_on(run, published, accounted, shown):
+    """Of a run without noise nothing is promised that a number could break."""
+    if published is not None:
+        privacy = json.loads((run.path / "privacy.json").read_text())
+        privacy["published"] = published
+        (run.path / "privacy.json").write_text(json.dumps(privacy))
+    if not accounted:
+        run = dataclasses.replace(run, accounts=[])
+    text = page(run)
+    assert ("0.4 after round 4" in text) == shown
+    assert ("which no epsilon covers" in text) != shown

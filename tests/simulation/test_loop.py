@@ -10,6 +10,7 @@ import math
 import os
 import pathlib
 import threading
+import types
 
 import numpy as np
 import pandas as pd
@@ -74,6 +75,8 @@ class CountingSystem(System):
 
     headline = "total"
     plan = Plan(1.0)
+    published = ("accuracy", "loss")
+    task = types.SimpleNamespace(test_owners=None)
 
     def __init__(self, seen, fail_after=None, value=None):
         self.process = Counting()

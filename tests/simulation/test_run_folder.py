@@ -17,7 +17,7 @@ from tests.simulation.run_folders import (
     newest,
     release,
 )
-from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.errors import ArgumentError, FileError, NoiseError
 from tff_hdp.simulation.files import write_json
 from tff_hdp.simulation.rows import CsvRows
 from tff_hdp.simulation.run_folder import RunFolder
@@ -172,6 +172,44 @@ def test_a_damaged_metrics_file_is_refused_in_one_line(run, content):
     with pytest.raises(FileError, match=r"metrics.csv: .*move it away") as error:
         RunFolder(config(run))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NoiseError("no entropy"), OSError(28, "full"), KeyboardInterrupt()],
+    ids=repr,
+)
+def test_what_did_not_run_is_not_in_config_json(run, error):
+    before = (run / "config.json").read_bytes()
+    with pytest.raises(type(error)), RunFolder(config(run, rounds=300)):
+        raise error
+    assert (run / "config.json").read_bytes() == before
+
+
+def test_what_cannot_be_opened_is_not_in_config_json(run):
+    before = (run / "config.json").read_bytes()
+    (run / "metrics.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(FileError, match=r"metrics\.csv"):
+        RunFolder(config(run, rounds=300))
+    assert (run / "config.json").read_bytes() == before
+
+
+def test_a_round_under_new_settings_keeps_them(run):
+    with (
+        pytest.raises(OSError, match="full"),
+        RunFolder(config(run, rounds=300)) as folder,
+    ):
+        last = folder.journal.releases
+        release(folder, last)
+        raise OSError(28, "full")
+    assert json.loads((run / "config.json").read_text())["flags"]["rounds"] == 300
+
+
+def test_a_config_json_that_is_no_text_comes_back(run):
+    before = (run / "config.json").read_bytes()
+    (run / "config.json").write_bytes(b"\xff" + before[1:])
+    RunFolder(config(run)).close()
+    assert (run / "config.json").read_bytes() == before
 
 
 NAMES = ["config.json", "metrics.csv", "journal.jsonl", ".lock"]

@@ -16,7 +16,7 @@ class Pair:
 
     def __init__(self, falls=False):
         self.headline, self.headline_falls = "score", falls
-        self.config = types.SimpleNamespace(test_columns=("score",))
+        self.published = ("score",)
         self.task = types.SimpleNamespace(
             name="none",
             model_name="pair",
@@ -137,7 +137,7 @@ def test_what_was_left_half_written_is_in_nobodys_way(tmp_path):
 
 def test_a_choice_by_what_carries_no_noise_claims_no_epsilon(tmp_path):
     private = Pair()
-    private.config.test_columns = ()
+    private.published = ()
     for system, said in ((Pair(), False), (private, True)):
         keeper = ModelKeeper(system, tmp_path)
         keeper(1, {"score": 0.5}, state(1))

@@ -44,11 +44,8 @@ def discrete_gaussian(sigma: float, size: int) -> tf.Tensor:
     """
     ok = LEAST_SIGMA <= sigma <= 2.0**40
     require(ok, "sigma", sigma, f"{LEAST_SIGMA:g}..2^40 steps")
-    width = 2 ** max(0, math.ceil(math.log2(sigma / _MOST_SIGMA)))
+    width, last, edge = _cells(sigma)
     cells = sigma / width
-    # f(x) over its cell's average is largest at 0, or at the last cell's inner edge.
-    last = 20.0 * cells if width > 1 else 0.0
-    edge = math.exp((last - 0.25) / (2 * cells**2)) if width > 1 else 1.0
     at_last = _cell_average(tf.constant([last], tf.float64), cells)[0]
     tries = int(1.07 * edge * size) + 64
 
@@ -69,6 +66,19 @@ def discrete_gaussian(sigma: float, size: int) -> tf.Tensor:
         shape_invariants=(tf.TensorShape([None]),),
     )
     return tf.ensure_shape(found[:size], [size])
+
+
+def _cells(sigma: float) -> tuple[int, float, float]:
+    """w, and the cell and value there by which f(x) over its cell's average is bounded.
+
+    It is largest at 0, or at the inner edge of the last cell within 20 standard
+    deviations.
+    """
+    width = 2 ** max(0, math.ceil(math.log2(sigma / _MOST_SIGMA)))
+    if width == 1:
+        return 1, 0.0, 1.0
+    last = 20.0 * sigma / width
+    return width, last, math.exp((last - 0.25) / (2 * (sigma / width) ** 2))
 
 
 def _cell_average(k: tf.Tensor, sigma: float) -> tf.Tensor:

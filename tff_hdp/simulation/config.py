@@ -58,10 +58,6 @@ class RunConfig:
     # Arguments of the library that a setting gives under another name.
     setting_of: ClassVar[Mapping[str, str]] = {}
     takes_plans: ClassVar[bool] = False
-    # Columns of metrics.csv that tell no more of clients than the released model does.
-    test_columns: ClassVar[tuple[str, ...]] = (
-        *("accuracy", "user_accuracy", "loss", "balanced_accuracy", "auroc"),
-    )
 
     task: str = "digits"
     model: str | None = None

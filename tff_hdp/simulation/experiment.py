@@ -79,7 +79,8 @@ def run(
         except ArgumentError as error:
             raise error.renamed(config.setting_of) from error
         keeper = ModelKeeper(system, folder.path)
-        tracking = [Tracking(tracker, config.test_columns) for tracker in trackers]
+        folder.publish(system.published)
+        tracking = [Tracking(tracker, system.published) for tracker in trackers]
         watchers = (keeper, *tracking)
         state, ledger = train(
             config=config, system=system, folder=folder, watchers=watchers

@@ -22,7 +22,7 @@ def write_text(path: pathlib.Path, text: str, *, durable: bool = False) -> None:
       durable: Whether to wait until the disk has it, under its name, so that a
         machine that loses its power keeps it.
     """
-    _write(path, text.encode(), durable)
+    write_bytes(path, text.encode(), durable=durable)
 
 
 def write_json(path: pathlib.Path, value: Any, *, durable: bool = False) -> None:
@@ -37,7 +37,7 @@ def write_arrays(
     """`write_text` of what `np.savez` makes of arrays."""
     content = io.BytesIO()
     np.savez(content, *unnamed, **named)
-    _write(path, content.getvalue(), durable)
+    write_bytes(path, content.getvalue(), durable=durable)
 
 
 def read_arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
@@ -55,7 +55,8 @@ def read_arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
         raise FileError(path, f"is damaged, or no .npz of {wanted}") from error
 
 
-def _write(path: pathlib.Path, content: bytes, durable: bool) -> None:
+def write_bytes(path: pathlib.Path, content: bytes, *, durable: bool = False) -> None:
+    """`write_text` of what is no text."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("wb") as file:
         file.write(content)

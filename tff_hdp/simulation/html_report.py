@@ -73,8 +73,7 @@ def html_report(
         _tag("h2", "Epsilon over rounds"),
         *_epsilons(run, curves),
         _tag("h2", f"Test {headline}"),
-        _reached(run.metrics, headline),
-        _svg(lambda axes: _draw_metric(axes, run.metrics, headline), "metric"),
+        *_tested(run, privacy, headline),
         _tag("h2", "Faults"),
         _list(_faults(run, privacy)),
         *_attacks(run),
@@ -197,6 +196,17 @@ def _epsilons(run: Run, curves: Mapping[str, pd.Series]) -> list[str]:
     return [
         _svg(lambda axes: _draw_epsilons(axes, curves), "epsilon"),
         _tag("p", basis),
+    ]
+
+
+def _tested(run: Run, privacy: Mapping[str, Any], headline: str) -> list[str]:
+    """What the tests gave, if the epsilons above cover their being told."""
+    if run.accounts and headline not in privacy.get("published", [headline]):
+        told = f"{headline} is of clients' own data without noise, which no epsilon "
+        return [_tag("p", told + "covers: it is in metrics.csv, for the operator.")]
+    return [
+        _reached(run.metrics, headline),
+        _svg(lambda axes: _draw_metric(axes, run.metrics, headline), "metric"),
     ]
 
 

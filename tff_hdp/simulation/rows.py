@@ -70,15 +70,18 @@ class Board(tff.program.ReleaseManager):
 
     Args:
       path: The folder of event files.
-      tests: As in `trackers.grouped`.
+
+    Attributes:
+      tests: As in `trackers.grouped`; at first none.
 
     Raises:
       FileError: If none can be written there.
       OSError: If the folder cannot be made.
     """
 
-    def __init__(self, path: pathlib.Path, tests: Collection[str]) -> None:
-        self._path, self._tests = path, tests
+    def __init__(self, path: pathlib.Path) -> None:
+        self.tests: Collection[str] = ()
+        self._path = path
         path.mkdir(exist_ok=True)
         try:
             self._writer = tf.summary.create_file_writer(str(path))
@@ -89,7 +92,7 @@ class Board(tff.program.ReleaseManager):
         """Writes a round's numbers."""
         numbers = [
             summary_pb2.Summary.Value(tag=f"{group}/{name}", simple_value=number)
-            for group, named in grouped(value, self._tests).items()
+            for group, named in grouped(value, self.tests).items()
             for name, number in named.items()
         ]
         event = summary_pb2.Summary(value=numbers).SerializeToString()

@@ -23,7 +23,7 @@ import fcntl
 import io
 import pathlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow_federated as tff
@@ -35,7 +35,7 @@ from tff_hdp.simulation import record, report
 from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.checkpoints import Checkpoint, Checkpoints
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.files import write_json, write_text
+from tff_hdp.simulation.files import write_bytes, write_json
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.rows import Board, CsvRows
 
@@ -78,19 +78,15 @@ class RunFolder:
             else:
                 record.refuse_uncounted(self.path)
             self._record = record.record_of(config, resolved)
-            before = self._config_path
-            known = self.journal.began and before.exists()
-            self._before = before.read_text() if known else None
-            self._releases = self.journal.releases
+            opened.push(self._put_back())
             write_json(self._config_path, self._record)
             self.checkpoints = Checkpoints(self.path / "checkpoints", self.journal)
             opened.callback(self.checkpoints.close)
             rows = CsvRows(self.path / "metrics.csv")
             record.refuse_older_journal(self.path, self.journal, rows.last_round)
-            self._managers: tuple[tff.program.ReleaseManager, ...] = (
-                rows,
-                Board(self.path / "tensorboard", config.test_columns),
-            )
+            self._board = Board(self.path / "tensorboard")
+            self._managers: tuple[tff.program.ReleaseManager, ...] = (rows, self._board)
+            self._published: tuple[str, ...] = ()
             self._thread = opened.enter_context(
                 concurrent.futures.ThreadPoolExecutor(1)
             )
@@ -106,14 +102,31 @@ class RunFolder:
         if isinstance(error, OSError) and error.errno and error.filename is None:
             error.filename = str(self.path)
         self._refused = isinstance(error, ArgumentError | FileError | FileNotFoundError)
-        # What is asked now is not run.
-        if self._refused and self._before and self._releases == self.journal.releases:
-            write_text(self._config_path, self._before)
-        self.close()
+        self._opened.__exit__(kind, error, trace)
 
     def close(self) -> None:
         """Gives the folder back to others."""
         self._opened.close()
+
+    def _put_back(self) -> Callable[..., None]:
+        """Gives config.json back what it says if an error ends what is asked now.
+
+        Not where a round was released under it.
+        """
+        path, releases = self._config_path, self.journal.releases
+        before = path.read_bytes() if self.journal.began and path.exists() else None
+
+        def put_back(kind: type | None, *_: object) -> None:
+            if kind and before and releases == self.journal.releases:
+                # The error that ended the run is the one to tell of.
+                with contextlib.suppress(OSError):
+                    write_bytes(path, before)
+
+        return put_back
+
+    def publish(self, columns: Sequence[str]) -> None:
+        """Says which columns of metrics.csv are for others than the operator too."""
+        self._board.tests = self._published = tuple(columns)
 
     def _remove_if_refused(self) -> None:
         """Leaves nothing of a run that was refused before its first round."""
@@ -204,6 +217,7 @@ class RunFolder:
             promises=promises,
         )
         releases = self.journal.releases
+        value["published"] = list(self._published)
         value["journal"] = [releases, self.journal.head(releases)]
         write_json(self.path / "privacy.json", value, durable=True)
         return accounts

@@ -29,6 +29,7 @@ from tff_hdp.topology import Zoning
 RngOf = Callable[[int], np.random.Generator]
 # From features and their clients to classes.
 Classify = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
+_TESTS = ("accuracy", "user_accuracy", "loss", "balanced_accuracy", "auroc")
 NO_NOISE = "No noise was added: no observer is promised anything."
 
 
@@ -187,6 +188,14 @@ class System(abc.ABC):
         return lambda features, _: classes(model, features)
 
     @property
+    def published(self) -> tuple[str, ...]:
+        """Columns of metrics.csv that tell no more of clients than the model does.
+
+        None where test examples are clients' own, which no epsilon covers.
+        """
+        return () if self.task.test_owners is not None else _TESTS
+
+    @property
     def own_tests(self) -> tasks.ClientData | None:
         """Every client's own test examples, where the task has such."""
         if self.task.test_owners is None:
@@ -217,6 +226,8 @@ class System(abc.ABC):
     def notes(self) -> tuple[str, ...]:
         """What a reader of the epsilons must know."""
         said = self.notes_on_noise() if self.plan.is_noisy else (NO_NOISE,)
+        if self.plan.is_noisy and self.task.test_owners is not None:
+            said += (TESTS_OF_CLIENTS,)
         return (*said, *self.other_notes())
 
     @abc.abstractmethod
@@ -264,6 +275,12 @@ def aggregate_columns(measured: Any) -> dict[str, float]:
         "update_norm": float(measured["update_norm"]),
         "clip_norm": float(measured["clip_norm"]),
     }
+
+
+TESTS_OF_CLIENTS = (
+    "The test examples are clients' own, and no epsilon covers them: what is measured "
+    "on them, in metrics.csv, is for the operator of the simulation."
+)
 
 
 def for_the_operator(columns: str, also: str = "") -> str:

@@ -22,7 +22,7 @@ def grouped(
 
     Args:
       metrics: The row, by column.
-      tests: Which columns are `test` (`RunConfig.test_columns`).
+      tests: Which columns are `test` (`System.published`).
     """
     groups = {"test": tests, "privacy": _PRIVACY, "time": _TIME}
     found: dict[str, dict[str, float]] = {group: {} for group in (*groups, "operator")}

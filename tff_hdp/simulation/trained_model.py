@@ -109,7 +109,7 @@ class ModelKeeper:
         privacy = "see privacy.json: epsilon is that of all rounds of the run"
         if name == "best":
             data = "test data"
-            if metric not in self._system.config.test_columns:
+            if metric not in self._system.published:
                 data = "clients' own data, without noise"
                 privacy += ", and does not hold for the choice of this one"
             chosen = f"the evaluated round with the best test {metric}: a choice made "

@@ -38,6 +38,21 @@ def revealed(registry, electors):
     return done, tuple(reveals)
 
 
+def test_a_call_that_died_with_its_relay_keeps_nobody_out_of_the_chain():
+    registry = registry_of(7, policy="rotate", call_size=4)
+    electors = electors_of(registry)
+    lost = electors["c0"]
+    dead = next(r for r in range(50) if "c0" in registry.called(r))
+    after = next(r for r in range(dead, 50) if "c0" not in registry.called(r))
+    back = next(r for r in range(after, 50) if "c0" in registry.called(r))
+    lost.attend(call_of(registry, dead))
+    present = {c: electors[c] for c in registry.called(after)}
+    _, done = hold(registry, electors=present, round_number=after)
+    assert lost.follow(done) == done.verify(registry)
+    assert lost.standing.head == done.digest
+    lost.attend(call_of(registry, back, previous=done.digest))
+
+
 def test_who_confirmed_a_ballot_votes_no_more_until_it_sees_the_end():
     registry = registry_of(4)
     electors = electors_of(registry)
@@ -71,6 +86,8 @@ def test_who_confirmed_a_ballot_votes_no_more_until_it_sees_the_end():
         assert seen.verify(registry) is None
         with pytest.raises(ElectionError, match="enough"):
             replace(lost, reveals=reveals[:2]).sealed(BOARD).verify(registry)
+        with pytest.raises(ElectionError, match="attends an election: it is closed"):
+            elector.follow(done)
         assert elector.close(done) == done.verify(registry)
         assert elector.standing.head == done.digest
         failed = (done.verify(registry),)
@@ -283,11 +300,11 @@ def test_who_is_not_called_follows_what_it_is_shown():
                 assert elector.follow(held) == winner
         chain.follow(held)
         assert {e.standing for e in electors.values()} == {chain.standing}
-    # Nor can it be shown a past that does not lead here, nor one while it votes.
+    # Nor can it be shown a past that does not lead here.
     left_out = next(c for c in electors if c not in registry.called(12))
     with pytest.raises(ElectionError, match="does not follow"):
         electors[left_out].follow(held)
     voter = electors[registry.called(12)[0]]
     voter.attend(call_of(registry, 12, previous=chain.standing.head))
-    with pytest.raises(ElectionError, match="attends an election"):
+    with pytest.raises(ElectionError, match="does not follow"):
         voter.follow(held)

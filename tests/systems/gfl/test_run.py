@@ -46,6 +46,7 @@ def test_a_hybrid_run_leaves_metrics_account_and_figure(tmp_path):
     assert rows["other_servers"].epsilon_rdp == pytest.approx(stated * 2**0.5, rel=0.01)
     assert rows["released_model"].epsilon_rdp is None
     privacy = json.loads((tmp_path / "privacy.json").read_text())
+    assert privacy["published"] == []
     notes = " ".join(privacy["notes"])
     for word in ("carries no noise", "2 repetitions", "operator"):
         assert word in notes

@@ -1,9 +1,14 @@
 """The comparison of none and noisy modes: order, and what is refused."""
 
+import json
+import pathlib
+import types
+
 import pytest
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import NoisePlan, PoissonSampling, planner
+from tff_hdp.systems.hdp import modes
 from tff_hdp.systems.hdp.modes import compare
 
 
@@ -16,3 +21,27 @@ def test_a_plan_for_others_is_refused_before_anything_trains(hdp_config, tmp_pat
     with pytest.raises(ArgumentError, match=r"plan.json; allowed: a plan for this run"):
         compare(hdp_config(tmp_path / "demo", **given))
     assert not (tmp_path / "demo" / "none").exists()
+
+
+def test_without_noise_nobodys_epsilon_is_aimed_at(hdp_config, tmp_path, monkeypatch):
+    """The last mode to train must not be refused for a setting of the others."""
+    asked = []
+
+    def run(config, partition_seed):
+        asked.append(config)
+        path = pathlib.Path(config.out)
+        path.mkdir(parents=True)
+        record = {"resolved": {"partition_seed": 1}}
+        (path / "config.json").write_text(json.dumps(record))
+        return types.SimpleNamespace(path=path)
+
+    monkeypatch.setattr(modes.experiment, "run", run)
+    monkeypatch.setattr(modes.report, "read_run", lambda path: path)
+    monkeypatch.setattr(modes.report, "write_comparison", lambda runs, folder: None)
+    aims = {"target_epsilon": 8.0, "target_observer": "aggregator"}
+    compare(hdp_config(tmp_path, noise_multiplier=None, **aims))
+    found = [(config.privacy, config.target_observer) for config in asked]
+    assert found == [
+        *((mode, "aggregator") for mode in ("ldp", "hdp", "cdp")),
+        ("none", "released_model"),
+    ]

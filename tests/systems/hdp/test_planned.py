@@ -102,7 +102,9 @@ def test_clients_that_unmask_sums_are_refused_where_sums_were_to_hold(
 ):
     config = settings(hdp_config, tmp_path, made)
     threat = dataclasses.replace(made.threat, secure_sums_hold=False)
-    with pytest.raises(ArgumentError, match=r"byzantine is .*cannot unmask secure sums"):
+    with pytest.raises(
+        ArgumentError, match=r"byzantine is .*cannot unmask secure sums"
+    ):
         check_promises(config, made.plan, threat)
     weaker = dataclasses.replace(made, threat=threat)
     check_promises(settings(hdp_config, tmp_path, weaker), made.plan, threat)

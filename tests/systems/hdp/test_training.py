@@ -135,6 +135,7 @@ def test_a_run_leaves_metrics_ledger_and_figure(finished):
     ledger = Ledger()
     ledger.load_state_dict(privacy["ledger"])
     assert ledger == finished.ledger
+    assert {"accuracy", "loss"} <= set(privacy["published"])
     assert ledger.rounds == privacy["rounds"] == 3
     wanted = {
         *("observer", "client_kind", "noise_multiplier", "epsilon_rdp"),

@@ -208,10 +208,11 @@ class Elector:
           The winner; None if it was refused.
 
         Raises:
-          ElectionError: If this client attends an election of its own, or the
+          ElectionError: If this client confirmed one that is not closed, or the
             transcript does not verify or does not follow the last that it knows of.
         """
-        if self._call is not None:
+        # A call in which it confirmed nothing may have died with its relay.
+        if self._ballot is not None:
             raise ElectionError(f"{self._me!r} attends an election: it is closed first")
         if self.standing is not None:
             self.standing.check(self.registry, transcript.call)

@@ -90,7 +90,7 @@ class Gfl(System):
         """One TFF client is one server's cohort, in all networks at once.
 
         Masks are drawn from the operating system, not from the run's secret: they
-        cancel exactly, so a round that is run again gives the same sums.
+        cancel exactly, so a round that was not released gives the same sums again.
         """
         train, config = self.task.train, self.config
         cohorts = cohort.reshape(self.zoning.num_zones, config.per_round)
@@ -151,6 +151,11 @@ class Gfl(System):
         del metrics
         if self.plan.is_noisy:
             ledger.record(self.plan)
+
+    @property
+    def published(self) -> tuple[str, ...]:
+        """See base class: none where servers' noise cancels in what is tested."""
+        return () if self.plan.scheme == "hybrid" else super().published
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""

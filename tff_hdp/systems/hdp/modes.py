@@ -39,6 +39,7 @@ def compare(config: HdpConfig, modes: Sequence[str] | None = None) -> list[repor
             changes |= {"privacy": mode, "plan": None}
         if mode == "none":
             changes |= {"noise_multiplier": None, "target_epsilon": None}
+            changes["target_observer"] = HdpConfig.target_observer
         result = experiment.run(dataclasses.replace(config, **changes), partition_seed)
         record = json.loads((result.path / "config.json").read_text())
         partition_seed = record["resolved"]["partition_seed"]

@@ -43,8 +43,6 @@ class UdpHypernetConfig(RunConfig):
     """
 
     system: ClassVar[str] = "udp_hypernet"
-    # All tests are of models that un-noised descriptors made.
-    test_columns: ClassVar[tuple[str, ...]] = ()
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **RunConfig.choices,
         "privacy": ("udp_alg", "none"),
