@@ -9,11 +9,10 @@ import tensorflow_federated as tff
 
 from tff_hdp import runtime
 from tff_hdp.attacks.victims import Target
-from tff_hdp.clients.batches import chunk_type
+from tff_hdp.clients.batches import Participant, chunk_type, chunks
 from tff_hdp.clients.client_work import build_optimizer
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.systems.chunks import Participant, chunks
 from tff_hdp.systems.hdp.clients import stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
 

@@ -1,9 +1,11 @@
-"""What clients train on in a round: the order of their examples, padded chunks."""
+"""What clients bring to a round: examples, their order, many in padded chunks."""
 
 import collections
+import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,3 +113,42 @@ def chunk_type(feature_shape: tuple[int, ...], dtype: Any) -> tff.SequenceType:
             zone=tff.TensorType(np.int32),
         )
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Participant:
+    """A client in one round.
+
+    Attributes:
+      examples: Its features [n_k, ...] and labels [n_k].
+      order: Its batches; see `make_order`.
+      weight: w_k.
+      carries_noise: Whether it noises its own update.
+      zone: Its zone.
+    """
+
+    examples: tuple[np.ndarray, np.ndarray]
+    order: np.ndarray
+    weight: float = 1.0
+    carries_noise: bool = True
+    zone: int = 0
+
+
+def chunks(participants: Sequence[Participant], size: int) -> Iterator[Any]:
+    """Makes a `make_chunk` of up to `size` clients of a zone at a time.
+
+    Args:
+      participants: Zone by zone.
+      size: C.
+    """
+    for zone, members in itertools.groupby(participants, key=lambda p: p.zone):
+        members = list(members)
+        for start in range(0, len(members), size):
+            part = members[start : start + size]
+            yield make_chunk(
+                [p.examples for p in part],
+                [p.order for p in part],
+                weights=[p.weight for p in part],
+                carries_noise=[p.carries_noise for p in part],
+                zone=zone,
+            )

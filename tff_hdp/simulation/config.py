@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +10,7 @@ from tff_hdp.errors import ArgumentError, check_delta
 from tff_hdp.runtime import RUNTIMES
 
 if TYPE_CHECKING:
-    from tff_hdp.simulation.book import RoundBook
+    from tff_hdp.privacy import RoundLedger
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
@@ -120,7 +119,7 @@ class RunConfig:
         """
         raise NotImplementedError(f"{type(self).__name__} trains no system")
 
-    def new_ledger(self) -> "RoundBook":
+    def new_ledger(self) -> "RoundLedger":
         """An empty ledger of the system's rounds. Imports no TensorFlow."""
         raise NotImplementedError(f"{type(self).__name__} keeps no ledger")
 
@@ -145,19 +144,7 @@ class RunConfig:
         )
 
     def check_plan(self) -> None:
-        """Reads the plan's file, if there is one. Imports no TensorFlow.
-
-        A run that began has a copy, which it reads itself.
-
-        Raises:
-          FileError: If the file holds none.
-          FileNotFoundError: If it is not there.
-        """
-        copied = (pathlib.Path(self.out) / "plan.json").exists()
-        if self.plan is not None and not copied:
-            from tff_hdp.privacy.planned import read_plan
-
-            read_plan(self.plan)
+        """Reads the plan's file, of systems that take one. Imports no TensorFlow."""
 
     @property
     def label(self) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from tff_hdp import runtime
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import AccountRow
+from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.simulation import report
-from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.trackers import Tracker, Tracking
@@ -35,7 +34,7 @@ class RunResult:
 
     config: RunConfig
     path: pathlib.Path
-    ledger: RoundBook
+    ledger: RoundLedger
     accounts: list[AccountRow]
     metrics: dict[str, float]
     headline: str

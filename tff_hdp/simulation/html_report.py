@@ -16,8 +16,7 @@ from typing import Any
 import pandas as pd
 
 from tff_hdp.errors import FileError
-from tff_hdp.privacy import AccountRow
-from tff_hdp.simulation.book import RoundBook
+from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.simulation.plain_words import WEAK, conditions, promise, sound
 from tff_hdp.simulation.report import Run
 
@@ -101,7 +100,7 @@ def html_report(
 
 
 def epsilon_curves(
-    state: Mapping[str, Any], new_ledger: Callable[[], RoundBook], delta: float
+    state: Mapping[str, Any], new_ledger: Callable[[], RoundLedger[Any]], delta: float
 ) -> dict[str, pd.Series]:
     """Epsilon by RDP after some of the rounds, of the client worst off.
 

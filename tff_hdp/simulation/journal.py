@@ -13,7 +13,7 @@ import pathlib
 from typing import Any
 
 from tff_hdp.errors import FileError
-from tff_hdp.simulation.book import RoundBook
+from tff_hdp.privacy import RoundLedger
 from tff_hdp.simulation.files import sync_names
 
 
@@ -105,7 +105,7 @@ class Journal:
             entry["ran"] = ran
         self._append(entry)
 
-    def recall(self, ledger: RoundBook) -> None:
+    def recall(self, ledger: RoundLedger[Any]) -> None:
         """Puts every round that was ever released into an empty ledger."""
         runs: list[tuple[dict[str, Any], list[int]]] = []
         for entry in self._entries[1:]:

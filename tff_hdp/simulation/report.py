@@ -8,10 +8,9 @@ from typing import Any
 import pandas as pd
 
 from tff_hdp.errors import FileError
-from tff_hdp.privacy import AccountRow
+from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.table import account_text
 from tff_hdp.privacy.views import OBSERVERS
-from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.topology.reading import read_json
 
@@ -80,7 +79,7 @@ def read_run(path: pathlib.Path) -> Run:
 def privacy_report(
     *,
     config: RunConfig,
-    ledger: RoundBook,
+    ledger: RoundLedger[Any],
     notes: Sequence[str],
     accounts: Sequence[AccountRow],
     last_round: int,

@@ -29,10 +29,9 @@ from typing import Any
 import tensorflow_federated as tff
 
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.privacy import AccountRow
+from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.accountant import METHODS, Method
 from tff_hdp.simulation import record, report
-from tff_hdp.simulation.book import RoundBook
 from tff_hdp.simulation.checkpoints import Checkpoint, Checkpoints
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.files import write_bytes, write_json
@@ -194,7 +193,7 @@ class RunFolder:
     def write_privacy(
         self,
         config: RunConfig,
-        ledger: RoundBook,
+        ledger: RoundLedger[Any],
         notes: Sequence[str],
         *,
         last_round: int,

@@ -13,8 +13,7 @@ import tensorflow_federated as tff
 
 import tasks
 from tasks import personal
-from tff_hdp.privacy import NoisePlan
-from tff_hdp.simulation.book import RoundBook
+from tff_hdp.privacy import NoisePlan, RoundLedger
 from tff_hdp.simulation.classifier import (
     build_evaluation,
     classes,
@@ -204,7 +203,7 @@ class System(abc.ABC):
 
     # The account -------------------------------------------------------------
 
-    def new_ledger(self) -> RoundBook:
+    def new_ledger(self) -> RoundLedger[Any]:
         """An empty ledger."""
         return self.config.new_ledger()
 

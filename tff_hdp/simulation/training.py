@@ -12,8 +12,7 @@ import numpy as np
 import tqdm
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import AccountRow
-from tff_hdp.simulation.book import RoundBook
+from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.simulation.checkpoints import Checkpoint
 from tff_hdp.simulation.cohorts import fresh_entropy
 from tff_hdp.simulation.config import RunConfig
@@ -40,7 +39,7 @@ def train(
     system: System,
     folder: RunFolder,
     watchers: Sequence[Watcher] = (),
-) -> tuple[Any, RoundBook]:
+) -> tuple[Any, RoundLedger[Any]]:
     """Runs rounds up to `config.rounds`, from the folder's last checkpoint on.
 
     A round's line in the journal is the point of no return. A run killed before it is
@@ -124,7 +123,9 @@ class _Statement:
         self._config, self._system, self._folder = config, system, folder
         self._left, self._like = 0, None
 
-    def cover(self, number: int, ledger: RoundBook, one: RoundBook, ran: Any) -> None:
+    def cover(
+        self, number: int, ledger: RoundLedger[Any], one: RoundLedger[Any], ran: Any
+    ) -> None:
         """Makes privacy.json cover a round, and rounds like it in advance.
 
         Args:
@@ -230,7 +231,9 @@ def _initial_or_latest(
     return first
 
 
-def _epsilons(config: RunConfig, ledger: RoundBook, number: int) -> dict[str, float]:
+def _epsilons(
+    config: RunConfig, ledger: RoundLedger[Any], number: int
+) -> dict[str, float]:
     """The worst client's epsilon against those who only get the model.
 
     By RDP every round; by the tighter of RDP and PLD, as reports have it, now and then

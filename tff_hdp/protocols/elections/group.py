@@ -7,55 +7,14 @@ else Python's.
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from tff_hdp.protocols.elections import ristretto, sodium
 from tff_hdp.protocols.elections.ristretto import ORDER, DecodingError
 
-__all__ = ["IDENTITY", "ORDER", "Backend", "DecodingError", "PythonGroup", "backend"]
+__all__ = ["IDENTITY", "ORDER", "DecodingError", "PythonGroup", "backend"]
 
 _LOG = logging.getLogger("tff_hdp.protocols.elections")
 IDENTITY = bytes(32)
-
-
-class Backend(Protocol):
-    """The operations; each raises DecodingError for what is no element.
-
-    Attributes:
-      name: Whose arithmetic it is.
-      constant_time: Whether its time tells nothing of secrets.
-    """
-
-    name: str
-    constant_time: bool
-
-    def check(self, element: bytes) -> None:
-        """Raises DecodingError unless `element` is a canonical encoding."""
-
-    def multiply(self, scalar: int, element: bytes) -> bytes:
-        """The multiple scalar * element."""
-
-    def multiply_generator(self, scalar: int) -> bytes:
-        """The multiple scalar * generator."""
-
-    def multiply_sum(self, scalars: Sequence[int], elements: Sequence[bytes]) -> bytes:
-        """The sum of scalar * element."""
-
-    def total(self, elements: Iterable[bytes]) -> bytes:
-        """The sum of elements."""
-
-    def reduce(self, data: bytes) -> int:
-        """The scalar that 64 bytes, little-endian, are modulo the order.
-
-        Raises:
-          ValueError: If they are not 64.
-        """
-
-    def multiply_add(self, a: int, b: int, c: int) -> int:
-        """The scalar a b + c."""
-
-    def invert(self, scalar: int) -> int:
-        """The scalar 1 / scalar."""
 
 
 class PythonGroup:
@@ -106,7 +65,7 @@ class PythonGroup:
         return pow(scalar, -1, ORDER)
 
 
-backend: Backend = sodium.load() or PythonGroup()
+backend: PythonGroup | sodium.Sodium = sodium.load() or PythonGroup()
 if not backend.constant_time:
     _LOG.warning(
         "no libsodium was found: elections compute in Python, some fifteen times "

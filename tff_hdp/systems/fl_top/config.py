@@ -11,7 +11,7 @@ from tff_hdp.protocols.secagg.rounds import PROTOCOLS
 from tff_hdp.simulation.config import RunConfig
 
 if TYPE_CHECKING:
-    from tff_hdp.simulation.book import RoundBook
+    from tff_hdp.privacy import RoundLedger
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
@@ -127,7 +127,7 @@ class FlTopConfig(RunConfig):
 
         return FlTop(self, folder)
 
-    def new_ledger(self) -> "RoundBook":
+    def new_ledger(self) -> "RoundLedger":
         """See base class."""
         from tff_hdp.systems.fl_top.plan import FlTopLedger
 

@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 
 from tff_hdp.aggregators import round_events
 from tff_hdp.aggregators.vectors import join
-from tff_hdp.clients.batches import chunk_type, make_order
+from tff_hdp.clients.batches import Participant, chunk_type, chunks, make_order
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, NoisePlan
@@ -21,7 +21,6 @@ from tff_hdp.protocols.secagg import PROTOCOLS
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems import secure_notes
-from tff_hdp.systems.chunks import Participant, chunks
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top.config import FlTopConfig

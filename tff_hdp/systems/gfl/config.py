@@ -10,7 +10,7 @@ from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.gfl.plan import SCHEMES
 
 if TYPE_CHECKING:
-    from tff_hdp.simulation.book import RoundBook
+    from tff_hdp.privacy import RoundLedger
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
@@ -113,7 +113,7 @@ class GflConfig(RunConfig):
 
         return Gfl(self, folder)
 
-    def new_ledger(self) -> "RoundBook":
+    def new_ledger(self) -> "RoundLedger":
         """See base class."""
         from tff_hdp.privacy import RoundLedger
         from tff_hdp.systems.gfl.account import account

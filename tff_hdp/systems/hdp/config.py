@@ -1,6 +1,7 @@
 """What a training run of HDP is asked. Imports no TensorFlow."""
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +12,7 @@ from tff_hdp.protocols.secagg.rounds import PROTOCOLS
 from tff_hdp.systems.hdp.zones_config import OF_ELECTIONS, ZonesConfig
 
 if TYPE_CHECKING:
-    from tff_hdp.simulation.book import RoundBook
+    from tff_hdp.privacy import RoundLedger
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
@@ -169,7 +170,7 @@ class HdpConfig(ZonesConfig):
 
         return build(self, folder)
 
-    def new_ledger(self) -> "RoundBook":
+    def new_ledger(self) -> "RoundLedger":
         """See base class."""
         from tff_hdp.privacy import Ledger
 
@@ -179,6 +180,21 @@ class HdpConfig(ZonesConfig):
     def label(self) -> str:
         """Who adds noise."""
         return self.privacy if self.plan is None else "plan"
+
+    def check_plan(self) -> None:
+        """See base class.
+
+        A run that began has a copy, which it reads itself.
+
+        Raises:
+          FileError: If the file holds no plan.
+          FileNotFoundError: If it is not there.
+        """
+        copied = (pathlib.Path(self.out) / "plan.json").exists()
+        if self.plan is not None and not copied:
+            from tff_hdp.privacy.planned import read_plan
+
+            read_plan(self.plan)
 
     @property
     def runs_protocol(self) -> bool:

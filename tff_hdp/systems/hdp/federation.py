@@ -19,10 +19,10 @@ from tff_hdp.privacy import (
     configurations,
 )
 from tff_hdp.privacy.configurations import given_levels, largest_remainder
+from tff_hdp.privacy.secure import DEFAULT_BITS, with_encoding
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts, sums_hold
 from tff_hdp.systems.hdp.planned import check_promises, noise_of_plan
-from tff_hdp.systems.hdp.secure import encoded, model_size
 from tff_hdp.systems.hdp.zones import build_zoning
 from tff_hdp.topology import Zoning
 
@@ -160,7 +160,7 @@ def _plan(
         "clipping": clipping,
         "zone_weights": tuple(np.bincount(zoning.zone_of, weights).tolist()),
         "mixing": config.mixing_weights,
-        "size": model_size(task),
+        "size": _model_size(task),
         **config.secure_plan,
     }
     if config.estimator is not None:
@@ -170,7 +170,7 @@ def _plan(
     }
 
     if config.plan is not None:
-        return encoded(noise_of_plan(config, zoning, options), config)
+        return _encoded(noise_of_plan(config, zoning, options), config)
 
     def noised(z: float) -> NoisePlan:
         levels = given_levels(zoning.parents, dict.fromkeys(config.noising_levels, z))
@@ -181,12 +181,12 @@ def _plan(
         )
 
     def make_plan(z: float) -> NoisePlan:
-        return encoded(noised(z), config)
+        return _encoded(noised(z), config)
 
     if config.privacy == "none":
         levels = given_levels(zoning.parents, {})
         plan = configurations.none(upper_levels=levels, **options)
-        return encoded(plan, config)
+        return _encoded(plan, config)
     if z is not None:
         return make_plan(z)
     return make_plan(
@@ -232,3 +232,30 @@ def _noising_clients(plan: NoisePlan, zoning: Zoning) -> np.ndarray:
         for members, count in zip(zoning.members, plan.noising_clients, strict=True):
             carries[members[:count]] = True
     return carries
+
+
+def _encoded(plan: NoisePlan, config: HdpConfig) -> NoisePlan:
+    """The plan with the fixed point of the run's secure sums, if there are any.
+
+    Args:
+      plan: With the fields of `config.secure_plan`, and the model's size.
+      config: The run's settings.
+
+    Raises:
+      ArgumentError: If the sums do not fit secure_bits, or the plan is none for
+        secure sums.
+    """
+    if config.secure_aggregation == "none":
+        return plan
+    return with_encoding(
+        plan,
+        size=plan.size,
+        bits=config.secure_bits or DEFAULT_BITS,
+        largest=config.secure_range,
+    )
+
+
+def _model_size(task: Task) -> int:
+    """How many numbers the task's model learns."""
+    weights = task.build_model().trainable_weights
+    return sum(int(np.prod(w.shape)) for w in weights)

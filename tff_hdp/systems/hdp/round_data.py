@@ -5,10 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_hdp.clients.batches import client_batches, make_order
+from tff_hdp.clients.batches import Participant, chunks, client_batches, make_order
 from tff_hdp.clients.client_work import client_profile
 from tff_hdp.simulation.system import RngOf
-from tff_hdp.systems.chunks import Participant, chunks
 from tff_hdp.systems.hdp.attendance import Attendance
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import Federation

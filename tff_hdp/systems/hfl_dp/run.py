@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
-from tff_hdp.clients.batches import make_order
+from tff_hdp.clients.batches import Participant, chunks, make_order
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy import FullParticipation, NoisePlan, RoundLedger
 from tff_hdp.simulation.classifier import training_columns
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System, for_the_operator
-from tff_hdp.systems.chunks import Participant, chunks
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type

@@ -8,7 +8,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 
 if TYPE_CHECKING:
-    from tff_hdp.simulation.book import RoundBook
+    from tff_hdp.privacy import RoundLedger
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
@@ -97,7 +97,7 @@ class UdpHypernetConfig(RunConfig):
 
         return UdpHypernet(self, folder)
 
-    def new_ledger(self) -> "RoundBook":
+    def new_ledger(self) -> "RoundLedger":
         """See base class."""
         from tff_hdp.systems.udp_hypernet.plan import UdpLedger
 
