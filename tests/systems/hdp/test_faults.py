@@ -1,6 +1,7 @@
 """Schedules of faults, who is Byzantine, and whether these unmask sums."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -119,27 +120,31 @@ def unmasks(corrupt, others, *, signed):
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("fewest", [2, 4])
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
-@pytest.mark.parametrize(("size", "corrupt"), [(7, 1), (7, 3), (9, 4), (5, 4)])
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+@pytest.mark.parametrize(("size", "corrupt"), [(7, 1), (6, 3), (7, 4), (5, 4)])
 def test_how_often_byzantine_clients_unmask_a_sum(
-    signed, fewest, sampling, size, corrupt
+    signed, fewest, sampling, loss, size, corrupt
 ):
-    """Against all cohorts that there are."""
+    """Against all cohorts that there are, and all that may drop out of them."""
     q, k = 0.4, 4
     laws = {"poisson": PoissonSampling((q,)), "fixed": FixedSizeSampling((k,))}
     plan = NoisePlan(
         zone_sizes=(size,), sampling=laws[sampling], min_zone_clients=fewest
     )
     config = secure_config(signed=signed)
-    found = hdp_faults._outnumbered(plan, 0, size, corrupt, config.most_unmasked)
+    found = hdp_faults._outnumbered(plan, 0, size, corrupt, loss, config.most_unmasked)
     expected, total = 0.0, 0.0
     for came in itertools.product([False, True], repeat=size):
         n = sum(came)
         likely = q**n * (1 - q) ** (size - n) if sampling == "poisson" else n == k
         total += likely
         bad = sum(came[:corrupt])
-        # A cohort of fewer is left out; one has no fellows to share secrets with.
-        if n >= fewest and bad and unmasks(bad, n - bad, signed=signed):
-            expected += likely
+        for left in range(n - bad + 1):
+            stay = math.comb(n - bad, left) * (1 - loss) ** left
+            stay *= loss ** (n - bad - left)
+            # A cohort of fewer is left out; one has no fellows to share secrets with.
+            if bad + left >= fewest and bad and unmasks(bad, left, signed=signed):
+                expected += likely * stay
     assert found == pytest.approx(expected / total, abs=1e-12)
 
 
@@ -160,7 +165,7 @@ def test_a_share_that_the_protocol_bears(bad, protocol, signed, holds):
     """Of a hundred that all take part; a tenth is what sparse graphs are made for."""
     plan = NoisePlan(zone_sizes=(100,), sampling=PoissonSampling((1.0,)))
     config = secure_config(protocol, signed=signed)
-    assert sums_hold(plan, (bad,), config.most_unmasked) == holds
+    assert sums_hold(plan, (bad,), 0.0, config.most_unmasked) == holds
     assert sparse(100).degree is not None
 
 
@@ -168,5 +173,6 @@ def test_where_few_are_drawn_a_smaller_share_does():
     few = NoisePlan(zone_sizes=(100,), sampling=PoissonSampling((0.1,)))
     many = NoisePlan(zone_sizes=(10_000,), sampling=PoissonSampling((0.1,)))
     most = secure_config().most_unmasked
-    assert not sums_hold(few, (20,), most)
-    assert sums_hold(many, (2_000,), most)
+    assert not sums_hold(few, (20,), 0.0, most)
+    assert sums_hold(many, (2_000,), 0.0, most)
+    assert not sums_hold(many, (2_000,), 0.7, most)

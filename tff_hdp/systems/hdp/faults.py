@@ -92,7 +92,10 @@ def byzantine_counts(zone_sizes: Sequence[int], share: float) -> tuple[int, ...]
 
 
 def sums_hold(
-    plan: NoisePlan, bad: Sequence[int], most_unmasked: Callable[[int], int]
+    plan: NoisePlan,
+    bad: Sequence[int],
+    loss_rate: float,
+    most_unmasked: Callable[[int], int],
 ) -> bool:
     """Whether Byzantine clients are too few to unmask secure sums of zones.
 
@@ -103,11 +106,12 @@ def sums_hold(
     Args:
       plan: Zones and how their cohorts are drawn.
       bad: How many clients of each zone are Byzantine.
+      loss_rate: Of the others that are drawn; a Byzantine client comes if it is.
       most_unmasked: How many others c do not outnumber, at most.
     """
     zones = enumerate(zip(plan.zone_sizes, bad, strict=True))
     failing = sum(
-        _outnumbered(plan, zone, size, corrupt, most_unmasked)
+        _outnumbered(plan, zone, size, corrupt, loss_rate, most_unmasked)
         for zone, (size, corrupt) in zones
         if corrupt
     )
@@ -119,23 +123,26 @@ def _outnumbered(
     zone: int,
     size: int,
     corrupt: int,
+    loss_rate: float,
     most_unmasked: Callable[[int], int],
 ) -> float:
-    """Probability that the zone's cohort holds too few honest clients."""
+    """Probability that too few honest clients of the zone are left in its sum."""
     from scipy import stats
 
     came = np.arange(1, corrupt + 1)
     most = np.array([most_unmasked(int(c)) for c in came])
     if isinstance(plan.sampling, FixedSizeSampling):
         k = plan.sampling.sizes[zone]
-        law = stats.hypergeom(size, corrupt, k)
-        return float(law.pmf(came)[k - came <= most].sum())
-    q = plan.sampling.probabilities[zone]
-    honest = stats.binom(size - corrupt, q)
+        likely = stats.hypergeom(size, corrupt, k).pmf(came)
+        honest = stats.binom(np.maximum(k - came, 0), 1.0 - loss_rate)
+    else:
+        q = plan.sampling.probabilities[zone]
+        likely = stats.binom(corrupt, q).pmf(came)
+        honest = stats.binom(size - corrupt, q * (1.0 - loss_rate))
     # With fewer in all a zone reveals nothing.
     fewest = plan.min_zone_clients - came
     few = np.maximum(honest.cdf(most) - honest.cdf(fewest - 1), 0.0)
-    return float(stats.binom(corrupt, q).pmf(came) @ few)
+    return float(likely @ few)
 
 
 def byzantine_clients(

@@ -141,7 +141,7 @@ def _threat(config: HdpConfig, plan: NoisePlan) -> ThreatModel:
         colluding_clients=sum(map(min, bad, noising)),
         colluding_in_zone=max(bad) or None,
         secure_sums_hold=not config.zones_are_secure
-        or sums_hold(plan, bad, config.most_unmasked),
+        or sums_hold(plan, bad, config.faults.loss_rate, config.most_unmasked),
     )
 
 
