@@ -33,13 +33,11 @@ def weights(tmp_path):
     return path, parts
 
 
-def test_psnr_and_nearest(images):
+def test_psnr(images):
     a, b = images
     expected = 10 * np.log10(1 / np.mean((a - b) ** 2, axis=(1, 2, 3)))
     np.testing.assert_allclose(distances.psnr(a, b), expected)
     assert distances.psnr(a, a).tolist() == [distances.MAX_PSNR] * 3
-    candidates = np.stack([a, a[::-1]], 1)
-    assert distances.nearest(b, candidates).tolist() == [0, 0, 0]
 
 
 def test_ssim_of_like_and_unlike(images):

@@ -50,17 +50,6 @@ def ms_ssim(originals: np.ndarray, found: np.ndarray) -> np.ndarray:
     return tf.image.ssim_multiscale(a, b, 1.0, _MS_WEIGHTS, filter_size=7).numpy()
 
 
-def nearest(found: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """For every image the candidate with the least squared error, [V] int.
-
-    Args:
-      found: [V, H, W, c].
-      candidates: [V, M, H, W, c].
-    """
-    errors = np.sum((candidates - found[:, np.newaxis]) ** 2, axis=(2, 3, 4))
-    return errors.argmin(1)
-
-
 @dataclasses.dataclass(frozen=True)
 class Lpips:
     """LPIPS on AlexNet (Zhang et al. 2018), with weights of the user's.

@@ -35,11 +35,6 @@ class Records:
         kept = records[np.all(np.isfinite(records), axis=1)].astype(np.float64)
         return cls(kept @ kept.T)
 
-    @classmethod
-    def orthogonal(cls, count: int, norm: float) -> "Records":
-        """Canaries that have nothing in common, of the largest norm there is."""
-        return cls(norm**2 * np.eye(count))
-
     def __len__(self) -> int:
         return len(self.gram)
 

@@ -76,11 +76,6 @@ def levels(epsilon: float, fan_ins: Sequence[float]) -> float:
     return epsilon / math.sqrt(math.prod(fan_ins))
 
 
-def shuffled(epsilon: float, k: float) -> float:
-    """eps/k, claimed for noising clients behind secure aggregation."""
-    return epsilon / k
-
-
 def table_i(
     *,
     epsilon_client: float | None = None,

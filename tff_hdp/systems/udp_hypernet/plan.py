@@ -1,7 +1,7 @@
 """UDP-Alg (HyperNetFL): the noise multiplier behind its sigma, plan and account.
 
 Source: UDP-Alg paper, Algorithm 1 and Theorem 3.2: noise of standard deviation
-sigma = z max(w) S / (q W) on the sum divided by q W.
+sigma = z S / (q W) on the sum divided by q W.
 """
 
 import dataclasses
@@ -14,17 +14,14 @@ from tff_hdp.privacy.parts import Clipping, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 
 
-def noise_multiplier(
-    *, sigma: float, q: float, W: float, S: float, max_weight: float = 1.0
-) -> float:
-    """Z = sigma q W / (S max(w)).
+def noise_multiplier(*, sigma: float, q: float, W: float, S: float) -> float:
+    """Z = sigma q W / S, of users whose weights are at most 1.
 
     Args:
       sigma: Standard deviation of the noise on the average.
       q: Sampling probability in (0, 1].
       W: Sum of all users' weights.
       S: Clip norm.
-      max_weight: Largest user weight.
 
     Returns:
       The noise multiplier.
@@ -33,12 +30,9 @@ def noise_multiplier(
       ArgumentError: If an argument is out of range.
     """
     check_probability("q", q)
-    for name, value in (
-        *(("sigma", sigma), ("W", W)),
-        *(("S", S), ("max_weight", max_weight)),
-    ):
+    for name, value in (("sigma", sigma), ("W", W), ("S", S)):
         check_positive(name, value)
-    return sigma * q * W / (S * max_weight)
+    return sigma * q * W / S
 
 
 def plan(
