@@ -29,10 +29,11 @@ def define_flags() -> None:
     flags.DEFINE_list("work", ["A", "B"], "Which of A and B.")
     flags.DEFINE_integer("repetitions", 12, "Of everything.")
     flags.DEFINE_bool("forms", False, "Also other forms of some operations.")
+    flags.DEFINE_string("csv", None, "A file for the rows.")
 
 
 def main(argv: list[str]) -> int:
-    """Prints a line for each work and form."""
+    """Prints a line for each work and form, and writes them to --csv."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
     if not f.work or not set(f.work) <= {"A", "B"}:
@@ -44,19 +45,19 @@ def main(argv: list[str]) -> int:
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    print(machine.described("cpu"))
+    rows = []
     for name in f.work:
         function, flops, steps = _training(name)
-        _report(f"{name}, a step of a client", function, flops, per=steps)
+        rows.append(_measured(f"{name}, a step of a client", function, flops, steps))
     if f.forms:
-        for name, (function, flops) in _forms().items():
-            _report(name, function, flops)
+        rows += [_measured(name, *form) for name, form in _forms().items()]
+    machine.report(rows, f.csv)
     return 0
 
 
-def _report(
-    name: str, function: Callable[[], Any], flops: float, *, per: int = 1
-) -> None:
+def _measured(
+    name: str, function: Callable[[], Any], flops: float, per: int = 1
+) -> dict[str, Any]:
     import tensorflow as tf
 
     square = tf.random.uniform([_SQUARE, _SQUARE], seed=1)
@@ -68,11 +69,12 @@ def _report(
         own.append(_seconds(function) / per)
         rate.append(2 * _SQUARE**3 / _seconds(product))
     median, floor = statistics.median(own), flops / per / statistics.median(rate)
-    print(
-        f"{name:44} median {1e3 * median:7.3f} ms, least {1e3 * min(own):7.3f}"
-        + (f", {median / floor:5.2f} times the floor" if flops else ""),
-        flush=True,
-    )
+    return {
+        "part": name.replace("  ", "… "),
+        "ms, median": 1e3 * median,
+        "ms, least": 1e3 * min(own),
+        "times the floor": median / floor if flops else None,
+    }
 
 
 def _seconds(function: Callable[[], Any]) -> float:
@@ -123,6 +125,23 @@ def _training(name: str) -> tuple[Callable[[], Any], float, int]:
     return run, work.flops * share, count * steps
 
 
+def _winograd() -> list[Any]:
+    """What F(2x2, 5x5) multiplies by: products to sums, kernels, and tiles.
+
+    From polynomials' values at five points and infinity (Toom and Cook), transposed, as
+    convolutions of networks are correlations.
+    """
+    import tensorflow as tf
+
+    def values(size: int) -> np.ndarray:
+        points = np.array([0.0, 1.0, -1.0, 2.0, -0.5])
+        last = np.eye(size)[-1:]
+        return np.concatenate([points[:, np.newaxis] ** np.arange(size), last])
+
+    one_way = (values(2).T, values(5), np.linalg.inv(values(6)).T)
+    return [tf.constant(np.kron(m, m), tf.float32) for m in one_way]
+
+
 def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
     """By name, parts of a step in several forms, with their operations."""
     import tensorflow as tf
@@ -150,6 +169,26 @@ def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
         theirs = tf.signal.rfft2d(tf.transpose(kernel[::-1, ::-1], [2, 3, 0, 1]), size)
         product = tf.einsum("bixy,ioxy->boxy", ours, theirs)
         return tf.signal.irfft2d(product, size)[:, :, 2:-2, 2:-2]
+
+    def by_winograd(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        # Two by two outputs of 5x5 at once: 36 products for 100.
+        batch, side, _, channels = x.shape
+        tiles, out = batch * (side // 2) ** 2, kernel.shape[-1]
+        of_sums, of_kernels, of_tiles = _winograd()
+        padded = tf.pad(x, [[0, 0], [2, 2], [2, 2], [0, 0]])
+        cut = {"sizes": [1, 6, 6, 1], "strides": [1, 2, 2, 1], "rates": [1] * 4}
+        windows = tf.image.extract_patches(padded, padding="VALID", **cut)
+        windows = tf.transpose(tf.reshape(windows, [tiles, 36, channels]), [1, 0, 2])
+        theirs = tf.matmul(of_tiles, tf.reshape(windows, [36, -1]))
+        ours = tf.matmul(of_kernels, tf.reshape(kernel, [25, -1]))
+        products = tf.matmul(
+            tf.reshape(theirs, [36, tiles, channels]),
+            tf.reshape(ours, [36, channels, out]),
+        )
+        sums = tf.matmul(of_sums, tf.reshape(products, [36, -1]))
+        shape = [2, 2, batch, side // 2, side // 2, out]
+        sums = tf.transpose(tf.reshape(sums, shape), [2, 3, 0, 4, 1, 5])
+        return tf.reshape(sums, [batch, side, side, out])
 
     def pool(x: tf.Tensor) -> tf.Tensor:
         return tf.nn.max_pool2d(x, 2, 2, "VALID")
@@ -240,6 +279,7 @@ def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
         ),
         "second convolution": (lambda: tf.nn.conv2d(pooled, second, **same), large),
         "  by FFT": (lambda: by_fft(pooled, second), large),
+        "  by Winograd": (lambda: by_winograd(pooled, second), large),
         "  in bfloat16": (
             lambda: tf.nn.conv2d(
                 tf.cast(pooled, tf.bfloat16), tf.cast(second, tf.bfloat16), **same
