@@ -201,7 +201,7 @@ def _epsilons(run: Run, curves: Mapping[str, pd.Series]) -> list[str]:
 def _tested(run: Run, privacy: Mapping[str, Any], headline: str) -> list[str]:
     """What the tests gave, if the epsilons above cover their being told."""
     if run.accounts and headline not in privacy.get("published", [headline]):
-        told = f"{headline} is of clients' own data without noise, which no epsilon "
+        told = f"{headline} tells of clients' data without noise, which no epsilon "
         return [_tag("p", told + "covers: it is in metrics.csv, for the operator.")]
     return [
         _reached(run.metrics, headline),

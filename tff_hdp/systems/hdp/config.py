@@ -210,7 +210,7 @@ class HdpConfig(ZonesConfig):
         byzantine = self.election_fault_model == "byzantine"
         return self.runs_protocol and elects and byzantine
 
-    def most_unmasked(self, corrupt: int) -> int:
+    def most_unmasked(self, corrupt: Any) -> Any:
         """How many others of a zone do not outnumber c corrupt clients, at most.
 
         Too few have a third of them lie where parties sign; a majority's shares

@@ -95,7 +95,7 @@ def sums_hold(
     plan: NoisePlan,
     bad: Sequence[int],
     loss_rate: float,
-    most_unmasked: Callable[[int], int],
+    most_unmasked: Callable[[np.ndarray], np.ndarray],
 ) -> bool:
     """Whether Byzantine clients are too few to unmask secure sums of zones.
 
@@ -107,7 +107,7 @@ def sums_hold(
       plan: Zones and how their cohorts are drawn.
       bad: How many clients of each zone are Byzantine.
       loss_rate: Of the others that are drawn; a Byzantine client comes if it is.
-      most_unmasked: How many others c do not outnumber, at most.
+      most_unmasked: For each c how many others do not outnumber them, at most.
     """
     zones = enumerate(zip(plan.zone_sizes, bad, strict=True))
     failing = sum(
@@ -124,13 +124,13 @@ def _outnumbered(
     size: int,
     corrupt: int,
     loss_rate: float,
-    most_unmasked: Callable[[int], int],
+    most_unmasked: Callable[[np.ndarray], np.ndarray],
 ) -> float:
     """Probability that too few honest clients of the zone are left in its sum."""
     from scipy import stats
 
     came = np.arange(1, corrupt + 1)
-    most = np.array([most_unmasked(int(c)) for c in came])
+    most = most_unmasked(came)
     if isinstance(plan.sampling, FixedSizeSampling):
         k = plan.sampling.sizes[zone]
         likely = stats.hypergeom(size, corrupt, k).pmf(came)
