@@ -49,6 +49,10 @@ def main(argv: list[str]) -> int:
     for name in f.work:
         function, flops, steps = _training(name)
         rows.append(_measured(f"{name}, a step of a client", function, flops, steps))
+        if f.forms and name == "B":
+            function, flops, steps = _training(name, "bfloat16")
+            text = "  with convolutions in bfloat16"
+            rows.append(_measured(text, function, flops, steps))
     if f.forms:
         rows += [_measured(name, *form) for name, form in _forms().items()]
     machine.report(rows, f.csv)
@@ -83,19 +87,25 @@ def _seconds(function: Callable[[], Any]) -> float:
     return time.process_time() - began
 
 
-def _training(name: str) -> tuple[Callable[[], Any], float, int]:
+def _training(
+    name: str, convolutions_in: str | None = None
+) -> tuple[Callable[[], Any], float, int]:
     """Training of a chunk of A or a client of B, its operations, clients' steps."""
     import tensorflow as tf
     import works
     from programs import tensorflow_model
 
+    from tasks.models import with_convolutions_in
     from tff_hdp.clients import training
     from tff_hdp.clients.sgd import SgdRule
     from tff_hdp.clients.stacked_model import StackedModel
     from tff_hdp.clients.updates import weighted_sum
 
     work = works.WORKS[name]
-    model = StackedModel.built_by(lambda: tensorflow_model.build_model(work))
+    keras = tensorflow_model.build_model(work)
+    if convolutions_in is not None:
+        keras = with_convolutions_in(convolutions_in, keras)
+    model = StackedModel.built_by(lambda: keras)
     at_once = training.chunk_size(work.num_parameters, work.clients)
     count, steps = (1, _STEPS) if model.convolves else (at_once, work.steps)
     examples = [works.client_examples(work, client) for client in range(count)]

@@ -187,6 +187,35 @@ class TextArchitecture:
         )
 
 
+def with_convolutions_in(dtype: str, model: "tf.keras.Model") -> "tf.keras.Model":
+    """A model like another, newly initialised, whose convolutions multiply in `dtype`.
+
+    Its weights, their gradients and all other layers stay float32: Keras calls it
+    mixed precision.
+
+    Args:
+      dtype: `bfloat16`.
+      model: Sequential, or of the functional kind.
+
+    Raises:
+      ValueError: If there is no convolution, or Keras cannot copy the model.
+    """
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+    kinds = (layers.Conv1D, layers.Conv2D, layers.Conv3D)
+    if not any(isinstance(layer, kinds) for layer in model.layers):
+        raise ValueError("the model has no convolution")
+
+    def copied(layer: "tf.keras.layers.Layer") -> "tf.keras.layers.Layer":
+        config = layer.get_config()
+        if isinstance(layer, kinds):
+            config["dtype"] = f"mixed_{dtype}"
+        return type(layer).from_config(config)
+
+    return tf.keras.models.clone_model(model, clone_function=copied)
+
+
 def rescaling(low: Value, high: Value) -> "tf.keras.layers.Layer":
     """The layer that maps low to 0 and high to 1, each column alike or on its own."""
     import tensorflow as tf

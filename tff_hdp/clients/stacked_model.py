@@ -22,7 +22,9 @@ class StackedModel:
 
     Args:
       model: A built `Sequential` of Rescaling, Flatten, Reshape, Embedding, Dense,
-        Conv2D, MaxPooling2D, ZeroPadding1D, ReLU and Activation layers.
+        Conv2D, MaxPooling2D, ZeroPadding1D, ReLU and Activation layers. Convolutions
+        of a `mixed_bfloat16` policy multiply in bfloat16; all else is computed in the
+        weights' dtype.
 
     Attributes:
       shapes: Of the model's weights, in Keras' order.
@@ -224,7 +226,7 @@ class _Affine:
         product = self._product(kernel, tf.cast(x, kernel.dtype))
         if self._pooling is not None:
             product = self._pooling([], product)
-        return self.finish(biases, product)
+        return self.finish(biases, tf.cast(product, kernel.dtype))
 
     def finish(self, biases: Weights, product: tf.Tensor) -> tf.Tensor:
         for bias in biases:
@@ -264,8 +266,10 @@ def _convolution(layer: tf.keras.layers.Conv2D) -> Callable[..., tf.Tensor]:
         if value != allowed:
             raise ArgumentError(f"layer {layer.name}.{name}", value, str(allowed))
 
+    in_bfloat16 = layer.compute_dtype == "bfloat16"
+
     def one_client(args: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        kernel, x = args
+        kernel, x = (tf.cast(t, tf.bfloat16) for t in args) if in_bfloat16 else args
         return tf.nn.conv2d(
             x,
             kernel,
@@ -282,7 +286,7 @@ def _convolution(layer: tf.keras.layers.Conv2D) -> Callable[..., tf.Tensor]:
         return tf.map_fn(
             one_client,
             (kernel, x),
-            fn_output_signature=kernel.dtype,
+            fn_output_signature=tf.bfloat16 if in_bfloat16 else kernel.dtype,
             parallel_iterations=8,
         )
 

@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import pathlib
 import sys
 
 # TensorFlow reads them once, when it is imported.
@@ -27,6 +28,24 @@ def prepare() -> None:
     for name, value in _VARIABLES.items():
         os.environ.setdefault(name, value)
     atexit.register(_release_default_context)
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether this machine's GPUs, or else its CPU, multiply bfloat16 numbers.
+
+    GPUs do from compute capability 8.0 on. Without such instructions TensorFlow takes
+    number by number, many times as slowly, or fails. Imports TensorFlow.
+    """
+    import tensorflow as tf
+
+    if gpus := tf.config.list_physical_devices("GPU"):
+        details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+        return all(d.get("compute_capability", (0, 0)) >= (8, 0) for d in details)
+    try:
+        known = pathlib.Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return False
+    return not {"amx_bf16", "avx512_bf16"}.isdisjoint(known)
 
 
 def _release_default_context() -> None:

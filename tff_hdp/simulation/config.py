@@ -2,14 +2,18 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import tasks
+from tasks.models import with_convolutions_in
 from tff_hdp.errors import ArgumentError, check_delta
 from tff_hdp.runtime import RUNTIMES
+from tff_hdp.runtime.environment import multiplies_bfloat16
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from tff_hdp.privacy import RoundLedger
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
@@ -30,6 +34,9 @@ class RunConfig:
       dirichlet_alpha: Concentration of the `dirichlet` partition.
       rounds: T.
       delta: Of (epsilon, delta).
+      compute_dtype: What convolutions of clients' training multiply in: `float32`, or
+        `bfloat16` on CPUs and GPUs that have it. Weights, updates, clip and noise are
+        float32 all the same, and so is what is tested and saved.
       runtime: Where TFF computations run.
       workers: host:port of every worker, for runtime=cluster.
       seed: Fixes partition, cohorts and initial weights for tests; noise is never
@@ -50,6 +57,7 @@ class RunConfig:
     system: ClassVar[str]
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "task": tuple(tasks.TASKS),
+        "compute_dtype": ("float32", "bfloat16"),
         "runtime": RUNTIMES,
     }
     # Settings that may be `module:NAME` too, of what a user has.
@@ -65,6 +73,7 @@ class RunConfig:
     dirichlet_alpha: float | None = None
     rounds: int = 200
     delta: float = 1e-5
+    compute_dtype: str = "float32"
     runtime: str = "in_process"
     workers: tuple[str, ...] = ()
     seed: int | None = None
@@ -142,6 +151,28 @@ class RunConfig:
             dirichlet_alpha=self.dirichlet_alpha,
             seed=partition_seed,
         )
+
+    def training_model(self, task: tasks.Task) -> "Callable[[], tf.keras.Model]":
+        """What clients train: the task's model, by `compute_dtype`. Imports TensorFlow.
+
+        Raises:
+          ArgumentError: If there is no convolution to compute so, or no machine for it.
+        """
+        if self.compute_dtype == "float32":
+            return task.build_model
+        if self.runtime != "cluster" and not multiplies_bfloat16():
+            allowed = "float32 on a machine that multiplies no bfloat16 numbers"
+            raise ArgumentError("compute_dtype", self.compute_dtype, allowed)
+
+        def build() -> "tf.keras.Model":
+            return with_convolutions_in(self.compute_dtype, task.build_model())
+
+        try:
+            build()
+        except ValueError as error:
+            allowed = f"float32 with model={task.model_name}: {error}"
+            raise ArgumentError("compute_dtype", self.compute_dtype, allowed) from error
+        return build
 
     def check_plan(self) -> None:
         """Reads the plan's file, of systems that take one. Imports no TensorFlow."""

@@ -69,7 +69,7 @@ class FlTop(System):
                 config.secure_aggregation_protocol, signed=config.sign_messages
             )
         self.process = build_fl_top(
-            build_model=self.task.build_model,
+            build_model=config.training_model(self.task),
             data_type=chunk_type(features.shape[1:], features.dtype),
             plan=self.plan,
             compressor=compressor,

@@ -54,7 +54,7 @@ class Gfl(System):
         )
         features = self.task.test_features
         self.process = build_gfl(
-            build_model=self.task.build_model,
+            build_model=config.training_model(self.task),
             data_type=cohort_type(
                 features.shape[1:],
                 features.dtype,

@@ -57,7 +57,7 @@ def build_process(
     rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
     if stacked:
         clients = stacked_clients(
-            build_model=task.build_model,
+            build_model=config.training_model(task),
             data_type=chunk_type(features.shape[1:], features.dtype),
             client_learning_rate=rate,
             client_momentum=SGD_MOMENTUM[config.client_optimizer],
@@ -68,7 +68,7 @@ def build_process(
             tf.TensorSpec([None], tf.int32),
         )
         clients = single_clients(
-            model_fn=model_fn_from_keras(task.build_model, spec),
+            model_fn=model_fn_from_keras(config.training_model(task), spec),
             client_optimizer=build_optimizer(config.client_optimizer, rate),
         )
     secure_sums = None

@@ -62,7 +62,7 @@ class HflDp(System):
         )
         features = self.task.test_features
         self.process = build_hfl_dp(
-            build_model=self.task.build_model,
+            build_model=config.training_model(self.task),
             data_type=chunk_type(features.shape[1:], features.dtype),
             edge_round=self.plan,
             cloud_round=self.cloud_plan,

@@ -67,7 +67,7 @@ class UdpHypernet(System):
             targets=tuple(w.shape for w in local.trainable_weights),
         )
         self.process = udp_hypernet.build_udp_hypernet(
-            build_model=self.task.build_model,
+            build_model=config.training_model(self.task),
             data_type=udp_hypernet.user_type(features.shape[1:], features.dtype),
             hypernetwork=self.hypernetwork,
             plan=self.plan,
