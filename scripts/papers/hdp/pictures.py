@@ -23,10 +23,12 @@ _AXES = {
 
 def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
     """Accuracy over rounds, a line for each of a study's; or over a setting."""
-    name = study.name.partition("_reduced")[0].partition("_tiny")[0]
     if study.metric != "accuracy":
         return
-    panels = _over_setting(jobs, *_OVER[name]) if name in _OVER else [_by_round(jobs)]
+    # At another scale a study's name goes on.
+    name = f"{study.name}_"
+    over = [axes for part, axes in _OVER.items() if name.startswith(f"{part}_")]
+    panels = _over_setting(jobs, *over[0]) if over else [_by_round(jobs)]
     curves.draw(panels, path, ylabel="test accuracy")
 
 

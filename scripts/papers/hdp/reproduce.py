@@ -49,6 +49,10 @@ def define_flags() -> None:
     flags.DEFINE_list("seeds", ["0", "1", "2"], "A run of every line for each.")
     flags.DEFINE_integer("jobs", 1, "Trainings at a time.", lower_bound=1)
     flags.DEFINE_string("data_dir", None, "Folder with the data sets' files.")
+    flags.DEFINE_enum(
+        *("compute_dtype", "float32", ["float32", "bfloat16"]),
+        "What clients' convolutions multiply; other than float32 is part of the names.",
+    )
 
 
 def main(argv: list[str]) -> int:
@@ -97,7 +101,7 @@ def train(parts: list[str], folder: pathlib.Path) -> int:
     ):
         raise ArgumentError("seeds", asked.seeds, "different whole numbers >= 0")
     changes = {} if asked.data_dir is None else {"data_dir": asked.data_dir}
-    found = trained.studies(asked.scale)
+    found = trained.studies(asked.scale, asked.compute_dtype)
     seeds = [int(seed) for seed in asked.seeds]
     results = folder if asked.scale == "tiny" else studies.RESULTS
     return studies.run(

@@ -277,8 +277,12 @@ STUDIES = {
 }
 
 
-def studies(scale: str) -> Mapping[str, Study]:
-    """All studies at a scale, by part."""
-    if scale == "full":
-        return STUDIES
-    return {name: study.at(scale, SCALES[scale]) for name, study in STUDIES.items()}
+def studies(scale: str, compute_dtype: str = "float32") -> Mapping[str, Study]:
+    """All studies at a scale, by part; its name and the dtype's are part of theirs."""
+    found = STUDIES
+    if scale != "full":
+        found = {name: study.at(scale, SCALES[scale]) for name, study in found.items()}
+    if compute_dtype != "float32":
+        other = {"compute_dtype": compute_dtype}
+        found = {name: study.at(compute_dtype, other) for name, study in found.items()}
+    return found

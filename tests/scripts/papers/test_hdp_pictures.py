@@ -71,3 +71,8 @@ def test_the_claim_is_over_noise_a_panel_a_cohort(drawn):
 def test_what_is_no_accuracy_is_not_drawn(drawn):
     other = dataclasses.replace(trained.claim(), metric="seconds")
     assert drawn(other) == []
+
+
+def test_a_study_at_another_scale_is_drawn_like_its_own(drawn):
+    (panel,) = drawn(trained.studies("full", "bfloat16")["figure3"])
+    assert list(panel.curves) == ["k = 100", "k = 200", "k = 300"]

@@ -43,6 +43,14 @@ def test_what_can_be_asked_is_what_there_is():
     assert set(reproduce.TRAINED) == set(trained.STUDIES)
 
 
+def test_runs_that_compute_otherwise_are_another_study():
+    found = trained.studies("reduced", "bfloat16")["figure2_cifar10"]
+    assert found.name == "figure2_cifar10_reduced_bfloat16"
+    for line in found.lines:
+        config = found.config(line, {})
+        assert (config.compute_dtype, config.rounds) == ("bfloat16", 40)
+
+
 @pytest.mark.parametrize(("paper", "scale", "name"), EVERY)
 def test_every_line_is_a_run_of_its_own(paper, scale, name, tmp_path):
     """Settings that hold together, and another run for every line and seed."""
