@@ -52,6 +52,8 @@ def main(argv: list[str]) -> int:
     from tff_hdp.systems.hdp import seats
 
     path = pathlib.Path(run) / "elections"
+    if not path.is_dir():
+        raise ArgumentError("run", run, "a run with elections")
     registry = pathlib.Path(flags.FLAGS.registry or path / seats.REGISTRY)
     if not registry.is_file():
         raise ArgumentError("registry", registry, "a file of registries")

@@ -55,8 +55,10 @@ def run(
     except ArgumentError as error:
         is_flag = error.name.partition("[")[0] in flags.FLAGS
         return _fail(f"--{error}" if is_flag else str(error))
+    except OSError as error:
+        return _fail(_of_flag(error))
     except (
-        *(FileError, NoiseError, OSError, flags.Error),
+        *(FileError, NoiseError, flags.Error),
         # A model that training made infinite.
         FloatingPointError,
     ) as error:
@@ -158,6 +160,15 @@ def refuse_arguments(argv: list[str]) -> None:
     """Raises ArgumentError if words were left that are no flags."""
     if len(argv) > 1:
         raise ArgumentError("argument", argv[1], "flags only, see --help")
+
+
+def _of_flag(error: OSError) -> str:
+    """What an error about a file says, by the flag that names the file if one does."""
+    file = None if error.filename is None else str(error.filename)
+    named = [name for name in flags.FLAGS if str(flags.FLAGS[name].value) == file]
+    if file is None or not named:
+        return str(error)
+    return f"--{named[0]} is {file}: {error.strerror}"
 
 
 def _fail(message: str) -> int:

@@ -65,6 +65,8 @@ def test_bad_plans_are_refused_by_name_and_value(options, words):
 def test_a_clip_norm_whose_square_float32_loses_is_refused():
     with pytest.raises(ArgumentError, match=r"clip_norm is 1e-26; .* at least 1e-12"):
         Clipping(clip_norm=1e-26)
+    with pytest.raises(ArgumentError, match=r"is 1e\+34; .* at most 1e\+12"):
+        Clipping(clip_norm=1e34)
 
 
 @pytest.mark.parametrize("q", [0.0, -0.1, 1.1, math.nan])

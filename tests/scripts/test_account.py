@@ -137,7 +137,12 @@ def test_zones_of_a_file(rows, run, tmp_path):
     assert table == by_hand
     message = run(f"--zoning_file={file}", "--zone_sizes=3,9", code=2)
     assert "--zone_sizes is 3,9; allowed: none with zoning_file" in message
-    assert "no_such.csv" in run("--zoning_file=no_such.csv", code=2)
+    missing = run("--zoning_file=no_such.csv", code=2)
+    assert "--zoning_file is no_such.csv: No such file or directory" in missing
+    assert f"--zoning_file is {tmp_path}; allowed: a .csv" in run(
+        f"--zoning_file={tmp_path}", code=2
+    )
+    assert "--plan is no.json: No such file" in run("--plan=no.json", code=2)
 
 
 def test_a_planners_file_is_accounted(rows, run, tmp_path):

@@ -108,3 +108,31 @@ def test_what_is_left_without_privacy_is_whole():
     bare = asked.without_privacy()
     assert (bare.privacy, bare.elect_super_nodes, bare.rounds) == ("none", "none", 7)
     assert bare == HdpConfig(privacy="none", rounds=7, out=asked.out)
+
+
+@pytest.mark.parametrize(
+    ("system", "name"),
+    [
+        *[(name, "clip_norm") for name in ("hdp", "hfl_dp", "fl_top", "udp_hypernet")],
+        *[("gfl", "gradient_bound"), ("udp_hypernet", "sigma")],
+    ],
+)
+@pytest.mark.parametrize("value", [1e-13, 1e13, 1e300])
+def test_a_bound_whose_square_float32_loses_is_refused(system, name, value):
+    needed = {
+        "hdp": GOOD,
+        "fl_top": {"scheme": "fl_top_dp"},
+        "udp_hypernet": {"noise_multiplier": 1.0} if name == "clip_norm" else {},
+    }
+    given = needed.get(system, {}) | {name: value}
+    with pytest.raises(ArgumentError, match=rf"^{name} is .*1e\+12, whose squares"):
+        systems.config_class(system)(**given)
+
+
+@pytest.mark.parametrize("system", ["hdp", "fl_top", "udp_hypernet"])
+def test_a_multiplier_that_nobody_means_is_refused(system):
+    given = {"fl_top": {"scheme": "fl_top_dp"}}.get(system, {})
+    with pytest.raises(
+        ArgumentError, match=r"^noise_multiplier is 10000000.0; allowed: 1e-6"
+    ):
+        systems.config_class(system)(noise_multiplier=1e7, **given)

@@ -61,6 +61,11 @@ def read(text):
     return ElementTree.fromstring(rest)
 
 
+def counts(text):
+    """What a page says was counted without noise."""
+    return re.findall(r"Counted without noise.*? operator", text)[0]
+
+
 def words(tree):
     return " ".join(" ".join(tree.itertext()).split())
 
@@ -94,7 +99,8 @@ def test_every_promise_is_said_with_all_it_rests_on(run):
     assert "promised nothing against the client's own super-node" in text
     assert "1 rounds were released, lost and run again" in text
     assert "drop_rate = 0.1" in text
-    assert "rejected: 8 over all rounds" in text
+    # How many were rejected is no epsilon's.
+    assert "rejected. They are in metrics.csv" in text and "8" not in counts(text)
     assert "0.4 after round 4" in text
 
 
@@ -121,6 +127,7 @@ def test_a_run_without_noise_promises_nothing(run):
     bare = dataclasses.replace(run, accounts=[])
     text = words(read(page(bare, curves={})))
     assert "no observer is promised anything" in text
+    assert "rejected: 8 in all" in text
     assert "epsilon =" not in text
 
 

@@ -176,11 +176,38 @@ def test_secrets_are_the_operating_systems_unless_seeded(tmp_path):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_model_that_is_not_finite_stops_before_anything_is_written(tmp_path, value):
+    out = tmp_path / "run"
     with pytest.raises(FloatingPointError, match="round 1"):
-        run(tmp_path, CountingSystem([], value=value))
-    assert not (tmp_path / "privacy.json").exists()
-    state, _ = run(tmp_path, CountingSystem([]))
+        run(out, CountingSystem([], value=value))
+    # What it asks for are other settings, which a run that began would refuse.
+    assert not out.exists()
+    state, _ = run(out, CountingSystem([]), delta=1e-6)
     assert state[1].tolist() == [21.0, 21.0]
+
+
+def test_that_most_updates_are_rejected_is_said_once(tmp_path, caplog):
+    class Rejecting(CountingSystem):
+        def measure(self, metrics):
+            rejected = 10 * (metrics["round"] - 1)
+            return {"clients": 40, "rejected": rejected}
+
+    with caplog.at_level(logging.WARNING, logger="tff_hdp"):
+        run(tmp_path, Rejecting([]))
+    (said,) = [each.getMessage() for each in caplog.records]
+    assert said.startswith("round 4: 30 of 40 updates were rejected")
+
+
+def test_what_released_a_round_stays_however_it_ends(tmp_path):
+    class Breaking(CountingSystem):
+        def prepare(self, entropy, number, carried, *, earlier=0):
+            if number == 3:
+                raise ConnectionError("no worker")
+            return super().prepare(entropy, number, carried, earlier=earlier)
+
+    with pytest.raises(ConnectionError):
+        run(tmp_path / "run", Breaking([]))
+    state, ledger = run(tmp_path / "run", CountingSystem([]))
+    assert state[1].tolist() == [21.0, 21.0] and ledger.rounds == 6
 
 
 def test_a_folder_belongs_to_one_system(tmp_path):

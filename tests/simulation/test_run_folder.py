@@ -277,25 +277,33 @@ def test_a_file_in_place_of_the_run_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error", [ArgumentError("zones", 9, "2"), FileError("a", "b"), FileNotFoundError()]
+    "error",
+    [
+        *(ArgumentError("zones", 9, "2"), FileError("a", "b"), FileNotFoundError()),
+        *(ConnectionError("no worker"), FloatingPointError("not finite")),
+    ],
 )
-def test_a_run_that_is_refused_leaves_no_folder(tmp_path, error):
+@pytest.mark.parametrize("began", [True, False])
+def test_a_run_that_is_refused_leaves_no_folder(tmp_path, error, began):
     with pytest.raises(type(error)), RunFolder(config(tmp_path / "new")) as folder:
         folder.resolve(partition_seed=3)
+        if began:
+            folder.begin()
         raise error
     assert not (tmp_path / "new").exists()
 
 
-def test_what_was_there_before_or_began_is_left(tmp_path):
+def test_what_was_there_before_or_was_released_is_left(tmp_path):
     """As is what ends by anything but a refusal."""
     (tmp_path / "old").mkdir()
     for name, error in (
         ("old", ArgumentError("zones", 9, "2")),
-        ("began", ArgumentError("zones", 9, "2")),
+        ("released", ConnectionError("no worker")),
         ("ended", KeyboardInterrupt()),
     ):
         with pytest.raises(type(error)), RunFolder(config(tmp_path / name)) as folder:
-            if name == "began":
+            if name == "released":
                 folder.begin()
+                folder.journal.announce(1, {})
             raise error
         assert (tmp_path / name / "config.json").exists()

@@ -18,6 +18,7 @@ from tff_hdp.privacy.parts import (
     FullParticipation,
     PoissonSampling,
     Sampling,
+    check_multiplier,
 )
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import NEIGHBOURS, ThreatModel
@@ -131,7 +132,10 @@ class FederationConfig:
             return None
         from tff_hdp.topology import load_zones
 
-        return load_zones(self.zoning_file)
+        try:
+            return load_zones(self.zoning_file)
+        except ArgumentError as error:
+            raise error.renamed({"path": "zoning_file"}) from error
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -280,8 +284,7 @@ class AccountConfig(FederationConfig):
                 if getattr(self, field.name) != field.default:
                     self.refuse_beside_plan(field.name)
         check_positive("noise_multiplier", self.noise_multiplier)
-        ok = 1e-6 <= self.noise_multiplier <= 1e6
-        require(ok, "noise_multiplier", self.noise_multiplier, "1e-6..1e6")
+        check_multiplier("noise_multiplier", self.noise_multiplier)
 
     def noise_plan(self, noise_multiplier: float | None = None) -> NoisePlan:
         """The noise plan of the flags, with another multiplier if one is given.

@@ -81,8 +81,21 @@ class Level:
         require(set(self.parents) == set(range(m)), "parents", self.parents, allowed)
 
 
-# Of a shorter update the squares in float32 tell too little of its norm.
-LEAST_NORM = 1e-12
+# In float32 the squares of a shorter update vanish, and those of a longer one, or of
+# its noise, are infinite.
+_LEAST_NORM, _GREATEST_NORM = 1e-12, 1e12
+
+
+def check_clip_norm(name: str, clip_norm: float) -> None:
+    """Raises ArgumentError unless updates clipped to it have squares in float32."""
+    ok = _LEAST_NORM <= clip_norm <= _GREATEST_NORM
+    allowed = f"at least {_LEAST_NORM:g} and at most {_GREATEST_NORM:g}"
+    require(ok, name, clip_norm, f"{allowed}, whose squares float32 has")
+
+
+def check_multiplier(name: str, z: float) -> None:
+    """Raises ArgumentError unless `z` is a noise multiplier that somebody may mean."""
+    require(1e-6 <= z <= 1e6, name, z, "1e-6..1e6")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,8 +125,7 @@ class Clipping:
 
     def __post_init__(self) -> None:
         check_positive("clip_norm", self.clip_norm)
-        allowed = f"at least {LEAST_NORM:g}, beneath which squares vanish in float32"
-        require(self.clip_norm >= LEAST_NORM, "clip_norm", self.clip_norm, allowed)
+        check_clip_norm("clip_norm", self.clip_norm)
         kinds = ("flat", "per_layer", "adaptive")
         require(self.kind in kinds, "kind", self.kind, ", ".join(kinds))
         quantile = self.target_quantile

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tasks
 from tasks.models import with_convolutions_in
 from tff_hdp.errors import ArgumentError, check_delta
+from tff_hdp.privacy.parts import check_clip_norm
 from tff_hdp.runtime import RUNTIMES
 from tff_hdp.runtime.environment import multiplies_bfloat16
 
@@ -216,3 +217,10 @@ class RunConfig:
         value = getattr(self, name)
         if isinstance(value, str) or not (math.isfinite(value) and value > 0):
             raise ArgumentError(name, value, allowed)
+
+    def _check_clip_norm(
+        self, name: str = "clip_norm", allowed: str = "a finite number greater than 0"
+    ) -> None:
+        """Refuses now what a plan would, once there is a run folder."""
+        self._check_positive(name, allowed)
+        check_clip_norm(name, getattr(self, name))

@@ -22,6 +22,8 @@ from tff_hdp.simulation.report import Run
 
 # Rounds at which an account is drawn.
 _POINTS = 24
+# What metrics.csv counts of clients' data without noise.
+_COUNTS = ("rejected", "empty_zones", "left_out_zones", "saturated", "clipped")
 _STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2rem }
@@ -233,13 +235,14 @@ def _faults(run: Run, privacy: Mapping[str, Any]) -> list[str]:
             lines.append(f"Asked for: {name} = {_word(run.flags[name])}.")
     if run.flags.get("online_rate", 1.0) < 1.0:
         lines.append(f"Asked for: online_rate = {_word(run.flags['online_rate'])}.")
-    for name in ("rejected", "empty_zones", "left_out_zones", "saturated", "clipped"):
-        if name in run.metrics:
-            count = run.metrics[name].sum()
-            lines.append(
-                f"{name}: {count:g} over all rounds, counted without noise: for the "
-                "operator, not for publication."
-            )
+    counted = [name for name in _COUNTS if name in run.metrics]
+    if not run.accounts:
+        lines += [f"{name}: {run.metrics[name].sum():g} in all." for name in counted]
+    elif counted:
+        lines.append(
+            f"Counted without noise, beyond every epsilon: {', '.join(counted)}. "
+            "They are in metrics.csv, for the operator."
+        )
     return lines or ["None was asked for and none was counted."]
 
 

@@ -38,6 +38,13 @@ from tff_hdp.simulation.files import write_bytes, write_json
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.rows import Board, CsvRows
 
+# What ends a run that must be asked for otherwise: a setting or file that does not do,
+# workers that do not answer, learning rates under which the model is infinite.
+_REFUSALS = (
+    *(ArgumentError, FileError, FileNotFoundError),
+    *(ConnectionError, FloatingPointError),
+)
+
 
 class RunFolder:
     """Reads and writes one run folder, which it keeps others from meanwhile.
@@ -100,7 +107,7 @@ class RunFolder:
         # Writing to a full disk does not say where; errors of our own say it in words.
         if isinstance(error, OSError) and error.errno and error.filename is None:
             error.filename = str(self.path)
-        self._refused = isinstance(error, ArgumentError | FileError | FileNotFoundError)
+        self._refused = isinstance(error, _REFUSALS)
         self._opened.__exit__(kind, error, trace)
 
     def close(self) -> None:
@@ -128,8 +135,8 @@ class RunFolder:
         self._board.tests = self._published = tuple(columns)
 
     def _remove_if_refused(self) -> None:
-        """Leaves nothing of a run that was refused before its first round."""
-        if self._refused and self._made and not self.journal.began:
+        """Leaves nothing of a run that was refused before it released a round."""
+        if self._refused and self._made and not self.journal.releases:
             shutil.rmtree(self.path)
 
     @property

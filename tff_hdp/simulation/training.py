@@ -166,6 +166,7 @@ class _Progress:
         )
         self._every = config.log_every or math.ceil(config.rounds / 20)
         self._shown: dict[str, str] = {}
+        self._warned = False
 
     def __enter__(self) -> "_Progress":
         return self
@@ -174,7 +175,15 @@ class _Progress:
         self._bar.close()
 
     def show(self, number: int, metrics: dict[str, float]) -> None:
-        """Shows a round."""
+        """Shows a round, and says once that training gives nothing to add up."""
+        clients, rejected = metrics.get("clients", 0), metrics.get("rejected", 0)
+        if rejected > clients / 2 and not self._warned:
+            self._warned = True
+            _LOG.warning(
+                "round %d: %g of %g updates were rejected, as they are where training "
+                "makes them infinite; lower the clients' learning rate",
+                *(number, rejected, clients),
+            )
         names = (self._headline, "epsilon_rdp", "epsilon")
         self._shown |= {k: f"{metrics[k]:.3g}" for k in names if k in metrics}
         if "epsilon" not in metrics:

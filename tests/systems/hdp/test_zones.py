@@ -101,7 +101,11 @@ def test_levels_from_flags_and_from_files(tmp_path):
         ({"zones": 4, "levels": ("5",)}, r"levels\[0\] is 5; allowed: 1\.\.4"),
         ({"levels": ("2",), "noising_levels": ("3",)}, "noising_levels is 3; .*2..2"),
         ({"levels": ("2",), "noising_levels": ("1",)}, "noising_levels is 1; .*2..2"),
-        ({"noising_levels": ("2",)}, "noising_levels is 2"),
+        ({"noising_levels": ("2",)}, "noising_levels is 2; allowed: none without"),
+        (
+            {"zoning": "file", "zoning_file": "."},
+            r"zoning_file is \.; allowed: a \.csv",
+        ),
     ],
 )
 def test_flags_that_do_not_fit_the_clients(flags, message):

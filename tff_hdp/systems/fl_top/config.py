@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy.parts import check_multiplier
 from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
 from tff_hdp.protocols.secagg.rounds import PROTOCOLS
 from tff_hdp.simulation.config import RunConfig
@@ -189,7 +190,7 @@ class FlTopConfig(RunConfig):
         if self.clip_norm != "auto":
             with contextlib.suppress(ValueError):
                 self._set("clip_norm", float(self.clip_norm))
-            self._check_positive("clip_norm", "a finite number > 0, or auto")
+            self._check_clip_norm(allowed="a finite number > 0, or auto")
         if not self.is_private:
             for name, unused in (("noise_multiplier", None), ("clip_norm", "auto")):
                 if getattr(self, name) != unused:
@@ -200,3 +201,4 @@ class FlTopConfig(RunConfig):
             self._set("noise_multiplier", PAPER_SIGMA)
         else:
             self._check_positive("noise_multiplier")
+            check_multiplier("noise_multiplier", self.noise_multiplier)

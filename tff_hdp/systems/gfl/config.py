@@ -81,8 +81,9 @@ class GflConfig(RunConfig):
             *("servers", "per_round", "batch_size", "dimension"),
             *("examples_per_client", "repetitions"),
         )
-        for name in ("mu", "ridge", "gradient_bound"):
+        for name in ("mu", "ridge"):
             self._check_positive(name)
+        self._check_clip_norm("gradient_bound")
         if not 0.0 < self.edge_probability <= 1.0:
             raise ArgumentError("edge_probability", self.edge_probability, "(0, 1]")
         if self.sigma_g is None:

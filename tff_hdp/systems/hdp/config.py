@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
+from tff_hdp.privacy.parts import check_multiplier
 from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
 from tff_hdp.protocols.secagg.rounds import PROTOCOLS
 from tff_hdp.systems.hdp.zones_config import OF_ELECTIONS, ZonesConfig
@@ -334,7 +335,7 @@ class HdpConfig(ZonesConfig):
         if self.target_epsilon is not None:
             self._check_positive("target_epsilon")
         if self.clip_norm != "auto":
-            self._check_positive("clip_norm", "a finite number > 0, or auto")
+            self._check_clip_norm(allowed="a finite number > 0, or auto")
 
     def _check_noise(self) -> None:
         if self.plan is not None:
@@ -379,5 +380,4 @@ class HdpConfig(ZonesConfig):
             )
         elif z is not None:
             self._check_positive("noise_multiplier")
-            if not 1e-6 <= z <= 1e6:
-                raise ArgumentError("noise_multiplier", z, "1e-6..1e6")
+            check_multiplier("noise_multiplier", z)

@@ -43,7 +43,7 @@ def with_own_plan(config: HdpConfig, folder: RunFolder) -> HdpConfig:
         read_plan(given)
         folder.resolve(plan=_digest(text))
         write_text(copy, text, durable=True)
-    return dataclasses.replace(config, plan=str(copy))
+    return dataclasses.replace(config, plan=str(of_run))
 
 
 def noise_of_plan(

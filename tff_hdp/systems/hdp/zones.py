@@ -49,7 +49,7 @@ def build_zoning(
     try:
         zoning = _zones(config, task, rng)
     except ArgumentError as error:
-        raise error.renamed({"num_zones": "zones"}) from error
+        raise error.renamed({"num_zones": "zones", "path": "zoning_file"}) from error
     if config.zoning in OWN_NUMBER and config.zones not in (None, zoning.num_zones):
         raise ArgumentError(
             "zones",
@@ -64,11 +64,9 @@ def build_zoning(
         )
     zoning = with_levels(zoning, config.levels, rng=rng)
     if any(not 2 <= level <= zoning.num_levels for level in config.noising_levels):
-        raise ArgumentError(
-            "noising_levels",
-            config.noising_levels,
-            f"2..{zoning.num_levels}, the levels between zones and server",
-        )
+        between = f"2..{zoning.num_levels}, the levels between zones and server"
+        allowed = between if zoning.parents else "none without levels"
+        raise ArgumentError("noising_levels", config.noising_levels, allowed)
     return zoning
 
 

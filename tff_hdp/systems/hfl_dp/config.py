@@ -107,7 +107,7 @@ class HflDpConfig(RunConfig):
         elif self.clip_norm is None:
             self._set("clip_norm", 15.0)
         else:
-            self._check_positive("clip_norm")
+            self._check_clip_norm()
 
     def build(self, folder: "RunFolder") -> "System":
         """See base class."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy.parts import check_multiplier
 from tff_hdp.simulation.config import RunConfig
 
 if TYPE_CHECKING:
@@ -77,11 +78,8 @@ class UdpHypernetConfig(RunConfig):
             *("local_steps", "batch_size", "descriptor_dim", "hidden_width"),
             *("example_cap", "tests_per_user"),
         )
-        for name in (
-            "clip_norm",
-            "client_learning_rate",
-            "server_learning_rate",
-        ):
+        self._check_clip_norm()
+        for name in ("client_learning_rate", "server_learning_rate"):
             self._check_positive(name)
         if self.descriptor_learning_rate != 0:
             self._check_positive("descriptor_learning_rate", "a finite number >= 0")
@@ -117,6 +115,11 @@ class UdpHypernetConfig(RunConfig):
                 raise ArgumentError(
                     name, getattr(self, name), "nothing with privacy=none"
                 )
+        if self.sigma is not None:
+            # S q / W times z, and bounded like S.
+            self._check_clip_norm("sigma")
+        if self.noise_multiplier is not None:
+            check_multiplier("noise_multiplier", self.noise_multiplier)
         if self.privacy != "none" and len(given) != 1:
             name = given[-1] if given else "sigma"
             raise ArgumentError(
