@@ -23,7 +23,9 @@ RUN = (
     "docs/runtime.md",
 )
 SMALL = {
-    "rounds=60": "rounds=1, num_clients=20, clients_per_round=8, zones=2, quiet=True"
+    "rounds=60": "rounds=1, num_clients=20, clients_per_round=8, zones=2, quiet=True",
+    # The run that the README's command makes.
+    "runs/tracked": "runs/mine",
 }
 # Why the others are read only.
 READ_ONLY = {
