@@ -181,7 +181,7 @@ class _Progress:
             self._warned = True
             _LOG.warning(
                 "round %d: %g of %g updates were rejected, as they are where training "
-                "makes them infinite; lower the clients' learning rate",
+                "makes them infinite; lower the learning rates",
                 *(number, rejected, clients),
             )
         names = (self._headline, "epsilon_rdp", "epsilon")
