@@ -89,8 +89,8 @@ class Cluster(Workers):
                 for started in self.members:
                     started.connection.drop()
                 raise ClusterError(
-                    f"no TFF worker answers at {member.address}, which is one of "
-                    f"workers: {_reason(error)}"
+                    f"no TFF worker answers at {member.address}: {_reason(error)}; "
+                    "it is one of workers"
                 ) from error
             member.is_up = True
 
