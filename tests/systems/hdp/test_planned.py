@@ -22,8 +22,9 @@ from tff_hdp.privacy import (
 from tff_hdp.privacy.promises import Kept, Promise
 from tff_hdp.simulation import experiment, report
 from tff_hdp.simulation.evaluation import evaluate_run
+from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.hdp.federation import build_federation
-from tff_hdp.systems.hdp.planned import check_promises
+from tff_hdp.systems.hdp.planned import check_promises, with_own_plan
 
 FEDERATION = NoisePlan(
     zone_sizes=(50,) * 4,
@@ -53,6 +54,14 @@ def settings(hdp_config, tmp_path, made, **changes):
 def build(config):
     task = tasks.load("digits", seed=0)
     return build_federation(config, task, partition_seed=0, clipping=Clipping())
+
+
+def test_the_file_given_may_go_once_a_run_has_begun(hdp_config, tmp_path, made):
+    config = settings(hdp_config, tmp_path, made)
+    with RunFolder(config) as folder:
+        own = with_own_plan(config, folder)
+        (tmp_path / "plan.json").unlink()
+        assert build(own).plan.node_noise == made.plan.node_noise
 
 
 def test_a_run_may_lose_as_many_clients_as_planned(hdp_config, tmp_path, made):

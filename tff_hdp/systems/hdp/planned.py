@@ -43,7 +43,8 @@ def with_own_plan(config: HdpConfig, folder: RunFolder) -> HdpConfig:
         read_plan(given)
         folder.resolve(plan=_digest(text))
         write_text(copy, text, durable=True)
-    return dataclasses.replace(config, plan=str(of_run))
+    # The promises are read again after the last round, when the other may be gone.
+    return dataclasses.replace(config, plan=str(copy))
 
 
 def noise_of_plan(
