@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from tff_hdp.simulation.journal import RELEASING_THREAD
+
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _PATHS = {"open": 1, "os.rename": 2, "os.remove": 1, "os.truncate": 1, "os.mkdir": 1}
 
@@ -19,8 +21,8 @@ _PATHS = {"open": 1, "os.rename": 2, "os.remove": 1, "os.truncate": 1, "os.mkdir
 class Interruption:
     """Acts at one event among all that change files under a folder.
 
-    Events are what CPython's main thread does to a file, just before it does it, and
-    the flushing of one to the disk, before and after.
+    Events are what CPython's main thread, or the one that releases rounds, does to a
+    file, just before it does it, and the flushing of one to the disk, before and after.
 
     Args:
       folder: Whose files are watched.
@@ -62,13 +64,18 @@ class Interruption:
 
     def happens(self, path: str) -> None:
         """Counts an event of a file."""
-        inside = path.startswith(self._folder)
-        if not inside or threading.current_thread() is not threading.main_thread():
+        if not (path.startswith(self._folder) and _is_of_the_loop()):
             return
         number, self.events = self.events, self.events + 1
         if number == self._at:
             Interruption._active = None
             self._act()
+
+
+def _is_of_the_loop() -> bool:
+    thread = threading.current_thread()
+    main = threading.main_thread()
+    return thread is main or thread.name.startswith(RELEASING_THREAD)
 
 
 def _around(function: Callable[[int], None]) -> Callable[[int], None]:

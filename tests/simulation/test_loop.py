@@ -1,120 +1,20 @@
-"""The loop itself, on a system without learning: order, deaths, refusals."""
+"""The loop itself, on a system without learning: order, what it says, refusals."""
 
-import collections
 import contextlib
-import dataclasses
 import errno
-import json
 import logging
 import math
-import os
-import pathlib
 import threading
-import types
 
-import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_federated as tff
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from scripts.interruptions import Interruption, Observer, sample
+from tests.simulation.counting import CountingConfig, CountingSystem, Plan, run, stated
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import AccountRow, RoundLedger
-from tff_hdp.simulation import checkpoints
-from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.report import read_run
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import RoundInput, System
 from tff_hdp.simulation.trackers import Tracking
-from tff_hdp.simulation.training import train
-
-Output = collections.namedtuple("Output", ["state", "metrics"])
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CountingConfig(RunConfig):
-    system = "counting"
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    sigma: float
-    is_noisy = True
-
-
-def account(history, delta, methods):
-    """Ten a round by RDP, nine by PLD."""
-    rounds = sum(count for _, count in history)
-    row = AccountRow(
-        **{"observer": "released_model", "client_kind": "trusting", "zone": None},
-        **{"noise_multiplier": 1.0, "delta": delta, "neighbours": "", "sampling": ""},
-        **{"epsilon_rdp": 10.0 * rounds, "epsilon_paper": None, "assumptions": ""},
-        epsilon_pld=9.0 * rounds if "pld" in methods else None,
-    )
-    return [row]
-
-
-class Counting:
-    """Adds each round's number to a total, and draws what tells attempts apart."""
-
-    def __init__(self):
-        self.ran = []
-
-    def initialize(self):
-        return [np.zeros([8], np.float64), np.zeros([2], np.float64)]
-
-    def next(self, state, data):
-        state = [np.random.default_rng().random(8), state[1] + data]
-        self.ran.append(sample(state))
-        return Output(state, {"round": data})
-
-
-class CountingSystem(System):
-    """Notes what it is asked to prepare; stops after a round, if told to."""
-
-    headline = "total"
-    plan = Plan(1.0)
-    published = ("accuracy", "loss")
-    task = types.SimpleNamespace(test_owners=None)
-
-    def __init__(self, seen, fail_after=None, value=None):
-        self.process = Counting()
-        self.seen, self.fail_after, self.value = seen, fail_after, value
-
-    def initial_state(self, seed):
-        return self.process.initialize()
-
-    def prepare(self, entropy, number, carried, *, earlier=0):
-        self.seen.append((entropy, number, carried.get("last"), threading.get_ident()))
-        data = float(number) if self.value is None else self.value
-        return RoundInput(data, {"last": number}, {"prepared": float(number)})
-
-    def weights_of(self, state):
-        return state
-
-    def evaluate(self, state):
-        return {"total": float(state[1][0])}
-
-    def measure(self, metrics):
-        return {"ran": float(metrics["round"])}
-
-    def new_ledger(self):
-        return RoundLedger(plan_type=Plan, account=account)
-
-    def record(self, ledger, metrics):
-        if self.fail_after is not None and metrics["round"] > self.fail_after:
-            raise KeyboardInterrupt
-        ledger.record(self.plan)
-
-    def notes_on_noise(self):
-        return ("of a test",)
-
-
-def run(path, system, watchers=(), **changes):
-    config = CountingConfig(**{"rounds": 6, "out": str(path)} | changes)
-    with RunFolder(config) as folder:
-        return train(config=config, system=system, folder=folder, watchers=watchers)
 
 
 def test_rounds_are_prepared_in_order_one_ahead_and_never_beyond_the_last(tmp_path):
@@ -127,6 +27,68 @@ def test_rounds_are_prepared_in_order_one_ahead_and_never_beyond_the_last(tmp_pa
     assert threading.get_ident() not in {thread for *_, thread in seen}
     frame = pd.read_csv(tmp_path / "metrics.csv")
     assert frame["prepared"].tolist() == frame["ran"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_round_is_released_while_the_next_is_computed(tmp_path, monkeypatch):
+    begun = [threading.Event() for _ in range(8)]
+    release = RunFolder.release_metrics
+
+    def slow(folder, number, metrics):
+        # Without end, would the next round wait for this.
+        assert number == 6 or begun[number + 1].wait(60)
+        release(folder, number, metrics)
+
+    monkeypatch.setattr(RunFolder, "release_metrics", slow)
+    order = []
+
+    class Noting(CountingSystem):
+        def measure(self, metrics):
+            order.append(("measured", metrics["round"]))
+            return super().measure(metrics)
+
+    system = Noting([])
+    compute = system.process.next
+
+    def noting_next(state, data):
+        begun[int(data)].set()
+        return compute(state, data)
+
+    system.process.next = noting_next
+    run(tmp_path, system, [lambda number, *_: order.append(("told", number))])
+    assert order == [(what, n) for n in range(1, 7) for what in ("measured", "told")]
+
+
+def test_a_round_that_cannot_be_written_ends_the_run_before_the_next(
+    tmp_path, monkeypatch
+):
+    def full(folder, number, metrics):
+        if number == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        release(folder, number, metrics)
+
+    release = RunFolder.release_metrics
+    monkeypatch.setattr(RunFolder, "release_metrics", full)
+    told = []
+    with pytest.raises(OSError, match="No space left"):
+        run(tmp_path, CountingSystem([]), [lambda number, *_: told.append(number)])
+    assert told == [1]
+    with RunFolder(CountingConfig(rounds=6, out=str(tmp_path))) as folder:
+        assert folder.journal.releases_by_round == {1: 1, 2: 1}
+
+
+def test_a_run_stopped_in_a_round_has_told_of_the_one_before(tmp_path):
+    system, told = CountingSystem([]), []
+    compute = system.process.next
+
+    def stopped(state, data):
+        if data == 3:
+            raise KeyboardInterrupt
+        return compute(state, data)
+
+    system.process.next = stopped
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, system, [lambda number, *_: told.append(number)])
+    assert told == pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2]
 
 
 def test_a_round_that_is_released_again_is_prepared_as_such(tmp_path):
@@ -247,174 +209,6 @@ def test_the_board_has_the_groups_as_tags(tmp_path):
     assert {tag.partition("/")[0] for tag in board.Tags()["scalars"]} == {
         *("operator", "privacy", "time"),
     }
-
-
-# Deaths ----------------------------------------------------------------------
-
-
-class Death(BaseException):
-    """Ends a run as a kill would, but for the process."""
-
-
-def die():
-    raise Death
-
-
-def fill_the_disk():
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def stated(path):
-    file = path / "privacy.json"
-    return json.loads(file.read_text())["rounds"] if file.exists() else 0
-
-
-def all_events(path, rounds):
-    with Interruption(path, None, die) as counted:
-        run(path, CountingSystem([]), rounds=rounds)
-    return counted.events
-
-
-@pytest.mark.parametrize("act", [die, fill_the_disk])
-def test_at_any_write_ledger_and_account_lead_what_was_released(tmp_path, act):
-    """Every event of a run of three rounds and of the run that goes on with it."""
-    rounds = 3
-    exact = 0
-    events = all_events(tmp_path / "whole", rounds)
-    assert events > 8 * rounds
-    for at in range(events):
-        out = tmp_path / str(at)
-        system, observer = CountingSystem([]), Observer(out)
-        # Each attempt dies a little later than the one before, and the last ends.
-        for death in (at, at // 2 + 5, None):
-            with Interruption(out, death, act) as interruption:
-                try:
-                    _, ledger = run(out, system, rounds=rounds)
-                except (Death, OSError):
-                    assert interruption.events == death + 1
-            assert stated(out) >= observer.look(system.process.ran)
-        assert ledger.rounds == stated(out) >= len(observer.released) >= rounds
-        assert pd.read_csv(out / "metrics.csv")["round"].tolist() == [1, 2, 3]
-        # At most one round for each death counts more than once.
-        assert ledger.rounds <= rounds + 2
-        exact += ledger.rounds == rounds
-    assert exact > events / 3
-
-
-class Disk:
-    """What a machine that loses its power is sure to keep, and no more.
-
-    A file's content as of its last flush, under the names that its folder had at the
-    folder's last flush.
-    """
-
-    def __init__(self, monkeypatch):
-        self._contents, self._names = {}, {}
-        for name in ("fsync", "fdatasync"):
-            monkeypatch.setattr(os, name, self._noting(getattr(os, name)))
-
-    def _noting(self, flush):
-        def noting(descriptor):
-            flush(descriptor)
-            path = pathlib.Path(os.readlink(f"/proc/self/fd/{descriptor}"))
-            if path.is_dir():
-                self._names[path] = {p.name: p.stat().st_ino for p in path.iterdir()}
-            else:
-                inode = os.fstat(descriptor).st_ino
-                self._contents[inode] = path.read_bytes()
-
-        return noting
-
-    def kept(self, path):
-        return self._contents[self._names[path.parent][path.name]]
-
-
-def test_what_was_released_is_stated_after_a_loss_of_power(tmp_path, monkeypatch):
-    disk, out, seen = Disk(monkeypatch), tmp_path / "new" / "run", []
-    write = checkpoints.write_checkpoint
-
-    def look(path, record, tensors):
-        if record["round"]:
-            lines = disk.kept(out / "journal.jsonl").splitlines()
-            stated = json.loads(disk.kept(out / "privacy.json"))["rounds"]
-            seen.append((len(lines) - 1, stated >= record["round"]))
-            assert out.name in disk._names[out.parent]
-        write(path, record, tensors)
-
-    monkeypatch.setattr(checkpoints, "write_checkpoint", look)
-    run(out, Alternating([]), rounds=7)
-    assert seen == [(n, True) for n in range(1, 8)]
-    last = json.loads(disk.kept(out / "privacy.json"))
-    assert (last["rounds"], last["last_round"]) == (7, 7)
-
-
-def test_a_run_killed_between_rounds_counts_each_once(tmp_path):
-    for after in (1, 2, 4):
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path, CountingSystem([], fail_after=after))
-        assert stated(tmp_path) >= after
-    state, ledger = run(tmp_path, CountingSystem([]))
-    assert ledger.rounds == stated(tmp_path) == 6
-    assert state[1].tolist() == [21.0, 21.0]
-
-
-def test_privacy_json_is_ahead_by_rounds_alike(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, CountingSystem([], fail_after=13), rounds=40)
-    privacy = json.loads((tmp_path / "privacy.json").read_text())
-    assert privacy["last_round"] == privacy["rounds"] == 22
-    assert privacy["accounts"][0]["epsilon_rdp"] == 220
-    assert "in advance" in privacy["notes"][-1]
-
-
-def test_a_run_that_was_killed_where_privacy_json_ends_is_no_finished_one(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, CountingSystem([], fail_after=11), rounds=40)
-    assert stated(tmp_path) == len(pd.read_csv(tmp_path / "metrics.csv")) == 11
-    with pytest.raises(FileNotFoundError, match=r"no finished run: .* round 11 of 40"):
-        read_run(tmp_path)
-
-
-def test_a_refused_command_leaves_the_settings_of_the_run(tmp_path):
-    run(tmp_path, CountingSystem([]), rounds=3)
-    before = (tmp_path / "config.json").read_bytes()
-    with pytest.raises(ArgumentError, match="rounds is 2; allowed: at least 3"):
-        run(tmp_path, CountingSystem([]), rounds=2)
-    assert (tmp_path / "config.json").read_bytes() == before
-    run(tmp_path, CountingSystem([]), rounds=4)
-    assert (tmp_path / "config.json").read_bytes() != before
-
-
-class Alternating(CountingSystem):
-    """Every third round has other noise."""
-
-    def record(self, ledger, metrics):
-        ledger.record(Plan(1.0 + (metrics["round"] % 3 == 0)))
-
-
-def test_privacy_json_leads_rounds_that_differ(tmp_path, monkeypatch):
-    seen = []
-    release = RunFolder.release_metrics
-
-    def look(folder, number, metrics):
-        privacy = json.loads((tmp_path / "privacy.json").read_text())
-        ledger = system.new_ledger()
-        ledger.load_state_dict(privacy["ledger"])
-        counts = collections.Counter()
-        for plan, count in ledger.history:
-            counts[plan.sigma] += count
-        seen.append(counts[2.0] >= number // 3 and counts[1.0] >= number - number // 3)
-        release(folder, number, metrics)
-
-    monkeypatch.setattr(RunFolder, "release_metrics", look)
-    system = Alternating([])
-    _, ledger = run(tmp_path, system, rounds=12)
-    assert seen == [True] * 12
-    assert [count for _, count in ledger.history] == [2, 1] * 4
-    again = system.new_ledger()
-    with RunFolder(CountingConfig(rounds=12, out=str(tmp_path))) as folder:
-        folder.journal.recall(again)
-    assert again == ledger
 
 
 # What is said meanwhile ------------------------------------------------------

@@ -2,8 +2,8 @@
 
 Noise too small to show, where a system has such, lets a resumed run be compared with
 an uninterrupted one number by number. What dies at every single write is tested on a
-loop without learning, in tests/simulation/test_loop.py; `scripts/torture.py` does it to
-whole programs.
+loop without learning, in tests/simulation/test_deaths.py; `scripts/torture.py` does it
+to whole programs.
 """
 
 import json

@@ -16,7 +16,7 @@ from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.simulation.checkpoints import Checkpoint
 from tff_hdp.simulation.cohorts import fresh_entropy
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.journal import Journal
+from tff_hdp.simulation.journal import RELEASING_THREAD, Journal
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RoundInput, System
 
@@ -48,13 +48,15 @@ def train(
     is in the journal counts; one that is run again, as its checkpoint was not written
     or is gone, is put there and counted again, and has another cohort: two sums over
     one cohort are more than two rounds with a cohort each. privacy.json states at any
-    time at least the rounds that were released.
+    time at least the rounds that were released. A round is released while the next one
+    is computed, and before anything of that one is.
 
     Args:
       config: The run's settings.
       system: What runs a round.
       folder: Where journal, checkpoints and metrics go.
-      watchers: Called once a round is released, and again where a run resumes.
+      watchers: Called once a round is released, before the next one is recorded, and
+        again where a run resumes.
 
     Returns:
       The final state of the process and the ledger.
@@ -80,10 +82,24 @@ def train(
         # A kill may have come between that round's release and its watchers.
         for watch in watchers:
             watch(start.round_number, start.metrics, state)
-    with _Progress(config, system.headline, start.round_number) as progress:
+    progress = _Progress(config, system.headline, start.round_number)
+
+    def release(done: Checkpoint, one: RoundLedger[Any], ran: Any) -> None:
+        folder.journal.announce(done.round_number, one.state_dict())
+        statement.cover(done.round_number, ledger, one, ran)
+        folder.checkpoints.save(done)
+        folder.release_metrics(done.round_number, done.metrics)
+
+    def tell(done: Checkpoint) -> None:
+        for watch in watchers:
+            watch(done.round_number, done.metrics, done.state)
+        progress.show(done.round_number, done.metrics)
+
+    with progress, _Releases(release, tell) as releases:
         for number, given in _prepared(system, start, config.rounds, folder.journal):
             began = time.monotonic()
             output = system.process.next(state, given.data)
+            releases.wait()
             state = output.state
             if not all(np.isfinite(w).all() for w in system.weights_of(state)):
                 raise FloatingPointError(
@@ -98,22 +114,49 @@ def train(
                 metrics |= system.evaluate(state)
             metrics |= system.measure(output.metrics) | given.metrics
             metrics |= _epsilons(config, ledger, number)
-            folder.journal.announce(number, one.state_dict())
-            statement.cover(number, ledger, one, output.metrics)
-            folder.checkpoints.save(
-                Checkpoint(
-                    round_number=number,
-                    state=state,
-                    entropy=start.entropy,
-                    carried=given.carried,
-                    metrics=metrics,
-                )
+            done = Checkpoint(
+                round_number=number,
+                state=state,
+                entropy=start.entropy,
+                carried=given.carried,
+                metrics=metrics,
             )
-            folder.release_metrics(number, metrics)
-            for watch in watchers:
-                watch(number, metrics, state)
-            progress.show(number, metrics)
+            releases.begin(done, one, output.metrics)
     return state, ledger
+
+
+class _Releases:
+    """Releases a round while the next one is computed, which need not wait for disks.
+
+    Args:
+      release: Called in a thread, one round after the other.
+      tell: Called with a released round by whoever waits for it.
+    """
+
+    def __init__(
+        self, release: Callable[..., None], tell: Callable[[Checkpoint], None]
+    ) -> None:
+        self._release, self._tell = release, tell
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, RELEASING_THREAD)
+        self._begun: tuple[Checkpoint, concurrent.futures.Future[None]] | None = None
+
+    def __enter__(self) -> "_Releases":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._thread:
+            self.wait()
+
+    def begin(self, done: Checkpoint, *ran: Any) -> None:
+        """Begins to release a round; the one before has been waited for."""
+        self._begun = done, self._thread.submit(self._release, done, *ran)
+
+    def wait(self) -> None:
+        """Waits until the round that was begun is released, and tells of it."""
+        if self._begun is not None:
+            (done, released), self._begun = self._begun, None
+            released.result()
+            self._tell(done)
 
 
 class _Statement:

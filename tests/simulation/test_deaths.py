@@ -1,0 +1,177 @@
+"""Runs that end at any moment, and what their ledgers and accounts then say."""
+
+import collections
+import errno
+import json
+import os
+import pathlib
+
+import pandas as pd
+import pytest
+
+from scripts.interruptions import Interruption, Observer
+from tests.simulation.counting import CountingConfig, CountingSystem, Plan, run, stated
+from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation import checkpoints
+from tff_hdp.simulation.report import read_run
+from tff_hdp.simulation.run_folder import RunFolder
+
+
+class Death(BaseException):
+    """Ends a run as a kill would, but for the process."""
+
+
+def die():
+    raise Death
+
+
+def fill_the_disk():
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def all_events(path, rounds):
+    with Interruption(path, None, die) as counted:
+        run(path, CountingSystem([]), rounds=rounds)
+    return counted.events
+
+
+@pytest.mark.parametrize("act", [die, fill_the_disk])
+def test_at_any_write_ledger_and_account_lead_what_was_released(tmp_path, act):
+    """Every event of a run of three rounds and of the run that goes on with it."""
+    rounds = 3
+    exact = 0
+    events = all_events(tmp_path / "whole", rounds)
+    assert events > 8 * rounds
+    for at in range(events):
+        out = tmp_path / str(at)
+        system, observer = CountingSystem([]), Observer(out)
+        # Each attempt dies a little later than the one before, and the last ends.
+        for death in (at, at // 2 + 5, None):
+            with Interruption(out, death, act) as interruption:
+                try:
+                    _, ledger = run(out, system, rounds=rounds)
+                except (Death, OSError):
+                    assert interruption.events == death + 1
+            assert stated(out) >= observer.look(system.process.ran)
+        assert ledger.rounds == stated(out) >= len(observer.released) >= rounds
+        assert pd.read_csv(out / "metrics.csv")["round"].tolist() == [1, 2, 3]
+        # At most one round for each death counts more than once.
+        assert ledger.rounds <= rounds + 2
+        exact += ledger.rounds == rounds
+    assert exact > events / 3
+
+
+class Disk:
+    """What a machine that loses its power is sure to keep, and no more.
+
+    A file's content as of its last flush, under the names that its folder had at the
+    folder's last flush.
+    """
+
+    def __init__(self, monkeypatch):
+        self._contents, self._names = {}, {}
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, self._noting(getattr(os, name)))
+
+    def _noting(self, flush):
+        def noting(descriptor):
+            flush(descriptor)
+            path = pathlib.Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+            if path.is_dir():
+                self._names[path] = {p.name: p.stat().st_ino for p in path.iterdir()}
+            else:
+                inode = os.fstat(descriptor).st_ino
+                self._contents[inode] = path.read_bytes()
+
+        return noting
+
+    def kept(self, path):
+        return self._contents[self._names[path.parent][path.name]]
+
+
+def test_what_was_released_is_stated_after_a_loss_of_power(tmp_path, monkeypatch):
+    disk, out, seen = Disk(monkeypatch), tmp_path / "new" / "run", []
+    write = checkpoints.write_checkpoint
+
+    def look(path, record, tensors):
+        if record["round"]:
+            lines = disk.kept(out / "journal.jsonl").splitlines()
+            stated = json.loads(disk.kept(out / "privacy.json"))["rounds"]
+            seen.append((len(lines) - 1, stated >= record["round"]))
+            assert out.name in disk._names[out.parent]
+        write(path, record, tensors)
+
+    monkeypatch.setattr(checkpoints, "write_checkpoint", look)
+    run(out, Alternating([]), rounds=7)
+    assert seen == [(n, True) for n in range(1, 8)]
+    last = json.loads(disk.kept(out / "privacy.json"))
+    assert (last["rounds"], last["last_round"]) == (7, 7)
+
+
+def test_a_run_killed_between_rounds_counts_each_once(tmp_path):
+    for after in (1, 2, 4):
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, CountingSystem([], fail_after=after))
+        assert stated(tmp_path) >= after
+    state, ledger = run(tmp_path, CountingSystem([]))
+    assert ledger.rounds == stated(tmp_path) == 6
+    assert state[1].tolist() == [21.0, 21.0]
+
+
+def test_privacy_json_is_ahead_by_rounds_alike(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, CountingSystem([], fail_after=13), rounds=40)
+    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    assert privacy["last_round"] == privacy["rounds"] == 22
+    assert privacy["accounts"][0]["epsilon_rdp"] == 220
+    assert "in advance" in privacy["notes"][-1]
+
+
+def test_a_run_that_was_killed_where_privacy_json_ends_is_no_finished_one(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, CountingSystem([], fail_after=11), rounds=40)
+    assert stated(tmp_path) == len(pd.read_csv(tmp_path / "metrics.csv")) == 11
+    with pytest.raises(FileNotFoundError, match=r"no finished run: .* round 11 of 40"):
+        read_run(tmp_path)
+
+
+def test_a_refused_command_leaves_the_settings_of_the_run(tmp_path):
+    run(tmp_path, CountingSystem([]), rounds=3)
+    before = (tmp_path / "config.json").read_bytes()
+    with pytest.raises(ArgumentError, match="rounds is 2; allowed: at least 3"):
+        run(tmp_path, CountingSystem([]), rounds=2)
+    assert (tmp_path / "config.json").read_bytes() == before
+    run(tmp_path, CountingSystem([]), rounds=4)
+    assert (tmp_path / "config.json").read_bytes() != before
+
+
+class Alternating(CountingSystem):
+    """Every third round has other noise."""
+
+    def record(self, ledger, metrics):
+        ledger.record(Plan(1.0 + (metrics["round"] % 3 == 0)))
+
+
+def test_privacy_json_leads_rounds_that_differ(tmp_path, monkeypatch):
+    seen = []
+    release = RunFolder.release_metrics
+
+    def look(folder, number, metrics):
+        privacy = json.loads((tmp_path / "privacy.json").read_text())
+        ledger = system.new_ledger()
+        ledger.load_state_dict(privacy["ledger"])
+        counts = collections.Counter()
+        for plan, count in ledger.history:
+            counts[plan.sigma] += count
+        seen.append(counts[2.0] >= number // 3 and counts[1.0] >= number - number // 3)
+        release(folder, number, metrics)
+
+    monkeypatch.setattr(RunFolder, "release_metrics", look)
+    system = Alternating([])
+    _, ledger = run(tmp_path, system, rounds=12)
+    assert seen == [True] * 12
+    assert [count for _, count in ledger.history] == [2, 1] * 4
+    again = system.new_ledger()
+    with RunFolder(CountingConfig(rounds=12, out=str(tmp_path))) as folder:
+        folder.journal.recall(again)
+    assert again == ledger
