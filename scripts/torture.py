@@ -92,8 +92,8 @@ class Folder:
     def see(self, found: Attempt) -> None:
         """Takes note of an attempt."""
         self._models += found.models
-        # A round begins once the one before is released.
-        self._observer.released.update(found.models[:-1])
+        # A round is computed while the one before is released.
+        self._observer.released.update(found.models[:-2])
         released = self._observer.look(self._models)
         if found.code == 0 or not self.harmed:
             self.understated += self.rounds < released
