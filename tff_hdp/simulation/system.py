@@ -139,7 +139,7 @@ class System(abc.ABC):
 
     def weights_of(self, state: Any) -> Sequence[np.ndarray]:
         """The released parameters, which must stay finite."""
-        return self.process.get_model_weights(state).trainable
+        return state.global_model_weights.trainable
 
     def measure(self, metrics: Any) -> dict[str, float]:
         """Columns of metrics.csv, from the process's metrics."""
