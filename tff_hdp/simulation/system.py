@@ -163,7 +163,7 @@ class System(abc.ABC):
 
     def released(self, state: Any) -> Any:
         """What makes the model of a state, as arrays: what is tested and saved."""
-        return self.process.get_model_weights(state)
+        return state.global_model_weights
 
     def save_model(self, released: Any, path: pathlib.Path) -> None:
         """Writes the model, with its preprocessing, for use without this library.

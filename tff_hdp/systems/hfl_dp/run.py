@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tff_hdp.clients.batches import Participant, chunks, make_order
 from tff_hdp.clients.training import chunk_size
@@ -114,6 +115,10 @@ class HflDp(System):
         models = np.asarray(state.global_model_weights)
         spread = ((models - models.mean(0)) ** 2).sum(-1)
         return super().evaluate(state) | {"disagreement": float(spread.mean())}
+
+    def released(self, state: Any) -> tff.learning.models.ModelWeights:
+        """The edges' average."""
+        return self.process.get_model_weights(state)
 
     def record(self, ledger: RoundLedger[HflDpRound], metrics: Any) -> None:
         """An edge or a cloud round."""
