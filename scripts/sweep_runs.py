@@ -29,6 +29,11 @@ from tff_hdp.topology.reading import read_json
 
 # What makes no other setting of it: where and how it runs, what it prints, its seed.
 _NOWHERE = ("out", "runtime", "workers", "data_dir", "log_every", "quiet", "seed")
+# Newer than runs whose digests are kept; at its default each changes nothing of them.
+_NEWER = (
+    *("compute_dtype", "online_rate", "sign_messages"),
+    *("secure_aggregation_protocol", "secure_bits"),
+)
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 10.0
 
@@ -59,9 +64,18 @@ class Job:
 
     @property
     def digest(self) -> str:
-        """Tells settings apart, whatever the seed and wherever they are run."""
+        """Tells settings apart, whatever the seed and wherever they are run.
+
+        A setting that a later version adds leaves digests as they were, if it is named
+        in `_NEWER`.
+        """
         settings = self.config.to_dict()
-        kept = {k: v for k, v in settings.items() if k not in _NOWHERE}
+        default = defaults_of(self.config)
+        kept = {
+            k: v
+            for k, v in settings.items()
+            if k not in _NOWHERE and not (k in _NEWER and v == default[k])
+        }
         text = json.dumps([self.config.system, kept], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -21,7 +21,13 @@ from tff_hdp.privacy.table import legend, numbered, rests_on
 
 ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
-_NAMES = {"super_node": "own super-node", "released_model": "released model"}
+_NAMES = {
+    "super_node": "own super-node",
+    "released_model": "released model",
+    "fellow": "fellow party",
+}
+# An observer of whom an account has no row, as it is none or sees no more than another.
+_NOBODY = "–"
 _MARKED = re.compile(r"<!-- results (\S+) -->\n(.*?)<!-- /results -->", re.DOTALL)
 _WORDS = {"neighbours", "sampling"}
 NOT_RUN = "**Not run.**"
@@ -36,8 +42,9 @@ def table(source: pathlib.Path | TextIO) -> str:
     """A study's CSV as Markdown: mean and spread over seeds beside what is printed.
 
     An epsilon is the largest of all clients', by the tighter of RDP and PLD; what it
-    rests on are codes beside it, spelled out below. A CSV that names no metric is shown
-    as it is, with codes for words.
+    rests on are codes beside it, spelled out below. That against a fellow party is the
+    largest against another client or another zone's super-node. A CSV that names no
+    metric is shown as it is, with codes for words.
     """
     frame = pd.read_csv(source)
     if "metric" not in frame:
@@ -86,17 +93,20 @@ def table(source: pathlib.Path | TextIO) -> str:
         lines.append(_row(cells))
     if codes:
         deltas = ", ".join(f"{delta:g}" for delta in frame["delta"].unique())
-        lines += _explained(codes, f"Epsilon at delta {deltas}, for")
+        cells = {epsilon for each in found for epsilon, _ in each.values()}
+        one = f"Epsilon at delta {deltas}, for"
+        lines += _explained(codes, one, nobody=_NOBODY in cells)
     return "\n".join(lines)
 
 
 def observers(frame: pd.DataFrame) -> dict[str, list[str]]:
-    """By observer, what the columns of its epsilons begin with; fellows left out."""
+    """By observer, what the columns of its epsilons begin with; all fellows are one."""
     found: dict[str, list[str]] = {}
     for column in frame:
         stem, dot, field = column.rpartition(".")
         name = stem.partition(".")[0]
-        if dot and field == "epsilon_pld" and not name.startswith("fellow_"):
+        if dot and field == "epsilon_pld":
+            name = "fellow" if name.startswith("fellow_") else name
             found.setdefault(name, []).append(stem)
     return found
 
@@ -126,10 +136,14 @@ def embedded(page: pathlib.Path) -> dict[str, str]:
     }
 
 
-def _explained(codes: Mapping[str, str], epsilon: str = "Epsilon is for") -> list[str]:
+def _explained(
+    codes: Mapping[str, str], epsilon: str = "Epsilon is for", *, nobody: bool = False
+) -> list[str]:
     """What stands below a table whose epsilons have codes beside them."""
-    one = f"{epsilon} one client with all its data; none: no guarantee."
-    return ["", "```", one, "", *legend(codes), "```"]
+    head = [f"{epsilon} one client with all its data; none: no guarantee."]
+    if nobody:
+        head.append(f"{_NOBODY}: no such party, or it sees what another column's does.")
+    return ["", "```", *head, "", *legend(codes), "```"]
 
 
 def _plain(frame: pd.DataFrame) -> str:
@@ -157,8 +171,12 @@ def _loss(first: pd.DataFrame, group: pd.DataFrame, metric: str) -> pd.Series:
 def _epsilon(
     group: pd.DataFrame, stems: Sequence[str]
 ) -> tuple[str, dict[str, str] | None]:
-    """The largest epsilon against an observer, and the words that it rests on."""
+    """The largest epsilon against an observer, and the words that it rests on.
+
+    Without noise there is no account, and no guarantee against anybody.
+    """
     worst, basis = -math.inf, None
+    noisy = group.filter(regex=r"\.neighbours$").notna().any(axis=None)
     for stem in stems:
         if group[f"{stem}.neighbours"].isna().all():
             continue  # no such clients here
@@ -169,7 +187,9 @@ def _epsilon(
             worst, row = sound.max(), group.loc[sound.idxmax()].fillna("")
             fields = ("neighbours", "sampling", "assumptions")
             basis = {field: row.get(f"{stem}.{field}", "") for field in fields}
-    return (f"{worst:.4g}", basis) if basis else ("none", None)
+    if basis is None:
+        return (_NOBODY if noisy else "none", None)
+    return f"{worst:.4g}", basis
 
 
 def _verdict(found: float, printed: float, within: float) -> str:

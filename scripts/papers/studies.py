@@ -8,7 +8,7 @@ import dataclasses
 import pathlib
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -21,6 +21,20 @@ from tff_hdp.simulation.config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "figures"
+# Columns that a CSV has of its study, not of its runs.
+_FRONT = ("printed", "metric", "within", "printed_loss", "also")
+
+
+def _key(values: Iterable[Any]) -> tuple[str, ...]:
+    """Values as text, a number the same whether it is one or a CSV's text of it."""
+    return tuple(_number_or_text(value) for value in values)
+
+
+def _number_or_text(value: Any) -> str:
+    try:
+        return f"{float(value):.6g}"
+    except ValueError:
+        return str(value)
 
 
 def _nothing(path: pathlib.Path) -> dict[str, Any]:
@@ -49,7 +63,7 @@ class Line:
     @property
     def key(self) -> tuple[str, ...]:
         """The label's values as text."""
-        return tuple(map(str, self.label.values()))
+        return _key(self.label.values())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,21 +133,23 @@ class Study:
     ) -> pathlib.Path:
         """Writes the CSV of the finished runs.
 
+        Rows that are there already stay, if they are of the same settings and of a line
+        and seed that no finished run is of: their folders may lie elsewhere.
+
         Args:
-          jobs: Of `jobs`.
+          jobs: Of `jobs`, one or more of them finished.
           results: The folder of the papers' folders.
 
         Returns:
           The CSV's path.
         """
-        frame = sweep_runs.table(jobs)
-        for at, folder in enumerate(frame["folder"]):
-            for name, value in self.measure(pathlib.Path(folder)).items():
-                frame.loc[at, name] = value
+        path = results / self.paper / f"{self.name}.csv"
+        frame = self._in_order(
+            pd.concat([self._measured(jobs), self._rows_before(path, jobs)])
+        )
         lines = {line.key: line for line in self.lines}
+        found = [lines[key] for key in self._keys(frame)]
         names = list(self.lines[0].label)
-        keys = frame[names].itertuples(index=False, name=None)
-        found = [lines[tuple(map(str, key))] for key in keys]
         front = {
             **{name: frame[name] for name in names},
             "printed": [line.printed for line in found],
@@ -144,14 +160,52 @@ class Study:
             front["printed_loss"] = [line.printed_loss for line in found]
         if self.also:
             front["also"] = ";".join(self.also)
-        rest = frame.drop(columns=[*names, "folder"])
-        path = results / self.paper / f"{self.name}.csv"
+        whole = pd.DataFrame(front).join(frame.drop(columns=names))
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = pd.concat([pd.DataFrame(front), rest], axis=1)
         _write(whole, path)
         for name, make in self.derived.items():
             _write(make(whole), path.with_name(f"{self.name}_{name}.csv"))
         return path
+
+    def _measured(self, jobs: Sequence[sweep_runs.Job]) -> pd.DataFrame:
+        """A row a finished run."""
+        frame = sweep_runs.table(jobs)
+        for at, folder in enumerate(frame["folder"]):
+            for name, value in self.measure(pathlib.Path(folder)).items():
+                frame.loc[at, name] = value
+        return frame.drop(columns="folder")
+
+    def _rows_before(
+        self, path: pathlib.Path, jobs: Sequence[sweep_runs.Job]
+    ) -> pd.DataFrame:
+        """Rows of a CSV, if there is one, that no finished run replaces."""
+        if not path.exists():
+            return pd.DataFrame()
+        old = pd.read_csv(path).drop(columns=list(_FRONT), errors="ignore")
+        digests = {_key(self._label(job)): job.digest for job in jobs}
+        new = {(_key(self._label(j)), j.config.seed) for j in jobs if j.is_finished}
+        rows = zip(self._keys(old), old["digest"], old["seed"], strict=True)
+        return old[
+            [
+                digests.get(key) == digest and (key, seed) not in new
+                for key, digest, seed in rows
+            ]
+        ]
+
+    def _label(self, job: sweep_runs.Job) -> list[Any]:
+        return [job.settings[name] for name in self.lines[0].label]
+
+    def _keys(self, frame: pd.DataFrame) -> list[tuple[str, ...]]:
+        """The key of every row's line."""
+        rows = frame[list(self.lines[0].label)].itertuples(index=False, name=None)
+        return [_key(row) for row in rows]
+
+    def _in_order(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Rows as the lines go, and by seed."""
+        order = [line.key for line in self.lines]
+        at = [order.index(key) for key in self._keys(frame)]
+        ordered = frame.assign(_line=at).sort_values(["_line", "seed"], kind="stable")
+        return ordered.drop(columns="_line").reset_index(drop=True)
 
     def config(self, line: Line, changes: Mapping[str, Any]) -> RunConfig:
         """The settings of a line's run."""
@@ -242,6 +296,8 @@ def _tabulate(
         return
     path = study.write(finished, results)
     print(f"{study.name}\n{table(path)}\n{path}\n")
-    if draw is not None:
+    if len(pd.read_csv(path)) > len(finished):
+        print(f"{study.name}: no picture, which the folders of all rows' runs make\n")
+    elif draw is not None:
         pictures = FIGURES if results == RESULTS else folder
         draw(study, finished, pictures / f"{study.paper}_{study.name}.png")

@@ -1,5 +1,8 @@
 """A study's CSV, its table, and the docs' tables, which must be those of their CSVs."""
 
+import dataclasses
+import hashlib
+import json
 import pathlib
 import re
 
@@ -14,6 +17,7 @@ from scripts.papers.gfl import trained as gfl
 from scripts.papers.hdp import reproduce, trained
 from scripts.papers.hfl_dp import trained as hfl_dp
 from scripts.papers.udp_alg import trained as udp_alg
+from tff_hdp.systems.gfl.config import GflConfig
 from tff_hdp.systems.hdp.seats import write_seats
 
 PAGES = [studies.ROOT / "README.md", *sorted((studies.ROOT / "docs").glob("*.md"))]
@@ -64,6 +68,31 @@ def test_every_line_is_a_run_of_its_own(paper, scale, name, tmp_path):
         assert again.config == job.config
 
 
+@pytest.mark.parametrize(("paper", "scale", "name"), EVERY)
+def test_every_row_in_the_docs_is_of_settings_that_the_command_has(paper, scale, name):
+    """By the digest; what the commands run has not been changed since."""
+    found = [STUDIES[paper](scale)[name]]
+    if paper == "hdp":
+        found.append(trained.studies(scale, "bfloat16")[name])
+    for study in found:
+        path = result_tables.RESULTS / paper / f"{study.name}.csv"
+        if path.exists():
+            known = {job.digest for job in study.jobs([0], pathlib.Path("runs"), {})}
+            assert set(pd.read_csv(path)["digest"]) <= known, path
+
+
+def test_a_digest_is_not_changed_by_a_newer_setting_at_its_default(tmp_path):
+    (job,) = gfl.studies("tiny")["mnist"].jobs([0], tmp_path, {})[:1]
+    settings = job.config.to_dict()
+    assert settings["compute_dtype"] == "float32"
+    kept = {k: v for k, v in settings.items() if k not in sweep_runs._NOWHERE}
+    del kept["compute_dtype"]
+    text = json.dumps([job.config.system, kept], sort_keys=True)
+    assert job.digest == hashlib.sha256(text.encode()).hexdigest()[:12]
+    other = dataclasses.replace(job.config, compute_dtype="bfloat16")
+    assert dataclasses.replace(job, config=other).digest != job.digest
+
+
 def frame():
     rows = [
         ("hdp", 0.60, 0.61, 7.0, 5.0),
@@ -98,18 +127,41 @@ def test_a_table_has_mean_spread_epsilons_and_verdict(tmp_path):
     path = tmp_path / "study.csv"
     frame().to_csv(path, index=False)
     lines = result_tables.table(path).splitlines()
-    assert "own super-node | released model | verdict |" in lines[0]
-    assert lines[2].startswith("| hdp | 2 | 0.61 | 0.620 ± 0.028 | none | 5 `A Ph` |")
-    assert lines[3].startswith("| cdp | 1 | 0.61 | 0.700 | none | 21.5 `A Ph` |")
+    assert "own super-node | released model | fellow party | verdict |" in lines[0]
+    assert lines[2].startswith(
+        "| hdp | 2 | 0.61 | 0.620 ± 0.028 | none | 5 `A Ph` | 5 `A Ph` |"
+    )
+    assert lines[3].startswith(
+        "| cdp | 1 | 0.61 | 0.700 | none | 21.5 `A Ph` | 21.5 `A Ph` |"
+    )
     assert [line.split(" | ")[-1] for line in lines[2:4]] == [
         *("reproduced |", "not: 0.090 above |"),
     ]
-    assert lines[4] == "| none | 1 |  | 0.500 | none | none | not printed |"
+    assert lines[4] == "| none | 1 |  | 0.500 | none | none | none | not printed |"
     assert "Epsilon at delta 1e-05, for one client" in lines[7]
     assert lines[-3:-1] == [
         "A    neighbours add or remove one client",
         "Ph   Poisson, q = 0.2, participation hidden",
     ]
+
+
+def test_an_observer_without_a_row_is_not_one_without_promise(
+    tmp_path,
+):
+    """A fellow's epsilon is the largest of all fellows'."""
+    found = frame()
+    of_cdp = found["privacy"] == "cdp"
+    for field in ("epsilon_rdp", "epsilon_pld", "neighbours", "sampling"):
+        column = f"fellow_client.hdp.{field}"
+        found[f"fellow_super_node.hdp.{field}"] = found[column]
+        found[column] = found[column].mask(of_cdp)
+        found[f"fellow_super_node.hdp.{field}"] = found[column]
+    found.loc[found["privacy"] == "hdp", "fellow_super_node.hdp.epsilon_pld"] = 6.0
+    found.to_csv(tmp_path / "study.csv", index=False)
+    text = result_tables.table(tmp_path / "study.csv")
+    rows = [[c.strip() for c in line.split("|")] for line in text.splitlines()[2:5]]
+    assert [row[-3] for row in rows] == ["6 `A Ph`", "–", "none"]
+    assert "\n–: no such party, or it sees what another column's does.\n" in text
 
 
 def test_a_csv_with_words_beside_its_epsilons_has_codes(tmp_path):
@@ -216,6 +268,63 @@ def test_what_was_run_is_in_the_csv_even_where_less_is_asked_for(tmp_path, monke
     assert [job.settings["scheme"] for job in asked] == ["iid", "iid"]
 
 
+def test_rows_of_runs_elsewhere_stay_in_the_csv(tmp_path, monkeypatch):
+    """A run replaces one of its line and seed; rows of other settings go."""
+    study = studies.Study("gfl", "mnist", gfl.studies("tiny")["mnist"].lines, GflConfig)
+    monkeypatch.setattr(sweep_runs.Job, "is_finished", True)
+
+    def write(folder, seeds, accuracy):
+        jobs = study.jobs(seeds, tmp_path / folder, {})
+        rows = [
+            {
+                **{"digest": job.digest, "git_commit": folder, "folder": ""},
+                **{"seed": job.config.seed, "scheme": job.settings["scheme"]},
+                "accuracy": accuracy,
+            }
+            for job in jobs
+        ]
+        monkeypatch.setattr(sweep_runs, "table", lambda jobs: pd.DataFrame(rows))
+        return pd.read_csv(study.write(jobs, tmp_path))
+
+    first = write("one", [2, 0], 0.125)
+    assert first["scheme"].tolist() == ["none"] * 2 + ["iid"] * 2 + ["hybrid"] * 2
+    both = write("other", [1, 2], 0.25)
+    assert both["seed"].tolist() == [0, 1, 2] * 3
+    assert both["git_commit"].tolist() == ["one", "other", "other"] * 3
+    assert both["accuracy"].tolist() == [0.125, 0.25, 0.25] * 3
+    assert both.columns.tolist() == first.columns.tolist()
+    changed = both.assign(digest=both["digest"].where(both["scheme"] != "iid", "old"))
+    changed.to_csv(tmp_path / "gfl" / f"{study.name}.csv", index=False)
+    again = write("third", [2], 0.5)
+    assert again["seed"].tolist() == [0, 1, 2, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("label", "read"),
+    [(1.0, 1), (0.005, 0.005), (1e-5, "1e-05"), ("auto", "auto"), (2.0, "2.0")],
+)
+def test_a_line_is_known_again_by_what_a_csv_has(label, read):
+    assert studies._key([label]) == studies._key([read])
+
+
+def test_a_picture_is_of_all_rows_or_not_drawn(tmp_path, monkeypatch, capsys):
+    study = gfl.studies("tiny")["mnist"]
+    path = tmp_path / "mnist.csv"
+    pd.DataFrame({"seed": [0, 1]}).to_csv(path, index=False)
+    monkeypatch.setattr(studies.Study, "write", lambda *_: path)
+    monkeypatch.setattr(studies, "table", lambda path: "")
+    monkeypatch.setattr(sweep_runs.Job, "is_finished", True)
+    drawn = []
+    jobs = study.jobs([0], tmp_path, {})
+    for at_hand in (1, 2):
+        studies._tabulate(
+            *(study, jobs[:at_hand], tmp_path, tmp_path),
+            lambda study, jobs, picture: drawn.append(picture.name),
+        )
+    assert drawn == [f"gfl_{study.name}.png"]
+    assert "no picture" in capsys.readouterr().out
+
+
 def test_what_is_interrupted_is_tabulated_as_far_as_it_came(tmp_path, monkeypatch):
     written = []
 
@@ -226,8 +335,11 @@ def test_what_is_interrupted_is_tabulated_as_far_as_it_came(tmp_path, monkeypatc
     monkeypatch.setattr(sweep_runs, "run_jobs", interrupted)
     monkeypatch.setattr(sweep_runs.Job, "is_finished", done)
     monkeypatch.setattr(studies, "table", lambda path: "")
+    pd.DataFrame({"seed": [0, 1]}).to_csv(tmp_path / "study.csv")
     monkeypatch.setattr(
-        studies.Study, "write", lambda self, jobs, results: written.append(jobs)
+        studies.Study,
+        "write",
+        lambda self, jobs, results: written.append(jobs) or tmp_path / "study.csv",
     )
     with pytest.raises(KeyboardInterrupt):
         studies.run(
