@@ -14,7 +14,13 @@ from tff_hdp.privacy import (
     account,
     configurations,
 )
-from tff_hdp.privacy.table import account_text, code_of, statements
+from tff_hdp.privacy.table import (
+    account_text,
+    code_of,
+    legend,
+    numbered,
+    statements,
+)
 
 SIZES = (4, 6, 9)
 POISSON = PoissonSampling((0.5,) * 3)
@@ -125,3 +131,19 @@ def test_the_page_has_every_code(repository):
         for code in map(code_of, statements(r))
     }
     assert used <= listed
+
+
+def test_statements_that_differ_in_their_grid_share_a_code():
+    """And those that differ otherwise do not, of whatever code they are."""
+    too_small = "noise too small for PLD: it would need a grid of "
+    words = [f"PLD on a grid of {at}, rounded up" for at in ("0.1", "0.0002", "0.05")]
+    words += [f"{too_small}{at}" for at in ("104.858", "3.2768")]
+    words += ["no PLD: the sampling has none"]
+    rows = [{"neighbours": "", "sampling": "", "assumptions": w} for w in words]
+    codes = numbered(rows)
+    assert [codes[w] for w in words] == ["G", "G", "G", "I1", "I1", "I2"]
+    assert legend(codes) == [
+        "G    PLD on a grid of 0.0002 to 0.1, rounded up",
+        f"I1   {too_small}3.2768 to 104.858",
+        "I2   no PLD: the sampling has none",
+    ]

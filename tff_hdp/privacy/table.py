@@ -131,15 +131,17 @@ def code_of(statement: str) -> str:
 def numbered(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """The statements of rows, each with its code; different ones of one get a number.
 
-    Save for PLDs' grids, which differ from row to row and share their code.
+    Save for what names a PLD's grid, which differs from row to row.
     """
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, list[str]]] = {}
     for statement in dict.fromkeys(s for row in rows for s in statements(row)):
-        found.setdefault(code_of(statement), []).append(statement)
+        alike = found.setdefault(code_of(statement), {})
+        alike.setdefault(_GRID.sub("", statement), []).append(statement)
     return {
-        statement: code if len(alike) == 1 or code == "G" else f"{code}{number}"
+        statement: code if len(alike) == 1 else f"{code}{number}"
         for code, alike in found.items()
-        for number, statement in enumerate(alike, 1)
+        for number, same in enumerate(alike.values(), 1)
+        for statement in same
     }
 
 
