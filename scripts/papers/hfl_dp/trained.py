@@ -1,5 +1,6 @@
 """Figures 2 to 6 and Table 3 of the HFL-DP paper, and what its text leaves open."""
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -24,13 +25,10 @@ SCALES: dict[str, dict[str, Any]] = {
 }
 # One step a local iteration on all of a client's examples, as the text has it: "the
 # batch size ... equal to the number of training data". Of batches larger than what a
-# client has, one is all. Fifty such steps in all want a larger rate.
-FULL_BATCH = {
-    "local_steps": 1,
-    "batch_size": 60_000,
-    "learning_rate": 0.3,
-    "evaluate_every": 2,
-}
+# client has, one is all.
+FULL_BATCH = {"local_steps": 1, "batch_size": 60_000, "evaluate_every": 2}
+# Of which the middle one is also the private lines'.
+FULL_BATCH_RATES = (0.05, 0.1, 0.3)
 # How often each model counts as exposed: every time that it is sent (what the program
 # counts by itself), or an upload once and a broadcast every time.
 EXPOSURES = {"all": (), "uploads once": ("1", "13", "1", "1", "12")}
@@ -96,10 +94,23 @@ def per_edge() -> Study:
 
 
 def full_batch() -> Study:
-    """The printed points with one full-batch step a local iteration."""
-    label = {"point": "HierFAVG, n = 50, N = 5", "exposures": "-"}
-    without = Line(label, "hfl_dp/figure2_none", FULL_BATCH)
-    return _study("full_batch", [without, *_points(FULL_BATCH, EXPOSURES)])
+    """The printed points with one full-batch step a local iteration.
+
+    Without noise at several rates, as fifty steps in all are few.
+    """
+    lines = [
+        Line(
+            {"point": "HierFAVG, n = 50, N = 5", "exposures": "-", "rate": rate},
+            "hfl_dp/figure2_none",
+            {**FULL_BATCH, "learning_rate": rate},
+        )
+        for rate in FULL_BATCH_RATES
+    ]
+    rate = FULL_BATCH_RATES[1]
+    for line in _points({**FULL_BATCH, "learning_rate": rate}, EXPOSURES):
+        label = {**line.label, "rate": rate}
+        lines.append(dataclasses.replace(line, label=label))
+    return _study("full_batch", lines)
 
 
 def studies(scale: str) -> Mapping[str, Study]:
