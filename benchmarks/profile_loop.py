@@ -1,19 +1,21 @@
 """Where the time of a training loop's round goes, part by part.
 
-    python benchmarks/profile_loop.py --rounds=60
+    python benchmarks/profile_loop.py --rounds=60 --csv=FILE
 
 Median milliseconds of each part over the rounds of whole runs of HDP on digits and
 MNIST, with the cohorts and epochs of work F and ten zones, the first five rounds left
 out. The next round's data is prepared in a thread beside the round, and the round
-before is released in another.
+before is released in another. `whole` is the clock from one round's beginning to the
+next one's, and `all else` what it has beyond round and evaluation.
 """
 
 import collections
+import itertools
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import works
@@ -26,6 +28,7 @@ _WARM = 5
 # What a round is for, as against the loop's own work.
 WORK = ("round", "evaluation")
 _BESIDE = ("journal", "privacy.json", "checkpoint", "metrics.csv, TensorBoard")
+_BEGINNINGS = "beginnings of rounds, by the clock"
 
 
 def define_flags() -> None:
@@ -33,6 +36,7 @@ def define_flags() -> None:
     flags.DEFINE_list("tasks", list(works.LOOPS), "Which of digits and mnist.")
     flags.DEFINE_integer("rounds", 60, f"Rounds of each run, more than {_WARM}.")
     flags.DEFINE_string("out", None, "Where run folders are made; default: /tmp.")
+    flags.DEFINE_string("csv", None, "Also write the rows to this file.")
 
 
 def main(argv: list[str]) -> int:
@@ -42,23 +46,40 @@ def main(argv: list[str]) -> int:
     cli.check_choices("tasks", f.tasks, works.LOOPS)
     if f.rounds <= _WARM:
         raise ArgumentError("rounds", f.rounds, f"more than {_WARM}")
+    import machine
+
     spent = watch()
+    rows = []
     for task in f.tasks:
         for seconds in spent.values():
             seconds.clear()
         with tempfile.TemporaryDirectory(dir=f.out) as folder:
             _run(task, f.rounds, f"{folder}/run")
-        medians = {
-            part: 1e3 * statistics.median(seconds[_WARM:])
-            for part, seconds in spent.items()
-        }
-        loop = sum(ms for part, ms in medians.items() if part not in (*WORK, *_BESIDE))
-        for part, milliseconds in medians.items():
-            beside = ", beside the next round" if part in _BESIDE else ""
-            print(f"{task:8}{part:28}{milliseconds:10.2f} ms{beside}")
-        share = loop / medians["round"]
-        print(f"{task:8}{'the loop itself':28}{loop:10.2f} ms, {share:.1%} of a round")
+        rows += medians(task, spent)
+    machine.report(rows, f.csv)
     return 0
+
+
+def medians(task: str, spent: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
+    """A row for each part of the loop.
+
+    Args:
+      task: Of the run.
+      spent: Seconds of every round of each part, and when rounds began.
+    """
+    parts = dict(spent)
+    began = parts.pop(_BEGINNINGS)
+    parts["whole"] = [end - start for start, end in itertools.pairwise(began)]
+    found = {name: 1e3 * statistics.median(s[_WARM:]) for name, s in parts.items()}
+    found["all else"] = found["whole"] - sum(found[name] for name in WORK)
+    return [
+        {
+            **{"task": task, "part": name, "milliseconds": milliseconds},
+            "share_of_round": milliseconds / found["round"],
+            "beside_the_next_round": name in _BESIDE,
+        }
+        for name, milliseconds in found.items()
+    ]
 
 
 def watch() -> dict[str, list[float]]:
@@ -87,7 +108,13 @@ def watch() -> dict[str, list[float]]:
     def timed_build(system: Hdp, *arguments: Any, **options: Any) -> None:
         build(system, *arguments, **options)
         process = system.process
-        system.process = _Watched(process, timed(process.next, spent["round"]))
+        timed_next = timed(process.next, spent["round"])
+
+        def next_fn(*arguments: Any) -> Any:
+            spent[_BEGINNINGS].append(time.perf_counter())
+            return timed_next(*arguments)
+
+        system.process = _Watched(process, next_fn)
 
     Hdp.__init__ = timed_build
     return spent

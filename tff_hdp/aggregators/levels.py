@@ -38,8 +38,7 @@ SMOOTHING = 2.0
 # Standard deviations beyond which there is no noise: 2^-1160.
 _FAR = 40.0
 
-# The constants of TFF's and Andrew et al.'s adaptive clipping.
-COUNT_STDDEV_SHARE = 0.05
+# As in Andrew et al.'s adaptive clipping.
 CLIP_LEARNING_RATE = 0.2
 
 
@@ -328,10 +327,9 @@ def void_unless(delivered: tf.Tensor, event: Any) -> Any:
 
 def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
     """Splits z between update and clipped count (Andrew et al. 2021, Theorem 1)."""
-    expected_clients = float(
-        sum(q * n for q, n in zip(plan.participation, plan.zone_sizes, strict=True))
-    )
-    count_stddev = COUNT_STDDEV_SHARE * expected_clients
+    pairs = zip(plan.participation, plan.zone_sizes, strict=True)
+    expected_clients = float(sum(q * n for q, n in pairs))
+    count_stddev = plan.count_stddev
     z = plan.server_noise_multiplier
     if z >= 2 * count_stddev:
         raise ArgumentError(

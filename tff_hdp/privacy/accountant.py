@@ -283,7 +283,11 @@ def client_row(
         (view(r, observer, level, zone, index < r.plan.noising_clients[zone]), count)
         for r, count in history
     ]
-    bounded = any(run.plan.estimator == "bounded" for run, _ in history)
+    # There a zeroed client is not one that is gone.
+    apart = any(
+        run.plan.estimator == "bounded" or run.plan.clipping.kind == "adaptive"
+        for run, _ in history
+    )
     paper = None
     if "paper" in methods and observer in OBSERVERS and len(dict(history)) == 1:
         # The paper has no formula for rounds that differ, nor for fellows.
@@ -299,7 +303,7 @@ def client_row(
         epsilon_pld=None,
         epsilon_paper=paper,
         delta=delta,
-        neighbours=_common_neighbours(views, bounded),
+        neighbours=_common_neighbours(views, apart),
         sampling=_together([v.sampling for v, _ in views]),
         assumptions=_together(["; ".join(v.assumptions) for v, _ in views]),
         level=level,
@@ -349,15 +353,15 @@ def composed(
     return dataclasses.replace(row, **found, assumptions="; ".join(notes))
 
 
-def _common_neighbours(views: Sequence[tuple[View, int]], bounded: bool) -> str:
+def _common_neighbours(views: Sequence[tuple[View, int]], apart: bool) -> str:
     relations = {v.neighbours for v, _ in views if v.mechanism is not None}
     if not relations:
         return views[-1][0].neighbours
     if len(relations) == 1:
         return relations.pop()
-    # With a fixed denominator a removed client and a zeroed one give the same
+    # With a fixed denominator and clip a removed client and a zeroed one give the same
     # sum, so the account under add-or-remove holds under zero-out too.
-    return "mixed" if bounded or "replace_one" in relations else "zero_out"
+    return "mixed" if apart or "replace_one" in relations else "zero_out"
 
 
 def _together(words: Sequence[str]) -> str:

@@ -32,6 +32,9 @@ from tff_hdp.protocols.secagg import FixedPoint
 # less than e^-900 at any point (Kairouz, Liu and Steinke 2021, Theorem 1).
 MIN_STEPS = 10.0
 
+# Of the expected clients, as TFF has it for adaptive clipping.
+_COUNT_STDDEV_SHARE = 0.05
+
 # The size of updates that a plan allows where it is not told theirs.
 MOST_COORDINATES = 10**8
 
@@ -157,6 +160,12 @@ class NoisePlan:
         """Of every node's noise on a value of sensitivity S; see `node_noise`."""
         norm = self.clipping.clip_norm
         return tuple(tuple(z * norm for z in level) for level in self.node_noise)
+
+    @property
+    def count_stddev(self) -> float:
+        """Of the noise on adaptive clipping's sum of -1/2 or 1/2 for each update."""
+        pairs = zip(self.participation, self.zone_sizes, strict=True)
+        return _COUNT_STDDEV_SHARE * sum(q * n for q, n in pairs)
 
     @property
     def relative_step(self) -> float:
@@ -320,6 +329,9 @@ class NoisePlan:
         mixing = self._set_per_zone("mixing", self.mixing)
         for i, p in enumerate(mixing):
             check_nonnegative(f"mixing[{i}]", p)
+            ok = p > 0 or self.clipping.kind != "adaptive"
+            allowed = "above 0 with adaptive clipping, which counts every client"
+            require(ok, f"mixing[{i}]", p, allowed)
         ok = math.isclose(sum(mixing), 1.0, rel_tol=1e-6)
         require(ok, "mixing", mixing, f"numbers that sum to 1, not {sum(mixing):g}")
 

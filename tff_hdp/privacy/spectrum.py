@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from scipy import special
@@ -65,9 +65,11 @@ class Spectrum:
 
     def scaled(self, factor: float) -> "Spectrum":
         """The same distribution with every variance times `factor`."""
-        return Spectrum(
-            tuple(v * factor for v in self.variances), self.log_probabilities
-        )
+        return self.changed(lambda variance: variance * factor)
+
+    def changed(self, increasing: Callable[[float], float]) -> "Spectrum":
+        """The same distribution of what an increasing function makes of variances."""
+        return Spectrum(tuple(map(increasing, self.variances)), self.log_probabilities)
 
     def with_skips(self, *, least: int, others: int, rate: float) -> "Spectrum":
         """With those rounds in which the client tips the balance for its zone.

@@ -182,6 +182,7 @@ def _sampled_view(
     q = plan.participation[zone]
     fixed_size = isinstance(plan.sampling, FixedSizeSampling) and q < 1.0
     bounded = plan.estimator == "bounded"
+    adaptive = plan.clipping.kind == "adaptive"
     if hidden and q < 1.0 and noise.varies and (noise.own or fixed_size):
         notes.append("participants carry noise, so participation is taken as revealed")
         hidden = False
@@ -211,11 +212,18 @@ def _sampled_view(
             ),
         )
     spectrum, factor = noise.spectrum, 1.0
+    effective_noise = math.sqrt(noise.nominal)
+    if adaptive:
+        zeroed = neighbours == "zero_out"
+        spectrum = spectrum.changed(lambda v: _with_clipped_count(plan, v, zeroed))
+        effective_noise = math.sqrt(_with_clipped_count(plan, noise.nominal, zeroed))
     if neighbours == "replace_one":
         spectrum, factor = spectrum.scaled(0.25), 0.5
         notes.append("replacing a client moves the sum by up to 2S")
-    if neighbours == "zero_out" and bounded:
-        hidden = False  # the denominator keeps the client's weight if it took part
+    if neighbours == "zero_out" and (bounded or adaptive):
+        # The denominator keeps the client's weight, or the count its share, if it
+        # took part.
+        hidden = False
     if may_skip and neighbours == "add_or_remove":
         spectrum = spectrum.with_skips(
             least=plan.min_zone_clients,
@@ -251,17 +259,37 @@ def _sampled_view(
         )
     if noise.varies and not spectrum.is_certain:
         notes.append("accounts the random number of noising participants, not its mean")
-    if plan.clipping.kind == "adaptive":
+    if adaptive:
         notes.append("z is that of update and clipped count together")
     if threat.dropout_rate > 0:
         notes.append("clients drop out independently of each other and of the data")
     return View(
         mechanism=mechanism,
-        effective_noise=factor * math.sqrt(noise.nominal),
+        effective_noise=factor * effective_noise,
         neighbours=neighbours,
         sampling=_sampling_words(plan, zone, hidden=hidden),
         assumptions=tuple(notes),
     )
+
+
+def _with_clipped_count(plan: NoisePlan, variance: float, zeroed: bool) -> float:
+    """What noise is worth once the count of unclipped updates is seen beside the sum.
+
+    The server's z is that of the sum, of sensitivity S, and of the count, to which a
+    client adds -1/2 or 1/2, together (Andrew et al. 2021, Theorem 1). An update of
+    zeros counts as unclipped, so zeroing one moves the count by up to 1. In a zone
+    whose clients move the sum by less than others' the count moves as far as theirs.
+
+    Args:
+      plan: With adaptive clipping.
+      variance: The server's noise, in units of the client's squared sensitivity in
+        the sum, as if z were that of the sum alone.
+      zeroed: Whether the client's update is zeroed and not taken away.
+    """
+    z = plan.server_noise_multiplier
+    of_count = (2.0 * plan.count_stddev) ** -2
+    of_sum = max(0.0, z**-2 - of_count) * z**2 / variance
+    return 1.0 / (of_sum + (4.0 if zeroed else 1.0) * of_count)
 
 
 def _skips_reveal(run: AccountedRound, zone: int) -> bool:
