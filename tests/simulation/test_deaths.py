@@ -5,14 +5,18 @@ import errno
 import json
 import os
 import pathlib
+import signal
+import threading
+import time
 
 import pandas as pd
 import pytest
 
 from scripts.interruptions import Interruption, Observer
 from tests.simulation.counting import CountingConfig, CountingSystem, Plan, run, stated
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation import checkpoints
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.report import read_run
 from tff_hdp.simulation.run_folder import RunFolder
 
@@ -175,3 +179,54 @@ def test_privacy_json_leads_rounds_that_differ(tmp_path, monkeypatch):
     with RunFolder(CountingConfig(rounds=12, out=str(tmp_path))) as folder:
         folder.journal.recall(again)
     assert again == ledger
+
+
+def test_a_release_that_nobody_waits_for_keeps_the_folder(tmp_path, monkeypatch):
+    """Interrupted twice while a round is released, which goes on: nobody else may run.
+
+    Else that release would write over what a later run has stated.
+    """
+    stalled, goes_on = threading.Event(), threading.Event()
+    write = RunFolder.write_privacy
+
+    def slow(folder, *arguments, **options):
+        if not stalled.is_set():
+            stalled.set()
+            assert goes_on.wait(60)
+        return write(folder, *arguments, **options)
+
+    def interrupt():
+        assert stalled.wait(60)
+        for _ in range(2):
+            time.sleep(0.5)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    monkeypatch.setattr(RunFolder, "write_privacy", slow)
+    interrupts = threading.Thread(target=interrupt)
+    interrupts.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, CountingSystem([]), rounds=14)
+    interrupts.join()
+    with pytest.raises(ArgumentError, match="a folder no other run is using"):
+        run(tmp_path, CountingSystem([]), rounds=14)
+    goes_on.set()
+    for _ in range(600):
+        try:
+            RunFolder(CountingConfig(rounds=14, out=str(tmp_path))).close()
+            break
+        except ArgumentError:
+            time.sleep(0.1)
+    _, ledger = run(tmp_path, CountingSystem([]), rounds=14)
+    assert ledger.rounds == stated(tmp_path) >= 14
+
+
+@pytest.mark.parametrize("harm", [lambda text: text[:-20], lambda text: text + b"a\n"])
+def test_a_journal_that_somebody_else_wrote_to_is_not_cut(tmp_path, harm):
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.begin({"began": True})
+    journal.announce(1, {"history": []})
+    harmed = harm(journal.path.read_bytes())
+    journal.path.write_bytes(harmed)
+    with pytest.raises(FileError, match="somebody else wrote to it"):
+        journal.announce(2, {"history": []})
+    assert journal.path.read_bytes() == harmed

@@ -100,6 +100,7 @@ class Journal:
           ran: The `state_dict()` of a ledger of that round alone.
 
         Raises:
+          FileError: If the file is not as it was left.
           OSError: If it cannot be written, as on a full disk.
         """
         entry: dict[str, Any] = {"round": round_number}
@@ -126,7 +127,13 @@ class Journal:
     def _append(self, entry: dict[str, Any]) -> None:
         text = json.dumps(entry, separators=(",", ":")).encode()
         line = f"{self._digest(text)} ".encode() + text + b"\n"
-        with self.path.open("ab") as file:
+        with self.path.open("a+b") as file:
+            is_cut = file.seek(0, os.SEEK_END) < self._size
+            file.seek(self._size)
+            if is_cut or b"\n" in file.read():
+                raise FileError(
+                    self.path, "is not as this run left it: somebody else wrote to it"
+                )
             file.truncate(self._size)
             file.write(line)
             file.flush()

@@ -20,7 +20,9 @@ import asyncio
 import concurrent.futures
 import contextlib
 import fcntl
+import functools
 import io
+import os
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +74,7 @@ class RunFolder:
             raise ArgumentError("out", config.out, "a folder, or none yet") from error
         with contextlib.ExitStack() as opened:
             # Before anything is written: what is there may be another run's.
-            opened.enter_context(_locked(self.path))
+            self._lock = opened.enter_context(_locked(self.path))
             # After all else is closed, and before another may have the folder.
             opened.callback(self._remove_if_refused)
             self.journal = Journal(self.path / "journal.jsonl")
@@ -111,8 +113,19 @@ class RunFolder:
         self._opened.__exit__(kind, error, trace)
 
     def close(self) -> None:
-        """Gives the folder back to others."""
+        """Gives the folder back to others, once nobody keeps it."""
         self._opened.close()
+
+    def keep(self) -> Callable[[], None]:
+        """Keeps others from the folder, also once this is closed.
+
+        For a thread that writes on where a run was interrupted.
+
+        Returns:
+          What ends it; without, the folder is kept for as long as the process lives.
+        """
+        # A lock is there until every descriptor of the file that has it is closed.
+        return functools.partial(os.close, os.dup(self._lock.fileno()))
 
     def _put_back(self) -> Callable[..., None]:
         """Gives config.json back what it says if an error ends what is asked now.

@@ -95,7 +95,7 @@ def train(
             watch(done.round_number, done.metrics, done.state)
         progress.show(done.round_number, done.metrics)
 
-    with progress, _Releases(release, tell) as releases:
+    with progress, _Releases(release, tell, folder.keep) as releases:
         for number, given in _prepared(system, start, config.rounds, folder.journal):
             began = time.monotonic()
             output = system.process.next(state, given.data)
@@ -131,12 +131,17 @@ class _Releases:
     Args:
       release: Called in a thread, one round after the other.
       tell: Called with a released round by whoever waits for it.
+      keep: Keeps the folder until what it returns is called: whoever interrupts the
+        wait for a release does not end it.
     """
 
     def __init__(
-        self, release: Callable[..., None], tell: Callable[[Checkpoint], None]
+        self,
+        release: Callable[..., None],
+        tell: Callable[[Checkpoint], None],
+        keep: Callable[[], Callable[[], None]],
     ) -> None:
-        self._release, self._tell = release, tell
+        self._release, self._tell, self._keep = release, tell, keep
         self._thread = concurrent.futures.ThreadPoolExecutor(1, RELEASING_THREAD)
         self._begun: tuple[Checkpoint, concurrent.futures.Future[None]] | None = None
 
@@ -149,7 +154,15 @@ class _Releases:
 
     def begin(self, done: Checkpoint, *ran: Any) -> None:
         """Begins to release a round; the one before has been waited for."""
-        self._begun = done, self._thread.submit(self._release, done, *ran)
+        give_back = self._keep()
+
+        def release() -> None:
+            try:
+                self._release(done, *ran)
+            finally:
+                give_back()
+
+        self._begun = done, self._thread.submit(release)
 
     def wait(self) -> None:
         """Waits until the round that was begun is released, and tells of it."""
