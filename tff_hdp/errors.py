@@ -3,6 +3,9 @@
 import math
 import os
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 
 class ArgumentError(ValueError):
@@ -75,8 +78,12 @@ def one_line(text: str, most: int = LONGEST_LINE) -> str:
 
 
 def _shown(value: object) -> str:
-    joined = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
-    return one_line(str(joined), LONGEST_VALUE) or "empty"
+    try:
+        listed = isinstance(value, list | tuple)
+        text = ",".join(map(str, value)) if listed else str(value)
+    except ValueError:  # a whole number of thousands of digits
+        text = f"a {type(value).__name__} of too many digits"
+    return one_line(text, LONGEST_VALUE) or "empty"
 
 
 def require(ok: bool, name: str, value: object, allowed: str) -> None:
@@ -85,20 +92,50 @@ def require(ok: bool, name: str, value: object, allowed: str) -> None:
         raise ArgumentError(name, value, allowed)
 
 
-def check_nonnegative(name: str, value: float) -> None:
-    """Raises ArgumentError unless `value` is finite and >= 0."""
-    ok = math.isfinite(value) and value >= 0
-    require(ok, name, value, "a finite number >= 0")
+def as_float(name: str, value: Any, allowed: str) -> float:
+    """Returns one number of any type as a float.
+
+    Raises:
+      ArgumentError: If it is none: text, a truth value, None, an array, or a whole
+        number that is too large.
+    """
+    is_other = isinstance(value, str | bytes | bool | np.bool_)
+    if not (is_other or getattr(value, "ndim", 0)):
+        try:
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    raise ArgumentError(name, value, allowed)
 
 
-def check_positive(name: str, value: float) -> None:
-    """Raises ArgumentError unless `value` is finite and > 0."""
-    require(math.isfinite(value) and value > 0, name, value, "a finite number > 0")
+def check_bool(name: str, value: Any) -> bool:
+    """Returns `value` as a bool; raises ArgumentError unless it is a truth value."""
+    shown = repr(value) if isinstance(value, str) else value
+    require(isinstance(value, bool | np.bool_), name, shown, "True or False")
+    return bool(value)
 
 
-def check_probability(name: str, value: float) -> None:
-    """Raises ArgumentError unless `value` is in (0, 1], as a sampling rate is."""
-    require(0.0 < value <= 1.0, name, value, "(0, 1]")
+def check_nonnegative(name: str, value: Any) -> float:
+    """Returns `value` as a float; raises ArgumentError unless finite and >= 0."""
+    allowed = "a finite number >= 0"
+    number = as_float(name, value, allowed)
+    require(math.isfinite(number) and number >= 0, name, value, allowed)
+    return number
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Returns `value` as a float; raises ArgumentError unless finite and > 0."""
+    allowed = "a finite number > 0"
+    number = as_float(name, value, allowed)
+    require(math.isfinite(number) and number > 0, name, value, allowed)
+    return number
+
+
+def check_probability(name: str, value: Any) -> float:
+    """Returns `value` as a float; raises ArgumentError unless in (0, 1]."""
+    number = as_float(name, value, "(0, 1]")
+    require(0.0 < number <= 1.0, name, value, "(0, 1]")
+    return number
 
 
 # What is taken of a delta, for rounds without noise or for finite precision, must
@@ -106,13 +143,25 @@ def check_probability(name: str, value: float) -> None:
 LEAST_DELTA = 1e-300
 
 
-def check_delta(name: str, value: float) -> None:
-    """Raises ArgumentError unless `value` is in [1e-300, 1)."""
-    require(LEAST_DELTA <= value < 1.0, name, value, f"[{LEAST_DELTA:g}, 1)")
+def check_delta(name: str, value: Any) -> float:
+    """Returns `value` as a float; raises ArgumentError unless in [1e-300, 1)."""
+    allowed = f"[{LEAST_DELTA:g}, 1)"
+    number = as_float(name, value, allowed)
+    require(LEAST_DELTA <= number < 1.0, name, value, allowed)
+    return number
 
 
-def check_count(name: str, value: float, least: int = 0) -> int:
+# Nobody has more clients or rounds, and an array's index has no more.
+_GREATEST_COUNT = 2**63 - 1
+
+
+def check_count(name: str, value: Any, least: int = 0) -> int:
     """Returns `value` as an int; raises ArgumentError unless whole and >= `least`."""
-    ok = math.isfinite(value) and int(value) == value and value >= least
-    require(ok, name, value, f"a whole number >= {least}")
-    return int(value)
+    allowed = f"a whole number >= {least}"
+    if type(value) is not int:
+        number = as_float(name, value, allowed)
+        require(math.isfinite(number) and int(number) == number, name, value, allowed)
+        value = int(value)
+    require(value >= least, name, value, allowed)
+    require(value <= _GREATEST_COUNT, name, value, f"at most {_GREATEST_COUNT}")
+    return value

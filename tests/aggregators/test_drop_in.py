@@ -19,7 +19,7 @@ from tff_hdp.aggregators import (
     zoned_model,
 )
 from tff_hdp.clients.client_work import client_profile, model_fn_from_keras
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, NoiseError
 from tff_hdp.privacy import Clipping, FullParticipation, Ledger, configurations
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.systems.hdp.clients import single_clients
@@ -238,6 +238,7 @@ def test_type_signatures(weight):
         sent.append(("weight", tff.FederatedType(weight, tff.CLIENTS)))
     measured = collections.OrderedDict(
         clients=(np.int32, [2]),
+        counted=(np.int32, [2]),
         noising=(np.int32, [2]),
         rejected=np.int32,
         update_norm=np.float32,
@@ -283,7 +284,17 @@ def test_functional_models_are_refused():
         zoned_model(functional)
 
 
-@pytest.mark.parametrize("cap", [0.0, -1.0, float("nan")])
+@pytest.mark.parametrize("cap", [0.0, -1.0, float("nan"), float("inf"), True, "5"])
 def test_caps_out_of_range_are_refused(cap):
     with pytest.raises(ArgumentError, match=f"example_cap is {cap}"):
         HierarchicalMeanFactory(PLAN, example_cap=cap)
+
+
+def test_a_cohort_that_the_plan_never_draws_is_not_recorded(initial):
+    """Three clients of a zone of two, or one of them twice."""
+    plan = configurations.c2(noise_multiplier=1.0, **OPTIONS)
+    zoned = [*initial, np.zeros(4, np.float32)]
+    data = [data_of()[0]] * 3
+    _, metrics = run(drop_in(plan), zoned, data, rounds=1)
+    with pytest.raises(NoiseError, match="3 clients of zone 0 took part, but the plan"):
+        Ledger().record(plan, events=round_events(metrics["aggregator"]))

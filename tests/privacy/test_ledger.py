@@ -3,11 +3,12 @@ import json
 import math
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, NoiseError
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
@@ -350,3 +351,27 @@ def test_a_query_that_clips_to_another_norm_is_held_to_the_plans():
     enough = {"server": Gaussian(4.0), "clip_norms": {"server": 0.5}}
     ledger.record(plan, events=enough)
     assert ledger.rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("sampling", "most"),
+    [
+        (PoissonSampling((0.1, 0.2)), (10, 20)),
+        (FullParticipation(), (10, 20)),
+        (FixedSizeSampling((2, 3)), (2, 3)),
+    ],
+)
+def test_no_more_clients_may_take_part_than_the_plan_draws(sampling, most):
+    """A larger cohort hides nobody as well, nor may one client come many times."""
+    plan = configurations.c2(
+        zone_sizes=(10, 20), sampling=sampling, noise_multiplier=1.0
+    )
+    events = {"zone": [Gaussian(1.0)] * 2}
+    ledger = Ledger()
+    for clients in (most, (0, 1), np.array(most)):
+        ledger.record(plan, events={**events, "clients": clients})
+    assert ledger.rounds == 3
+    for clients in ((most[0] + 1, 0), (0, most[1] + 1), (-1, 0), (1,)):
+        with pytest.raises(NoiseError, match=r"took part, but the plan|for 2 zones"):
+            ledger.record(plan, events={**events, "clients": clients})
+    assert ledger.rounds == 3

@@ -1,5 +1,8 @@
+import json
 import math
+import re
 
+import numpy as np
 import pytest
 
 from tff_hdp.errors import ArgumentError
@@ -7,9 +10,12 @@ from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
     FullParticipation,
+    Ledger,
     Level,
     NoisePlan,
     PoissonSampling,
+    ThreatModel,
+    account,
     configurations,
 )
 
@@ -139,3 +145,111 @@ def test_shares_that_do_not_fit(name, shares, words):
             noise_multiplier=1.0,
             **shares,
         )
+
+
+NO_NUMBERS = ("1", b"1", None, True, 1j, [1.0], np.ones(1), 10**400, 10**9999)
+
+
+def of_kind(kind):
+    """What is made of a bad number, by the name it must be refused under."""
+    return {
+        "client_noise_multiplier": lambda v: plan(client_noise_multiplier=v),
+        "zone_noise_multipliers[1]": lambda v: plan(
+            zone_noise_multipliers=(1.0, v, 1.0)
+        ),
+        "zone_sizes[0]": lambda v: plan(zone_sizes=(v, 20, 30)),
+        "noising_clients[2]": lambda v: plan(noising_clients=(1, 1, v)),
+        "zone_weights[0]": lambda v: plan(zone_weights=(v, 1.0, 1.0)),
+        "mixing[0]": lambda v: plan(mixing=(v, 0.5, 0.5)),
+        "min_zone_clients": lambda v: plan(min_zone_clients=v),
+        "size": lambda v: plan(size=v),
+        "probabilities[0]": lambda v: PoissonSampling((v,)),
+        "sizes[0]": lambda v: FixedSizeSampling((v,)),
+        "parents[1]": lambda v: Level((0, v), (1.0,)),
+        "noise_multipliers[0]": lambda v: Level((0,), (v,)),
+        "clip_norm": lambda v: Clipping(clip_norm=v),
+        "target_quantile": lambda v: Clipping(kind="adaptive", target_quantile=v),
+        "layer_norms[0]": lambda v: Clipping(kind="per_layer", layer_norms=(v,)),
+        "dropout_rate": lambda v: ThreatModel(dropout_rate=v),
+        "colluding_clients": lambda v: ThreatModel(colluding_clients=v),
+        "delta": lambda v: account(plan(), 1, v, ("rdp",)),
+        "rounds": lambda v: account(plan(), v, 1e-5, ("rdp",)),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("client_noise_multiplier", "zone_noise_multipliers[1]", "zone_sizes[0]"),
+        *("noising_clients[2]", "zone_weights[0]", "mixing[0]", "min_zone_clients"),
+        *("size", "probabilities[0]", "sizes[0]", "parents[1]", "noise_multipliers[0]"),
+        *("clip_norm", "target_quantile", "layer_norms[0]", "dropout_rate"),
+        *("colluding_clients", "delta", "rounds"),
+    ],
+)
+def test_what_is_no_number_is_refused_by_name(name):
+    """NaN, infinity, text, truth values, arrays, numbers that no float has."""
+    make = of_kind(name)
+    for value in (math.nan, math.inf, -1, *NO_NUMBERS):
+        with pytest.raises(ArgumentError, match=f"^{re.escape(name)} is "):
+            make(value)
+
+
+@pytest.mark.parametrize("value", ["False", "True", 0, 1, 0.5, None, math.nan])
+def test_a_flag_is_true_or_false_and_nothing_like_it(value):
+    """Text is true: 'False' would claim what was not done."""
+    for name in ("secure_aggregation", "secure_server", "top_up"):
+        with pytest.raises(ArgumentError, match=f"{name} is .*; allowed: True or"):
+            plan(**{name: value})
+    for name in (
+        *("cohort_known", "peers_known", "participation_revealed"),
+        *("elected_super_nodes", "secure_sums_hold"),
+    ):
+        with pytest.raises(ArgumentError, match=f"{name} is .*; allowed: True or"):
+            ThreatModel(**{name: value})
+    assert plan(secure_aggregation=np.bool_(True)).secure_aggregation is True
+
+
+def test_a_plan_of_numpys_numbers_is_json():
+    numpys = plan(
+        client_noise_multiplier=np.float32(1.5),
+        noising_clients=np.array([1, 2, 3]),
+        zone_noise_multipliers=(np.float64(1.0), np.float32(0.5), np.int64(2)),
+        zone_weights=np.array([5.0, 6.0, 7.0], np.float32),
+        mixing=(np.float32(0.5), np.float32(0.25), np.float32(0.25)),
+        min_zone_clients=np.int8(1),
+        upper_levels=(Level(np.array([0, 0, 1]), np.array([1.0, 2.0])),),
+        clipping=Clipping(clip_norm=np.float32(0.5), target_quantile=np.float64(0.5)),
+        size=np.int32(100),
+    )
+    ledger, again = Ledger(), Ledger()
+    threat = ThreatModel(colluding_clients=np.int64(1), dropout_rate=np.float32(0.25))
+    ledger.record(numpys, np.int64(2), threat=threat)
+    again.load_state_dict(json.loads(json.dumps(ledger.state_dict())))
+    assert again == ledger
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"upper_levels": 1}, "upper_levels"),
+        ({"upper_levels": (None,)}, r"upper_levels\[0\]"),
+        ({"clipping": 1.0}, "clipping"),
+        ({"sampling": 0.2}, "sampling"),
+        ({"zone_sizes": 10}, "zone_sizes"),
+        ({"zone_noise_multipliers": "abc"}, "zone_noise_multipliers"),
+    ],
+)
+def test_parts_of_another_type_are_refused_by_name(given, name):
+    with pytest.raises(ArgumentError, match=f"^{name} is"):
+        plan(**given)
+
+
+def test_an_account_is_of_a_plan_under_a_threat_model():
+    for given in (None, {}, "plan"):
+        with pytest.raises(ArgumentError, match=r"plan is .*; allowed: a NoisePlan"):
+            account(given, 1, 1e-5)
+        with pytest.raises(
+            ArgumentError, match=r"threat is .*; allowed: a ThreatModel"
+        ):
+            account(plan(), 1, 1e-5, threat=given)

@@ -8,6 +8,7 @@ from tff_hdp.privacy import (
     NoisePlan,
     PoissonSampling,
     ThreatModel,
+    account,
     calibrate,
     configurations,
 )
@@ -82,3 +83,22 @@ def test_calibration_pays_for_what_is_assumed():
     # Three of four super-nodes' noise gone: half the noise is left.
     colluding = calibrate(make, **asked, threat=ThreatModel(colluding_super_nodes=3))
     assert colluding == pytest.approx(2 * alone, rel=3e-4)
+
+
+def test_colluders_in_a_zone_are_not_fewer_than_all_of_them_make_there():
+    """Twenty in four zones: some zone has five."""
+    plan = configurations.c2(
+        zone_sizes=(50,) * 4,
+        sampling=FixedSizeSampling((10,) * 4),
+        noise_multiplier=1.0,
+    )
+    allowed = "at least 5, colluding_clients being 20 in 4 zones"
+    for few in (0, 4):
+        threat = ThreatModel(colluding_clients=20, colluding_in_zone=few)
+        with pytest.raises(
+            ArgumentError, match=f"colluding_in_zone is {few}.*{allowed}"
+        ):
+            account(plan, 1, 1e-5, ("rdp",), threat=threat)
+    for enough in (5, 20, None):
+        threat = ThreatModel(colluding_clients=20, colluding_in_zone=enough)
+        account(plan, 1, 1e-5, ("rdp",), threat=threat)

@@ -16,7 +16,7 @@ from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.aggregators.sums import inner_zone_sums, zone_sums
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.aggregators.zoned_model import WEIGHT_TYPE
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_positive
 from tff_hdp.privacy.plan import NoisePlan
 
 Inner = tff.aggregators.UnweightedAggregationFactory
@@ -44,13 +44,14 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
 
     The process's state holds the queries' states. Its measurements are un-noised
     and so meant for the operator of a simulation, not for release, except `events`,
-    the queries' `DpEvent`s as named tuples (see `round_events`). They are `clients`
-    and `noising` (int32 [s], how many came and how many noised their update),
-    `rejected`, `update_norm`, `tensor_norms` and `clip_norm`; with an encoding
-    `saturated` and `left_out`, how many zones had fewer than
-    `plan.min_zone_clients`; for a `zoned_model` `lost`, the clients without examples
-    or whose training diverged, which TFF sends as zeros without a zone. Where one
-    left its noise out that the plan counts on, the clients' event has multiplier 0.
+    the queries' `DpEvent`s as named tuples (see `round_events`). They are `clients`,
+    `counted` and `noising` (int32 [s], how many came, how many of them had a weight
+    and a zone, and how many noised their update), `rejected`, `update_norm`,
+    `tensor_norms` and `clip_norm`; with an encoding `saturated` and `left_out`, how
+    many zones had fewer than `plan.min_zone_clients`; for a `zoned_model` `lost`, the
+    clients without examples or whose training diverged, which TFF sends as zeros
+    without a zone. Where one left its noise out that the plan counts on, the clients'
+    event has multiplier 0.
 
     An inner factory sums the records, with a leading axis of zones in which all but
     a client's own are zero. An account adds up what several records carry: their
@@ -84,8 +85,8 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         inner: Inner | None = None,
         inner_is_exact: bool = False,
     ) -> None:
-        if example_cap is not None and not example_cap > 0:
-            raise ArgumentError("example_cap", example_cap, "more than 0")
+        if example_cap is not None:
+            example_cap = check_positive("example_cap", example_cap)
         _check_inner(plan, inner, inner_is_exact)
         self._plan = plan
         self._example_cap = example_cap
@@ -151,8 +152,8 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
       measurements: Of a factory's process: `metrics["aggregator"]` of a round.
 
     Returns:
-      Events by level, and with them the levels' `clip_norms`; None where nobody
-      measured.
+      Events by level, and with them the levels' `clip_norms` and how many `clients`
+      of each zone took part; None where nobody measured.
     """
     if measurements is None:
         return None
@@ -161,6 +162,8 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     events = _by_level(measurements.get("events") or {}, restore, zones)
     if "clip_norms" in measurements:
         events["clip_norms"] = _by_level(measurements["clip_norms"], float, zones)
+    if "counted" in measurements:
+        events["clients"] = np.ravel(measurements["counted"]).tolist()
     return events
 
 

@@ -376,6 +376,7 @@ class ZonedMean:
         count = tf.cast(tf.reduce_sum(total["clients"]), tf.float32)
         measurements = collections.OrderedDict(
             clients=total["clients"],
+            counted=total["counted"],
             noising=total["noising"],
             rejected=total["rejected"],
             update_norm=tf.math.divide_no_nan(total["norm"], count),

@@ -1,9 +1,10 @@
 """What the levels' queries emitted, held against the plan."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tff_hdp.errors import ArgumentError, NoiseError
+from tff_hdp.privacy.parts import FixedSizeSampling
 from tff_hdp.privacy.plan import NoisePlan
 
 if TYPE_CHECKING:
@@ -25,8 +26,11 @@ def check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
     Raises:
       ArgumentError: If the plan tops up, which no event shows, or a level is unknown.
       NoiseError: If a level emitted less noise than the plan says, an event that
-        cannot be accounted, or clipped to more than the plan does.
+        cannot be accounted, or clipped to more than the plan does; or if more clients
+        took part than the plan draws.
     """
+    if not isinstance(events, Mapping):
+        raise ArgumentError("events", events, "a mapping from levels to DpEvents")
     if plan.top_up and plan.client_noise_multiplier > 0:
         raise ArgumentError(
             "plan.top_up",
@@ -41,14 +45,38 @@ def check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
         "upper": [list(level.noise_multipliers) for level in plan.upper_levels],
         "server": plan.server_noise_multiplier,
     }
-    if unknown := sorted(set(events) - {*expected, "clip_norms"}):
+    if unknown := sorted(set(events) - {*expected, "clip_norms", "clients"}):
         raise ArgumentError("events", unknown, ", ".join(expected))
+    _check_clients(plan, events.get("clients"))
     # An adaptive clip moves, and its noise with it; only the server adds any then.
     adapts = plan.clipping.kind == "adaptive"
     norms = {} if adapts else events.get("clip_norms", {})
     for level, planned in expected.items():
         norm = norms.get(level)
         _check_level(plan, level, planned, events.get(level), norm)
+
+
+def _check_clients(plan: NoisePlan, took_part: Sequence[int] | None) -> None:
+    """Refuses a round with more clients of a zone than the plan ever draws.
+
+    Its account is of that many: a larger cohort hides nobody as well, and a client
+    that comes twice moves the sum by twice its bound.
+    """
+    if took_part is None:
+        return
+    most = plan.zone_sizes
+    if isinstance(plan.sampling, FixedSizeSampling):
+        most = plan.sampling.sizes
+    if len(took_part) != len(most):
+        raise NoiseError(
+            f"events['clients'] has {len(took_part)} entries for {len(most)} zones"
+        )
+    for i, (count, allowed) in enumerate(zip(took_part, most, strict=True)):
+        if not 0 <= count <= allowed:
+            raise NoiseError(
+                f"events: {count} clients of zone {i} took part, but the plan draws at "
+                f"most {allowed}"
+            )
 
 
 def _check_level(

@@ -2,16 +2,39 @@
 
 import dataclasses
 import math
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeVar
 
 from tff_hdp.errors import (
     ArgumentError,
+    as_float,
     check_count,
     check_nonnegative,
     check_positive,
     check_probability,
     require,
 )
+
+Entry = TypeVar("Entry")
+
+
+def entries(
+    name: str, values: Any, checked: Callable[[str, Any], Entry]
+) -> tuple[Entry, ...]:
+    """A sequence's entries, each as its check returns it.
+
+    Args:
+      name: The sequence's, for errors.
+      values: The sequence.
+      checked: From an entry's name and the entry to what is kept of it.
+
+    Raises:
+      ArgumentError: If `values` is no sequence, or as `checked` raises.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ArgumentError(name, values, "a sequence of numbers")
+    return tuple(checked(f"{name}[{i}]", value) for i, value in enumerate(values))
+
 
 # How a round's cohort is drawn within each zone --------------------------------
 
@@ -27,9 +50,8 @@ class PoissonSampling:
     probabilities: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "probabilities", tuple(map(float, self.probabilities)))
-        for i, q in enumerate(self.probabilities):
-            check_probability(f"probabilities[{i}]", q)
+        found = entries("probabilities", self.probabilities, check_probability)
+        object.__setattr__(self, "probabilities", found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +65,8 @@ class FixedSizeSampling:
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        sizes = [check_count(f"sizes[{i}]", k, 1) for i, k in enumerate(self.sizes)]
-        object.__setattr__(self, "sizes", tuple(sizes))
+        found = entries("sizes", self.sizes, lambda name, k: check_count(name, k, 1))
+        object.__setattr__(self, "sizes", found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,12 +93,11 @@ class Level:
     noise_multipliers: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parents", tuple(map(int, self.parents)))
-        multipliers = tuple(map(float, self.noise_multipliers))
-        object.__setattr__(self, "noise_multipliers", multipliers)
-        for i, z in enumerate(multipliers):
-            check_nonnegative(f"noise_multipliers[{i}]", z)
-        m = len(multipliers)
+        parents = entries("parents", self.parents, check_count)
+        object.__setattr__(self, "parents", parents)
+        found = entries("noise_multipliers", self.noise_multipliers, check_nonnegative)
+        object.__setattr__(self, "noise_multipliers", found)
+        m = len(found)
         allowed = f"every node of 0..{m - 1}, which noise_multipliers are given for"
         require(set(self.parents) == set(range(m)), "parents", self.parents, allowed)
 
@@ -124,20 +145,20 @@ class Clipping:
         return f"Clip norm {self.clip_norm:.6g}: {self.source}."
 
     def __post_init__(self) -> None:
-        check_positive("clip_norm", self.clip_norm)
-        check_clip_norm("clip_norm", self.clip_norm)
+        norm = check_positive("clip_norm", self.clip_norm)
+        check_clip_norm("clip_norm", norm)
+        object.__setattr__(self, "clip_norm", norm)
         kinds = ("flat", "per_layer", "adaptive")
         require(self.kind in kinds, "kind", self.kind, ", ".join(kinds))
-        quantile = self.target_quantile
+        quantile = as_float("target_quantile", self.target_quantile, "(0, 1)")
         require(0.0 < quantile < 1.0, "target_quantile", quantile, "(0, 1)")
+        object.__setattr__(self, "target_quantile", quantile)
         if self.layer_norms is None:
             return
-        norms = tuple(map(float, self.layer_norms))
+        norms = entries("layer_norms", self.layer_norms, check_positive)
         object.__setattr__(self, "layer_norms", norms)
         if self.kind != "per_layer":
             raise ArgumentError("layer_norms", norms, f"None with kind {self.kind}")
-        for i, c in enumerate(norms):
-            check_positive(f"layer_norms[{i}]", c)
         total = math.hypot(*norms)
         if not math.isclose(total, self.clip_norm, rel_tol=1e-6):
             allowed = f"{total}, to which the layer_norms combine"

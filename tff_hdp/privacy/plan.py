@@ -7,11 +7,12 @@ not in it: see `tff_hdp.privacy.threat`.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 from tff_hdp.errors import (
     ArgumentError,
+    check_bool,
     check_count,
     check_nonnegative,
     check_positive,
@@ -24,6 +25,7 @@ from tff_hdp.privacy.parts import (
     Level,
     PoissonSampling,
     Sampling,
+    entries,
 )
 from tff_hdp.protocols.secagg import FixedPoint
 
@@ -102,6 +104,8 @@ class NoisePlan:
     size: int = MOST_COORDINATES
 
     def __post_init__(self) -> None:
+        for name in ("secure_aggregation", "secure_server", "top_up"):
+            self._set(name, check_bool(name, getattr(self, name)))
         self._check_zones()
         self._check_noise()
         self._check_estimator()
@@ -237,20 +241,23 @@ class NoisePlan:
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
-    def _set_per_zone(self, name: str, values: Sequence[Any]) -> tuple[Any, ...]:
-        s = self.num_zones
-        require(len(values) == s, name, values, f"{s} entries, one for each zone")
-        self._set(name, tuple(values))
-        return tuple(values)
+    def _set_per_zone(
+        self, name: str, values: Any, checked: Callable[[str, Any], Any]
+    ) -> tuple[Any, ...]:
+        s, found = self.num_zones, entries(name, values, checked)
+        require(len(found) == s, name, values, f"{s} entries, one for each zone")
+        self._set(name, found)
+        return found
 
     def _check_zones(self) -> None:
-        sizes = tuple(self.zone_sizes)
+        sizes = entries(
+            "zone_sizes", self.zone_sizes, lambda name, n: check_count(name, n, 1)
+        )
         require(bool(sizes), "zone_sizes", sizes, "a zone or more")
-        for i, n in enumerate(sizes):
-            ok = int(n) == n and n >= 1
-            require(ok, f"zone_sizes[{i}]", n, "a whole number >= 1")
-        self._set("zone_sizes", tuple(map(int, sizes)))
+        self._set("zone_sizes", sizes)
         self._set("size", check_count("size", self.size, 1))
+        ok = isinstance(self.clipping, Clipping)
+        require(ok, "clipping", self.clipping, "a Clipping")
         if isinstance(self.sampling, PoissonSampling):
             drawn = self.sampling.probabilities
         elif isinstance(self.sampling, FixedSizeSampling):
@@ -266,20 +273,24 @@ class NoisePlan:
         require(len(drawn) == s, "sampling", self.sampling, f"{s} entries, as zones")
 
     def _check_noise(self) -> None:
-        check_nonnegative("client_noise_multiplier", self.client_noise_multiplier)
-        check_nonnegative("server_noise_multiplier", self.server_noise_multiplier)
-        for name, none in (("noising_clients", 0), ("zone_noise_multipliers", 0.0)):
+        for name in ("client_noise_multiplier", "server_noise_multiplier"):
+            self._set(name, check_nonnegative(name, getattr(self, name)))
+        for name, checked in (
+            ("noising_clients", check_count),
+            ("zone_noise_multipliers", check_nonnegative),
+        ):
             given = getattr(self, name)
-            zones = (none,) * self.num_zones
-            self._set_per_zone(name, zones if given is None else given)
+            none = (0,) * self.num_zones
+            self._set_per_zone(name, none if given is None else given, checked)
         counts = self.noising_clients
         for i, (count, n) in enumerate(zip(counts, self.zone_sizes, strict=True)):
-            ok = int(count) == count and 0 <= count <= n
-            require(ok, f"noising_clients[{i}]", count, f"0..{n}")
-        for i, z in enumerate(self.zone_noise_multipliers):
-            check_nonnegative(f"zone_noise_multipliers[{i}]", z)
+            require(count <= n, f"noising_clients[{i}]", count, f"0..{n}")
         below = self.num_zones
+        is_several = isinstance(self.upper_levels, list | tuple)
+        require(is_several, "upper_levels", self.upper_levels, "Levels")
         for j, level in enumerate(self.upper_levels):
+            ok = isinstance(level, Level)
+            require(ok, f"upper_levels[{j}]", level, "a Level")
             require(
                 len(level.parents) == below,
                 f"upper_levels[{j}].parents",
@@ -317,18 +328,17 @@ class NoisePlan:
                 "False with estimator bounded, whose random denominator scales noise",
             )
         if self.zone_weights is not None:
-            weights = self._set_per_zone("zone_weights", self.zone_weights)
+            given = self.zone_weights
+            weights = self._set_per_zone("zone_weights", given, check_positive)
             for i, (w, n) in enumerate(zip(weights, self.zone_sizes, strict=True)):
-                check_positive(f"zone_weights[{i}]", w)
                 ok = w <= n * (1 + 1e-9)
                 require(ok, f"zone_weights[{i}]", w, f"at most {n}, weights being <= 1")
         if isinstance(self.mixing, str):
             ok = self.mixing in ("weighted", "equal")
             require(ok, "mixing", self.mixing, "weighted, equal or p_i")
             return
-        mixing = self._set_per_zone("mixing", self.mixing)
+        mixing = self._set_per_zone("mixing", self.mixing, check_nonnegative)
         for i, p in enumerate(mixing):
-            check_nonnegative(f"mixing[{i}]", p)
             ok = p > 0 or self.clipping.kind != "adaptive"
             allowed = "above 0 with adaptive clipping, which counts every client"
             require(ok, f"mixing[{i}]", p, allowed)
@@ -337,10 +347,12 @@ class NoisePlan:
 
     def _check_sums(self) -> None:
         least, sizes = self.min_zone_clients, self.zone_sizes
+        least = check_count("min_zone_clients", least)
+        self._set("min_zone_clients", least)
         if isinstance(self.sampling, FixedSizeSampling):
             sizes = self.sampling.sizes
         require(
-            int(least) == least and 1 <= least <= min(sizes),
+            1 <= least <= min(sizes),
             "min_zone_clients",
             least,
             f"1..{min(sizes)}, the clients of the smallest zone or fixed cohort",

@@ -4,9 +4,16 @@ A plan is run; a threat model is only accounted. Nothing is built from it.
 """
 
 import dataclasses
+import math
 from typing import Literal, get_args
 
-from tff_hdp.errors import ArgumentError, check_count, require
+from tff_hdp.errors import (
+    ArgumentError,
+    as_float,
+    check_bool,
+    check_count,
+    require,
+)
 from tff_hdp.privacy.parts import FixedSizeSampling
 from tff_hdp.privacy.plan import NoisePlan
 
@@ -61,11 +68,18 @@ class ThreatModel:
     def __post_init__(self) -> None:
         if self.neighbours is not None and self.neighbours not in NEIGHBOURS:
             raise ArgumentError("neighbours", self.neighbours, ", ".join(NEIGHBOURS))
-        rate = self.dropout_rate
+        rate = as_float("dropout_rate", self.dropout_rate, "[0, 1)")
         require(0.0 <= rate < 1.0, "dropout_rate", rate, "[0, 1)")
-        for name in ("colluding_super_nodes", "colluding_clients", "skipped_zones"):
-            check_count(name, getattr(self, name))
-        check_count("colluding_in_zone", self.colluders_in_zone)
+        object.__setattr__(self, "dropout_rate", rate)
+        counts = ["colluding_super_nodes", "colluding_clients", "skipped_zones"]
+        counts += ["colluding_in_zone"] * (self.colluding_in_zone is not None)
+        flags = (
+            *("cohort_known", "peers_known", "participation_revealed"),
+            *("elected_super_nodes", "secure_sums_hold"),
+        )
+        for names, checked in ((counts, check_count), (flags, check_bool)):
+            for name in names:
+                object.__setattr__(self, name, checked(name, getattr(self, name)))
 
     @property
     def colluders_in_zone(self) -> int:
@@ -88,6 +102,11 @@ class ThreatModel:
         ):
             found = getattr(self, name)
             require(found <= most, name, found, f"0..{most} (the {of})")
+        # Whichever zones they are of, some zone has as many.
+        least = math.ceil(self.colluding_clients / plan.num_zones)
+        found, allowed = self.colluders_in_zone, f"at least {least}, colluding_clients "
+        allowed += f"being {self.colluding_clients} in {plan.num_zones} zones"
+        require(found >= least, "colluding_in_zone", found, allowed)
         carried = plan.clients_carry_noise
         allowed = ""
         if plan.estimator == "bounded" and carried:
@@ -121,4 +140,7 @@ class AccountedRound:
     threat: ThreatModel = ThreatModel()
 
     def __post_init__(self) -> None:
+        for name, allowed in (("plan", NoisePlan), ("threat", ThreatModel)):
+            given = getattr(self, name)
+            require(isinstance(given, allowed), name, given, f"a {allowed.__name__}")
         self.threat.check_fits(self.plan)

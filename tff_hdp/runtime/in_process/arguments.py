@@ -59,8 +59,8 @@ def take_apart(
         visit(value, type_, ())
     if len(set(counts.values())) > 1:
         raise ValueError(
-            "the parts of the argument disagree on the number of clients: found "
-            + ", ".join(map(str, counts.values()))
+            "Conflicting cardinalities: the parts of the argument disagree on the "
+            "number of clients: found " + ", ".join(map(str, counts.values()))
         )
     return parts, next(iter(counts.values()), None)
 

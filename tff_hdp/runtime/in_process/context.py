@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow.python.eager import context as tf_context
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.in_process import arguments
 from tff_hdp.runtime.in_process.execute import Executable, Workers
+from tff_hdp.runtime.in_process.functions import bind_functions
 
 # TFF's own contexts keep as many compiled computations.
 _MAX_RECENT = 128
@@ -103,10 +105,13 @@ class InProcessContext(tff.framework.SyncContext):
             UnsupportedComputationError: if `comp` cannot run in process.
         """
         signature = comp.type_signature
-        parts, clients = arguments.take_apart(arg, signature.parameter, self.invoke)
+        comp, arg = bind_functions(comp, arg)
+        parameter = comp.type_signature.parameter
+        parts, clients = arguments.take_apart(arg, parameter, self.invoke)
         if clients is None:
             clients = self._default_num_clients
-        with tf.init_scope():
+        # The first alone stays in a graph that the caller made the default one.
+        with tf.init_scope(), tf_context.eager_mode():
             executable = self._executable(comp)
             result = executable.run(parts, clients, self._workers)
         return tff.types.type_to_py_container(result, signature.result)

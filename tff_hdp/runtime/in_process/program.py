@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow_federated as tff
 
 from tff_hdp.runtime.in_process import graphs
+from tff_hdp.runtime.in_process.functions import is_functional
 from tff_hdp.runtime.in_process.interpret import Interpreter, select
 
 
@@ -123,6 +124,11 @@ class Program:
         )
         block = tff.framework.to_call_dominant(block)
         signature = block.type_signature
+        if is_functional(signature.result):
+            result = signature.result.compact_representation()
+            raise graphs.UnsupportedComputationError(
+                f"a result of type {result} has a computation in it"
+            )
         self.nodes: list[Node] = []
         self.result_type = signature.result
         argument = None
