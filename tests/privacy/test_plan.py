@@ -238,11 +238,29 @@ def test_a_plan_of_numpys_numbers_is_json():
         ({"sampling": 0.2}, "sampling"),
         ({"zone_sizes": 10}, "zone_sizes"),
         ({"zone_noise_multipliers": "abc"}, "zone_noise_multipliers"),
+        (
+            {"zone_noise_multipliers": {1.0: 0, 2.0: 0, 3.0: 0}},
+            "zone_noise_multipliers",
+        ),
+        ({"zone_sizes": {10, 20, 30}}, "zone_sizes"),
     ],
 )
 def test_parts_of_another_type_are_refused_by_name(given, name):
     with pytest.raises(ArgumentError, match=f"^{name} is"):
         plan(**given)
+
+
+def test_lists_are_as_good_as_tuples():
+    lists = plan(
+        zone_sizes=[10, 20, 30],
+        zone_noise_multipliers=[1.0, 1.0, 1.0],
+        upper_levels=[Level([0, 0, 1], [1.0, 1.0])],
+    )
+    tuples = plan(
+        zone_noise_multipliers=(1.0,) * 3,
+        upper_levels=(Level((0, 0, 1), (1.0, 1.0)),),
+    )
+    assert account(lists, 1, 1e-5, ("rdp",)) == account(tuples, 1, 1e-5, ("rdp",))
 
 
 def test_an_account_is_of_a_plan_under_a_threat_model():

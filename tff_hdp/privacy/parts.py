@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, Literal, TypeVar
 
 from tff_hdp.errors import (
@@ -31,7 +31,8 @@ def entries(
     Raises:
       ArgumentError: If `values` is no sequence, or as `checked` raises.
     """
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+    is_other = isinstance(values, str | bytes | Mapping | Set)
+    if is_other or not isinstance(values, Iterable):
         raise ArgumentError(name, values, "a sequence of numbers")
     return tuple(checked(f"{name}[{i}]", value) for i, value in enumerate(values))
 

@@ -288,6 +288,7 @@ class NoisePlan:
         below = self.num_zones
         is_several = isinstance(self.upper_levels, list | tuple)
         require(is_several, "upper_levels", self.upper_levels, "Levels")
+        self._set("upper_levels", tuple(self.upper_levels))
         for j, level in enumerate(self.upper_levels):
             ok = isinstance(level, Level)
             require(ok, f"upper_levels[{j}]", level, "a Level")
