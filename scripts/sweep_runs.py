@@ -67,12 +67,12 @@ class Job:
         """Tells settings apart, whatever the seed and wherever they are run.
 
         A setting that a later version adds leaves digests as they were, if it is named
-        in `_NEWER`.
+        in `_NEWER`. Of numbers five digits count: noise that is calibrated has more.
         """
         settings = self.config.to_dict()
         default = defaults_of(self.config)
         kept = {
-            k: v
+            k: float(f"{v:.5g}") if isinstance(v, float) else v
             for k, v in settings.items()
             if k not in _NOWHERE and not (k in _NEWER and v == default[k])
         }

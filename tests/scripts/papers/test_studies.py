@@ -89,8 +89,17 @@ def test_a_digest_is_not_changed_by_a_newer_setting_at_its_default(tmp_path):
     del kept["compute_dtype"]
     text = json.dumps([job.config.system, kept], sort_keys=True)
     assert job.digest == hashlib.sha256(text.encode()).hexdigest()[:12]
-    other = dataclasses.replace(job.config, compute_dtype="bfloat16")
-    assert dataclasses.replace(job, config=other).digest != job.digest
+
+
+def test_a_digest_is_of_five_digits(tmp_path):
+    (job,) = gfl.studies("tiny")["mnist"].jobs([0], tmp_path, {})[:1]
+
+    def digest(**changes):
+        config = dataclasses.replace(job.config, **changes)
+        return dataclasses.replace(job, config=config).digest
+
+    assert digest(mu=0.123451) == digest(mu=0.123449) != digest(mu=0.12346)
+    assert digest(mu=0.1, compute_dtype="bfloat16") != digest(mu=0.1)
 
 
 def frame():
