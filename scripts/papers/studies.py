@@ -137,7 +137,7 @@ class Study:
         and seed that no finished run is of: their folders may lie elsewhere.
 
         Args:
-          jobs: Of `jobs`, one or more of them finished.
+          jobs: All of `jobs`, to whose settings rows are held; some are finished.
           results: The folder of the papers' folders.
 
         Returns:
@@ -294,7 +294,7 @@ def _tabulate(
     finished = [job for job in jobs if job.is_finished]
     if not finished:
         return
-    path = study.write(finished, results)
+    path = study.write(jobs, results)
     print(f"{study.name}\n{table(path)}\n{path}\n")
     if len(pd.read_csv(path)) > len(finished):
         print(f"{study.name}: no picture, which the folders of all rows' runs make\n")

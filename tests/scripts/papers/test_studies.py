@@ -308,6 +308,38 @@ def test_rows_of_runs_elsewhere_stay_in_the_csv(tmp_path, monkeypatch):
     assert again["seed"].tolist() == [0, 1, 2, 2, 0, 1, 2]
 
 
+def test_rows_of_lines_that_have_not_been_run_yet_stay_in_the_csv(
+    tmp_path, monkeypatch
+):
+    """One line of three has ended on this machine; the others' rows are of another."""
+    study = studies.Study("gfl", "mnist", gfl.studies("tiny")["mnist"].lines, GflConfig)
+    monkeypatch.setattr(studies, "table", lambda path: "")
+
+    def rows(jobs):
+        return pd.DataFrame(
+            {
+                **{"digest": job.digest, "git_commit": "", "folder": ""},
+                **{"seed": job.config.seed, "scheme": job.settings["scheme"]},
+                "accuracy": 0.5,
+            }
+            for job in jobs
+            if job.is_finished
+        )
+
+    def tabulate(seeds, ended):
+        done = property(lambda job: job.settings["scheme"] in ended)
+        monkeypatch.setattr(sweep_runs.Job, "is_finished", done)
+        monkeypatch.setattr(sweep_runs, "table", rows)
+        jobs = study.jobs(seeds, tmp_path, {})
+        studies._tabulate(study, jobs, tmp_path, tmp_path, None)
+        frame = pd.read_csv(tmp_path / "gfl" / f"{study.name}.csv")
+        return list(zip(frame["scheme"], frame["seed"], strict=True))
+
+    everything = tabulate([0], ("none", "iid", "hybrid"))
+    assert len(everything) == 3
+    assert set(tabulate([1], ("iid",))) == {*everything, ("iid", 1)}
+
+
 @pytest.mark.parametrize(
     ("label", "read"),
     [(1.0, 1), (0.005, 0.005), (1e-5, "1e-05"), ("auto", "auto"), (2.0, "2.0")],
@@ -356,7 +388,7 @@ def test_what_is_interrupted_is_tabulated_as_far_as_it_came(tmp_path, monkeypatc
             **{"seeds": [0, 1], "folder": tmp_path, "changes": {}, "at_once": 1},
             **{"results": tmp_path, "pages": []},
         )
-    ((first, second),) = written
+    ((first, second),) = ([job for job in jobs if job.is_finished] for jobs in written)
     assert (first.settings["seed"], second.settings["seed"]) == (0, 1)
 
 
