@@ -1,21 +1,13 @@
 """Work F: what a loop tells of itself, and what is refused."""
 
 import dataclasses
-import pathlib
 import sys
 import time
 
 import numpy as np
 import pytest
 
-FOLDER = pathlib.Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def benchmarks_on_path():
-    sys.path.insert(0, str(FOLDER))
-    yield
-    sys.path.remove(str(FOLDER))
+pytestmark = pytest.mark.usefixtures("benchmarks_on_path")
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,8 @@
 """What the loop costs beside its rounds, from seconds that are known."""
 
-import pathlib
-import sys
-
 import pytest
 
-FOLDER = pathlib.Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def benchmarks_on_path():
-    sys.path.insert(0, str(FOLDER))
-    yield
-    sys.path.remove(str(FOLDER))
+pytestmark = pytest.mark.usefixtures("benchmarks_on_path")
 
 
 def test_all_else_is_what_the_clock_has_beyond_round_and_evaluation():

@@ -2,20 +2,11 @@
 
 import dataclasses
 import math
-import pathlib
-import sys
 
 import numpy as np
 import pytest
 
-FOLDER = pathlib.Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def benchmarks_on_path():
-    sys.path.insert(0, str(FOLDER))
-    yield
-    sys.path.remove(str(FOLDER))
+pytestmark = pytest.mark.usefixtures("benchmarks_on_path")
 
 
 @pytest.fixture
