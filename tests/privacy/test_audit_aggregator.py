@@ -38,6 +38,7 @@ from tff_hdp.privacy import (
     configurations,
 )
 from tff_hdp.privacy.audit import one_run_audit
+from tff_hdp.privacy.mechanisms import Gaussian
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.privacy.tradeoff import roc, tradeoff
 from tff_hdp.privacy.views import view
@@ -120,13 +121,13 @@ def stacked_release(plan, included, length, queries=None, steps=1):
     (1, -1) / sqrt(2), by `length` over all steps while its pixel is faint. One step
     is taken on the weights as they are, several in the span of the example.
     """
-    pixel = 1e-3
+    pixel, canaries = 1e-3, len(included)
     chunks = []
-    for clients in np.array_split(np.arange(CANARIES), 30):
-        zones = (clients >= SIZES[0]).astype(int)
+    for clients in np.array_split(np.arange(canaries), canaries // 40):
+        zones = (clients >= plan.zone_sizes[0]).astype(int)
         for zone in np.unique(zones):
             members = clients[zones == zone]
-            pixels = np.zeros([len(members), 1, CANARIES], np.uint8)
+            pixels = np.zeros([len(members), 1, canaries], np.uint8)
             rows = np.arange(len(members))
             pixels[rows, 0, members] = 255 * included[members]
             chunk = make_chunk(
@@ -142,12 +143,12 @@ def stacked_release(plan, included, length, queries=None, steps=1):
         clients=stacked_clients(
             build_model=lambda: tf.keras.Sequential(
                 [
-                    layers.InputLayer([CANARIES]),
+                    layers.InputLayer([canaries]),
                     layers.Rescaling(pixel / 255),
                     layers.Dense(2, use_bias=False, kernel_initializer="zeros"),
                 ]
             ),
-            data_type=chunk_type((CANARIES,), np.uint8),
+            data_type=chunk_type((canaries,), np.uint8),
             client_learning_rate=math.sqrt(2) * length / (pixel * steps),
         ),
         plan=plan,
@@ -178,15 +179,15 @@ def run(request):
     return RELEASES[name]
 
 
-def audit(plan, release, *, length=CLIP, queries=None, seed=0):
+def audit(plan, release, *, length=CLIP, queries=None, guesses=GUESSES):
     rows = account(plan, 1, DELTA, ("pld",), threat=ZEROED)
     row = next(r for r in rows if r.observer == "released_model")
     claimed = row.epsilon_pld
     assert claimed < 3
-    included = np.random.default_rng(seed).random(CANARIES) < 0.5
+    included = np.random.default_rng(0).random(sum(plan.zone_sizes)) < 0.5
     scores = np.asarray(release(plan, included, length, queries))
     result = one_run_audit(
-        scores, included, guesses=GUESSES, claimed=claimed, delta=DELTA
+        scores, included, guesses=guesses, claimed=claimed, delta=DELTA
     )
     # The attacker's curve and the bound on it come to the same verdict.
     seen = view(AccountedRound(plan, ZEROED), "released_model", 3, 0, True)
@@ -224,6 +225,32 @@ def test_the_right_aggregator_is_not_refuted(plan, run):
     least = math.sqrt(2) * stats.norm.ppf(curve.auc - 1.645 * curve.auc_error)
     refuted = PLDAccountant().compose(dp_accounting.GaussianDpEvent(1 / least))
     assert refuted.get_epsilon(DELTA) > 0.2 * claimed
+
+
+@pytest.mark.parametrize(
+    ("configuration", "z", "release"),
+    [
+        ("cdp", 1.6, spanned_release),
+        ("hdp", 1.2, stacked_release),
+        ("ldp", 0.015, spanned_release),
+    ],
+)
+def test_many_canaries_come_near_the_claim(
+    configuration, z, release, in_process_default
+):
+    """The audit's power, with nothing taken for granted of the noise.
+
+    Noise has no seed: what is asked is four standard errors or more from the usual.
+    """
+    many = 10 * CANARIES
+    plan = configurations.CONFIGURATIONS[configuration](
+        noise_multiplier=z, **COMMON | {"zone_sizes": (many // 3, many - many // 3)}
+    )
+    result, curve, mu, claimed = audit(plan, release, guesses=many // 30)
+    assert 0.3 * claimed < result.lower_bound < claimed
+    assert curve.refutes(tradeoff(Gaussian(2 / mu)))
+    # With the noise taken for Gaussian.
+    assert 0.75 * mu < curve.refuted_mu < 1.05 * mu
 
 
 @pytest.mark.parametrize(
