@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import signal
+from scipy import signal, stats
 
 import tasks
 from tff_hdp.attacks import distances
@@ -128,6 +128,17 @@ def test_task_features(target, images):
     StackedModel.built_by(tasks.load("digits").build_model)
     np.testing.assert_allclose(distance(target(), a, a), 0, atol=1e-12)
     assert np.all(distance(target(), a, near) < distance(target(), a, far))
+
+
+def test_a_share_has_an_exact_interval():
+    assert distances.proportion([True] * 200) == pytest.approx(
+        (1.0, 0.025 ** (1 / 200), 1.0)
+    )
+    share, low, high = distances.proportion([True] * 3 + [False] * 97)
+    assert share == 0.03
+    # Three hits or more, and three or fewer, have 2.5 % at the ends.
+    assert stats.binom.sf(2, 100, low) == pytest.approx(0.025)
+    assert stats.binom.cdf(3, 100, high) == pytest.approx(0.025)
 
 
 def test_interval_is_students():

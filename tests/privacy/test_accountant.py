@@ -233,6 +233,26 @@ def test_huge_epsilon_stays_finite_and_ordered(row):
     assert "noise too small for PLD" in useless.assumptions
 
 
+@pytest.mark.filterwarnings("error")
+def test_losses_beyond_what_floats_hold():
+    """e^epsilon / q overflows where a client hardly ever comes and noise is tiny."""
+    plan = NoisePlan(
+        zone_sizes=(3,),
+        sampling=PoissonSampling((1e-5,)),
+        noising_clients=(2,),
+        client_noise_multiplier=0.8,
+        zone_noise_multipliers=(0.0175,),
+    )
+    # It comes with probability delta, and nothing is promised if it does.
+    for delta, low, high in ((DELTA, 0.0, 1e-3), (1e-6, 100.0, math.inf)):
+        (trusting,) = (
+            r.epsilon_pld
+            for r in account(plan, 1, delta, ("pld",))
+            if (r.observer, r.client_kind) == ("released_model", "hdp")
+        )
+        assert low < trusting < high
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

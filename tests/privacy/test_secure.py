@@ -313,10 +313,29 @@ def test_zero_out_neighbours_reveal_participation():
     assert "revealed" in row.sampling
 
 
+@pytest.mark.parametrize("privacy", ["cdp", "hdp", "ldp"])
+@pytest.mark.parametrize("q", [0.02, 0.1, 0.5])
+@pytest.mark.parametrize("least", [1, 2, 4])
+def test_drop_outs_that_do_not_come_are_accounted(privacy, q, least):
+    """Fewer may make it likelier that a client tips the balance for its zone."""
+    zones = {"zone_sizes": (20,) * 3, "sampling": PoissonSampling((q,) * 3)}
+    plan = plan_of(privacy, min_zone_clients=least, **zones)
+    for observer in ("aggregator", "released_model"):
+        found = [
+            row.epsilon_rdp
+            for rate in (0.0, 0.1, 0.3, 0.6, 0.9)
+            for row in account(
+                plan, 20, DELTA, ("rdp",), threat=ThreatModel(dropout_rate=rate)
+            )
+            if row.observer == observer
+        ]
+        assert found == sorted(found, key=lambda e: math.inf if e is None else e)
+
+
 @pytest.mark.parametrize("least", [1, 2, 5])
 def test_with_skips_keeps_the_mass(least):
     plain = Spectrum((1.0, 4.0), (math.log(0.3), math.log(0.7)))
-    spectrum = plain.with_skips(least=least, others=9, rate=0.3)
+    spectrum = plain.with_skips(least=least, others=9, rates=(0.3, 0.3))
     assert sum(map(math.exp, spectrum.log_probabilities)) == pytest.approx(1.0)
     assert list(spectrum.variances) == sorted(spectrum.variances)
 

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -135,13 +137,27 @@ def test_bad_scores_are_refused(scores):
         roc(scores, [0.0] * 8)
 
 
-def test_the_area_refutes_a_good_part_of_mu_and_never_more():
-    """200 attacks on Gaussian noise, 300 scores a side, at 99.9 %."""
-    mu, found = 0.7, []
+@pytest.mark.parametrize(
+    ("mu", "scores", "part"), [(0.7, 300, 0.3), (3.0, 100, 0.5), (6.0, 300, 0.4)]
+)
+def test_the_area_refutes_a_good_part_of_mu_and_never_more(mu, scores, part):
+    """200 attacks on Gaussian noise, so many scores a side, at 99.9 %."""
+    found = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        found.append(roc(rng.normal(mu, 1, 300), rng.normal(0, 1, 300)).refuted_mu)
+        inside, outside = rng.normal(mu, 1, scores), rng.normal(0, 1, scores)
+        found.append(roc(np.sort(inside), np.sort(outside)).refuted_mu)
     assert sum(value > mu for value in found) <= 1
-    assert 0.5 * mu < np.mean(found) < mu
+    assert part * mu < np.mean(found) < mu
+
+
+def test_an_attack_without_errors_refutes_what_its_trials_can():
+    perfect = roc(np.full(300, 8.0), np.zeros(300))
+    assert perfect.refuted_mu == pytest.approx(
+        math.sqrt(2) * stats.norm.ppf(0.001 ** (1 / 300))
+    )
+
+
+def test_a_blind_attack_refutes_nothing():
     blind = roc(np.arange(300.0), np.arange(300.0) + 0.5)
     assert blind.refuted_mu == 0.0

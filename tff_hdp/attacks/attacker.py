@@ -239,7 +239,7 @@ def identified(
     """
     given = trials(config, vantage, records, clip_norm)
     hits = filters.identification(candidates=config.candidates, **given)
-    mean, low, high = distances.interval(hits)
+    mean, low, high = distances.proportion(hits)
     bound = vantage.bound(config.rounds)
     canaries = None
     if bound.mu is not None:

@@ -162,6 +162,15 @@ def interval(
     return mean, mean - half, mean + half
 
 
+def proportion(
+    hits: Sequence[bool], confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """Share of hits in independent trials, and the ends of their exact interval."""
+    count, trials = int(np.sum(hits)), len(hits)
+    ends = stats.binomtest(count, trials).proportion_ci(confidence, "exact")
+    return count / trials, float(ends.low), float(ends.high)
+
+
 def _normalised_distance(a: np.ndarray, b: np.ndarray, head: np.ndarray) -> np.ndarray:
     """Squared difference of features of unit norm over channels, averaged over places.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tff_hdp import runtime
 from tff_hdp.attacks.attacker import Attacker, Outcome
-from tff_hdp.attacks.distances import interval
+from tff_hdp.attacks.distances import proportion
 from tff_hdp.attacks.setting import Setting, SystemUnderAttack
 from tff_hdp.attacks.systems import SYSTEMS
 from tff_hdp.privacy.accountant import AccountRow
@@ -61,7 +61,7 @@ def _row(
     attacker: Attacker, system: SystemUnderAttack, account: AccountRow, hits: list[bool]
 ) -> dict[str, Any]:
     config = attacker.config
-    mean, low, high = interval(hits)
+    mean, low, high = proportion(hits)
     bound = _bound(system, account.observer)
     return {
         "attack": config.attack,

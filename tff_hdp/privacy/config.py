@@ -70,7 +70,7 @@ class FederationConfig:
       colluding_super_nodes: How many collude with the observer.
       colluding_clients: How many noising clients collude with it.
       elected_super_nodes: Whether super-nodes are clients themselves.
-      dropout_rate: Probability that a drawn client never delivers.
+      dropout_rate: Probability, at most, that a drawn client never delivers.
       rounds: T.
       delta: Of (epsilon, delta).
       format: How to print.

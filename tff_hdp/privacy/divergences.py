@@ -203,13 +203,17 @@ def sampled_delta(
     if not hidden:
         absent = (1 - q) * np.maximum(-np.expm1(epsilon), 0.0)
         return absent + q * _mean_delta(epsilon, spectrum)
+    # Either way it is the plain mechanism's delta at another epsilon, times a factor.
     if remove:  # (1-q) N(0) + q N(1) against N(0)
-        ratio = 1 + np.expm1(epsilon) / q
-        scale, offset = q, -np.expm1(epsilon)
-    else:  # N(0) against (1-q) N(0) + q N(1)
-        scale = 1 - (1 - q) * np.exp(epsilon)
-        ratio = q * np.exp(epsilon) / np.where(scale > 0, scale, 1.0)
-        offset = np.zeros_like(epsilon)
-    inside = (ratio > 0) & (np.asarray(scale) > 0)
-    shifted = np.log(np.where(inside, ratio, 1.0))
-    return np.where(inside, scale * _mean_delta(shifted, spectrum), offset)
+        near, far = np.minimum(epsilon, 1.0), np.maximum(epsilon, 1.0)
+        ratio = 1 + np.expm1(near) / q
+        inside = ratio > 0
+        # Its log where e^epsilon may overflow.
+        beyond = far + np.log1p(-(1 - q) * np.exp(-far)) - math.log(q)
+        shifted = np.where(epsilon > 1.0, beyond, np.log(np.where(inside, ratio, 1.0)))
+        return np.where(inside, q * _mean_delta(shifted, spectrum), -np.expm1(near))
+    # N(0) against (1-q) N(0) + q N(1)
+    scale = 1 - (1 - q) * np.exp(np.minimum(epsilon, 700.0))
+    inside = scale > 0
+    shifted = epsilon + math.log(q) - np.log(np.where(inside, scale, 1.0))
+    return np.where(inside, scale * _mean_delta(shifted, spectrum), 0.0)

@@ -71,7 +71,9 @@ class Spectrum:
         """The same distribution of what an increasing function makes of variances."""
         return Spectrum(tuple(map(increasing, self.variances)), self.log_probabilities)
 
-    def with_skips(self, *, least: int, others: int, rate: float) -> "Spectrum":
+    def with_skips(
+        self, *, least: int, others: int, rates: tuple[float, float]
+    ) -> "Spectrum":
         """With those rounds in which the client tips the balance for its zone.
 
         A zone with fewer than `least` = m participants is left out. With m - 1
@@ -83,13 +85,16 @@ class Spectrum:
         Args:
           least: m.
           others: The zone's other clients.
-          rate: Probability that any of them takes part, independently.
+          rates: The least and the largest probability that any of them takes part,
+            independently; the one between them that tips most often is taken.
 
         Returns:
           The distribution, if this one is that where the zone is not left out.
         """
         from scipy import stats
 
+        # The likelihood of m - 1 out of so many has one maximum.
+        rate = min(max((least - 1) / max(others, 1), rates[0]), rates[1])
         log_tips = float(stats.binom.logpmf(least - 1, others, rate))
         log_rest = math.log(-math.expm1(log_tips)) if log_tips < 0.0 else -math.inf
         parts = sorted(

@@ -33,8 +33,8 @@ class ThreatModel:
       peers_known: Whether a client that takes part learns which others of its zone
         do, as from a masking protocol that they run with each other.
       participation_revealed: Whether every observer learns who took part.
-      dropout_rate: Probability that a sampled client never delivers, independently
-        of the others and of the data.
+      dropout_rate: Probability, at most, that a sampled client never delivers: one
+        for all, each independently of the others and of the data.
       colluding_super_nodes: How many super-nodes share what they know with the
         observer; their noise protects nobody from it.
       colluding_clients: How many noising clients do likewise.

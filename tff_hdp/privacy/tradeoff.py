@@ -140,6 +140,8 @@ class Roc:
       tpr_low: [n] lower ends of the band.
       auc: Area under the curve of all scores.
       auc_error: Its standard error (Hanley and McNeil 1982).
+      auc_low: The area is at least this: Clopper-Pearson on disjoint pairs of a score
+        of either kind, with the band's confidence.
       confidence: Of the band.
     """
 
@@ -149,6 +151,7 @@ class Roc:
     tpr_low: np.ndarray
     auc: float
     auc_error: float
+    auc_low: float
     confidence: float
 
     def refutes(self, bound: Tradeoff) -> bool:
@@ -162,10 +165,9 @@ class Roc:
         Whatever the scores, no test of two normal distributions mu apart has an area
         above Phi(mu / sqrt 2). Taking noise for Gaussian finds far more than counting
         events of probability delta (Nasr et al. 2023, "Tight auditing of differentially
-        private machine learning"). At about `confidence`: the area is taken as normal.
+        private machine learning").
         """
-        least = self.auc - stats.norm.ppf(self.confidence) * self.auc_error
-        return max(0.0, math.sqrt(2) * float(stats.norm.ppf(max(least, 0.5))))
+        return max(0.0, math.sqrt(2) * float(stats.norm.ppf(max(self.auc_low, 0.5))))
 
 
 def roc(
@@ -190,6 +192,7 @@ def roc(
     inside, outside = _finite("scores_in", scores_in), _finite("scores_out", scores_out)
     require(0.0 < confidence < 1.0, "confidence", confidence, "(0, 1)")
     area, error = _area(inside, outside)
+    least = _least_area(inside, outside, 1 - confidence)
     first_in, first_out = len(inside) // 4, len(outside) // 4
     chosen = np.concatenate([inside[:first_in], outside[:first_out]])
     levels = np.linspace(0.02, 0.98, _THRESHOLDS)
@@ -206,6 +209,7 @@ def roc(
         tpr_low=np.array([clopper_pearson_lower(k, len(inside), tail) for k in hits]),
         auc=area,
         auc_error=error,
+        auc_low=least,
         confidence=confidence,
     )
 
@@ -217,6 +221,15 @@ def _area(inside: np.ndarray, outside: np.ndarray) -> tuple[float, float]:
     q1, q2 = a / (2 - a), 2 * a * a / (1 + a)
     spread = a * (1 - a) + (n - 1) * (q1 - a * a) + (m - 1) * (q2 - a * a)
     return a, math.sqrt(max(spread, 0.0) / (n * m))
+
+
+def _least_area(inside: np.ndarray, outside: np.ndarray, tail: float) -> float:
+    pairs = min(len(inside), len(outside))
+    # Scores in order would make pairs that are not independent.
+    order = np.random.default_rng(0)
+    first, second = order.permutation(inside), order.permutation(outside)
+    wins = int(np.sum(first[:pairs] > second[:pairs]))
+    return clopper_pearson_lower(wins, pairs, tail)
 
 
 def _gaussian_multiplier(mechanism: Mechanism) -> float | None:

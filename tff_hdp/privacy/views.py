@@ -228,7 +228,7 @@ def _sampled_view(
         spectrum = spectrum.with_skips(
             least=plan.min_zone_clients,
             others=plan.zone_sizes[zone] - 1,
-            rate=q * (1.0 - threat.dropout_rate),
+            rates=(q * (1.0 - threat.dropout_rate), q),
         )
         notes.append(
             f"a zone with fewer than {plan.min_zone_clients} participants is left "

@@ -112,6 +112,15 @@ def test_multipliers_by_simulating_the_links():
     check(cloud, "released_model", released, 4.0 / (n * edges))
     colluding = (clients(0.7, 1) + up).mean(1) + down
     check(cloud, "edge_broadcast", colluding, 4.0 / (n * edges))
+    check(
+        edge,
+        "fellow_super_node",
+        clients(0.5)[:, 0] + rng.normal(0, 0.2, draws),
+        4.0 / n,
+    )
+    fellow = clients(0.7) + up
+    fellow[:, 0] = 0  # what it sent itself
+    check(cloud, "fellow_super_node", fellow.mean(1) + down, 4.0 / (n * edges))
 
 
 def test_composition_against_pld_accounting():
@@ -141,7 +150,32 @@ def test_noise_only_on_one_link_leaves_others_without_promise():
         "edge_broadcast": True,
         "aggregator": False,
         "released_model": True,
+        "fellow_super_node": True,
     }
+
+
+def test_another_edge_knows_what_it_sent():
+    """Of two edges' noise half is left, and the mean still moves by the same."""
+    noise = HflDpNoise(sigma_u2=80.0, sigma_e=8.0)
+    _, cloud = rounds(noise, n=10, N=2, C=15.0)
+    found = {r.observer: r for r in hfl_dp_account.account([(cloud, 20)], 1e-5)}
+    public, other = found["released_model"], found["fellow_super_node"]
+    assert other.noise_multiplier == pytest.approx(
+        public.noise_multiplier / math.sqrt(2)
+    )
+    z = other.noise_multiplier / math.sqrt(20)
+    left = privacy_loss_distribution.from_gaussian_mechanism(z)
+    assert other.epsilon_pld == pytest.approx(
+        left.get_epsilon_for_delta(1e-5), rel=1e-3
+    )
+    # The public's epsilon does not hold against it.
+    assert left.get_delta_for_epsilon(public.epsilon_pld) > 50 * 1e-5
+
+
+def test_one_edge_has_no_other():
+    edge, cloud = rounds(HflDpNoise(1.0, 1.0, 1.0), n=4, N=1)
+    found = hfl_dp_account.account([(edge, 1), (cloud, 1)], 1e-5)
+    assert "fellow_super_node" not in {row.observer for row in found}
 
 
 def test_a_single_client_meets_no_noise_but_its_own():
@@ -155,7 +189,7 @@ def test_stated_epsilons_are_eps1_at_the_edge_and_eps2_above():
     noise = hfl_dp.theorem_1(**SETTING, m=1000, t=ALL)
     edge, cloud = rounds(noise, paper_epsilons=(20.0, 25.0))
     found = hfl_dp_account.account([(edge, 13), (cloud, 12)], 1e-5)
-    assert [row.epsilon_paper for row in found] == [20.0, 20.0, 25.0, 25.0]
+    assert [row.epsilon_paper for row in found] == [20.0, 20.0, 25.0, 25.0, None]
     found = hfl_dp_account.account([(edge, 13), (cloud, 12)], 1e-5, ("rdp",))
     assert {(row.epsilon_paper, row.epsilon_pld) for row in found} == {(None, None)}
 

@@ -16,7 +16,10 @@ from tff_hdp.privacy.mechanisms import Gaussian
 from tff_hdp.privacy.plan import MOST_COORDINATES
 from tff_hdp.systems.hfl_dp.plan import HflDpRound
 
-OBSERVERS = ("super_node", "edge_broadcast", "aggregator", "released_model")
+OBSERVERS = (
+    *("super_node", "edge_broadcast", "aggregator", "released_model"),
+    "fellow_super_node",
+)
 _ASSUMPTIONS = {
     "super_node": "the edge sees every model its clients send it",
     "edge_broadcast": (
@@ -28,8 +31,12 @@ _ASSUMPTIONS = {
         "it saw their noised averages, since later models depend on them"
     ),
     "released_model": (
-        "whoever gets the cloud's models; edge rounds between are accounted as if "
-        "seen, since later models depend on them"
+        "whoever gets the cloud's models and added no noise to them; edge rounds "
+        "between are accounted as if seen, since later models depend on them"
+    ),
+    "fellow_super_node": (
+        "another edge gets the cloud's models and knows what it sent itself, with the "
+        "noise in it; edge rounds between are accounted as if seen"
     ),
 }
 
@@ -52,15 +59,17 @@ def account(
         and eps2 above it, as stated there.
 
     Returns:
-      A row for each of `OBSERVERS`.
+      A row for each of `OBSERVERS`, but for other edges where there is one edge.
 
     Raises:
       ArgumentError: If `delta` is out of range.
     """
     check_delta("delta", delta)
+    has_others = max(plan.N for plan, _ in history) > 1
     return [
         _row(history, observer, level, delta, methods)
-        for level, observer in enumerate(OBSERVERS, 1)
+        for observer, level in zip(OBSERVERS, (1, 2, 3, 4, 4), strict=True)
+        if has_others or observer != "fellow_super_node"
     ]
 
 
@@ -74,6 +83,8 @@ def _row(
     rounds = [(plan.multiplier(observer), count) for plan, count in history]
     last = history[-1][0]
     above = observer in ("aggregator", "released_model")
+    # The paper says nothing of fellows.
+    states = "paper" in methods and not observer.startswith("fellow_")
     stated = {plan.paper_epsilon for plan, _ in history if plan.cloud == above}
     row = AccountRow(
         observer=observer,
@@ -82,7 +93,7 @@ def _row(
         noise_multiplier=last.multiplier(observer),
         epsilon_rdp=None,
         epsilon_pld=None,
-        epsilon_paper=stated.pop() if "paper" in methods and len(stated) == 1 else None,
+        epsilon_paper=stated.pop() if states and len(stated) == 1 else None,
         delta=delta,
         neighbours="replace_one",
         sampling="every client takes part in every round",

@@ -78,27 +78,28 @@ class HflDpRound:
     def multiplier(self, observer: str) -> float:
         """Noise standard deviation over the sensitivity of what `observer` sees.
 
-        On an edge round the cloud and those above it are granted the noised
-        average of the client's edge.
+        On an edge round the cloud, other edges and those who get its models are
+        granted the noised average of the client's edge.
 
         Args:
           observer: One of those of `account`.
         """
         if self.C is None:
             return 0.0
-        clients = 1 if observer == "super_node" else self.n
-        edges = 1
-        known = 1 if observer == "edge_broadcast" else 0
-        variance = self.n_down**2
         if observer == "super_node":
-            variance = 0.0
-        elif self.cloud and observer == "aggregator":
+            return self.sigma_u / (2 * self.C)
+        known_clients = 1 if observer == "edge_broadcast" else 0
+        edges, known_edges, variance = 1, 0, self.n_down**2
+        if self.cloud and observer == "aggregator":
             variance = self.sigma_e**2
         elif self.cloud:
             edges = self.N
-            variance += self.sigma_e**2 / edges
-        total = clients * edges
-        variance += (total - known) * (self.sigma_u / total) ** 2
+            if observer == "fellow_super_node":
+                # It subtracts its own upload, with all noise in it.
+                known_edges, known_clients = 1, self.n
+            variance += (edges - known_edges) * (self.sigma_e / edges) ** 2
+        total = self.n * edges
+        variance += (total - known_clients) * (self.sigma_u / total) ** 2
         return math.sqrt(variance) / (2 * self.C / total)
 
 
