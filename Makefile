@@ -25,6 +25,7 @@ help:
 	@echo "make docs   - build the pages and the API reference into build/site"
 	@echo "make bundle - pack Python, wheels with CUDA and project for machines without network"
 	@echo "make test   - run the test suite"
+	@echo "make test-slow - run the long studies among the tests"
 	@echo "make lint   - ruff check and ruff format --check"
 	@echo "make lock   - resolve dependencies again; rewrite uv.lock and requirements/"
 	@echo "make clean  - remove $(VENV), caches and the demo's run folder"

@@ -23,7 +23,8 @@ ARROWS = (
     "Epsilon is one client's, against the row's observer at its delta over its rounds; "
     "none: no guarantee. The attacker has more with larger PSNR, SSIM, AUC and "
     "identified, and with a smaller LPIPS, which is a distance. psnr_floor is what "
-    "guessing the mean image reaches; bound is what no attack exceeds in identified."
+    "guessing the mean image reaches; by the account no attack exceeds bound in "
+    "identified and auc_bound in AUC; refuted says whether the attack did exceed one."
 )
 
 

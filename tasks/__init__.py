@@ -61,6 +61,8 @@ def find(name: str) -> Dataset:
     Raises:
       ArgumentError: If there is none of that name.
     """
+    if not isinstance(name, str):
+        raise ArgumentError("task", name, _ALLOWED)
     if name in TASKS:
         return TASKS[name]
     module, _, attribute = name.partition(":")
@@ -92,14 +94,14 @@ def load(
     a set was read from, nor on the order of its examples there.
 
     Args:
-      name: As `find` takes it.
-      model: One of `MODELS[name]`; the first if None.
+      name: As `tasks.find` takes it: a bundled set's, or module:NAME.
+      model: One of `tasks.MODELS[name]`; the first if None.
       data_dir: Folder with the data set's files; the environment variable
         TFF_HDP_DATA if None. `digits`, `breast_cancer` and `pages` need none.
       num_clients: How many clients; None is the task's own number. With
         partition "writer", that many writers drawn at random, and the
         examples of the others are left out.
-      partition: One of `PARTITIONS[name]`; the first if None.
+      partition: One of `tasks.PARTITIONS[name]`; the first if None.
       dirichlet_alpha: Concentration of partition "dirichlet", which needs it;
         smaller is more skewed.
       seed: Seed of the partition.

@@ -30,7 +30,8 @@ class Examples:
       split: How training and test examples were separated, in words.
       writers: [N] str, who wrote each training example; None if unknown.
       test_writers: [M] str, who wrote each test example, where the set was split
-        within writers; None where it was not.
+        within writers; None says that the test examples are nobody's who trains, and
+        that what they measure may be published.
     """
 
     features: np.ndarray

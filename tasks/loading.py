@@ -57,7 +57,7 @@ def load_task(
         train, partition_text = _mirrored(train), f"{partition_text}, images mirrored"
     architecture = dataset.models[model]
     shape = dataset.model_shape
-    values = {"max_value": dataset.max_value}
+    values = {"max_value": dataset.max_value, "min_value": dataset.min_value}
     return Task(
         name=dataset.name,
         train=train,
@@ -67,9 +67,7 @@ def load_task(
         num_classes=dataset.num_classes,
         class_names=dataset.class_names,
         encoding=dataset.encoding,
-        build_model=functools.partial(
-            architecture.build, **shape, **values, min_value=dataset.min_value
-        ),
+        build_model=functools.partial(architecture.build, **shape, **values),
         model_name=model,
         description="\n".join(
             [

@@ -60,11 +60,15 @@ class Architecture:
         layers = self.layers(input_shape=input_shape, num_classes=num_classes)
         return sum(parameters for _, parameters in layers)
 
-    def describe(self, *, max_value: Value, **shape: Any) -> str:
+    def describe(
+        self, *, max_value: Value, min_value: Value = 0.0, **shape: Any
+    ) -> str:
         """The model in words; arguments are those of `build`."""
         divided = "mapped from their ranges to 0..1"
-        if not isinstance(max_value, tuple):
+        if not isinstance(max_value, tuple) and not isinstance(min_value, tuple):
             divided = f"divided by {max_value}"
+            if min_value:
+                divided = f"mapped from {min_value}..{max_value} to 0..1"
         text = (
             f"values {divided}, {_listed(self.layers(**shape))}; "
             f"{self.num_parameters(**shape):,} parameters"
@@ -146,9 +150,9 @@ class TextArchitecture:
         layers = self.layers(input_shape=input_shape, num_classes=num_classes)
         return sum(parameters for _, parameters in layers)
 
-    def describe(self, *, max_value: None, **shape: Any) -> str:
+    def describe(self, *, max_value: None, min_value: float = 0.0, **shape: Any) -> str:
         """The model in words; arguments are those of `build`."""
-        del max_value
+        del max_value, min_value
         layers = _listed(self.layers(**shape))
         return f"{layers}; {self.num_parameters(**shape):,} parameters"
 

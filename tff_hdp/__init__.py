@@ -32,8 +32,8 @@ Train:
   set_context        where TFF computations run
   run                a whole training run, from its settings to its folder
 
-`ArgumentError` is what a wrong argument of any of these raises. Names are imported
-when they are first used: importing this package imports no TensorFlow.
+`ArgumentError` is what an argument that is out of range raises in any of these. Names
+are imported when they are first used: importing this package imports no TensorFlow.
 """
 
 import importlib

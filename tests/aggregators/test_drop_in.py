@@ -298,3 +298,21 @@ def test_a_cohort_that_the_plan_never_draws_is_not_recorded(initial):
     _, metrics = run(drop_in(plan), zoned, data, rounds=1)
     with pytest.raises(NoiseError, match="3 clients of zone 0 took part, but the plan"):
         Ledger().record(plan, events=round_events(metrics["aggregator"]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"zone": 1.5}, "zone is 1.5"),
+        ({"zone": -1}, "zone is -1"),
+        ({"zone": "1"}, "zone is 1"),
+        ({"zone": 2**24}, "zone is 16777216"),
+        ({"zone": 0, "weight": 0.0}, "weight is 0.0"),
+        ({"zone": 0, "weight": float("nan")}, "weight is nan"),
+        ({"zone": 0, "weight": 2.0}, "weight is 2.0"),
+        ({"zone": 0, "carries_noise": "no"}, "carries_noise is 'no'"),
+    ],
+)
+def test_a_profile_that_is_none_is_refused(changes, words):
+    with pytest.raises(ArgumentError, match=words):
+        client(batches(4), **changes)

@@ -1,6 +1,7 @@
 """Rows screened and clipped, each by itself."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels
@@ -60,3 +61,12 @@ def test_cross_entropy_is_tensorflows_but_for_labels_that_are_no_class():
     np.testing.assert_allclose(gradients[right], shares - own, rtol=1e-5, atol=1e-6)
     assert np.all(np.isnan(losses[~right]))
     assert np.all(np.isnan(gradients[~right]))
+
+
+@pytest.mark.parametrize("rest", [1e-8, 1e-5, 1e-4, 2.4e-4, 1e-3, 1.0])
+def test_rounding_lets_a_clipped_update_stay_little_above_the_norm(rest):
+    """Rows whose squares are lost, or add up badly, in a sum in float32."""
+    row = np.full([1, 1_663_370], rest, np.float32)
+    row[0, 0] = 1.0
+    clipped, _ = clip(tf.constant(row), 0.5)
+    assert np.linalg.norm(clipped.numpy().astype(np.float64)) < 0.5 * (1 + 1e-5)

@@ -103,3 +103,22 @@ def test_a_kind_of_client_can_be_singled_out():
 def test_targets_that_cannot_be_met(arguments, words):
     with pytest.raises(ArgumentError, match=words):
         calibrate(maker("cdp"), **arguments, **BUDGET)
+
+
+def test_where_no_noise_helps_the_observer_is_refused():
+    with pytest.raises(ArgumentError, match=r"observer is super_node.*own update"):
+        calibrate(maker("hdp"), target_epsilon=1.0, observer="super_node", **BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rounds": 0}, "rounds is 0"),
+        ({"make_plan": maker("hdp")(1.0)}, "make_plan is NoisePlan"),
+    ],
+)
+def test_other_arguments_that_do_not_do_are_named(changes, words):
+    asked = {"make_plan": maker("hdp"), **BUDGET} | changes
+    make_plan = asked.pop("make_plan")
+    with pytest.raises(ArgumentError, match=words):
+        calibrate(make_plan, target_epsilon=1.0, observer="released_model", **asked)

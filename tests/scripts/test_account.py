@@ -301,6 +301,8 @@ def test_figure(run, tmp_path):
         (["--zone_sizes=5,0"], ["--zone_sizes", "5,0", ">= 1"]),
         (["--clients_per_round=900"], ["--clients_per_round", "900", "500"]),
         (["--calibrate=0"], ["--calibrate", "0"]),
+        (["--calibrate=2", "--noise_multiplier=7"], ["--noise_multiplier", "7.0"]),
+        (["--calibrate=2", "--rounds=0"], ["--rounds", "0"]),
         (["--dropout_rate=1"], ["--dropout_rate", "1", "[0, 1)"]),
         (
             ["--privacy=ldp", "--neighbours=add_or_remove"],
@@ -308,7 +310,7 @@ def test_figure(run, tmp_path):
         ),
         (
             ["--privacy=cdp", "--calibrate=1", "--observer=aggregator"],
-            ["--calibrate", "1.0", "no noise is added before this observer"],
+            ["--observer", "aggregator", "no noise is added before this observer"],
         ),
         (["--figure=/no/such/folder/x.png"], ["--figure", "/no/such/folder/x.png"]),
         (["extra"], ["extra"]),

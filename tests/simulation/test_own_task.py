@@ -1,5 +1,6 @@
 """A data set of a user's own, in the words of the page, gets all that a task gets."""
 
+import json
 import re
 
 import pytest
@@ -38,6 +39,9 @@ def test_it_is_trained_evaluated_and_has_a_page(module, tmp_path):
     found = evaluate_run(again, "last")
     assert found.accuracy == pytest.approx(result.accuracy)
     assert found.card["class_names"] == ["lathe", "mill", "press"]
+    assert "values mapped from -6.0..6.0 to 0..1" in found.card["description"]
+    # What is measured on the clients' own examples is nothing to publish.
+    assert json.loads((result.path / "privacy.json").read_text())["published"] == []
     assert len(found.clients) == 60 and found.clients["client"][0] == "machine-00"
     assert "made up" in report.page(result.path)
 

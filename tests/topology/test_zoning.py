@@ -35,6 +35,14 @@ def test_levels_of_a_hand_built_tree():
             "zone_of is -1; .*from 0",
         ),
         (
+            {"client_ids": ("a", "b"), "zone_of": ("0", "1")},
+            "zone_of is of <U1; .*whole",
+        ),
+        (
+            {"client_ids": ("a", "b"), "zone_of": (0, 1.5)},
+            "zone_of is of float64; .*whole",
+        ),
+        (
             {"client_ids": ("a",), "zone_of": (0, 0)},
             "zone_of is of 2 entries; ",
         ),

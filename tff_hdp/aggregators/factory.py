@@ -64,8 +64,9 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
       example_cap: The scalar weight that counts as w = 1, as heavier ones do; None
         takes it as it is.
       queries: Replaces the queries that the plan implies, for instance to put a
-        tensorflow-privacy query of your own at a level. What is then accounted
-        is what the events say, not the plan. None beside an encoding.
+        tensorflow-privacy query of your own at a level. The plan stays what is
+        accounted: a ledger refuses rounds whose events say less noise than it, or
+        another clip. None beside an encoding.
       inner: Sums the records of a zone; None adds them up.
       inner_is_exact: That `inner` returns the sum and nothing else, up to rounding;
         nobody can check it for you.

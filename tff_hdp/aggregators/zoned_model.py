@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, as_float, check_bool, check_count, require
 
 ModelFn = Callable[[], tff.learning.models.VariableModel]
 
@@ -44,7 +44,16 @@ def client(
 
     Returns:
       Batches for a `zoned_model`: pairs of a batch and a profile, float32 [4].
+
+    Raises:
+      ArgumentError: If an argument is out of range.
     """
+    zone = check_count("zone", zone)
+    # A float32 says which zone.
+    require(zone < 2**24, "zone", zone, "below 2^24")
+    weight = as_float("weight", weight, "(0, 1]")
+    require(0.0 < weight <= 1.0, "weight", weight, "(0, 1]")
+    carries_noise = check_bool("carries_noise", carries_noise)
     profile = tf.constant([1.0, weight, zone, carries_noise], tf.float32)
     return tf.data.Dataset.zip(
         (dataset, tf.data.Dataset.from_tensors(profile).repeat())
@@ -87,10 +96,10 @@ def taken_off(
 
     Returns:
       The update without profile; the profile, a `WEIGHT_TYPE`, of weight 0 and in
-      the first zone where it was lost; and whether it was lost (bool []).
+      the first zone where it was lost or is none; and whether it was (bool []).
     """
     known, own_weight, zone, carries = tf.unstack(value[-1])
-    lost = tf.not_equal(known, 1.0)
+    lost = tf.logical_or(tf.not_equal(known, 1.0), tf.not_equal(zone, tf.floor(zone)))
     weight = tf.cast(weight, tf.float32)
     if example_cap is not None:
         weight = tf.minimum(weight / example_cap, 1.0)

@@ -121,6 +121,8 @@ def account_history(
         differ.
     """
     check_delta("delta", delta)
+    if isinstance(methods, str):
+        raise ArgumentError("methods", repr(methods), f"a sequence of {METHODS}")
     for method in methods:
         if method not in METHODS:
             raise ArgumentError("methods", method, ", ".join(METHODS))

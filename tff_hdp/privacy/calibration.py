@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-from tff_hdp.errors import ArgumentError, check_positive
+from tff_hdp.errors import ArgumentError, check_count, check_positive
 from tff_hdp.privacy.accountant import AccountRow, account, worst
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import ThreatModel
@@ -42,13 +42,17 @@ def calibrate(
       threat: What is assumed of the parties.
 
     Returns:
-      z, within 1e-4 of the least, on the side that meets the target.
+      z, within 1e-4 of where epsilon crosses the target, on the side that meets it.
 
     Raises:
       ArgumentError: If an argument is out of range, or no multiplier between 2^-10
         and 2^20 meets or misses the target; the reason is that of the account.
     """
+    if not callable(make_plan):
+        name = type(make_plan).__name__
+        raise ArgumentError("make_plan", name, "a function from z to a NoisePlan")
     check_positive("target_epsilon", target_epsilon)
+    rounds = check_count("rounds", rounds, 1)
     if method not in ("rdp", "pld"):
         raise ArgumentError("method", method, "rdp, pld")
 
@@ -61,6 +65,13 @@ def calibrate(
         plan = make_plan(LARGEST_MULTIPLIER)
         rows = account(plan, 1, 1e-5, ("rdp",), threat=threat)
         row = worst(rows, observer)
+        if row.noise_multiplier is None:
+            raise ArgumentError(
+                "observer",
+                observer,
+                f"one that noise protects {row.client_kind} clients from; of this one: "
+                f"{row.assumptions}",
+            )
         raise ArgumentError(
             "target_epsilon",
             target_epsilon,

@@ -283,6 +283,10 @@ class AccountConfig(FederationConfig):
             for field in dataclasses.fields(self):
                 if getattr(self, field.name) != field.default:
                     self.refuse_beside_plan(field.name)
+        if self.calibrate is not None:
+            given, default = self.noise_multiplier, type(self).noise_multiplier
+            allowed = "nothing beside calibrate, which finds it"
+            require(given == default, "noise_multiplier", given, allowed)
         check_positive("noise_multiplier", self.noise_multiplier)
         check_multiplier("noise_multiplier", self.noise_multiplier)
 
@@ -357,7 +361,7 @@ class AccountConfig(FederationConfig):
             )
         except ArgumentError as error:
             raise error.renamed({"target_epsilon": "calibrate"}) from error
-        return dataclasses.replace(self, noise_multiplier=z)
+        return dataclasses.replace(self, noise_multiplier=z, calibrate=None)
 
     def _check_compare(self) -> None:
         """That nothing is given which a comparison of fixed plans would leave out."""

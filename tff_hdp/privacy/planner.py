@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from tff_hdp.errors import check_count, check_delta, require
+from tff_hdp.errors import ArgumentError, check_count, check_delta, require
 from tff_hdp.privacy.calibration import Sound
 from tff_hdp.privacy.keeper import Keeper
 from tff_hdp.privacy.plan import NoisePlan
@@ -46,6 +46,11 @@ def plan(
     Raises:
       ArgumentError: If an argument is out of range, or no noise keeps a promise.
     """
+    if not isinstance(federation, NoisePlan):
+        name = type(federation).__name__
+        raise ArgumentError("federation", name, "a NoisePlan without noise")
+    ok, kinds = federation.estimator != "realised", "fixed (the default) or bounded"
+    require(ok, "federation.estimator", "realised", kinds)
     check_delta("delta", delta)
     rounds = check_count("rounds", rounds, 1)
     require(not federation.is_noisy, "federation", "noisy", "a plan without noise")

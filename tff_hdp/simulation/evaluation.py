@@ -88,6 +88,8 @@ def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
     guesses = classify(held.features, owners)
     right = np.bincount(owners, guesses == held.labels, len(held.client_ids))
     zone_of = system.zoning.zone_of[: len(held.client_ids)]
+    if names := system.zoning.zone_names:
+        zone_of = [names[zone] for zone in zone_of]
     clients = pd.DataFrame(
         {
             "client": held.client_ids,

@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,10 +37,9 @@ class Zoning:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "client_ids", tuple(self.client_ids))
-        object.__setattr__(self, "zone_of", tuple(int(z) for z in self.zone_of))
-        object.__setattr__(
-            self, "parents", tuple(tuple(int(p) for p in ps) for ps in self.parents)
-        )
+        object.__setattr__(self, "zone_of", _indices("zone_of", self.zone_of))
+        parents = (_indices(f"parents[{i}]", p) for i, p in enumerate(self.parents))
+        object.__setattr__(self, "parents", tuple(parents))
         if len(self.client_ids) != len(self.zone_of):
             raise ArgumentError(
                 "zone_of",
@@ -139,10 +139,17 @@ def equal_zones(
     return Zoning(tuple(client_ids), tuple(zone_of.tolist()))
 
 
+def _indices(name: str, values: Iterable[Any]) -> tuple[int, ...]:
+    indices = np.asarray(tuple(values))
+    if indices.size and (indices.dtype.kind not in "iu" or indices.ndim != 1):
+        raise ArgumentError(name, f"of {indices.dtype}", "whole numbers")
+    if indices.size and indices.min() < 0:
+        raise ArgumentError(name, indices.min(), "indices from 0 on")
+    return tuple(indices.tolist())
+
+
 def _check_covers(name: str, indices: tuple[int, ...]) -> int:
-    """Returns the number of groups; refuses gaps and negative indices."""
-    if min(indices) < 0:
-        raise ArgumentError(name, min(indices), "indices from 0 on")
+    """Returns the number of groups; refuses gaps."""
     count = max(indices) + 1
     missing = sorted(set(range(count)) - set(indices))
     if missing:

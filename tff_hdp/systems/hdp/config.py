@@ -60,7 +60,9 @@ class HdpConfig(ZonesConfig):
       noise_multiplier: z, used by every party that adds noise.
       plan: A file that scripts/plan.py wrote: who adds noise in place of `privacy`
         and noise_multiplier. Zones, sampling and sums must be those it is for.
-      target_epsilon: Chooses z instead, for `target_observer` after `rounds`.
+      target_epsilon: Chooses z instead, for `target_observer` after `rounds`, by Renyi
+        DP, so that the tighter account ends lower; scripts/account.py
+        --calibrate --method=pld finds the least z.
       target_observer: Whose epsilon that is.
       cohort_known: Whether the aggregator is taken to know who takes part, as where
         clients report to it; accounted only.
@@ -108,6 +110,7 @@ class HdpConfig(ZonesConfig):
         "client_noise_multiplier": "noise_multiplier",
         "server_noise_multiplier": "noise_multiplier",
         "dropout_rate": "drop_rate",
+        "observer": "target_observer",
         "largest": "secure_range",
         "bits": "secure_bits",
     }
