@@ -50,9 +50,7 @@ def run(
             return 0
         return main(arguments)
     except KeyboardInterrupt:
-        resumes = "out" in flags.FLAGS and flags.FLAGS["out"].value is not None
-        later = "; a run goes on from where it is by the same command" * resumes
-        print(f"interrupted{later}", file=sys.stderr)
+        print("interrupted", file=sys.stderr)
         return 130
     except ArgumentError as error:
         is_flag = error.name.partition("[")[0] in flags.FLAGS

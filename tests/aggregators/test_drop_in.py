@@ -18,6 +18,7 @@ from tff_hdp.aggregators import (
     round_events,
     zoned_model,
 )
+from tff_hdp.aggregators.zoned_model import taken_off
 from tff_hdp.clients.client_work import client_profile, model_fn_from_keras
 from tff_hdp.errors import ArgumentError, NoiseError
 from tff_hdp.privacy import Clipping, FullParticipation, Ledger, configurations
@@ -316,3 +317,12 @@ def test_a_cohort_that_the_plan_never_draws_is_not_recorded(initial):
 def test_a_profile_that_is_none_is_refused(changes, words):
     with pytest.raises(ArgumentError, match=words):
         client(batches(4), **changes)
+
+
+@pytest.mark.parametrize("zone", [1.5, np.nan])
+def test_a_zone_between_zones_that_a_client_sends_is_none(zone):
+    """A client need not use `client`: what its update says is checked again."""
+    value = [tf.zeros([3]), tf.constant([1.0, 0.5, zone, 1.0])]
+    _, profile, lost = taken_off(value, tf.constant(4.0), None)
+    assert bool(lost)
+    assert [float(part) for part in profile.values()] == [0.0, 0.0, 0.0]

@@ -262,6 +262,7 @@ def test_losses_beyond_what_floats_hold():
         ((10, 1.0), "delta is 1.0"),
         ((10, math.nan), "delta is nan"),
         ((10, DELTA, ("moments",)), "methods is moments"),
+        ((10, DELTA, "rdp"), "methods is 'rdp'"),
     ],
 )
 def test_bad_arguments(arguments, words):

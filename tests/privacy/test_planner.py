@@ -261,3 +261,15 @@ def test_what_cannot_be_kept_is_refused_with_the_reason(
 ):
     with pytest.raises(ArgumentError, match=words):
         make(federation, promises, **options)
+
+
+@pytest.mark.parametrize(
+    ("federation", "words"),
+    [
+        ("clients", "federation is str"),
+        (dataclasses.replace(ALIKE, estimator="realised"), "estimator is realised"),
+    ],
+)
+def test_what_is_no_federation_is_refused_by_name(federation, words):
+    with pytest.raises(ArgumentError, match=words):
+        make(federation)

@@ -24,10 +24,15 @@ def module(repository, tmp_path, monkeypatch):
 
 
 def test_it_is_trained_evaluated_and_has_a_page(module, tmp_path):
+    sites = tmp_path / "zones.csv"
+    clients = (f"machine-{i:02},{'north' if i < 20 else 'south'}" for i in range(60))
+    sites.write_text("\n".join(["client,zone", *clients]))
     config = HdpConfig(
         task=f"{module}:SENSORS",
         noise_multiplier=1.0,
-        zones=3,
+        zoning="key",
+        zone_key="zone",
+        zoning_file=str(sites),
         clients_per_round=20,
         rounds=2,
         quiet=True,
@@ -39,6 +44,10 @@ def test_it_is_trained_evaluated_and_has_a_page(module, tmp_path):
     found = evaluate_run(again, "last")
     assert found.accuracy == pytest.approx(result.accuracy)
     assert found.card["class_names"] == ["lathe", "mill", "press"]
+    assert dict(found.zones[["zone", "clients"]].to_numpy()) == {
+        "north": 20,
+        "south": 40,
+    }
     assert "values mapped from -6.0..6.0 to 0..1" in found.card["description"]
     # What is measured on the clients' own examples is nothing to publish.
     assert json.loads((result.path / "privacy.json").read_text())["published"] == []

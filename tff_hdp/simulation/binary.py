@@ -30,7 +30,11 @@ def train_and_print(config: RunConfig) -> None:
     from tff_hdp.privacy.table import account_text
     from tff_hdp.simulation import experiment
 
-    result = experiment.run(config)
+    try:
+        result = experiment.run(config)
+    except KeyboardInterrupt:
+        print("the same command goes on from where the run is", file=sys.stderr)
+        raise
     reached = result.metrics[result.headline]
     print(f"\n{result.headline} {reached:.4g} after {config.rounds} rounds")
     if result.summary:

@@ -202,24 +202,22 @@ def _epsilons(run: Run, curves: Mapping[str, pd.Series]) -> list[str]:
 
 def _tested(run: Run, privacy: Mapping[str, Any], headline: str) -> list[str]:
     """What the tests gave, if the epsilons above cover their being told."""
-    own = headline not in privacy.get("published", [headline])
-    if run.accounts and own:
+    if run.accounts and headline not in privacy.get("published", [headline]):
         told = f"{headline} tells of clients' data without noise, which no epsilon "
         return [_tag("p", told + "covers: it is in metrics.csv, for the operator.")]
     return [
-        _reached(run.metrics, headline, own),
+        _reached(run.metrics, headline),
         _svg(lambda axes: _draw_metric(axes, run.metrics, headline), "metric"),
     ]
 
 
-def _reached(metrics: pd.DataFrame, headline: str, own: bool) -> str:
+def _reached(metrics: pd.DataFrame, headline: str) -> str:
     tested = metrics[["round", headline]].dropna()
     if tested.empty:
         return _tag("p", "Never tested.")
     last = tested.iloc[-1]
-    on = "clients' own test examples" if own else "test data that no client holds"
-    text = f"{last[headline]:.4g} after round {int(last['round'])}, on {on}."
-    return _tag("p", text)
+    after = f"{last[headline]:.4g} after round {int(last['round'])}"
+    return _tag("p", f"{after}; what is tested on is said above.")
 
 
 def _faults(run: Run, privacy: Mapping[str, Any]) -> list[str]:
