@@ -301,7 +301,7 @@ def plan_of_any_shares(plan, chance, noise):
     return scaled(changed, noise) if noise_of(changed) else None
 
 
-@settings(max_examples=4, derandomize=True, deadline=None)
+@settings(max_examples=2, derandomize=True, deadline=None)
 @given(federations(), st.randoms(use_true_random=False))
 def test_no_other_plan_keeps_the_promises_with_less_noise(given_federation, chance):
     check_against_brute_force(*given_federation, chance, tries=12)
