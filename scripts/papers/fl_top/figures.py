@@ -14,7 +14,12 @@ _KNOWN = ("r", "scheme", "seed")
 
 
 def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
-    """The metric over rounds, a panel a ratio, and Figure 1 of the first pair."""
+    """The metric over rounds, a panel a ratio, and Figure 1 of the first pair.
+
+    None of the sweep: 48 curves tell nobody anything.
+    """
+    if study.name.startswith("sweep"):
+        return
     judged = study.metric.removeprefix("best_")
     panels: dict[float, dict[str, list[pd.Series]]] = {}
     for job in jobs:
