@@ -57,7 +57,11 @@ def main(argv: list[str]) -> int:
     registry = pathlib.Path(flags.FLAGS.registry or path / seats.REGISTRY)
     if not registry.is_file():
         raise ArgumentError("registry", registry, "a file of registries")
-    released = Journal(pathlib.Path(run) / "journal.jsonl").last_round
+    journal = pathlib.Path(run) / "journal.jsonl"
+    if not (journal.is_file() or flags.FLAGS.rounds):
+        # Transcripts cut off at the end would be missed by nothing else.
+        raise ArgumentError("run", run, f"one with its {journal.name}, or --rounds")
+    released = Journal(journal).last_round
     try:
         chains = seats.verify_seats(
             path,

@@ -354,6 +354,23 @@ def test_a_query_that_clips_to_another_norm_is_held_to_the_plans():
 
 
 @pytest.mark.parametrize(
+    "norms",
+    [
+        *({key: [2.0, 2.0]} for key in ("zones", "Zone")),
+        *({"zone": value} for value in ([2.0], 2.0, "ab", ["a", "b"])),
+        *(3, [2.0, 2.0]),
+    ],
+)
+def test_clip_norms_that_would_be_compared_with_nothing_are_refused(norms):
+    plan = make("hdp", z=1.0)
+    noise = [Gaussian(1.0)] * plan.num_zones
+    ledger = Ledger()
+    with pytest.raises(ArgumentError, match="clip_norms"):
+        ledger.record(plan, events={"zone": noise, "clip_norms": norms})
+    assert ledger.rounds == 0
+
+
+@pytest.mark.parametrize(
     ("sampling", "most"),
     [
         (PoissonSampling((0.1, 0.2)), (10, 20)),

@@ -109,3 +109,8 @@ def test_bad_trees_are_refused(counts, message):
     rng = np.random.default_rng(0)
     with pytest.raises(ArgumentError, match=f"^{message}"):
         with_levels(equal_zones(IDS, counts[0], rng=rng), counts[1:], rng=rng)
+
+
+def test_a_far_index_is_refused_without_counting_to_it():
+    with pytest.raises(ArgumentError, match="zone_of is without 1"):
+        Zoning(("a", "b"), (0, 10**15))

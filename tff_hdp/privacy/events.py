@@ -1,5 +1,6 @@
 """What the levels' queries emitted, held against the plan."""
 
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,10 +51,38 @@ def check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
     _check_clients(plan, events.get("clients"))
     # An adaptive clip moves, and its noise with it; only the server adds any then.
     adapts = plan.clipping.kind == "adaptive"
-    norms = {} if adapts else events.get("clip_norms", {})
+    norms = events.get("clip_norms", {})
+    _check_norms(norms, expected)
+    norms = {} if adapts else norms
     for level, planned in expected.items():
         norm = norms.get(level)
         _check_level(plan, level, planned, events.get(level), norm)
+
+
+def _check_norms(norms: Any, expected: Mapping[str, Any]) -> None:
+    """Refuses clip norms that would be compared with nothing."""
+    name, allowed = "events['clip_norms']", ", ".join(expected)
+    if not isinstance(norms, Mapping):
+        raise ArgumentError(name, norms, f"a mapping from {allowed}")
+    if unknown := sorted(map(str, set(norms) - set(expected))):
+        raise ArgumentError(name, unknown, allowed)
+    for level, norm in norms.items():
+        planned = expected[level]
+        if norm is not None and not _has_shape_of(norm, planned):
+            shape = "a number" if not isinstance(planned, list) else "one for each node"
+            raise ArgumentError(f"{name}[{level!r}]", norm, shape)
+
+
+def _has_shape_of(norm: Any, planned: Any) -> bool:
+    """Whether it is a number, or None, wherever the plan has a noise multiplier."""
+    if not isinstance(planned, list):
+        return norm is None or isinstance(norm, numbers.Real)
+    is_sequence = isinstance(norm, Sequence) and not isinstance(norm, str)
+    return (
+        is_sequence
+        and len(norm) == len(planned)
+        and all(map(_has_shape_of, norm, planned))
+    )
 
 
 def _check_clients(plan: NoisePlan, took_part: Sequence[int] | None) -> None:

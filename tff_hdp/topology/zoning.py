@@ -150,10 +150,10 @@ def _indices(name: str, values: Iterable[Any]) -> tuple[int, ...]:
 
 def _check_covers(name: str, indices: tuple[int, ...]) -> int:
     """Returns the number of groups; refuses gaps."""
-    count = max(indices) + 1
-    missing = sorted(set(range(count)) - set(indices))
-    if missing:
+    count, found = max(indices) + 1, set(indices)
+    if len(found) < count:
+        missing = next(i for i in range(count) if i not in found)
         raise ArgumentError(
-            name, f"without {missing[0]}", f"every index of 0..{count - 1}"
+            name, f"without {missing}", f"every index of 0..{count - 1}"
         )
     return count
