@@ -1,6 +1,7 @@
 import json
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -53,6 +54,14 @@ def plan(**options):
             "estimator is realised",
         ),
         ({"zone_weights": (11.0, 1.0, 1.0)}, r"zone_weights\[0\] is 11.0"),
+        ({"zone_weights": (1e-300, 1.0, 1.0)}, r"zone_weights\[0\] is 1e-300"),
+        ({"mixing": (1.0, 1e-200, 0.0)}, r"mixing\[1\] is 1e-200; allowed: 0, or"),
+        ({"server_noise_multiplier": 1e308}, r"is 1e\+308; allowed: 0, or 1e-09..1e"),
+        ({"client_noise_multiplier": 1e-160}, "client_noise_multiplier is 1e-160"),
+        (
+            {"zone_noise_multipliers": (1.0, 1.0, 1e200)},
+            r"zone_noise_multipliers\[2\] is 1e\+200",
+        ),
         ({"upper_levels": (Level((0, 0), (1.0,)),)}, r"upper_levels\[0\].parents"),
         (
             {
@@ -66,6 +75,35 @@ def plan(**options):
 def test_bad_plans_are_refused_by_name_and_value(options, words):
     with pytest.raises(ArgumentError, match=words):
         plan(**options)
+
+
+@pytest.mark.parametrize("z", [1e-9, 1e9])
+@pytest.mark.parametrize("q", [1e-18, 1.0])
+@pytest.mark.parametrize("mixing", [(1.0 - 2e-12, 1e-12, 1e-12), "weighted"])
+def test_whatever_a_plan_may_hold_is_accounted(z, q, mixing):
+    """At the bounds no square or quotient leaves what a float holds."""
+    most = plan(
+        sampling=PoissonSampling((q, 1.0, 1e-18)),
+        client_noise_multiplier=1e-9,
+        noising_clients=(5, 5, 5),
+        zone_noise_multipliers=(z, 1.0 / z, 0.0),
+        server_noise_multiplier=1.0 / z,
+        mixing=mixing,
+        zone_weights=(1e-12, 20.0, 30.0),
+        upper_levels=(Level((0, 0, 1), (z, 1.0 / z)),),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        for row in account(most, 10, 1e-5, ("rdp", "pld")):
+            for epsilon in (row.epsilon_rdp, row.epsilon_pld):
+                assert epsilon is None or 0.0 <= epsilon < math.inf
+
+
+def test_an_upper_level_of_too_much_noise_and_a_rate_next_to_0_are_refused():
+    with pytest.raises(ArgumentError, match=r"noise_multipliers\[0\] is 1e\+308"):
+        Level((0, 0, 0), (1e308,))
+    with pytest.raises(ArgumentError, match=r"probabilities\[1\] is 1e-300"):
+        PoissonSampling((0.5, 1e-300))
 
 
 def test_a_clip_norm_whose_square_float32_loses_is_refused():

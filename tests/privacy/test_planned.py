@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 
@@ -42,6 +43,19 @@ def test_a_plan_goes_through_its_file(tmp_path, sampling):
         ({"format": None}, "format None, not 2: make it again with scripts/plan.py"),
         ({"method": "paper"}, "method is paper; allowed: rdp, pld"),
         ({"plan": {}}, "plan is"),
+        ({"trusting": [1]}, "trusting is 1; allowed: 4 entries"),
+        ({"trusting": ["x"]}, r"trusting\[0\] is x"),
+        ({"noise": "x"}, "noise is x; allowed: a finite number"),
+        ({"kept": [fields["kept"][0] | {"epsilon": "x"}]}, "epsilon is x"),
+        ({"kept": [fields["kept"][0] | {"saved": math.nan}]}, "saved is nan"),
+        (
+            {"kept": [{"promise": {"observer": "super_node", "epsilon": 1.0}}]},
+            "missing 2 required",
+        ),
+        (
+            {"plan": fields["plan"] | {"server_noise_multiplier": 1e308}},
+            r"server_noise_multiplier is 1e\+308",
+        ),
     ):
         path.write_text(json.dumps(fields | wrong))
         with pytest.raises(FileError, match=f"plan.json: no plan of .*{words}"):

@@ -286,7 +286,8 @@ def plan_of_any_shares(plan, chance, noise):
     """The plan with everybody's noise drawn anew, and so much in the model; or None."""
 
     def any_noise(_):
-        return chance.random() ** chance.choice((1, 3, 8)) * chance.choice((0, 1, 1, 1))
+        share = chance.random() ** chance.choice((1, 3, 8))
+        return share * chance.choice((0, 1, 1, 1)) if share > 1e-6 else 0.0
 
     changed = dataclasses.replace(
         plan,

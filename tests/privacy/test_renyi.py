@@ -103,6 +103,30 @@ def test_many_unequal_pools_round_variance_down():
     assert 0.99 * mean < np.exp(spectrum.log_probabilities) @ spectrum.variances <= mean
 
 
+@pytest.mark.parametrize(("zones", "size", "q"), [(3, 4, 0.3), (300, 40, 0.05)])
+def test_zones_alike_that_may_be_left_out_by_direct_convolution(zones, size, q):
+    """Exact where there are few, else rounded down by less than 1 %."""
+    pools = [binomial_pool(0.5, size, q).left_out_below(2)] * zones
+    spectrum = noise_spectrum(1.0, pools)
+    one = stats.binom.pmf(np.arange(size + 1), size, q)
+    one[0], one[1] = one[0] + one[1], 0.0
+    total = np.ones(1)
+    for _ in range(zones):
+        total = np.convolve(total, one)
+    # The chance of no more than this variance is no less than it is exactly.
+    found = np.cumsum(np.exp(spectrum.log_probabilities))
+    variances, exact = 1.0 + 0.5 * np.arange(len(total)), np.cumsum(total)
+    for factor, sign in ((1 + 1e-9, 1), (1.01, -1)):
+        at = np.searchsorted(variances, factor * np.asarray(spectrum.variances)) - 1
+        beyond = sign * (found - np.where(at >= 0, exact[at], 0.0))
+        if sign > 0 or zones > 3:
+            assert np.all(beyond >= -1e-9)
+    if zones == 3:
+        there = total > 0
+        assert spectrum.variances == pytest.approx(variances[there])
+        np.testing.assert_allclose(np.exp(spectrum.log_probabilities), total[there])
+
+
 def test_compact_is_pessimistic_and_keeps_the_mass():
     spectrum = noise_spectrum(1.0, [binomial_pool(1.0, 3000, 0.05)])
     compact = spectrum.compact()

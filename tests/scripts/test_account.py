@@ -408,6 +408,23 @@ def test_any_setting_gives_rows_or_an_argument_error(asked):
     assert time.process_time() - start < 20
 
 
+def test_no_rounds_cost_nothing_by_any_account():
+    """RDP's conversion gave .005 at this delta."""
+    for row in AccountConfig(privacy="ldp", rounds=0, delta=1e-300).rows(("rdp",)):
+        assert row.epsilon_rdp == 0.0
+
+
+def test_an_account_at_losses_beyond_a_floats_exponent_warns_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        (*_, row) = AccountConfig(
+            **{"privacy": "cdp", "noise_multiplier": 0.01, "clients_per_round": 0.5},
+            **{"rounds": 1, "delta": 0.5, "sampling": "revealed", "cohort_known": True},
+        ).rows(("pld",))
+    # The client takes part with probability .001.
+    assert row.epsilon_pld < 1e-6
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -417,8 +434,20 @@ def test_any_setting_gives_rows_or_an_argument_error(asked):
         {"clients": 10**8, "sampling": "fixed", "rounds": 200},
         {"clients": 10**6 + 3, "zones": 1000, "mixing": "equal", "rounds": 200},
         {"clients": 10**8, "sampling": "fixed", "clients_per_round": 10**5},
+        {
+            **{"clients": 10**6, "zones": 1000, "secure_aggregation": True},
+            "min_zone_clients": 2,
+        },
+        {"sampling": "revealed", "rounds": 10**9, "noise_multiplier": 1e3},
+        {
+            **{"clients": 10**6, "zones": 1000, "sampling": "full", "rounds": 0},
+            **{"min_zone_clients": 100, "dropout_rate": 0.1, "colluding_clients": 5},
+        },
     ],
-    ids=["large", "delta next to 1", "rare", "fixed", "unequal", "many drawn"],
+    ids=[
+        *("large", "delta next to 1", "rare", "fixed", "unequal", "many drawn"),
+        *("left out below", "a billion rounds", "no rounds"),
+    ],
 )
 def test_what_used_to_hang(asked):
     start = time.process_time()

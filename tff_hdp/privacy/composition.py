@@ -21,6 +21,7 @@ ORDERS = (
 LARGE_ORDERS = tuple(float(round(2 ** (k / 2))) for k in range(21, 35))
 
 _STEPS_PER_EPSILON = 2e4
+_STEPS_PER_ROUND = 8
 _COARSEST_GRID = 1.0
 _SMALLEST_PLD_DELTA = 1e-10
 
@@ -48,6 +49,8 @@ def epsilon_by_rdp(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
     Returns:
       Epsilon, or None; and what the number rests on or why there is none.
     """
+    if not rounds:
+        return 0.0, ()
     sound, spent = _without_bare_rounds(rounds)
     if spent >= delta:
         return None, (_bare_words(spent),)
@@ -64,7 +67,7 @@ def epsilon_by_rdp(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
     epsilon = _as_computed(rounds, delta, numbers, at)
     pure = sum(count * mechanism.pure_epsilon for mechanism, count in sound)
     pure += 2.0 * numbers * RELATIVE_ERROR
-    if rounds and pure <= epsilon and math.isfinite(pure):
+    if pure <= epsilon and math.isfinite(pure):
         return pure, (*notes, "epsilon is the sum of the rounds' and needs no delta")
     if not math.isfinite(epsilon):
         return None, (*notes, "no finite epsilon by RDP")
@@ -198,7 +201,9 @@ def _grid(rounds: Rounds, delta: float) -> float:
     epsilon = _convert(sound, ORDERS, min(delta - spent, 0.01))[0]
     span = max(m.loss_span for m, _ in rounds)
     span = max(span, _convert(sound, ORDERS, 1e-15)[0])
-    fine = min(max(epsilon, 1e-3), 1e9) / _STEPS_PER_EPSILON
+    # Of very many rounds each needs some points of its own.
+    narrow = _STEPS_PER_EPSILON / _STEPS_PER_ROUND * min(m.loss_span for m, _ in rounds)
+    fine = min(max(min(epsilon, narrow), 1e-3), 1e9) / _STEPS_PER_EPSILON
     coarse = 2 * span / min(m.most_points for m, _ in rounds)
     if not math.isfinite(coarse):
         return math.inf

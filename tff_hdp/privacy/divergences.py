@@ -201,7 +201,7 @@ def sampled_delta(
       Barthe and Gaboardi 2018).
     """
     if not hidden:
-        absent = (1 - q) * np.maximum(-np.expm1(epsilon), 0.0)
+        absent = (1 - q) * -np.expm1(np.minimum(epsilon, 0.0))
         return absent + q * _mean_delta(epsilon, spectrum)
     # Either way it is the plain mechanism's delta at another epsilon, times a factor.
     if remove:  # (1-q) N(0) + q N(1) against N(0)

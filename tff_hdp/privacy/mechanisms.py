@@ -163,9 +163,11 @@ def connected_dots(
     top = max(1, math.ceil(span / discretisation))
     deltas = deltas_of(np.arange(-top, top + 1) * discretisation)
     deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
-    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
         discretisation, -top, top, deltas
     )
+    # To compose a sparse one the library takes its size to the power of the rounds.
+    return pmf.to_dense_pmf()
 
 
 def pld_of(*directions: "PLDPmf") -> "Pld":

@@ -37,6 +37,26 @@ def entries(
     return tuple(checked(f"{name}[{i}]", value) for i, value in enumerate(values))
 
 
+# An account squares and divides what a plan holds. Within these bounds whatever it
+# comes to is a float; nobody means anything beyond.
+LEAST_PROBABILITY = 1e-18
+LEAST_WEIGHT = 1e-12
+_LEAST_IN_PLAN, _GREATEST_IN_PLAN = 1e-9, 1e9
+
+
+def check_in_plan(name: str, z: Any) -> float:
+    """Returns a noise multiplier of a plan: 0, or one whose square divides others.
+
+    Raises:
+      ArgumentError: If `z` is no such number.
+    """
+    number = check_nonnegative(name, z)
+    ok = number == 0.0 or _LEAST_IN_PLAN <= number <= _GREATEST_IN_PLAN
+    allowed = f"0, or {_LEAST_IN_PLAN:g}..{_GREATEST_IN_PLAN:g}"
+    require(ok, name, number, allowed)
+    return number
+
+
 # How a round's cohort is drawn within each zone --------------------------------
 
 
@@ -52,6 +72,9 @@ class PoissonSampling:
 
     def __post_init__(self) -> None:
         found = entries("probabilities", self.probabilities, check_probability)
+        for i, q in enumerate(found):
+            allowed = f"at least {LEAST_PROBABILITY:g}"
+            require(q >= LEAST_PROBABILITY, f"probabilities[{i}]", q, allowed)
         object.__setattr__(self, "probabilities", found)
 
 
@@ -96,7 +119,7 @@ class Level:
     def __post_init__(self) -> None:
         parents = entries("parents", self.parents, check_count)
         object.__setattr__(self, "parents", parents)
-        found = entries("noise_multipliers", self.noise_multipliers, check_nonnegative)
+        found = entries("noise_multipliers", self.noise_multipliers, check_in_plan)
         object.__setattr__(self, "noise_multipliers", found)
         m = len(found)
         allowed = f"every node of 0..{m - 1}, which noise_multipliers are given for"

@@ -19,12 +19,14 @@ from tff_hdp.errors import (
     require,
 )
 from tff_hdp.privacy.parts import (
+    LEAST_WEIGHT,
     Clipping,
     FixedSizeSampling,
     FullParticipation,
     Level,
     PoissonSampling,
     Sampling,
+    check_in_plan,
     entries,
 )
 from tff_hdp.protocols.secagg import FixedPoint
@@ -274,10 +276,10 @@ class NoisePlan:
 
     def _check_noise(self) -> None:
         for name in ("client_noise_multiplier", "server_noise_multiplier"):
-            self._set(name, check_nonnegative(name, getattr(self, name)))
+            self._set(name, check_in_plan(name, getattr(self, name)))
         for name, checked in (
             ("noising_clients", check_count),
-            ("zone_noise_multipliers", check_nonnegative),
+            ("zone_noise_multipliers", check_in_plan),
         ):
             given = getattr(self, name)
             none = (0,) * self.num_zones
@@ -332,14 +334,17 @@ class NoisePlan:
             given = self.zone_weights
             weights = self._set_per_zone("zone_weights", given, check_positive)
             for i, (w, n) in enumerate(zip(weights, self.zone_sizes, strict=True)):
-                ok = w <= n * (1 + 1e-9)
-                require(ok, f"zone_weights[{i}]", w, f"at most {n}, weights being <= 1")
+                ok = LEAST_WEIGHT <= w <= n * (1 + 1e-9)
+                allowed = f"{LEAST_WEIGHT:g}..{n}, weights being <= 1"
+                require(ok, f"zone_weights[{i}]", w, allowed)
         if isinstance(self.mixing, str):
             ok = self.mixing in ("weighted", "equal")
             require(ok, "mixing", self.mixing, "weighted, equal or p_i")
             return
         mixing = self._set_per_zone("mixing", self.mixing, check_nonnegative)
         for i, p in enumerate(mixing):
+            allowed = f"0, or {LEAST_WEIGHT:g} and more"
+            require(p == 0 or p >= LEAST_WEIGHT, f"mixing[{i}]", p, allowed)
             ok = p > 0 or self.clipping.kind != "adaptive"
             allowed = "above 0 with adaptive clipping, which counts every client"
             require(ok, f"mixing[{i}]", p, allowed)

@@ -1,15 +1,22 @@
 """A plan with the promises that it was made for, and its file."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from tff_hdp.errors import ArgumentError, FileError, check_count, check_delta
+from tff_hdp.errors import (
+    ArgumentError,
+    FileError,
+    check_count,
+    check_delta,
+    check_nonnegative,
+)
 from tff_hdp.privacy.accountant import History
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
-from tff_hdp.privacy.parts import Level
+from tff_hdp.privacy.parts import Level, entries
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promised import Federation
 from tff_hdp.privacy.promises import Kept, Promise
@@ -72,22 +79,29 @@ class Planned:
             (_assumed(run, self.threat, run.threat.skipped_zones), count)
             for run, count in history
         ]
-        federation = federation_of(
+        made = self.federation
+        return [
+            (
+                kept.promise,
+                made.reached(made.demands(kept.promise), rounds, self.method),
+            )
+            for kept in self.kept
+        ]
+
+    @functools.cached_property
+    def federation(self) -> Federation:
+        """To whom the promises are made.
+
+        Raises:
+          ArgumentError: If `trusting` does not fit the plan's zones.
+        """
+        return federation_of(
             without_noise(self.plan),
             self.trusting or None,
             self.rounds,
             self.delta,
             self.threat,
         )
-        return [
-            (
-                kept.promise,
-                federation.reached(
-                    federation.demands(kept.promise), rounds, self.method
-                ),
-            )
-            for kept in self.kept
-        ]
 
 
 def read_plan(path: str | pathlib.Path) -> Planned:
@@ -109,16 +123,18 @@ def read_plan(path: str | pathlib.Path) -> Planned:
             plan=plan_from_dict(fields["plan"]),
             threat=ThreatModel(**fields["threat"]),
             rounds=check_count("rounds", fields["rounds"]),
-            delta=float(fields["delta"]),
+            delta=check_delta("delta", fields["delta"]),
             method=method,
             kept=tuple(
                 Kept(**each | {"promise": Promise(**each["promise"])})
                 for each in fields["kept"]
             ),
-            noise=float(fields["noise"]),
-            trusting=tuple(fields["trusting"]),
+            noise=check_nonnegative("noise", fields["noise"]),
+            trusting=entries("trusting", fields["trusting"], check_count),
         )
-        check_delta("delta", found.delta)
+        # Refuses promises that nobody of its federation is made.
+        for kept in found.kept:
+            found.federation.demands(kept.promise)
         return found
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FileError(path, f"no plan of this version: {error}") from error

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import numbers
 
-from tff_hdp.errors import check_count, check_positive, require
+from tff_hdp.errors import check_count, check_nonnegative, check_positive, require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.views import RECEIVERS
 
@@ -79,6 +79,12 @@ class Kept:
     epsilon: float
     noise: float
     saved: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "noise", "saved"):
+            value = getattr(self, name)
+            if value is not None or name != "saved":
+                object.__setattr__(self, name, check_nonnegative(name, value))
 
     @property
     def is_near(self) -> bool:

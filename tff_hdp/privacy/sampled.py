@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy import special
 
 from tff_hdp.privacy.divergences import log_mean_exp, log_moments, sampled_delta
 from tff_hdp.privacy.mechanisms import (
@@ -79,9 +80,10 @@ class SampledGaussian(Mechanism):
         if s.variances[0] > 0 or s.is_certain:
             return self, 0.0
         bare = math.exp(s.log_probabilities[0])
+        # 1 - bare would lose its digits, or all of it, where there is hardly any noise.
+        noisy = float(special.logsumexp(s.log_probabilities[1:]))
         rest = Spectrum(
-            s.variances[1:],
-            tuple(p - math.log1p(-bare) for p in s.log_probabilities[1:]),
+            s.variances[1:], tuple(p - noisy for p in s.log_probabilities[1:])
         )
         bare *= 1.0 if self.hidden else self.q
         return dataclasses.replace(self, spectrum=rest), bare
