@@ -6,9 +6,11 @@ clients, and no client is without rows.
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 
 CLASSES_PER_CLIENT = 2
+# Nearer to 0 draws take NumPy ever longer, and every client has one class anyway.
+LEAST_ALPHA = 1e-4
 
 
 def iid(
@@ -46,7 +48,7 @@ def dirichlet(
     Args:
       labels: [N] integers, the class of each row.
       num_clients: How many parts; their sizes differ by at most one.
-      alpha: Concentration > 0: small gives each client few classes, large
+      alpha: Concentration >= 1e-4: small gives each client few classes, large
         approaches iid.
       rng: Source of randomness.
 
@@ -54,11 +56,10 @@ def dirichlet(
       For each client, the int64 indices of its rows.
 
     Raises:
-      ArgumentError: If a client would be empty or alpha is not positive.
+      ArgumentError: If a client would be empty or alpha is out of range.
     """
     _check_num_clients(num_clients, len(labels), "examples")
-    if not (np.isfinite(alpha) and alpha > 0):
-        raise ArgumentError("dirichlet_alpha", alpha, "a finite number > 0")
+    check_alpha(alpha)
     _, classes = np.unique(labels, return_inverse=True)
     left = np.bincount(classes)
     prior = left / left.sum()
@@ -77,6 +78,12 @@ def dirichlet(
             ]
         )
     return parts
+
+
+def check_alpha(alpha: float) -> None:
+    """Raises ArgumentError unless a `dirichlet` partition takes it."""
+    ok = bool(np.isfinite(alpha)) and alpha >= LEAST_ALPHA
+    require(ok, "dirichlet_alpha", alpha, f"a finite number >= {LEAST_ALPHA:g}")
 
 
 def _draw(

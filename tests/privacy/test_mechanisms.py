@@ -6,13 +6,18 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from dp_accounting.rdp import RdpAccountant
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import FullParticipation, account, composition, configurations
 from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp
-from tff_hdp.privacy.divergences import gaussian_epsilon
+from tff_hdp.privacy.divergences import (
+    gaussian_delta,
+    gaussian_epsilon,
+    sampled_delta,
+)
 from tff_hdp.privacy.grids import as_continuous
 from tff_hdp.privacy.mechanisms import Gaussian, Laplace
 from tff_hdp.privacy.sampled import FixedSizeGaussian, SampledGaussian
@@ -271,3 +276,44 @@ def test_every_account_pays_for_finite_precision():
     assert "1e+11 numbers" in rows[-1].assumptions
     # The worst case for every number would cost more than all else.
     assert 2 * loss < 1e-4 < 2e11 * composition.RELATIVE_ERROR
+
+
+def test_a_sampled_gaussian_that_dp_accounting_refuses():
+    """Its deltas rise by rounding, of which it says that they must not."""
+    q, z, delta = 0.05, 0.0624, 0.049
+    with pytest.raises(ValueError, match="non-increasing"):
+        from_gaussian_mechanism(
+            z, value_discretization_interval=0.0128, sampling_prob=q
+        )
+
+    def excess(epsilon):
+        # (1-q) N(0) + q N(1) against N(0), where the densities' ratio is e^epsilon.
+        x = z * z * math.log1p(math.expm1(epsilon) / q) + 0.5
+        taken = q * stats.norm.sf((x - 1) / z) + (1 - q) * stats.norm.sf(x / z)
+        return taken - math.exp(epsilon) * stats.norm.sf(x / z) - delta
+
+    mechanism = SampledGaussian(q, Spectrum((z * z,), (0.0,)), hidden=True)
+    epsilon, _ = epsilon_by_pld(frozenset({(mechanism, 1)}), delta)
+    exact = optimize.brentq(excess, 10.0, 200.0)
+    assert exact <= epsilon <= exact * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("z", [0.01, 0.3, 1.0, 50.0])
+def test_what_is_not_computed_of_a_mean_delta_is_0_or_1(z):
+    epsilon = np.linspace(-60.0, 2.0 / z**2 + 60.0 / z, 20_001)
+    spectrum = Spectrum((z * z, 4 * z * z), (math.log(0.25), math.log(0.75)))
+    found = sampled_delta(epsilon, 1.0, spectrum, hidden=False, remove=True)
+    every = 0.25 * gaussian_delta(epsilon, z) + 0.75 * gaussian_delta(epsilon, 2 * z)
+    np.testing.assert_allclose(found, every, rtol=1e-12, atol=0)
+
+
+def test_hardly_any_noise_at_all_is_accounted():
+    """With probability 1 to a float's last digit there was none: 1 less it was 0."""
+    hardly = Spectrum((0.0, 1.0), (-1e-30, math.log(1e-30)))
+    seldom = SampledGaussian(1e-18, hardly, hidden=False)
+    given, bare = seldom.given_noise()
+    assert (given.spectrum.variances, bare) == ((1.0,), 1e-18)
+    assert given.spectrum.log_probabilities == pytest.approx((0.0,))
+    epsilon, why = epsilon_by_rdp(frozenset({(seldom, 10)}), DELTA)
+    assert epsilon < 1e-3
+    assert "1e-17 of delta pays for rounds without noise" in why

@@ -33,7 +33,7 @@ def test_iid_is_a_partition_of_equal_parts(case):
 @given(
     rows_and_clients(),
     st.integers(1, 20),
-    st.floats(1e-6, 1e6, allow_subnormal=False),
+    st.floats(partition.LEAST_ALPHA, 1e6),
 )
 def test_dirichlet_is_a_partition_of_equal_parts(case, num_classes, alpha):
     num_rows, num_clients, seed = case
@@ -131,7 +131,14 @@ def test_impossible_numbers_of_clients_are_refused(num_clients):
         partition.by_writer(np.arange(10).astype(str), num_clients, rng)
 
 
-@pytest.mark.parametrize("alpha", [0.0, -1.0, np.nan, np.inf])
+def test_the_least_alpha_gives_every_client_one_class():
+    labels, rng = np.arange(10_000) % 10, np.random.default_rng(0)
+    parts = partition.dirichlet(labels, 50, partition.LEAST_ALPHA, rng)
+    # Those served last take what is left of several classes.
+    assert np.median([len(set(labels[part])) for part in parts]) == 1
+
+
+@pytest.mark.parametrize("alpha", [0.0, -1.0, 1e-300, np.nan, np.inf])
 def test_impossible_alphas_are_refused(alpha):
     with pytest.raises(ArgumentError, match="dirichlet_alpha is"):
         partition.dirichlet(np.zeros(10, int), 2, alpha, np.random.default_rng(0))

@@ -178,7 +178,13 @@ def gaussian_epsilon(z: float, target_delta: float) -> float:
 def _mean_delta(epsilon: np.ndarray, spectrum: Spectrum) -> np.ndarray:
     total = np.zeros_like(epsilon)
     for v, log_p in zip(spectrum.variances, spectrum.log_probabilities, strict=True):
-        total += math.exp(log_p) * gaussian_delta(epsilon, math.sqrt(v))
+        z = math.sqrt(v)
+        # Below and beyond, delta is 1 or 0 to a float's last digit.
+        low, high = ((0.5 / z - 9) / z, (0.5 / z + 40) / z) if z else (math.inf,) * 2
+        delta = (epsilon < low).astype(np.float64)
+        near = (epsilon < high) & ((epsilon >= low) | (np.abs(epsilon + 20) < 20))
+        delta[near] = gaussian_delta(epsilon[near], z)
+        total += math.exp(log_p) * delta
     return total
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     )
 
 
-# Beyond so many a PLD is made for bins of them.
-_MOST_VARIANCES = 1000
+# Beyond so many an account is of bins of them.
+_MOST_VARIANCES = 300
 # A hockey-stick divergence is computed for each point, or for each and each variance.
 _MOST_POINTS = 5e5
 
@@ -109,9 +109,14 @@ class SampledGaussian(Mechanism):
 def _poisson_pld(z: float, q: float, discretisation: float) -> "Pld":
     from dp_accounting.pld import privacy_loss_distribution as pld_lib
 
-    return pld_lib.from_gaussian_mechanism(
-        z, value_discretization_interval=discretisation, sampling_prob=q
-    )
+    try:
+        return pld_lib.from_gaussian_mechanism(
+            z, value_discretization_interval=discretisation, sampling_prob=q
+        )
+    except ValueError:  # its deltas, off by rounding, rise
+        return _mixture_pld(
+            SampledGaussian(q, Spectrum((z * z,), (0.0,)), hidden=True), discretisation
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +229,7 @@ def _hidden_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray | N
     # Below this noise participation shows in the output anyway.
     if m.spectrum.variances[0] < 1e-4:
         return None
-    spectrum = m.spectrum.compact()
+    spectrum = m.spectrum.compact().binned(_MOST_VARIANCES)
     moments = np.stack(
         [log_moments(m.q, math.sqrt(v), orders) for v in spectrum.variances], axis=-1
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import tasks
 from tasks.models import with_convolutions_in
+from tasks.partition import check_alpha
 from tff_hdp.errors import ArgumentError, check_delta
 from tff_hdp.privacy.parts import check_clip_norm
 from tff_hdp.runtime import RUNTIMES
@@ -96,6 +97,7 @@ class RunConfig:
         self._check_count("rounds", "num_clients", "evaluate_every", "log_every")
         if self.dirichlet_alpha is not None:
             self._check_positive("dirichlet_alpha")
+            check_alpha(self.dirichlet_alpha)
         check_delta("delta", self.delta)
         if self.seed is not None and not 0 <= self.seed < 2**32:
             raise ArgumentError("seed", self.seed, f"0..{2**32 - 1}")
