@@ -90,8 +90,10 @@ def _worst_zones(rows: Sequence[Any]) -> list[str]:
                 row = worst(own, observer)
                 sound = row.epsilon_rdp
                 epsilon = "none" if sound is None else f"{sound:.4g}"
+                # Of several levels some may treat all zones alike.
+                where = "all zones" if row.zone is None else f"zone {row.zone}"
                 lines.append(
-                    f"worst {kind} clients against {observer}: zone {row.zone}, "
+                    f"worst {kind} clients against {observer}: {where}, "
                     f"epsilon {epsilon} (RDP)"
                 )
     return lines

@@ -49,6 +49,7 @@ def main(argv: list[str]) -> int:
         raise ArgumentError("run", run, "a run folder")
     from tff_hdp.protocols.elections.electorate import ElectionError
     from tff_hdp.simulation.journal import Journal
+    from tff_hdp.simulation.record import refuse_older_journal
     from tff_hdp.systems.hdp import seats
 
     path = pathlib.Path(run) / "elections"
@@ -61,12 +62,14 @@ def main(argv: list[str]) -> int:
     if not (journal.is_file() or flags.FLAGS.rounds):
         # Transcripts cut off at the end would be missed by nothing else.
         raise ArgumentError("run", run, f"one with its {journal.name}, or --rounds")
-    released = Journal(journal).last_round
+    kept = Journal(journal)
+    if kept.releases:
+        refuse_older_journal(pathlib.Path(run), kept, 0)
     try:
         chains = seats.verify_seats(
             path,
             seats.read_registries(registry),
-            rounds=flags.FLAGS.rounds or released,
+            rounds=flags.FLAGS.rounds or kept.last_round,
             max_unfinished=flags.FLAGS.max_unfinished,
             max_failures=flags.FLAGS.max_failures,
         ).values()

@@ -6,7 +6,7 @@ clients, and no client is without rows.
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, require
+from tff_hdp.errors import ArgumentError, as_float, require
 
 CLASSES_PER_CLIENT = 2
 # Nearer to 0 draws take NumPy ever longer, and every client has one class anyway.
@@ -82,8 +82,9 @@ def dirichlet(
 
 def check_alpha(alpha: float) -> None:
     """Raises ArgumentError unless a `dirichlet` partition takes it."""
-    ok = bool(np.isfinite(alpha)) and alpha >= LEAST_ALPHA
-    require(ok, "dirichlet_alpha", alpha, f"a finite number >= {LEAST_ALPHA:g}")
+    allowed = f"a finite number >= {LEAST_ALPHA:g}"
+    number = as_float("dirichlet_alpha", alpha, allowed)
+    require(LEAST_ALPHA <= number < np.inf, "dirichlet_alpha", alpha, allowed)
 
 
 def _draw(
@@ -188,5 +189,5 @@ def by_writer(
 
 
 def _check_num_clients(num_clients: int, most: int, unit: str) -> None:
-    if int(num_clients) != num_clients or not 1 <= num_clients <= most:
-        raise ArgumentError("num_clients", num_clients, f"1..{most} (the {unit})")
+    ok = int(num_clients) == num_clients and 1 <= num_clients <= most
+    require(ok, "num_clients", num_clients, f"1..{most} (the {unit})")

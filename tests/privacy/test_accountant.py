@@ -263,6 +263,7 @@ def test_losses_beyond_what_floats_hold():
         ((10, math.nan), "delta is nan"),
         ((10, DELTA, ("moments",)), "methods is moments"),
         ((10, DELTA, "rdp"), "methods is 'rdp'"),
+        ((10, DELTA, None), "methods is None; allowed: a sequence"),
     ],
 )
 def test_bad_arguments(arguments, words):

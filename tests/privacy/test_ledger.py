@@ -140,6 +140,18 @@ def test_emitted_events_that_agree_are_taken():
         ),
         ({"server": dp_accounting.UnsupportedDpEvent()}, "UnsupportedDpEvent"),
         ({"server": Gaussian(1.0), "zone": [Gaussian(1.0)]}, "1 entries for 4 nodes"),
+        (
+            {"server": Gaussian(1.0), "zone": 3},
+            r"events\['zone'\] is 3; allowed: a seq",
+        ),
+        ({"server": Gaussian(1.0), "zone": "four"}, r"events\['zone'\] is four"),
+        ({"server": Gaussian("x")}, "noise_multiplier is x; .* of level 'server'"),
+        ({"server": Gaussian(2.0), "clients": 4}, r"events\['clients'\] is 4"),
+        ({"server": Gaussian(2.0), "clients": "44"}, r"events\['clients'\] is 44"),
+        (
+            {"server": Gaussian(2.0), "clients": [None, 1, 1, 1]},
+            r"events\['clients'\]\[0\] is None; allowed: a whole number",
+        ),
         ({"server": Gaussian(math.nan)}, "'server' emitted a noise multiplier of nan"),
         (
             {"server": dp_accounting.ComposedDpEvent([Gaussian(-1.0)])},
@@ -217,6 +229,11 @@ def test_empty_ledger_and_foreign_state():
         with pytest.raises(ArgumentError, match=words):
             ledger.load_state_dict({"format": other, "history": []})
     assert ledger.rounds == 2
+    for other in (None, 3, [1]):
+        with pytest.raises(
+            ArgumentError, match=r"^state is .* what state_dict returned"
+        ):
+            ledger.load_state_dict(other)
     with pytest.raises(ValueError, match="count is -1"):
         ledger.record(make("cdp"), -1)
 
@@ -278,6 +295,35 @@ def test_a_journal_from_before_peers_were_known_takes_them_to_be():
         del state["history"][0]["threat"]["peers_known"]
         again.load_state_dict(state)
         assert again.history[0][0].threat.peers_known == secure
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ((), 3),
+        ((), [3]),
+        ((0, "rounds"), "x"),
+        ((0, "plan"), None),
+        ((0, "plan", "sampling"), 3),
+        ((0, "plan", "clipping"), None),
+        ((0, "plan", "upper_levels"), [3]),
+        ((0, "plan", "zone_sizes"), 3),
+        ((0, "plan", "encoding"), 3),
+        ((0, "threat"), None),
+    ],
+)
+def test_a_damaged_state_is_refused_and_changes_nothing(path, value):
+    ledger = Ledger()
+    ledger.record(make("cdp"), 2)
+    state = json.loads(json.dumps(ledger.state_dict()))
+    *within, last = ("history", *path)
+    place = state
+    for key in within:
+        place = place[key]
+    place[last] = value
+    with pytest.raises(ArgumentError):
+        ledger.load_state_dict(state)
+    assert ledger.rounds == 2
 
 
 def test_unknown_and_missing_fields_are_refused():
@@ -388,7 +434,9 @@ def test_no_more_clients_may_take_part_than_the_plan_draws(sampling, most):
     for clients in (most, (0, 1), np.array(most)):
         ledger.record(plan, events={**events, "clients": clients})
     assert ledger.rounds == 3
-    for clients in ((most[0] + 1, 0), (0, most[1] + 1), (-1, 0), (1,)):
+    for clients in ((most[0] + 1, 0), (0, most[1] + 1), (1,)):
         with pytest.raises(NoiseError, match=r"took part, but the plan|for 2 zones"):
             ledger.record(plan, events={**events, "clients": clients})
+    with pytest.raises(ArgumentError, match=r"events\['clients'\]\[0\] is -1"):
+        ledger.record(plan, events={**events, "clients": (-1, 0)})
     assert ledger.rounds == 3

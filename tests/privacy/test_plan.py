@@ -19,6 +19,7 @@ from tff_hdp.privacy import (
     account,
     configurations,
 )
+from tff_hdp.privacy.configurations import USERS_OF_SHARES
 
 POISSON = PoissonSampling((0.2,) * 3)
 
@@ -179,6 +180,30 @@ def test_shares_that_do_not_fit(name, shares, words):
     with pytest.raises(ArgumentError, match=words):
         configurations.CONFIGURATIONS[name](
             zone_sizes=(10,) * 10,
+            sampling=FullParticipation(),
+            noise_multiplier=1.0,
+            **shares,
+        )
+
+
+@pytest.mark.parametrize("zone_sizes", [8, None, "88", (0,), (2.5,), ()])
+@pytest.mark.parametrize("name", list(configurations.CONFIGURATIONS))
+def test_zones_that_are_none_are_refused_by_every_configuration(name, zone_sizes):
+    options = {"sampling": FullParticipation()}
+    for share, users in USERS_OF_SHARES.items():
+        options |= {share: 0.5} if name in users else {}
+    options |= {"noise_multiplier": 1.0} if name != "none" else {}
+    with pytest.raises(ArgumentError, match=r"^zone_sizes"):
+        configurations.CONFIGURATIONS[name](zone_sizes=zone_sizes, **options)
+
+
+@pytest.mark.parametrize("share", [None, "x", 2.0, math.nan])
+@pytest.mark.parametrize("name", ["c3", "c5", "c6", "c7", "ldp_hdp"])
+def test_a_share_that_is_none_is_refused_by_name(name, share):
+    shares = {each: share for each, users in USERS_OF_SHARES.items() if name in users}
+    with pytest.raises(ArgumentError, match=r"^(alpha|beta) is .*allowed: \[0, 1\]"):
+        configurations.CONFIGURATIONS[name](
+            zone_sizes=(5, 5),
             sampling=FullParticipation(),
             noise_multiplier=1.0,
             **shares,

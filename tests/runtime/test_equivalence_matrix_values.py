@@ -84,6 +84,23 @@ def test_sequences_in_and_out(agree_twice):
     agree_twice(compute, examples(4), [collections.OrderedDict(b=1, a=2.0)])
 
 
+@pytest.mark.parametrize(
+    ("dtype", "elements"),
+    [
+        (np.int32, [np.int64(1), np.int64(100565241), np.int16(-3)]),
+        (np.int32, np.arange(3)[[2, 0, 1]].tolist() + list(np.arange(3))),
+        (np.float32, [np.float64(1.5), 2, np.int32(3), np.float32(0.5)]),
+        (np.float64, [np.float32(1.5), np.uint8(2)]),
+    ],
+)
+def test_listed_numbers_of_other_dtypes(agree_twice, dtype, elements):
+    @tff.tensorflow.computation(tff.SequenceType(dtype))
+    def total(x):
+        return x.reduce(tf.zeros([], dtype), lambda a, b: a + b)
+
+    agree_twice(total, elements)
+
+
 def test_sequence_reduce(agree_twice):
     @tff.federated_computation(tff.SequenceType(np.int32))
     def compute(x):

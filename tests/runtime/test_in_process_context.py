@@ -195,6 +195,10 @@ class TestErrors:
         )
         with pytest.raises(TypeError, match=r"type int32\*, found one of int64\*"):
             count(tf.data.Dataset.range(3))
+        # TFF's worker makes 0 of the first, 1 of True and 0 of None.
+        for lost in (np.int64(2**40), 1.0, True, None, "1"):
+            with pytest.raises(TypeError, match="expected a value of type int32"):
+                count([1, lost])
         with pytest.raises(TypeError, match=r"Dataset or a list.*found a int"):
             count(3)
 

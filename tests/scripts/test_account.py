@@ -214,6 +214,16 @@ def test_csv_and_table_hold_the_same_numbers(run, rows):
     assert "no guarantee" in shown
 
 
+def test_the_worst_of_levels_that_treat_all_zones_alike_is_no_zones(run):
+    shown = run(
+        *("--privacy=c7", "--alpha=0.5", "--beta=0.5", "--rounds=5"),
+        *("--levels=5,2", "--noising_levels=2"),
+    )
+    assert "worst ldp clients against super_node: all zones, epsilon" in shown
+    assert "worst hdp clients against aggregator: zone 6, epsilon" in shown
+    assert "None" not in shown
+
+
 def test_calibrate_meets_its_target(rows):
     table = rows("--privacy=ldp", "--calibrate=2", "--observer=aggregator")
     seen = next(r for r in table if r["observer"] == "aggregator")

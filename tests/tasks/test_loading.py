@@ -225,6 +225,14 @@ def test_description_states_what_the_task_is():
         ),
         ({"num_clients": 1439}, "num_clients is 1439; allowed: 1..1438 .the examples"),
         ({"num_clients": 0}, "num_clients is 0;"),
+        ({"num_clients": "x"}, "num_clients is x; allowed: a whole number"),
+        ({"seed": -3}, "seed is -3; allowed: a whole number >= 0"),
+        ({"seed": 1.5}, "seed is 1.5;"),
+        (
+            {"partition": "dirichlet", "dirichlet_alpha": 1e-300},
+            "dirichlet_alpha is 1e-300; allowed: a finite number >= 0.0001",
+        ),
+        ({"partition": "dirichlet", "dirichlet_alpha": "x"}, "dirichlet_alpha is x"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

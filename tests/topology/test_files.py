@@ -65,6 +65,8 @@ def test_json_and_csv_of_one_tree_agree(tmp_path):
         ("z.json", "[" * 100_000, "nested so deep"),
         ("z.json", '{"x":' * 40 + '["a"]' + "}" * 40, "more than 32 levels"),
         ("z.json", '{"x": [NaN]}', "holds NaN"),
+        ("z.json", '{"\\ud800x": ["a"]}', "half of a character"),
+        ("z.json", '{"x": ["a\\uDC00"]}', "half of a character"),
         ("z.json", '{"x": [' + "9" * 5000 + "]}", "4300 digits"),
         ("z.json", "\udcff", "not UTF-8"),
         ("z.csv", "\udcff", "not UTF-8"),
@@ -82,6 +84,11 @@ def test_bad_files_are_refused_naming_the_offender(tmp_path, name, text, message
         load_zones(path, client_ids=ids)
     assert name in str(error.value)
     assert len(str(error.value)) < 600
+
+
+def test_a_character_of_two_halves_is_one(tmp_path):
+    (tmp_path / "z.json").write_text('{"\\ud83d\\ude00": ["a"]}')
+    assert load_zones(tmp_path / "z.json").zone_names == ("\N{GRINNING FACE}",)
 
 
 @pytest.mark.parametrize("name", ["z.json", "z.csv"])

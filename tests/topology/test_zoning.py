@@ -43,6 +43,11 @@ def test_levels_of_a_hand_built_tree():
             "zone_of is of float64; .*whole",
         ),
         (
+            {"client_ids": ("a", "b"), "zone_of": ([0], [0, 1])},
+            r"zone_of is \[0\],\[0, 1\]; allowed: a sequence of whole",
+        ),
+        ({"client_ids": ("a",), "zone_of": None}, "zone_of is None; allowed: a seq"),
+        (
             {"client_ids": ("a",), "zone_of": (0, 0)},
             "zone_of is of 2 entries; ",
         ),

@@ -121,8 +121,9 @@ def account_history(
         differ.
     """
     check_delta("delta", delta)
-    if isinstance(methods, str):
+    if isinstance(methods, str) or not isinstance(methods, Iterable):
         raise ArgumentError("methods", repr(methods), f"a sequence of {METHODS}")
+    methods = tuple(methods)
     for method in methods:
         if method not in METHODS:
             raise ArgumentError("methods", method, ", ".join(METHODS))

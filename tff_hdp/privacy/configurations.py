@@ -9,25 +9,26 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tff_hdp.errors import ArgumentError, require
-from tff_hdp.privacy.parts import Level, Sampling
+from tff_hdp.errors import ArgumentError, as_float, check_count, require
+from tff_hdp.privacy.parts import Level, Sampling, entries
 from tff_hdp.privacy.plan import NoisePlan
 
 
 def none(*, zone_sizes: Sequence[int], sampling: Sampling, **options: Any) -> NoisePlan:
     """No noise, and by default the realised mean: plain FedAvg over zones."""
     options.setdefault("estimator", "realised")
-    return NoisePlan(zone_sizes=tuple(zone_sizes), sampling=sampling, **options)
+    return NoisePlan(zone_sizes=zone_sizes, sampling=sampling, **options)
 
 
 def c1(
     *, zone_sizes: Sequence[int], noise_multiplier: float, **options: Any
 ) -> NoisePlan:
     """C1, pure LDP: every client noises its own update."""
+    zone_sizes = _checked(zone_sizes)
     return NoisePlan(
-        zone_sizes=tuple(zone_sizes),
+        zone_sizes=zone_sizes,
         client_noise_multiplier=noise_multiplier,
-        noising_clients=tuple(zone_sizes),
+        noising_clients=zone_sizes,
         **options,
     )
 
@@ -36,8 +37,9 @@ def c2(
     *, zone_sizes: Sequence[int], noise_multiplier: float, **options: Any
 ) -> NoisePlan:
     """C2, pure HDP: every super-node noises its zone's aggregate."""
+    zone_sizes = _checked(zone_sizes)
     return NoisePlan(
-        zone_sizes=tuple(zone_sizes),
+        zone_sizes=zone_sizes,
         zone_noise_multipliers=(noise_multiplier,) * len(zone_sizes),
         **options,
     )
@@ -47,10 +49,11 @@ def c3(
     *, zone_sizes: Sequence[int], noise_multiplier: float, beta: float, **options: Any
 ) -> NoisePlan:
     """C3: clients noise in the first beta*s zones, super-nodes in the rest."""
+    zone_sizes = _checked(zone_sizes)
     s = len(zone_sizes)
     ldp = _share_of_zones("beta", beta, s)
     return NoisePlan(
-        zone_sizes=tuple(zone_sizes),
+        zone_sizes=zone_sizes,
         client_noise_multiplier=noise_multiplier,
         noising_clients=(*zone_sizes[:ldp], *([0] * (s - ldp))),
         zone_noise_multipliers=(0.0,) * ldp + (noise_multiplier,) * (s - ldp),
@@ -63,7 +66,7 @@ def c4(
 ) -> NoisePlan:
     """C4, pure CDP: only the server adds noise."""
     return NoisePlan(
-        zone_sizes=tuple(zone_sizes),
+        zone_sizes=zone_sizes,
         server_noise_multiplier=noise_multiplier,
         **options,
     )
@@ -73,10 +76,11 @@ def c5(
     *, zone_sizes: Sequence[int], noise_multiplier: float, alpha: float, **options: Any
 ) -> NoisePlan:
     """C5: a share alpha of all clients, spread over the zones, and the server."""
+    zone_sizes = _checked(zone_sizes)
     return NoisePlan(
-        zone_sizes=tuple(zone_sizes),
+        zone_sizes=zone_sizes,
         client_noise_multiplier=noise_multiplier,
-        noising_clients=_share_of_clients(alpha, tuple(zone_sizes)),
+        noising_clients=_share_of_clients(alpha, zone_sizes),
         server_noise_multiplier=noise_multiplier,
         **options,
     )
@@ -86,10 +90,11 @@ def c6(
     *, zone_sizes: Sequence[int], noise_multiplier: float, beta: float, **options: Any
 ) -> NoisePlan:
     """C6: the first beta*s super-nodes and the server add noise."""
+    zone_sizes = _checked(zone_sizes)
     s = len(zone_sizes)
     hdp = _share_of_zones("beta", beta, s)
     return NoisePlan(
-        zone_sizes=tuple(zone_sizes),
+        zone_sizes=zone_sizes,
         zone_noise_multipliers=(noise_multiplier,) * hdp + (0.0,) * (s - hdp),
         server_noise_multiplier=noise_multiplier,
         **options,
@@ -105,6 +110,7 @@ def c7(
     **options: Any,
 ) -> NoisePlan:
     """C7: clients in beta*s zones, super-nodes in the next alpha*s, the server."""
+    zone_sizes = _checked(zone_sizes)
     s = len(zone_sizes)
     ldp = _share_of_zones("beta", beta, s)
     hdp = _share_of_zones("alpha", alpha, s)
@@ -112,7 +118,7 @@ def c7(
         raise ArgumentError("alpha", alpha, f"at most {1 - beta:g}, 1 less beta")
     z = noise_multiplier
     return NoisePlan(
-        zone_sizes=tuple(zone_sizes),
+        zone_sizes=zone_sizes,
         client_noise_multiplier=z,
         noising_clients=(*zone_sizes[:ldp], *([0] * (s - ldp))),
         zone_noise_multipliers=(0.0,) * ldp + (z,) * hdp + (0.0,) * (s - ldp - hdp),
@@ -129,11 +135,12 @@ def ldp_hdp(
     Who trusts the super-node leaves the noise to it, who does not noises its own update
     as well.
     """
+    zone_sizes = _checked(zone_sizes)
     hdp_plan = c2(zone_sizes=zone_sizes, noise_multiplier=noise_multiplier, **options)
     return dataclasses.replace(
         hdp_plan,
         client_noise_multiplier=noise_multiplier,
-        noising_clients=_share_of_clients(alpha, tuple(zone_sizes)),
+        noising_clients=_share_of_clients(alpha, zone_sizes),
     )
 
 
@@ -223,8 +230,18 @@ def largest_remainder(exact: Sequence[float]) -> tuple[int, ...]:
     return tuple(counts)
 
 
+def _checked(zone_sizes: Any) -> tuple[int, ...]:
+    return entries("zone_sizes", zone_sizes, lambda name, n: check_count(name, n, 1))
+
+
+def _check_share(name: str, share: Any) -> float:
+    number = as_float(name, share, "[0, 1]")
+    require(0.0 <= number <= 1.0, name, share, "[0, 1]")
+    return number
+
+
 def _share_of_zones(name: str, share: float, s: int) -> int:
-    require(0.0 <= share <= 1.0, name, share, "[0, 1]")
+    share = _check_share(name, share)
     count = round(share * s)
     whole = math.isclose(count, share * s, abs_tol=1e-6)
     allowed = f"a share that gives a whole number of {s} zones, not {share * s:g}"
@@ -234,5 +251,5 @@ def _share_of_zones(name: str, share: float, s: int) -> int:
 
 def _share_of_clients(alpha: float, zone_sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Rounds alpha * n to whole clients, spread over zones by largest remainder."""
-    require(0.0 <= alpha <= 1.0, "alpha", alpha, "[0, 1]")
+    alpha = _check_share("alpha", alpha)
     return largest_remainder([alpha * n for n in zone_sizes])

@@ -4,8 +4,8 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tff_hdp.errors import ArgumentError, NoiseError
-from tff_hdp.privacy.parts import FixedSizeSampling
+from tff_hdp.errors import ArgumentError, NoiseError, as_float, check_count
+from tff_hdp.privacy.parts import FixedSizeSampling, entries
 from tff_hdp.privacy.plan import NoisePlan
 
 if TYPE_CHECKING:
@@ -96,12 +96,13 @@ def _check_clients(plan: NoisePlan, took_part: Sequence[int] | None) -> None:
     most = plan.zone_sizes
     if isinstance(plan.sampling, FixedSizeSampling):
         most = plan.sampling.sizes
+    took_part = entries("events['clients']", took_part, check_count)
     if len(took_part) != len(most):
         raise NoiseError(
             f"events['clients'] has {len(took_part)} entries for {len(most)} zones"
         )
     for i, (count, allowed) in enumerate(zip(took_part, most, strict=True)):
-        if not 0 <= count <= allowed:
+        if count > allowed:
             raise NoiseError(
                 f"events: {count} clients of zone {i} took part, but the plan draws at "
                 f"most {allowed}"
@@ -114,6 +115,9 @@ def _check_level(
     if isinstance(planned, list):
         if emitted is None:
             emitted = [None] * len(planned)
+        if isinstance(emitted, str) or not isinstance(emitted, Sequence):
+            name = f"events[{level!r}]"
+            raise ArgumentError(name, emitted, "a sequence with an event for each node")
         if len(emitted) != len(planned):
             raise NoiseError(
                 f"events[{level!r}] has {len(emitted)} entries for {len(planned)} nodes"
@@ -162,7 +166,8 @@ def event_multiplier(level: str, event: "DpEvent") -> float:
     if kind == "NonPrivateDpEvent":
         return 0.0
     if kind == "GaussianDpEvent":
-        multiplier = float(event.noise_multiplier)
+        name, allowed = "noise_multiplier", f"a number, in an event of level {level!r}"
+        multiplier = as_float(name, event.noise_multiplier, allowed)
         if not multiplier >= 0.0:
             raise NoiseError(
                 f"events: level {level!r} emitted a noise multiplier of {multiplier}"

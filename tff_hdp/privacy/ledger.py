@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from tff_hdp.errors import ArgumentError, check_count
+from tff_hdp.errors import ArgumentError, check_count, require
 from tff_hdp.privacy.accountant import (
     METHODS,
     AccountRow,
@@ -117,6 +117,8 @@ class RoundLedger(Generic[Plan]):
           ArgumentError: If `state` is of another format or holds a bad plan; the
             ledger is then as it was.
         """
+        is_mapping = isinstance(state, Mapping)
+        require(is_mapping, "state", state, "what state_dict returned")
         if state.get("format") != _FORMAT:
             raise ArgumentError(
                 "state['format']",
@@ -125,10 +127,16 @@ class RoundLedger(Generic[Plan]):
             )
         fresh = copy.copy(self)
         fresh._history = []
-        for entry in state["history"]:
-            entry = dict(entry)
-            count = entry.pop("rounds")
-            RoundLedger.record(fresh, self._from_dict(entry), count)
+        try:
+            for entry in state["history"]:
+                entry = dict(entry)
+                count = entry.pop("rounds")
+                RoundLedger.record(fresh, self._from_dict(entry), count)
+        except ArgumentError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            history, allowed = state.get("history"), "what state_dict returned"
+            raise ArgumentError("state['history']", history, allowed) from error
         self._history = fresh._history
 
     def _to_dict(self, plan: Plan) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promised import Federation
 from tff_hdp.privacy.promises import Kept, Promise
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
+from tff_hdp.topology.reading import read_json
 
 # Of the file; one without promises holds no run to anything.
 _FORMAT = 2
@@ -112,7 +113,7 @@ def read_plan(path: str | pathlib.Path) -> Planned:
       FileError: If it holds no plan, or one of another version.
     """
     try:
-        fields = dict(json.loads(pathlib.Path(path).read_text()))
+        fields = dict(read_json(path))
         if (version := fields.pop("format", None)) != _FORMAT:
             raise ValueError(
                 f"format {version}, not {_FORMAT}: make it again with scripts/plan.py"
@@ -136,6 +137,8 @@ def read_plan(path: str | pathlib.Path) -> Planned:
         for kept in found.kept:
             found.federation.demands(kept.promise)
         return found
+    except FileError:
+        raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FileError(path, f"no plan of this version: {error}") from error
 

@@ -12,6 +12,7 @@ from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.table import account_text
 from tff_hdp.privacy.views import OBSERVERS
 from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.topology.reading import read_json
 
 
@@ -48,7 +49,7 @@ def read_run(path: pathlib.Path) -> Run:
       FileNotFoundError: If the folder holds no finished run.
       FileError: If its files are not as a run wrote them.
     """
-    for name in ("config.json", "metrics.csv", "privacy.json"):
+    for name in ("config.json", "metrics.csv", "privacy.json", "journal.jsonl"):
         if not (path / name).exists():
             raise FileNotFoundError(f"{path} holds no finished run: no {name}")
     try:
@@ -66,12 +67,20 @@ def read_run(path: pathlib.Path) -> Run:
         )
         covered, asked = privacy["last_round"], run.flags.get("rounds", last)
         ended = covered == last >= asked
+        stated = list(privacy["journal"])
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(path, f"holds no run that can be read: {error}") from error
     if not ended:
         raise FileNotFoundError(
             f"{path} holds no finished run: metrics.csv ends at round {last} of "
             f"{asked}, privacy.json at {covered}; run it again to its end"
+        )
+    journal = Journal(path / "journal.jsonl")
+    if stated != [journal.releases, journal.head(journal.releases)]:
+        raise FileError(
+            path / "privacy.json",
+            f"is not of the {journal.releases} rounds that the journal says were "
+            "released: resume the run, which then states them all",
         )
     return run
 

@@ -42,13 +42,19 @@ def read_json(
 
     Raises:
       OSError: If it cannot be read.
-      FileError: If it is no JSON, holds NaN or an infinity, or is nested too deep.
+      FileError: If it is no JSON, holds NaN, an infinity or half of a character, or is
+        nested too deep.
     """
     text = read_text(path)
     try:
-        return json.loads(
+        found = json.loads(
             text, object_pairs_hook=make_object, parse_constant=_refuse_constant
         )
+        if "\\ud" in text.lower():
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except UnicodeEncodeError as error:
+        raise FileError(path, "holds half of a character, as \\ud800 is") from error
     except json.JSONDecodeError as error:
         raise FileError(path, f"not JSON: {error}") from error
     except RecursionError as error:

@@ -140,7 +140,10 @@ def equal_zones(
 
 
 def _indices(name: str, values: Iterable[Any]) -> tuple[int, ...]:
-    indices = np.asarray(tuple(values))
+    try:
+        indices = np.asarray(tuple(values))
+    except (TypeError, ValueError) as error:  # no sequence, or a ragged one
+        raise ArgumentError(name, values, "a sequence of whole numbers") from error
     if indices.size and (indices.dtype.kind not in "iu" or indices.ndim != 1):
         raise ArgumentError(name, f"of {indices.dtype}", "whole numbers")
     if indices.size and indices.min() < 0:

@@ -15,6 +15,7 @@ from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import Ledger
 from tff_hdp.simulation import experiment, report
 from tff_hdp.simulation.evaluation import evaluate_run
+from tff_hdp.simulation.journal import Journal
 
 
 @pytest.fixture(scope="module")
@@ -304,6 +305,19 @@ def test_a_report_refuses_a_run_that_privacy_json_does_not_cover(copied):
     with pytest.raises(
         FileNotFoundError, match=r"ends at round 4 of 3, privacy.json at 3"
     ):
+        report.read_run(copied)
+
+
+def test_a_report_refuses_a_privacy_json_older_than_the_journal(copied):
+    """Put back from a copy, it stated fewer releases than there were."""
+    journal = Journal(copied / "journal.jsonl")
+    stated = json.loads((copied / "privacy.json").read_text())
+    older = {"journal": [2, journal.head(2)]}
+    (copied / "privacy.json").write_text(json.dumps(stated | older))
+    with pytest.raises(FileError, match="not of the 3 rounds that the journal says"):
+        report.read_run(copied)
+    (copied / "journal.jsonl").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no journal\.jsonl"):
         report.read_run(copied)
 
 

@@ -87,25 +87,28 @@ def to_dataset(variant: tf.Tensor, element: tff.Type) -> tf.data.Dataset:
     return tf.data.experimental.from_variant(variant, element_spec(element))
 
 
-def ingest(value: Any, type_: tff.Type) -> Any:
+def ingest(value: Any, type_: tff.Type, *, listed: bool = False) -> Any:
     """Turns what a caller passed for a parameter into a value of eager tensors.
 
     Args:
         value: a scalar, array, tensor, variable, dataset, list of a dataset's
             elements, or a Python structure of them.
         type_: the type of the parameter, without placements.
+        listed: whether `value` is an element of such a list. TFF then takes numbers
+            of other dtypes too; here those that keep their value.
 
     Raises:
         TypeError: if `value` is not of type `type_`.
     """
     if isinstance(type_, tff.StructType):
         return tuple(
-            ingest(part, part_type) for part, part_type in matched(value, type_)
+            ingest(part, part_type, listed=listed)
+            for part, part_type in matched(value, type_)
         )
     if isinstance(type_, tff.SequenceType):
         return _ingest_sequence(value, type_)
     if isinstance(type_, tff.TensorType):
-        return _ingest_tensor(value, type_)
+        return _ingest_tensor(value, type_, listed)
     raise TypeError(f"an argument of type {type_} cannot be passed from Python")
 
 
@@ -152,7 +155,7 @@ def matched(value: Any, type_: tff.StructType) -> Iterator[tuple[Any, tff.Type]]
         yield part, part_type
 
 
-def _ingest_tensor(value: Any, type_: tff.TensorType) -> tf.Tensor:
+def _ingest_tensor(value: Any, type_: tff.TensorType, listed: bool) -> tf.Tensor:
     if isinstance(value, tf.Variable):
         value = value.read_value()
     if isinstance(value, tf.Tensor):
@@ -164,7 +167,9 @@ def _ingest_tensor(value: Any, type_: tff.TensorType) -> tf.Tensor:
             return value
         value = value.numpy()
     array = np.asarray(value)
-    compatible = array.size == 0 or _is_castable(array, value, type_.dtype.type)
+    wanted = type_.dtype.type
+    compatible = array.size == 0 or _is_castable(array, value, wanted)
+    compatible = compatible or (listed and _keeps_value(array, wanted))
     if not compatible:
         raise TypeError(
             f"expected a value of type {type_}, found one of dtype {array.dtype}: "
@@ -191,6 +196,18 @@ def _is_castable(array: np.ndarray, value: Any, wanted: type[np.generic]) -> boo
     # Python's numbers have no width of their own: their size decides.
     extremes = array.min().item(), array.max().item()
     return all(np.can_cast(extreme, wanted) for extreme in extremes)
+
+
+def _keeps_value(array: np.ndarray, wanted: type[np.generic]) -> bool:
+    """Whether numbers are the same in another dtype, but for a float's last digits."""
+    kind, wanted_kind = array.dtype.kind, np.dtype(wanted).kind
+    if kind in "iu" and wanted_kind in "iu":
+        limits = np.iinfo(wanted)
+        return int(array.min()) >= limits.min and int(array.max()) <= limits.max
+    if kind not in "iuf" or wanted_kind != "f":
+        return False
+    finite = array[np.isfinite(array)]
+    return bool(np.all(np.abs(finite) <= np.finfo(wanted).max))
 
 
 def _shortened(value: Any, limit: int = 80) -> str:
@@ -240,7 +257,7 @@ def _started_over(variant: tf.Tensor) -> tf.Tensor:
 def _dataset_of(elements: list[Any], type_: tff.Type) -> tf.data.Dataset:
     """Returns a dataset of explicit elements, whose shapes may differ."""
     specs = tensor_specs(type_)
-    rows = [flatten(ingest(element, type_), type_) for element in elements]
+    rows = [flatten(ingest(element, type_, listed=True), type_) for element in elements]
     columns = [[row[i] for row in rows] for i in range(len(specs))]
     try:
         slices = tuple(
