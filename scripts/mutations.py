@@ -1,9 +1,11 @@
 """Mutated bytes, and how what is given them ends."""
 
 import collections
+import json
 import random
 import time
 from collections.abc import Callable
+from typing import Any
 
 from absl import flags
 
@@ -57,6 +59,33 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
         elif len(changed) < 10**5:
             changed[at:at] = changed[at:to] * rng.choice([2, 50])
     return bytes(changed)
+
+
+_VALUES = (
+    *(None, True, "x", "", "1", [], {}, [[]], -1, 0, 1, 2, 3.5, 10**9, 10**400),
+    *(1e-320, 1e-160, 1e-18, 1e-9, 0.1, 1e9, 1e160, 1e308, 2**63, -0.0, "\ud800"),
+)
+
+
+def mutated_leaf(rng: random.Random, data: bytes) -> bytes:
+    """JSON `data` with other values in some of its places, or without them."""
+    tree = json.loads(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        place: Any = tree
+        while True:
+            key = rng.choice(
+                list(place if isinstance(place, dict) else range(len(place)))
+            )
+            if not (isinstance(place[key], dict | list) and place[key]):
+                break
+            if rng.random() < 0.1:
+                break
+            place = place[key]
+        if rng.random() < 0.1 and len(place) > 1:
+            del place[key]
+        else:
+            place[key] = rng.choice(_VALUES)
+    return json.dumps(tree).encode()
 
 
 def outcome_of(

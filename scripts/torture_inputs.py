@@ -18,15 +18,25 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from absl import flags
 
-from scripts.mutations import Counts, mutated, outcome_of
+from scripts.mutations import Counts, mutated, mutated_leaf, outcome_of
 from scripts.torture_messages import BOARD, fuzz_messages, zone
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.privacy import (
+    AccountRow,
+    Level,
+    NoisePlan,
+    PoissonSampling,
+    ThreatModel,
+    account,
+)
+from tff_hdp.privacy.planned import Planned, read_plan
+from tff_hdp.privacy.promises import Kept, Promise
 from tff_hdp.protocols.elections.election_round import run_election
 from tff_hdp.protocols.elections.setup import Call
 from tff_hdp.topology import load_zones, zones_by_capability, zones_by_overlay
@@ -87,11 +97,29 @@ _ZONES = "client,zone,region\n" + "".join(
 _LINKS = "a,b,weight\n" + "".join(
     f"{a},{b},{i + 1}\n" for i, (a, b) in enumerate(itertools.pairwise(CLIENTS))
 )
+_PLANNED = Planned(
+    plan=NoisePlan(
+        zone_sizes=(4, 3, 5),
+        sampling=PoissonSampling((0.5, 0.4, 1.0)),
+        client_noise_multiplier=0.7,
+        noising_clients=(2, 0, 5),
+        zone_noise_multipliers=(1.0, 2.0, 0.5),
+        server_noise_multiplier=1.5,
+        upper_levels=(Level((0, 0, 1), (0.3, 0.0)),),
+        mixing=(0.3, 0.3, 0.4),
+        zone_weights=(4.0, 2.5, 5.0),
+    ),
+    threat=ThreatModel(dropout_rate=0.1),
+    rounds=20,
+    delta=1e-5,
+    kept=(Kept(promise=Promise("released_model", 9.0), epsilon=8.5, noise=1.0),),
+    trusting=(1, 3, 0),
+)
 _TREE = {"r0": {"z0": CLIENTS[:4], "z1": CLIENTS[4:7]}, "r1": {"z2": CLIENTS[7:]}}
 
 
 def fuzz_files(count: int, seed: int) -> Counts:
-    """Reads mutated zonings, tables, overlays, registries and transcripts."""
+    """Reads mutated zonings, tables, overlays, plans, registries and transcripts."""
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         kinds = _file_kinds(pathlib.Path(folder))
@@ -108,7 +136,9 @@ def _mutated_files(
     for i in range(count):
         name = names[i % len(names)]
         path, content, read = kinds[name]
-        path.write_bytes(mutated(rng, content))
+        by_value = name == "plan.json" and rng.random() < 0.8
+        change = mutated_leaf if by_value else mutated
+        path.write_bytes(change(rng, content))
         yield name, path, read
 
 
@@ -130,8 +160,18 @@ def _file_kinds(folder: pathlib.Path) -> dict[str, Any]:
         graph = load_overlay(path, client_ids=CLIENTS)
         assert sum(zones_by_overlay(CLIENTS, overlay=graph).zone_sizes) == len(CLIENTS)
 
+    def plan(path: pathlib.Path) -> None:
+        asked = read_plan(path)
+        account_is_sound(
+            account(
+                asked.plan, asked.rounds, asked.delta, ("rdp",), threat=asked.threat
+            )
+        )
+
     from tff_hdp.systems.hdp import seats
 
+    planned = folder / "plan.json"
+    _PLANNED.write(planned)
     registry, electors = zone()
     winner, transcript = run_election(
         registry, Call(registry.digest, 1), electors, relay=BOARD
@@ -159,6 +199,7 @@ def _file_kinds(folder: pathlib.Path) -> dict[str, Any]:
         "keys.csv": (folder / "keys.csv", _CSV.encode(), keys),
         "capability.csv": (folder / "capability.csv", _CSV.encode(), capability),
         "overlay.csv": (folder / "overlay.csv", _LINKS.encode(), overlay),
+        "plan.json": (planned, planned.read_bytes(), plan),
         "registry.json": (
             folder / "registry.json",
             keys_of_all.read_bytes(),
@@ -210,7 +251,12 @@ def _taken(kind: type, rng: random.Random) -> None:
 def _account(config: Any, methods: tuple[str, ...] | None) -> None:
     if config.calibrate is not None:
         config = config.calibrated()
-    for row in config.rows(methods):
+    account_is_sound(config.rows(methods))
+
+
+def account_is_sound(rows: Sequence[AccountRow]) -> None:
+    """Asserts that every epsilon is none or a number from 0 on."""
+    for row in rows:
         json.dumps(row.to_dict(), allow_nan=False)
         for epsilon in (row.epsilon_rdp, row.epsilon_pld):
             assert epsilon is None or epsilon >= 0

@@ -29,7 +29,7 @@ def test_a_crash_is_shown_and_counted(monkeypatch):
         raise KeyError("z" * 300)
 
     monkeypatch.setattr(torture_inputs, "load_zones", wrong)
-    counts = torture_inputs.fuzz_files(14, seed=0)
+    counts = torture_inputs.fuzz_files(16, seed=0)
     shown = torture_inputs.table(counts).splitlines()
     assert shown[1].split() == ["zones.csv", "0", "0", "2"]
     assert shown[-2].startswith("zones.csv: KeyError: ")
