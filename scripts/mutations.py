@@ -1,6 +1,7 @@
 """Mutated bytes, and how what is given them ends."""
 
 import collections
+import copy
 import json
 import random
 import time
@@ -84,7 +85,7 @@ def mutated_leaf(rng: random.Random, data: bytes) -> bytes:
         if rng.random() < 0.1 and len(place) > 1:
             del place[key]
         else:
-            place[key] = rng.choice(_VALUES)
+            place[key] = copy.deepcopy(rng.choice(_VALUES))
     return json.dumps(tree).encode()
 
 
