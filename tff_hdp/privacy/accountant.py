@@ -121,9 +121,9 @@ def account_history(
         differ.
     """
     check_delta("delta", delta)
-    if isinstance(methods, str) or not isinstance(methods, Iterable):
+    is_several = isinstance(methods, Sequence) and not isinstance(methods, str)
+    if not is_several:
         raise ArgumentError("methods", repr(methods), f"a sequence of {METHODS}")
-    methods = tuple(methods)
     for method in methods:
         if method not in METHODS:
             raise ArgumentError("methods", method, ", ".join(METHODS))
@@ -163,6 +163,8 @@ def worst(
     Raises:
       ArgumentError: If no row matches.
     """
+    if method not in ("rdp", "pld"):
+        raise ArgumentError("method", method, "rdp, pld")
     found = [
         r
         for r in rows

@@ -32,7 +32,8 @@ def entries(
       ArgumentError: If `values` is no sequence, or as `checked` raises.
     """
     is_other = isinstance(values, str | bytes | Mapping | Set)
-    if is_other or not isinstance(values, Iterable):
+    is_one = getattr(values, "ndim", 1) == 0  # an array that cannot be iterated
+    if is_other or is_one or not isinstance(values, Iterable):
         raise ArgumentError(name, values, "a sequence of numbers")
     return tuple(checked(f"{name}[{i}]", value) for i, value in enumerate(values))
 

@@ -2,12 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Zoning:
     zone_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "client_ids", tuple(self.client_ids))
+        for name in ("client_ids", "parents", "zone_names"):
+            object.__setattr__(self, name, _several(name, getattr(self, name)))
         object.__setattr__(self, "zone_of", _indices("zone_of", self.zone_of))
         parents = (_indices(f"parents[{i}]", p) for i, p in enumerate(self.parents))
         object.__setattr__(self, "parents", tuple(parents))
@@ -50,6 +51,7 @@ class Zoning:
             raise ArgumentError("client_ids", self.client_ids, "at least one")
         seen: set[str] = set()
         for client in self.client_ids:
+            require(isinstance(client, Hashable), "client_ids", client, "hashable ids")
             if client in seen:
                 raise ArgumentError("client_ids", client, "each id once")
             seen.add(client)
@@ -137,6 +139,15 @@ def equal_zones(
         raise ArgumentError("num_zones", num_zones, f"1..{n} (the clients)")
     zone_of = rng.permutation(np.arange(n) % num_zones)
     return Zoning(tuple(client_ids), tuple(zone_of.tolist()))
+
+
+def _several(name: str, values: Any) -> tuple[Any, ...]:
+    try:
+        found = tuple(values)
+    except TypeError as error:
+        raise ArgumentError(name, values, "a sequence") from error
+    require(not isinstance(values, str | bytes), name, values, "a sequence")
+    return found
 
 
 def _indices(name: str, values: Iterable[Any]) -> tuple[int, ...]:
