@@ -195,6 +195,8 @@ def leave_a_run(job, accuracy):
     rounds, plan = job.config.rounds, job.config.plan
     card = {"metric": "accuracy", "round": rounds, "value": accuracy}
     privacy = {"last_round": rounds, "privacy": "plan", "notes": [], "accounts": []}
+    privacy["journal"] = [0, None]
+    (job.path / "journal.jsonl").touch()
     record = {"flags": job.config.to_dict(), "git_commit": "abc"}
     (last / "card.json").write_text(json.dumps(card))
     (job.path / "privacy.json").write_text(json.dumps(privacy))

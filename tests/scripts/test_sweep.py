@@ -41,6 +41,7 @@ if stop.exists():
     stop.unlink()
     sys.exit(9)
 (out / "privacy.json").write_text(json.dumps(given["privacy"]))
+(out / "journal.jsonl").touch()
 (out / "model" / "last").mkdir(parents=True)
 card = {"metric": "accuracy", "round": rounds, "value": 0.5}
 (out / "model" / "last" / "card.json").write_text(json.dumps(card))
@@ -66,6 +67,7 @@ def jobs(tmp_path):
             "git_commit": "abc",
             "privacy": {
                 "last_round": 3,
+                "journal": [0, None],
                 "privacy": "hdp",
                 "notes": [],
                 "accounts": rows,

@@ -42,7 +42,7 @@ def entries(
 # comes to is a float; nobody means anything beyond.
 LEAST_PROBABILITY = 1e-18
 LEAST_WEIGHT = 1e-12
-_LEAST_IN_PLAN, _GREATEST_IN_PLAN = 1e-9, 1e9
+_LEAST_IN_PLAN, _GREATEST_IN_PLAN = 1e-15, 1e9
 
 
 def check_in_plan(name: str, z: Any) -> float:
