@@ -8,7 +8,12 @@ from another machine, through a tunnel: ssh -N -L 8471:127.0.0.1:8470 HOST, and
 --workers=127.0.0.1:8471. It ends with this program.
 """
 
+import os
 import sys
+
+# A process of several threads cannot move to another network, and NumPy would start
+# one a core for products that nothing here computes.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 from absl import flags
 

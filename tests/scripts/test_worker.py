@@ -131,6 +131,18 @@ def test_the_worker_ends_with_the_script(
             socket.create_connection(("127.0.0.1", port), 5)
 
 
+@pytest.mark.parametrize("threads", [None, "4"])
+def test_numpys_threads_do_not_keep_the_worker_from_starting(
+    host_worker, is_alive, monkeypatch, threads
+):
+    """Two cores were enough: OpenBLAS starts a thread for each but the first."""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    if threads:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
+    with host_worker("--port=0", stderr=subprocess.PIPE) as host:
+        assert is_alive(host.worker_pid)
+
+
 def test_the_script_ends_with_the_worker(host_worker):
     with host_worker("--port=0", stderr=subprocess.PIPE) as host:
         os.kill(host.worker_pid, signal.SIGKILL)
