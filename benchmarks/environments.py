@@ -5,12 +5,14 @@ python benchmarks/environments.py flower fedjax pfl
 
 import hashlib
 import logging
+import os
 import pathlib
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 
 import children
+import machine
 from measure import Subject
 
 _LOG = logging.getLogger("tff_hdp_bench")
@@ -66,7 +68,8 @@ def install(peer: str, *, loop: bool = False) -> pathlib.Path:
     Args:
       peer: Name of its folder under peers.
       loop: Whether its own loop is to run there. That may need more, in which case it
-        is an environment beside the other one.
+        is an environment beside the other one; so is one for GPUs, where there are any
+        that are not hidden.
 
     Returns:
       The environment's interpreter.
@@ -75,9 +78,11 @@ def install(peer: str, *, loop: bool = False) -> pathlib.Path:
       subprocess.CalledProcessError: If pip fails; it says why on stderr.
     """
     name, files = peer, [children.FOLDER / "peers" / peer / "requirements.txt"]
-    more = files[0].with_name("loop_requirements.txt")
-    if loop and more.exists():
-        name, files = f"{peer}_loop", [*files, more]
+    kinds = {"loop": loop, "gpu": os.environ.get("CUDA_VISIBLE_DEVICES") != ""}
+    for kind in (kind for kind, asked in kinds.items() if asked):
+        more = files[0].with_name(f"{kind}_requirements.txt")
+        if more.exists() and (kind != "gpu" or machine.gpus()):
+            name, files = f"{name}_{kind}", [*files, more]
     folder = children.FOLDER / ".venvs" / name
     python, stamp = folder / "bin" / "python", folder / "installed"
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))

@@ -74,7 +74,7 @@ def _measured(
         rate.append(2 * _SQUARE**3 / _seconds(product))
     median, floor = statistics.median(own), flops / per / statistics.median(rate)
     return {
-        "part": name.replace("  ", "… "),
+        "part": name.rstrip().replace("  ", "… "),
         "ms, median": 1e3 * median,
         "ms, least": 1e3 * min(own),
         "times the floor": median / floor if flops else None,
@@ -200,6 +200,17 @@ def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
         sums = tf.transpose(tf.reshape(sums, shape), [2, 3, 0, 4, 1, 5])
         return tf.reshape(sums, [batch, side, side, out])
 
+    def columns_of(x: tf.Tensor) -> tf.Tensor:
+        clients, _, _, _, channels = x.shape
+        cut = {"sizes": [1, 5, 5, 1], "strides": [1] * 4, "rates": [1] * 4}
+        images = tf.reshape(x, [-1, *x.shape[2:]])
+        windows = tf.image.extract_patches(images, padding="SAME", **cut)
+        return tf.reshape(windows, [clients, -1, 25 * channels])
+
+    def by_columns(x: tf.Tensor, kernels: tf.Tensor) -> tf.Tensor:
+        clients, *_, out = kernels.shape
+        return tf.matmul(columns_of(x), tf.reshape(kernels, [clients, -1, out]))
+
     def pool(x: tf.Tensor) -> tf.Tensor:
         return tf.nn.max_pool2d(x, 2, 2, "VALID")
 
@@ -218,6 +229,8 @@ def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
     large = 2.0 * batch * 256 * 25 * 32 * 64
     dense = 2.0 * batch * 4096 * 512
     same = {"strides": 1, "padding": "SAME"}
+    four_images, four_first = tensor(4, batch, 32, 32, 3), tensor(4, 5, 5, 3, 32)
+    four_pooled, four_second = tensor(4, batch, 16, 16, 32), tensor(4, 5, 5, 32, 64)
     spanning, spanned, gram = (
         tensor(20, 100, 784),
         tensor(20, 100, 200),
@@ -287,7 +300,17 @@ def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
             lambda: tf.matmul(columns, flat, transpose_a=True),
             small,
         ),
+        "  four clients' by columns, made and multiplied": (
+            lambda: by_columns(four_images, four_first),
+            4 * small,
+        ),
+        "    made": (lambda: columns_of(four_images), 0),
         "second convolution": (lambda: tf.nn.conv2d(pooled, second, **same), large),
+        "  four clients' by columns, made and multiplied ": (
+            lambda: by_columns(four_pooled, four_second),
+            4 * large,
+        ),
+        "    made ": (lambda: columns_of(four_pooled), 0),
         "  by FFT": (lambda: by_fft(pooled, second), large),
         "  by Winograd": (lambda: by_winograd(pooled, second), large),
         "  in bfloat16": (

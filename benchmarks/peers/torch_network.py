@@ -7,6 +7,9 @@ import populations
 import torch
 import works
 
+# A GPU wherever one is to be seen; `--devices=cpu` hides them.
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
 
 class Network(torch.nn.Module):
     """The layers of `Work`, on channels-first images in channels-last memory.
@@ -27,7 +30,7 @@ class Network(torch.nn.Module):
                 layers.append(torch.nn.Linear(*shape))
         self.layers = torch.nn.ModuleList(layers)
         load(self, works.initial_weights(work))
-        self.to(memory_format=torch.channels_last)
+        self.to(DEVICE, memory_format=torch.channels_last)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits [B, classes] of features [B, ...]."""
@@ -61,7 +64,7 @@ def _tensors(
     x = torch.from_numpy(features)
     if work.filters:
         x = x.permute(0, 3, 1, 2)  # NHWC in memory is channels-last already
-    return x, torch.from_numpy(labels).long()
+    return x.to(DEVICE), torch.from_numpy(labels).long().to(DEVICE)
 
 
 @torch.no_grad()
@@ -79,7 +82,7 @@ def to_torch(weights: Sequence[np.ndarray]) -> list[torch.Tensor]:
 def from_torch(weights: Sequence[torch.Tensor]) -> list[np.ndarray]:
     """The reverse of `to_torch`."""
     permutations = {1: (0,), 2: (1, 0), 4: (2, 3, 1, 0)}
-    arrays = [w.detach().numpy() for w in weights]
+    arrays = [w.detach().cpu().numpy() for w in weights]
     return [a.transpose(permutations[a.ndim]) for a in arrays]
 
 

@@ -1,12 +1,13 @@
 """What Flower's programs share: the simulation on Ray, and the strategy.
 
-One actor a core, each with one PyTorch thread.
+One actor a core, each with one PyTorch thread; they share the GPUs that are to be seen.
 """
 
 import os
 import traceback
 from collections.abc import Callable
 
+import torch
 import works
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -56,14 +57,18 @@ def simulate(work: works.Work, serve: Callable[[Grid], None]) -> None:
         serve(grid)
 
     cores = len(os.sched_getaffinity(0))
+    gpus = torch.cuda.device_count()
     try:
         run_simulation(
             server_app,
             build_client_app(work),
             num_supernodes=work.registered or work.clients,
             backend_config={
-                "client_resources": {"num_cpus": 1, "num_gpus": 0},
-                "init_args": {"num_cpus": cores, "include_dashboard": False},
+                "client_resources": {"num_cpus": 1, "num_gpus": gpus / cores},
+                "init_args": {
+                    **{"num_cpus": cores, "num_gpus": gpus},
+                    "include_dashboard": False,
+                },
             },
         )
     except Exception:

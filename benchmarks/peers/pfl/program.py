@@ -11,6 +11,7 @@ if __name__ == "__main__":
 import torch
 import works
 from peers.pfl.training import Training
+from peers.torch_network import DEVICE
 from serving import read_spec, serve
 
 _BUILD, _ROUND, _END = range(3)
@@ -49,12 +50,14 @@ class _Announced:
 
 
 def _announce(action: int, value: float = 0.0) -> None:
-    torch.distributed.broadcast(torch.tensor([action, value], dtype=torch.float64), 0)
+    message = torch.tensor([action, value], dtype=torch.float64, device=DEVICE)
+    if torch.distributed.is_initialized():  # not of one worker
+        torch.distributed.broadcast(message, 0)
 
 
 def _follow(work: works.Work) -> None:
     federation = None
-    message = torch.zeros(2, dtype=torch.float64)
+    message = torch.zeros(2, dtype=torch.float64, device=DEVICE)
     while True:
         torch.distributed.broadcast(message, 0)
         action, value = message.tolist()

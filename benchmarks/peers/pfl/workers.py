@@ -1,4 +1,4 @@
-"""pfl-research's worker processes, one a core, which share a cohort.
+"""pfl-research's worker processes, one a core or GPU, which share a cohort.
 
 As pfl does on a cluster: each samples the same users, trains its part, and the sums
 meet in an all-reduce. pfl reads a worker's address while it is imported, so `start`
@@ -9,6 +9,8 @@ import os
 import socket
 import subprocess
 import sys
+
+import machine
 
 _RANK = "PFL_WORKER_RANK"
 _ADDRESSES = "PFL_WORKER_ADDRESSES"
@@ -22,12 +24,16 @@ def rank() -> int:
 def start(module: str) -> None:
     """Makes this one of as many workers as there are cores, starting the others.
 
+    Where GPUs are to be seen it is one a GPU: pfl has a worker take the whole of one.
+
     Args:
       module: The program, which calls this as it starts, as in `python -m`.
     """
     if _RANK in os.environ:
         return
-    count = len(os.sched_getaffinity(0))
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+    gpus = 0 if hidden else len(machine.gpus())
+    count = gpus or len(os.sched_getaffinity(0))
     addresses = ",".join(f"localhost:{_free_port()}" for _ in range(count))
     os.environ.update({_ADDRESSES: addresses, _RANK: "0", "OMP_NUM_THREADS": "1"})
     for number in range(1, count):
