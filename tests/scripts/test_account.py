@@ -1,20 +1,12 @@
 import csv
 import io
 import json
-import math
 import pathlib
 import resource
 import subprocess
 import sys
-import time
-import warnings
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy.config import AccountConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "account.py"
@@ -361,116 +353,3 @@ def test_help_is_quick_and_needs_no_tensorflow(start_program):
     )
     done = start_program("-c", code)
     assert done.stdout.strip().endswith("[]"), done.stderr
-
-
-# Fuzz --------------------------------------------------------------------------
-
-
-@st.composite
-def settings_of_accounts(draw):
-    choices = AccountConfig.choices
-    found = {
-        name: draw(st.sampled_from(choices[name]))
-        for name in ("privacy", "mixing", "sampling")
-    }
-    found["neighbours"] = draw(st.sampled_from((None, *choices["neighbours"])))
-    for name, numbers in {
-        "alpha": (None, 0.0, 0.5, 1.0),
-        "beta": (None, 0.0, 0.5, 1.0),
-        "clients": (1, 7, 500, 10**6),
-        "zones": (1, 2, 10, 500),
-        "clients_per_round": (1e-9, 0.5, 7, 500),
-        "min_zone_clients": (1, 1, 2),
-        "colluding_super_nodes": (0, 0, 1, 10),
-        "colluding_clients": (0, 0, 1, 100),
-        "dropout_rate": (0.0, 0.0, 0.3, 1 - 1e-15),
-        "noise_multiplier": (1e-6, 0.3, 1.0, 20.0, 1e6, math.nan),
-        "rounds": (0, 1, 200, 10**9, 10**20),
-        "delta": (1e-300, 1e-5, 0.5, 0.999999),
-        "levels": ((), (), (1,), (5, 2)),
-        "noising_levels": ((), (), (2,), (3,)),
-    }.items():
-        found[name] = draw(st.sampled_from(numbers))
-    for name in ("cohort_known", "secure_aggregation", "secure_server"):
-        found[name] = draw(st.booleans())
-    return found
-
-
-@settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-@given(settings_of_accounts())
-def test_any_setting_gives_rows_or_an_argument_error(asked):
-    start = time.process_time()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)
-            table = AccountConfig(**asked).rows(("rdp", "paper"))
-    except ArgumentError:
-        table = []
-    for row in table:
-        json.dumps(row.to_dict(), allow_nan=False)
-        assert row.epsilon_rdp is None or row.epsilon_rdp >= 0
-        assert row.assumptions
-    assert time.process_time() - start < 20
-
-
-def test_a_billion_rounds_are_composed():
-    """The library took the size of a round's PLD to that power."""
-    asked = {"privacy": "cdp", "sampling": "revealed", "rounds": 10**9}
-    start = time.process_time()
-    (*_, row) = AccountConfig(**asked, noise_multiplier=1e4).rows(("rdp", "pld"))
-    # On the grid of so many rounds a PLD is no tighter.
-    assert row.epsilon_rdp * 0.9 < row.epsilon_pld < row.epsilon_rdp * 1.3
-    assert time.process_time() - start < 25
-
-
-def test_no_rounds_cost_nothing_by_any_account():
-    """RDP's conversion gave .005 at this delta."""
-    for row in AccountConfig(privacy="ldp", rounds=0, delta=1e-300).rows(("rdp",)):
-        assert row.epsilon_rdp == 0.0
-
-
-def test_an_account_at_losses_beyond_a_floats_exponent_warns_of_nothing():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        (*_, row) = AccountConfig(
-            **{"privacy": "cdp", "noise_multiplier": 0.01, "clients_per_round": 0.5},
-            **{"rounds": 1, "delta": 0.5, "sampling": "revealed", "cohort_known": True},
-        ).rows(("pld",))
-    # The client takes part with probability .001.
-    assert row.epsilon_pld < 1e-6
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"clients": 10**6, "zones": 1000, "clients_per_round": 10**4},
-        {"clients": 500, "zones": 500, "colluding_clients": 100, "delta": 0.999999},
-        {"clients": 10**9, "clients_per_round": 1.0, "rounds": 200},
-        {"clients": 10**8, "sampling": "fixed", "rounds": 200},
-        {"clients": 10**6 + 3, "zones": 1000, "mixing": "equal", "rounds": 200},
-        {"clients": 10**8, "sampling": "fixed", "clients_per_round": 10**5},
-        {
-            **{"clients": 10**6, "zones": 1000, "secure_aggregation": True},
-            "min_zone_clients": 2,
-        },
-        {
-            **{"clients": 10**6, "zones": 1000, "sampling": "full", "rounds": 0},
-            **{"min_zone_clients": 100, "dropout_rate": 0.1, "colluding_clients": 5},
-        },
-    ],
-    ids=[
-        *("large", "delta next to 1", "rare", "fixed", "unequal", "many drawn"),
-        *("left out below", "no rounds"),
-    ],
-)
-def test_what_used_to_hang(asked):
-    start = time.process_time()
-    method = "rdp" if asked.get("clients_per_round", 0) >= 10**4 else "pld"
-    table = AccountConfig(**{"privacy": "ldp", "rounds": 3} | asked).rows((method,))
-    assert all(getattr(row, f"epsilon_{method}") is not None for row in table)
-    assert time.process_time() - start < 25
