@@ -5,7 +5,6 @@ python benchmarks/environments.py flower fedjax pfl
 
 import hashlib
 import logging
-import os
 import pathlib
 import subprocess
 import sys
@@ -78,10 +77,9 @@ def install(peer: str, *, loop: bool = False) -> pathlib.Path:
       subprocess.CalledProcessError: If pip fails; it says why on stderr.
     """
     name, files = peer, [children.FOLDER / "peers" / peer / "requirements.txt"]
-    kinds = {"loop": loop, "gpu": os.environ.get("CUDA_VISIBLE_DEVICES") != ""}
-    for kind in (kind for kind, asked in kinds.items() if asked):
+    for kind, asked in (("loop", loop), ("gpu", bool(machine.gpus()))):
         more = files[0].with_name(f"{kind}_requirements.txt")
-        if more.exists() and (kind != "gpu" or machine.gpus()):
+        if asked and more.exists():
             name, files = f"{name}_{kind}", [*files, more]
     folder = children.FOLDER / ".venvs" / name
     python, stamp = folder / "bin" / "python", folder / "installed"

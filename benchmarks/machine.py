@@ -57,7 +57,9 @@ def report(rows: list[dict[str, Any]], csv: str | None) -> None:
 
 
 def gpus() -> list[str]:
-    """Names of NVIDIA's GPUs; none where there is no driver."""
+    """Names of NVIDIA's GPUs; none where there is no driver, or they are hidden."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return []
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=True)

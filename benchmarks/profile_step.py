@@ -74,7 +74,7 @@ def _measured(
         rate.append(2 * _SQUARE**3 / _seconds(product))
     median, floor = statistics.median(own), flops / per / statistics.median(rate)
     return {
-        "part": name.rstrip().replace("  ", "… "),
+        "part": name.replace("  ", "… "),
         "ms, median": 1e3 * median,
         "ms, least": 1e3 * min(own),
         "times the floor": median / floor if flops else None,
@@ -300,17 +300,17 @@ def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
             lambda: tf.matmul(columns, flat, transpose_a=True),
             small,
         ),
-        "  four clients' by columns, made and multiplied": (
+        "  of four clients by columns, made and multiplied": (
             lambda: by_columns(four_images, four_first),
             4 * small,
         ),
-        "    made": (lambda: columns_of(four_images), 0),
+        "    columns of images": (lambda: columns_of(four_images), 0),
         "second convolution": (lambda: tf.nn.conv2d(pooled, second, **same), large),
-        "  four clients' by columns, made and multiplied ": (
+        "  four clients' second by columns, made and multiplied": (
             lambda: by_columns(four_pooled, four_second),
             4 * large,
         ),
-        "    made ": (lambda: columns_of(four_pooled), 0),
+        "    columns of pooled images": (lambda: columns_of(four_pooled), 0),
         "  by FFT": (lambda: by_fft(pooled, second), large),
         "  by Winograd": (lambda: by_winograd(pooled, second), large),
         "  in bfloat16": (

@@ -10,7 +10,6 @@ import numpy as np
 from tasks import partition as partitions
 from tasks.dataset import Dataset, Examples, canonical_order
 from tasks.originals import UnavailableError
-from tasks.partition import check_alpha
 from tasks.task import ClientData, Task
 from tff_hdp.errors import ArgumentError, check_count
 
@@ -35,13 +34,11 @@ def load_task(
     seed = check_count("seed", seed)
     if num_clients is not None:
         num_clients = check_count("num_clients", num_clients, 1)
-    if dirichlet_alpha is not None:
-        check_alpha(dirichlet_alpha)
     model = _choice("model", model, tuple(dataset.models), dataset.name)
     partition = _choice("partition", partition, dataset.partitions, dataset.name)
     if partition == "dirichlet" and dirichlet_alpha is None:
         raise ArgumentError(
-            "dirichlet_alpha", None, "a number > 0 with partition=dirichlet"
+            "dirichlet_alpha", None, "a number >= 0.0001 with partition=dirichlet"
         )
     if partition != "dirichlet" and dirichlet_alpha is not None:
         raise ArgumentError(

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tff_hdp.errors import ArgumentError, as_float, check_count, require
-from tff_hdp.privacy.parts import Level, Sampling, entries
+from tff_hdp.errors import ArgumentError, as_float, require
+from tff_hdp.privacy.parts import Level, Sampling, check_zone_sizes
 from tff_hdp.privacy.plan import NoisePlan
 
 
@@ -24,7 +24,7 @@ def c1(
     *, zone_sizes: Sequence[int], noise_multiplier: float, **options: Any
 ) -> NoisePlan:
     """C1, pure LDP: every client noises its own update."""
-    zone_sizes = _checked(zone_sizes)
+    zone_sizes = check_zone_sizes(zone_sizes)
     return NoisePlan(
         zone_sizes=zone_sizes,
         client_noise_multiplier=noise_multiplier,
@@ -37,7 +37,7 @@ def c2(
     *, zone_sizes: Sequence[int], noise_multiplier: float, **options: Any
 ) -> NoisePlan:
     """C2, pure HDP: every super-node noises its zone's aggregate."""
-    zone_sizes = _checked(zone_sizes)
+    zone_sizes = check_zone_sizes(zone_sizes)
     return NoisePlan(
         zone_sizes=zone_sizes,
         zone_noise_multipliers=(noise_multiplier,) * len(zone_sizes),
@@ -49,7 +49,7 @@ def c3(
     *, zone_sizes: Sequence[int], noise_multiplier: float, beta: float, **options: Any
 ) -> NoisePlan:
     """C3: clients noise in the first beta*s zones, super-nodes in the rest."""
-    zone_sizes = _checked(zone_sizes)
+    zone_sizes = check_zone_sizes(zone_sizes)
     s = len(zone_sizes)
     ldp = _share_of_zones("beta", beta, s)
     return NoisePlan(
@@ -76,7 +76,7 @@ def c5(
     *, zone_sizes: Sequence[int], noise_multiplier: float, alpha: float, **options: Any
 ) -> NoisePlan:
     """C5: a share alpha of all clients, spread over the zones, and the server."""
-    zone_sizes = _checked(zone_sizes)
+    zone_sizes = check_zone_sizes(zone_sizes)
     return NoisePlan(
         zone_sizes=zone_sizes,
         client_noise_multiplier=noise_multiplier,
@@ -90,7 +90,7 @@ def c6(
     *, zone_sizes: Sequence[int], noise_multiplier: float, beta: float, **options: Any
 ) -> NoisePlan:
     """C6: the first beta*s super-nodes and the server add noise."""
-    zone_sizes = _checked(zone_sizes)
+    zone_sizes = check_zone_sizes(zone_sizes)
     s = len(zone_sizes)
     hdp = _share_of_zones("beta", beta, s)
     return NoisePlan(
@@ -110,7 +110,7 @@ def c7(
     **options: Any,
 ) -> NoisePlan:
     """C7: clients in beta*s zones, super-nodes in the next alpha*s, the server."""
-    zone_sizes = _checked(zone_sizes)
+    zone_sizes = check_zone_sizes(zone_sizes)
     s = len(zone_sizes)
     ldp = _share_of_zones("beta", beta, s)
     hdp = _share_of_zones("alpha", alpha, s)
@@ -135,7 +135,7 @@ def ldp_hdp(
     Who trusts the super-node leaves the noise to it, who does not noises its own update
     as well.
     """
-    zone_sizes = _checked(zone_sizes)
+    zone_sizes = check_zone_sizes(zone_sizes)
     hdp_plan = c2(zone_sizes=zone_sizes, noise_multiplier=noise_multiplier, **options)
     return dataclasses.replace(
         hdp_plan,
@@ -228,10 +228,6 @@ def largest_remainder(exact: Sequence[float]) -> tuple[int, ...]:
     for i in order[: max(missing, 0)]:
         counts[i] += 1
     return tuple(counts)
-
-
-def _checked(zone_sizes: Any) -> tuple[int, ...]:
-    return entries("zone_sizes", zone_sizes, lambda name, n: check_count(name, n, 1))
 
 
 def _check_share(name: str, share: Any) -> float:

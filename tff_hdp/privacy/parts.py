@@ -58,6 +58,17 @@ def check_in_plan(name: str, z: Any) -> float:
     return number
 
 
+def check_zone_sizes(zone_sizes: Any) -> tuple[int, ...]:
+    """Returns n_i of every zone; raises ArgumentError unless whole and >= 1."""
+    return entries("zone_sizes", zone_sizes, lambda name, n: check_count(name, n, 1))
+
+
+def _check_rate(name: str, q: Any) -> float:
+    found = check_probability(name, q)
+    require(found >= LEAST_PROBABILITY, name, q, f"at least {LEAST_PROBABILITY:g}")
+    return found
+
+
 # How a round's cohort is drawn within each zone --------------------------------
 
 
@@ -72,10 +83,7 @@ class PoissonSampling:
     probabilities: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        found = entries("probabilities", self.probabilities, check_probability)
-        for i, q in enumerate(found):
-            allowed = f"at least {LEAST_PROBABILITY:g}"
-            require(q >= LEAST_PROBABILITY, f"probabilities[{i}]", q, allowed)
+        found = entries("probabilities", self.probabilities, _check_rate)
         object.__setattr__(self, "probabilities", found)
 
 

@@ -27,6 +27,7 @@ from tff_hdp.privacy.parts import (
     PoissonSampling,
     Sampling,
     check_in_plan,
+    check_zone_sizes,
     entries,
 )
 from tff_hdp.protocols.secagg import FixedPoint
@@ -252,9 +253,7 @@ class NoisePlan:
         return found
 
     def _check_zones(self) -> None:
-        sizes = entries(
-            "zone_sizes", self.zone_sizes, lambda name, n: check_count(name, n, 1)
-        )
+        sizes = check_zone_sizes(self.zone_sizes)
         require(bool(sizes), "zone_sizes", sizes, "a zone or more")
         self._set("zone_sizes", sizes)
         self._set("size", check_count("size", self.size, 1))

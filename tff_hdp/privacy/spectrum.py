@@ -224,7 +224,8 @@ def noise_spectrum(base: float, pools: Iterable[Pool]) -> Spectrum:
             if times % 2:
                 spectrum = _sum(spectrum, power)
             times //= 2
-            power = _sum(power, power) if times else power
+            if times:
+                power = _sum(power, power)
     return spectrum
 
 

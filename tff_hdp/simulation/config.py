@@ -96,7 +96,6 @@ class RunConfig:
                 raise ArgumentError(name, value, ", ".join(allowed) + also)
         self._check_count("rounds", "num_clients", "evaluate_every", "log_every")
         if self.dirichlet_alpha is not None:
-            self._check_positive("dirichlet_alpha")
             check_alpha(self.dirichlet_alpha)
         check_delta("delta", self.delta)
         if self.seed is not None and not 0 <= self.seed < 2**32:

@@ -31,9 +31,7 @@ def start(module: str) -> None:
     """
     if _RANK in os.environ:
         return
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
-    gpus = 0 if hidden else len(machine.gpus())
-    count = gpus or len(os.sched_getaffinity(0))
+    count = len(machine.gpus()) or len(os.sched_getaffinity(0))
     addresses = ",".join(f"localhost:{_free_port()}" for _ in range(count))
     os.environ.update({_ADDRESSES: addresses, _RANK: "0", "OMP_NUM_THREADS": "1"})
     for number in range(1, count):
