@@ -1,5 +1,7 @@
 """Noise against scipy's distributions, to its tails, and its grid."""
 
+import fractions
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -244,8 +246,10 @@ def test_arithmetic_is_as_precise_as_the_error_says(
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_numpy_adds_noise_as_graphs_do(dtype, monkeypatch):
-    """The same normals give the same sums, whatever the value and its block."""
+def test_numpy_rounds_a_sum_to_the_grid_whatever_the_value_and_its_block(
+    dtype, monkeypatch
+):
+    """As `test_rounded.py` has it of graphs."""
     values = (10.0 ** np.arange(-9.0, 12.0) * np.pi).astype(dtype)
     drawn = np.linspace(-9.0, 9.0, len(values))
     parts = np.split(drawn, range(8, len(drawn), 8))
@@ -255,8 +259,13 @@ def test_numpy_adds_noise_as_graphs_do(dtype, monkeypatch):
     )
     given = np.float64(0.37), np.float64(grid_step(0.37))
     found = samplers.system_add_gaussian(values, *given).view(dtype)
-    graphs = samplers._rounded_sum(tf.constant(values), tf.constant(drawn), *given)
-    np.testing.assert_array_equal(found, graphs)
+    stddev, step = (fractions.Fraction(float(number)) for number in given)
+    exact = [
+        fractions.Fraction(float(v)) / step + stddev * fractions.Fraction(d) / step
+        for v, d in zip(values, drawn, strict=True)
+    ]
+    exact = np.array([float(round(number) * step) for number in exact])
+    np.testing.assert_array_equal(found, exact.astype(dtype))
     # Half a step of 2^-7.
     np.testing.assert_allclose(found, values + 0.37 * drawn, rtol=1e-6, atol=2**-8)
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
 _DOUBLE_ROUNDS = 10
 _WORDS = 16  # 32-bit words of a block
-# Blocks computed together: their sixteen words stay in a core's cache.
+# Blocks computed together at most: their sixteen words stay in a core's cache.
 _CHUNK = 4096
 
 
@@ -28,12 +28,15 @@ def key_stream(key: tf.Tensor, count: tf.Tensor | int) -> tf.Tensor:
       int64 [count], little-endian pairs of the stream's 32-bit words.
     """
     blocks = (count + _WORDS // 2 - 1) // (_WORDS // 2)
-    chunks = (blocks + _CHUNK - 1) // _CHUNK
+    chunks = tf.maximum((blocks + _CHUNK - 1) // _CHUNK, 1)
+    # As long as each other, so that few blocks are left over.
+    length = (blocks + chunks - 1) // chunks
 
     def chunk(i: tf.Tensor, words: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-        return i + 1, words.write(i, _blocks(key, tf.cast(i, tf.int64) * _CHUNK))
+        first = tf.cast(i, tf.int64) * tf.cast(length, tf.int64)
+        return i + 1, words.write(i, _blocks(key, first, length))
 
-    words = tf.TensorArray(tf.uint32, size=chunks, element_shape=[_CHUNK, _WORDS])
+    words = tf.TensorArray(tf.uint32, size=chunks, element_shape=[None, _WORDS])
     _, words = tf.while_loop(
         lambda i, _: i < chunks, chunk, (0, words), parallel_iterations=2
     )
@@ -41,17 +44,18 @@ def key_stream(key: tf.Tensor, count: tf.Tensor | int) -> tf.Tensor:
     return tf.bitcast(pairs, tf.int64)[:count]
 
 
-def _blocks(key: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
-    """uint32 [_CHUNK, 16], the blocks from the counter `first` (int64 []) on."""
-    counter = tf.bitcast(first + tf.range(_CHUNK, dtype=tf.int64), tf.uint32)
+def _blocks(key: tf.Tensor, first: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+    """uint32 [length, 16], the blocks from the counter `first` (int64 []) on."""
+    counters = first + tf.range(tf.cast(length, tf.int64))
+    counter = tf.bitcast(counters, tf.uint32)
     low, high = tf.unstack(counter, axis=1)
     zero = tf.zeros_like(low)
     constants = tf.constant(_CONSTANTS, tf.uint32)
     # Rows of the 4 x 4 state, each [4, blocks].
     start = [
-        tf.tile(constants[:, tf.newaxis], [1, _CHUNK]),
-        tf.tile(key[:4, tf.newaxis], [1, _CHUNK]),
-        tf.tile(key[4:, tf.newaxis], [1, _CHUNK]),
+        tf.tile(constants[:, tf.newaxis], [1, length]),
+        tf.tile(key[:4, tf.newaxis], [1, length]),
+        tf.tile(key[4:, tf.newaxis], [1, length]),
         tf.stack([low, high, zero, zero]),
     ]
     # A loop, since every draw of a graph brings these operations with it.
@@ -66,11 +70,11 @@ def _blocks(key: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
 
 def _double_round(rows: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """A round on the columns and one on the diagonals."""
-    rows = _quarter_rounds(*rows)
+    first, *others = _quarter_rounds(*rows)
     # Diagonals become columns, and back.
-    rows = [_rolled(row, i) for i, row in enumerate(rows)]
-    rows = _quarter_rounds(*rows)
-    return [_rolled(row, -i) for i, row in enumerate(rows)]
+    others = [tf.roll(row, -i, 0) for i, row in enumerate(others, 1)]
+    first, *others = _quarter_rounds(first, *others)
+    return [first, *(tf.roll(row, i, 0) for i, row in enumerate(others, 1))]
 
 
 def _quarter_rounds(
@@ -92,9 +96,3 @@ def _rotated(x: tf.Tensor, bits: int) -> tf.Tensor:
     # Products and sums have vector instructions in TensorFlow, left shifts have none.
     left = x * tf.constant(2**bits, tf.uint32)
     return left + tf.bitwise.right_shift(x, tf.constant(32 - bits, tf.uint32))
-
-
-def _rolled(row: tf.Tensor, by: int) -> tf.Tensor:
-    """The columns shifted left by `by`."""
-    by %= 4
-    return tf.concat([row[by:], row[:by]], 0) if by else row

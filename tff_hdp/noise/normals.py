@@ -61,11 +61,23 @@ def standard_normal(count: tf.Tensor | int) -> tf.Tensor:
 def _standard_normal_bits(count: tf.Tensor) -> tf.Tensor:
     # What is computed in Python must return no floats.
     half = (count + 1) // 2
-    high, turn = words(2, half)
+    pair = box_muller(*words(2, half))
+    return tf.bitcast(tf.reshape(pair, [-1])[:count], tf.int64)
+
+
+def box_muller(high: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+    """Two normal numbers for two words.
+
+    Args:
+      high: Of the radius, by its last 63 bits, int64 [n].
+      turn: Of the angle, int64 [n].
+
+    Returns:
+      float64 [2, n].
+    """
     radius = tf.sqrt(2.0 * exponential(high))
     angle = tf.cast(turn, tf.float64) * (math.pi * 2.0**-63)
-    pair = [radius * tf.cos(angle), radius * tf.sin(angle)]
-    return tf.bitcast(tf.concat(pair, 0)[:count], tf.int64)
+    return tf.stack([radius * tf.cos(angle), radius * tf.sin(angle)])
 
 
 def system_normals(count: np.ndarray) -> np.ndarray:

@@ -21,9 +21,9 @@ from tff_hdp.noise.normals import (
     BLOCK,
     exponential,
     normal_blocks,
-    standard_normal,
     words,
 )
+from tff_hdp.noise.rounded import rounded_sum
 from tff_hdp.noise.words import nonnegative, secure_words, traced_once
 from tff_hdp.runtime.replacements import replace_function
 
@@ -161,8 +161,7 @@ def _gaussian_sum_bits(
     values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor
 ) -> tf.Tensor:
     # What is computed in Python must return no floats.
-    total = _rounded_sum(values, standard_normal(tf.size(values)), stddev, step)
-    return tf.bitcast(total, _BITS[values.dtype])
+    return tf.bitcast(rounded_sum(values, stddev, step), _BITS[values.dtype])
 
 
 def system_add_gaussian(
@@ -216,18 +215,13 @@ replace_function(MARKER, system_add_gaussian)
 
 
 def _laplace_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-    return _rounded_sum(values, _standard_laplace(tf.size(values)), stddev, step)
-
-
-def _rounded_sum(
-    value: tf.Tensor, unit: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor
-) -> tf.Tensor:
-    """`value` + stddev `unit` (float64 [size]), to the nearest step."""
-    scaled = tf.cast(value, tf.float64) / step
+    """`values` plus Laplace noise, to the nearest step."""
+    noise = _standard_laplace(tf.size(values)) * (stddev / step)
+    scaled = tf.cast(values, tf.float64) / step
     # Whole steps apart, so that a large value costs the noise no precision.
     whole = tf.floor(scaled)
-    total = whole + tf.round(scaled - whole + unit * (stddev / step))
-    return tf.cast(total * step, value.dtype)
+    total = whole + tf.round(scaled - whole + noise)
+    return tf.cast(total * step, values.dtype)
 
 
 def uniform(count: tf.Tensor) -> tf.Tensor:
