@@ -50,7 +50,7 @@ demo: $(STAMP)
 bench: $(STAMP)
 	@mkdir -p $(BENCH_OUT)
 	@$(BIN)/python benchmarks/run.py --work=A --runtimes=native,in_process,cluster --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/a.json
-	@$(BIN)/python benchmarks/run.py --work=B --runtimes=native,in_process --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/b.json
+	@$(BIN)/python benchmarks/run.py --work=B,cnn_small,lenet --runtimes=native,in_process --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/b.json
 	@$(BIN)/python benchmarks/run.py --work=C --runtimes=native,in_process,cluster --json=$(BENCH_OUT)/c.json
 	@$(BIN)/python benchmarks/run.py --work=D,E,G --runtimes=native,in_process --json=$(BENCH_OUT)/deg.json
 	@$(BIN)/python benchmarks/run.py --work=F --runtimes=native,in_process --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/f.json

@@ -12,7 +12,12 @@ import pandas as pd
 _OURS = ("stacked", "in_process")
 _PEERS = {"flower": "Flower", "fedjax": "FedJAX", "pfl": "pfl-research"}
 _TFF = ("fed_avg", "native")
-_WORKS = {"A": "100 clients, dense", "B": "20 clients, two convolutions"}
+_WORKS = {
+    "A": "100 clients, dense",
+    "B": "20 clients, two convolutions",
+    "cnn_small": "20 clients, cnn_small",
+    "lenet": "20 clients, LeNet",
+}
 
 
 def kind(machine: str) -> str:

@@ -28,12 +28,15 @@ _DOCS = pathlib.Path(__file__).parents[1] / "docs"
 _HEADINGS = {
     "A": "A: 100 clients, Dense(200)-Dense(10)",
     "B": "B: 20 clients, two convolutions",
+    "cnn_small": "cnn_small: B with the tasks' small model, 96,418 weights",
+    "lenet": "lenet: B with LeNet, 89,822 weights",
     "C": "C: work A in 10 zones, by who adds noise",
     "D": "D: work A by cohort",
     "E": "E: whole runs of scripts/train.py",
     "F": "F: whole training loops, with test and checkpoint each round",
     "G": "G: cohorts out of many registered clients, in processor seconds",
 }
+_COHORTS = ("A", "B", "cnn_small", "lenet")
 # First columns of a work's table, where its rows differ in more than the subject.
 _LEADING = {
     "C": ["privacy"],
@@ -111,7 +114,7 @@ def _tables(timed: Sequence[Measurement]) -> str:
     parts = [f"Measured on {'; '.join(machines)}."]
     if _drawn(timed):
         parts.append(f"![Seconds a round]({_FIGURE})")
-    for work in sorted(by_work):
+    for work in filter(by_work.get, _HEADINGS):
         parts.append(f"### {_HEADINGS[work]}\n\n{_table(work, by_work[work])}")
     if neighbours:
         parts += [_neighbour_table(neighbours), _preset_table(neighbours)]
@@ -137,7 +140,7 @@ def _table(work: str, measured: Sequence[Measurement]) -> str:
         lines.append(_line(cells))
     first = measured[0]
     said = f"{first['rounds']} {'runs' if work == 'E' else 'rounds'} each."
-    if work in "ABC":
+    if work in ("C", *_COHORTS):
         said += (
             f" Floor {first['floor_seconds']:.3g} s at {first['sgemm_gflops']:.0f} "
             "GFLOP/s."
@@ -220,7 +223,7 @@ def _profile_table(profiled: Sequence[Measurement]) -> str:
 
 def _drawn(timed: Sequence[Measurement]) -> list[Measurement]:
     """The rows that the figure shows."""
-    return [row for row in timed if row["work"] in "AB"]
+    return [row for row in timed if row["work"] in ("A", "B")]
 
 
 def _draw(measured: Sequence[Measurement], path: pathlib.Path) -> None:

@@ -27,7 +27,7 @@ from tff_hdp.runtime import RUNTIMES
 
 _LOOPS = ("digits", "mnist")
 _PEERS = ("flower", "fedjax", "pfl")
-_WORKS = ("A", "B", "C", "D", "E", "F", "G")
+_WORKS = ("A", "B", "cnn_small", "lenet", "C", "D", "E", "F", "G")
 _NEIGHBOURS = ("gfl", "hfl_dp", "fl_top", "udp_alg")
 
 
@@ -37,7 +37,7 @@ def define_flags() -> None:
     several("work", ["A"], f"Which of {', '.join(_WORKS + _NEIGHBOURS)}.")
     several("runtimes", ["native", "in_process"], f"Which of {', '.join(RUNTIMES)}.")
     flags.DEFINE_enum("devices", "cpu", ["cpu", "gpu"], "Of every subject and peer.")
-    several("peers", [], f"Which of {', '.join(_PEERS)}, on works A, B and F.")
+    several("peers", [], f"Which of {', '.join(_PEERS)}, but for C, D, E and G.")
     integer("rounds", 5, "Rounds measured of each subject, after warm-up.")
     integer("clients", None, "Cohort of A, B and C; default: the work's own.")
     several("cohorts", ["10", "30", "100", "300", "1000"], "Cohorts of D.")

@@ -3,7 +3,10 @@
 Importing this package imports neither TensorFlow nor any data set.
 """
 
+import contextlib
+import contextvars
 import importlib
+from collections.abc import Iterator
 
 from tasks import (
     breast_cancer,
@@ -47,6 +50,10 @@ MODELS: dict[str, tuple[str, ...]] = {
 PARTITIONS: dict[str, tuple[str, ...]] = {
     name: each.partitions for name, each in TASKS.items()
 }
+# What was loaded, by arguments, while `kept` is entered.
+_KEPT: contextvars.ContextVar[dict[tuple[object, ...], Task] | None] = (
+    contextvars.ContextVar("kept", default=None)
+)
 # In words, what may be given for a task.
 _ALLOWED = f"{', '.join(TASKS)}, or module:NAME of a tasks.Dataset of yours"
 
@@ -114,7 +121,11 @@ def load(
       DataNotFoundError: If the data set is not there and cannot be fetched;
         says what to get, where to put it and what to use instead.
     """
-    return load_task(
+    asked = (name, model, data_dir, num_clients, partition, dirichlet_alpha, seed)
+    kept = _KEPT.get()
+    if kept is not None and asked in kept:
+        return kept[asked]
+    task = load_task(
         find(name),
         model=model,
         data_dir=data_dir,
@@ -123,6 +134,22 @@ def load(
         dirichlet_alpha=dirichlet_alpha,
         seed=seed,
     )
+    if kept is not None:
+        kept[asked] = task
+    return task
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Has `load` read every task once only, for runs that are to be compared.
+
+    Whoever asks again in this block, with the same arguments, gets the same object.
+    """
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 __all__ = [
@@ -135,5 +162,6 @@ __all__ = [
     "Dataset",
     "Task",
     "find",
+    "kept",
     "load",
 ]

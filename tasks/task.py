@@ -68,7 +68,7 @@ class ClientData:
         return np.diff(self.offsets)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Task:
     """A data set split over clients, and a model for it.
 

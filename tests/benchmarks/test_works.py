@@ -6,6 +6,8 @@ import math
 import numpy as np
 import pytest
 
+import tasks
+
 pytestmark = pytest.mark.usefixtures("benchmarks_on_path")
 
 
@@ -21,7 +23,18 @@ def test_parameters_are_those_of_the_papers_models(works):
     assert works.WORKS["B"].num_parameters == 2_156_490
 
 
-@pytest.mark.parametrize("name", ["A", "B"])
+@pytest.mark.parametrize(
+    ("name", "model"), [("B", "cnn_large"), ("cnn_small",) * 2, ("lenet",) * 2]
+)
+def test_images_are_trained_with_the_models_of_the_cifar_tasks(works, name, model):
+    work = works.WORKS[name]
+    architecture = tasks.TASKS["cifar10"].models[model]
+    assert (work.filters, work.units) == (architecture.filters, architecture.units)
+    shape = {"input_shape": work.input_shape, "num_classes": work.classes}
+    assert work.num_parameters == architecture.num_parameters(**shape)
+
+
+@pytest.mark.parametrize("name", ["A", "B", "cnn_small", "lenet"])
 def test_shapes_are_keras_own(works, name):
     from programs.tensorflow_model import build_model
 

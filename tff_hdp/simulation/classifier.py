@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks.task import Task
+
+Evaluate = Callable[[tff.learning.models.ModelWeights], dict[str, float]]
+_EVALUATIONS: "weakref.WeakKeyDictionary[Task, Evaluate]" = weakref.WeakKeyDictionary()
 
 
 @contextlib.contextmanager
@@ -27,9 +31,14 @@ def seeded(seed: int | None) -> Iterator[None]:
             tf.random.set_seed(None)
 
 
-def build_evaluation(
-    task: Task, batch_size: int = 512
-) -> Callable[[tff.learning.models.ModelWeights], dict[str, float]]:
+def evaluation_of(task: Task) -> Evaluate:
+    """The evaluation of a task, one for all runs that share the object."""
+    if task not in _EVALUATIONS:
+        _EVALUATIONS[task] = build_evaluation(task)
+    return _EVALUATIONS[task]
+
+
+def build_evaluation(task: Task, batch_size: int = 512) -> Evaluate:
     """Returns a function from model weights to test metrics.
 
     Args:
@@ -58,12 +67,11 @@ def build_evaluation(
         return right, loss
 
     # As itself, it would be warned of where many runs in one process have one each.
-    traced = sums.get_concrete_function()
+    traced, count = sums.get_concrete_function(), len(task.test_labels)
 
     def evaluate(weights: Any) -> dict[str, float]:
         weights.assign_weights_to(model)
         right, loss = traced()
-        count = len(task.test_labels)
         return {"accuracy": float(right) / count, "loss": float(loss) / count}
 
     return evaluate

@@ -15,8 +15,8 @@ import tasks
 from tasks import personal
 from tff_hdp.privacy import NoisePlan, RoundLedger
 from tff_hdp.simulation.classifier import (
-    build_evaluation,
     classes,
+    evaluation_of,
     save_classifier,
     seeded,
 )
@@ -157,7 +157,7 @@ class System(abc.ABC):
     @functools.cached_property
     def test(self) -> Any:
         """From model weights to test metrics."""
-        return build_evaluation(self.task)
+        return evaluation_of(self.task)
 
     # The model -------------------------------------------------------------------
 

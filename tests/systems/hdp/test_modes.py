@@ -6,8 +6,10 @@ import types
 
 import pytest
 
+import tasks
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import NoisePlan, PoissonSampling, planner
+from tff_hdp.simulation import classifier
 from tff_hdp.systems.hdp import modes
 from tff_hdp.systems.hdp.modes import compare
 
@@ -45,3 +47,20 @@ def test_without_noise_nobodys_epsilon_is_aimed_at(hdp_config, tmp_path, monkeyp
         *((mode, "aggregator") for mode in ("ldp", "hdp", "cdp")),
         ("none", "released_model"),
     ]
+
+
+def test_modes_share_data_and_evaluation(hdp_config, tmp_path, monkeypatch):
+    called = []
+    for module, name in ((tasks, "load_task"), (classifier, "build_evaluation")):
+        whole = getattr(module, name)
+
+        def counted(*args, name=name, whole=whole, **options):
+            called.append(name)
+            return whole(*args, **options)
+
+        monkeypatch.setattr(module, name, counted)
+    compare(hdp_config(tmp_path / "demo"), ("none", "hdp"))
+    assert called == ["load_task", "build_evaluation"]
+    # Afterwards nothing is kept that a later run would find.
+    compare(hdp_config(tmp_path / "again"), ("none",))
+    assert called == ["load_task", "build_evaluation"] * 2

@@ -8,6 +8,7 @@ import json
 import pathlib
 from collections.abc import Sequence
 
+import tasks
 from tff_hdp.simulation import experiment, report
 from tff_hdp.systems.hdp.config import HdpConfig
 
@@ -18,7 +19,7 @@ PLANNED = ("none", "plan")
 def compare(config: HdpConfig, modes: Sequence[str] | None = None) -> list[report.Run]:
     """Runs every mode with the same settings, then writes table and figure.
 
-    All modes share one partition over clients and zones.
+    All modes share one partition over clients and zones, data and evaluation.
 
     Args:
       config: The settings of the noisy modes; `out` is the folder that gets one
@@ -30,10 +31,17 @@ def compare(config: HdpConfig, modes: Sequence[str] | None = None) -> list[repor
     Returns:
       One finished run a mode.
     """
+    with tasks.kept():
+        runs = _runs(config, modes or (PLANNED if config.plan is not None else MODES))
+    report.write_comparison(runs, pathlib.Path(config.out))
+    return runs
+
+
+def _runs(config: HdpConfig, modes: Sequence[str]) -> list[report.Run]:
     folder = pathlib.Path(config.out)
     runs, partition_seed = [], None
     # Settings of noise may be refused: before the others have trained.
-    for mode in reversed(modes or (PLANNED if config.plan is not None else MODES)):
+    for mode in reversed(modes):
         changes: dict[str, object] = {"out": str(folder / mode)}
         if mode != "plan":
             changes |= {"privacy": mode, "plan": None}
@@ -44,5 +52,4 @@ def compare(config: HdpConfig, modes: Sequence[str] | None = None) -> list[repor
         record = json.loads((result.path / "config.json").read_text())
         partition_seed = record["resolved"]["partition_seed"]
         runs.insert(0, report.read_run(result.path))
-    report.write_comparison(runs, folder)
     return runs
