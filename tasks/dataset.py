@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tasks import large
 from tasks.models import SOFTMAX, Architecture, TextArchitecture, Value
 from tff_hdp.errors import ArgumentError
 
@@ -63,7 +64,8 @@ class Examples:
                 )
             if x.dtype != self.features.dtype:
                 raise ArgumentError(f"{where}features", x.dtype, self.features.dtype)
-            if x.dtype.kind == "f" and not np.isfinite(x).all():
+            finite = (np.isfinite(x[rows]).all() for rows in large.blocks(x))
+            if x.dtype.kind == "f" and not all(finite):
                 raise ArgumentError(f"{where}features", "nan or inf", "finite numbers")
             if y.dtype.kind not in "iu" or y.shape != x.shape[:1]:
                 raise ArgumentError(
@@ -176,9 +178,9 @@ def pooled_split(features: np.ndarray, labels: np.ndarray, source: str) -> Examp
     num_test = round(TEST_SHARE * len(order))
     test, train = order[:num_test], order[num_test:]
     return Examples(
-        features=features[train],
+        features=large.taken(features, train),
         labels=labels[train],
-        test_features=features[test],
+        test_features=large.taken(features, test),
         test_labels=labels[test],
         source=source,
         split=(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tasks import large
 from tasks.originals import UnavailableError, check_reachable
 from tff_hdp.errors import FileError
 
@@ -93,19 +94,24 @@ class FederatedFile:
         import tensorflow as tf
 
         spec = self.spec()
-        features, labels, clients = [], [], []
+        features, labels, clients = None, [], []
+        done, chosen = 0, "FROM examples WHERE split_name = ?"
         with contextlib.closing(sqlite3.connect(path)) as database:
+            (count,) = database.execute(
+                f"SELECT COUNT(*) {chosen}", (split,)
+            ).fetchone()
             rows = database.execute(
-                "SELECT client_id, serialized_example_proto FROM examples "
-                "WHERE split_name = ?",
-                (split,),
+                f"SELECT client_id, serialized_example_proto {chosen}", (split,)
             )
             while batch := rows.fetchmany(10_000):
                 owners, protos = zip(*batch, strict=True)
                 x, y = self.arrays(tf.io.parse_example(list(protos), spec))
-                features.append(x)
+                if features is None:
+                    features = large.empty((count, *x.shape[1:]), x.dtype)
+                features[done : done + len(x)] = x
+                done += len(x)
                 labels.append(y)
                 clients.append(np.array(owners))
-        if not clients:
+        if features is None:
             raise FileError(path, f"has no examples of the split {split}")
-        return np.concatenate(features), np.concatenate(labels), np.concatenate(clients)
+        return features, np.concatenate(labels), np.concatenate(clients)

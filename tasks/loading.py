@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tasks import large
 from tasks import partition as partitions
 from tasks.dataset import Dataset, Examples, canonical_order
 from tasks.originals import UnavailableError
@@ -155,7 +156,7 @@ def _split_over_clients(
     sizes = [len(part) for part in parts]
     train = ClientData(
         client_ids=ids,
-        features=examples.features[order[rows]],
+        features=large.taken(examples.features, order[rows]),
         labels=labels[rows],
         offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
     )
@@ -165,12 +166,15 @@ def _split_over_clients(
 def _mirrored(train: ClientData) -> ClientData:
     """Every client's images, then the same seen in a mirror."""
     runs = list(itertools.pairwise(train.offsets))
-    flipped = train.features[:, :, ::-1]
+    features = large.empty(
+        (2 * len(train.features), *train.features.shape[1:]), train.features.dtype
+    )
+    for a, b in runs:
+        features[2 * a : a + b] = train.features[a:b]
+        features[a + b : 2 * b] = train.features[a:b, :, ::-1]
     return ClientData(
         client_ids=train.client_ids,
-        features=np.concatenate(
-            [x[a:b] for a, b in runs for x in (train.features, flipped)]
-        ),
+        features=features,
         labels=np.concatenate([train.labels[a:b] for a, b in runs for _ in range(2)]),
         offsets=2 * train.offsets,
     )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tasks import large
 from tasks.dataset import TEST_SHARE
 from tasks.task import ClientData, Task
 from tff_hdp.errors import ArgumentError
@@ -49,9 +50,10 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
     owners = np.repeat(np.arange(len(train.client_ids)), train.sizes)
     parts = (
         _by_owner(
-            train.client_ids, train.features[rows], train.labels[rows], owners[rows]
+            *(train.client_ids, train.features, train.labels),
+            np.where(chosen, owners, -1),
         )
-        for rows in (~held_out, held_out)
+        for chosen in (~held_out, held_out)
     )
     return tuple(parts)
 
@@ -68,7 +70,7 @@ def _by_owner(
     sizes = np.bincount(owners[order], minlength=len(client_ids))
     return ClientData(
         client_ids=client_ids,
-        features=features[order],
+        features=large.taken(features, order),
         labels=labels[order],
         offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
     )
