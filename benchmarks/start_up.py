@@ -6,8 +6,10 @@
 `scripts/demo.py` as `make demo` calls it once everything is installed, in a new folder
 and a new process each time. The first round is there when its row is in metrics.csv.
 --earlier is a checkout of another version, run in the same environment, in turns.
+Beside them stands what importing TensorFlow Federated takes, as nobody can do without.
 """
 
+import collections
 import os
 import pathlib
 import statistics
@@ -44,30 +46,41 @@ def main(argv: list[str]) -> int:
         ok = (versions["earlier"] / "scripts" / "demo.py").is_file()
         if not ok:
             raise ArgumentError("earlier", f.earlier, "a checkout with scripts/demo.py")
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in versions}
+    seconds: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
     for turn in range(1 + f.runs):
+        took = {("TFF alone", "import"): imported()}
         for name, checkout in versions.items():
-            took = timed(checkout)
-            if turn:  # the first compiles Python's files
-                seconds[name].append(took)
-    rows = []
-    for name, checkout in versions.items():
-        for what, took in zip(
-            ("first round", "whole demo"), zip(*seconds[name], strict=True), strict=True
-        ):
-            rows.append(
-                {
-                    "version": name,
-                    "commit": commit_of(checkout),
-                    "what": what,
-                    "runs": f.runs,
-                    "seconds": statistics.median(took),
-                    "least": min(took),
-                    "most": max(took),
-                }
-            )
+            both = zip(("first round", "whole demo"), timed(checkout), strict=True)
+            took |= {(name, what): one for what, one in both}
+        if turn:  # the first compiles Python's files
+            for key, one in took.items():
+                seconds[key].append(one)
+    rows = [
+        {
+            "version": name,
+            "commit": commit_of(versions[name]) if name in versions else "",
+            "what": what,
+            "runs": f.runs,
+            "seconds": statistics.median(took),
+            "least": min(took),
+            "most": max(took),
+        }
+        for (name, what), took in seconds.items()
+    ]
     machine.report(rows, f.csv)
     return 0
+
+
+def imported() -> float:
+    """Seconds of a process that imports TensorFlow Federated and nothing else."""
+    began = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-c", "import tensorflow_federated"],
+        env=environment_of(ROOT),
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    return time.monotonic() - began
 
 
 def timed(checkout: pathlib.Path) -> tuple[float, float]:

@@ -105,6 +105,29 @@ def test_what_the_user_has_set_stays():
         assert dict(zip(OURS, told, strict=True)) == OURS | {name: "2"}
 
 
+THREADS = """
+import tensorflow as tf
+{before}
+from tff_hdp import runtime
+runtime.set_context("in_process")
+print(tf.config.threading.get_intra_op_parallelism_threads())
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "variables", "threads"),
+    [
+        ("", {}, 1),
+        ("", {"TF_NUM_INTRAOP_THREADS": "3"}, 0),
+        ("tf.config.threading.set_intra_op_parallelism_threads(3)", {}, 3),
+        ("tf.constant(1)", {}, 0),
+    ],
+)
+def test_an_operation_has_one_thread_unless_the_user_chose(before, variables, threads):
+    done = run(THREADS.format(before=before), CUDA_VISIBLE_DEVICES="", **variables)
+    assert done.stdout.split() == [str(threads)], done.stderr
+
+
 def test_workers_find_the_same(native_worker, host_worker):
     with host_worker("--port=0") as hosted:
         for pid in (native_worker[0].pid, hosted.worker_pid):

@@ -11,6 +11,10 @@ from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.clients.updates import norms, sum_over_clients, weighted_sum
 from tff_hdp.privacy.plan import NoisePlan
 
+# AutoGraph would take longer to rewrite the functions that a contribution calls than
+# TensorFlow takes for their operations; none of them has a loop over tensors.
+_AS_WRITTEN = tf.autograph.experimental.do_not_convert
+
 
 def norms_decide(plan: NoisePlan, queries: LevelQueries | None) -> bool:
     """Whether a contribution is the update times factors its norms decide.
@@ -46,7 +50,7 @@ def sum_by_norms(
     clients = (stand_ins, profiles(chunk))
     one = mean.bare_contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
     contributions = tf.map_fn(
-        lambda client: mean.bare_contribution(sent, *client),
+        _AS_WRITTEN(lambda client: mean.bare_contribution(sent, *client)),
         clients,
         fn_output_signature=tf.nest.map_structure(tf.TensorSpec.from_tensor, one),
     )
@@ -82,7 +86,7 @@ def each_client(
     clients = (given, profiles(chunk))
     one = mean.contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
     return tf.map_fn(
-        lambda client: mean.contribution(sent, *client),
+        _AS_WRITTEN(lambda client: mean.contribution(sent, *client)),
         clients,
         fn_output_signature=tf.nest.map_structure(tf.TensorSpec.from_tensor, one),
     )

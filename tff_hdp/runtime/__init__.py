@@ -1,6 +1,7 @@
 """Where a TFF computation runs. Knows nothing of learning."""
 
 import atexit
+import contextlib
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,8 @@ from tff_hdp.errors import ArgumentError
 
 RUNTIMES = ("in_process", "native", "cluster")
 
+# TensorFlow reads it; the number of threads within an operation.
+_THREADS = "TF_NUM_INTRAOP_THREADS"
 _contexts: dict[tuple[str, ...], Any] = {}
 
 
@@ -72,4 +75,20 @@ def _create_context(
         return cluster
     from tff_hdp.runtime.in_process import create_in_process_context
 
+    _give_operations_one_thread()
     return create_in_process_context()
+
+
+def _give_operations_one_thread() -> None:
+    """On CPUs, where clients fill the cores; unless the user chose another number.
+
+    Operations of two clients that share all cores wait for each other.
+    """
+    import tensorflow as tf
+
+    chosen = tf.config.threading.get_intra_op_parallelism_threads()
+    if chosen or _THREADS in os.environ or tf.config.list_physical_devices("GPU"):
+        return
+    # TensorFlow may be in use already, and then refuses.
+    with contextlib.suppress(RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(1)
