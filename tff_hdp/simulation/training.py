@@ -3,20 +3,19 @@
 import concurrent.futures
 import copy
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tqdm
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import AccountRow, RoundLedger
+from tff_hdp.privacy import RoundLedger
 from tff_hdp.simulation.checkpoints import Checkpoint
 from tff_hdp.simulation.cohorts import fresh_entropy
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.journal import RELEASING_THREAD, Journal
+from tff_hdp.simulation.progress import Progress, epsilons
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RoundInput, System
 
@@ -29,8 +28,6 @@ AHEAD = (
     f"Written before a round is released, and for up to {_AHEAD} rounds in advance: "
     "last_round and rounds say what is counted, not what has been run."
 )
-# An account by PLD takes as long as some twenty rounds on small data.
-_ACCOUNT_EVERY = 100
 
 
 def train(
@@ -82,7 +79,7 @@ def train(
         # A kill may have come between that round's release and its watchers.
         for watch in watchers:
             watch(start.round_number, start.metrics, state)
-    progress = _Progress(config, system.headline, start.round_number)
+    progress = Progress(config, system.headline, ledger, done=start.round_number)
 
     def release(done: Checkpoint, one: RoundLedger[Any], ran: Any) -> None:
         folder.journal.announce(done.round_number, one.state_dict())
@@ -113,7 +110,7 @@ def train(
             if number % config.evaluate_every == 0 or number == config.rounds:
                 metrics |= system.evaluate(state)
             metrics |= system.measure(output.metrics) | given.metrics
-            metrics |= _epsilons(config, ledger, number)
+            metrics |= epsilons(config, ledger, number)
             done = Checkpoint(
                 round_number=number,
                 state=state,
@@ -207,51 +204,6 @@ class _Statement:
         )
 
 
-class _Progress:
-    """Says how far a run is: a bar on a terminal, else a line now and then."""
-
-    def __init__(self, config: RunConfig, headline: str, done: int) -> None:
-        self._config, self._headline = config, headline
-        plain = config.quiet or config.log_every is not None
-        self._bar = tqdm.tqdm(
-            total=config.rounds,
-            initial=done,
-            unit="round",
-            desc=config.label,
-            disable=True if plain else None,
-        )
-        self._every = config.log_every or math.ceil(config.rounds / 20)
-        self._shown: dict[str, str] = {}
-        self._warned = False
-
-    def __enter__(self) -> "_Progress":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.close()
-
-    def show(self, number: int, metrics: dict[str, float]) -> None:
-        """Shows a round, and says once that training gives nothing to add up."""
-        clients, rejected = metrics.get("clients", 0), metrics.get("rejected", 0)
-        if rejected > clients / 2 and not self._warned:
-            self._warned = True
-            _LOG.warning(
-                "round %d: %g of %g updates were rejected, as they are where training "
-                "makes them infinite; lower the learning rates",
-                *(number, rejected, clients),
-            )
-        names = (self._headline, "epsilon_rdp", "epsilon")
-        self._shown |= {k: f"{metrics[k]:.3g}" for k in names if k in metrics}
-        if "epsilon" not in metrics:
-            self._shown.pop("epsilon", None)
-        self._bar.update()
-        self._bar.set_postfix(self._shown)
-        due = number % self._every == 0 or number == self._config.rounds
-        if self._bar.disable and due and not self._config.quiet:
-            values = ", ".join(f"{name} {text}" for name, text in self._shown.items())
-            _LOG.info("round %d of %d: %s", number, self._config.rounds, values)
-
-
 def _prepared(
     system: System, start: Checkpoint, rounds: int, journal: Journal
 ) -> Iterator[tuple[int, RoundInput]]:
@@ -294,28 +246,3 @@ def _initial_or_latest(
     folder.begin()
     folder.checkpoints.save(first)
     return first
-
-
-def _epsilons(
-    config: RunConfig, ledger: RoundLedger[Any], number: int
-) -> dict[str, float]:
-    """The worst client's epsilon against those who only get the model.
-
-    By RDP every round; by the tighter of RDP and PLD, as reports have it, now and then
-    and after the last.
-    """
-    if not ledger.rounds:
-        return {"epsilon_rdp": math.inf, "epsilon": math.inf}
-    found = {"epsilon_rdp": _worst(ledger.account(config.delta, methods=("rdp",)))}
-    if number % _ACCOUNT_EVERY == 0 or number == config.rounds:
-        found["epsilon"] = _worst(ledger.account(config.delta, methods=("rdp", "pld")))
-    return found
-
-
-def _worst(rows: list[AccountRow]) -> float:
-    epsilons = []
-    for row in rows:
-        if row.observer == "released_model":
-            sound = [e for e in (row.epsilon_rdp, row.epsilon_pld) if e is not None]
-            epsilons.append(min(sound, default=math.inf))
-    return max(epsilons, default=math.inf)

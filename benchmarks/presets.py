@@ -1,0 +1,132 @@
+"""How long one run of each of the neighbours' presets takes at the papers' scale.
+
+    python benchmarks/presets.py --csv=docs/results/benchmarks/presets.csv
+
+Every scripts/papers/{gfl,hfl_dp,fl_top,udp_alg}/*.flags is run for some rounds as its
+script runs it, tests, journal and checkpoints included, in a process of its own. The
+median round times the rounds, and what went before the first, is the estimate.
+Needs the tasks' data: --data_dir or TFF_HDP_DATA. Presets with names in `_small` or
+`_reduced` are left out.
+"""
+
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import neighbour_works
+from absl import flags
+
+from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
+
+_SYSTEMS = {
+    "gfl": "gfl",
+    "hfl_dp": "hfl_dp",
+    "fl_top": "fl_top",
+    "udp_alg": "udp_hypernet",
+}
+# Where the preset leaves its scheme open: the dearest.
+_OPEN = {"fl_top": {"scheme": "fl_top_dp", "noise_multiplier": 1.0}}
+
+
+class Clock:
+    """A tracker that notes when each round was released."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    async def release(self, value: Any, key: int) -> None:
+        """Notes the time."""
+        del value, key
+        self.times.append(time.monotonic())
+
+
+def define_flags() -> None:
+    """Defines the flags of this program."""
+    flags.DEFINE_list("papers", list(_SYSTEMS), f"Some of {', '.join(_SYSTEMS)}.")
+    flags.DEFINE_integer("rounds", 5, "Of each preset.", lower_bound=2)
+    flags.DEFINE_string("preset", None, "Only this, and print what a caller reads.")
+    flags.DEFINE_string("data_dir", None, "As in scripts/train.py.")
+    flags.DEFINE_string("csv", None, "File for the rows.")
+
+
+def main(argv: list[str]) -> int:
+    """Prints a row for each preset, and the sum."""
+    cli.refuse_arguments(argv)
+    f = flags.FLAGS
+    if not f.papers or not set(f.papers) <= set(_SYSTEMS):
+        raise ArgumentError("papers", f.papers, f"some of {', '.join(_SYSTEMS)}")
+    if f.preset is not None:
+        print(json.dumps(timed(f.preset, f.rounds)))
+        return 0
+    import machine
+
+    rows = []
+    for preset in _presets(f.papers):
+        command = [sys.executable, __file__, f"--preset={preset}"]
+        command += [f"--rounds={f.rounds}", f"--data_dir={f.data_dir or ''}"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            print(done.stderr[-2000:], file=sys.stderr)
+            return 1
+        rows.append(json.loads(done.stdout.splitlines()[-1]))
+        print(rows[-1], flush=True)
+    hours = sum(row["minutes"] for row in rows) / 60
+    machine.report(rows, f.csv)
+    print(f"one run of each: {hours:.1f} h")
+    return 0
+
+
+def _presets(papers: Sequence[str]) -> list[str]:
+    folder = pathlib.Path(__file__).parents[1] / "scripts" / "papers"
+    names = (
+        f"{paper}/{path.stem}"
+        for paper in papers
+        for path in sorted((folder / paper).glob("*.flags"))
+    )
+    return [name for name in names if not name.endswith(("_small", "_reduced"))]
+
+
+def timed(preset: str, rounds: int) -> dict[str, Any]:
+    """Runs some rounds of a preset.
+
+    Args:
+      preset: <paper>/<name>.
+      rounds: How many.
+    """
+    from tff_hdp.simulation import experiment
+
+    paper = preset.split("/")[0]
+    work = neighbour_works.Neighbour(
+        preset, _SYSTEMS[paper], preset, _OPEN.get(paper, {})
+    )
+    whole = work.config(noisy=True)
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        out = f"{folder}/run"
+        data = flags.FLAGS.data_dir or None
+        config = work.config(noisy=True, rounds=rounds, out=out, data_dir=data)
+        began = time.monotonic()
+        experiment.run(config, trackers=[clock])
+    a_round = statistics.median(
+        b - a for a, b in zip(clock.times, clock.times[1:], strict=False)
+    )
+    before = clock.times[0] - began
+    return {
+        "preset": preset,
+        "rounds": whole.rounds,
+        "seconds a round": a_round,
+        "seconds to the first": before,
+        "minutes": (before + (whole.rounds - 1) * a_round) / 60,
+    }
+
+
+if __name__ == "__main__":
+    define_flags()
+    sys.exit(cli.run(main))

@@ -1,0 +1,121 @@
+"""What is said of a run while it goes on, with the epsilon so far."""
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import tqdm
+
+from tff_hdp.privacy import AccountRow, RoundLedger
+from tff_hdp.simulation.config import RunConfig
+
+_LOG = logging.getLogger(__name__)
+BOTH = ("rdp", "pld")
+# An account by PLD takes as long as some twenty rounds on small data.
+_ACCOUNT_EVERY = 100
+# Of how many times the seconds that an account takes there is one, and what the first
+# is taken to take.
+_SHARE, _FIRST_ACCOUNT = 50, 0.2
+
+
+class Progress:
+    """Says how far a run is: a bar on a terminal, else a line now and then.
+
+    Its epsilon is by RDP after every round, and by the method of the final table as
+    often as that costs at most a fiftieth of the time.
+
+    Args:
+      config: The run's settings.
+      headline: What the system is judged by, a column of metrics.csv.
+      ledger: The run's, which holds the rounds up to the one that is shown.
+      done: Rounds before the first that is shown.
+    """
+
+    def __init__(
+        self, config: RunConfig, headline: str, ledger: RoundLedger[Any], *, done: int
+    ) -> None:
+        self._config, self._headline, self._ledger = config, headline, ledger
+        plain = config.quiet or config.log_every is not None
+        self._bar = tqdm.tqdm(
+            total=config.rounds,
+            initial=done,
+            unit="round",
+            desc=config.label,
+            disable=True if plain else None,
+        )
+        self._every = config.log_every or math.ceil(config.rounds / 20)
+        self._shown: dict[str, str] = {}
+        self._warned = False
+        self._next_account = time.monotonic() + _SHARE * _FIRST_ACCOUNT
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
+
+    def show(self, number: int, metrics: dict[str, float]) -> None:
+        """Shows a round, and says once that training gives nothing to add up."""
+        clients, rejected = metrics.get("clients", 0), metrics.get("rejected", 0)
+        if rejected > clients / 2 and not self._warned:
+            self._warned = True
+            _LOG.warning(
+                "round %d: %g of %g updates were rejected, as they are where training "
+                "makes them infinite; lower the learning rates",
+                *(number, rejected, clients),
+            )
+        due = number % self._every == 0 or number == self._config.rounds
+        seen = due and not self._config.quiet if self._bar.disable else True
+        shown = metrics | (self._account(metrics) if seen else {})
+        names = (self._headline, "epsilon_rdp", "epsilon")
+        self._shown |= {k: f"{shown[k]:.3g}" for k in names if k in shown}
+        if "epsilon" not in shown:
+            self._shown.pop("epsilon", None)
+        self._bar.update()
+        self._bar.set_postfix(self._shown)
+        if self._bar.disable and seen:
+            values = ", ".join(f"{name} {text}" for name, text in self._shown.items())
+            _LOG.info("round %d of %d: %s", number, self._config.rounds, values)
+
+    def _account(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Epsilon by both methods, where the row has none and it is time for one."""
+        began = time.monotonic()
+        if (
+            "epsilon" in metrics
+            or began < self._next_account
+            or not self._ledger.rounds
+        ):
+            return {}
+        found = {
+            "epsilon": _worst(self._ledger.account(self._config.delta, methods=BOTH))
+        }
+        now = time.monotonic()
+        self._next_account = now + _SHARE * (now - began)
+        return found
+
+
+def epsilons(
+    config: RunConfig, ledger: RoundLedger[Any], number: int
+) -> dict[str, float]:
+    """The worst client's epsilon against those who only get the model, by column.
+
+    By RDP every round; by the tighter of RDP and PLD, as reports have it, now and then
+    and after the last.
+    """
+    if not ledger.rounds:
+        return {"epsilon_rdp": math.inf, "epsilon": math.inf}
+    found = {"epsilon_rdp": _worst(ledger.account(config.delta, methods=("rdp",)))}
+    if number % _ACCOUNT_EVERY == 0 or number == config.rounds:
+        found["epsilon"] = _worst(ledger.account(config.delta, methods=BOTH))
+    return found
+
+
+def _worst(rows: list[AccountRow]) -> float:
+    epsilons = []
+    for row in rows:
+        if row.observer == "released_model":
+            sound = [e for e in (row.epsilon_rdp, row.epsilon_pld) if e is not None]
+            epsilons.append(min(sound, default=math.inf))
+    return max(epsilons, default=math.inf)
