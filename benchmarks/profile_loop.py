@@ -95,7 +95,7 @@ def watch() -> dict[str, list[float]]:
         (Hdp, "evaluate", "evaluation"),
         (Hdp, "weights_of", "weights, to be finite"),
         (Hdp, "measure", "measurements"),
-        (training, "_epsilons", "epsilon"),
+        (training, "epsilons", "epsilon"),
         (Journal, "announce", "journal"),
         (training._Statement, "cover", "privacy.json"),
         (Checkpoints, "save", "checkpoint"),

@@ -78,7 +78,7 @@ def main(clients: int, cohort: int, rounds: int, folder: str) -> dict[str, Any]:
     accounted: list[float] = []
     # Of their own threads: the next round is prepared while one trains.
     Hdp.prepare = timed(Hdp.prepare, prepared, time.thread_time)
-    training._epsilons = timed(training._epsilons, accounted, time.thread_time)
+    training.epsilons = timed(training.epsilons, accounted, time.thread_time)
     released = []
 
     class Clock:

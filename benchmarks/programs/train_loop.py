@@ -11,8 +11,9 @@ import works
 from recording import Recorder
 from serving import read_spec
 
-from tff_hdp.simulation import experiment, training
+from tff_hdp.simulation import experiment
 from tff_hdp.simulation.checkpoints import read_checkpoint
+from tff_hdp.simulation.progress import Progress
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.run import Hdp
 
@@ -49,7 +50,7 @@ def main() -> None:
 def _tell(recorder: Recorder, checkpoints: pathlib.Path) -> None:
     """Has the loop tell of every round's end, which is when its progress is shown."""
     tested: dict[str, Any] = {}
-    evaluate, show = Hdp.evaluate, training._Progress.show
+    evaluate, show = Hdp.evaluate, Progress.show
 
     def noting_evaluate(system: Hdp, state: Any) -> dict[str, float]:
         tested.update(system=system, state=state)
@@ -64,7 +65,7 @@ def _tell(recorder: Recorder, checkpoints: pathlib.Path) -> None:
             saved = tf.nest.pack_sequence_as(state, read_checkpoint(path)[1])
             recorder.keep(system.weights_of(state), system.weights_of(saved))
 
-    Hdp.evaluate, training._Progress.show = noting_evaluate, noting_show
+    Hdp.evaluate, Progress.show = noting_evaluate, noting_show
 
 
 if __name__ == "__main__":
