@@ -5,8 +5,8 @@
 Every scripts/papers/{gfl,hfl_dp,fl_top,udp_alg}/*.flags is run for some rounds as its
 script runs it, tests, journal and checkpoints included, in a process of its own. The
 median round times the rounds, and what went before the first, is the estimate.
-Needs the tasks' data: --data_dir or TFF_HDP_DATA. Presets with names in `_small` or
-`_reduced` are left out.
+Needs the tasks' data: --data_dir or TFF_HDP_DATA; what has none is left out, as are
+presets with names in `_small` or `_reduced`.
 """
 
 import itertools
@@ -73,6 +73,9 @@ def main(argv: list[str]) -> int:
         command = [sys.executable, __file__, f"--preset={preset}"]
         command += [f"--rounds={f.rounds}", f"--data_dir={f.data_dir or ''}"]
         done = subprocess.run(command, capture_output=True, text=True)
+        if "has no data" in done.stderr:
+            print(f"{preset}: {done.stderr.splitlines()[-1]}")
+            continue
         if done.returncode:
             print(done.stderr[-2000:], file=sys.stderr)
             return 1
