@@ -21,7 +21,7 @@ _WORKS = {
 
 
 def kind(machine: str) -> str:
-    """`avx512` or `avx2`: the widest of both that a CPU has.
+    """`amx`, `avx512` or `avx2`: the widest of them that a CPU has.
 
     Args:
       machine: What `machine.described` said. Where oneDNN was held to less than the
@@ -29,7 +29,9 @@ def kind(machine: str) -> str:
     """
     if "held to" in machine:
         return "held"
-    return "avx512" if "AVX-512" in machine or "AMX" in machine else "avx2"
+    if "AMX" in machine:
+        return "amx"
+    return "avx512" if "AVX-512" in machine else "avx2"
 
 
 def compared(paths: Sequence[pathlib.Path]) -> pd.DataFrame:

@@ -190,7 +190,7 @@ def test_kinds_of_cpu_stand_side_by_side(report, tmp_path):
     [
         ("2 cores of An M (AVX2), CPU only", "avx2"),
         ("2 cores of An M (AVX-512 VNNI), CPU only", "avx512"),
-        ("2 cores of An M (AMX), CPU only", "avx512"),
+        ("2 cores of An M (AMX), CPU only", "amx"),
         ("2 cores of An M (AMX, oneDNN held to AVX2), CPU only", "held"),
     ],
 )
