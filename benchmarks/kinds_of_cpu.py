@@ -18,6 +18,8 @@ _WORKS = {
     "cnn_small": "20 clients, cnn_small",
     "lenet": "20 clients, LeNet",
 }
+_LOOPS = {"mnist": "whole loop on mnist", "digits": "whole loop on digits"}
+_ORDER = [*_WORKS.values(), *_LOOPS.values()]
 
 
 def kind(machine: str) -> str:
@@ -44,8 +46,9 @@ def compared(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
     for path in paths:
         rows = pd.read_csv(path)
         columns[rows["machine"].iloc[0].removesuffix(", CPU only")] = _ratios(rows)
-    order = dict.fromkeys(said for ratios in columns.values() for said in ratios)
-    frame = pd.DataFrame(columns, index=list(order)).fillna("not measured")
+    rows = dict.fromkeys(said for ratios in columns.values() for said in ratios)
+    order = sorted(rows, key=lambda said: _ORDER.index(said.partition(":")[0]))
+    frame = pd.DataFrame(columns, index=order).fillna("not measured")
     return frame.rename_axis("a round in process").reset_index()
 
 
@@ -59,10 +62,10 @@ def _ratios(rows: pd.DataFrame) -> dict[str, str]:
         floor = ours[ours["runtime"] == _OURS[1]]["ratio_to_floor"].iloc[0]
         found |= _against(of_work, f"{said}: ", "native TFF", "")
         found[f"{said}: against the floor"] = f"{floor:.3g} times its time"
-    for task in ("mnist", "digits"):
+    for task, said in _LOOPS.items():
         loops = _seconds(rows[(rows["work"] == "F") & (rows["task"] == task)])
         if _OURS in loops:
-            found |= _against(loops, f"whole loop on {task}: ", "TFF's own", "'s loop")
+            found |= _against(loops, f"{said}: ", "TFF's own", "'s loop")
     return found
 
 

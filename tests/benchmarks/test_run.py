@@ -116,8 +116,8 @@ def test_work_f_against_native(measured):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--work=Z"], ["--work", "Z", "A, B, C, D, E, F, G"]),
-        (["--work="], ["--work", "A, B, C, D, E, F, G"]),
+        (["--work=Z"], ["--work", "Z", "A, B, cnn_small, lenet, C, D, E, F, G"]),
+        (["--work="], ["--work", "A, B, cnn_small, lenet, C, D, E, F, G"]),
         (["--runtimes=gpu"], ["--runtimes", "gpu", "in_process"]),
         (["--peers=magic"], ["--peers", "magic", "flower"]),
         (["--rounds=0"], ["--rounds", "0", ">= 1"]),
