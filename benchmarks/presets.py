@@ -22,6 +22,7 @@ from typing import Any
 
 import neighbour_works
 from absl import flags
+from clock import Clock
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
@@ -32,20 +33,8 @@ _SYSTEMS = {
     "fl_top": "fl_top",
     "udp_alg": "udp_hypernet",
 }
-# Where the preset leaves its scheme open: the dearest.
+# Where the preset leaves its scheme open: the paper's own.
 _OPEN = {"fl_top": {"scheme": "fl_top_dp", "noise_multiplier": 1.0}}
-
-
-class Clock:
-    """A tracker that notes when each round was released."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    async def release(self, value: Any, key: int) -> None:
-        """Notes the time."""
-        del value, key
-        self.times.append(time.monotonic())
 
 
 def define_flags() -> None:
@@ -111,7 +100,7 @@ def timed(preset: str, rounds: int) -> dict[str, Any]:
         preset, _SYSTEMS[paper], preset, _OPEN.get(paper, {})
     )
     whole = work.config(noisy=True)
-    clock = Clock()
+    clock = Clock(time.monotonic)
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/run"
         data = flags.FLAGS.data_dir or None

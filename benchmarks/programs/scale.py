@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from clock import Clock
 from profile_loop import timed
 
 import tasks
@@ -79,15 +80,7 @@ def main(clients: int, cohort: int, rounds: int, folder: str) -> dict[str, Any]:
     # Of their own threads: the next round is prepared while one trains.
     Hdp.prepare = timed(Hdp.prepare, prepared, time.thread_time)
     training.epsilons = timed(training.epsilons, accounted, time.thread_time)
-    released = []
-
-    class Clock:
-        """Notes when each round is released."""
-
-        async def release(self, value: Any, key: int) -> None:
-            del value, key
-            released.append(time.process_time())
-
+    clock = Clock(time.process_time)
     config = ScaleConfig(
         num_clients=clients,
         zones=ZONES,
@@ -100,8 +93,8 @@ def main(clients: int, cohort: int, rounds: int, folder: str) -> dict[str, Any]:
         quiet=True,
     )
     began = time.process_time()
-    experiment.run(config, trackers=[Clock()])
-    first, *others = np.diff([began, *released]).tolist()
+    experiment.run(config, trackers=[clock])
+    first, *others = np.diff([began, *clock.times]).tolist()
     return {
         "first": first,
         "rounds": others,

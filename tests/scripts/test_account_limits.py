@@ -68,7 +68,7 @@ def test_any_setting_gives_rows_or_an_argument_error(asked):
 @pytest.mark.parametrize("sampling", ["poisson", "revealed"])
 @pytest.mark.parametrize("rounds", [10**6, 10**6 + 1, 10**9])
 def test_rounds_beyond_a_million_are_accounted_by_rdp_alone(sampling, rounds):
-    """A composition of so many took minutes; at the limit it is tighter than RDP."""
+    """Some compositions did not come back; at the limit they are tighter than RDP."""
     asked = {"privacy": "cdp", "sampling": sampling, "rounds": rounds}
     start = time.process_time()
     (*_, row) = AccountConfig(

@@ -24,7 +24,7 @@ _STEPS_PER_EPSILON = 2e4
 _STEPS_PER_ROUND = 8
 _COARSEST_GRID = 1.0
 _SMALLEST_PLD_DELTA = 1e-10
-# Of more, a grid fine enough for each of them takes minutes to compose on.
+# Of ten times as many, on a grid fine enough for each, some do not come back.
 _MOST_PLD_ROUNDS = 10**6
 
 # By how much the probability of any result of one number that `tff_hdp.noise` draws

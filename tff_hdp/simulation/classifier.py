@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -74,9 +75,13 @@ def build_evaluation(task: Task, batch_size: int = 512) -> Evaluate:
     # As itself, it would be warned of where many runs in one process have one each.
     traced, count = sums.get_concrete_function(), len(task.test_labels)
 
+    # Runs that share a task share the model.
+    one_at_a_time = threading.Lock()
+
     def evaluate(weights: Any) -> dict[str, float]:
-        weights.assign_weights_to(model)
-        right, loss = traced()
+        with one_at_a_time:
+            weights.assign_weights_to(model)
+            right, loss = traced()
         return {"accuracy": float(right) / count, "loss": float(loss) / count}
 
     return evaluate

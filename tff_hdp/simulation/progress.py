@@ -67,7 +67,7 @@ class Progress:
                 *(number, rejected, clients),
             )
         due = number % self._every == 0 or number == self._config.rounds
-        seen = due and not self._config.quiet if self._bar.disable else True
+        seen = not self._bar.disable or (due and not self._config.quiet)
         shown = metrics | (self._account(metrics) if seen else {})
         names = (self._headline, "epsilon_rdp", "epsilon")
         self._shown |= {k: f"{shown[k]:.3g}" for k in names if k in shown}

@@ -1,5 +1,6 @@
 """The comparison of none and noisy modes: order, and what is refused."""
 
+import gc
 import json
 import pathlib
 import types
@@ -50,7 +51,8 @@ def test_without_noise_nobodys_epsilon_is_aimed_at(hdp_config, tmp_path, monkeyp
 
 
 def test_modes_share_data_and_evaluation(hdp_config, tmp_path, monkeypatch):
-    called = []
+    gc.collect()
+    called, before = [], len(classifier._EVALUATIONS)
     for module, name in ((tasks, "load_task"), (classifier, "build_evaluation")):
         whole = getattr(module, name)
 
@@ -61,6 +63,8 @@ def test_modes_share_data_and_evaluation(hdp_config, tmp_path, monkeypatch):
         monkeypatch.setattr(module, name, counted)
     compare(hdp_config(tmp_path / "demo"), ("none", "hdp"))
     assert called == ["load_task", "build_evaluation"]
+    gc.collect()
+    assert len(classifier._EVALUATIONS) == before
     # Afterwards nothing is kept that a later run would find.
     compare(hdp_config(tmp_path / "again"), ("none",))
     assert called == ["load_task", "build_evaluation"] * 2
