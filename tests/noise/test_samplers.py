@@ -1,7 +1,5 @@
 """Noise against scipy's distributions, to its tails, and its grid."""
 
-import fractions
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,6 +15,7 @@ from tff_hdp.noise import (
     grid_step,
     laplace,
     normals,
+    rounded_by_numpy,
     samplers,
 )
 from tff_hdp.privacy import composition
@@ -145,9 +144,6 @@ def given_words(monkeypatch):
             sampler = normals._standard_normal_bits.python_function
             return lambda count: sampler(tf.constant(count)).numpy().view(np.float64)
         monkeypatch.setattr(normals, "system_words", lambda count: next(source))
-        monkeypatch.setattr(
-            normals, "fill_with_words", lambda out: np.copyto(out, next(source))
-        )
         return lambda count: normals.system_normals(count).view(np.float64)
 
     return give
@@ -169,7 +165,7 @@ def exponentials_in_graphs(count):
 
 
 def exponentials_in_numpy(count):
-    return normals._exponentials(normals.system_words(count), out=np.empty(count))
+    return normals._exponentials(normals.system_words(count))
 
 
 @pytest.mark.parametrize("draw", [exponentials_in_graphs, exponentials_in_numpy])
@@ -215,7 +211,7 @@ def test_arithmetic_is_as_precise_as_the_error_says(
     A number's probability is that between two bounds, which both may have moved.
     """
     count = 200_000
-    monkeypatch.setattr(normals, "BLOCK", 2 * count)
+    monkeypatch.setattr(normals, "BLOCK", count)
     rng = np.random.default_rng(0)
     first, low, turn = rng.integers(-(2**63), 2**63, [3, count])
     first[::2] = np.abs(first[::2]) >> 40  # half of them far out in the tail
@@ -227,17 +223,9 @@ def test_arithmetic_is_as_precise_as_the_error_says(
     draws = [np.concatenate([first, turn]), low[few]]
     sample = given_words(implementation, draws)
     # The angle's own rounding moves no bound: it is uniform to 2^-53 of a turn.
-    if implementation == IN_GRAPHS:
-        angle = (turn.astype(np.float64) * (np.pi * 2.0**-63)).astype(exact)
-        signs = [1.0, 1.0]
-    else:
-        half = (turn & (2**62 - 1)) + 0.5
-        angle = 2 * (half * (np.pi / 4 * 2.0**-62)).astype(exact)
-        signs = [np.sign(turn), np.where(turn & 2**62, -1, 1)]
+    angle = (turn.astype(np.float64) * (np.pi * 2.0**-63)).astype(exact)
     radius = np.sqrt(-2 * np.log((high + last) / exact(2.0**63)))
-    wanted = np.concatenate(
-        [signs[0] * radius * np.cos(angle), signs[1] * radius * np.sin(angle)]
-    )
+    wanted = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
     found = sample(2 * count)
     assert np.abs(wanted).max() > 8
     further = 20.0 / np.abs(wanted).max()
@@ -245,37 +233,11 @@ def test_arithmetic_is_as_precise_as_the_error_says(
     assert 2.0 * moved < normals.RELATIVE_ERROR
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_numpy_rounds_a_sum_to_the_grid_whatever_the_value_and_its_block(
-    dtype, monkeypatch
-):
-    """As `test_rounded.py` has it of graphs."""
-    values = (10.0 ** np.arange(-9.0, 12.0) * np.pi).astype(dtype)
-    drawn = np.linspace(-9.0, 9.0, len(values))
-    parts = np.split(drawn, range(8, len(drawn), 8))
-    monkeypatch.setattr(samplers, "BLOCK", 8)
-    monkeypatch.setattr(
-        samplers, "normal_blocks", lambda count, std: [std * part for part in parts]
-    )
-    given = np.float64(0.37), np.float64(grid_step(0.37))
-    found = samplers.system_add_gaussian(values, *given).view(dtype)
-    stddev, step = (fractions.Fraction(float(number)) for number in given)
-    exact = [
-        fractions.Fraction(float(v)) / step + stddev * fractions.Fraction(d) / step
-        for v, d in zip(values, drawn, strict=True)
-    ]
-    exact = np.array([float(round(number) * step) for number in exact])
-    np.testing.assert_array_equal(found, exact.astype(dtype))
-    # Half a step of 2^-7.
-    np.testing.assert_allclose(found, values + 0.37 * drawn, rtol=1e-6, atol=2**-8)
-
-
 def test_numpy_draws_normal_numbers_that_are_independent():
     numbers = normals.system_normals(2 * SAMPLES + 1).view(np.float64)
     assert numbers.shape == (2 * SAMPLES + 1,)
     assert stats.kstest(numbers[:200_000], stats.norm.cdf).pvalue > 1e-6
-    half = normals.BLOCK // 2  # how far the two numbers of an angle lie apart
-    pairs = np.abs(numbers[: normals.BLOCK].reshape(2, half))
+    pairs = np.abs(numbers[:-1].reshape(2, -1)[:, :-1])
     for first, second in ((numbers[:-1], numbers[1:]), pairs, pairs**2):
         bound = 5 / len(first) ** 0.5
         assert abs(np.corrcoef(first, second)[0, 1]) < bound
@@ -289,15 +251,17 @@ def test_numpy_draws_normal_numbers_that_are_independent():
 @pytest.mark.parametrize("blocks", [3, 20])
 def test_blocks_share_no_noise(blocks):
     """One after the other, and side by side where there are many."""
-    sample = in_numpy([blocks * normals.BLOCK + 1], 1.0).numpy()[:-1]
-    found = np.corrcoef(sample.reshape(blocks, -1))[np.triu_indices(blocks, 1)]
-    assert np.abs(found).max() < 6 / normals.BLOCK**0.5
+    size = 2 * rounded_by_numpy.PAIRS
+    sample = in_numpy([blocks * size + 1], 1.0).numpy()[:-1]
+    found = np.corrcoef(sample.reshape(2 * blocks, -1))
+    found = found[np.triu_indices(2 * blocks, 1)]
+    assert np.abs(found).max() < 6 / (size // 2) ** 0.5
 
 
 def test_in_process_numpy_computes_it(monkeypatch):
     context = in_process.create_in_process_context()
     monkeypatch.setattr(
-        samplers, "normal_blocks", lambda count, std: [np.full(count, std)]
+        samplers, "system_rounded_sum", lambda values, stddev, step: values + stddev
     )
     with tff.framework.get_context_stack().install(context):
         add = tff.tensorflow.computation(

@@ -5,13 +5,11 @@ where those are few: tails have no end.
 """
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from tff_hdp.noise.words import (
-    fill_with_words,
     nonnegative,
     secure_words,
     system_words,
@@ -21,19 +19,19 @@ from tff_hdp.runtime.replacements import replace_function
 
 # By how much the probability of any result of one number may differ from the exact
 # mechanism's, as a factor 1 +- this; `tff_hdp.privacy.composition` accounts for it.
-# Logarithm, square root, tangent or cosine, their product and the sum are each right to
-# a few of their last places (2^-52 of at most 20 STEPS < 2^11 steps), so a result's
-# bounds lie within 2^-39 of a step of where they should, 20 standard deviations out
-# (where a number lies with probability 2^-292). One draw for m parties is on the grid
-# of each, where its bounds are off sqrt(m) times as far: it counts as m numbers.
+# Logarithm, square root, cosine, their product and the sum are each right to a few of
+# their last places (2^-52 of at most 20 STEPS < 2^11 steps), so a result's bounds lie
+# within 2^-39 of a step of where they should, 20 standard deviations out (where a
+# number lies with probability 2^-292). One draw for m parties is on the grid of each,
+# where its bounds are off sqrt(m) times as far: it counts as m numbers.
 RELATIVE_ERROR = 2.0**-38
 
 MARKER = "tff_hdp_standard_normal"
 _LOG_2 = math.log(2.0)
 # Radii by so many bits are drawn with as many again.
 _FEW = 2**45
-# Numbers drawn at once: about what a core's cache holds with the room they take.
-BLOCK = 2**16
+# Pairs computed at once: about what a core's cache holds with the room they take.
+BLOCK = 2**12
 
 
 def standard_normal(count: tf.Tensor | int) -> tf.Tensor:
@@ -89,83 +87,38 @@ def system_normals(count: np.ndarray) -> np.ndarray:
     Returns:
       The bits of float64 numbers, int64 [count].
     """
-    blocks = [np.empty(0), *map(np.copy, normal_blocks(int(count), 1.0))]
-    return np.concatenate(blocks).view(np.int64)
+    count = int(count)
+    drawn = system_words(count + count % 2).reshape(2, -1)
+    numbers = np.empty(drawn.shape)
+    for start in range(0, drawn.shape[1], BLOCK):
+        here = np.s_[:, start : start + BLOCK]
+        numbers[here] = system_box_muller(*drawn[here])
+    return numbers.reshape(-1)[:count].view(np.int64)
 
 
 replace_function(MARKER, system_normals)
 
 
-def normal_blocks(count: int, stddev: float) -> Iterator[np.ndarray]:
-    """Normal numbers by NumPy, in parts that stay in a core's cache.
-
-    Args:
-      count: How many in all.
-      stddev: Their standard deviation.
-
-    Yields:
-      float64 [BLOCK], or what is left; memory that the next part takes again.
-    """
-    most = min(count + count % 2, BLOCK)
-    numbers, room, words = np.empty(most), np.empty(most // 2), np.empty(most, np.int64)
-    for start in range(0, count, BLOCK):
-        half = (min(count - start, BLOCK) + 1) // 2
-        pair = numbers[: 2 * half].reshape(2, half)
-        fill_with_words(words[: 2 * half])
-        high_and_turn = words[: 2 * half].reshape(2, half)
-        _box_muller(*high_and_turn, stddev, out=pair, room=room[:half])
-        yield numbers[: min(count - start, BLOCK)]
+def system_box_muller(high: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    """What `box_muller` gives, by NumPy."""
+    radius = np.sqrt(2.0 * _exponentials(high))
+    angle = turn * (math.pi * 2.0**-63)
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)])
 
 
-def _box_muller(
-    high: np.ndarray,
-    turn: np.ndarray,
-    stddev: float,
-    *,
-    out: np.ndarray,
-    room: np.ndarray,
-) -> None:
-    """Two normal numbers for two words [n] into float64 [2, n]; the words are used up.
-
-    The angle is one of the first quadrant by 62 bits and two signs. Its cosine and sine
-    come from the tangent of its half, for which NumPy has vector instructions. Every
-    step goes to memory at hand: new memory would cost a third of the time.
-    """
-    scale = np.multiply(_exponentials(high, out=room), 2.0 * stddev**2, out=room)
-    np.sqrt(scale, out=scale)
-    squared, tangent = out
-    angle = np.bitwise_and(turn, 2**62 - 1, out=high)
-    np.add(angle, 0.5, out=tangent)
-    tangent *= math.pi / 4 * 2.0**-62
-    np.tan(tangent, out=tangent)
-    np.multiply(tangent, tangent, out=squared)
-    scale /= np.add(squared, 1.0, out=high.view(np.float64))
-    tangent *= 2.0
-    tangent *= scale
-    np.subtract(1.0, squared, out=squared)
-    squared *= scale
-    np.copysign(squared, turn.view(np.float64), out=squared)
-    turn <<= 1
-    np.copysign(tangent, turn.view(np.float64), out=tangent)
-
-
-def _exponentials(high: np.ndarray, *, out: np.ndarray) -> np.ndarray:
-    """Exponential numbers of mean 1, by a word each and more for small ones."""
-    first = np.bitwise_and(high, 2**63 - 1, out=high)
-    np.add(first, 0.5, out=out)
-    out *= 2.0**-63
-    np.log(out, out=out)
-    np.negative(out, out=out)
-    if first.min() < _FEW:
-        few = np.flatnonzero(first < _FEW)
+def _exponentials(high: np.ndarray) -> np.ndarray:
+    """What `exponential` gives, by NumPy."""
+    first = high & (2**63 - 1)
+    found = -np.log((first + 0.5) * 2.0**-63)
+    few = np.flatnonzero(first < _FEW)
+    if few.size:
         low = (system_words(few.size) & (2**63 - 1)) + 0.5
-        out[few] = -np.log((first[few] + low * 2.0**-63) * 2.0**-63)
+        found[few] = -np.log((first[few] + low * 2.0**-63) * 2.0**-63)
         none = np.flatnonzero(first == 0)
         if none.size:
             # What lies beyond 63 zeros is an exponential number again.
-            again = _exponentials(system_words(none.size), out=np.empty(none.size))
-            out[none] = 63.0 * _LOG_2 + again
-    return out
+            found[none] = 63.0 * _LOG_2 + _exponentials(system_words(none.size))
+    return found
 
 
 def exponential(high: tf.Tensor) -> tf.Tensor:

@@ -17,13 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.errors import check_nonnegative
-from tff_hdp.noise.normals import (
-    BLOCK,
-    exponential,
-    normal_blocks,
-    words,
-)
+from tff_hdp.noise.normals import exponential, words
 from tff_hdp.noise.rounded import rounded_sum
+from tff_hdp.noise.rounded_by_numpy import system_rounded_sum
 from tff_hdp.noise.words import nonnegative, secure_words, traced_once
 from tff_hdp.runtime.replacements import replace_function
 
@@ -177,38 +173,16 @@ def system_add_gaussian(
     Returns:
       The bits of the noised values, int32 or int64 [n].
     """
-    result = np.empty_like(values)
     # All zones' noise is one draw; clients' chunks draw side by side as it is.
     threads = os.cpu_count() if len(values) > _MOST_ALONE else 1
-    add = functools.partial(_add_blocks, stddev=stddev, step=step)
     if threads == 1:
-        add(values, result)
+        result = system_rounded_sum(values, stddev, step)
     else:
-        spans = [np.array_split(array, threads) for array in (values, result)]
+        spans = np.array_split(values, threads)
+        add = functools.partial(system_rounded_sum, stddev=stddev, step=step)
         with futures.ThreadPoolExecutor(threads) as pool:
-            list(pool.map(add, *spans))
+            result = np.concatenate(list(pool.map(add, spans)))
     return result.view(_BITS[tf.as_dtype(values.dtype)].as_numpy_dtype)
-
-
-def _add_blocks(
-    values: np.ndarray, result: np.ndarray, *, stddev: np.ndarray, step: np.ndarray
-) -> None:
-    """Into `result` what `system_add_gaussian` gives for `values`."""
-    # Of a power of two the inverse is exact.
-    steps, inverse = stddev / step, 1.0 / step
-    most = min(len(values), BLOCK)
-    start, part, whole = 0, np.empty(most), np.empty(most)
-    for noise in normal_blocks(len(values), steps):
-        end = start + len(noise)
-        part, whole = part[: len(noise)], whole[: len(noise)]
-        np.multiply(values[start:end], inverse, out=part, dtype=np.float64)
-        np.floor(part, out=whole)
-        part -= whole
-        part += noise
-        np.rint(part, out=part)
-        part += whole
-        np.multiply(part, step, out=result[start:end], casting="same_kind")
-        start = end
 
 
 replace_function(MARKER, system_add_gaussian)
