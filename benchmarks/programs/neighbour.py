@@ -159,7 +159,8 @@ def _fl_top_alone(work: neighbour_works.Neighbour, noisy: bool) -> Federation:
 
 def _udp_alone(work: neighbour_works.Neighbour, noisy: bool) -> Federation:
     system = _system(work, noisy)
-    return UserLoop(system, _round_data(system), neighbour_works.SEED)
+    data = list(_chunks_apart(_round_data(system)))
+    return UserLoop(system, data, neighbour_works.SEED)
 
 
 _ALONE = {

@@ -37,7 +37,7 @@ class UserLoop:
         self._loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self._step = tf.function(self._take_step)
         self._make = tf.function(self._network)
-        self._pull_back = tf.function(self._network.pull_back)
+        self._pull_back = tf.function(self._gradients)
 
     def round(self) -> None:
         """Trains, pulls back, clips, averages, noises and steps."""
@@ -85,3 +85,15 @@ class UserLoop:
         self._optimizer.apply_gradients(
             zip(tape.gradient(loss, variables), variables, strict=True)
         )
+
+    def _gradients(
+        self,
+        phi: Sequence[tf.Tensor],
+        descriptor: tf.Tensor,
+        update: Sequence[tf.Tensor],
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """The update in the coordinates of phi and of v."""
+        with tf.GradientTape() as tape:
+            tape.watch([phi, descriptor])
+            theta = self._network(phi, descriptor)
+        return tape.gradient(theta, (phi, descriptor), output_gradients=update)

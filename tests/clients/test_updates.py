@@ -5,7 +5,14 @@ import pytest
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels
-from tff_hdp.clients.updates import clip, cross_entropy, screen
+from tff_hdp.clients.updates import (
+    OuterProducts,
+    clip,
+    cross_entropy,
+    norms,
+    screen,
+    weighted_sum,
+)
 
 
 def test_rows_are_clipped_one_by_one():
@@ -70,3 +77,35 @@ def test_rounding_lets_a_clipped_update_stay_little_above_the_norm(rest):
     row[0, 0] = 1.0
     clipped, _ = clip(tf.constant(row), 0.5)
     assert np.linalg.norm(clipped.numpy().astype(np.float64)) < 0.5 * (1 + 1e-5)
+
+
+@pytest.fixture
+def outer():
+    """Seven clients' updates of a kernel, 5 by 3."""
+    rng = np.random.default_rng(1)
+    left, right = (rng.normal(size=[7, d]).astype(np.float32) for d in (5, 3))
+    return OuterProducts(tf.constant(left), tf.constant(right))
+
+
+def test_outer_products_have_the_norms_and_sums_of_what_they_form(outer):
+    formed = outer.formed()
+    assert formed.shape == (7, 5, 3)
+    np.testing.assert_array_equal(formed[2], np.outer(outer.left[2], outer.right[2]))
+    np.testing.assert_allclose(norms(outer), norms(formed), rtol=1e-6)
+    factors = tf.constant([0.5, 0.0, 2.0, 1.0, 0.0, 1e-3, 0.25])
+    expected = np.einsum("c,cab->ab", factors, formed)
+    np.testing.assert_allclose(weighted_sum(outer, factors), expected, rtol=1e-5)
+    np.testing.assert_allclose(weighted_sum(formed, factors), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_outer_products_of_a_client_that_counts_nothing_may_be_anything(outer, side):
+    sides = {"left": outer.left.numpy(), "right": outer.right.numpy()}
+    spoilt = dict(sides, **{side: sides[side].copy()})
+    spoilt[side][3, 1] = np.nan
+    spoilt = OuterProducts(**{k: tf.constant(v) for k, v in spoilt.items()})
+    assert np.isfinite(norms(spoilt)).tolist() == [i != 3 for i in range(7)]
+    factors = tf.constant([1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
+    np.testing.assert_array_equal(
+        weighted_sum(spoilt, factors), weighted_sum(outer, factors)
+    )

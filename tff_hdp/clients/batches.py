@@ -68,7 +68,7 @@ def make_chunk(
 
     Args:
       examples: Per client its features [n_k, ...] and labels [n_k].
-      orders: Per client its `make_order`, all of one batch size.
+      orders: Per client its `make_order`.
       weights: Per client w in (0, 1].
       carries_noise: Per client whether it noises its own update.
       zone: Their zone.
@@ -82,10 +82,11 @@ def make_chunk(
     first = examples[0][0]
     features = np.zeros([len(examples), size, *first.shape[1:]], first.dtype)
     labels = np.zeros([len(examples), size], np.int32)
-    order = np.full([len(examples), steps, orders[0].shape[1]], -1, np.int32)
-    for i, (x, y) in enumerate(examples):
+    batch_size = max(order.shape[1] for order in orders)
+    order = np.full([len(examples), steps, batch_size], -1, np.int32)
+    for i, ((x, y), own) in enumerate(zip(examples, orders, strict=True)):
         features[i, : len(x)], labels[i, : len(y)] = x, y
-        order[i, : len(orders[i])] = orders[i]
+        order[i, : len(own), : own.shape[1]] = own
     return collections.OrderedDict(
         features=features,
         labels=labels,

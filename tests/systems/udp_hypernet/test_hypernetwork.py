@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_hdp.clients.updates import OuterProducts
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 
 TARGETS = ((3, 2), (4,), (2, 1, 2))
@@ -15,8 +16,7 @@ def values():
     rng = np.random.default_rng(7)
     phi = [rng.normal(size=shape).astype(np.float32) for shape in NETWORK.shapes]
     descriptor = rng.normal(size=3).astype(np.float32)
-    update = [rng.normal(size=shape).astype(np.float32) for shape in TARGETS]
-    return phi, descriptor, update
+    return phi, descriptor
 
 
 def numpy_forward(phi, descriptor):
@@ -60,35 +60,54 @@ def test_shapes_and_size():
 
 
 def test_forward_is_the_written_out_network(values):
-    phi, descriptor, _ = values
+    phi, descriptor = values
     expected, _ = numpy_forward(phi, descriptor)
     for found, wanted in zip(NETWORK(phi, descriptor), expected, strict=True):
         assert found.shape == wanted.shape
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_pull_back_is_the_chain_rule_written_out(values):
-    phi, descriptor, update = values
-    found, of_descriptor = NETWORK.pull_back(
-        [tf.constant(p) for p in phi], tf.constant(descriptor), update
-    )
-    expected, of_v = numpy_pull_back(phi, descriptor, update)
-    for f, wanted in zip([*found, of_descriptor], [*expected, of_v], strict=True):
-        np.testing.assert_allclose(f, wanted, rtol=1e-4, atol=1e-4)
+@pytest.fixture
+def stack():
+    """Three users' descriptors and updates."""
+    rng = np.random.default_rng(8)
+    descriptors = rng.normal(size=[3, 3]).astype(np.float32)
+    updates = [rng.normal(size=[3, *shape]).astype(np.float32) for shape in TARGETS]
+    return descriptors, updates
 
 
-def test_pull_back_is_the_transposed_jacobian(values):
-    phi, descriptor, update = values
-    phi = [tf.constant(p) for p in phi]
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(phi)
-        theta = tf.concat([tf.reshape(t, [-1]) for t in NETWORK(phi, descriptor)], 0)
-    flat = np.concatenate([u.ravel() for u in update])
-    found, _ = NETWORK.pull_back(phi, tf.constant(descriptor), update)
-    for tensor, pulled in zip(phi, found, strict=True):
-        jacobian = tape.jacobian(theta, tensor).numpy()
-        brute_force = np.tensordot(flat, jacobian, 1)
-        np.testing.assert_allclose(pulled, brute_force, rtol=1e-4, atol=1e-4)
+def formed(pulled):
+    """A stack's updates of phi, as arrays [users, ...]."""
+    is_formed = [isinstance(t, OuterProducts) for t in pulled]
+    assert is_formed == [True, False] * (len(pulled) // 2)
+    return [
+        (t.formed() if f else t).numpy() for t, f in zip(pulled, is_formed, strict=True)
+    ]
+
+
+def test_pull_back_is_the_chain_rule_written_out(values, stack):
+    phi, (descriptors, updates) = values[0], stack
+    found, of_descriptors = NETWORK.pull_back(phi, descriptors, updates)
+    found = [*formed(found), of_descriptors.numpy()]
+    for user in range(3):
+        own = [u[user] for u in updates]
+        expected, of_v = numpy_pull_back(phi, descriptors[user], own)
+        for f, wanted in zip(found, [*expected, of_v], strict=True):
+            np.testing.assert_allclose(f[user], wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_pull_back_is_the_transposed_jacobian(values, stack):
+    phi, (descriptors, updates) = [tf.constant(p) for p in values[0]], stack
+    found = formed(NETWORK.pull_back(phi, descriptors, updates)[0])
+    for user, descriptor in enumerate(descriptors):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(phi)
+            theta = NETWORK(phi, tf.constant(descriptor))
+            theta = tf.concat([tf.reshape(t, [-1]) for t in theta], 0)
+        flat = np.concatenate([u[user].ravel() for u in updates])
+        for tensor, pulled in zip(phi, found, strict=True):
+            brute_force = np.tensordot(flat, tape.jacobian(theta, tensor).numpy(), 1)
+            np.testing.assert_allclose(pulled[user], brute_force, rtol=1e-4, atol=1e-4)
 
 
 def test_initial_weights_are_about_a_local_models_size():

@@ -1,5 +1,7 @@
 """UDP-Alg's round against a plain re-implementation, its clip and its noise."""
 
+import collections
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -55,7 +57,7 @@ def in_process():
     tff.framework.set_default_context(create_in_process_context())
 
 
-def build(network, plan):
+def build(network, plan, users_at_once=1):
     return udp_hypernet.build_udp_hypernet(
         build_model=build_model,
         data_type=udp_hypernet.user_type((INPUTS,), np.float32),
@@ -64,6 +66,7 @@ def build(network, plan):
         client_learning_rate=ETA,
         server_learning_rate=LAMBDA,
         descriptor_learning_rate=ZETA,
+        users_at_once=users_at_once,
     )
 
 
@@ -103,6 +106,20 @@ def chunk(user, own, weight=1.0):
         [own], [order(user)], weights=[weight], carries_noise=[False], zone=0
     )
     fields["user"] = np.array([user], np.int32)
+    return tf.data.Dataset.from_tensors(fields)
+
+
+def together(users, weights=None):
+    """The data of several users as one."""
+    weights = weights or {}
+    fields = make_chunk(
+        [examples(user) for user in users],
+        [order(user) for user in users],
+        weights=[weights.get(user, 1.0) for user in users],
+        carries_noise=[False] * len(users),
+        zone=0,
+    )
+    fields["user"] = np.array(users, np.int32)
     return tf.data.Dataset.from_tensors(fields)
 
 
@@ -146,11 +163,14 @@ def clip(tensors, bound):
     return [t * min(1.0, bound / norm(tensors)) for t in tensors]
 
 
-def test_a_noiseless_round_is_the_plain_one(network, runtime):
-    process = build(network, noiseless())
+@pytest.mark.parametrize("users_at_once", [1, 3])
+def test_a_noiseless_round_is_the_plain_one(network, runtime, users_at_once):
+    process = build(network, noiseless(), users_at_once)
     state, weights = start(process, network)
     users, w = [0, 3, 4], {0: 1.0, 3: 0.5, 4: 0.25}
-    output = process.next(state, data(users, w))
+    # Of the users that a TFF client may stand for not all are there.
+    given = data(users, w) if users_at_once == 1 else [*data([0]), together([3, 4], w)]
+    output = process.next(state, given)
     updates = {u: plain_update(network, weights, u) for u in users}
     for i, found in enumerate(output.state["phi"]):
         mean = sum(w[u] * updates[u][0][i] for u in users) / sum(w.values())
@@ -212,14 +232,16 @@ def test_evaluation_is_each_users_own_keras_model(network, in_process):
         assert loss[user] == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_step_is_clipped_weighted_and_over_q_w(network, in_process):
+@pytest.mark.parametrize("users_at_once", [1, 4])
+def test_the_step_is_clipped_weighted_and_over_q_w(network, in_process, users_at_once):
     """With sigma far below S the noisy round is the noiseless one to its noise."""
     q, S, W, sigma = 0.5, 0.05, 4.0, 1e-6
     plan = udp_alg.plan(users=USERS, q=q, sigma=sigma, S=S, W=W)
-    process = build(network, plan)
+    process = build(network, plan, users_at_once)
     state, weights = start(process, network)
     users, w = [1, 2, 4], {1: 1.0, 2: 0.5, 4: 0.5}
-    output = process.next(state, data(users, w))
+    given = data(users, w) if users_at_once == 1 else [together(users, w)]
+    output = process.next(state, given)
     updates = {u: plain_update(network, weights, u)[0] for u in users}
     assert all(norm(update) > 2 * S for update in updates.values())
     clipped = {u: clip(updates[u], S) for u in users}
@@ -261,17 +283,49 @@ def test_the_noise_is_sigma_with_or_without_users(network, in_process, users):
     assert abs(drawn.mean()) < 4 * sigma / np.sqrt(drawn.size)
 
 
-def test_a_user_that_diverges_is_left_out(network, in_process):
-    process = build(network, udp_alg.plan(users=USERS, q=1.0, sigma=1e-6, S=1.0))
+@pytest.mark.parametrize("users_at_once", [1, 2])
+def test_a_user_that_diverges_is_left_out(network, in_process, users_at_once):
+    plan = udp_alg.plan(users=USERS, q=1.0, sigma=1e-6, S=1.0)
+    process = build(network, plan, users_at_once)
     state, weights = start(process, network)
     features, labels = examples(1)
     bad = chunk(1, (np.full_like(features, np.nan), labels))
-    output = process.next(state, [bad, *data([2])])
+    given = [bad, *data([2])]
+    if users_at_once == 2:
+        fields = together([1, 2]).get_single_element()
+        spoilt = fields["features"].numpy()
+        spoilt[0] = np.nan
+        fields = collections.OrderedDict(fields, features=spoilt)
+        given = [tf.data.Dataset.from_tensors(fields)]
+    output = process.next(state, given)
     assert output.metrics["aggregator"]["rejected"] == 1
     assert all(np.isfinite(p).all() for p in output.state["phi"])
     found = output.state["descriptors"]
     np.testing.assert_array_equal(found[1], weights["descriptors"][1])
     assert np.any(found[2] != weights["descriptors"][2])
+
+
+def test_a_user_that_is_none_is_rejected_alone(network, in_process):
+    process = build(network, noiseless(), 3)
+    state, weights = start(process, network)
+    fields = collections.OrderedDict(together([1, 2, 3]).get_single_element())
+    fields["user"] = np.array([1, USERS, -1], np.int32)
+    output = process.next(state, [tf.data.Dataset.from_tensors(fields)])
+    assert output.metrics["aggregator"]["rejected"] == 2
+    update, own = plain_update(network, weights, 1)
+    for i, found in enumerate(output.state["phi"]):
+        expected = weights["phi"][i] - LAMBDA * update[i]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    moved = weights["descriptors"] - output.state["descriptors"]
+    np.testing.assert_allclose(moved[1], ZETA * own, rtol=1e-4, atol=1e-5)
+    assert not np.delete(moved, 1, 0).any()
+
+
+def test_more_users_at_once_than_were_built_for_end_the_round(network, in_process):
+    process = build(network, noiseless(), 2)
+    state, _ = start(process, network)
+    with pytest.raises(Exception, match="more users than users_at_once"):
+        process.next(state, [together([0, 1, 2])])
 
 
 def test_types_say_what_goes_where(network):
@@ -281,7 +335,7 @@ def test_types_say_what_goes_where(network):
     assert [t.shape for t in state_type.phi] == network.shapes
     data_type = process.next.type_signature.parameter[1].member
     assert data_type.element.features.shape == (None, None, INPUTS)
-    assert data_type.element.user.shape == (1,)
+    assert data_type.element.user.shape == (None,)
 
 
 def test_what_does_not_fit_is_refused(network):
@@ -291,5 +345,7 @@ def test_what_does_not_fit_is_refused(network):
     with pytest.raises(ValueError, match="one zone"):
         build(network, two_zones)
     other = Hypernetwork(descriptor_dim=3, width=7, targets=((2, 2),))
+    with pytest.raises(ValueError, match="users_at_once is 0"):
+        build(network, noiseless(), 0)
     with pytest.raises(ValueError, match=r"targets is \(\(2, 2\),\); allowed"):
         build(other, noiseless())

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from tff_hdp.clients.updates import OuterProducts
 from tff_hdp.errors import ArgumentError
 
 HIDDEN_LAYERS = 3
@@ -132,23 +133,44 @@ class Hypernetwork:
     def pull_back(
         self,
         phi: Sequence[tf.Tensor],
-        descriptor: tf.Tensor,
-        update: Sequence[tf.Tensor],
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """The local update in the coordinates of phi and of v.
+        descriptors: tf.Tensor,
+        updates: Sequence[tf.Tensor],
+    ) -> tuple[list[tf.Tensor | OuterProducts], tf.Tensor]:
+        """Local updates in the coordinates of phi and of v, for a stack of users.
+
+        A layer's kernel moves by the outer product of its input and of what comes back
+        to its output, so nothing of phi's size is formed for a user.
 
         Args:
           phi: Tensors of shapes `shapes`.
-          descriptor: v, float32 [descriptor_dim].
-          update: Delta theta, tensors of shapes `targets`.
+          descriptors: v of U users, float32 [U, descriptor_dim].
+          updates: Delta theta of each, tensors [U, ...] of shapes `targets`.
 
         Returns:
-          (d theta / d phi)^T Delta theta, as a list like phi, and
-          (d theta / d v)^T Delta theta, float32 [descriptor_dim] (UDP-Alg,
+          (d theta / d phi)^T Delta theta of each, as a list like phi of stacks, and
+          (d theta / d v)^T Delta theta, float32 [U, descriptor_dim] (UDP-Alg,
           Algorithm 1, lines 12 and 16).
         """
-        phi = list(phi)
-        with tf.GradientTape() as tape:
-            tape.watch([phi, descriptor])
-            theta = self(phi, descriptor)
-        return tape.gradient(theta, (phi, descriptor), output_gradients=list(update))
+        pairs = list(zip(phi[0::2], phi[1::2], strict=True))
+        hidden, heads = pairs[:HIDDEN_LAYERS], pairs[HIDDEN_LAYERS:]
+        values = [descriptors]
+        for kernel, bias in hidden:
+            values.append(tf.nn.relu(tf.matmul(values[-1], kernel) + bias))
+        flat = [
+            tf.reshape(update, [-1, kernel.shape[1]])
+            for update, (kernel, _) in zip(updates, heads, strict=True)
+        ]
+        pulled = [t for back in flat for t in (OuterProducts(values[-1], back), back)]
+        back = tf.add_n(
+            [
+                tf.matmul(update, kernel, transpose_b=True)
+                for update, (kernel, _) in zip(flat, heads, strict=True)
+            ]
+        )
+        for (kernel, _), (given, value) in zip(
+            reversed(hidden), reversed([*itertools.pairwise(values)]), strict=True
+        ):
+            back = tf.where(value > 0.0, back, 0.0)
+            pulled = [OuterProducts(given, back), back, *pulled]
+            back = tf.matmul(back, kernel, transpose_b=True)
+        return pulled, back

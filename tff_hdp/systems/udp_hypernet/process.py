@@ -16,31 +16,33 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory
+from tff_hdp.aggregators.secure_mean import build_mean
+from tff_hdp.aggregators.sums import zone_sums
 from tff_hdp.aggregators.totals import federated_total
 from tff_hdp.clients.batches import chunk_type
+from tff_hdp.clients.contributions import norms_decide, sum_by_norms, sum_one_by_one
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.training import train_clients
-from tff_hdp.clients.updates import screen
-from tff_hdp.errors import ArgumentError
+from tff_hdp.clients.training import client_by_client, train_stack
+from tff_hdp.clients.updates import OuterProducts, screen
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 
 
 def user_type(feature_shape: tuple[int, ...], dtype: Any) -> tff.SequenceType:
-    """The type of a user's data: a sequence of one `make_chunk` of one, and `user`.
+    """The type of some users' data: a sequence of one `make_chunk`, and `user`.
 
     Args:
       feature_shape: Of one example.
       dtype: Of the features as stored.
 
     Returns:
-      As `chunk_type`, and `user`, the user's row in the table of descriptors,
-      int32 [1].
+      As `chunk_type`, and `user`, the users' rows in the table of descriptors,
+      int32 [U].
     """
     fields = chunk_type(feature_shape, dtype).element._asdict()
-    user = tff.TensorType(np.int32, [1])
+    user = tff.TensorType(np.int32, [None])
     return tff.SequenceType(collections.OrderedDict(fields, user=user))
 
 
@@ -67,15 +69,16 @@ def build_udp_hypernet(
     client_learning_rate: float,
     server_learning_rate: float,
     descriptor_learning_rate: float,
+    users_at_once: int = 1,
 ) -> tff.learning.templates.LearningProcess:
     """Builds the process of Algorithm 1.
 
     A round: every user of the cohort gets phi by broadcast and its own v_u, and
-    no one else's, by `tff.federated_select`; it makes theta_u = h(phi, v_u),
-    trains it, and pulls Delta theta_u back to the coordinates of phi and v_u. The
-    first goes through the plan's aggregator (clipped to S, weighted, summed,
-    noised, divided by q W) and steps phi; the second is added to the user's own
-    row of the table of descriptors, without noise.
+    no one else's, by `tff.federated_select` (for speed a TFF client may stand for
+    several users); it makes theta_u = h(phi, v_u), trains it, and pulls Delta theta_u
+    back to the coordinates of phi and v_u. The first goes through the plan's mean
+    (clipped to S, weighted, summed, noised, divided by q W) and steps phi; the second
+    is added to the user's own row of the table of descriptors, without noise.
 
     In the paper the server itself computes h and the pull-back and so sends and
     receives |theta| numbers a user; here users do, at |phi| numbers, so that the
@@ -91,15 +94,17 @@ def build_udp_hypernet(
       client_learning_rate: eta.
       server_learning_rate: lambda, of phi.
       descriptor_learning_rate: zeta, of v_u.
+      users_at_once: How many users a TFF client may stand for.
 
     Returns:
-      A `LearningProcess` whose TFF clients are users. Its state holds `phi` (a list
-      of tensors), `descriptors` float32 [users, descriptor_dim] and `aggregator`;
-      its model weights are the first two.
+      A `LearningProcess` whose TFF clients are some users each. Its state holds `phi`
+      (a list of tensors), `descriptors` float32 [users, descriptor_dim] and
+      `aggregator`; its model weights are the first two.
 
     Raises:
       ArgumentError: If the plan has more than one zone, the model an unsupported
-        layer, or the hypernetwork's targets are not the model's shapes.
+        layer, the hypernetwork's targets are not the model's shapes, or no users are
+        trained at once.
     """
     if plan.num_zones != 1:
         raise ArgumentError("plan.zone_sizes", plan.zone_sizes, "one zone")
@@ -110,12 +115,17 @@ def build_udp_hypernet(
             str(hypernetwork.targets),
             f"{model.shapes}, the shapes of the model's weights",
         )
+    require(users_at_once >= 1, "users_at_once", users_at_once, "1 or more")
     users = plan.num_clients
     rule = SgdRule(learning_rate=client_learning_rate)
     phi_type = tff.to_type([(np.float32, shape) for shape in hypernetwork.shapes])
     vector_type = tff.TensorType(np.float32, [hypernetwork.descriptor_dim])
     table_type = tff.TensorType(np.float32, [users, hypernetwork.descriptor_dim])
-    aggregator = HierarchicalMeanFactory(plan).create(phi_type, WEIGHT_TYPE)
+    records = [tf.TensorSpec(shape, tf.float32) for shape in hypernetwork.shapes]
+    mean = build_mean(plan, records)
+    by_norms = norms_decide(plan, None)
+    initial_state = tff.tensorflow.computation(mean.initial_state)
+    mean_state_type = initial_state.type_signature.result
 
     @tff.tensorflow.computation
     def new_weights() -> Any:
@@ -128,12 +138,12 @@ def build_udp_hypernet(
             collections.OrderedDict(
                 phi=weights.phi,
                 descriptors=weights.descriptors,
-                aggregator=aggregator.initialize(),
+                aggregator=tff.federated_eval(initial_state, tff.SERVER),
             )
         )
 
     def known(data: tf.data.Dataset) -> Any:
-        """A user's chunk; if it is none, that of the first, and its labels no class.
+        """The users' chunk; who is none gets the first's row and labels of no class.
 
         Such labels have an update rejected.
         """
@@ -141,44 +151,66 @@ def build_udp_hypernet(
         user = chunk["user"]
         is_one = tf.logical_and(user >= 0, user < users)
         chunk["user"] = tf.where(is_one, user, 0)
-        chunk["labels"] = tf.where(is_one, chunk["labels"], -1)
-        return chunk
+        chunk["labels"] = tf.where(is_one[:, tf.newaxis], chunk["labels"], -1)
+        return mean.seated(chunk)
+
+    def padded(of_users: tf.Tensor) -> tf.Tensor:
+        """Of `users_at_once` users, zeros after those that are."""
+        rest = users_at_once - tf.shape(of_users)[0]
+        said = tf.debugging.assert_non_negative(rest, "more users than users_at_once")
+        with tf.control_dependencies([said]):
+            rest = tf.identity(rest)
+        paddings = [[0, rest], *[[0, 0]] * (of_users.shape.rank - 1)]
+        shape = [users_at_once, *of_users.shape[1:]]
+        return tf.ensure_shape(tf.pad(of_users, paddings), shape)
 
     @tff.tensorflow.computation(data_type)
-    def key_of(data: tf.data.Dataset) -> tf.Tensor:
-        return known(data)["user"]
+    def keys_of(data: tf.data.Dataset) -> tf.Tensor:
+        return padded(known(data)["user"])
 
     @tff.tensorflow.computation(table_type, np.int32)
     def row(table: tf.Tensor, user: tf.Tensor) -> tf.Tensor:
         return table[user]
 
-    @tff.tensorflow.computation(phi_type, tff.SequenceType(vector_type), data_type)
-    def train(phi: Any, own_row: tf.data.Dataset, data: tf.data.Dataset) -> Any:
+    @tff.tensorflow.computation(phi_type, mean_state_type)
+    def message(phi: Any, state: Any) -> Any:
+        return collections.OrderedDict(phi=phi, protocol=mean.client_state(state))
+
+    message_type = message.type_signature.result
+
+    @tff.tensorflow.computation(message_type, tff.SequenceType(vector_type), data_type)
+    def train(sent: Any, own_rows: tf.data.Dataset, data: tf.data.Dataset) -> Any:
         """Lines 8-12."""
-        phi, descriptor = list(phi), own_row.get_single_element()
-        chunk = known(data)
-        theta = hypernetwork(phi, descriptor)
-        updates, sums = train_clients(model, theta, chunk, rule)
-        phi_update, descriptor_update = hypernetwork.pull_back(
-            phi, descriptor, [update[0] for update in updates]
-        )
+        chunk, phi = known(data), list(sent["phi"])
+        rows = own_rows.batch(users_at_once).get_single_element()
+        chunk["descriptor"] = rows[: tf.shape(chunk["user"])[0]]
+
+        def train_one(own: Any) -> Any:
+            theta = hypernetwork(phi, own["descriptor"][0])
+            update, sums = train_stack(model, theta, own, rule)
+            loss = tf.math.divide_no_nan(sums["loss"], sums["examples"])
+            return [loss[tf.newaxis], *update], sums
+
+        specs = [tf.TensorSpec(shape, tf.float32) for shape in ((), *model.shapes)]
+        (losses, *updates), _ = client_by_client(train_one, chunk, specs)
+        pulled, moved = hypernetwork.pull_back(phi, chunk["descriptor"], updates)
+        given = (mean, sent["protocol"])
+        if by_norms:
+            contribution = sum_by_norms(*given, pulled, phi, chunk)
+        else:
+            contribution = sum_one_by_one(
+                *given, list(map(_formed, pulled)), phi, chunk
+            )
         # A user whose training diverged keeps its descriptor.
-        descriptor_update, _ = screen(descriptor_update[tf.newaxis], instead=0.0)
-        return collections.OrderedDict(
-            phi=phi_update,
-            weight=collections.OrderedDict(
-                weight=chunk["weight"][0],
-                zone=chunk["zone"],
-                carries_noise=chunk["carries_noise"][0],
-            ),
-            own=collections.OrderedDict(
-                user=chunk["user"],
-                descriptor=descriptor_update,
-                loss=tf.math.divide_no_nan(sums["loss"], sums["examples"]),
-            ),
+        moved, _ = screen(moved, instead=0.0)
+        return (contribution, chunk["zone"]), collections.OrderedDict(
+            user=padded(chunk["user"]),
+            descriptor=padded(moved),
+            loss=tf.reduce_sum(losses),
+            users=tf.cast(tf.shape(losses)[0], tf.float32),
         )
 
-    own_type = train.type_signature.result.own
+    own_type = train.type_signature.result[1]
 
     @tff.tensorflow.computation
     def no_users() -> Any:
@@ -189,18 +221,21 @@ def build_udp_hypernet(
     total_type = no_users.type_signature.result
 
     @tff.tensorflow.computation(total_type, own_type)
-    def add_user(total: Any, own: Any) -> Any:
+    def add_users(total: Any, own: Any) -> Any:
         return collections.OrderedDict(
             descriptors=tf.tensor_scatter_nd_add(
-                total["descriptors"], own["user"][tf.newaxis], own["descriptor"]
+                total["descriptors"], own["user"][:, tf.newaxis], own["descriptor"]
             ),
             loss=total["loss"] + own["loss"],
-            users=total["users"] + 1.0,
+            users=total["users"] + own["users"],
         )
 
-    @tff.tensorflow.computation(phi_type, phi_type)
-    def step_phi(phi: Any, mean: Any) -> Any:
-        return [w - server_learning_rate * g for w, g in zip(phi, mean, strict=True)]
+    @tff.tensorflow.computation
+    def step_phi(phi: Any, state: Any, total: Any) -> Any:
+        step, new_state, measurements = mean.release(state, total)
+        pairs = zip(phi, step, strict=True)
+        stepped = [w - server_learning_rate * g for w, g in pairs]
+        return stepped, new_state, measurements
 
     @tff.tensorflow.computation(table_type, total_type)
     def step_descriptors(table: tf.Tensor, total: Any) -> Any:
@@ -214,25 +249,27 @@ def build_udp_hypernet(
     )
     def next_fn(state: Any, data: Any) -> Any:
         own_rows = tff.federated_select(
-            tff.federated_map(key_of, data),
+            tff.federated_map(keys_of, data),
             tff.federated_value(users, tff.SERVER),
             state.descriptors,
             row,
         )
-        sent = tff.federated_broadcast(state.phi)
+        sent = tff.federated_broadcast(
+            tff.federated_map(message, (state.phi, state.aggregator))
+        )
         trained = tff.federated_map(train, (sent, own_rows, data))
-        mean = aggregator.next(state.aggregator, trained.phi, trained.weight)
-        total = federated_total(no_users, add_user, trained.own)
+        phi, mean_state, measurements = tff.federated_map(
+            step_phi, (state.phi, state.aggregator, zone_sums(mean, trained[0]))
+        )
+        total = federated_total(no_users, add_users, trained[1])
         own = tff.federated_map(step_descriptors, (state.descriptors, total))
         new_state = tff.federated_zip(
             collections.OrderedDict(
-                phi=tff.federated_map(step_phi, (state.phi, mean.result)),
-                descriptors=own.descriptors,
-                aggregator=mean.state,
+                phi=phi, descriptors=own.descriptors, aggregator=mean_state
             )
         )
         metrics = tff.federated_zip(
-            collections.OrderedDict(aggregator=mean.measurements, train_loss=own.loss)
+            collections.OrderedDict(aggregator=measurements, train_loss=own.loss)
         )
         return tff.learning.templates.LearningProcessOutput(new_state, metrics)
 
@@ -251,3 +288,7 @@ def build_udp_hypernet(
     return tff.learning.templates.LearningProcess(
         initialize, next_fn, get_model_weights, set_model_weights
     )
+
+
+def _formed(updates: tf.Tensor | OuterProducts) -> tf.Tensor:
+    return updates.formed() if isinstance(updates, OuterProducts) else updates

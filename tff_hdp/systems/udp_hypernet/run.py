@@ -23,7 +23,13 @@ from tff_hdp.systems.udp_hypernet import process as udp_hypernet
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 from tff_hdp.systems.udp_hypernet.evaluation import UserTests
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
-from tff_hdp.systems.udp_hypernet.setup import build_plan, local_order, user_weights
+from tff_hdp.systems.udp_hypernet.setup import (
+    build_plan,
+    evenly,
+    local_order,
+    user_weights,
+    users_at_once,
+)
 from tff_hdp.topology import one_zone
 
 NOTES = (
@@ -66,6 +72,8 @@ class UdpHypernet(System):
             width=config.hidden_width,
             targets=tuple(w.shape for w in local.trainable_weights),
         )
+        expected = config.sampling_rate * len(self.train.client_ids)
+        self.users_at_once = users_at_once(expected)
         self.process = udp_hypernet.build_udp_hypernet(
             build_model=config.training_model(self.task),
             data_type=udp_hypernet.user_type(features.shape[1:], features.dtype),
@@ -74,6 +82,7 @@ class UdpHypernet(System):
             client_learning_rate=config.client_learning_rate,
             server_learning_rate=config.server_learning_rate,
             descriptor_learning_rate=config.descriptor_learning_rate,
+            users_at_once=self.users_at_once,
         )
         self.tests = UserTests(
             task=self.task,
@@ -103,15 +112,18 @@ class UdpHypernet(System):
         """See base class."""
         del number
         data = []
-        for user in cohort:
+        for users in evenly(cohort, self.users_at_once):
             chunk = make_chunk(
-                [self.train.examples(user)],
-                [local_order(self.config, int(self.train.sizes[user]), rng_of(user))],
-                weights=[self.weights[user]],
-                carries_noise=[False],
+                [self.train.examples(user) for user in users],
+                [
+                    local_order(self.config, int(self.train.sizes[user]), rng_of(user))
+                    for user in users
+                ],
+                weights=self.weights[users],
+                carries_noise=[False] * len(users),
                 zone=0,
             )
-            chunk["user"] = np.array([user], np.int32)
+            chunk["user"] = users.astype(np.int32)
             data.append(tf.data.Dataset.from_tensors(chunk))
         return data
 

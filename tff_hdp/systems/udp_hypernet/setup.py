@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import os
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from tff_hdp.privacy import (
 )
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
+
+# More users at once gain nothing that shows, and their examples stand side by side.
+_MOST_AT_ONCE = 20
 
 
 def user_weights(config: UdpHypernetConfig, sizes: np.ndarray) -> np.ndarray:
@@ -77,3 +81,19 @@ def local_order(
     passes = math.ceil(config.local_steps / math.ceil(size / batch_size))
     order = make_order(size, epochs=passes, batch_size=batch_size, rng=rng)
     return order[: config.local_steps]
+
+
+def users_at_once(expected: float) -> int:
+    """How many users one computation may train, of so many expected in a round.
+
+    Half as many again as a core's share, since cohorts vary.
+    """
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(math.ceil(1.5 * expected / cores), _MOST_AT_ONCE))
+
+
+def evenly(cohort: np.ndarray, most: int) -> list[np.ndarray]:
+    """The cohort in parts of at most so many users, as many parts for every core."""
+    cores = len(os.sched_getaffinity(0))
+    parts = cores * math.ceil(len(cohort) / (cores * most))
+    return [part for part in np.array_split(cohort, max(parts, 1)) if len(part)]
