@@ -126,7 +126,7 @@ def run(work: "works.Work", cases: Sequence[Case], turns: int) -> None:
     import tensorflow_federated as tff
     from programs import stacked
 
-    chunk = stacked.chunk_size(work.num_parameters, work.clients)
+    chunk = stacked.clients_at_once(work)
     plan = stacked.noise_plan(work, "cdp", 1.0)
     federations: dict[int, Any] = {}
     for turn in range(turns + 1):

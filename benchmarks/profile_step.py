@@ -106,7 +106,7 @@ def _training(
     if convolutions_in is not None:
         keras = with_convolutions_in(convolutions_in, keras)
     model = StackedModel.built_by(lambda: keras)
-    at_once = training.chunk_size(work.num_parameters, work.clients)
+    at_once = training.chunk_size(model, work.clients)
     count, steps = (1, _STEPS) if model.convolves else (at_once, work.steps)
     examples = [works.client_examples(work, client) for client in range(count)]
     features, labels = (np.stack(part) for part in zip(*examples, strict=True))

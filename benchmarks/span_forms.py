@@ -212,8 +212,8 @@ def _forms(clients: int | None, block: int) -> dict[str, Callable[[], Any]]:
     from tff_hdp.clients.stacked_model import StackedModel
 
     work = works.WORKS["A"]
-    clients = clients or training.chunk_size(work.num_parameters, work.clients)
     model = StackedModel.built_by(lambda: tensorflow_model.build_model(work))
+    clients = clients or training.chunk_size(model, work.clients)
     rule = SgdRule(learning_rate=work.learning_rate)
     initial = [tf.constant(weight) for weight in works.initial_weights(work)]
     given = [works.client_examples(work, client) for client in range(clients)]

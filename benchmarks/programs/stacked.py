@@ -12,6 +12,7 @@ from programs import tensorflow_model
 from serving import Federation, read_spec, serve
 
 from tff_hdp.clients.batches import chunk_type, make_chunk
+from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy import Clipping, FullParticipation, NoisePlan
 from tff_hdp.privacy.configurations import CONFIGURATIONS
@@ -44,6 +45,12 @@ def federation(
         server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
     )
     return tensorflow_model.ProcessFederation(process, work, data)
+
+
+def clients_at_once(work: works.Work) -> int:
+    """How many clients one stack is of, as `scripts/train.py` has it."""
+    model = StackedModel.built_by(lambda: tensorflow_model.build_model(work))
+    return chunk_size(model, work.clients)
 
 
 def make_data(
@@ -85,7 +92,7 @@ def builder(spec: dict[str, Any]) -> Callable[..., Federation]:
     ) -> Federation:
         cohort = dataclasses.replace(work, clients=clients)
         plan = noise_plan(cohort, privacy, noise_multiplier)
-        return _stacked(cohort, plan, chunk_size(work.num_parameters, clients))
+        return _stacked(cohort, plan, clients_at_once(cohort))
 
     return build
 

@@ -1,5 +1,6 @@
 """Clients trained in stacks against each trained alone."""
 
+import types
 from unittest import mock
 
 import numpy as np
@@ -187,16 +188,35 @@ def _assert_is_not_stacked(layer, shape):
         (1, 100, 50),
         (2, 100, 50),
         (2, 61.5, 31),
-        (2, 30, 20),
+        (2, 30, 15),
+        (2, 7, 5),
         (4, 100, 25),
-        (64, 999, 20),
+        (64, 999, 16),
     ],
 )
 def test_chunks_fit_memory_and_use_every_core(monkeypatch, cores, clients, most):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
-    assert chunk_size(1_000, clients) == chunk_size(159_010, clients) == most
-    assert 1 <= chunk_size(2_156_490, clients) < 20
-    assert chunk_size(10**9, clients) == 1
+    assert chunk_size(_sized(1_000), clients) == most
+    assert chunk_size(_sized(159_010), clients) == most
+    assert 1 <= chunk_size(_sized(2_156_490), clients) < 20
+    assert chunk_size(_sized(10**9), clients) == 1
+
+
+@pytest.mark.parametrize(
+    ("cores", "clients", "most"),
+    [(1, 20, 4), (2, 20, 2), (2, 50, 5), (2, 7.5, 1), (4, 1000, 50), (64, 20, 1)],
+)
+def test_chunks_that_train_one_by_one_share_the_cores_out_evenly(
+    monkeypatch, cores, clients, most
+):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+    assert chunk_size(_sized(1_000, convolves=True), clients) == most
+    assert chunk_size(_sized(10**9, convolves=True), clients) == 1
+
+
+def _sized(weights, convolves=False):
+    """A stand-in for a model of so many weights."""
+    return types.SimpleNamespace(size=weights, convolves=convolves)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ class Training:
                         zone=int(zone),
                     )
                 )
-        at_once = chunk_size(self._target.model.size, len(batches))
+        at_once = chunk_size(self._target.model, len(batches))
         data = [
             tf.data.Dataset.from_tensors(chunk) for chunk in chunks(members, at_once)
         ]

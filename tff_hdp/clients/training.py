@@ -20,21 +20,28 @@ from tff_hdp.clients.updates import sum_over_clients
 Then = Callable[[list[tf.Tensor], Any], Any]
 
 # A chunk of fifty clients costs each a tenth less than one of twenty, and a larger one
-# no less; but chunks are what cores share.
-_LEAST, _MOST = 20, 50
+# no less; but chunks are what cores share: two of ten beat one of twenty, two of five
+# one of ten.
+_LEAST, _MOST = 5, 50
+# Where clients train one after the other a larger chunk gains nothing, and small ones
+# share the cores out evenly, also where zones part them.
+_CHUNKS_A_CORE = 5
 _CHUNK_BYTES = 512 * 2**20
 
 
-def chunk_size(num_parameters: int, clients: float) -> int:
+def chunk_size(model: StackedModel, clients: float) -> int:
     """How many clients to train at once, so that they fit memory and use every core.
 
     Args:
-      num_parameters: Of the model.
+      model: What they train.
       clients: Of a round, in expectation.
     """
-    by_memory = _CHUNK_BYTES // (4 * COPIES * num_parameters)
-    by_cores = math.ceil(clients / len(os.sched_getaffinity(0)))
-    return max(1, min(max(_LEAST, by_cores), _MOST, by_memory))
+    cores = len(os.sched_getaffinity(0))
+    by_cores = max(_LEAST, math.ceil(clients / cores))
+    if model.convolves:
+        by_cores = math.ceil(clients / cores / _CHUNKS_A_CORE)
+    by_memory = _CHUNK_BYTES // (4 * COPIES * model.size)
+    return max(1, min(by_cores, _MOST, by_memory))
 
 
 def train_stack(

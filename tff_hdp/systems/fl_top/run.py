@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators import round_events
 from tff_hdp.aggregators.vectors import join
 from tff_hdp.clients.batches import Participant, chunk_type, chunks, make_order
+from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, NoisePlan
@@ -63,6 +64,7 @@ class FlTop(System):
         )
         self.zoning, self.sampling = one_zone(self.task.train.client_ids), self.plan
         features = self.task.test_features
+        self._model = StackedModel(self.task.build_model())
         self.secure_sums = None
         if config.secure_aggregation_protocol in PROTOCOLS:
             self.secure_sums = SecureSums(
@@ -110,8 +112,7 @@ class FlTop(System):
             )
             for client in cohort
         ]
-        weights = self.setup.compressor.num_weights
-        size = config.cohort_chunk or chunk_size(weights, len(cohort))
+        size = config.cohort_chunk or chunk_size(self._model, len(cohort))
         data = [
             tf.data.Dataset.from_tensors(chunk) for chunk in chunks(participants, size)
         ]

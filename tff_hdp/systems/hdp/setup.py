@@ -9,7 +9,7 @@ from tff_hdp.clients.client_work import (
     build_optimizer,
     model_fn_from_keras,
 )
-from tff_hdp.clients.stacked_model import is_supported
+from tff_hdp.clients.stacked_model import StackedModel, is_supported
 from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.system import Process
 from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
@@ -38,7 +38,7 @@ def chunk_size(config: HdpConfig, federation: Federation) -> int:
         return config.cohort_chunk
     if not can_stack:
         return 0
-    return training.chunk_size(model.count_params(), config.clients_per_round)
+    return training.chunk_size(StackedModel(model), config.clients_per_round)
 
 
 def build_process(

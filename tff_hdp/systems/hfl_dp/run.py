@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.clients.batches import Participant, chunks, make_order
+from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy import FullParticipation, NoisePlan, RoundLedger
 from tff_hdp.simulation.classifier import training_columns
@@ -62,6 +63,7 @@ class HflDp(System):
             paper_epsilons=(config.eps1, config.eps2) if theorem_1 else (None, None),
         )
         features = self.task.test_features
+        self._model = StackedModel(self.task.build_model())
         self.process = build_hfl_dp(
             build_model=config.training_model(self.task),
             data_type=chunk_type(features.shape[1:], features.dtype),
@@ -94,7 +96,7 @@ class HflDp(System):
             )
             for client in cohort
         ]
-        size = chunk_size(self.task.build_model().count_params(), len(cohort))
+        size = chunk_size(self._model, len(cohort))
         data = []
         for chunk in chunks(participants, size):
             chunk["zone"] = np.array([chunk["zone"]], np.int32)
