@@ -32,19 +32,25 @@ class SlowLedger(Ledger):
         return super().account(delta, methods=methods)
 
 
-def shown(config, ledger, caplog, monkeypatch, rounds, seconds=1.0):
-    """What is logged of every round, of so many seconds each."""
+def logged(config, ledger, caplog, monkeypatch, rounds, seconds=1.0, plan=PLAN):
+    """What is logged in rounds of so many seconds each."""
     monkeypatch.setattr(progress.time, "monotonic", lambda: ledger.now)
     with (
         caplog.at_level(logging.INFO, progress.__name__),
         progress.Progress(config, "accuracy", ledger, done=0) as told,
     ):
         for number in range(1, rounds + 1):
-            ledger.record(PLAN)
+            ledger.record(plan)
             ledger.now += seconds
             metrics = progress.epsilons(config, ledger, number)
             told.show(number, {"accuracy": 0.5} | metrics)
     return [record.getMessage() for record in caplog.records]
+
+
+def shown(*given, **settings):
+    """What is logged of every round."""
+    lines = logged(*given, **settings)
+    return [line for line in lines if line.startswith("round ")]
 
 
 @pytest.fixture
@@ -88,3 +94,24 @@ def test_nothing_is_accounted_for_nobody_who_looks(config, caplog, monkeypatch):
     quiet = dataclasses.replace(config, log_every=None, quiet=True)
     assert shown(quiet, ledger, caplog, monkeypatch, rounds=80) == []
     assert ledger.accounts == 0
+
+
+def test_what_an_epsilon_holds_for_is_said_before_it_and_once(
+    config, caplog, monkeypatch
+):
+    lines = logged(config, SlowLedger(takes=0.1), caplog, monkeypatch, rounds=20)
+    assert [line.startswith("round ") for line in lines] == [False] + [True] * 20
+    ledger = Ledger()
+    ledger.record(PLAN)
+    (row,) = (r for r in ledger.account(1e-5) if r.observer == "released_model")
+    for part in (row.observer, "delta 1e-05", row.neighbours, row.sampling):
+        assert part in lines[0]
+
+
+def test_without_noise_there_is_no_epsilon_to_explain(config, caplog, monkeypatch):
+    plan = CONFIGURATIONS["none"](
+        zone_sizes=(20, 20), sampling=PoissonSampling((0.2, 0.2))
+    )
+    given = (config, SlowLedger(takes=0.1), caplog, monkeypatch)
+    lines = logged(*given, rounds=2, plan=plan)
+    assert len(lines) == 2 and all("epsilon inf" in line for line in lines[1:])

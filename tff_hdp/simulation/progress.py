@@ -24,7 +24,8 @@ class Progress:
     """Says how far a run is: a bar on a terminal, else a line now and then.
 
     Its epsilon is by RDP after every round, and by the method of the final table as
-    often as that costs at most a fiftieth of the time.
+    often as that costs at most a fiftieth of the time. What both hold for is said once,
+    before the first.
 
     Args:
       config: The run's settings.
@@ -47,7 +48,7 @@ class Progress:
         )
         self._every = config.log_every or math.ceil(config.rounds / 20)
         self._shown: dict[str, str] = {}
-        self._warned = False
+        self._warned = self._said = False
         self._next_account = time.monotonic() + _SHARE * _FIRST_ACCOUNT
 
     def __enter__(self) -> "Progress":
@@ -68,6 +69,11 @@ class Progress:
             )
         due = number % self._every == 0 or number == self._config.rounds
         seen = not self._bar.disable or (due and not self._config.quiet)
+        if seen and not self._said and self._ledger.rounds:
+            self._said = True
+            terms = _terms(self._ledger.account(self._config.delta, methods=("rdp",)))
+            if terms:
+                _LOG.info("%s", terms)
         shown = metrics | (self._account(metrics) if seen else {})
         names = (self._headline, "epsilon_rdp", "epsilon")
         self._shown |= {k: f"{shown[k]:.3g}" for k in names if k in shown}
@@ -110,6 +116,20 @@ def epsilons(
     if number % _ACCOUNT_EVERY == 0 or number == config.rounds:
         found["epsilon"] = _worst(ledger.account(config.delta, methods=BOTH))
     return found
+
+
+def _terms(rows: list[AccountRow]) -> str:
+    """What must be known of the epsilons that follow; "" where there are none."""
+    released = [row for row in rows if row.observer == "released_model"]
+    sound = [row for row in released if row.epsilon_rdp is not None]
+    if not sound or len(sound) < len(released):
+        return ""
+    row = max(sound, key=lambda row: row.epsilon_rdp or 0.0)
+    return (
+        "epsilons below are the worst client's against who gets the models and no more "
+        f"[{row.observer}], at delta {row.delta:g}, for {row.neighbours} neighbours; "
+        f"{row.sampling}; epsilon_rdp by RDP, epsilon by RDP or PLD"
+    )
 
 
 def _worst(rows: list[AccountRow]) -> float:
