@@ -17,7 +17,9 @@ from tests.runtime.test_environment import OURS
 from tests.test_doc_code import blocks
 
 # Lines that programs mean to say.
-OWN = re.compile(r"(round \d+ of \d+|sweep|resuming|elected|installing|interrupted) ?")
+OWN = re.compile(
+    r"(round \d+ of \d+|epsilons below|sweep|resuming|elected|installing|interrupted) ?"
+)
 SMALL = ("--rounds=1", "--num_clients=20")
 ZONES = ("--zones=2", "--clients_per_round=8", "--noise_multiplier=1", *SMALL)
 PROGRAMS = {

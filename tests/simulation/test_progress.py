@@ -114,4 +114,4 @@ def test_without_noise_there_is_no_epsilon_to_explain(config, caplog, monkeypatc
     )
     given = (config, SlowLedger(takes=0.1), caplog, monkeypatch)
     lines = logged(*given, rounds=2, plan=plan)
-    assert len(lines) == 2 and all("epsilon inf" in line for line in lines[1:])
+    assert len(lines) == 2 and all("epsilon_rdp inf" in line for line in lines)
