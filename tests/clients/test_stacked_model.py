@@ -1,5 +1,6 @@
 """Clients trained in stacks against each trained alone."""
 
+import math
 import types
 from unittest import mock
 
@@ -211,6 +212,9 @@ def test_chunks_that_train_one_by_one_share_the_cores_out_evenly(
 ):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
     assert chunk_size(_sized(1_000, convolves=True), clients) == most
+    large = chunk_size(_sized(1_500_000, convolves=True), clients)
+    # By memory, 14.
+    assert large == min(max(most, 5), math.ceil(clients / cores), 14)
     assert chunk_size(_sized(10**9, convolves=True), clients) == 1
 
 

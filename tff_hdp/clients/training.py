@@ -26,6 +26,8 @@ _LEAST, _MOST = 5, 50
 # Where clients train one after the other a larger chunk gains nothing, and small ones
 # share the cores out evenly, also where zones part them.
 _CHUNKS_A_CORE = 5
+# A chunk sends a sum back, though, which on a cluster costs as the model is large.
+_LARGE = 10**6
 _CHUNK_BYTES = 512 * 2**20
 
 
@@ -37,9 +39,11 @@ def chunk_size(model: StackedModel, clients: float) -> int:
       clients: Of a round, in expectation.
     """
     cores = len(os.sched_getaffinity(0))
-    by_cores = max(_LEAST, math.ceil(clients / cores))
+    share = math.ceil(clients / cores)
+    by_cores = max(_LEAST, share)
     if model.convolves:
-        by_cores = math.ceil(clients / cores / _CHUNKS_A_CORE)
+        least = min(_LEAST, share) if model.size > _LARGE else 1
+        by_cores = max(least, math.ceil(share / _CHUNKS_A_CORE))
     by_memory = _CHUNK_BYTES // (4 * COPIES * model.size)
     return max(1, min(by_cores, _MOST, by_memory))
 
