@@ -321,6 +321,19 @@ def test_a_user_that_is_none_is_rejected_alone(network, in_process):
     assert not np.delete(moved, 1, 0).any()
 
 
+def test_one_by_one_comes_to_the_same(network, in_process, monkeypatch):
+    """What a plan whose clip no norm decides takes: every update is formed."""
+    plan = udp_alg.plan(users=USERS, q=0.5, sigma=1e-6, S=0.05)
+    states = []
+    for by_norms in (True, False):
+        monkeypatch.setattr(udp_hypernet, "norms_decide", lambda *_, is_=by_norms: is_)
+        process = build(network, plan, 3)
+        state, _ = start(process, network)
+        states.append(process.next(state, [together([1, 2, 4])]).state)
+    for one, other in zip(states[0]["phi"], states[1]["phi"], strict=True):
+        np.testing.assert_allclose(one, other, atol=12 * LAMBDA * 1e-6 + 1e-6)
+
+
 def test_more_users_at_once_than_were_built_for_end_the_round(network, in_process):
     process = build(network, noiseless(), 2)
     state, _ = start(process, network)

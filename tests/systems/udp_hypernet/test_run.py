@@ -15,6 +15,7 @@ from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
+from tff_hdp.systems.udp_hypernet.setup import evenly, users_at_once
 
 SETTINGS = {
     "task": "digits",
@@ -194,3 +195,25 @@ def test_descriptors_stay_as_drawn_at_rate_0(tmp_path):
             found[rate, rounds] = kept["descriptors"]
     np.testing.assert_array_equal(found[0.0, 1], found[0.0, 2])
     assert not np.array_equal(found[0.0, 2], found[0.5, 2])
+
+
+@pytest.mark.parametrize("cores", [1, 2, 7])
+@pytest.mark.parametrize(("users", "most"), [(0, 3), (1, 3), (11, 8), (40, 6), (9, 1)])
+def test_a_cohort_is_shared_out_evenly(monkeypatch, cores, users, most):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+    parts = evenly(np.arange(users), most)
+    assert [user for part in parts for user in part] == list(range(users))
+    sizes = [len(part) for part in parts]
+    assert all(0 < size <= most for size in sizes)
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
+    assert len(parts) % cores == 0 or max(sizes, default=0) <= 1
+
+
+@pytest.mark.parametrize(
+    ("cores", "expected", "most"), [(2, 10, 8), (1, 0.5, 1), (2, 170, 20), (64, 10, 1)]
+)
+def test_a_stack_has_room_for_a_cohort_that_is_half_as_large_again(
+    monkeypatch, cores, expected, most
+):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+    assert users_at_once(expected) == most

@@ -154,19 +154,22 @@ def build_udp_hypernet(
         chunk["labels"] = tf.where(is_one[:, tf.newaxis], chunk["labels"], -1)
         return mean.seated(chunk)
 
-    def padded(of_users: tf.Tensor) -> tf.Tensor:
-        """Of `users_at_once` users, zeros after those that are."""
+    def padded(of_users: tf.Tensor, rest_as: tf.Tensor | int = 0) -> tf.Tensor:
+        """Of `users_at_once` users, another value after those that are."""
         rest = users_at_once - tf.shape(of_users)[0]
         said = tf.debugging.assert_non_negative(rest, "more users than users_at_once")
         with tf.control_dependencies([said]):
             rest = tf.identity(rest)
         paddings = [[0, rest], *[[0, 0]] * (of_users.shape.rank - 1)]
         shape = [users_at_once, *of_users.shape[1:]]
-        return tf.ensure_shape(tf.pad(of_users, paddings), shape)
+        filled = tf.pad(of_users, paddings, constant_values=rest_as)
+        return tf.ensure_shape(filled, shape)
 
     @tff.tensorflow.computation(data_type)
     def keys_of(data: tf.data.Dataset) -> tf.Tensor:
-        return padded(known(data)["user"])
+        user = known(data)["user"]
+        # Nobody gets a row that is not of its own users.
+        return padded(user, user[0])
 
     @tff.tensorflow.computation(table_type, np.int32)
     def row(table: tf.Tensor, user: tf.Tensor) -> tf.Tensor:

@@ -18,7 +18,7 @@ from tff_hdp.privacy import (
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
-# More users at once gain nothing that shows, and their examples stand side by side.
+# Users' examples stand side by side, each as long as the longest.
 _MOST_AT_ONCE = 20
 
 
