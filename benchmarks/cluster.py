@@ -133,7 +133,7 @@ def run(work: "works.Work", cases: Sequence[Case], turns: int) -> None:
         for number, case in enumerate(cases):
             cohort = list(next(case.cohorts))
             data = [
-                stacked.make_data(work, plan, 0, cohort[start : start + chunk])
+                stacked.make_data(work, plan, cohort[start : start + chunk])
                 for start in range(0, len(cohort), chunk)
             ]
             with tff.framework.get_context_stack().install(case.context):

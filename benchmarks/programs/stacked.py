@@ -54,18 +54,19 @@ def clients_at_once(work: works.Work) -> int:
 
 
 def make_data(
-    work: works.Work, plan: NoisePlan, zone: int, clients: Sequence[int]
+    work: works.Work, plan: NoisePlan, clients: Sequence[int]
 ) -> tf.data.Dataset:
-    """Some clients of a zone, to be trained as one stack."""
+    """Some clients, to be trained as one stack."""
     count = len(clients)
+    zones = [client % plan.num_zones for client in clients]
     order = np.tile(np.arange(work.examples, dtype=np.int32), work.epochs)
     return tf.data.Dataset.from_tensors(
         make_chunk(
             [works.client_examples(work, client) for client in clients],
             [order.reshape(work.steps, work.batch_size)] * count,
             weights=[1.0] * count,
-            carries_noise=[plan.noising_clients[zone] > 0] * count,
-            zone=zone,
+            carries_noise=[plan.noising_clients[zone] > 0 for zone in zones],
+            zone=zones,
         )
     )
 
@@ -73,12 +74,9 @@ def make_data(
 def _stacked(
     work: works.Work, plan: NoisePlan, chunk: int
 ) -> tensorflow_model.ProcessFederation:
-    size = work.clients // work.zones
-    data = []
-    for zone in range(work.zones):
-        members = range(zone * size, (zone + 1) * size)
-        for start in range(0, size, chunk):
-            data.append(make_data(work, plan, zone, members[start : start + chunk]))
+    clients = sorted(range(work.clients), key=lambda client: client % work.zones)
+    starts = range(0, work.clients, chunk)
+    data = [make_data(work, plan, clients[at : at + chunk]) for at in starts]
     return federation(work, plan, data)
 
 

@@ -68,8 +68,9 @@ def outputs(plan, value, *, absent=()):
             is_last = zone == plan.num_zones - 1 and i == n - 1
             update = tf.fill([SIZE], value if is_last else 0.0)
             contribution = mean.contribution(sent, update, profile)
-            total = mean.zero(contribution) if total is None else total
-            total = mean.add(total, contribution, tf.constant(zone))
+            sent_on = mean.sent_by_one(contribution, zone)
+            total = mean.zero(sent_on[0]) if total is None else total
+            total = mean.add(total, *sent_on)
     return mean.outputs(state, total)[0]
 
 
@@ -205,6 +206,7 @@ def assert_same_release(mean, *totals):
         weight=tf.constant(1.0), zone=tf.constant(0), carries_noise=tf.constant(True)
     )
     one = mean.contribution(mean.client_state(state), tf.zeros([SIZE]), profile)
+    one, _ = mean.sent_by_one(one, 0)
     found = []
     for total in totals:
         whole = mean.zero(one)

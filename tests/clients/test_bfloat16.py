@@ -88,7 +88,7 @@ def test_updates_are_those_of_keras_mixed_precision(whole, mixed, images):
         "features": tf.constant(images),
         "labels": tf.constant(labels),
         "order": tf.constant([[[0, 1], [2, 3]]] * 3, tf.int32),
-        "zone": tf.constant(0),
+        "zone": tf.zeros([3], tf.int32),
     }
     initial = [tf.constant(w) for w in whole.get_weights()]
     rule = SgdRule(learning_rate=0.1)

@@ -8,8 +8,13 @@ import tensorflow as tf
 import tensorflow_privacy as tfp
 
 from tff_hdp.aggregators import LevelQueries
-from tff_hdp.aggregators.zoned_mean import ZonedMean
-from tff_hdp.clients.contributions import norms_decide, sum_by_norms, sum_one_by_one
+from tff_hdp.aggregators.zoned_mean import PER_ZONE, ZonedMean
+from tff_hdp.clients.contributions import (
+    norms_decide,
+    sum_by_norms,
+    sum_one_by_one,
+    zones_of,
+)
 from tff_hdp.privacy import Clipping, FullParticipation, configurations
 
 CLIENTS, ROWS, WIDTH, HIDDEN = 5, 6, 30, 4
@@ -45,7 +50,7 @@ def updates(scale=1.0):
 def as_chunk(weights=(1.0, 0.5, 0.25, 1.0, 0.75)):
     return collections.OrderedDict(
         weight=tf.constant(weights, tf.float32),
-        zone=tf.constant(1),
+        zone=tf.fill([CLIENTS], 1),
         carries_noise=tf.constant([False] * CLIENTS),
     )
 
@@ -54,7 +59,12 @@ def summed(add_up, plan, given, chunk):
     like = [tf.zeros([WIDTH, HIDDEN]), tf.zeros([HIDDEN])]
     mean = ZonedMean(plan, [tf.TensorSpec.from_tensor(t) for t in like])
     sent = mean.client_state(mean.initial_state())
-    return add_up(mean, sent, given, like, chunk)
+    found = add_up(mean, sent, given, like, chunk, zones_of(chunk))
+    # Of the one zone that there is.
+    return {
+        name: tf.nest.map_structure(lambda t: t[0], part) if name in PER_ZONE else part
+        for name, part in found.items()
+    }
 
 
 def factors_of(plan, arrays):
@@ -126,6 +136,34 @@ def test_norms_do_not_decide_where_a_record_is_bent():
     assert not norms_decide(plan_of("c4", adaptive), None)
     own = LevelQueries(server=tfp.GaussianSumQuery(1.0, 1.0))
     assert not norms_decide(plan_of("c4"), own)
+
+
+@pytest.mark.parametrize("poisoned", [False, True])
+@pytest.mark.parametrize("add_up", [sum_by_norms, sum_one_by_one])
+def test_clients_of_several_zones_are_summed_each_in_its_own(add_up, poisoned):
+    plan, zone = plan_of("c2"), np.array([1, 0, 1, 1, 0])
+    _, arrays = updates()
+    factors = factors_of(plan, arrays)
+    if poisoned:
+        arrays[0][2, 0, 0], factors[:, 2] = np.nan, 0.0
+    expected = [
+        f[:, None] * np.nan_to_num(a).reshape(CLIENTS, -1)
+        for f, a in zip(factors, arrays, strict=True)
+    ]
+    like = [tf.zeros([WIDTH, HIDDEN]), tf.zeros([HIDDEN])]
+    mean = ZonedMean(plan, [tf.TensorSpec.from_tensor(t) for t in like])
+    sent = mean.client_state(mean.initial_state())
+    chunk = dict(as_chunk([1.0] * CLIENTS), zone=tf.constant(zone, tf.int32))
+    zones = zones_of(chunk)
+    assert sorted(zones.numpy()) == [0, 1]
+    found = add_up(mean, sent, list(map(tf.constant, arrays)), like, chunk, zones)
+    assert int(found["rejected"]) == poisoned
+    for row, own in enumerate(zones.numpy()):
+        assert int(found["clients"][row]) == np.sum(zone == own)
+        for tensor, wanted in zip(found["record"], expected, strict=True):
+            np.testing.assert_allclose(
+                np.ravel(tensor[row]), wanted[zone == own].sum(0), rtol=1e-3, atol=1e-5
+            )
 
 
 @pytest.mark.parametrize("add_up", [sum_by_norms, sum_one_by_one])

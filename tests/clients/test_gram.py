@@ -157,7 +157,7 @@ def test_features_made_to_cancel_do_not_pass_for_short():
         )
         problem.examples = tf.constant(examples[None])
         update = problem.kernel_update(tf.constant(coordinates[None]))
-        released = weighted_sum(update, tf.constant([1.0])).numpy()
+        released = weighted_sum(update, tf.constant([[1.0]]))[0].numpy()
         exact = np.float64(examples).T @ np.float64(coordinates)
         size = np.linalg.norm(examples) * np.linalg.norm(coordinates)
         np.testing.assert_allclose(released, -exact, atol=1e-5 * size)

@@ -111,7 +111,7 @@ def test_clients_one_by_one_add_up_to_each_alone(
 
     def then(updates, part):
         seen.append(part["weight"].shape)
-        return [weighted_sum(update, part["weight"]) for update in updates]
+        return [weighted_sum(u, part["weight"][tf.newaxis])[0] for u in updates]
 
     weights = [0.25, 0.5, 1.0, 0.75]
     chunk = as_chunk(examples, order, weights=weights)

@@ -92,8 +92,10 @@ def test_outer_products_have_the_norms_and_sums_of_what_they_form(outer):
     assert formed.shape == (7, 5, 3)
     np.testing.assert_array_equal(formed[2], np.outer(outer.left[2], outer.right[2]))
     np.testing.assert_allclose(norms(outer), norms(formed), rtol=1e-6)
-    factors = tf.constant([0.5, 0.0, 2.0, 1.0, 0.0, 1e-3, 0.25])
-    expected = np.einsum("c,cab->ab", factors, formed)
+    factors = tf.constant(
+        [[0.5, 0.0, 0.0, 1.0, 0.0, 1e-3, 0.0], [0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.25]]
+    )
+    expected = np.einsum("zc,cab->zab", factors, formed)
     np.testing.assert_allclose(weighted_sum(outer, factors), expected, rtol=1e-5)
     np.testing.assert_allclose(weighted_sum(formed, factors), expected, rtol=1e-5)
 
@@ -105,7 +107,7 @@ def test_outer_products_of_a_client_that_counts_nothing_may_be_anything(outer, s
     spoilt[side][3, 1] = np.nan
     spoilt = OuterProducts(**{k: tf.constant(v) for k, v in spoilt.items()})
     assert np.isfinite(norms(spoilt)).tolist() == [i != 3 for i in range(7)]
-    factors = tf.constant([1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
+    factors = tf.constant([[1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0]])
     np.testing.assert_array_equal(
         weighted_sum(spoilt, factors), weighted_sum(outer, factors)
     )

@@ -101,9 +101,10 @@ def test_the_noise_accounted_is_the_noise_added():
                 "carries_noise": tf.constant(i < noising),
             }
             contribution = mean.contribution(sent, tf.zeros([size]), profile)
+            contribution, zones = mean.sent_by_one(contribution, zone)
             if total is None:
                 total = mean.zero(contribution)
-            total = mean.add(total, contribution, tf.constant(zone))
+            total = mean.add(total, contribution, zones)
     found = mean.release(state, total)[0].numpy().std()
     rows = account(plan, 1, DELTA, ())
     for row in rows:

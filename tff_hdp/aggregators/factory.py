@@ -201,7 +201,8 @@ def _process(
     )
     def contribution(sent: Any, value: Any, profile: Any) -> Any:
         profile = mean.seated(profile)
-        return mean.contribution(sent, value, profile), profile["zone"]
+        own = mean.contribution(sent, value, profile)
+        return mean.sent_by_one(own, profile["zone"])
 
     release = tff.tensorflow.computation(mean.release)
 

@@ -25,6 +25,7 @@ from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.queries import (
     GaussianSumQuery,
     clip_of,
+    global_norm,
     with_secure_noise,
 )
 from tff_hdp.errors import ArgumentError
@@ -109,7 +110,7 @@ def screen(update: Structure) -> tuple[Structure, tf.Tensor]:
     Returns:
       The update or zeros of its shape, and whether it was rejected (bool []).
     """
-    finite = tf.math.is_finite(tf.linalg.global_norm(tf.nest.flatten(update)))
+    finite = tf.math.is_finite(global_norm(tf.nest.flatten(update)))
     kept = tf.nest.map_structure(
         lambda t: tf.where(finite, t, tf.zeros_like(t)), update
     )
@@ -176,10 +177,23 @@ def noise_own_record(
 def noise_as_clients(
     plan: NoisePlan, value: Structure, noising: tf.Tensor
 ) -> Structure:
-    """A sum of the records of `noising` clients (int32 []) with the noise of all."""
+    """Sums of records with the noise of all who add some, zone by zone.
+
+    Args:
+      plan: What each of them adds.
+      value: Z zones' sums, each tensor [Z, ...].
+      noising: Of how many clients' noise, int32 [Z].
+    """
     each = plan.client_stddev
     together = each * tf.sqrt(tf.cast(noising, tf.float64))
-    return add_gaussian(value, together, each=each)
+    specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), value)
+
+    def noised(zone: tuple[Structure, tf.Tensor]) -> Structure:
+        return add_gaussian(*zone, each=each)
+
+    # AutoGraph has nothing to rewrite here, and would take its time.
+    noised = tf.autograph.experimental.do_not_convert(noised)
+    return tf.map_fn(noised, (value, together), fn_output_signature=specs)
 
 
 def noise_sum(

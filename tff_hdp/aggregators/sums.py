@@ -1,7 +1,7 @@
 """Sums of what clients send, by zone: real numbers, secure ones, or an inner sum.
 
 All functions here are for use inside a `tff.federated_computation`. What a client
-sends is a pair of a mean's contribution and the client's zone (int32 []).
+sends is a pair of a mean's contribution, by zones, and these zones (int32 [Z]).
 """
 
 import collections
@@ -21,11 +21,11 @@ def zone_sums(mean: ZonedMean, sent: Any) -> Any:
 
     A `SecureZonedMean`'s vectors are summed by TFF's secure modular sum where its
     plan says so; it knows no groups, so a client sends s vectors, of which only its
-    own zone's is not zero.
+    own zones' are not zero.
 
     Args:
       mean: Whose contributions they are.
-      sent: Pairs of contribution and zone, at CLIENTS.
+      sent: Pairs of contribution and zones, at CLIENTS.
     """
     return _secure_total(mean, sent) if mean.in_fixed_point else _total(mean, sent)
 
@@ -39,26 +39,26 @@ def inner_zone_sums(
       mean: Whose contributions they are.
       inner: Made for records with a leading axis of zones.
       state: Of `inner`, at SERVER.
-      sent: Pairs of contribution and zone, at CLIENTS.
+      sent: Pairs of contribution and zones, at CLIENTS.
 
     Returns:
       The total, and what `inner` returned.
     """
 
     @tff.tensorflow.computation(sent.type_signature.member)
-    def in_its_zone(sent: Any) -> Any:
-        contribution, zone = sent
+    def in_its_zones(sent: Any) -> Any:
+        contribution, zones = sent
         return tf.nest.map_structure(
-            lambda t: _at(zone, t, mean.plan.num_zones), contribution["record"]
+            lambda t: _at(zones, t, mean.plan.num_zones), contribution["record"]
         )
 
     @tff.tensorflow.computation(sent.type_signature.member)
     def besides(sent: Any) -> Any:
-        contribution, zone = collections.OrderedDict(sent[0]), sent[1]
+        contribution, zones = collections.OrderedDict(sent[0]), sent[1]
         contribution["record"] = ()
-        return contribution, zone
+        return contribution, zones
 
-    summed = inner.next(state, tff.federated_map(in_its_zone, sent))
+    summed = inner.next(state, tff.federated_map(in_its_zones, sent))
     rest = _total(mean, tff.federated_map(besides, sent))
 
     @tff.tensorflow.computation(
@@ -75,11 +75,11 @@ def operator_sums(mean: SecureZonedMean, sent: Any) -> Any:
 
     @tff.tensorflow.computation(sent.type_signature.member)
     def own(sent: Any) -> Any:
-        contribution, zone = collections.OrderedDict(sent[0]), sent[1]
+        contribution, zones = collections.OrderedDict(sent[0]), sent[1]
         contribution.pop("vector", None)
         for name in PER_ZONE:
             if name in contribution:
-                contribution[name] = _at(zone, contribution[name], mean.plan.num_zones)
+                contribution[name] = _at(zones, contribution[name], mean.plan.num_zones)
         return contribution
 
     return tff.federated_sum(tff.federated_map(own, sent))
@@ -117,15 +117,15 @@ def _secure_total(mean: SecureZonedMean, sent: Any) -> Any:
 
 
 def _secure_vectors(mean: SecureZonedMean, sent: Any) -> Any:
-    """[s, vector_size] by a secure sum of one-hot zones."""
+    """[s, vector_size] by a secure sum of vectors in their zones' rows."""
 
     @tff.tensorflow.computation(sent.type_signature.member)
-    def in_its_zone(sent: Any) -> tf.Tensor:
+    def in_its_zones(sent: Any) -> tf.Tensor:
         vector = tf.math.floormod(sent[0]["vector"], mean.modulus)
         return _at(sent[1], vector, mean.plan.num_zones)
 
     return tff.backends.mapreduce.federated_secure_modular_sum(
-        tff.federated_map(in_its_zone, sent), np.int64(mean.modulus)
+        tff.federated_map(in_its_zones, sent), np.int64(mean.modulus)
     )
 
 
@@ -139,11 +139,14 @@ def _plain_vectors(mean: SecureZonedMean, sent: Any) -> Any:
 
     @tff.tensorflow.computation(zero.type_signature.result, sent.type_signature.member)
     def add(total: Any, sent: Any) -> tf.Tensor:
-        return tf.tensor_scatter_nd_add(total, [[sent[1]]], [sent[0]["vector"]])
+        contribution, zones = sent
+        return tf.tensor_scatter_nd_add(
+            total, zones[:, tf.newaxis], contribution["vector"]
+        )
 
     return federated_total(zero, add, sent)
 
 
-def _at(zone: tf.Tensor, value: tf.Tensor, zones: int) -> tf.Tensor:
-    """`value` at its zone's place on a new first axis of zeros."""
-    return tf.scatter_nd([[zone]], value[tf.newaxis], [zones, *value.shape])
+def _at(zones: tf.Tensor, value: tf.Tensor, count: int) -> tf.Tensor:
+    """The rows of `value` [Z, ...] at their zones' places, zeros at the others'."""
+    return tf.scatter_nd(zones[:, tf.newaxis], value, [count, *value.shape[1:]])

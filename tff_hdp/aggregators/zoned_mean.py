@@ -12,22 +12,24 @@ import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
 from tff_hdp.aggregators.level_queries import LevelQueries
+from tff_hdp.aggregators.queries import global_norm
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 
 # What is summed within zones; the rest of a contribution is summed over all.
-PER_ZONE = ("record", "weight", "clients", "counted", "noising", "bare")
+PER_ZONE = ("record", "vector", "weight", "clients", "counted", "noising", "bare")
 
 
 class ZonedMean:
     """Plan, queries and the shape of an update, and what follows from them.
 
-    A *contribution* is what reaches a zone's sum from one client, or from several
+    A *contribution* is what reaches zones' sums from one client, or from several
     added up: the noised `record`, the example `weight`, and un-noised for the
     operator how many `clients` it is of, how many of them are `counted` as the zone's
     (those of a weight, since whose zone is not known has none), how many were `noising`
     their records, how many were `rejected`, how many came `bare`, neither noised nor
-    rejected, and their norms.
+    rejected, and their norms. What is sent is a pair, a contribution whose `PER_ZONE`
+    have a leading axis of Z zones, and which zones these are (int32 [Z]).
 
     Args:
       plan: Who adds which noise, denominators and mixing weights.
@@ -176,14 +178,22 @@ class ZonedMean:
             **screened,
         )
 
+    def sent_by_one(self, contribution: Any, zone: Any) -> tuple[Any, tf.Tensor]:
+        """What is sent of a contribution of one client of `zone` (int32 [])."""
+        alone = collections.OrderedDict(
+            (name, _with_axis(part) if name in PER_ZONE else part)
+            for name, part in contribution.items()
+        )
+        return alone, tf.convert_to_tensor(zone)[tf.newaxis]
+
     def with_clients_noise(self, contribution: Any) -> Any:
-        """Several clients' bare contributions, added up, with the noise of all.
+        """Several clients' bare contributions, added up by zone, with the noise of all.
 
         Where nobody sees them apart, the sum of m clients' independent noise is one
         draw of m times the variance. For the plan's own Gaussian queries only.
 
         Args:
-          contribution: A sum of `bare_contribution`s.
+          contribution: Sums of `bare_contribution`s, of Z zones.
         """
         if self._queries.client is None:
             return contribution
@@ -195,7 +205,7 @@ class ZonedMean:
         """The screened, clipped and weighted record, its weight, and what was seen."""
         queries = self._queries
         record, rejected = levels.screen(update)
-        norms = tf.stack([tf.norm(t) for t in tf.nest.flatten(record)])
+        norms = tf.stack([global_norm([t]) for t in tf.nest.flatten(record)])
         norms = tf.cast(norms, tf.float32)
         # Also refuses NaN. A weight beyond 1 would exceed the accounted sensitivity.
         in_range = tf.logical_and(profile["weight"] > 0.0, profile["weight"] <= 1.0)
@@ -205,7 +215,7 @@ class ZonedMean:
             record = queries.server.preprocess_record(sent["server"], record)
         if queries.zones:
             own = tf.constant(0) if self._zones_alike else profile["zone"]
-            params = tf.nest.map_structure(lambda t: t[own], sent["zones"])
+            params = tf.nest.map_structure(lambda t: tf.gather(t, own), sent["zones"])
             record = queries.zones[0].preprocess_record(params, record)
         if queries.client is not None:
             own = queries.client.derive_sample_params(sent["client"])
@@ -217,7 +227,7 @@ class ZonedMean:
         screened = collections.OrderedDict(
             rejected=tf.cast(rejected, tf.int32),
             tensor_norms=norms,
-            norm=tf.norm(norms),
+            norm=global_norm([norms]),
         )
         return record, weight, screened
 
@@ -233,14 +243,14 @@ class ZonedMean:
         )
 
     def zero(self, contribution: Any) -> Any:
-        """The empty total for contributions of the given structure of specs."""
+        """The empty total for contributions as sent, of this structure of specs."""
         s = self._plan.num_zones
         return collections.OrderedDict(
             (
                 name,
                 tf.nest.map_structure(
-                    lambda t, lead=[s] if name in PER_ZONE else []: tf.zeros(
-                        [*lead, *t.shape], t.dtype
+                    lambda t, by_zone=name in PER_ZONE: tf.zeros(
+                        [s, *t.shape[1:]] if by_zone else t.shape, t.dtype
                     ),
                     part,
                 ),
@@ -248,11 +258,11 @@ class ZonedMean:
             for name, part in contribution.items()
         )
 
-    def add(self, total: Any, contribution: Any, zone: tf.Tensor) -> Any:
-        """Adds a contribution of clients of one zone (int32 []) to a total."""
+    def add(self, total: Any, contribution: Any, zones: tf.Tensor) -> Any:
+        """Adds a contribution to its zones (int32 [Z]) in a total."""
 
         def scatter(t: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
-            return tf.tensor_scatter_nd_add(t, [[zone]], [update])
+            return tf.tensor_scatter_nd_add(t, zones[:, tf.newaxis], update)
 
         return collections.OrderedDict(
             (
@@ -387,3 +397,7 @@ class ZonedMean:
             measurements["events"] = events
             measurements["clip_norms"] = levels.clip_norms(self._queries, state)
         return measurements
+
+
+def _with_axis(value: Any) -> Any:
+    return tf.nest.map_structure(lambda t: t[tf.newaxis], value)

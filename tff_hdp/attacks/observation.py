@@ -121,10 +121,7 @@ class Federation:
 
     def _real(self, contributions: Any) -> tuple[Any, Any, Any, Any]:
         """Records, zones' sums, the total, and zones' weights."""
-        mean, total = self._mean, self._mean.zero(_specs(contributions[0][0]))
-        for zone, clients in enumerate(contributions):
-            for contribution in clients:
-                total = mean.add(total, contribution, tf.constant(zone))
+        total = self._total(contributions)
         records = [[c["record"] for c in clients] for clients in contributions]
         return records, _by_zone(total["record"]), total, total["weight"]
 
@@ -138,10 +135,7 @@ class Federation:
             ]
             for clients in contributions
         ]
-        total = mean.zero(_specs(bare[0][0]))
-        for zone, clients in enumerate(bare):
-            for contribution in clients:
-                total = mean.add(total, contribution, tf.constant(zone))
+        total = self._total(bare)
         vectors = tf.stack(
             [tf.add_n([c["vector"] for c in clients]) for clients in contributions]
         )
@@ -155,6 +149,18 @@ class Federation:
             [mean.decoded(c["vector"])[0] for c in clients] for clients in contributions
         ]
         return records, _by_zone(sums), total, weight
+
+    def _total(self, contributions: Any) -> Any:
+        mean = self._mean
+        sent = [
+            mean.sent_by_one(contribution, zone)
+            for zone, clients in enumerate(contributions)
+            for contribution in clients
+        ]
+        total = mean.zero(_specs(sent[0][0]))
+        for each in sent:
+            total = mean.add(total, *each)
+        return total
 
     def _tensors(self, update: np.ndarray) -> list[tf.Tensor]:
         parts = np.split(np.asarray(update, np.float32), np.cumsum(self._sizes)[:-1])

@@ -62,20 +62,20 @@ def make_chunk(
     *,
     weights: Sequence[float],
     carries_noise: Sequence[bool],
-    zone: int,
+    zone: int | Sequence[int],
 ) -> collections.OrderedDict[str, np.ndarray]:
-    """Pads C clients of one zone to one shape.
+    """Pads C clients to one shape.
 
     Args:
       examples: Per client its features [n_k, ...] and labels [n_k].
       orders: Per client its `make_order`.
       weights: Per client w in (0, 1].
       carries_noise: Per client whether it noises its own update.
-      zone: Their zone.
+      zone: Their zone, or per client its own.
 
     Returns:
       `features` [C, N, ...], `labels` [C, N], `order` [C, steps, batch size],
-      `weight` [C], `carries_noise` [C], `zone` [].
+      `weight` [C], `carries_noise` [C], `zone` [C].
     """
     size = max(len(labels) for _, labels in examples)
     steps = max(len(order) for order in orders)
@@ -93,7 +93,7 @@ def make_chunk(
         order=order,
         weight=np.asarray(weights, np.float32),
         carries_noise=np.asarray(carries_noise, bool),
-        zone=np.int32(zone),
+        zone=np.broadcast_to(np.int32(zone), len(examples)),
     )
 
 
@@ -111,7 +111,7 @@ def chunk_type(feature_shape: tuple[int, ...], dtype: Any) -> tff.SequenceType:
             order=tff.TensorType(np.int32, [None, None, None]),
             weight=tff.TensorType(np.float32, [None]),
             carries_noise=tff.TensorType(np.bool_, [None]),
-            zone=tff.TensorType(np.int32),
+            zone=tff.TensorType(np.int32, [None]),
         )
     )
 
@@ -135,14 +135,18 @@ class Participant:
     zone: int = 0
 
 
-def chunks(participants: Sequence[Participant], size: int) -> Iterator[Any]:
-    """Makes a `make_chunk` of up to `size` clients of a zone at a time.
+def chunks(
+    participants: Sequence[Participant], size: int, *, across_zones: bool = False
+) -> Iterator[Any]:
+    """Makes a `make_chunk` of up to `size` clients at a time.
 
     Args:
       participants: Zone by zone.
       size: C.
+      across_zones: Whether clients of several zones may share a chunk.
     """
-    for zone, members in itertools.groupby(participants, key=lambda p: p.zone):
+    zones = itertools.groupby(participants, key=lambda p: not across_zones and p.zone)
+    for _, members in zones:
         members = list(members)
         for start in range(0, len(members), size):
             part = members[start : start + size]
@@ -151,5 +155,5 @@ def chunks(participants: Sequence[Participant], size: int) -> Iterator[Any]:
                 [p.order for p in part],
                 weights=[p.weight for p in part],
                 carries_noise=[p.carries_noise for p in part],
-                zone=zone,
+                zone=[p.zone for p in part],
             )

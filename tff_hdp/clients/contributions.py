@@ -1,4 +1,4 @@
-"""What a stack of clients contributes to its zone's sum."""
+"""What a stack of clients contributes to its zones' sums."""
 
 import collections
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators.level_queries import LevelQueries
-from tff_hdp.aggregators.zoned_mean import ZonedMean
-from tff_hdp.clients.updates import norms, sum_over_clients, weighted_sum
+from tff_hdp.aggregators.zoned_mean import PER_ZONE, ZonedMean
+from tff_hdp.clients.updates import OuterProducts, norms, sum_over_clients, weighted_sum
 from tff_hdp.privacy.plan import NoisePlan
 
 # AutoGraph would take longer to rewrite the functions that a contribution calls than
@@ -26,8 +26,18 @@ def norms_decide(plan: NoisePlan, queries: LevelQueries | None) -> bool:
     return queries is None and not bent
 
 
+def zones_of(chunk: Any) -> tf.Tensor:
+    """The zones that clients of a chunk are of, each once, int32 [Z]."""
+    return tf.unique(chunk["zone"]).y
+
+
 def sum_by_norms(
-    mean: ZonedMean, sent: Any, updates: Sequence[tf.Tensor], like: Any, chunk: Any
+    mean: ZonedMean,
+    sent: Any,
+    updates: Sequence[tf.Tensor | OuterProducts],
+    like: Any,
+    chunk: Any,
+    zones: tf.Tensor,
 ) -> Any:
     """Every client's contribution to its zone, where `norms_decide`, added up.
 
@@ -41,39 +51,51 @@ def sum_by_norms(
       updates: Per weight.
       like: The structure of an update.
       chunk: Whose they are.
+      zones: int32 [Z], every client's among them.
 
     Returns:
-      One contribution, of all C clients together.
+      One contribution, of all clients of each zone together.
     """
     lengths = list(map(norms, updates))
     stand_ins = tf.nest.pack_sequence_as(like, lengths)
-    clients = (stand_ins, profiles(chunk))
-    one = mean.bare_contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
-    contributions = tf.map_fn(
+    contributions = tf.vectorized_map(
         _AS_WRITTEN(lambda client: mean.bare_contribution(sent, *client)),
-        clients,
-        fn_output_signature=tf.nest.map_structure(tf.TensorSpec.from_tensor, one),
+        (stand_ins, profiles(chunk)),
+        fallback_to_while_loop=False,
     )
-    total = tf.nest.map_structure(lambda t: tf.reduce_sum(t, 0), contributions)
-    scaled = tf.nest.flatten(contributions["record"])
+    members = _members(zones, chunk["zone"])
+    scaled = tf.nest.flatten(contributions.pop("record"))
     sums = [
-        weighted_sum(update, tf.where(made > 0.0, made / length, 0.0))
+        weighted_sum(
+            update, tf.where(members & (made > 0.0), made / length, tf.zeros_like(made))
+        )
         for update, made, length in zip(updates, scaled, lengths, strict=True)
     ]
-    total["record"] = tf.nest.pack_sequence_as(like, sums)
+    total = collections.OrderedDict(
+        record=tf.nest.pack_sequence_as(like, sums), **_added_up(contributions, members)
+    )
     return mean.with_clients_noise(total)
 
 
 def sum_one_by_one(
-    mean: ZonedMean, sent: Any, updates: Sequence[tf.Tensor], like: Any, chunk: Any
+    mean: ZonedMean,
+    sent: Any,
+    updates: Sequence[tf.Tensor],
+    like: Any,
+    chunk: Any,
+    zones: tf.Tensor,
 ) -> Any:
     """As `sum_by_norms`, whatever `mean` does to an update."""
     given = tf.nest.pack_sequence_as(like, list(updates))
     clients = (given, profiles(chunk))
+    members = _members(zones, chunk["zone"])
 
     def contribution(client: tf.Tensor | int) -> Any:
         own = tf.nest.map_structure(lambda t: t[client], clients)
-        return mean.contribution(sent, *own)
+        return collections.OrderedDict(
+            (name, _in_zone(members[:, client], part) if name in PER_ZONE else part)
+            for name, part in mean.contribution(sent, *own).items()
+        )
 
     return sum_over_clients(contribution, chunk)
 
@@ -92,33 +114,58 @@ def each_client(
     )
 
 
-def sent_apart(contributions: Any, carries_noise: tf.Tensor) -> tuple[Any, Any]:
+def sent_apart(contributions: Any, chunk: Any, zones: tf.Tensor) -> tuple[Any, Any]:
     """What clients of a `SecureZonedMean` send where a protocol adds up their vectors.
 
     Args:
       contributions: Of C clients, each tensor with a leading axis.
-      carries_noise: bool [C].
+      chunk: Whose they are.
+      zones: int32 [Z], every client's among them.
 
     Returns:
-      The sum of the contributions without their vectors, and the shares: `vector`
-      (int32 [C, vector_size], without noise and within 2^29 of zero) and
-      `carries_noise`.
+      The sum of the contributions by zone without their vectors, and the shares:
+      `vector` (int32 [C, vector_size], without noise and within 2^29 of zero),
+      `carries_noise` (bool [C]) and `zone` (int32 [C]).
     """
-    summed = collections.OrderedDict(
-        (name, tf.reduce_sum(value, 0))
-        for name, value in contributions.items()
-        if name != "vector"
-    )
+    besides = collections.OrderedDict(contributions)
     shares = collections.OrderedDict(
-        vector=tf.cast(contributions["vector"], tf.int32), carries_noise=carries_noise
+        vector=tf.cast(besides.pop("vector"), tf.int32),
+        carries_noise=chunk["carries_noise"],
+        zone=chunk["zone"],
     )
-    return summed, shares
+    return _added_up(besides, _members(zones, chunk["zone"])), shares
 
 
 def profiles(chunk: Any) -> Any:
     """The `WEIGHT_TYPE` of every client of a chunk, each tensor [C]."""
     return collections.OrderedDict(
-        weight=chunk["weight"],
-        zone=tf.repeat(chunk["zone"], tf.shape(chunk["weight"])[0]),
-        carries_noise=chunk["carries_noise"],
+        (name, chunk[name]) for name in ("weight", "zone", "carries_noise")
     )
+
+
+def _members(zones: tf.Tensor, zone: tf.Tensor) -> tf.Tensor:
+    """Which of C clients are each zone's, bool [Z, C]."""
+    return tf.equal(zones[:, tf.newaxis], zone)
+
+
+def _added_up(contributions: Any, members: tf.Tensor) -> Any:
+    """Numbers of C clients, each [C], added up by zone where sums are a zone's."""
+    return collections.OrderedDict(
+        (
+            name,
+            tf.reduce_sum(tf.where(members, part, tf.zeros_like(part)), 1)
+            if name in PER_ZONE
+            else tf.reduce_sum(part, 0),
+        )
+        for name, part in contributions.items()
+    )
+
+
+def _in_zone(member: tf.Tensor, value: Any) -> Any:
+    """A client's tensors, with a first axis on which all but its zone's are zeros."""
+
+    def placed(t: tf.Tensor) -> tf.Tensor:
+        here = tf.reshape(member, [-1] + [1] * t.shape.rank)
+        return tf.where(here, t, tf.zeros_like(t))
+
+    return tf.nest.map_structure(placed, value)

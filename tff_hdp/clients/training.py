@@ -194,11 +194,9 @@ def client_by_client(
 
 def _alone(chunk: Any, client: tf.Tensor | int) -> Any:
     """A client of a chunk, as a chunk whose one client TensorFlow knows to be one."""
-    own = collections.OrderedDict(chunk)
-    for name in chunk:
-        if name != "zone":
-            own[name] = chunk[name][client][tf.newaxis]
-    return own
+    return collections.OrderedDict(
+        (name, part[client][tf.newaxis]) for name, part in chunk.items()
+    )
 
 
 def _updates(

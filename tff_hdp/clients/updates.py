@@ -40,15 +40,15 @@ def norms(updates: tf.Tensor | OuterProducts) -> tf.Tensor:
 
 
 def weighted_sum(updates: tf.Tensor | OuterProducts, factors: tf.Tensor) -> tf.Tensor:
-    """sum_c factors_c u_c of one weight's updates.
+    """sum_c factors_zc u_c of one weight's updates, [Z, ...].
 
     Args:
       updates: [C, ...].
-      factors: [C]; where one is 0, u_c may be anything.
+      factors: [Z, C]; where all of a client's are 0, its u_c may be anything.
     """
-    dropped = tf.equal(factors, 0.0)
+    dropped = tf.reduce_all(tf.equal(factors, 0.0), 0)
     if isinstance(updates, OuterProducts):
-        left = without(updates.left, dropped) * factors[:, tf.newaxis]
+        left = without(updates.left, dropped) * factors[:, :, tf.newaxis]
         return tf.matmul(left, without(updates.right, dropped), transpose_a=True)
     return tf.tensordot(factors, without(updates, dropped), 1)
 

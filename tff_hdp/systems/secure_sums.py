@@ -51,7 +51,7 @@ class SecureSums:
           initialize: The computation of the first state.
           data_type: Of a TFF client's data.
           train: For use in a federated computation, from state and data to what TFF
-            clients send apart, ((contribution, zone), shares) at CLIENTS with
+            clients send apart, ((contribution, zones), shares) at CLIENTS with
             contribution and shares of `clients.contributions.sent_apart`, and
             training metrics, at SERVER.
           finish: Likewise, from state, the round's total, and training metrics, to the
@@ -64,8 +64,7 @@ class SecureSums:
         )
         def collect(state: Any, data: Any) -> Any:
             sent, metrics = train(state, data)
-            shares = tff.federated_zip((sent[0][1], sent[1]))
-            return shares, operator_sums(mean, sent[0]), metrics
+            return sent[1], operator_sums(mean, sent[0]), metrics
 
         _, operator_type, metrics_type = collect.type_signature.result
         zones = [] if mean.plan.secure_server else [mean.plan.num_zones]
@@ -119,8 +118,8 @@ class ProtocolProcess:
       secure_sums: By which protocol.
       size: Coordinates of a client's vector, its weight among them.
       initialize: The computation of the first state.
-      collect: From state and clients' data to every TFF client's zone and shares,
-        sums for the operator, and training metrics.
+      collect: From state and clients' data to every TFF client's shares, sums for
+        the operator, and training metrics.
       finish: From state, the zones' sums and training metrics to new state and
         metrics.
     """
@@ -152,12 +151,12 @@ class ProtocolProcess:
         """
         sent, operator, train = self._collect(state, list(data.clients))
         zones: list[list[Share]] = [[] for _ in range(self._plan.num_zones)]
-        for zone, shares in sent:
-            pairs = zip(shares["vector"], shares["carries_noise"], strict=True)
-            zones[int(zone)] += [
-                Share(vector, self._plan.client_stddev if carries else 0.0)
-                for vector, carries in pairs
-            ]
+        for shares in sent:
+            names = "zone", "vector", "carries_noise"
+            clients = zip(*(shares[name] for name in names), strict=True)
+            for zone, vector, carries in clients:
+                stddev = self._plan.client_stddev if carries else 0.0
+                zones[int(zone)].append(Share(vector, stddev))
         sums = protocol_sums(
             self._plan,
             zones,

@@ -79,7 +79,7 @@ def alone(quiet=(), rejected=()):
 
 
 def chunks(quiet=(), rejected=()):
-    """Two chunks in the first zone, one in the others."""
+    """One chunk of the first zone, one of two zones, one of the last."""
     examples, orders, w = cohort()
     return [
         tf.data.Dataset.from_tensors(
@@ -88,10 +88,10 @@ def chunks(quiet=(), rejected=()):
                 [orders[i] for i in group],
                 weights=[2.0 if i in rejected else w[i] for i in group],
                 carries_noise=[i not in quiet for i in group],
-                zone=ZONES[group[0]],
+                zone=[ZONES[i] for i in group],
             )
         )
-        for group in ([0, 1], [2], [3], [4, 5])
+        for group in ([0, 1], [2, 3], [4, 5])
     ]
 
 

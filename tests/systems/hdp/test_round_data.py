@@ -6,7 +6,7 @@ from tff_hdp.privacy import Clipping
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.systems.hdp.attendance import Attendance
 from tff_hdp.systems.hdp.federation import build_federation
-from tff_hdp.systems.hdp.round_data import round_data
+from tff_hdp.systems.hdp.round_data import Chunking, round_data
 
 
 def test_removing_a_client_leaves_the_others_batches(hdp_config, tmp_path):
@@ -34,7 +34,7 @@ def test_removing_a_client_leaves_the_others_batches(hdp_config, tmp_path):
             config,
             federation,
             present,
-            chunk_size=0,
+            chunking=Chunking(0),
             rng_of=sampler.batch_generators(4),
         )
         return {

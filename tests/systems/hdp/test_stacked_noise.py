@@ -19,7 +19,7 @@ S, Z, ROUNDS = 0.5, 1.4, 3
 # deviation is 1 / sqrt(2 * 6150) = 0.9 %; 5 % is over five of those.
 TOLERANCE = 0.05
 ZONE_SIZES = (5, 3, 4)
-PRESENT = ((3, 1), (), (2,))  # clients of every chunk of every zone
+CHUNKS = ((0, 0, 0), (0, 2, 2))  # zones of every chunk's clients
 
 
 def dense_model():
@@ -47,16 +47,17 @@ def noise_of(plan, build_model, epochs, make_clients, as_chunk):
     the span of the examples.
     """
     data, placed = [], [0] * len(ZONE_SIZES)
-    for zone, chunks in enumerate(PRESENT):
-        for count in chunks:
-            examples, orders = make_clients(
-                (WIDTH,), [4] * count, classes=CLASSES, epochs=epochs
-            )
-            chunk = as_chunk(examples, orders, zone=zone)
-            places = np.arange(placed[zone], placed[zone] + count)
-            placed[zone] += count
-            chunk["carries_noise"] = places < plan.noising_clients[zone]
-            data.append(tf.data.Dataset.from_tensors(chunk))
+    for zones in CHUNKS:
+        examples, orders = make_clients(
+            (WIDTH,), [4] * len(zones), classes=CLASSES, epochs=epochs
+        )
+        chunk = as_chunk(examples, orders, zone=zones)
+        carries = []
+        for zone in zones:
+            carries.append(placed[zone] < plan.noising_clients[zone])
+            placed[zone] += 1
+        chunk["carries_noise"] = tf.constant(carries)
+        data.append(tf.data.Dataset.from_tensors(chunk))
     process = build_hdp(
         clients=stacked_clients(
             build_model=build_model,
@@ -100,7 +101,7 @@ def noise_of(plan, build_model, epochs, make_clients, as_chunk):
 def test_variances_add_as_the_plan_says(
     make_clients, as_chunk, config, shares, build_model, epochs
 ):
-    """Unequal zones, chunks of unequal sizes, and a zone without clients."""
+    """Unequal zones, a chunk of one and one of several, a zone without clients."""
     plan = configurations.CONFIGURATIONS[config](
         zone_sizes=ZONE_SIZES,
         sampling=PoissonSampling((0.5,) * 3),
@@ -109,7 +110,7 @@ def test_variances_add_as_the_plan_says(
         **shares,
     )
     noise = noise_of(plan, build_model, epochs, make_clients, as_chunk)
-    present = np.array([sum(chunks) for chunks in PRESENT])
+    present = np.bincount(np.concatenate(CHUNKS), minlength=len(ZONE_SIZES))
     noising = np.minimum(present, plan.noising_clients)
     # A client's noise is divided by the denominators of all zones together.
     own = S / (0.5 * sum(ZONE_SIZES))

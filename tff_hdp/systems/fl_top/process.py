@@ -21,6 +21,7 @@ from tff_hdp.clients.contributions import (
     sent_apart,
     sum_by_norms,
     sum_one_by_one,
+    zones_of,
 )
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_metrics
@@ -119,19 +120,17 @@ def build_fl_top(
             learning_rate=client_learning_rate,
         )
         given = (mean, sent["protocol"], [updates], updates, chunk)
-        clients = tf.shape(updates, tf.int64)[0]
+        clients, zones = tf.shape(updates, tf.int64)[0], zones_of(chunk)
         shares: Any = ()
         if secure_sums is None:
-            contribution = add_up(*given)
+            contribution = add_up(*given, zones)
         else:
-            contribution, shares = sent_apart(
-                each_client(*given), chunk["carries_noise"]
-            )
+            contribution, shares = sent_apart(each_client(*given), chunk, zones)
         exchanged = collections.OrderedDict(
             downstream_bytes=clients * _bytes(sent["weights"]),
             upstream_bytes=clients * upload_bytes,
         )
-        return ((contribution, chunk["zone"]), shares), sums, exchanged
+        return ((contribution, zones), shares), sums, exchanged
 
     @tff.tensorflow.computation
     def update_weights(state: Any, weights: Any, total: Any) -> Any:

@@ -20,6 +20,7 @@ from tff_hdp.clients.contributions import (
     sent_apart,
     sum_by_norms,
     sum_one_by_one,
+    zones_of,
 )
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
@@ -39,7 +40,7 @@ class Clients:
       data_type: Of a TFF client's data.
       bind: From a mean, the type of its `client_state`, and whether clients of a TFF
         client send apart, to a `Train`. A TFF client sends a pair of contribution
-        and zone; apart, the vectors of its C clients are not in the contribution
+        and zones; apart, the vectors of its C clients are not in the contribution
         but beside the pair, as `vector` (int32 [C, vector_size]) and
         `carries_noise` (bool [C]).
     """
@@ -87,10 +88,13 @@ def single_clients(
             profile = mean.seated(profile)
             contribution = mean.contribution(sent, update, profile)
             if not apart:
-                return contribution, profile["zone"]
-            alone = tf.nest.map_structure(lambda t: t[tf.newaxis], contribution)
-            summed, shares = sent_apart(alone, profile["carries_noise"][tf.newaxis])
-            return (summed, profile["zone"]), shares
+                return mean.sent_by_one(contribution, profile["zone"])
+            one = tf.nest.map_structure(
+                lambda t: t[tf.newaxis], (contribution, profile)
+            )
+            zones = zones_of(one[1])
+            summed, shares = sent_apart(*one, zones)
+            return (summed, zones), shares
 
         def train(sent: Any, weights: Any, data: Any) -> tuple[Any, Any]:
             output = work.next(work.initialize(), weights, data)
@@ -116,7 +120,7 @@ def stacked_clients(
     client_learning_rate: float,
     client_momentum: float = 0.0,
 ) -> Clients:
-    """A TFF client for a chunk of a zone: the same rounds, faster.
+    """A TFF client for a chunk of clients: the same rounds, faster.
 
     It trains all clients of the chunk by SGD, makes of each update what
     `single_clients` make of it, and passes their sum on.
@@ -148,11 +152,11 @@ def stacked_clients(
         @tff.tensorflow.computation(sent_type, weights_type, data_type)
         def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
             chunk = mean.seated(data.get_single_element())
+            zones = zones_of(chunk)
 
             def contribute(updates: list[tf.Tensor], part: Any) -> Any:
-                if apart:
-                    return each_client(mean, sent, updates, weights.trainable, part)
-                return add_up(mean, sent, updates, weights.trainable, part)
+                given = (mean, sent, updates, weights.trainable, part)
+                return each_client(*given) if apart else add_up(*given, zones)
 
             given = (stacked, tf.nest.flatten(weights.trainable), chunk, rule)
             if alone:
@@ -161,9 +165,9 @@ def stacked_clients(
                 updates, sums = train_stack(*given)
                 contribution = contribute(updates, chunk)
             if not apart:
-                return (contribution, chunk["zone"]), sums
-            summed, shares = sent_apart(contribution, chunk["carries_noise"])
-            return ((summed, chunk["zone"]), shares), sums
+                return (contribution, zones), sums
+            summed, shares = sent_apart(contribution, chunk, zones)
+            return ((summed, zones), shares), sums
 
         def train(sent: Any, weights: Any, data: Any) -> tuple[Any, Any]:
             trained = tff.federated_map(train_chunk, (sent, weights, data))

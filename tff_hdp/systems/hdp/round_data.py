@@ -1,5 +1,6 @@
 """What the clients of a round work on, in the form the learning process takes."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,12 +17,25 @@ from tff_hdp.systems.hdp.federation import Federation
 OUT_OF_RANGE = 2.0
 
 
+@dataclasses.dataclass(frozen=True)
+class Chunking:
+    """Which clients of a round one TFF client trains.
+
+    Attributes:
+      clients: How many; 0 has each alone.
+      across_zones: Whether they may be of several zones.
+    """
+
+    clients: int
+    across_zones: bool = False
+
+
 def round_data(
     config: HdpConfig,
     federation: Federation,
     present: Attendance,
     *,
-    chunk_size: int,
+    chunking: Chunking,
     rng_of: RngOf,
 ) -> list[Any]:
     """The TFF clients' data of a round.
@@ -34,7 +48,7 @@ def round_data(
       config: Local epochs and batch size.
       federation: Whose data.
       present: Who takes part.
-      chunk_size: Clients of a zone per TFF client; 0 for one TFF client each.
+      chunking: Who shares a TFF client.
       rng_of: From a client's index to what decides the order of its examples.
     """
     train, zone_of = federation.task.train, federation.zoning.zone_of
@@ -56,14 +70,12 @@ def round_data(
         )
         for client, misbehaves in zip(present.cohort, present.byzantine, strict=True)
     ]
-    if not chunk_size:
+    if not chunking.clients:
         return _alone(participants)
     # Clients of like size share a chunk, so that little of it is padding.
     participants.sort(key=lambda p: (p.zone, len(p.examples[1])))
-    return [
-        tf.data.Dataset.from_tensors(chunk)
-        for chunk in chunks(participants, chunk_size)
-    ]
+    made = chunks(participants, chunking.clients, across_zones=chunking.across_zones)
+    return list(map(tf.data.Dataset.from_tensors, made))
 
 
 def _alone(participants: Sequence[Participant]) -> list[Any]:

@@ -30,7 +30,7 @@ from tff_hdp.systems.hdp.pilot import find_clipping
 from tff_hdp.systems.hdp.planned import kept_promises, with_own_plan
 from tff_hdp.systems.hdp.round_data import round_data
 from tff_hdp.systems.hdp.seats import check_readable, report_exposure, write_seats
-from tff_hdp.systems.hdp.setup import build_process, chunk_size
+from tff_hdp.systems.hdp.setup import build_process, chunking
 from tff_hdp.systems.hdp.zones import build_elections
 from tff_hdp.systems.secure_sums import ProtocolData, ProtocolProcess
 
@@ -109,8 +109,8 @@ class Hdp(System):
         self.config, self.federation, self.seats_path = config, federation, seats_path
         self.task, self.plan = federation.task, federation.plan
         self.zoning, self.sampling = federation.zoning, federation.plan
-        self.chunk_size = chunk_size(config, federation)
-        process = build_process(config, federation, stacked=self.chunk_size > 0)
+        self.chunking = chunking(config, federation)
+        process = build_process(config, federation, stacked=self.chunking.clients > 0)
         self._runs_protocol = isinstance(process, ProtocolProcess)
         self.process = CountingSkips(process)
         self.elections = build_elections(config, self.task)
@@ -129,7 +129,7 @@ class Hdp(System):
             self.config,
             self.federation,
             present,
-            chunk_size=self.chunk_size,
+            chunking=self.chunking,
             rng_of=parties.sampler.batch_generators(number),
         )
         if self._runs_protocol:

@@ -9,6 +9,7 @@ from tff_hdp.clients.client_work import (
     build_optimizer,
     model_fn_from_keras,
 )
+from tff_hdp.clients.contributions import norms_decide
 from tff_hdp.clients.stacked_model import StackedModel, is_supported
 from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.system import Process
@@ -16,11 +17,12 @@ from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import Federation
 from tff_hdp.systems.hdp.process import build_hdp
+from tff_hdp.systems.hdp.round_data import Chunking
 from tff_hdp.systems.secure_sums import SecureSums
 
 
-def chunk_size(config: HdpConfig, federation: Federation) -> int:
-    """How many clients of a zone one TFF client trains; 0 for each alone.
+def chunking(config: HdpConfig, federation: Federation) -> Chunking:
+    """Which clients one TFF client trains.
 
     Raises:
       ArgumentError: If clients cannot be trained together and are to be.
@@ -34,11 +36,15 @@ def chunk_size(config: HdpConfig, federation: Federation) -> int:
             f"0 with model={federation.task.model_name} and "
             f"client_optimizer={config.client_optimizer}",
         )
-    if config.cohort_chunk is not None:
-        return config.cohort_chunk
     if not can_stack:
-        return 0
-    return training.chunk_size(StackedModel(model), config.clients_per_round)
+        return Chunking(0)
+    stacked, clients = StackedModel(model), config.cohort_chunk
+    if clients is None:
+        clients = training.chunk_size(stacked, config.clients_per_round)
+    # Zones cost a chunk a sum each, which is little beside the clients' updates; where
+    # these are never together it would be as much as they are.
+    together = norms_decide(federation.plan, None) and not stacked.convolves
+    return Chunking(clients, across_zones=together)
 
 
 def build_process(

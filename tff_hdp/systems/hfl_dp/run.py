@@ -99,7 +99,7 @@ class HflDp(System):
         size = chunk_size(self._model, len(cohort))
         data = []
         for chunk in chunks(participants, size):
-            chunk["zone"] = np.array([chunk["zone"]], np.int32)
+            chunk["zone"] = chunk["zone"][:1]
             fields = collections.OrderedDict((k, chunk[k]) for k in CHUNK_FIELDS)
             data.append(tf.data.Dataset.from_tensors(fields))
         return data

@@ -20,7 +20,12 @@ from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.aggregators.sums import zone_sums
 from tff_hdp.aggregators.totals import federated_total
 from tff_hdp.clients.batches import chunk_type
-from tff_hdp.clients.contributions import norms_decide, sum_by_norms, sum_one_by_one
+from tff_hdp.clients.contributions import (
+    norms_decide,
+    sum_by_norms,
+    sum_one_by_one,
+    zones_of,
+)
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import client_by_client, train_stack
@@ -197,16 +202,13 @@ def build_udp_hypernet(
         specs = [tf.TensorSpec(shape, tf.float32) for shape in ((), *model.shapes)]
         (losses, *updates), _ = client_by_client(train_one, chunk, specs)
         pulled, moved = hypernetwork.pull_back(phi, chunk["descriptor"], updates)
-        given = (mean, sent["protocol"])
-        if by_norms:
-            contribution = sum_by_norms(*given, pulled, phi, chunk)
-        else:
-            contribution = sum_one_by_one(
-                *given, list(map(_formed, pulled)), phi, chunk
-            )
+        zones, add_up = zones_of(chunk), sum_by_norms
+        if not by_norms:
+            pulled, add_up = list(map(_formed, pulled)), sum_one_by_one
+        contribution = add_up(mean, sent["protocol"], pulled, phi, chunk, zones)
         # A user whose training diverged keeps its descriptor.
         moved, _ = screen(moved, instead=0.0)
-        return (contribution, chunk["zone"]), collections.OrderedDict(
+        return (contribution, zones), collections.OrderedDict(
             user=padded(chunk["user"]),
             descriptor=padded(moved),
             loss=tf.reduce_sum(losses),
