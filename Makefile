@@ -56,8 +56,9 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/run.py --work=F --runtimes=native,in_process --peers=$(BENCH_PEERS) --json=$(BENCH_OUT)/f.json
 	@$(BIN)/python benchmarks/run.py --work=gfl,hfl_dp,fl_top,udp_alg --json=$(BENCH_OUT)/neighbours.json
 	@$(BIN)/python benchmarks/cluster.py --csv=docs/results/benchmarks/cluster.csv
-	@$(BIN)/python benchmarks/profile_round.py --work=A,B,gfl,hfl_dp,fl_top,udp_alg --json=$(BENCH_OUT)/profile.json
-	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/deg.json $(BENCH_OUT)/f.json $(BENCH_OUT)/neighbours.json $(BENCH_OUT)/profile.json
+	@$(BIN)/python benchmarks/profile_round.py --work=A,B,cnn_small,lenet,gfl,hfl_dp,fl_top,udp_alg --json=$(BENCH_OUT)/profile.json
+	@ONEDNN_MAX_CPU_ISA=AVX2 $(BIN)/python benchmarks/profile_round.py --work=B,cnn_small,lenet --json=$(BENCH_OUT)/profile_held.json
+	@$(BIN)/python benchmarks/report.py $(BENCH_OUT)/a.json $(BENCH_OUT)/b.json $(BENCH_OUT)/c.json $(BENCH_OUT)/deg.json $(BENCH_OUT)/f.json $(BENCH_OUT)/neighbours.json $(BENCH_OUT)/profile.json $(BENCH_OUT)/profile_held.json
 	@$(BIN)/python -m scripts.papers.result_tables docs/benchmarks.md README.md
 
 bundle: $(STAMP)

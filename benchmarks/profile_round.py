@@ -2,6 +2,7 @@
 
     python benchmarks/profile_round.py --work=A,B --json=FILE
     python benchmarks/profile_round.py --work=gfl,hfl_dp,fl_top,udp_alg
+    ONEDNN_MAX_CPU_ISA=AVX2 python benchmarks/profile_round.py --work=cnn_small,lenet
 
 Traces rounds with TensorFlow's profiler. An operation's time is what its thread
 spent in it and in nothing beneath it; what the cores' time exceeds them by is idle,
@@ -27,7 +28,10 @@ from tff_hdp.errors import ArgumentError
 
 _OUTSIDE = "outside operations"
 _SHOWN = 4  # operations named of each kind
-_ROUNDS = {"A": 3, "B": 1, "gfl": 20, "hfl_dp": 1, "fl_top": 1, "udp_alg": 1}
+_ROUNDS = {
+    **{"A": 3, "B": 1, "cnn_small": 1, "lenet": 1},
+    **{"gfl": 20, "hfl_dp": 1, "fl_top": 1, "udp_alg": 1},
+}
 # What TensorFlow's optimizers put before an operation's name.
 _REWRITTEN = re.compile("^_(Mkl)?(Native)?(Fused)?")
 _OPERATION = re.compile(r"[^:]*:(\w+)")
@@ -61,8 +65,8 @@ _KINDS = {
 def define_flags() -> None:
     """Defines the flags of this program."""
     flags.DEFINE_list("work", ["A", "B"], f"Which of {', '.join(_ROUNDS)}.")
-    flags.DEFINE_enum("program", "stacked", ["stacked", "fed_avg"], "Of A and B.")
-    flags.DEFINE_integer("clients", None, "Cohort of A and B; default: their own.")
+    flags.DEFINE_enum("program", "stacked", ["stacked", "fed_avg"], "Of A to lenet.")
+    flags.DEFINE_integer("clients", None, "Cohort of A to lenet; default: their own.")
     flags.DEFINE_string("json", None, "File for the shares.")
 
 
@@ -75,6 +79,8 @@ def main(argv: list[str]) -> int:
     if f.clients is not None and f.clients < 1:
         raise ArgumentError("clients", f.clients, "a whole number >= 1")
 
+    import neighbour_works
+
     result = []
     for name in f.work:
         by_operation = _shares(name)
@@ -83,8 +89,11 @@ def main(argv: list[str]) -> int:
             by_kind[_kind(operation)] += share
         by_kind[_OUTSIDE] = max(0.0, 1.0 - by_kind.total())
         shares = dict(by_kind.most_common())
-        program = f.program if name in ("A", "B") else "stacked"
-        result.append({"work": name, "program": program, "shares": shares})
+        program = "stacked" if name in neighbour_works.NEIGHBOURS else f.program
+        held_to = os.environ.get("ONEDNN_MAX_CPU_ISA")
+        result.append(
+            {"work": name, "program": program, "held_to": held_to, "shares": shares}
+        )
         print(f"{name}, {program} in process")
         for kind, share in shares.items():
             own = {o: s for o, s in by_operation.items() if _kind(o) == kind}

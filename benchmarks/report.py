@@ -213,12 +213,18 @@ def _duration(seconds: float) -> str:
 def _profile_table(profiled: Sequence[Measurement]) -> str:
     kinds = dict.fromkeys(kind for row in profiled for kind in row["shares"])
     header = ["share of the cores' time"]
-    header += [f"{row['work']}, {row['program']}" for row in profiled]
+    header += map(_profiled, profiled)
     lines = [_line(header), _line(["---"] * len(header))]
     for of in kinds:
         shares = [row["shares"].get(of, 0.0) for row in profiled]
         lines.append(_line([of, *(f"{share:.0%}" for share in shares)]))
     return "\n".join(lines)
+
+
+def _profiled(row: Measurement) -> str:
+    """What was profiled, as the head of its column."""
+    held = f", oneDNN held to {row['held_to']}" if row.get("held_to") else ""
+    return f"{row['work']}, {row['program']}{held}"
 
 
 def _drawn(timed: Sequence[Measurement]) -> list[Measurement]:

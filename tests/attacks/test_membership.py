@@ -39,8 +39,8 @@ def vantage(mode="ldp", level=1, z=1.0, q=1.0):
 
 def given(seen, **options):
     rng = np.random.default_rng(0)
-    noise_std = seen.noise_multiplier * CLIP
-    return {"vantage": seen, "noise_std": noise_std, "rng": rng, **options}
+    stddev = seen.noise_multiplier * CLIP
+    return {"vantage": seen, "stddev": stddev, "rng": rng, **options}
 
 
 @pytest.mark.parametrize("rounds", [1, 4])

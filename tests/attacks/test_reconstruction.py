@@ -31,7 +31,7 @@ def test_analytic_under_noise(mnist, victims):
         found = analytic.dense_inputs(
             mnist,
             updates * shorter + nu * noise,
-            noise_std=nu * norm,
+            stddev=nu * norm,
             mean=mean,
             variance=variance,
         )

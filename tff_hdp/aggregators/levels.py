@@ -286,7 +286,7 @@ def _discrete(plan: NoisePlan, stddev: float, size: int) -> tf.Tensor:
 
 def zone_events(plan: NoisePlan) -> list[Any]:
     """The `DpEvent`s of super-nodes whose noise is discrete, as named tuples."""
-    zones = plan.node_noise[0]
+    zones = plan.node_noise_multipliers[0]
     return [dp_accounting.GaussianDpEvent(z).to_named_tuple() for z in zones]
 
 

@@ -38,8 +38,8 @@ class GaussianSumQuery(tfp.GaussianSumQuery):
 
     def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
         """See base class."""
-        multiplier = global_state.stddev / global_state.l2_norm_clip
-        event = dp_accounting.GaussianDpEvent(multiplier)
+        noise_multiplier = global_state.stddev / global_state.l2_norm_clip
+        event = dp_accounting.GaussianDpEvent(noise_multiplier)
         noised = add_gaussian(sample_state, global_state.stddev)
         return noised, global_state, event
 

@@ -31,7 +31,7 @@ def dense_inputs(
     target: Target,
     seen: np.ndarray,
     *,
-    noise_std: float = 0.0,
+    stddev: float = 0.0,
     mean: np.ndarray | None = None,
     variance: np.ndarray | None = None,
 ) -> np.ndarray:
@@ -44,7 +44,7 @@ def dense_inputs(
     Args:
       target: The model.
       seen: [V, d], what observers hold.
-      noise_std: Of every number in it.
+      stddev: Of every number in it.
       mean: [n], prior mean of each input; with `variance`.
       variance: [n], prior variance.
 
@@ -64,15 +64,15 @@ def dense_inputs(
         # The small Gram matrix has the right singular vectors.
         _, vectors = np.linalg.eigh(matrix.T @ matrix)
         left = matrix @ vectors[:, -1]
-        if noise_std == 0.0 or mean is None:
+        if stddev == 0.0 or mean is None:
             found[row] = left[:-1] / (left[-1] or 1e-300)
         else:
-            found[row] = _shrunk(left, noise_std, mean, variance)
+            found[row] = _shrunk(left, stddev, mean, variance)
     return found
 
 
 def _shrunk(
-    left: np.ndarray, noise_std: float, mean: np.ndarray, variance: np.ndarray
+    left: np.ndarray, stddev: float, mean: np.ndarray, variance: np.ndarray
 ) -> np.ndarray:
     """The MMSE estimate of x from a [x; 1] + noise, with a by weighted least squares.
 
@@ -82,7 +82,7 @@ def _shrunk(
     spread = np.append(variance, 0.0)
     a = left @ prior / (prior @ prior)
     for _ in range(_ITERATIONS):
-        precision = 1 / (a * a * spread + noise_std**2)
+        precision = 1 / (a * a * spread + stddev**2)
         a = (precision * prior) @ left / ((precision * prior) @ prior)
-    gain = a * variance / (a * a * variance + noise_std**2)
+    gain = a * variance / (a * a * variance + stddev**2)
     return mean + gain * (left[:-1] - a * mean)

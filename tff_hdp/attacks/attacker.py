@@ -123,9 +123,9 @@ class Attacker:
     ) -> np.ndarray:
         """Images [V, m, H, W, c] that the attack finds in what is seen."""
         config, target, m = self.config, self.target, vantage.unknown_clients
-        noise_std = vantage.noise_multiplier * self.clip_norm
+        stddev = vantage.noise_multiplier * self.clip_norm
         if attack == "analytic":
-            return self._by_layer(seen, noise_std)[:, np.newaxis]
+            return self._by_layer(seen, stddev)[:, np.newaxis]
         labels = infer_labels(target, seen, m)
         budget = {} if config.evaluations is None else {"steps": config.evaluations}
         common = {
@@ -144,7 +144,7 @@ class Attacker:
             search = inversion.inverting_gradients
         return search(forward, seen, labels, **budget, **common).images
 
-    def _by_layer(self, seen: np.ndarray, noise_std: float) -> np.ndarray:
+    def _by_layer(self, seen: np.ndarray, stddev: float) -> np.ndarray:
         if analytic.first_dense(self.target) != 0:
             allowed = "one whose first layer is dense; feature_ig is for convolutions"
             raise ArgumentError("model", self.model_name, allowed)
@@ -152,7 +152,7 @@ class Attacker:
         found = analytic.dense_inputs(
             self.target,
             seen,
-            noise_std=noise_std,
+            stddev=stddev,
             mean=mean.ravel(),
             variance=variance.ravel(),
         )
@@ -259,7 +259,7 @@ def trials(
     return {
         "vantage": vantage,
         "records": records,
-        "noise_std": vantage.noise_multiplier * clip_norm,
+        "stddev": vantage.noise_multiplier * clip_norm,
         "trials": config.trials,
         "rounds": config.rounds,
         "others_known": config.others_known,

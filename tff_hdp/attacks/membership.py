@@ -56,7 +56,7 @@ def membership(
     vantage: Vantage,
     records: Records,
     *,
-    noise_std: float,
+    stddev: float,
     trials: int,
     rounds: int = 1,
     others_known: bool = True,
@@ -67,7 +67,7 @@ def membership(
     Args:
       vantage: Where the attacker stands.
       records: Of possible clients; each trial draws its own.
-      noise_std: Of every number in what the observer holds.
+      stddev: Of every number in what the observer holds.
       trials: Of each kind.
       rounds: T, each with fresh noise and fresh other clients.
       others_known: Whether the attacker can subtract the others, which is the worst
@@ -83,7 +83,7 @@ def membership(
         for count in _batches(trials):
             who = rng.integers(len(records), size=count)
             products = _products(
-                vantage, records, who, noise_std, rounds, others_known, present, rng
+                vantage, records, who, stddev, rounds, others_known, present, rng
             )
             own = products[np.arange(count), who]
             parts.append(own / np.maximum(records.norms[who], 1e-300))
@@ -145,7 +145,7 @@ def identification(
     vantage: Vantage,
     records: Records,
     *,
-    noise_std: float,
+    stddev: float,
     candidates: int,
     trials: int,
     rounds: int = 1,
@@ -159,7 +159,7 @@ def identification(
     Args:
       vantage: Where the attacker stands.
       records: Of possible clients; each trial draws its candidates.
-      noise_std: Of every number in what the observer holds.
+      stddev: Of every number in what the observer holds.
       candidates: M.
       trials: How many.
       rounds: T.
@@ -180,7 +180,7 @@ def identification(
         order = rng.random([count, len(records)]).argpartition(candidates - 1, axis=1)
         chosen = order[:, :candidates]
         products = _products(
-            vantage, records, chosen[:, 0], noise_std, rounds, others_known, True, rng
+            vantage, records, chosen[:, 0], stddev, rounds, others_known, True, rng
         )
         scores = np.take_along_axis(products, chosen, 1)
         scores -= rounds * records.norms[chosen] ** 2 / 2
@@ -192,7 +192,7 @@ def _products(
     vantage: Vantage,
     records: Records,
     who: np.ndarray,
-    noise_std: float,
+    stddev: float,
     rounds: int,
     others_known: bool,
     present: bool,
@@ -205,9 +205,9 @@ def _products(
         mean = gram.mean(0)
         for _ in range(rounds * (vantage.unknown_clients - 1)):
             products += gram[rng.integers(n, size=trials)] - mean
-    if noise_std:
+    if stddev:
         noise = rng.normal(size=[trials, n]) @ _root(records).T
-        products += np.sqrt(rounds) * noise_std * noise
+        products += np.sqrt(rounds) * stddev * noise
     return products
 
 

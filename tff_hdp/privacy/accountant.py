@@ -228,12 +228,14 @@ def like_zones(plan: NoisePlan) -> list[int]:
         plan.denominators,
         plan.mixing_weights,
         plan.noising_clients,
-        plan.node_noise[0],
+        plan.node_noise_multipliers[0],
         strict=True,
     )
     nodes = [number(key) for key in own]
     paths, above = [(node,) for node in nodes], list(range(plan.num_zones))
-    for level, noise in zip(plan.upper_levels, plan.node_noise[1:-1], strict=True):
+    for level, noise in zip(
+        plan.upper_levels, plan.node_noise_multipliers[1:-1], strict=True
+    ):
         beneath: list[list[int]] = [[] for _ in noise]
         for node, parent in zip(nodes, level.parents, strict=True):
             beneath[parent].append(node)

@@ -167,12 +167,13 @@ def event_multiplier(level: str, event: "DpEvent") -> float:
         return 0.0
     if kind == "GaussianDpEvent":
         name, allowed = "noise_multiplier", f"a number, in an event of level {level!r}"
-        multiplier = as_float(name, event.noise_multiplier, allowed)
-        if not multiplier >= 0.0:
+        noise_multiplier = as_float(name, event.noise_multiplier, allowed)
+        if not noise_multiplier >= 0.0:
             raise NoiseError(
-                f"events: level {level!r} emitted a noise multiplier of {multiplier}"
+                f"events: level {level!r} emitted a noise multiplier of "
+                f"{noise_multiplier}"
             )
-        return multiplier
+        return noise_multiplier
     if kind == "ComposedDpEvent":
         parts = [event_multiplier(level, e) for e in event.events]
         if any(z == 0 for z in parts):

@@ -67,31 +67,31 @@ class Gaussian(Mechanism):
     """Gaussian noise on what the client always takes part in.
 
     Attributes:
-      multiplier: Noise standard deviation over sensitivity.
+      noise_multiplier: Noise standard deviation over sensitivity.
     """
 
-    multiplier: float
+    noise_multiplier: float
 
     def __post_init__(self) -> None:
-        check_positive("multiplier", self.multiplier)
+        check_positive("noise_multiplier", self.noise_multiplier)
 
     def rdp(self, orders: tuple[float, ...]) -> np.ndarray:
         """See base class."""
-        return np.asarray(orders) / (2 * self.multiplier**2)
+        return np.asarray(orders) / (2 * self.noise_multiplier**2)
 
     def pld(self, rounds: int, discretisation: float) -> "Pld":
         """See base class."""
         from dp_accounting.pld import privacy_loss_distribution as pld_lib
 
         return pld_lib.from_gaussian_mechanism(
-            self.multiplier / math.sqrt(rounds),
+            self.noise_multiplier / math.sqrt(rounds),
             value_discretization_interval=discretisation,
         )
 
     @property
     def loss_span(self) -> float:
         """See base class."""
-        return 0.5 / self.multiplier**2 + math.sqrt(80.0) / self.multiplier
+        return 0.5 / self.noise_multiplier**2 + math.sqrt(80.0) / self.noise_multiplier
 
 
 @dataclasses.dataclass(frozen=True)

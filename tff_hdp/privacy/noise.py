@@ -102,7 +102,7 @@ def noise_in_output(
     fellows = _fellow_nodes(plan, zone) if observer == "fellow_super_node" else []
     lost = _lost_zones(run, observer, fellows, len(beneath) > 1, notes)
     fixed = sum(
-        (plan.node_noise[0][j] * relative[j]) ** 2
+        (plan.node_noise_multipliers[0][j] * relative[j]) ** 2
         for j in _zones_left(plan, zone, beneath, relative, lost)
     )
     fixed += _upper_noise(plan, level, beneath, relative)
@@ -218,7 +218,7 @@ def _upper_noise(
     sensitivity of the zones beneath it.
     """
     total = 0.0
-    for depth, noise in enumerate(plan.node_noise[1:level], 2):
+    for depth, noise in enumerate(plan.node_noise_multipliers[1:level], 2):
         nodes = _nodes(plan, depth)
         largest: dict[int, float] = {}
         for j in beneath:
@@ -237,7 +237,7 @@ def _zones_left(
     """Zones whose super-node noise counts: the largest others' is lost."""
     others = sorted(
         (j for j in beneath if j != zone),
-        key=lambda j: plan.node_noise[0][j] * relative[j],
+        key=lambda j: plan.node_noise_multipliers[0][j] * relative[j],
     )
     return [zone, *others[: max(len(others) - lost, 0)]]
 

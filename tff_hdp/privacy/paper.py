@@ -127,7 +127,7 @@ def paper_epsilon(
       sampling rates or super-node noises, or noise at upper levels.
     """
     rates = set(plan.participation)
-    zones, *upper, (server,) = plan.node_noise
+    zones, *upper, (server,) = plan.node_noise_multipliers
     zone_noises = {z for z in zones if z > 0}
     if len(rates) > 1 or len(zone_noises) > 1 or any(map(any, upper)):
         return None

@@ -64,7 +64,8 @@ class Place:
         """The node's multiplier in a plan."""
         if self.observer in RECEIVERS:
             return plan.server_noise_multiplier
-        return plan.node_noise[0 if self.is_summed else self.level - 2][node]
+        level = 0 if self.is_summed else self.level - 2
+        return plan.node_noise_multipliers[level][node]
 
     def with_noise(self, plan: NoisePlan, node: int, z: float) -> NoisePlan:
         """`plan` with another multiplier at the node."""

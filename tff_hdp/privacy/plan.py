@@ -138,7 +138,7 @@ class NoisePlan:
         return any(self.noise_carriers)
 
     @property
-    def node_noise(self) -> tuple[tuple[float, ...], ...]:
+    def node_noise_multipliers(self) -> tuple[tuple[float, ...], ...]:
         """Noise multipliers of every level's nodes: zones first, the server last."""
         upper = (level.noise_multipliers for level in self.upper_levels)
         return (self.zone_noise_multipliers, *upper, (self.server_noise_multiplier,))
@@ -146,12 +146,12 @@ class NoisePlan:
     @property
     def is_noisy(self) -> bool:
         """Whether anybody adds noise."""
-        return self.clients_carry_noise or any(map(any, self.node_noise))
+        return self.clients_carry_noise or any(map(any, self.node_noise_multipliers))
 
     @property
     def drawn_numbers(self) -> int:
         """How many numbers all parties' noise has in a round, at most."""
-        nodes = [z for level in self.node_noise for z in level]
+        nodes = [z for level in self.node_noise_multipliers for z in level]
         parties = sum(self.noise_carriers)
         # Whoever passes a sum on adds some more to what was noised before.
         passing = len(nodes) if parties or any(nodes[:-1]) else 0
@@ -164,9 +164,11 @@ class NoisePlan:
 
     @property
     def node_stddevs(self) -> tuple[tuple[float, ...], ...]:
-        """Of every node's noise on a value of sensitivity S; see `node_noise`."""
+        """Of every node's noise on a value of sensitivity S, by level."""
         norm = self.clipping.clip_norm
-        return tuple(tuple(z * norm for z in level) for level in self.node_noise)
+        return tuple(
+            tuple(z * norm for z in level) for level in self.node_noise_multipliers
+        )
 
     @property
     def count_stddev(self) -> float:

@@ -110,7 +110,7 @@ def noise_in_model(plan: NoisePlan) -> float:
     for u, rate, count in zip(unit, rates, plan.noise_carriers, strict=True):
         total += u * u * rate * count * z2
     parents = [level.parents for level in plan.upper_levels]
-    for depth, noise in enumerate(plan.node_noise):
+    for depth, noise in enumerate(plan.node_noise_multipliers):
         if depth == len(parents) + 1:
             nodes = [0] * plan.num_zones
         elif depth:

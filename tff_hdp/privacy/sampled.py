@@ -50,7 +50,7 @@ class SampledGaussian(Mechanism):
     slack: float = 0.0
 
     @property
-    def multiplier(self) -> float | None:
+    def noise_multiplier(self) -> float | None:
         """The noise multiplier if it is the same every round, else None."""
         variance = self.spectrum.variances[0]
         certain = self.spectrum.is_certain and variance > 0
@@ -71,7 +71,9 @@ class SampledGaussian(Mechanism):
     @property
     def most_points(self) -> float:
         """See base class."""
-        of_library = self.multiplier is not None and (self.hidden or self.q == 1.0)
+        of_library = self.noise_multiplier is not None and (
+            self.hidden or self.q == 1.0
+        )
         return Mechanism.most_points if of_library else _MOST_POINTS
 
     def given_noise(self) -> tuple["SampledGaussian", float]:
@@ -94,7 +96,7 @@ class SampledGaussian(Mechanism):
 
     def pld(self, rounds: int, discretisation: float) -> "Pld":
         """See base class."""
-        z = self.multiplier
+        z = self.noise_multiplier
         if z is not None and self.q == 1.0:
             return Gaussian(z).pld(rounds, discretisation)
         if z is not None and self.hidden:
@@ -126,13 +128,13 @@ class FixedSizeGaussian(Mechanism):
     Attributes:
       n: Clients to draw from.
       k: Clients drawn, uniformly without replacement.
-      multiplier: Noise standard deviation over the replace-one sensitivity.
+      noise_multiplier: Noise standard deviation over the replace-one sensitivity.
       slack: See base class.
     """
 
     n: int
     k: int
-    multiplier: float
+    noise_multiplier: float
     slack: float = 0.0
     most_points: ClassVar[float] = _MOST_POINTS
 
@@ -149,7 +151,7 @@ class FixedSizeGaussian(Mechanism):
     @property
     def loss_span(self) -> float:
         """See base class."""
-        return Gaussian(self.multiplier).loss_span
+        return Gaussian(self.noise_multiplier).loss_span
 
     def pld(self, rounds: int, discretisation: float) -> "Pld":
         """See base class.
@@ -174,7 +176,7 @@ class FixedSizeGaussian(Mechanism):
 
     @property
     def _spectrum(self) -> Spectrum:
-        return Spectrum((self.multiplier**2,), (0.0,))
+        return Spectrum((self.noise_multiplier**2,), (0.0,))
 
 
 # Renyi divergences, kept -------------------------------------------------------
@@ -197,7 +199,7 @@ def _fixed_size_rdp(m: FixedSizeGaussian, orders: tuple[float, ...]) -> np.ndarr
     # Beyond 1024 the bound's quadratic book-keeping costs more than it saves.
     served = tuple(a for a in orders if a <= 1024)
     event = dp_accounting.SampledWithoutReplacementDpEvent(
-        m.n, m.k, dp_accounting.GaussianDpEvent(m.multiplier)
+        m.n, m.k, dp_accounting.GaussianDpEvent(m.noise_multiplier)
     )
     accountant = RdpAccountant(
         served, dp_accounting.NeighboringRelation.REPLACE_ONE

@@ -38,7 +38,7 @@ def with_encoding(
             clip=plan.clipping.clip_norm if largest is None else largest,
             bits=bits,
             max_clients=most_clients(plan),
-            noise_std=_largest_noise(plan),
+            stddev=_largest_noise(plan),
             size=size,
         )
     except BadInputError as error:

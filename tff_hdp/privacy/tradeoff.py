@@ -99,9 +99,9 @@ def tradeoff(mechanism: Mechanism | None, rounds: int = 1) -> Tradeoff:
         return Tradeoff(0.0)
     if mechanism is None:
         return Tradeoff(math.inf)
-    multiplier, slack = _gaussian_multiplier(mechanism), rounds * mechanism.slack
-    if multiplier is not None and not slack:
-        return Tradeoff(math.sqrt(rounds) / multiplier)
+    noise_multiplier, slack = _gaussian_multiplier(mechanism), rounds * mechanism.slack
+    if noise_multiplier is not None and not slack:
+        return Tradeoff(math.sqrt(rounds) / noise_multiplier)
     require(not mechanism.no_pld, "mechanism", mechanism.no_pld, "one with a PLD")
     pld = mechanism.pld(rounds, _GRID)
     top = pld.get_epsilon_for_delta(_SMALLEST_DELTA)
@@ -234,9 +234,9 @@ def _least_area(inside: np.ndarray, outside: np.ndarray, tail: float) -> float:
 
 def _gaussian_multiplier(mechanism: Mechanism) -> float | None:
     if isinstance(mechanism, Gaussian):
-        return mechanism.multiplier
+        return mechanism.noise_multiplier
     if isinstance(mechanism, SampledGaussian) and mechanism.q == 1.0:
-        return mechanism.multiplier
+        return mechanism.noise_multiplier
     return None
 
 

@@ -73,7 +73,7 @@ def client_kind(plan: NoisePlan, zone: int, noising: bool) -> ClientKind:
     path = [zone]
     for level in plan.upper_levels:
         path.append(level.parents[path[-1]])
-    above = zip(path, plan.node_noise[:-1], strict=True)
+    above = zip(path, plan.node_noise_multipliers[:-1], strict=True)
     return "hdp" if any(nodes[own] for own, nodes in above) else "trusting"
 
 
@@ -91,7 +91,9 @@ def observers(
     server = len(plan.upper_levels) + 2
     yield "aggregator", server
     yield "released_model", server + 1
-    nodes_know = any(map(any, plan.node_noise[:-1])) or plan.clients_carry_noise
+    nodes_know = (
+        any(map(any, plan.node_noise_multipliers[:-1])) or plan.clients_carry_noise
+    )
     if nodes_know and plan.num_zones > 1:
         yield "fellow_super_node", server + 1
     clients_know = (

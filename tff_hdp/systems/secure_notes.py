@@ -58,7 +58,9 @@ def notes(
         found.append(_law(plan))
     if plan.min_zone_clients > 1 and not one_server:
         still = (
-            "; its super-node still adds its noise" if any(plan.node_noise[0]) else ""
+            "; its super-node still adds its noise"
+            if any(plan.node_noise_multipliers[0])
+            else ""
         )
         found.append(
             f"A zone with fewer than {plan.min_zone_clients} participants reveals "
@@ -72,7 +74,7 @@ def _law(plan: NoisePlan) -> str:
     parties = []
     if plan.clients_carry_noise:
         parties.append("clients'")
-    if plan.secure_server and any(plan.node_noise[0]):
+    if plan.secure_server and any(plan.node_noise_multipliers[0]):
         parties.append("super-nodes'")
     if not parties:
         return "All noise is continuous and added to sums that are out of the mask."

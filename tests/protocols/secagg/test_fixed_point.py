@@ -69,9 +69,7 @@ def test_rounding_moves_norms_no_more_than_said(case):
 
 def test_room_for_noise_is_left():
     quiet = FixedPoint.for_sum(clip=1.0, bits=20, max_clients=10)
-    noisy = FixedPoint.for_sum(
-        clip=1.0, bits=20, max_clients=10, noise_std=2.0, size=1000
-    )
+    noisy = FixedPoint.for_sum(clip=1.0, bits=20, max_clients=10, stddev=2.0, size=1000)
     assert noisy.step > quiet.step
     # P(|N(0, 4)| > room) for any of 1000 coordinates is below 2^-40.
     room = (2**19 - 1) * noisy.step - 10 * (1.0 + noisy.step / 2)
@@ -103,7 +101,7 @@ def test_packing_uses_whole_bytes_and_loses_nothing(bits):
         ({"bits": 3}, "bits is 3"),
         ({"max_clients": 0}, "max_clients is 0"),
         ({"bits": 8, "max_clients": 300}, "bits is 8; allowed: enough for sums of 300"),
-        ({"noise_std": -1.0}, "noise_std is -1.0"),
+        ({"stddev": -1.0}, "stddev is -1.0"),
         ({"size": 0}, "size is 0"),
     ],
 )

@@ -250,7 +250,7 @@ def test_noise_under_the_mask_is_never_less_than_asked_for(gone, variance):
     size = 4000
     updates = real_updates(10, size)
     encoding = FixedPoint.for_sum(
-        clip=1.0, bits=24, max_clients=10, noise_std=0.8, size=size
+        clip=1.0, bits=24, max_clients=10, stddev=0.8, size=size
     )
     result = secure_sum(
         updates,
@@ -258,7 +258,7 @@ def test_noise_under_the_mask_is_never_less_than_asked_for(gone, variance):
         graph=masking_graph("bonawitz", 10),
         drops={f"c{i}": "mask" for i in range(gone)},
         min_survivors=8,
-        noise_std=0.5,
+        stddev=0.5,
     )
     noise = result.total - sum(updates[c] for c in result.survivors)
     std = 0.5 * np.sqrt(variance)
@@ -270,13 +270,11 @@ def test_too_few_survivors_for_the_noise_are_refused_before_unmasking():
     with pytest.raises(BelowThresholdError, match="7 clients sent updates; the fewest"):
         secure_sum(
             real_updates(10, 5),
-            encoding=FixedPoint.for_sum(
-                clip=1.0, bits=24, max_clients=10, noise_std=0.2
-            ),
+            encoding=FixedPoint.for_sum(clip=1.0, bits=24, max_clients=10, stddev=0.2),
             graph=masking_graph("bonawitz", 10),
             drops={f"c{i}": "mask" for i in range(3)},
             min_survivors=8,
-            noise_std=0.1,
+            stddev=0.1,
         )
 
 
@@ -284,18 +282,18 @@ def test_an_encoding_without_room_for_all_the_noise_there_may_be_is_refused():
     """Shares are sized for the fewest; a hundred of them are three times the noise."""
     updates = real_updates(100, 5)
     graph = masking_graph("graph", 100)
-    options = {"graph": graph, "noise_std": 1000.0}
+    options = {"graph": graph, "stddev": 1000.0}
     room = {"clip": 1.0, "bits": 24, "max_clients": 100, "size": 5}
     with pytest.raises(ArgumentError, match="encoding is of sums that wrap around"):
         secure_sum(
-            updates, encoding=FixedPoint.for_sum(**room, noise_std=1000.0), **options
+            updates, encoding=FixedPoint.for_sum(**room, stddev=1000.0), **options
         )
     most = 1000.0 * np.sqrt(100 / graph.threshold)
-    enough = FixedPoint.for_sum(**room, noise_std=most)
+    enough = FixedPoint.for_sum(**room, stddev=most)
     found = secure_sum(updates, encoding=enough, **options).total
     assert np.abs(found).max() < 8 * most
     # The same noise, if all must survive.
-    sized = FixedPoint.for_sum(**room, noise_std=1000.0)
+    sized = FixedPoint.for_sum(**room, stddev=1000.0)
     secure_sum(updates, encoding=sized, min_survivors=100, **options)
 
 
@@ -327,7 +325,7 @@ def test_survivors_in_separate_groups_are_refused():
             r"updates is of 6 clients; allowed: 1\.\.5",
         ),
         ({"drops": {"x": "mask"}}, UnknownClientError, "drops name 'x'"),
-        ({"noise_std": -1.0}, ArgumentError, "total_std is -1.0"),
+        ({"stddev": -1.0}, ArgumentError, "total_std is -1.0"),
         ({"min_survivors": 0}, ArgumentError, "min_clients is 0"),
         (
             {"updates": {"c0": np.zeros(5), "c1": np.zeros(5)}},

@@ -61,7 +61,9 @@ def test_the_file_given_may_go_once_a_run_has_begun(hdp_config, tmp_path, made):
     with RunFolder(config) as folder:
         own = with_own_plan(config, folder)
         (tmp_path / "plan.json").unlink()
-        assert build(own).plan.node_noise == made.plan.node_noise
+        assert (
+            build(own).plan.node_noise_multipliers == made.plan.node_noise_multipliers
+        )
 
 
 def test_a_run_may_lose_as_many_clients_as_planned(hdp_config, tmp_path, made):

@@ -96,7 +96,7 @@ def test_multipliers_by_simulating_the_links():
         return values.mean(2)
 
     def check(plan, observer, seen, sensitivity):
-        assert plan.multiplier(observer) == pytest.approx(
+        assert plan.noise_multiplier(observer) == pytest.approx(
             seen.std() / sensitivity, rel=0.01
         )
 
@@ -132,7 +132,7 @@ def test_composition_against_pld_accounting():
         pld = None
         for plan, count in ((edge, 13), (cloud, 12)):
             one = privacy_loss_distribution.from_gaussian_mechanism(
-                plan.multiplier(row.observer), value_discretization_interval=1e-3
+                plan.noise_multiplier(row.observer), value_discretization_interval=1e-3
             ).self_compose(count)
             pld = one if pld is None else pld.compose(one)
         assert row.epsilon_pld == pytest.approx(

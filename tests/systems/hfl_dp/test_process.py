@@ -254,7 +254,7 @@ def test_noise_of_an_edge_round_is_what_is_accounted(poison):
     expected = math.hypot(0.5 / math.sqrt(n), 0.4)
     assert values.std() == pytest.approx(expected, rel=0.03)
     edge, _ = rounds_of(NOISE, n=n, N=N, C=1e3)
-    accounted = edge.multiplier("aggregator") * 2e3 / n
+    accounted = edge.noise_multiplier("aggregator") * 2e3 / n
     assert values.std() == pytest.approx(accounted, rel=0.03)
     edges = np.corrcoef(values.transpose(1, 0, 2).reshape(N, -1))
     assert np.abs(edges - np.eye(N)).max() < 0.1
@@ -266,7 +266,7 @@ def test_noise_of_a_cloud_round_is_what_is_accounted():
     variance = 0.8**2 / (n * N) + 0.3**2 / N + 0.2**2
     assert values[:, 0].std() == pytest.approx(math.sqrt(variance), rel=0.04)
     _, cloud = rounds_of(NOISE, n=n, N=N, C=1e3)
-    accounted = cloud.multiplier("released_model") * 2e3 / (n * N)
+    accounted = cloud.noise_multiplier("released_model") * 2e3 / (n * N)
     assert values[:, 0].std() == pytest.approx(accounted, rel=0.04)
     np.testing.assert_array_equal(values[:, 0], values[:, 1])
 

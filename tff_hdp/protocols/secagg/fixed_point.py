@@ -58,7 +58,7 @@ class FixedPoint:
         clip: float,
         bits: int,
         max_clients: int,
-        noise_std: float = 0.0,
+        stddev: float = 0.0,
         size: int = 1,
     ) -> "FixedPoint":
         """The finest step that leaves room for the sum and its noise.
@@ -67,7 +67,7 @@ class FixedPoint:
           clip: Bound on every coordinate.
           bits: Size of the ring, 4..32.
           max_clients: k, the most vectors one sum may have.
-          noise_std: Standard deviation of the total noise per coordinate, in
+          stddev: Standard deviation of the total noise per coordinate, in
             the units of `clip`.
           size: d, coordinates of the vectors; only matters with noise.
 
@@ -75,11 +75,11 @@ class FixedPoint:
           ArgumentError: If an argument is out of range, or `bits` too few.
         """
         _check_ranges(clip, bits, max_clients)
-        if not (math.isfinite(noise_std) and noise_std >= 0):
-            raise ArgumentError("noise_std", noise_std, "a finite number >= 0")
+        if not (math.isfinite(stddev) and stddev >= 0):
+            raise ArgumentError("stddev", stddev, "a finite number >= 0")
         if size < 1:
             raise ArgumentError("size", size, ">= 1")
-        tail = _tail(noise_std, size)
+        tail = _tail(stddev, size)
         room = 2 ** (bits - 1) - 1 - max_clients / 2
         if room < 1:
             raise ArgumentError(
@@ -89,26 +89,26 @@ class FixedPoint:
         step = (max_clients * clip + tail) / room * (1 + 1e-12)
         return FixedPoint(clip, step, bits, max_clients)
 
-    def check_room(self, num_clients: int, noise_std: float, size: int) -> None:
+    def check_room(self, num_clients: int, stddev: float, size: int) -> None:
         """Checks that a noisy sum wraps around with probability at most 2^-40.
 
         Args:
           num_clients: How many vectors it has.
-          noise_std: Standard deviation of its noise, in the units of `clip`.
+          stddev: Standard deviation of its noise, in the units of `clip`.
           size: d, coordinates of the vectors.
 
         Raises:
           ArgumentError: If it may more often, or `size` is below 1.
         """
         require(size >= 1, "size", size, "a vector of at least one coordinate")
-        largest = num_clients * self.clip + _tail(noise_std, size)
+        largest = num_clients * self.clip + _tail(stddev, size)
         ring = (2 ** (self.bits - 1) - 1 - num_clients / 2) * self.step
-        if noise_std and largest > ring:
+        if stddev and largest > ring:
             raise ArgumentError(
                 "encoding",
                 f"of sums that wrap around at {ring:.4g}",
                 f"one beyond {largest:.4g}, which {num_clients} clients and noise of "
-                f"standard deviation {noise_std:.4g} may reach",
+                f"standard deviation {stddev:.4g} may reach",
             )
 
     @property
@@ -174,10 +174,10 @@ def from_ring(values: np.ndarray, bits: int) -> np.ndarray:
     return ((values.astype(np.int64) + half) & (2**bits - 1)) - half
 
 
-def _tail(noise_std: float, size: int) -> float:
+def _tail(stddev: float, size: int) -> float:
     """What discrete Gaussian noise exceeds nowhere but with probability 2^-40."""
     # They are sub-Gaussian (Canonne et al. 2020, Lemma 17).
-    return noise_std * math.sqrt(2 * math.log(2 * size / _WRAP_PROBABILITY))
+    return stddev * math.sqrt(2 * math.log(2 * size / _WRAP_PROBABILITY))
 
 
 def _check_ranges(clip: float, bits: int, max_clients: int) -> None:

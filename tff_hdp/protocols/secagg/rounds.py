@@ -77,7 +77,7 @@ def secure_sum(
     session: str = "",
     drops: Mapping[str, Phase] | None = None,
     min_survivors: int | None = None,
-    noise_std: float = 0.0,
+    stddev: float = 0.0,
     signed: bool = False,
     attempt: int = 0,
     unmasked: Mapping[str, set[tuple[int, str]]] | None = None,
@@ -88,13 +88,13 @@ def secure_sum(
     Args:
       updates: For every client its [d] update, clipped by the caller.
       encoding: Fixed point for at least so many clients, and for the noise that is
-        there if all of them survive: sqrt(k / `min_survivors`) times `noise_std`.
+        there if all of them survive: sqrt(k / `min_survivors`) times `stddev`.
       graph: Who masks with whom, and the threshold.
       round_number: Binds keys and messages to this round.
       session: Likewise to this sum; see `Round.session`.
       drops: Clients that go silent, with the first phase they miss.
       min_survivors: The fewest updates worth a sum; None takes the threshold.
-      noise_std: Standard deviation of the discrete Gaussian noise of the sum
+      stddev: Standard deviation of the discrete Gaussian noise of the sum
         when `min_survivors` are left, in the updates' units; more survivors
         leave more. Each client adds its share under the mask.
       signed: As in `run_round`; `graph` is then of `masking_graph(signed=True)`.
@@ -118,7 +118,7 @@ def secure_sum(
         )
     size = np.size(next(iter(updates.values())))
     fewest = graph.threshold if min_survivors is None else min_survivors
-    share = noise.share_std(noise_std, fewest)
+    share = noise.share_std(stddev, fewest)
     encoding.check_room(len(updates), share * math.sqrt(len(updates)), size)
     sigma = share / encoding.step
     meter = Meter(SUPER_NODE) if meter is None else meter

@@ -102,7 +102,7 @@ def build_federation(
 
 def resolved_noise(plan: NoisePlan) -> dict[str, float | None]:
     """What a run remembers of its plan's noise: the most that any party adds."""
-    nodes = itertools.chain(*plan.node_noise)
+    nodes = itertools.chain(*plan.node_noise_multipliers)
     most = max(plan.client_noise_multiplier, *nodes) if plan.is_noisy else None
     return {"noise_multiplier": most}
 

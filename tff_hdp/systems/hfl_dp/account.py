@@ -80,7 +80,7 @@ def _row(
     delta: float,
     methods: Sequence[Method],
 ) -> AccountRow:
-    rounds = [(plan.multiplier(observer), count) for plan, count in history]
+    rounds = [(plan.noise_multiplier(observer), count) for plan, count in history]
     last = history[-1][0]
     above = observer in ("aggregator", "released_model")
     # The paper says nothing of fellows.
@@ -90,7 +90,7 @@ def _row(
         observer=observer,
         client_kind="ldp",
         zone=None,
-        noise_multiplier=last.multiplier(observer),
+        noise_multiplier=last.noise_multiplier(observer),
         epsilon_rdp=None,
         epsilon_pld=None,
         epsilon_paper=stated.pop() if states and len(stated) == 1 else None,

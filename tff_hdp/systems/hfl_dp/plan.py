@@ -75,7 +75,7 @@ class HflDpRound:
         """Whether anyone adds noise."""
         return max(self.sigma_u, self.sigma_e, self.n_down) > 0
 
-    def multiplier(self, observer: str) -> float:
+    def noise_multiplier(self, observer: str) -> float:
         """Noise standard deviation over the sensitivity of what `observer` sees.
 
         On an edge round the cloud, other edges and those who get its models are
