@@ -123,7 +123,7 @@ def _training(
     given = (model, weights, chunk, rule)
 
     def total(updates: list[Any], part: Any) -> list[tf.Tensor]:
-        return [weighted_sum(u, part["weight"]) for u in updates]
+        return [weighted_sum(u, part["weight"][tf.newaxis])[0] for u in updates]
 
     def run() -> Any:
         if model.convolves:

@@ -35,7 +35,8 @@ def registered_clients(
             notes=(
                 f"{cohort:,} of {registered:,}: {found['first']:.1f} s up to the first "
                 f"release, a round's sampling and data {found['prepared']:.2f} s, the "
-                f"final account {found['account']:.2f} s"
+                f"final account {found['account']:.2f} s, {found['mapped_mb']:.0f} MB "
+                "of the peak are mapped examples"
             ),
             **rows.summary(found["rounds"]),
         )

@@ -149,6 +149,7 @@ def systems() -> dict[str, Callable[[], System]]:
     return {
         "hdp single": lambda: _hdp(_alone),
         "hdp stacked": lambda: _hdp(_together),
+        "hdp zones": lambda: _hdp(functools.partial(_together, mixed=True)),
         "hdp span": lambda: _hdp(functools.partial(_together, epochs=8)),
         "hdp text single": lambda: _hdp(_alone, reader=TEXT),
         "hdp text stacked": lambda: _hdp(_together, reader=TEXT),
@@ -179,7 +180,11 @@ def _cohort(odd: Client | None) -> list[tuple[int, list[Client]]]:
 
 
 def _chunk(
-    zone: int, clients: list[Client], *, epochs: int = 1, reader: Reader = NUMBERS
+    zone: int | list[int],
+    clients: list[Client],
+    *,
+    epochs: int = 1,
+    reader: Reader = NUMBERS,
 ) -> Any:
     return make_chunk(
         list(map(reader.examples, clients)),
@@ -249,8 +254,10 @@ def _alone(reader: Reader) -> tuple[Any, Any]:
     return clients, data
 
 
-def _together(reader: Reader, *, epochs: int = 1) -> tuple[Any, Any]:
-    """In stacks; in many epochs it pays to train in the span of the examples."""
+def _together(
+    reader: Reader, *, epochs: int = 1, mixed: bool = False
+) -> tuple[Any, Any]:
+    """In stacks, of a zone or of all; in many epochs it pays to train in the span."""
     clients = stacked_clients(
         build_model=reader.build_model,
         data_type=chunk_type((reader.width,), reader.dtype),
@@ -258,11 +265,15 @@ def _together(reader: Reader, *, epochs: int = 1) -> tuple[Any, Any]:
     )
 
     def data(odd: Client | None) -> list[Any]:
+        groups: Any = _cohort(odd)
+        if mixed:
+            pairs = [(zone, one) for zone, members in groups for one in members]
+            groups = [tuple(map(list, zip(*pairs, strict=True)))]
         return [
             tf.data.Dataset.from_tensors(
                 _chunk(zone, members, epochs=epochs, reader=reader)
             )
-            for zone, members in _cohort(odd)
+            for zone, members in groups
         ]
 
     return clients, data

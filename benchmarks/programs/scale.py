@@ -4,8 +4,8 @@
 
 Trains in FOLDER and prints one line of JSON, in seconds of processor time: from the
 start of the run to its first release, of every round from one release to the next, of
-a round's sampling and data alone, and of the final account; and the peak resident
-memory in MB.
+a round's sampling and data alone, and of the final account; the peak resident memory
+in MB, and how much of it by the end are files mapped since the start, the examples.
 """
 
 import dataclasses
@@ -73,6 +73,13 @@ def _build_model() -> tf.keras.Sequential:
     )
 
 
+def _mapped_mb() -> float:
+    """Resident pages of files, which the system can have back at any time."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("RssFile"))
+    return int(line.split()[1]) / 1024
+
+
 def main(clients: int, cohort: int, rounds: int, folder: str) -> dict[str, Any]:
     """Runs it; the findings that the module names."""
     prepared: list[float] = []
@@ -81,6 +88,7 @@ def main(clients: int, cohort: int, rounds: int, folder: str) -> dict[str, Any]:
     Hdp.prepare = timed(Hdp.prepare, prepared, time.thread_time)
     training.epsilons = timed(training.epsilons, accounted, time.thread_time)
     clock = Clock(time.process_time)
+    mapped = _mapped_mb()
     config = ScaleConfig(
         num_clients=clients,
         zones=ZONES,
@@ -100,6 +108,7 @@ def main(clients: int, cohort: int, rounds: int, folder: str) -> dict[str, Any]:
         "rounds": others,
         "prepared": float(np.median(prepared)),
         "account": accounted[-1],
+        "mapped_mb": _mapped_mb() - mapped,
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 

@@ -178,3 +178,35 @@ def test_clients_noise_adds_up_however_it_is_drawn(add_up):
     stddev = 2 * plan.client_noise_multiplier * S
     assert abs(noise.std() / stddev - 1) < 5 / (2 * noise.size) ** 0.5
     assert abs(noise.mean()) < 5 * stddev / noise.size**0.5
+
+
+@pytest.mark.parametrize("add_up", [sum_by_norms, sum_one_by_one])
+def test_clients_noise_is_in_their_own_zones_sum_alone(add_up):
+    plan, like = plan_of("c1"), [tf.zeros([WIDTH, HIDDEN]), tf.zeros([HIDDEN])]
+    mean = ZonedMean(plan, [tf.TensorSpec.from_tensor(t) for t in like])
+    sent = mean.client_state(mean.initial_state())
+    given = [tf.zeros([CLIENTS, *t.shape]) for t in like]
+    chunk = dict(
+        as_chunk([1.0] * CLIENTS),
+        zone=tf.constant([1, 0, 1, 0, 1]),
+        carries_noise=tf.constant([True, False, True, False, True]),
+    )
+    zones = zones_of(chunk)
+    draws = [add_up(mean, sent, given, like, chunk, zones) for _ in range(60)]
+    place = zones.numpy().tolist().index
+    for draw in draws:
+        assert draw["noising"].numpy()[[place(0), place(1)]].tolist() == [0, 3]
+        assert not any(t.numpy()[place(0)].any() for t in draw["record"])
+    noise = np.concatenate(
+        [np.ravel(t[place(1)]) for draw in draws for t in draw["record"]]
+    )
+    stddev = 3**0.5 * plan.client_noise_multiplier * S
+    assert abs(noise.std() / stddev - 1) < 5 / (2 * noise.size) ** 0.5
+
+
+@pytest.mark.parametrize("name", ["weight", "zone", "carries_noise"])
+def test_a_chunk_with_too_few_of_anything_is_refused(name):
+    chunk = dict(as_chunk())
+    chunk[name] = chunk[name][:1]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not of its clients"):
+        summed(sum_by_norms, plan_of("c2"), updates()[0], chunk)

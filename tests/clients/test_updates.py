@@ -100,6 +100,13 @@ def test_outer_products_have_the_norms_and_sums_of_what_they_form(outer):
     np.testing.assert_allclose(weighted_sum(formed, factors), expected, rtol=1e-5)
 
 
+def test_outer_products_have_norms_that_their_sides_squares_do_not():
+    left, right = np.float32([[1e18] * 4]), np.float32([[9e-20] * 1000])
+    found = norms(OuterProducts(tf.constant(left), tf.constant(right)))
+    exact = np.linalg.norm(np.float64(left)) * np.linalg.norm(np.float64(right))
+    assert float(found[0]) == pytest.approx(exact, rel=1e-5)
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_outer_products_of_a_client_that_counts_nothing_may_be_anything(outer, side):
     sides = {"left": outer.left.numpy(), "right": outer.right.numpy()}

@@ -125,20 +125,17 @@ def stacked_release(plan, included, length, queries=None, steps=1):
     pixel, canaries = 1e-3, len(included)
     chunks = []
     for clients in np.array_split(np.arange(canaries), canaries // 40):
-        zones = (clients >= plan.zone_sizes[0]).astype(int)
-        for zone in np.unique(zones):
-            members = clients[zones == zone]
-            pixels = np.zeros([len(members), 1, canaries], np.uint8)
-            rows = np.arange(len(members))
-            pixels[rows, 0, members] = 255 * included[members]
-            chunk = make_chunk(
-                [(x, np.zeros(1, np.int32)) for x in pixels],
-                [np.zeros([steps, 1], np.int32)] * len(members),
-                weights=[1.0] * len(members),
-                carries_noise=[plan.client_noise_multiplier > 0] * len(members),
-                zone=zone,
-            )
-            chunks.append(tf.data.Dataset.from_tensors(chunk))
+        pixels = np.zeros([len(clients), 1, canaries], np.uint8)
+        rows = np.arange(len(clients))
+        pixels[rows, 0, clients] = 255 * included[clients]
+        chunk = make_chunk(
+            [(x, np.zeros(1, np.int32)) for x in pixels],
+            [np.zeros([steps, 1], np.int32)] * len(clients),
+            weights=[1.0] * len(clients),
+            carries_noise=[plan.client_noise_multiplier > 0] * len(clients),
+            zone=(clients >= plan.zone_sizes[0]).astype(int),
+        )
+        chunks.append(tf.data.Dataset.from_tensors(chunk))
     layers = tf.keras.layers
     process = build_hdp(
         clients=stacked_clients(

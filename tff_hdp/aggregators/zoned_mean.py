@@ -1,7 +1,7 @@
 """The arithmetic of the zoned mean, from one update to the release.
 
 `HierarchicalMeanFactory` runs it with a TFF client per client; batched client
-work runs the same functions with a TFF client per zone.
+work runs the same functions with a TFF client per chunk of clients.
 """
 
 import collections
@@ -139,7 +139,8 @@ class ZonedMean:
         A weight of 0 has its update rejected.
 
         Args:
-          profile: `weight` (float32) and `zone` (int32 []), of a client or a chunk.
+          profile: `weight` (float32) and `zone` (int32), each [] of a client, or [C] of
+            a chunk.
         """
         zone = profile["zone"]
         known = tf.logical_and(zone >= 0, zone < self._plan.num_zones)

@@ -13,7 +13,7 @@ from tff_hdp.clients.batches import Participant, chunk_type, chunks
 from tff_hdp.clients.client_work import build_optimizer
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.systems.hdp.clients import stacked_clients
+from tff_hdp.systems.hdp.clients import chunks_span_zones, stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
 
 # A client's batch, features [B, ...] and labels [B]; None sends an update of zero, with
@@ -75,8 +75,8 @@ class Training:
                     )
                 )
         at_once = chunk_size(self._target.model, len(batches))
-        data = [
-            tf.data.Dataset.from_tensors(chunk) for chunk in chunks(members, at_once)
-        ]
+        across = chunks_span_zones(self._plan, self._target.model)
+        made = chunks(members, at_once, across_zones=across)
+        data = list(map(tf.data.Dataset.from_tensors, made))
         state = self._process.next(state, data).state
         return state, list(self._process.get_model_weights(state).trainable)

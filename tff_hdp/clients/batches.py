@@ -141,7 +141,7 @@ def chunks(
     """Makes a `make_chunk` of up to `size` clients at a time.
 
     Args:
-      participants: Zone by zone.
+      participants: Zone by zone, unless `across_zones`.
       size: C.
       across_zones: Whether clients of several zones may share a chunk.
     """

@@ -56,11 +56,18 @@ def sum_by_norms(
     Returns:
       One contribution, of all clients of each zone together.
     """
-    lengths = list(map(norms, updates))
+    own = profiles(chunk)
+    alike = tf.debugging.assert_equal(
+        tf.stack([tf.size(part) for part in own.values()]),
+        tf.size(norms(updates[0])),
+        "weight, zone or carries_noise of a chunk is not of its clients",
+    )
+    with tf.control_dependencies([alike]):
+        lengths = list(map(norms, updates))
     stand_ins = tf.nest.pack_sequence_as(like, lengths)
     contributions = tf.vectorized_map(
         _AS_WRITTEN(lambda client: mean.bare_contribution(sent, *client)),
-        (stand_ins, profiles(chunk)),
+        (stand_ins, own),
         fallback_to_while_loop=False,
     )
     members = _members(zones, chunk["zone"])
@@ -149,7 +156,10 @@ def _members(zones: tf.Tensor, zone: tf.Tensor) -> tf.Tensor:
 
 
 def _added_up(contributions: Any, members: tf.Tensor) -> Any:
-    """Numbers of C clients, each [C], added up by zone where sums are a zone's."""
+    """Numbers of C clients, [C], added up by zone where sums are a zone's.
+
+    What is not of a zone may have further axes.
+    """
     return collections.OrderedDict(
         (
             name,

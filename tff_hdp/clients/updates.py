@@ -1,6 +1,7 @@
 """The updates of a stack of clients, and what is done to them."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,9 @@ def norms(updates: tf.Tensor | OuterProducts) -> tf.Tensor:
       updates: [C, ...].
     """
     if isinstance(updates, OuterProducts):
-        return norms(updates.left) * norms(updates.right)
+        # One may be so large, and the other so small, that their squares leave float32.
+        sides = (tf.cast(t, tf.float64) for t in (updates.left, updates.right))
+        return tf.cast(math.prod(map(norms, sides)), updates.left.dtype)
     axes = list(range(1, updates.shape.rank))
     return tf.sqrt(tf.reduce_sum(tf.square(updates), axes))
 

@@ -137,7 +137,7 @@ def test_shares_add_up_when_the_fewest_are_left():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((1.0, 0), "min_clients is 0"), ((float("inf"), 1), "total_std is inf")],
+    [((1.0, 0), "min_clients is 0"), ((float("inf"), 1), "stddev is inf")],
 )
 def test_bad_shares_are_refused(arguments, message):
     with pytest.raises(ArgumentError, match=message):

@@ -325,7 +325,7 @@ def test_survivors_in_separate_groups_are_refused():
             r"updates is of 6 clients; allowed: 1\.\.5",
         ),
         ({"drops": {"x": "mask"}}, UnknownClientError, "drops name 'x'"),
-        ({"stddev": -1.0}, ArgumentError, "total_std is -1.0"),
+        ({"stddev": -1.0}, ArgumentError, "stddev is -1.0"),
         ({"min_survivors": 0}, ArgumentError, "min_clients is 0"),
         (
             {"updates": {"c0": np.zeros(5), "c1": np.zeros(5)}},

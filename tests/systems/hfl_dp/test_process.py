@@ -354,3 +354,41 @@ def test_rounds_must_belong_together():
     with pytest.raises(ValueError, match=r"edge_round\.N is 2; allowed: 3"):
         other = dataclasses.replace(cloud, N=3)
         build_hfl_dp(**options, edge_round=edge, cloud_round=other)
+
+
+def test_clients_that_convolve_do_the_same_in_one_chunk_as_apart():
+    layers = tf.keras.layers
+
+    def convolving():
+        return tf.keras.Sequential(
+            [
+                layers.InputLayer([FEATURES]),
+                layers.Reshape([2, 3, 1]),
+                layers.Conv2D(4, 2, activation="relu"),
+                layers.Flatten(),
+                layers.Dense(CLASSES),
+            ]
+        )
+
+    edge, cloud = rounds_of(HflDpNoise(), n=4, N=2, C=None)
+    process = build_hfl_dp(
+        build_model=convolving,
+        data_type=chunk_type((FEATURES,), np.float32),
+        edge_round=edge,
+        cloud_round=cloud,
+        k2=2,
+        local_steps=3,
+        learning_rate=RATE,
+        proximal=0.1,
+    )
+
+    def models_of(state):
+        return np.asarray(state.global_model_weights)
+
+    before = process.initialize()
+    together, apart = (
+        models_of(process.next(before, data(4, 2, 0, together=at_once)).state)
+        for at_once in (4, 1)
+    )
+    np.testing.assert_allclose(together, apart, **TOLERANCE)
+    assert np.abs(together - models_of(before)).max() > 1e-3

@@ -23,24 +23,24 @@ _MARGIN = 2.0**-44
 _MAX_SIGMA = 2.0**40
 
 
-def share_std(total_std: float, min_clients: int) -> float:
-    """Each client's share of noise whose sum must carry `total_std`.
+def share_std(stddev: float, min_clients: int) -> float:
+    """Each client's share of noise whose sum must carry `stddev`.
 
     With drop-outs the sum is over fewer clients: shares are sized for the
     fewest that a round accepts, so the total is never less than asked for.
 
     Args:
-      total_std: Standard deviation of the sum's noise.
+      stddev: Standard deviation of the sum's noise.
       min_clients: The fewest survivors of a round that is not refused.
 
     Raises:
-      ArgumentError: If `min_clients` is below 1 or `total_std` negative.
+      ArgumentError: If `min_clients` is below 1 or `stddev` negative.
     """
     if min_clients < 1:
         raise ArgumentError("min_clients", min_clients, ">= 1")
-    if not (math.isfinite(total_std) and total_std >= 0):
-        raise ArgumentError("total_std", total_std, "a finite number >= 0")
-    return total_std / math.sqrt(min_clients)
+    if not (math.isfinite(stddev) and stddev >= 0):
+        raise ArgumentError("stddev", stddev, "a finite number >= 0")
+    return stddev / math.sqrt(min_clients)
 
 
 def sum_gap(sigma: float, num_clients: int) -> float:

@@ -25,6 +25,7 @@ from tff_hdp.clients.contributions import (
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_metrics, train_one_by_one, train_stack
+from tff_hdp.privacy.plan import NoisePlan
 
 # From `mean.client_state`, the weights and the data, all at CLIENTS, to what each TFF
 # client sends, at CLIENTS, and training metrics, at SERVER.
@@ -111,6 +112,15 @@ def single_clients(
         data_type=work.next.type_signature.parameter[2].member,
         bind=bind,
     )
+
+
+def chunks_span_zones(plan: NoisePlan, model: StackedModel) -> bool:
+    """Whether chunks of `stacked_clients` had better be of clients of any zones.
+
+    A zone costs such a chunk a sum, which is little where all its clients' updates are
+    there at once, and as much as an update where they come one by one.
+    """
+    return norms_decide(plan, None) and not model.convolves
 
 
 def stacked_clients(

@@ -73,8 +73,9 @@ def round_data(
     if not chunking.clients:
         return _alone(participants)
     # Clients of like size share a chunk, so that little of it is padding.
-    participants.sort(key=lambda p: (p.zone, len(p.examples[1])))
-    made = chunks(participants, chunking.clients, across_zones=chunking.across_zones)
+    across = chunking.across_zones
+    participants.sort(key=lambda p: (0 if across else p.zone, len(p.examples[1])))
+    made = chunks(participants, chunking.clients, across_zones=across)
     return list(map(tf.data.Dataset.from_tensors, made))
 
 

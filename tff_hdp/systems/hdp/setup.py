@@ -9,11 +9,14 @@ from tff_hdp.clients.client_work import (
     build_optimizer,
     model_fn_from_keras,
 )
-from tff_hdp.clients.contributions import norms_decide
 from tff_hdp.clients.stacked_model import StackedModel, is_supported
 from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.system import Process
-from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
+from tff_hdp.systems.hdp.clients import (
+    chunks_span_zones,
+    single_clients,
+    stacked_clients,
+)
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import Federation
 from tff_hdp.systems.hdp.process import build_hdp
@@ -41,10 +44,7 @@ def chunking(config: HdpConfig, federation: Federation) -> Chunking:
     stacked, clients = StackedModel(model), config.cohort_chunk
     if clients is None:
         clients = training.chunk_size(stacked, config.clients_per_round)
-    # Zones cost a chunk a sum each, which is little beside the clients' updates; where
-    # these are never together it would be as much as they are.
-    together = norms_decide(federation.plan, None) and not stacked.convolves
-    return Chunking(clients, across_zones=together)
+    return Chunking(clients, chunks_span_zones(federation.plan, stacked))
 
 
 def build_process(

@@ -110,7 +110,9 @@ def build_hfl_dp(
     def client(models: tf.Tensor, chunk: Any, number: tf.Tensor) -> Any:
         """Lines 6-10."""
         start = split(models[0], model.shapes)
-        updates, measured = train_clients(model, start, chunk, rule)
+        # Of all clients together, where what is trained with is a client's each.
+        examples = {name: part for name, part in chunk.items() if name != "zone"}
+        updates, measured = train_clients(model, start, examples, rule)
         trained = models - join(updates, leading=1)
         trained, rejected = screen(trained, instead=models)
         trained, clipped = clip(trained, edge_round.C)
