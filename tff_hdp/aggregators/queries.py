@@ -32,9 +32,10 @@ class GaussianSumQuery(tfp.GaussianSumQuery):
 
     def preprocess_record_impl(self, params: Any, record: Any) -> tuple[Any, tf.Tensor]:
         """See base class."""
-        flat = tf.nest.flatten(record)
-        clipped, norm = tf.clip_by_global_norm(flat, params, use_norm=global_norm(flat))
-        return tf.nest.pack_sequence_as(record, clipped), norm
+        norm = global_norm(tf.nest.flatten(record))
+        # A norm that is not a number makes the record none either.
+        factor = tf.minimum(tf.ones_like(norm), tf.cast(params, norm.dtype) / norm)
+        return tf.nest.map_structure(lambda t: t * factor, record), norm
 
     def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
         """See base class."""

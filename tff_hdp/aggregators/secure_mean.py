@@ -83,7 +83,8 @@ class SecureZonedMean(ZonedMean):
           modulo 2^b.
         """
         encoding = self._encoding
-        plain, weight, screened = self._clipped(sent, update, profile)
+        bare = self.bare_contribution(sent, update, profile)
+        plain, weight = bare.pop("record"), bare.pop("weight")
         record = tf.concat(
             [tf.reshape(tf.cast(t, tf.float64), [-1]) for t in tf.nest.flatten(plain)],
             0,
@@ -106,8 +107,7 @@ class SecureZonedMean(ZonedMean):
             weight = tf.zeros_like(weight)
         return collections.OrderedDict(
             vector=tf.concat([integers, tf.cast(weight, tf.int64)[tf.newaxis]], 0),
-            **self._counts(screened["rejected"], profile),
-            **screened,
+            **bare,
             saturated=tf.cast(saturated, tf.int32),
         )
 

@@ -171,13 +171,7 @@ class ZonedMean:
 
     def bare_contribution(self, sent: Any, update: Any, profile: Any) -> Any:
         """As `contribution`, but for the client's noise."""
-        record, weight, screened = self._clipped(sent, update, profile)
-        return collections.OrderedDict(
-            record=record,
-            weight=weight,
-            **self._counts(screened["rejected"], profile),
-            **screened,
-        )
+        return self.weighted(self.clipped(sent, update, profile["zone"]), profile)
 
     def sent_by_one(self, contribution: Any, zone: Any) -> tuple[Any, tf.Tensor]:
         """What is sent of a contribution of one client of `zone` (int32 [])."""
@@ -202,45 +196,68 @@ class ZonedMean:
         noised = levels.noise_as_clients(self._plan, record, noising)
         return collections.OrderedDict(contribution, record=noised)
 
-    def _clipped(self, sent: Any, update: Any, profile: Any) -> tuple[Any, Any, Any]:
-        """The screened, clipped and weighted record, its weight, and what was seen."""
+    def clipped(self, sent: Any, update: Any, zone: tf.Tensor) -> Any:
+        """Screens one client's update and clips it.
+
+        Args:
+          sent: What `client_state` returned.
+          update: Structure of tensors.
+          zone: int32 [].
+
+        Returns:
+          The `record`, whether it is `rejected` (bool []), and what its norms were.
+        """
         queries = self._queries
         record, rejected = levels.screen(update)
         norms = tf.stack([global_norm([t]) for t in tf.nest.flatten(record)])
         norms = tf.cast(norms, tf.float32)
-        # Also refuses NaN. A weight beyond 1 would exceed the accounted sensitivity.
-        in_range = tf.logical_and(profile["weight"] > 0.0, profile["weight"] <= 1.0)
-        weight = tf.where(in_range, profile["weight"], 0.0)
-        rejected = tf.logical_or(rejected, tf.logical_not(in_range))
         if queries.server is not None:
             record = queries.server.preprocess_record(sent["server"], record)
         if queries.zones:
-            own = tf.constant(0) if self._zones_alike else profile["zone"]
+            own = tf.constant(0) if self._zones_alike else zone
             params = tf.nest.map_structure(lambda t: tf.gather(t, own), sent["zones"])
             record = queries.zones[0].preprocess_record(params, record)
         if queries.client is not None:
             own = queries.client.derive_sample_params(sent["client"])
             record = queries.client.preprocess_record(own, record)
-        record = levels.scale(record, tf.where(rejected, 0.0, weight))
-        if self._plan.estimator == "realised":
-            # A noisy plan's denominator may not tell whose data was rejected.
-            weight = tf.where(rejected, 0.0, weight)
-        screened = collections.OrderedDict(
-            rejected=tf.cast(rejected, tf.int32),
+        return collections.OrderedDict(
+            record=record,
+            rejected=rejected,
             tensor_norms=norms,
             norm=global_norm([norms]),
         )
-        return record, weight, screened
 
-    def _counts(self, rejected: tf.Tensor, profile: Any) -> Any:
-        """One client, and whether it came with its own noise or without any."""
-        noises = self._queries.client is not None
-        noising = tf.cast(profile["carries_noise"], tf.int32) * int(noises)
+    def weighted(self, clipped: Any, profile: Any) -> Any:
+        """A bare contribution of what a client clipped.
+
+        Number by number: for C clients of records of one number a tensor, everything
+        has a leading axis [C].
+
+        Args:
+          clipped: What `clipped` returned.
+          profile: As for `contribution`.
+        """
+        given = profile["weight"]
+        # Also refuses NaN. A weight beyond 1 would exceed the accounted sensitivity.
+        in_range = tf.logical_and(given > 0.0, given <= 1.0)
+        weight = tf.where(in_range, given, 0.0)
+        rejected = tf.logical_or(clipped["rejected"], tf.logical_not(in_range))
+        kept = tf.where(rejected, 0.0, weight)
+        noises = int(self._queries.client is not None)
+        noising = tf.cast(profile["carries_noise"], tf.int32) * noises
+        number = tf.cast(rejected, tf.int32)
+        # A noisy plan's denominator may not tell whose data was rejected.
+        realised = self._plan.estimator == "realised"
         return collections.OrderedDict(
-            clients=tf.constant(1),
-            counted=tf.cast(tf.not_equal(profile["weight"], 0.0), tf.int32),
+            record=levels.scale(clipped["record"], kept),
+            weight=kept if realised else weight,
+            clients=tf.ones_like(number),
+            counted=tf.cast(tf.not_equal(given, 0.0), tf.int32),
             noising=noising,
-            bare=(1 - noising) * (1 - rejected),
+            bare=(1 - noising) * (1 - number),
+            rejected=number,
+            tensor_norms=clipped["tensor_norms"],
+            norm=clipped["norm"],
         )
 
     def zero(self, contribution: Any) -> Any:

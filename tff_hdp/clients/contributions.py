@@ -65,11 +65,12 @@ def sum_by_norms(
     with tf.control_dependencies([alike]):
         lengths = list(map(norms, updates))
     stand_ins = tf.nest.pack_sequence_as(like, lengths)
-    contributions = tf.vectorized_map(
-        _AS_WRITTEN(lambda client: mean.bare_contribution(sent, *client)),
-        (stand_ins, own),
+    clipped = tf.vectorized_map(
+        _AS_WRITTEN(lambda client: mean.clipped(sent, *client)),
+        (stand_ins, chunk["zone"]),
         fallback_to_while_loop=False,
     )
+    contributions = mean.weighted(clipped, own)
     members = _members(zones, chunk["zone"])
     scaled = tf.nest.flatten(contributions.pop("record"))
     sums = [
