@@ -302,3 +302,20 @@ def test_the_noise_is_as_strong_as_asked_for():
     assert abs(np.std(result) / 2.5 - 1) < 5 / (2 * 200_000) ** 0.5
     steps = result.numpy() / noise.grid_step(2.5)
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-30, 0.3, 1.0, 7.0, 1e15])
+def test_ours_clips_as_tensorflow_privacys(size):
+    rng = np.random.default_rng(0)
+    record = [
+        tf.constant(size * rng.normal(size=shape), tf.float32)
+        for shape in ([4, 3], [5], [])
+    ]
+    ours, theirs = (
+        query.preprocess_record_impl(tf.constant(1.0), record)
+        for query in (GaussianSumQuery(1.0, 3.0), tfp.GaussianSumQuery(1.0, 3.0))
+    )
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
+    for own, other in zip(ours[0], theirs[0], strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-6)
+    assert float(tf.linalg.global_norm(ours[0])) <= 1.0 + 1e-6
