@@ -176,7 +176,12 @@ class ZonedMean:
     def sent_by_one(self, contribution: Any, zone: Any) -> tuple[Any, tf.Tensor]:
         """What is sent of a contribution of one client of `zone` (int32 [])."""
         alone = collections.OrderedDict(
-            (name, _with_axis(part) if name in PER_ZONE else part)
+            (
+                name,
+                tf.nest.map_structure(lambda t: t[tf.newaxis], part)
+                if name in PER_ZONE
+                else part,
+            )
             for name, part in contribution.items()
         )
         return alone, tf.convert_to_tensor(zone)[tf.newaxis]
@@ -241,21 +246,21 @@ class ZonedMean:
         # Also refuses NaN. A weight beyond 1 would exceed the accounted sensitivity.
         in_range = tf.logical_and(given > 0.0, given <= 1.0)
         weight = tf.where(in_range, given, 0.0)
-        rejected = tf.logical_or(clipped["rejected"], tf.logical_not(in_range))
-        kept = tf.where(rejected, 0.0, weight)
+        refused = tf.logical_or(clipped["rejected"], tf.logical_not(in_range))
+        kept = tf.where(refused, 0.0, weight)
         noises = int(self._queries.client is not None)
         noising = tf.cast(profile["carries_noise"], tf.int32) * noises
-        number = tf.cast(rejected, tf.int32)
+        rejected = tf.cast(refused, tf.int32)
         # A noisy plan's denominator may not tell whose data was rejected.
         realised = self._plan.estimator == "realised"
         return collections.OrderedDict(
             record=levels.scale(clipped["record"], kept),
             weight=kept if realised else weight,
-            clients=tf.ones_like(number),
+            clients=tf.ones_like(rejected),
             counted=tf.cast(tf.not_equal(given, 0.0), tf.int32),
             noising=noising,
-            bare=(1 - noising) * (1 - number),
-            rejected=number,
+            bare=(1 - noising) * (1 - rejected),
+            rejected=rejected,
             tensor_norms=clipped["tensor_norms"],
             norm=clipped["norm"],
         )
@@ -415,7 +420,3 @@ class ZonedMean:
             measurements["events"] = events
             measurements["clip_norms"] = levels.clip_norms(self._queries, state)
         return measurements
-
-
-def _with_axis(value: Any) -> Any:
-    return tf.nest.map_structure(lambda t: t[tf.newaxis], value)

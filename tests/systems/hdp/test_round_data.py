@@ -74,6 +74,11 @@ def test_each_client_is_in_one_chunk_with_its_own_zone(hdp_config, tmp_path, acr
     assert sum(sizes) == 60 and max(sizes) <= 25
     assert across == any(len(set(chunk["zone"].numpy())) > 1 for chunk in chunks)
     assert not across or sizes == [25, 25, 10]
+    lengths = [np.sum(chunk["order"].numpy() >= 0, (1, 2)) for chunk in chunks]
+    if across:
+        # Those of like size are together.
+        joined = np.concatenate(lengths)
+        assert len(set(joined)) > 1 and (np.diff(joined) >= 0).all()
     train, found = federation.task.train, []
     for chunk in chunks:
         for features, zone in zip(chunk["features"], chunk["zone"], strict=True):
