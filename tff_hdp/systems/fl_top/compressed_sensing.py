@@ -63,8 +63,8 @@ class CompressedSensing(Compressor):
             np.eye(self._side), axis=0, norm="ortho", workers=1
         ).astype(np.float32)
 
-    def measure(self, updates: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
-        """A x for each of C vectors [C, n]: [C, K]."""
+    def measure(self, updates: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+        """A x for each of C vectors [C, n]: [C, K]; `chosen` as by the method."""
         side = self._side
         padded = tf.pad(updates, [[0, 0], [0, side**2 - self.num_weights]])
         square = tf.reshape(padded, [-1, side, side])
@@ -72,65 +72,69 @@ class CompressedSensing(Compressor):
         coefficients = tf.matmul(
             tf.matmul(cosines[tf.newaxis], square), cosines, transpose_b=True
         )
-        flat = tf.reshape(coefficients, [-1, side**2])
-        return tf.gather(flat, self._chosen(round_number), axis=1)
+        return tf.gather(tf.reshape(coefficients, [-1, side**2]), chosen, axis=1)
 
-    def adjoint(self, measured: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
-        """A^T y, [n], of one vector of measurements [K]."""
+    def adjoint(self, measured: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+        """A^T y, [n], of one vector of measurements [K]; `chosen` as above."""
         side = self._side
-        chosen = self._chosen(round_number)[:, tf.newaxis]
-        square = tf.reshape(tf.scatter_nd(chosen, measured, [side**2]), [side, side])
+        rows = chosen[:, tf.newaxis]
+        square = tf.reshape(tf.scatter_nd(rows, measured, [side**2]), [side, side])
         cosines = tf.constant(self._cosines)
         back = tf.matmul(tf.matmul(cosines, square, transpose_a=True), cosines)
         return tf.reshape(back, [-1])[: self.num_weights]
 
-    def compress(self, updates: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
-        """See base class."""
-        return self.measure(updates, round_number)
-
-    def decompress(self, update: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
-        """See base class; the recovery."""
-
-        def forward(x: tf.Tensor) -> tf.Tensor:
-            return self.measure(x[tf.newaxis], round_number)[0]
-
-        def step(i: tf.Tensor, x: tf.Tensor, support: tf.Tensor) -> Any:
-            downhill = self.adjoint(update - forward(x), round_number)
-            on_support = tf.where(support, downhill, 0.0)
-            rate = _ratio(on_support, forward(on_support), otherwise=0.0)
-
-            def too_long(new: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
-                # Always a descent while the support stays.
-                moved = tf.reduce_any(tf.not_equal(tf.not_equal(new, 0.0), support))
-                bound = _ratio(new - x, forward(new - x), otherwise=float("inf"))
-                return tf.logical_and(moved, rate > _SAFETY * bound)
-
-            _, new, _ = tf.while_loop(
-                lambda tries, new, rate: tf.logical_and(
-                    tries < _MOST_SHRINKS, too_long(new, rate)
-                ),
-                lambda tries, new, rate: (
-                    tries + 1,
-                    self._threshold(x + rate / _SHRINK * downhill),
-                    rate / _SHRINK,
-                ),
-                (0, self._threshold(x + rate * downhill), rate),
-            )
-            return i + 1, new, tf.not_equal(new, 0.0)
-
-        first = self.adjoint(update, round_number)
-        start = tf.zeros_like(first)
-        _, x, _ = tf.while_loop(
-            lambda i, *_: i < self._iterations,
-            step,
-            (0, start, tf.not_equal(self._threshold(first), 0.0)),
-        )
-        return x
-
-    def _chosen(self, round_number: tf.Tensor) -> tf.Tensor:
+    def chosen(self, round_number: tf.Tensor) -> tf.Tensor:
+        """Which coefficients a round measures, int32 [K], of m^2."""
         if self._coefficients is not None:
             return tf.constant(self._coefficients, tf.int32)
         return draw_subset(self._side**2, self.upload_size, self._seed, round_number)
+
+    def compress(self, updates: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
+        """See base class."""
+        return self.measure(updates, self.chosen(round_number))
+
+    def decompress(self, update: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
+        """See base class; the recovery."""
+        # Once: with many coefficients a draw takes longer than a transform.
+        chosen = self.chosen(round_number)
+
+        def forward(x: tf.Tensor) -> tf.Tensor:
+            return self.measure(x[tf.newaxis], chosen)[0]
+
+        def step(
+            i: tf.Tensor, x: tf.Tensor, seen: tf.Tensor, support: tf.Tensor
+        ) -> Any:
+            downhill = self.adjoint(update - seen, chosen)
+            on_support = tf.where(support, downhill, 0.0)
+            rate = _ratio(on_support, forward(on_support), otherwise=0.0)
+
+            def tried(rate: tf.Tensor) -> tuple[tf.Tensor, ...]:
+                new = self._threshold(x + rate * downhill)
+                return rate, new, forward(new - x)
+
+            def too_long(rate: tf.Tensor, new: tf.Tensor, change: tf.Tensor) -> Any:
+                # Always a descent while the support stays.
+                moved = tf.reduce_any(tf.not_equal(tf.not_equal(new, 0.0), support))
+                bound = _ratio(new - x, change, otherwise=float("inf"))
+                return tf.logical_and(moved, rate > _SAFETY * bound)
+
+            _, (_, new, change) = tf.while_loop(
+                lambda tries, at: tf.logical_and(tries < _MOST_SHRINKS, too_long(*at)),
+                lambda tries, at: (tries + 1, tried(at[0] / _SHRINK)),
+                (0, tried(rate)),
+            )
+            return i + 1, new, seen + change, tf.not_equal(new, 0.0)
+
+        first = self.adjoint(update, chosen)
+        _, x, _, _ = tf.while_loop(
+            lambda i, *_: i < self._iterations,
+            step,
+            (
+                *(0, tf.zeros_like(first), tf.zeros_like(update)),
+                tf.not_equal(self._threshold(first), 0.0),
+            ),
+        )
+        return x
 
     def _threshold(self, x: tf.Tensor) -> tf.Tensor:
         """Keeps the `sparsity` entries of largest magnitude."""
@@ -149,7 +153,8 @@ def largest_coefficients(update: np.ndarray, size: int) -> np.ndarray:
     whole = CompressedSensing(
         len(update), every, 0, coefficients=np.arange(every, dtype=np.int32)
     )
-    found = whole.measure(tf.constant(update)[tf.newaxis], tf.constant(0))[0].numpy()
+    chosen = whole.chosen(tf.constant(0))
+    found = whole.measure(tf.constant(update)[tf.newaxis], chosen)[0].numpy()
     return np.sort(np.argsort(-np.abs(found), kind="stable")[:size]).astype(np.int32)
 
 
