@@ -2,7 +2,7 @@
 
     make bundle                       # dist/bundle/tff_hdp.tar.gz.000, .001, ...
     sh unpack.sh FOLDER               # on the other machine, beside the pieces
-    FOLDER/tff_hdp/run scripts/train.py --rounds=1 --out=runs/first
+    FOLDER/tff_hdp/run scripts/train.py --noise_multiplier=1 --rounds=1 --out=runs/first
 
 The other machine needs Linux on x86-64, a C library no older than this machine's, a
 shell, tar and gzip; no Python, no compiler, no root. Pieces have checksums, and are
@@ -65,7 +65,7 @@ else
 fi
 cut -c67- SHA256SUMS | while read -r piece; do cat "$piece"; done |
   tar -xzf - -C "$folder"
-echo "unpacked; try: $folder/tff_hdp/run scripts/train.py --rounds=1 --out=runs/first"
+echo "unpacked; try: $folder/tff_hdp/run scripts/train.py --noise_multiplier=1 --rounds=1"
 """
 
 

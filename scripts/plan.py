@@ -14,6 +14,7 @@ docs/planner.md explains what comes out.
 
 import contextlib
 import dataclasses
+import functools
 import pathlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 import tqdm
 
 import tasks
-from scripts import plan_text
+from scripts.parts import plan_text
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError, check_count, require
 from tff_hdp.privacy.config import FederationConfig
@@ -32,7 +33,7 @@ from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.topology.reading import read_rows
 
 if TYPE_CHECKING:
-    from scripts.plan_costs import Reached
+    from scripts.parts.plan_costs import Reached
     from tff_hdp.privacy.planned import Planned
     from tff_hdp.privacy.promises import Promise
 
@@ -131,7 +132,7 @@ class PlanConfig(FederationConfig):
             # As training has it; accounts are the same.
             options["sampling"] = PoissonSampling((1.0,) * len(self.sizes))
         federation = NoisePlan(noising_clients=noising, **options)
-        return planner.plan(
+        found = planner.plan(
             federation,
             promises[:first],
             rounds=self.rounds,
@@ -142,6 +143,8 @@ class PlanConfig(FederationConfig):
             relax=self.relax and first is None,
             say=say,
         )
+        named = (c for c, trusts in self._named.items() if trusts == "nobody")
+        return dataclasses.replace(found, noising=tuple(named))
 
     def train_flags(self, *, stand_in: bool = False) -> list[str]:
         """The flags of scripts/train.py that the plan's federation needs.
@@ -200,24 +203,34 @@ class PlanConfig(FederationConfig):
                 for n, a in zip(self.sizes, nobody, strict=True)
             ]
             return nobody, largest_remainder(rest)
-        zoning = self.zoning
-        zone_of = dict(zip(zoning.client_ids, zoning.zone_of, strict=True))
+        zone_of = dict(zip(self.zoning.client_ids, self.zoning.zone_of, strict=True))
         counts = {word: [0] * len(self.sizes) for word in TRUST}
+        for client, word in self._named.items():
+            counts[word][zone_of[client]] += 1
+        return tuple(counts["nobody"]), tuple(counts["server"])
+
+    @functools.cached_property
+    def _named(self) -> dict[str, str]:
+        """Whom each client trusts, by trust_file; nobody is named without one."""
+        if self.trust_file is None:
+            return {}
+        found: dict[str, str] = {}
+        clients = set(self.zoning.client_ids)
         rows = read_rows(self.trust_file)
         _, columns = next(rows, (1, []))
         for line, cells in rows:
             row = dict(zip(columns, cells, strict=False))
             client, word = row.get("client"), row.get("trust")
-            if client not in zone_of or word not in TRUST:
+            if client not in clients or client in found or word not in TRUST:
                 raise FileError(
                     self.trust_file,
                     f"line {line}: needs a client of zoning_file, once, and one of "
                     f"{', '.join(TRUST)}; found {client}, {word}",
                 )
-            counts[word][zone_of.pop(client)] += 1
-        if zone_of:
-            raise FileError(self.trust_file, f"lacks client {next(iter(zone_of))!r}")
-        return tuple(counts["nobody"]), tuple(counts["server"])
+            found[client] = word
+        if missing := [c for c in self.zoning.client_ids if c not in found]:
+            raise FileError(self.trust_file, f"lacks client {missing[0]!r}")
+        return found
 
 
 def define_flags() -> None:
@@ -238,11 +251,11 @@ def main(argv: list[str]) -> int:
         found.write(config.out)
     reached: list[Reached] = []
     if config.task is not None:
-        from scripts import plan_costs
+        from scripts.parts import plan_costs
 
         reached = plan_costs.train(config, argv[1:])
     as_words = plan_text.as_json if config.format == "json" else plan_text.as_text
-    print(as_words(config, found, reached))
+    print(as_words(config, found, reached, argv[1:]))
     return 0
 
 

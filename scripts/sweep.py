@@ -47,7 +47,7 @@ def define_flags() -> None:
 
 def main(argv: list[str]) -> int:
     """Runs what is left to run, then writes the tables."""
-    from scripts import sweep_runs as sweep
+    from scripts.parts import sweep_runs as sweep
 
     given = flags.FLAGS
     seeds = given.seeds

@@ -26,8 +26,8 @@ from typing import Any
 
 from absl import flags
 
-from scripts.interrupted_runs import Attempt, finish, launch
-from scripts.interruptions import Observer
+from scripts.parts.interrupted_runs import Attempt, finish, launch
+from scripts.parts.interruptions import Observer
 from tff_hdp import cli
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.fl_top.config import FlTopConfig

@@ -23,8 +23,8 @@ from typing import Any
 
 from absl import flags
 
-from scripts.mutations import Counts, mutated, mutated_leaf, outcome_of
-from scripts.torture_messages import BOARD, fuzz_messages, zone
+from scripts.parts.mutations import Counts, mutated, mutated_leaf, outcome_of
+from scripts.parts.torture_messages import BOARD, fuzz_messages, zone
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import (
@@ -318,7 +318,7 @@ def _config_of(kind: type, rng: random.Random, words: list[str]) -> Any:
 
 def fuzz_clients(count: int, seed: int) -> Counts:
     """Rounds of every system with one hostile client. Imports TensorFlow."""
-    from scripts import torture_clients, torture_systems
+    from scripts.parts import torture_clients, torture_systems
     from tff_hdp import runtime
 
     runtime.set_context("in_process")

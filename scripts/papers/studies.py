@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from scripts import sweep_runs
 from scripts.papers import presets
 from scripts.papers.result_tables import RESULTS, embed, table
+from scripts.parts import sweep_runs
 from tff_hdp import systems
 from tff_hdp.simulation.config import RunConfig
 

@@ -39,11 +39,12 @@ def test_a_plan_goes_through_its_file(tmp_path, sampling):
     assert read == found
     fields = json.loads(path.read_text())
     for wrong, words in (
-        ({"format": None}, "format None, not 2: make it again with scripts/plan.py"),
+        ({"format": None}, "format None, not 3: make it again with scripts/plan.py"),
         ({"method": "paper"}, "method is paper; allowed: rdp, pld"),
         ({"plan": {}}, "plan is"),
         ({"trusting": [1]}, "trusting is 1; allowed: 4 entries"),
         ({"trusting": ["x"]}, r"trusting\[0\] is x"),
+        ({"noising": [1]}, r"noising\[0\] is 1; allowed: the id of a client"),
         ({"noise": "x"}, "noise is x; allowed: a finite number"),
         ({"kept": [fields["kept"][0] | {"epsilon": "x"}]}, "epsilon is x"),
         ({"kept": [fields["kept"][0] | {"saved": -1.0}]}, "saved is -1.0"),

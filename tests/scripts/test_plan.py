@@ -5,12 +5,13 @@ import json
 import re
 import shlex
 
+import numpy as np
 import pandas as pd
 import pytest
 from absl import flags
 
 from scripts import plan as program
-from scripts import plan_costs, plan_text, sweep_runs
+from scripts.parts import plan_costs, plan_text, sweep_runs
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import Clipping, planned, planner
@@ -123,18 +124,20 @@ def trains_with(command, plan):
     cli.define_flags(HdpConfig, own)
     assert own(shlex.split(command)[1:]) == ["scripts/train.py"]
     settings = cli.config_from_flags(HdpConfig, own)
-    made = build_federation(
+    federation = build_federation(
         settings,
         settings.load_task(0),
         partition_seed=0,
         clipping=Clipping(),
-    ).plan
+    )
+    made = federation.plan
     for name in (
         *("zone_sizes", "sampling", "upper_levels", "mixing", "noising_clients"),
         *("client_noise_multiplier", "zone_noise_multipliers"),
         *("server_noise_multiplier", "secure_aggregation", "secure_server"),
     ):
         assert getattr(made, name) == getattr(plan, name), name
+    return federation
 
 
 def test_what_each_promise_costs_in_accuracy(tmp_path, monkeypatch, stub_planner):
@@ -212,7 +215,8 @@ def test_trust_by_file(tmp_path):
     rows = [f"c{i},{word}\n" for i, word in enumerate(words)]
     trust.write_text("client,trust\n" + "".join(rows))
     files = {"zoning_file": str(zones), "trust_file": str(trust)}
-    asked = config(clients=None, zones=10, clients_per_round=10, **files)
+    options = {"clients": None, "zones": 10, "clients_per_round": 10, **files}
+    asked = config(**options)
     assert asked._trust() == ((2, 2), (3, 3))
     shares = config(clients=20, zones=2, trust_nobody=0.2, trust_server=0.3)
     assert shares._trust() == asked._trust()
@@ -223,10 +227,39 @@ def test_trust_by_file(tmp_path):
     ):
         trust.write_text("client,trust\n" + text)
         with pytest.raises(FileError, match=message):
-            asked._trust()
+            config(**options)._trust()
     trust.write_bytes(b"client,trust\n\xff,server\n")
     with pytest.raises(FileError, match=r"trust\.csv: not UTF-8"):
-        asked._trust()
+        config(**options)._trust()
+
+
+def test_noise_is_carried_by_those_who_trust_nobody(tmp_path, stub_planner):
+    """It used to be by the first of each zone, whoever they were."""
+    ids = HdpConfig(task="digits", num_clients=20, noise_multiplier=1.0)
+    ids = ids.load_task(0).train.client_ids
+    zones, trust = tmp_path / "zones.csv", tmp_path / "trust.csv"
+    rows = [f"{client},z{i % 2}\n" for i, client in enumerate(ids)]
+    zones.write_text("client,zone\n" + "".join(rows))
+    wary = {ids[i] for i in (9, 16, 18, 19)}
+    words = [f"{c},{'nobody' if c in wary else 'super_node'}\n" for c in ids]
+    trust.write_text("client,trust\n" + "".join(words))
+    asked = config(
+        **{"clients": None, "clients_per_round": 10, "promises": ("super_node<=900",)},
+        **{"zoning_file": str(zones), "trust_file": str(trust)},
+        out=str(tmp_path / "plan.json"),
+    )
+    found = asked.planned()
+    found.write(asked.out)
+    federation = trains_with(
+        plan_text.as_text(asked, found).splitlines()[-1], found.plan
+    )
+    carry = np.flatnonzero(federation.carries_noise)
+    assert {federation.zoning.client_ids[i] for i in carry} == wary
+    # Of clients by other names, or in other zones, nobody knows who is meant.
+    for noising in ((*found.noising[:3], "a stranger"), found.noising[:3]):
+        dataclasses.replace(found, noising=noising).write(asked.out)
+        with pytest.raises(ArgumentError, match="whose noising clients are this run's"):
+            trains_with(plan_text.as_text(asked, found).splitlines()[-1], found.plan)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from scripts import sweep_runs as sweep
+from scripts.parts import sweep_runs as sweep
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import PoissonSampling, account, configurations
 from tff_hdp.systems.hdp.config import HdpConfig
@@ -166,7 +166,7 @@ def test_a_folder_of_other_settings_is_not_taken_for_finished(jobs):
 def test_children_end_with_the_sweep(tmp_path, assert_ends, end):
     code = f"""
     import pathlib, sys
-    from scripts import sweep_runs as sweep
+    from scripts.parts import sweep_runs as sweep
     from tff_hdp.systems.hdp.config import HdpConfig
     stub = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); " \\
         "time.sleep(60)"

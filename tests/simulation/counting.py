@@ -8,7 +8,7 @@ import types
 
 import numpy as np
 
-from scripts.interruptions import sample
+from scripts.parts.interruptions import sample
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.run_folder import RunFolder

@@ -12,7 +12,7 @@ import time
 import pandas as pd
 import pytest
 
-from scripts.interruptions import Interruption, Observer
+from scripts.parts.interruptions import Interruption, Observer
 from tests.simulation.counting import CountingConfig, CountingSystem, Plan, run, stated
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation import checkpoints

@@ -4,7 +4,7 @@ import collections
 
 import pytest
 
-from scripts import torture_clients, torture_systems
+from scripts.parts import torture_clients, torture_systems
 from tff_hdp import runtime
 
 QUICK = (

@@ -13,6 +13,7 @@ from tff_hdp.errors import (
     check_count,
     check_delta,
     check_nonnegative,
+    require,
 )
 from tff_hdp.privacy.accountant import History
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
@@ -24,7 +25,7 @@ from tff_hdp.privacy.threat import AccountedRound, ThreatModel
 from tff_hdp.topology.reading import read_json
 
 # Of the file; one without promises holds no run to anything.
-_FORMAT = 2
+_FORMAT = 3
 METHODS = ("rdp", "pld")
 
 
@@ -42,6 +43,8 @@ class Planned:
       noise: Standard deviation of all noise in the released model, in units of the
         clip norm, at the expected number of participants.
       trusting: How many clients of each zone trust the server; empty for none.
+      noising: Ids of the clients that carry noise, as many of each zone as the plan
+        says; empty where it does not matter which.
     """
 
     plan: NoisePlan
@@ -52,6 +55,7 @@ class Planned:
     kept: tuple[Kept, ...] = ()
     noise: float = 0.0
     trusting: tuple[int, ...] = ()
+    noising: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, ready for JSON."""
@@ -132,6 +136,7 @@ def read_plan(path: str | pathlib.Path) -> Planned:
             ),
             noise=check_nonnegative("noise", fields["noise"]),
             trusting=entries("trusting", fields["trusting"], check_count),
+            noising=entries("noising", fields["noising"], _check_id),
         )
         # Refuses promises that nobody of its federation is made.
         for kept in found.kept:
@@ -172,6 +177,11 @@ def federation_of(
         delta=delta,
         threat=threat,
     )
+
+
+def _check_id(name: str, value: Any) -> str:
+    require(isinstance(value, str), name, value, "the id of a client")
+    return value
 
 
 def _assumed(run: AccountedRound, threat: ThreatModel, skipped: int) -> AccountedRound:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from scripts import curves, sweep_runs
 from scripts.papers import presets
 from scripts.papers.comparison.config import SYSTEMS, MatchedConfig
 from scripts.papers.comparison.settings import build_config, released
 from scripts.papers.studies import Line, Study
+from scripts.parts import curves, sweep_runs
 from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.report import read_run

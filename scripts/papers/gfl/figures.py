@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from scripts import curves, sweep_runs
 from scripts.papers.gfl import rates
 from scripts.papers.studies import Study
+from scripts.parts import curves, sweep_runs
 
 _LABELS = {"none": "no privacy", "iid": "iid noise", "hybrid": "hybrid"}
 _STEP, _SHOWN = 0.1, (0.2, 1.0)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from scripts import curves, sweep_runs
 from scripts.papers.studies import Study
+from scripts.parts import curves, sweep_runs
 
 # Studies drawn over a setting instead of rounds: what is on the x axis, what sets lines
 # apart, and what sets panels apart, if anything does.

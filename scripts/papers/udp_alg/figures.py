@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from scripts import curves, sweep_runs
 from scripts.papers.studies import Study
+from scripts.parts import curves, sweep_runs
 
 
 def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:

@@ -6,8 +6,8 @@ import types
 import pandas as pd
 import pytest
 
-from scripts import curves, sweep_runs
 from scripts.papers.hdp import pictures, trained
+from scripts.parts import curves, sweep_runs
 
 
 @pytest.fixture

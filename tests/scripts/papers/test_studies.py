@@ -9,7 +9,6 @@ import re
 import pandas as pd
 import pytest
 
-from scripts import sweep_runs
 from scripts.papers import result_tables, studies
 from scripts.papers.comparison import trained as comparison
 from scripts.papers.fl_top import trained as fl_top
@@ -17,6 +16,7 @@ from scripts.papers.gfl import trained as gfl
 from scripts.papers.hdp import reproduce, trained
 from scripts.papers.hfl_dp import trained as hfl_dp
 from scripts.papers.udp_alg import trained as udp_alg
+from scripts.parts import sweep_runs
 from tff_hdp.systems.gfl.config import GflConfig
 from tff_hdp.systems.hdp.seats import write_seats
 

@@ -22,7 +22,7 @@ from tff_hdp.privacy.configurations import given_levels, largest_remainder
 from tff_hdp.privacy.secure import DEFAULT_BITS, with_encoding
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts, sums_hold
-from tff_hdp.systems.hdp.planned import check_promises, noise_of_plan
+from tff_hdp.systems.hdp.planned import check_promises, noise_of_plan, noising
 from tff_hdp.systems.hdp.zones import build_zoning
 from tff_hdp.topology import Zoning
 
@@ -96,7 +96,7 @@ def build_federation(
         plan=plan,
         threat=threat,
         weights=weights,
-        carries_noise=_noising_clients(plan, zoning),
+        carries_noise=_noising_clients(plan, zoning, config),
     )
 
 
@@ -225,10 +225,13 @@ def _example_weights(config: HdpConfig, sizes: np.ndarray) -> np.ndarray:
     return np.minimum(sizes / (config.example_cap or sizes.max()), 1.0)
 
 
-def _noising_clients(plan: NoisePlan, zoning: Zoning) -> np.ndarray:
-    """The first `noising_clients[i]` clients of every zone i."""
+def _noising_clients(plan: NoisePlan, zoning: Zoning, config: HdpConfig) -> np.ndarray:
+    """Those that a plan's file names, else the first `noising_clients[i]` of zone i."""
     carries = np.zeros(zoning.num_clients, bool)
-    if plan.clients_carry_noise:
+    named = noising(config, plan, zoning)
+    if named:
+        carries[list(named)] = True
+    elif plan.clients_carry_noise:
         for members, count in zip(zoning.members, plan.noising_clients, strict=True):
             carries[members[:count]] = True
     return carries

@@ -7,6 +7,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan, ThreatModel
 from tff_hdp.privacy.accountant import History
@@ -85,6 +87,34 @@ def noise_of_plan(
         server_noise_multiplier=made.server_noise_multiplier,
         **options,
     )
+
+
+def noising(config: HdpConfig, plan: NoisePlan, zoning: Zoning) -> list[int]:
+    """Indices of the clients that a plan's file names as noising, if it names any.
+
+    Args:
+      config: The run's settings.
+      plan: How many of each zone carry noise.
+      zoning: Its clients' zones.
+
+    Raises:
+      ArgumentError: If one is no client of this run, or a zone has other than so many.
+    """
+    if config.plan is None or not plan.clients_carry_noise:
+        return []
+    ids = read_plan(config.plan).noising
+    place = {client: i for i, client in enumerate(zoning.client_ids)}
+    strangers = [client for client in ids if client not in place]
+    chosen = [place[client] for client in ids if client in place]
+    zones = np.asarray(zoning.zone_of)[np.asarray(chosen, int)]
+    counts = np.bincount(zones, minlength=zoning.num_zones)
+    if strangers or (ids and tuple(counts) != plan.noising_clients):
+        why = (
+            f"none is called {strangers[0]!r}" if strangers else "its zones are others"
+        )
+        allowed = f"a plan whose noising clients are this run's; {why}"
+        raise ArgumentError("plan", config.plan, allowed)
+    return chosen
 
 
 def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> None:

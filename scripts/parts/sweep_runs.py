@@ -18,7 +18,7 @@ import pandas as pd
 import tqdm
 from absl import flags
 
-from scripts import curves
+from scripts.parts import curves
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.worker_process import ended_with_this

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from scripts.interruptions import Interruption, sample
+from scripts.parts.interruptions import Interruption, sample
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation.config import RunConfig
 

@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from scripts.parts.plan_costs import Reached
     from scripts.plan import PlanConfig
-    from scripts.plan_costs import Reached
     from tff_hdp.privacy.planned import Planned
 
 
 def as_json(
-    config: "PlanConfig", found: "Planned", reached: "Sequence[Reached]" = ()
+    config: "PlanConfig",
+    found: "Planned",
+    reached: "Sequence[Reached]" = (),
+    given: Sequence[str] = (),
 ) -> str:
     """The plan with all it was made for, and what trainings reached."""
+    del given
     fields = found.to_dict()
     if reached:
         accuracy = [dataclasses.asdict(each) for each in reached]
@@ -24,9 +28,19 @@ def as_json(
 
 
 def as_text(
-    config: "PlanConfig", found: "Planned", reached: "Sequence[Reached]" = ()
+    config: "PlanConfig",
+    found: "Planned",
+    reached: "Sequence[Reached]" = (),
+    given: Sequence[str] = (),
 ) -> str:
-    """The plan for people, what each promise took, and how to train with it."""
+    """The plan for people, what each promise took, and how to train with it.
+
+    Args:
+      config: What was asked.
+      found: The plan.
+      reached: What trainings on `config.task` reached.
+      given: More flags of scripts/train.py that those trainings had.
+    """
     plan = found.plan
     zones = sorted(set(plan.zone_noise_multipliers))
     lines = [
@@ -67,7 +81,8 @@ def as_text(
                 "that of the promises (in privacy.json) with it.",
             ]
         flags = [f"--plan={config.out}", *config.train_flags()]
-        lines += ["", shlex.join(["python", "scripts/train.py", *flags])]
+        flags += [f"--task={config.task}"] if config.task else []
+        lines += ["", shlex.join(["python", "scripts/train.py", *flags, *given])]
     else:
         lines += ["", "--out=plan.json writes the plan, and says how to train with it."]
     return "\n".join(lines)

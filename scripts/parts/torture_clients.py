@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from scripts.torture_systems import (
+from scripts.parts.torture_systems import (
     CLASSES,
     CLIENTS,
     EXAMPLES,

@@ -1,6 +1,6 @@
 """Every system in small, with room for one odd client among honest ones.
 
-Used by `scripts/torture_clients.py`.
+Used by `scripts/parts/torture_clients.py`.
 """
 
 import collections

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.mutations import Counts, mutated, outcome_of
+from scripts.parts.mutations import Counts, mutated, outcome_of
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import RELAY, run_election

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from scripts import sweep_runs
+from scripts.parts import sweep_runs
 from tff_hdp.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def train(config: "PlanConfig", given: Sequence[str]) -> list[Reached]:
     # The denominators of the first are the noisy runs'.
     plans = {"no promise": ("--privacy=none", "--estimator=fixed")}
     for first in range(1, len(config.promises) + 1):
-        planned = config.planned(first)
+        # Stand-ins have other names: of them it does not matter who carries noise.
+        planned = dataclasses.replace(config.planned(first), noising=())
         file = folder / f"{_digest(planned.to_dict()['plan'])}.json"
         planned.write(file)
         plans[str(planned.kept[-1].promise)] = (f"--plan={file}",)

@@ -1,0 +1,1 @@
+"""What the programs beside this folder are made of; nothing here is run by itself."""
