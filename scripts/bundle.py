@@ -65,7 +65,8 @@ else
 fi
 cut -c67- SHA256SUMS | while read -r piece; do cat "$piece"; done |
   tar -xzf - -C "$folder"
-echo "unpacked; try: $folder/tff_hdp/run scripts/train.py --noise_multiplier=1 --rounds=1"
+echo "unpacked; try:"
+echo "  $folder/tff_hdp/run scripts/train.py --noise_multiplier=1 --rounds=1"
 """
 
 

@@ -8,14 +8,28 @@ trained on what, who is promised what in plain sentences, epsilon over rounds, a
 faults, attacks if there are, versions and the command.
 """
 
+import contextlib
 import pathlib
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from tff_hdp import cli, systems
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.topology.reading import read_json
+
+if TYPE_CHECKING:
+    from tff_hdp.simulation.report import Run
+
+
+_WHAT = {
+    "run": "the folder of a run",
+    "html": "a file to write, as --html=page.html",
+    "runs": "folders of runs, joined by commas",
+    "out": "a folder for the table and the figure",
+}
 
 
 def define_flags() -> None:
@@ -37,7 +51,7 @@ def main(argv: list[str]) -> int:
     one = bool(given.run or given.html)
     for name in page_asked if one else table_asked:
         if not given[name].value:
-            raise ArgumentError(name, given[name].value, "a value, see --help")
+            raise ArgumentError(name, given[name].value, _WHAT[name])
     for name in table_asked if one else ():
         if given[name].value:
             allowed = "nothing with --run and --html"
@@ -49,30 +63,49 @@ def main(argv: list[str]) -> int:
         return 0
     from tff_hdp.simulation import report
 
-    runs = [report.read_run(pathlib.Path(path)) for path in given.runs]
-    folder = pathlib.Path(given.out)
-    report.write_comparison(runs, folder)
-    print(report.comparison_text(runs))
-    print(f"\ntable:  {folder / 'table.txt'}\nfigure: {folder / 'accuracy.png'}")
+    runs, folder = list(map(read, map(pathlib.Path, given.runs))), given.out
+    with _readable(",".join(given.runs)):
+        report.write_comparison(runs, pathlib.Path(folder))
+        print(report.comparison_text(runs))
+    print(f"\ntable:  {folder}/table.txt\nfigure: {folder}/accuracy.png")
     return 0
+
+
+def read(path: pathlib.Path) -> "Run":
+    """A finished run, its rounds accounted anew."""
+    from tff_hdp.simulation import report
+
+    return report.accounted(report.read_run(path), systems.config_of(path))[0]
 
 
 def page(path: pathlib.Path) -> str:
     """The page of a finished run."""
     from tff_hdp.simulation import html_report, report
 
-    run = report.read_run(path)
     config = systems.config_of(path)
-    state = read_json(path / "privacy.json")["ledger"]
+    run, ledger = report.accounted(report.read_run(path), config)
     curves = {}
     if run.accounts:
+        state = ledger.state_dict()
         curves = html_report.epsilon_curves(state, config.new_ledger, config.delta)
-    return html_report.html_report(
-        run,
-        command=systems.command_of(config),
-        curves=curves,
-        headline=read_json(path / "model/last/card.json")["metric"],
-    )
+    with _readable(path):
+        return html_report.html_report(
+            run,
+            command=systems.command_of(config),
+            curves=curves,
+            headline=read_json(path / "model/last/card.json")["metric"],
+        )
+
+
+@contextlib.contextmanager
+def _readable(path: str | pathlib.Path) -> Iterator[None]:
+    """Files of a run that somebody else wrote to end in one line."""
+    try:
+        yield
+    except (FileError, ArgumentError):
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise FileError(path, f"holds no run that can be read: {error!r}") from error
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Hosts one TFF worker, which --runtime=cluster sends clients' work to.
+r"""Hosts one TFF worker, which --runtime=cluster sends clients' work to.
 
     python scripts/worker.py --port=8470
-    python scripts/train.py --noise_multiplier=1 --runtime=cluster --workers=127.0.0.1:8470
+    python scripts/train.py --noise_multiplier=1 --runtime=cluster \
+        --workers=127.0.0.1:8470
 
 The worker asks nobody for credentials, so only this machine's loopback reaches it;
 from another machine, through a tunnel: ssh -N -L 8471:127.0.0.1:8470 HOST, and

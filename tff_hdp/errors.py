@@ -1,7 +1,11 @@
 """Errors that a user can mend, the same in the library and on the command line."""
 
+import dataclasses
 import math
+import numbers
 import os
+import types
+import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -165,3 +169,70 @@ def check_count(name: str, value: Any, least: int = 0) -> int:
     require(value >= least, name, value, allowed)
     require(value <= _GREATEST_COUNT, name, value, f"at most {_GREATEST_COUNT}")
     return value
+
+
+def check_whole_numbers(name: str, words: Any) -> tuple[int, ...]:
+    """Whole numbers >= 1, or their digits as on a command line, as a tuple.
+
+    Raises:
+      ArgumentError: If an entry is something else.
+    """
+    allowed = "whole numbers >= 1, joined by commas"
+    require(isinstance(words, list | tuple), name, words, allowed)
+    for word in words:
+        digits = isinstance(word, str) and word.isascii() and word.isdecimal()
+        require(digits or _is_of(word, int), name, words, allowed)
+    found = tuple(map(int, words))
+    require(min(found, default=1) >= 1, name, words, allowed)
+    return found
+
+
+_KINDS = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a finite number",
+    str: "text",
+    types.NoneType: "None",
+}
+
+
+def check_fields(config: Any) -> None:
+    """Checks that a dataclass holds what its annotations say; for `__post_init__`.
+
+    A list stands for a tuple, and in it text for numbers, as on a command line; paths
+    become text, and NumPy's numbers Python's.
+
+    Raises:
+      ArgumentError: If a field does not.
+    """
+    hints = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        hint, value = hints[field.name], getattr(config, field.name)
+        if isinstance(value, os.PathLike | np.generic):
+            is_path = isinstance(value, os.PathLike)
+            value = os.fspath(value) if is_path else value.item()
+            object.__setattr__(config, field.name, value)
+        if typing.get_origin(hint) is tuple:
+            entry, _ = typing.get_args(hint)
+            ok = isinstance(value, list | tuple)
+            ok = ok and all(_is_of(v, str) or _is_of(v, entry) for v in value)
+            require(ok, field.name, value, f"a list, each of them {_KINDS[entry]}")
+            continue
+        kinds = typing.get_args(hint) or (hint,)
+        ok = any(_is_of(value, kind) for kind in kinds)
+        require(ok, field.name, value, " or ".join(_KINDS[kind] for kind in kinds))
+
+
+def _is_of(value: Any, kind: type) -> bool:
+    """Whether a value can be had for one of `_KINDS`; no truth value is a number."""
+    is_bool = isinstance(value, bool)
+    if kind is int:
+        whole = isinstance(value, numbers.Integral) and not is_bool
+        return whole and abs(int(value)) <= _GREATEST_COUNT
+    if kind is float:
+        try:
+            real = isinstance(value, numbers.Real) and math.isfinite(value)
+        except OverflowError:  # a whole number that no float comes near
+            real = False
+        return real and not is_bool
+    return is_bool if kind is bool else isinstance(value, kind)

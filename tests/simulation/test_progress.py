@@ -108,10 +108,28 @@ def test_what_an_epsilon_holds_for_is_said_before_it_and_once(
         assert part in lines[0]
 
 
+def test_terms_are_those_of_every_kind_of_client(config, caplog, monkeypatch):
+    """They were of whoever was worst off in the first round that was shown."""
+    plan = CONFIGURATIONS["c5"](
+        zone_sizes=(20, 20),
+        sampling=PoissonSampling((0.2, 0.2)),
+        noise_multiplier=1.0,
+        alpha=0.5,
+    )
+    given = (config, SlowLedger(takes=0.1), caplog, monkeypatch)
+    terms = logged(*given, rounds=2, plan=plan)[0]
+    ledger = Ledger()
+    ledger.record(plan)
+    rows = [r for r in ledger.account(1e-5) if r.observer == "released_model"]
+    assert len({(row.neighbours, row.sampling) for row in rows}) == 2
+    for row in rows:
+        assert f"{row.neighbours} neighbours; {row.sampling}" in terms
+
+
 def test_without_noise_there_is_no_epsilon_to_explain(config, caplog, monkeypatch):
     plan = CONFIGURATIONS["none"](
         zone_sizes=(20, 20), sampling=PoissonSampling((0.2, 0.2))
     )
     given = (config, SlowLedger(takes=0.1), caplog, monkeypatch)
     lines = logged(*given, rounds=2, plan=plan)
-    assert len(lines) == 2 and all("epsilon_rdp inf" in line for line in lines)
+    assert len(lines) == 2 and all("epsilon_rdp none" in line for line in lines)

@@ -10,6 +10,7 @@ from tff_hdp.errors import (
     ArgumentError,
     check_count,
     check_delta,
+    check_fields,
     check_positive,
     check_probability,
     require,
@@ -137,6 +138,7 @@ class AttackConfig:
     data_dir: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, allowed in self.choices.items():
             if getattr(self, name) not in allowed:
                 raise ArgumentError(name, getattr(self, name), ", ".join(allowed))

@@ -5,7 +5,14 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tff_hdp.errors import ArgumentError, check_delta, check_positive, require
+from tff_hdp.errors import (
+    ArgumentError,
+    check_delta,
+    check_fields,
+    check_positive,
+    check_whole_numbers,
+    require,
+)
 from tff_hdp.privacy.configurations import (
     CONFIGURATIONS,
     USERS_OF_SHARES,
@@ -110,12 +117,13 @@ class FederationConfig:
     format: str = "table"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, allowed in self.choices.items():
             value = getattr(self, name)
             ok = value is None or value in allowed
             require(ok, name, value, ", ".join(allowed))
         for name in ("zone_sizes", "levels"):
-            numbers = _whole_numbers(name, getattr(self, name))
+            numbers = check_whole_numbers(name, getattr(self, name))
             object.__setattr__(self, name, numbers)
         self._check_sizes()
         ok = 0 <= self.rounds <= MOST_ROUNDS
@@ -274,9 +282,9 @@ class AccountConfig(FederationConfig):
     figure: str | None = None
 
     def __post_init__(self) -> None:
-        numbers = _whole_numbers("noising_levels", self.noising_levels)
-        object.__setattr__(self, "noising_levels", numbers)
         super().__post_init__()
+        numbers = check_whole_numbers("noising_levels", self.noising_levels)
+        object.__setattr__(self, "noising_levels", numbers)
         self._check_shares()
         self._check_compare()
         if self.plan is not None:
@@ -381,13 +389,3 @@ class AccountConfig(FederationConfig):
                 raise ArgumentError(name, given, f"only with {', '.join(users)}")
         if self.privacy == "levels" and not self.noising_levels:
             raise ArgumentError("noising_levels", (), "a level, needed by levels")
-
-
-def _whole_numbers(name: str, words: Sequence[Any]) -> tuple[int, ...]:
-    try:
-        numbers = tuple(map(int, words))
-    except ValueError:
-        numbers = (0,)
-    allowed = "whole numbers >= 1, joined by commas"
-    require(min(numbers, default=1) >= 1, name, tuple(words), allowed)
-    return numbers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tasks
 from tasks.models import with_convolutions_in
 from tasks.partition import check_alpha
-from tff_hdp.errors import ArgumentError, check_delta
+from tff_hdp.errors import ArgumentError, check_delta, check_fields
 from tff_hdp.privacy.parts import check_clip_norm
 from tff_hdp.runtime import RUNTIMES
 from tff_hdp.runtime.environment import multiplies_bfloat16
@@ -87,6 +87,7 @@ class RunConfig:
     plan: str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, allowed in self.choices.items():
             value = getattr(self, name)
             if name in self.own and ":" in (value or ""):

@@ -64,7 +64,8 @@ def html_report(
     resolved = config["resolved"]
     description = str(resolved.get("task", "")).splitlines()
     rounds = privacy["last_round"]
-    title = f"{run.flags['task']}, trained with {config['system']} ({run.label})"
+    how = "" if run.label == config["system"] else f" ({run.label})"
+    title = f"{run.flags['task']}, trained with {config['system']}{how}"
     parts = [
         _tag("h1", title),
         _tag("h2", "What was trained on what"),
@@ -187,12 +188,12 @@ def _promise(row: AccountRow) -> str:
 
 
 def _epsilons(run: Run, curves: Mapping[str, pd.Series]) -> list[str]:
-    if not curves:
+    if not (curves and run.accounts):
         return [_tag("p", "No observer has a guarantee whose growth could be drawn.")]
     basis = (
-        f"By RDP, delta {run.flags['delta']:g}, for the client worst off; neighbours, "
-        "sampling and assumptions of each observer as above. Against an observer that "
-        "is not drawn, some client has no guarantee."
+        f"By RDP, delta {run.accounts[0].delta:g}, for the client worst off; "
+        "neighbours, sampling and assumptions of each observer as above. Against an "
+        "observer that is not drawn, some client has no guarantee."
     )
     return [
         _svg(lambda axes: _draw_epsilons(axes, curves), "epsilon"),

@@ -76,7 +76,7 @@ class Progress:
                 _LOG.info("%s", terms)
         shown = metrics | (self._account(metrics) if seen else {})
         names = (self._headline, "epsilon_rdp", "epsilon")
-        self._shown |= {k: f"{shown[k]:.3g}" for k in names if k in shown}
+        self._shown |= {k: _number(shown[k]) for k in names if k in shown}
         if "epsilon" not in shown:
             self._shown.pop("epsilon", None)
         self._bar.update()
@@ -124,12 +124,19 @@ def _terms(rows: list[AccountRow]) -> str:
     sound = [row for row in released if row.epsilon_rdp is not None]
     if not sound or len(sound) < len(released):
         return ""
-    row = max(sound, key=lambda row: row.epsilon_rdp or 0.0)
+    # Who is worst off may change as rounds add up, and with it what that rests on.
+    kinds = (f"{row.neighbours} neighbours; {row.sampling}" for row in sound)
     return (
         "epsilons below are the worst client's against who gets the models and no more "
-        f"[{row.observer}], at delta {row.delta:g}, for {row.neighbours} neighbours; "
-        f"{row.sampling}; epsilon_rdp by RDP, epsilon by RDP or PLD"
+        f"[released_model], at delta {sound[0].delta:g}, for "
+        f"{', or of other clients '.join(dict.fromkeys(kinds))}; epsilon_rdp by RDP, "
+        "epsilon by RDP or PLD"
     )
+
+
+def _number(value: float) -> str:
+    """To three digits; tables too say `none` where nothing is guaranteed."""
+    return "none" if value == math.inf else f"{value:.3g}"
 
 
 def _worst(rows: list[AccountRow]) -> float:

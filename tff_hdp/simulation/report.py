@@ -1,6 +1,7 @@
 """Tables and figures of finished runs. Imports no TensorFlow."""
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -85,6 +86,51 @@ def read_run(path: pathlib.Path) -> Run:
     return run
 
 
+def accounted(run: Run, config: RunConfig) -> tuple[Run, RoundLedger[Any]]:
+    """The run with its settings checked and its account made anew.
+
+    Of the rounds that the journal says were released: privacy.json states the account
+    too, but in a file that an editor can change.
+
+    Args:
+      run: As read.
+      config: Its settings, of `tff_hdp.systems.config_of`.
+
+    Returns:
+      The run, and the ledger of the rounds.
+
+    Raises:
+      FileError: If privacy.json states another account.
+    """
+    ledger = config.new_ledger()
+    Journal(run.path / "journal.jsonl").recall(ledger)
+    accounts = ledger.account(config.delta) if ledger.rounds else []
+    if not (
+        len(accounts) == len(run.accounts)
+        and all(map(_are_alike, accounts, run.accounts))
+    ):
+        raise FileError(
+            run.path / "privacy.json",
+            "states another account than the rounds released have; where another "
+            "version made it, run the same command again, which states it anew",
+        )
+    flags = {name: getattr(config, name) for name in config.to_dict()}
+    return dataclasses.replace(
+        run, label=config.label, flags=flags, accounts=accounts
+    ), ledger
+
+
+def _are_alike(one: AccountRow, other: AccountRow) -> bool:
+    """Whether two rows say the same, numbers to six digits."""
+
+    def alike(a: Any, b: Any) -> bool:
+        numbers = isinstance(a, float) and isinstance(b, float | int)
+        return math.isclose(a, b, rel_tol=1e-6) if numbers else a == b
+
+    pairs = zip(one.to_dict().values(), other.to_dict().values(), strict=True)
+    return all(alike(a, b) for a, b in pairs)
+
+
 def privacy_report(
     *,
     config: RunConfig,
@@ -137,7 +183,7 @@ def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
         }
         for observer in OBSERVERS:
             row[f"eps {observer}"] = _number(_worst(run.accounts, observer))
-        row["delta"] = f"{run.flags['delta']:g}" if run.accounts else ""
+        row["delta"] = f"{run.accounts[0].delta:g}" if run.accounts else ""
         rows.append(row)
     return pd.DataFrame(rows)
 

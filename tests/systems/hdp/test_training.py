@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tasks
+from scripts import report as program
 from tests.thinning import thinned
 from tff_hdp import systems
 from tff_hdp.errors import ArgumentError, FileError
@@ -327,6 +328,42 @@ def test_a_report_of_a_damaged_run_is_one_line(copied, name):
     with pytest.raises(FileError, match="holds no run that can be read") as error:
         report.read_run(copied)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "value"),
+    [
+        ("privacy.json", ("accounts", -2, "epsilon_pld"), 0.01),
+        ("privacy.json", ("accounts", 0, "epsilon_rdp"), 0.01),
+        ("privacy.json", ("accounts", -2, "delta"), 1e-12),
+        ("privacy.json", ("accounts", -2, "noise_multiplier"), {}),
+        ("privacy.json", ("accounts", -2, "sampling"), "none"),
+        ("config.json", ("flags", "delta"), 1e-12),
+        ("config.json", ("flags", "clients_per_round"), None),
+    ],
+)
+def test_a_report_believes_no_epsilon_that_an_editor_wrote(copied, name, where, value):
+    """It printed what privacy.json said, beside the delta that config.json said."""
+    content = json.loads((copied / name).read_text())
+    part = content
+    for key in where[:-1]:
+        part = part[key]
+    part[where[-1]] = value
+    (copied / name).write_text(json.dumps(content))
+    for of_a_run in (program.read, program.page):
+        with pytest.raises(FileError) as caught:
+            of_a_run(copied)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_report_draws_the_rounds_of_the_journal(copied):
+    """A page drew epsilon over the ledger that privacy.json holds."""
+    before = program.page(copied)
+    content = json.loads((copied / "privacy.json").read_text())
+    for entry in content["ledger"]["history"]:
+        entry["plan"]["zone_noise_multipliers"] = [100.0, 100.0]
+    (copied / "privacy.json").write_text(json.dumps(content))
+    assert program.page(copied) == before
 
 
 def test_a_row_lost_between_checkpoint_and_metrics_comes_back(hdp_config, copied):

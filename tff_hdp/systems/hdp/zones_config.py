@@ -1,10 +1,10 @@
 """What a run in zones is asked: who is where, who leads, what fails. No TensorFlow."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_whole_numbers
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.hdp.faults import Faults, parse_schedule
 
@@ -93,7 +93,7 @@ class ZonesConfig(RunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("zone_sizes", "levels", "noising_levels"):
-            self._set(name, self._whole_numbers(name, getattr(self, name)))
+            self._set(name, check_whole_numbers(name, getattr(self, name)))
         self._set("byzantine", tuple(self.byzantine))
         self._check_zones()
         self._check_elections()
@@ -126,15 +126,6 @@ class ZonesConfig(RunConfig):
     def may_skip(self) -> bool:
         """Whether a fault may leave a zone out of a round."""
         return self.elect_super_nodes != "none" or self.supernode_failure_rate > 0
-
-    def _whole_numbers(self, name: str, words: Sequence[Any]) -> tuple[int, ...]:
-        try:
-            numbers = tuple(map(int, words))
-        except ValueError:
-            numbers = (0,)
-        if any(number < 1 for number in numbers):
-            raise ArgumentError(name, words, "whole numbers >= 1, joined by commas")
-        return numbers
 
     def _check_zones(self) -> None:
         self._check_count("zones", "voters")
