@@ -34,7 +34,8 @@ def run(
     Returns:
       `main`'s code; 2 for a bad flag, missing data, a file that cannot be read or
       written, a round with too little noise, a model that is no longer finite, or a
-      program of the clone run without the clone on the path; 130 after Ctrl-C.
+      program of the clone run without the clone on the path; 130 after Ctrl-C; 141
+      where nobody reads on.
     """
     # TensorFlow 2.14 logs missing CUDA libraries as errors on any CPU machine.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -55,8 +56,14 @@ def run(
     except ArgumentError as error:
         is_flag = error.name.partition("[")[0] in flags.FLAGS
         return _fail(f"--{error}" if is_flag else str(error))
+    except BrokenPipeError:
+        # Who reads has seen enough, as `head` has; nothing is left to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except OSError as error:
         return _fail(_of_flag(error))
+    except MemoryError as error:
+        return _fail(f"not enough memory: {error}")
     except (
         *(FileError, NoiseError, flags.Error),
         # A model that training made infinite.

@@ -6,7 +6,7 @@ import numbers
 import os
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,14 @@ def require(ok: bool, name: str, value: object, allowed: str) -> None:
     """Raises ArgumentError unless `ok`."""
     if not ok:
         raise ArgumentError(name, value, allowed)
+
+
+def check_word(name: str, value: Any, allowed: Iterable[str]) -> str:
+    """Returns `value`; raises ArgumentError unless it is one of the words allowed."""
+    words = tuple(allowed)
+    ok = isinstance(value, str) and value in words
+    require(ok, name, value, ", ".join(words))
+    return value
 
 
 def as_float(name: str, value: Any, allowed: str) -> float:
@@ -213,14 +221,19 @@ def check_fields(config: Any) -> None:
             value = os.fspath(value) if is_path else value.item()
             object.__setattr__(config, field.name, value)
         if typing.get_origin(hint) is tuple:
-            entry, _ = typing.get_args(hint)
+            hint, _ = typing.get_args(hint)
+            kinds, each = typing.get_args(hint) or (hint,), "a list, each of them "
             ok = isinstance(value, list | tuple)
-            ok = ok and all(_is_of(v, str) or _is_of(v, entry) for v in value)
-            require(ok, field.name, value, f"a list, each of them {_KINDS[entry]}")
-            continue
-        kinds = typing.get_args(hint) or (hint,)
-        ok = any(_is_of(value, kind) for kind in kinds)
-        require(ok, field.name, value, " or ".join(_KINDS[kind] for kind in kinds))
+            ok = ok and all(_is_of(v, str) or _is_any(v, kinds) for v in value)
+        else:
+            kinds, each = typing.get_args(hint) or (hint,), ""
+            ok = _is_any(value, kinds)
+        allowed = each + " or ".join(_KINDS[kind] for kind in kinds)
+        require(ok, field.name, value, allowed)
+
+
+def _is_any(value: Any, kinds: Iterable[type]) -> bool:
+    return any(_is_of(value, kind) for kind in kinds)
 
 
 def _is_of(value: Any, kind: type) -> bool:

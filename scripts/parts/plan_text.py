@@ -6,9 +6,13 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tff_hdp.privacy.accountant import account
+from tff_hdp.privacy.table import account_text
+
 if TYPE_CHECKING:
     from scripts.parts.plan_costs import Reached
     from scripts.plan import PlanConfig
+    from tff_hdp.privacy.accountant import AccountRow
     from tff_hdp.privacy.planned import Planned
 
 
@@ -21,6 +25,7 @@ def as_json(
     """The plan with all it was made for, and what trainings reached."""
     del given
     fields = found.to_dict()
+    fields["accounts"] = [row.to_dict() for row in _account(found)]
     if reached:
         accuracy = [dataclasses.asdict(each) for each in reached]
         fields |= {"task": config.task, "accuracy": accuracy}
@@ -67,8 +72,9 @@ def as_text(
         f"binds: {binding or 'none'}",
         "",
         f"By {found.method.upper()}, {found.rounds} rounds, delta {found.delta:g}. A "
-        "promise without noise of its own is kept by that of others. What each rests "
-        "on: scripts/account.py --plan.",
+        "promise without noise of its own is kept by that of others.",
+        "",
+        account_text([row.to_dict() for row in _account(found)]),
     ]
     if reached:
         lines += ["", *_costs(config, reached)]
@@ -86,6 +92,12 @@ def as_text(
     else:
         lines += ["", "--out=plan.json writes the plan, and says how to train with it."]
     return "\n".join(lines)
+
+
+def _account(found: "Planned") -> list["AccountRow"]:
+    """What the promises rest on, by the method that keeps them."""
+    methods = (found.method,)
+    return account(found.plan, found.rounds, found.delta, methods, threat=found.threat)
 
 
 def _costs(config: "PlanConfig", reached: "Sequence[Reached]") -> list[str]:

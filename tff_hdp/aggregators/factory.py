@@ -16,7 +16,7 @@ from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.aggregators.sums import inner_zone_sums, zone_sums
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.aggregators.zoned_model import WEIGHT_TYPE
-from tff_hdp.errors import ArgumentError, check_positive
+from tff_hdp.errors import ArgumentError, check_positive, require
 from tff_hdp.privacy.plan import NoisePlan
 
 Inner = tff.aggregators.UnweightedAggregationFactory
@@ -86,6 +86,7 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         inner: Inner | None = None,
         inner_is_exact: bool = False,
     ) -> None:
+        require(isinstance(plan, NoisePlan), "plan", plan, "a NoisePlan")
         if example_cap is not None:
             example_cap = check_positive("example_cap", example_cap)
         _check_inner(plan, inner, inner_is_exact)

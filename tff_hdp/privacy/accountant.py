@@ -5,7 +5,13 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Literal
 
-from tff_hdp.errors import ArgumentError, check_count, check_delta
+from tff_hdp.errors import (
+    ArgumentError,
+    check_count,
+    check_delta,
+    check_word,
+    require,
+)
 from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp
 from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.paper import paper_epsilon
@@ -163,8 +169,8 @@ def worst(
     Raises:
       ArgumentError: If no row matches.
     """
-    if method not in ("rdp", "pld"):
-        raise ArgumentError("method", method, "rdp, pld")
+    check_word("method", method, ("rdp", "pld"))
+    require(isinstance(observer, str), "observer", observer, "the name of one")
     found = [
         r
         for r in rows

@@ -12,6 +12,7 @@ from tff_hdp.errors import (
     check_nonnegative,
     check_positive,
     check_probability,
+    check_word,
     require,
 )
 
@@ -182,7 +183,7 @@ class Clipping:
         check_clip_norm("clip_norm", norm)
         object.__setattr__(self, "clip_norm", norm)
         kinds = ("flat", "per_layer", "adaptive")
-        require(self.kind in kinds, "kind", self.kind, ", ".join(kinds))
+        check_word("kind", self.kind, kinds)
         quantile = as_float("target_quantile", self.target_quantile, "(0, 1)")
         require(0.0 < quantile < 1.0, "target_quantile", quantile, "(0, 1)")
         object.__setattr__(self, "target_quantile", quantile)

@@ -16,6 +16,7 @@ from tff_hdp.errors import (
     check_count,
     check_nonnegative,
     check_positive,
+    check_word,
     require,
 )
 from tff_hdp.privacy.parts import (
@@ -317,8 +318,7 @@ class NoisePlan:
 
     def _check_estimator(self) -> None:
         allowed = ("fixed", "bounded", "realised")
-        if self.estimator not in allowed:
-            raise ArgumentError("estimator", self.estimator, ", ".join(allowed))
+        check_word("estimator", self.estimator, allowed)
         if self.estimator == "realised" and self.is_noisy:
             raise ArgumentError(
                 "estimator",
@@ -389,6 +389,8 @@ class NoisePlan:
             require(ok, "secure_server", True, allowed)
 
     def _check_encoding(self, encoding: FixedPoint) -> None:
+        ok = isinstance(encoding, FixedPoint)
+        require(ok, "encoding", encoding, "a FixedPoint or None")
         if not (self.secure_aggregation or self.secure_server):
             raise ArgumentError("encoding", encoding, "None without secure aggregation")
         if self.clipping.kind == "adaptive":

@@ -8,10 +8,10 @@ import math
 from typing import Literal, get_args
 
 from tff_hdp.errors import (
-    ArgumentError,
     as_float,
     check_bool,
     check_count,
+    check_word,
     require,
 )
 from tff_hdp.privacy.parts import FixedSizeSampling
@@ -66,8 +66,8 @@ class ThreatModel:
     secure_sums_hold: bool = True
 
     def __post_init__(self) -> None:
-        if self.neighbours is not None and self.neighbours not in NEIGHBOURS:
-            raise ArgumentError("neighbours", self.neighbours, ", ".join(NEIGHBOURS))
+        if self.neighbours is not None:
+            check_word("neighbours", self.neighbours, NEIGHBOURS)
         rate = as_float("dropout_rate", self.dropout_rate, "[0, 1)")
         require(0.0 <= rate < 1.0, "dropout_rate", rate, "[0, 1)")
         object.__setattr__(self, "dropout_rate", rate)

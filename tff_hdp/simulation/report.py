@@ -169,7 +169,8 @@ def _promise_note(promise: Mapping[str, Any]) -> str:
     reached = "no guarantee" if epsilon is None else f"epsilon {epsilon:.6g}"
     return (
         f"Promised {promise['promise']}: {words}, {reached} by "
-        f"{promise['method'].upper()} at delta {promise['delta']:g}."
+        f"{promise['method'].upper()} at delta {promise['delta']:g}, for "
+        f"{', or of other clients '.join(promise['rests_on'])}."
     )
 
 
@@ -261,7 +262,16 @@ def comparison_figure(
 def write_comparison(runs: Sequence[Run], folder: pathlib.Path) -> None:
     """Writes table.csv, table.txt and accuracy.png of finished runs."""
     folder.mkdir(parents=True, exist_ok=True)
-    comparison_table(runs).to_csv(folder / "table.csv", index=False)
+    table = comparison_table(runs)
+    table["rests on"] = [
+        " | ".join(
+            f"{row.observer} ({row.client_kind} clients): {row.neighbours} neighbours; "
+            f"{row.sampling}; {row.assumptions}"
+            for row in run.accounts
+        )
+        for run in runs
+    ]
+    table.to_csv(folder / "table.csv", index=False)
     (folder / "table.txt").write_text(comparison_text(runs) + "\n")
     comparison_figure(runs, folder / "accuracy.png")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan, ThreatModel
-from tff_hdp.privacy.accountant import History
+from tff_hdp.privacy.accountant import History, account
 from tff_hdp.privacy.planned import read_plan
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.simulation.files import write_text
@@ -207,12 +207,21 @@ def kept_promises(config: HdpConfig, history: History) -> list[dict[str, Any]]:
     if config.plan is None:
         return []
     made = read_plan(config.plan)
+    # What epsilons rest on is of any rounds what it is of one.
+    rows = account(made.plan, 1, made.delta, ("rdp",), threat=made.threat)
     return [
         {
             "promise": str(promise),
             "epsilon": epsilon if math.isfinite(epsilon) else None,
             "delta": made.delta,
             "method": made.method,
+            "rests_on": list(
+                dict.fromkeys(
+                    f"{row.neighbours} neighbours; {row.sampling}"
+                    for row in rows
+                    if row.observer == promise.observer
+                )
+            ),
             "kept": epsilon <= promise.epsilon,
         }
         for promise, epsilon in made.reached(history)

@@ -69,7 +69,7 @@ class HflDpConfig(RunConfig):
     clip_norm: float | None = None
     eps1: float = 20.0
     eps2: float = 25.0
-    exposures: tuple[str, ...] = ()
+    exposures: tuple[float | str, ...] = ()
     min_examples: int | None = None
 
     def __post_init__(self) -> None:

@@ -7,10 +7,11 @@ from tff_hdp.systems.hfl_dp.noise import true_epsilon
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise
 
 READING = (
-    "epsilon_example: for replacing one example, at the paper's sensitivity; "
-    "epsilon_client: for replacing one client, as run; epsilon_stated: the former by "
-    "Theorem 1, the latter by the exact mechanism. All clients take part in every "
-    "round. Each link by itself, all its exposures, against: client to edge, the "
+    "epsilon_stated: what was asked for; --noise=theorem_1 means it for replacing one "
+    "example, --noise=exact for one client. epsilon_example: for replacing one, at "
+    "the paper's sensitivity, over the exposures; epsilon_client: for replacing one "
+    "client, over all rounds of the run, whatever the exposures. All clients take part "
+    "in every round. Each link by itself, against: client to edge, the "
     "client's edge; edge to clients, who gets an edge's models; edge to cloud, the "
     "cloud; cloud to clients, who gets the cloud's models. Who sees several links, or "
     "knows a noise of its own, is promised less: the account has that."
@@ -28,7 +29,8 @@ class NoiseRow:
       epsilon_stated: What the noise was chosen for.
       epsilon_example: Exact, at the paper's sensitivity 2C/m of one example; it
         would hold if each example's part were clipped and averaged.
-      epsilon_client: Exact, at the sensitivity 2C of the clipped model, as run.
+      epsilon_client: Exact, at the sensitivity 2C of the clipped model, over as many
+        exposures as the run has.
       delta: Of all three.
     """
 
@@ -52,6 +54,7 @@ def noise_table(
     eps2: float,
     delta: float,
     t: tuple[float, float, float, float, float],
+    sent: tuple[int, int, int, int, int] | None = None,
 ) -> list[NoiseRow]:
     """One row for each of Theorem 1's five quantities.
 
@@ -64,13 +67,14 @@ def noise_table(
       eps1: Epsilon of the edge rounds.
       eps2: Epsilon of the cloud rounds.
       delta: In (0, 1).
-      t: (t1..t5).
+      t: (t1..t5), what the noise was chosen for.
+      sent: How often each is sent, of `noise.exposures`; None is t.
     """
     down_edge = math.hypot(noise.n_e, noise.sigma_u1 / math.sqrt(n))
     down_cloud = math.hypot(
         noise.n_c, noise.sigma_e / math.sqrt(N), noise.sigma_u2 / math.sqrt(n * N)
     )
-    sent = (
+    quantities = (
         ("client to edge, edge rounds", noise.sigma_u1, t[0], eps1, 1),
         ("edge to clients", down_edge, t[1], eps1, n),
         ("client to edge, cloud rounds", noise.sigma_u2, t[2], eps2, 1),
@@ -78,15 +82,20 @@ def noise_table(
         ("cloud to clients", down_cloud, t[4], eps2, n * N),
     )
     rows = []
-    for quantity, sigma, count, stated, averaged in sent:
+    for (quantity, sigma, count, stated, averaged), seen in zip(
+        quantities, sent or t, strict=True
+    ):
         exact = {
             level: true_epsilon(
                 sigma=sigma,
                 sensitivity=sensitivity / averaged,
-                exposures=count,
+                exposures=exposures,
                 delta=delta,
             )
-            for level, sensitivity in (("example", 2 * C / m), ("client", 2 * C))
+            for level, sensitivity, exposures in (
+                ("example", 2 * C / m, count),
+                ("client", 2 * C, seen),
+            )
         }
         rows.append(
             NoiseRow(
