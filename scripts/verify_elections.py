@@ -1,6 +1,6 @@
 """Checks every election of a run again, as anybody can who has its transcripts.
 
-python scripts/verify_elections.py --run=runs/digits_hdp --registry=registry.json
+python scripts/verify_elections.py --run=runs/elected --registry=registry.json
 """
 
 import pathlib

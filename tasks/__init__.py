@@ -78,7 +78,9 @@ def find(name: str) -> Dataset:
     try:
         found = getattr(importlib.import_module(module), attribute, None)
     except ImportError as error:
-        raise ArgumentError("task", name, f"a module on the path: {error}") from error
+        raise ArgumentError(
+            "task", name, f"a module on the path (PYTHONPATH): {error}"
+        ) from error
     if not isinstance(found, Dataset):
         raise ArgumentError("task", name, f"a tasks.Dataset {attribute} in {module}")
     return found

@@ -27,6 +27,7 @@ _NAMES = {
     "fellow": "fellow party",
 }
 # An observer of whom an account has no row, as it is none or sees no more than another.
+_AWAY = ("{} above", "{} below")
 _NOBODY = "–"
 _MARKED = re.compile(r"<!-- results (\S+) -->\n(.*?)<!-- /results -->", re.DOTALL)
 _WORDS = {"neighbours", "sampling"}
@@ -64,7 +65,7 @@ def table(source: pathlib.Path | TextIO) -> str:
         f"{_words(metric)}, mean ± sd",
     ]
     if is_lost:
-        of = " ".join(str(word) for word in first[labels].iloc[0])
+        of = str(first[labels[0]].iloc[0])
         header += [f"below {of}, printed", f"below {of}"]
     header += [_words(name) for name in also]
     header += [_NAMES.get(name, _words(name)) for name in seen]
@@ -78,18 +79,20 @@ def table(source: pathlib.Path | TextIO) -> str:
         printed, within = group["printed"].iloc[0], group["within"].iloc[0]
         cells = [*map(str, key), len(group), *[_number(printed)] * is_printed]
         cells.append(_spread(group[metric], metric))
-        reached = group[metric].mean()
+        reached, is_loss = group[metric].mean(), False
         if is_lost:
             loss = _loss(first, group, metric)
             lost = group["printed_loss"].iloc[0]
             cells += [_number(lost), "" if math.isnan(lost) else _spread(loss, "loss")]
-            if math.isnan(printed):
+            is_loss = math.isnan(printed)
+            if is_loss:
                 printed, reached = lost, loss.mean()
         cells += [_spread(group[name], name) for name in also]
         for epsilon, basis in epsilons.values():
             cells.append(f"{epsilon} `{rests_on(basis, codes)}`" if basis else epsilon)
         if is_printed or is_lost:
-            cells.append(_verdict(reached, printed, within))
+            words = ("loses {} more", "loses {} less") if is_loss else _AWAY
+            cells.append(_verdict(reached, printed, within, words))
         lines.append(_row(cells))
     if codes:
         deltas = ", ".join(f"{delta:g}" for delta in frame["delta"].unique())
@@ -192,13 +195,15 @@ def _epsilon(
     return f"{worst:.4g}", basis
 
 
-def _verdict(found: float, printed: float, within: float) -> str:
+def _verdict(
+    found: float, printed: float, within: float, words: tuple[str, str]
+) -> str:
     if math.isnan(printed):
         return "not printed"
     if abs(found - printed) <= within:
         return "reproduced"
-    away = f"{abs(found - printed):.3f} {'above' if found > printed else 'below'}"
-    return f"not: {away}"
+    away = words[0] if found > printed else words[1]
+    return f"not: {away.format(f'{abs(found - printed):.3f}')}"
 
 
 def _spread(values: pd.Series, name: str) -> str:

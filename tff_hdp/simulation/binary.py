@@ -43,6 +43,5 @@ def train_and_print(config: RunConfig) -> None:
         print(account_text([row.to_dict() for row in result.accounts]))
     else:
         print("no noise: no observer is promised anything")
-    if config.seed is not None:
-        print(f"--seed={config.seed} is a test option: it fixes the cohorts.")
+    print("\n".join(["", *result.notes, ""]))
     print(f"run folder: {result.path}")

@@ -30,6 +30,7 @@ class RunResult:
       metrics: The last round's row of metrics.csv, by column.
       headline: Which of them the system is judged by.
       summary: What the system alone has to show, as text.
+      notes: What else must be known of the account.
     """
 
     config: RunConfig
@@ -39,6 +40,7 @@ class RunResult:
     metrics: dict[str, float]
     headline: str
     summary: str
+    notes: tuple[str, ...]
 
     @property
     def accuracy(self) -> float:
@@ -104,6 +106,7 @@ def run(
             metrics=metrics,
             headline=system.headline,
             summary=system.finish(folder.path, state),
+            notes=tuple(finished.notes),
         )
 
 

@@ -94,7 +94,7 @@ def accounted(run: Run, config: RunConfig) -> tuple[Run, RoundLedger[Any]]:
 
     Args:
       run: As read.
-      config: Its settings, of `tff_hdp.systems.config_of`.
+      config: Its settings, as its folder has them.
 
     Returns:
       The run, and the ledger of the rounds.

@@ -379,7 +379,8 @@ class HdpConfig(ZonesConfig):
             raise ArgumentError(
                 "noise_multiplier",
                 z,
-                f"either it or target_epsilon with privacy={self.privacy}",
+                "exactly one of noise_multiplier and target_epsilon with "
+                f"privacy={self.privacy}",
             )
         elif z is not None:
             self._check_positive("noise_multiplier")

@@ -77,7 +77,7 @@ def noise_of_plan(
     for field, (setting, here) in needed.items():
         there = getattr(made, field)
         if there != here or (field == "zone_sizes" and parents != zoning.parents):
-            allowed = f"a plan for this run's {setting}; its {field}: {there}"
+            allowed = f"a plan for this run's {setting}, {here}; its {field}: {there}"
             raise ArgumentError("plan", config.plan, allowed)
     return NoisePlan(
         client_noise_multiplier=made.client_noise_multiplier,
