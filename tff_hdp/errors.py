@@ -197,7 +197,7 @@ def check_whole_numbers(name: str, words: Any) -> tuple[int, ...]:
 
 _KINDS = {
     bool: "True or False",
-    int: "a whole number",
+    int: "a whole number below 2^63",
     float: "a finite number",
     str: "text",
     types.NoneType: "None",
