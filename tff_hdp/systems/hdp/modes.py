@@ -5,6 +5,7 @@ Or none and the noise of a plan.
 
 import dataclasses
 import json
+import logging
 import pathlib
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ import tasks
 from tff_hdp.simulation import experiment, report
 from tff_hdp.systems.hdp.config import HdpConfig
 
+_LOG = logging.getLogger(__name__)
 MODES = ("none", "cdp", "hdp", "ldp")
 PLANNED = ("none", "plan")
 
@@ -48,6 +50,8 @@ def _runs(config: HdpConfig, modes: Sequence[str]) -> list[report.Run]:
         if mode == "none":
             changes |= {"noise_multiplier": None, "target_epsilon": None}
             changes["target_observer"] = HdpConfig.target_observer
+        if not config.quiet:
+            _LOG.info("training %s", mode)
         result = experiment.run(dataclasses.replace(config, **changes), partition_seed)
         record = json.loads((result.path / "config.json").read_text())
         partition_seed = record["resolved"]["partition_seed"]
