@@ -59,7 +59,10 @@ def _told(
     else:
         inside, outside = membership(**given)
     curve, bound = roc(inside, outside), vantage.bound(config.rounds)
+    # No image is compared, and who is meant is not to be found among others.
     return attacker.row(vantage) | {
+        "lpips_mean": None,
+        "bound": None,
         "sampling_probability": config.sampling_probability,
         "auc": curve.auc,
         "auc_bound": bound.auc,

@@ -110,6 +110,7 @@ class HdpConfig(ZonesConfig):
         "client_noise_multiplier": "noise_multiplier",
         "server_noise_multiplier": "noise_multiplier",
         "dropout_rate": "drop_rate",
+        "probabilities": "clients_per_round",
         "observer": "target_observer",
         "largest": "secure_range",
         "bits": "secure_bits",

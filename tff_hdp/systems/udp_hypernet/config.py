@@ -51,6 +51,7 @@ class UdpHypernetConfig(RunConfig):
     }
     setting_of: ClassVar[Mapping[str, str]] = {
         "q": "sampling_rate",
+        "probabilities": "sampling_rate",
         "S": "clip_norm",
         "users": "num_clients",
     }
