@@ -165,6 +165,8 @@ def check_delta(name: str, value: Any) -> float:
 
 # Nobody has more clients or rounds, and an array's index has no more.
 _GREATEST_COUNT = 2**63 - 1
+# Python takes no more than thousands of digits.
+_MOST_DIGITS = 40
 
 
 def check_count(name: str, value: Any, least: int = 0) -> int:
@@ -189,6 +191,7 @@ def check_whole_numbers(name: str, words: Any) -> tuple[int, ...]:
     require(isinstance(words, list | tuple), name, words, allowed)
     for word in words:
         digits = isinstance(word, str) and word.isascii() and word.isdecimal()
+        digits = digits and len(word) <= _MOST_DIGITS
         require(digits or _is_of(word, int), name, words, allowed)
     found = tuple(map(int, words))
     require(min(found, default=1) >= 1, name, words, allowed)

@@ -84,7 +84,7 @@ def test_demo_compares_the_four_modes_and_report_repeats_it(run_program, tmp_pat
     assert str(tmp_path / "accuracy.png") in result.stdout
     table = (tmp_path / "table.csv").read_text()
     assert table.splitlines()[0] == (
-        "mode,accuracy,eps super_node,eps aggregator,eps released_model,delta"
+        "mode,accuracy,eps super_node,eps aggregator,eps released_model,delta,rests on"
     )
     modes = [line.split(",")[0] for line in table.splitlines()[1:]]
     assert modes == ["none", "cdp", "hdp", "ldp"]

@@ -21,7 +21,7 @@ GOOD = {"privacy": "hdp", "noise_multiplier": 1.0}
         ({"seed": -1}, "seed is -1; allowed: 0..4294967295"),
         ({"seed": 2**32}, "seed is 4294967296"),
         ({"noise_multiplier": None}, "noise_multiplier is None; .*target_epsilon"),
-        ({"target_epsilon": 1.0}, "noise_multiplier is 1.0; allowed: either"),
+        ({"target_epsilon": 1.0}, "noise_multiplier is 1.0; allowed: exactly one of"),
         ({"privacy": "none"}, "noise_multiplier is 1.0; allowed: nothing"),
         ({"privacy": "dp"}, "privacy is dp; allowed: none, ldp"),
         ({"privacy": "c3"}, r"beta is None; allowed: \[0, 1\]"),

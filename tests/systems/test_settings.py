@@ -62,6 +62,7 @@ def test_a_field_of_another_type_is_refused_by_name(config_class):
         ("zone_sizes", [40, 40.5], "a list, each of them a whole number below 2^63"),
         ("zone_sizes", ["1_0", "5"], "whole numbers >= 1, joined by commas"),
         ("zone_sizes", ["\u0661\u0662"], "whole numbers >= 1, joined by commas"),
+        ("zone_sizes", ["9" * 5000], "whole numbers >= 1, joined by commas"),
         ("zone_sizes", [""], "whole numbers >= 1, joined by commas"),
     ],
 )
