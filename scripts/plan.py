@@ -254,8 +254,10 @@ def main(argv: list[str]) -> int:
         from scripts.parts import plan_costs
 
         reached = plan_costs.train(config, argv[1:])
-    as_words = plan_text.as_json if config.format == "json" else plan_text.as_text
-    print(as_words(config, found, reached, argv[1:]))
+    if config.format == "json":
+        print(plan_text.as_json(config, found, reached))
+    else:
+        print(plan_text.as_text(config, found, reached, argv[1:]))
     return 0
 
 

@@ -69,6 +69,7 @@ def test_a_file_error_names_the_file():
         ('NoiseError("less noise than planned")', "", "less noise than planned"),
         ('FileNotFoundError("no data")', "", "no data"),
         ('FloatingPointError("not finite")', "", "not finite"),
+        ('MemoryError("8 PiB")', "", "not enough memory: 8 PiB"),
         ("None", '"word"', "argument is word; allowed: flags only, see --help"),
     ],
 )
@@ -81,6 +82,16 @@ def test_the_command_line_adds_dashes_to_flags_alone(repository, error, word, li
     )
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"error: {line}\n"
+
+
+def test_who_stops_reading_gets_no_error(repository):
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(error="BrokenPipeError()", word="")],
+        capture_output=True,
+        text=True,
+        cwd=repository,
+    )
+    assert (result.returncode, result.stderr) == (141, "")
 
 
 @pytest.mark.parametrize(

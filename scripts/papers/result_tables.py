@@ -26,8 +26,8 @@ _NAMES = {
     "released_model": "released model",
     "fellow": "fellow party",
 }
-# An observer of whom an account has no row, as it is none or sees no more than another.
 _AWAY = ("{} above", "{} below")
+# An observer of whom an account has no row, as it is none or sees no more than another.
 _NOBODY = "–"
 _MARKED = re.compile(r"<!-- results (\S+) -->\n(.*?)<!-- /results -->", re.DOTALL)
 _WORDS = {"neighbours", "sampling"}

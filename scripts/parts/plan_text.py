@@ -17,13 +17,9 @@ if TYPE_CHECKING:
 
 
 def as_json(
-    config: "PlanConfig",
-    found: "Planned",
-    reached: "Sequence[Reached]" = (),
-    given: Sequence[str] = (),
+    config: "PlanConfig", found: "Planned", reached: "Sequence[Reached]" = ()
 ) -> str:
     """The plan with all it was made for, and what trainings reached."""
-    del given
     fields = found.to_dict()
     fields["accounts"] = [row.to_dict() for row in _account(found)]
     if reached:

@@ -239,3 +239,9 @@ def test_integer_updates_are_refused():
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     with pytest.raises(TypeError, match="int32"):
         HierarchicalMeanFactory(plan).create(tff.to_type((np.int32, [3])), WEIGHT_TYPE)
+
+
+@pytest.mark.parametrize("plan", [None, "x", {}])
+def test_what_is_no_plan_is_refused_by_name(plan):
+    with pytest.raises(ArgumentError, match=r"^plan is .*; allowed: a NoisePlan"):
+        HierarchicalMeanFactory(plan)

@@ -19,6 +19,7 @@ from tff_hdp.privacy import (
     account,
     configurations,
 )
+from tff_hdp.privacy.accountant import worst
 from tff_hdp.privacy.configurations import USERS_OF_SHARES
 
 POISSON = PoissonSampling((0.2,) * 3)
@@ -306,11 +307,24 @@ def test_a_plan_of_numpys_numbers_is_json():
             "zone_noise_multipliers",
         ),
         ({"zone_sizes": {10, 20, 30}}, "zone_sizes"),
+        ({"encoding": "x", "secure_aggregation": True}, "encoding"),
+        ({"estimator": np.array(["fixed", "bounded"])}, "estimator"),
     ],
 )
 def test_parts_of_another_type_are_refused_by_name(given, name):
     with pytest.raises(ArgumentError, match=f"^{name} is"):
         plan(**given)
+
+
+def test_words_that_are_arrays_are_refused_by_name():
+    words = np.array(["zero_out", "add_or_remove"])
+    for name, make in (
+        ("kind", lambda: Clipping(kind=words)),
+        ("neighbours", lambda: ThreatModel(neighbours=words)),
+        ("observer", lambda: worst([], words)),
+    ):
+        with pytest.raises(ArgumentError, match=f"^{name} is"):
+            make()
 
 
 def test_lists_are_as_good_as_tuples():

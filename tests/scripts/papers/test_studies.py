@@ -234,6 +234,16 @@ def test_a_loss_is_that_below_the_first_line_seed_by_seed(tmp_path):
     assert "| 0.05 | 0.060 ± 0.014 | 0.0003 ± 0.00014 | 5 | reproduced |" in lines[3]
 
 
+@pytest.mark.parametrize(("printed", "words"), [(0.02, "more"), (0.1, "less")])
+def test_of_a_loss_it_is_said_which_way_it_is_off(tmp_path, printed, words):
+    """A loss larger than printed was "above", beside an accuracy far below."""
+    frame = losses()
+    frame["printed_loss"] = frame["printed_loss"].replace(0.05, printed)
+    frame.to_csv(tmp_path / "study.csv", index=False)
+    line = result_tables.table(tmp_path / "study.csv").splitlines()[3]
+    assert line.endswith(f"| not: loses 0.040 {words} |")
+
+
 def test_a_csv_without_a_metric_is_shown_as_it_is(tmp_path):
     pd.DataFrame({"figure": ["2a"], "eps_paper": [3.99981]}).to_csv(
         tmp_path / "account.csv", index=False

@@ -172,6 +172,13 @@ def test_a_run_says_what_came_of_its_promises_and_stands_alone(
     assert set(one) == {"super_node<=40", "released_model<=6"}
     assert all(each["kept"] and each["delta"] == 1e-5 for each in one.values())
     assert 0 < one["released_model<=6"]["epsilon"] < 6
+    for name, each in one.items():
+        note = next(n for n in privacy["notes"] if n.startswith(f"Promised {name}"))
+        rows = [a for a in privacy["accounts"] if name.startswith(a["observer"])]
+        assert {f"{a['neighbours']} neighbours; {a['sampling']}" for a in rows} == set(
+            each["rests_on"]
+        )
+        assert all(words in note for words in ("delta 1e-05", *each["rests_on"]))
     assert "Promised released_model<=6: kept, epsilon" in " ".join(privacy["notes"])
     two = experiment.run(dataclasses.replace(config, rounds=2))
     reached = dict(

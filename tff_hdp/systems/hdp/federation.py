@@ -230,7 +230,7 @@ def _noising_clients(plan: NoisePlan, zoning: Zoning, config: HdpConfig) -> np.n
     carries = np.zeros(zoning.num_clients, bool)
     named = noising(config, plan, zoning)
     if named:
-        carries[list(named)] = True
+        carries[named] = True
     elif plan.clients_carry_noise:
         for members, count in zip(zoning.members, plan.noising_clients, strict=True):
             carries[members[:count]] = True

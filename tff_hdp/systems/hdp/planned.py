@@ -109,9 +109,7 @@ def noising(config: HdpConfig, plan: NoisePlan, zoning: Zoning) -> list[int]:
     zones = np.asarray(zoning.zone_of)[np.asarray(chosen, int)]
     counts = np.bincount(zones, minlength=zoning.num_zones)
     if strangers or (ids and tuple(counts) != plan.noising_clients):
-        why = (
-            f"none is called {strangers[0]!r}" if strangers else "its zones are others"
-        )
+        why = f"none is called {strangers[0]!r}" if strangers else "zones differ"
         allowed = f"a plan whose noising clients are this run's; {why}"
         raise ArgumentError("plan", config.plan, allowed)
     return chosen
