@@ -158,7 +158,7 @@ def job_of(
     cli.define_flags(config_class, own)
     if len(left := own([program, *given])) > 1:
         raise ArgumentError("argument", left[1], "flags only after --")
-    file = pathlib.Path(__file__).with_name(f"{program}.py")
+    file = pathlib.Path(__file__).parents[1] / f"{program}.py"
     return Job(
         settings=settings,
         config=cli.config_from_flags(config_class, own),

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from scripts.parts import sweep_runs as sweep
+from tff_hdp import systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import PoissonSampling, account, configurations
 from tff_hdp.systems.hdp.config import HdpConfig
@@ -92,6 +93,16 @@ def test_grids_are_products_and_add_up():
         {"privacy": "hdp", "rounds": "4"},
     ]
     assert sweep.combinations([""]) == [{}]
+
+
+@pytest.mark.parametrize("program", systems.PROGRAMS)
+def test_a_job_runs_the_program_that_it_names(program, tmp_path):
+    needs = {"train": "--privacy=none", "udp_hypernet": "--privacy=none"}
+    given = [needs.get(program, "--seed=3")]
+    command = sweep.job_of(program, given, {}, tmp_path / "run").command
+    file = pathlib.Path(command[1])
+    assert file.is_file() and file.parent.name == "scripts" and file.stem == program
+    assert command[2:] == [*given, f"--out={tmp_path / 'run'}"]
 
 
 @pytest.mark.parametrize(
