@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 
+import pandas as pd
 import pytest
 
 from scripts.parts import sweep_runs as sweep
@@ -232,3 +233,12 @@ def test_what_the_sweep_says_itself_is_not_said_elsewhere(
     given = ["--jobs=1", f"--out={tmp_path}", *arguments]
     assert_refused("scripts/sweep.py", given, [f"{name} is", "nowhere else"])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_trains(tmp_path):
+    command = [sys.executable, "scripts/sweep.py", "--program=gfl", "--seeds=0"]
+    end = subprocess.run([*command, f"--out={tmp_path}", "--", "--rounds=1"])
+    assert end.returncode == 0
+    runs = pd.read_csv(tmp_path / "runs.csv")
+    assert runs["seed"].tolist() == [0] and runs["round"].tolist() == [1]
+    assert (tmp_path / "msd.png").exists()
