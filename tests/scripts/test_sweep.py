@@ -235,10 +235,9 @@ def test_what_the_sweep_says_itself_is_not_said_elsewhere(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_sweep_trains(tmp_path):
-    command = [sys.executable, "scripts/sweep.py", "--program=gfl", "--seeds=0"]
-    end = subprocess.run([*command, f"--out={tmp_path}", "--", "--rounds=1"])
-    assert end.returncode == 0
+def test_a_sweep_trains(run_program, tmp_path):
+    given = ["--program=gfl", "--seeds=0", f"--out={tmp_path}", "--", "--rounds=1"]
+    assert run_program("scripts/sweep.py", *given).returncode == 0
     runs = pd.read_csv(tmp_path / "runs.csv")
     assert runs["seed"].tolist() == [0] and runs["round"].tolist() == [1]
     assert (tmp_path / "msd.png").exists()
