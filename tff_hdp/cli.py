@@ -50,6 +50,8 @@ def run(
             print(flags.FLAGS.get_help())
             return 0
         return main(arguments)
+    except flags.UnrecognizedFlagError as error:
+        return _fail(f"{error} (--help lists all flags)")
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

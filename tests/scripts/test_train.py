@@ -35,7 +35,7 @@ def test_help_is_quick_and_names_every_flag(start_program):
         ([], ["--noise_multiplier", "target_epsilon"]),
         (["--noise_multiplier=1", "--clip_norm=wide"], ["--clip_norm", "wide", "auto"]),
         (["--noise_multiplier=1", "--delta=2"], ["--delta", "2", "[1e-300, 1)"]),
-        (["--zone=3"], ["zone"]),
+        (["--zone=3"], ["zone", "--help"]),
         (["digits"], ["digits"]),
         (["--flagfile=nowhere.flags"], ["nowhere.flags"]),
     ],
