@@ -20,7 +20,7 @@ from scripts.parts import sweep_runs
 from tff_hdp.systems.gfl.config import GflConfig
 from tff_hdp.systems.hdp.seats import write_seats
 
-PAGES = [studies.ROOT / "README.md", *sorted((studies.ROOT / "docs").glob("*.md"))]
+PAGES = [studies.ROOT / "README.md", *sorted((studies.ROOT / "docs").rglob("*.md"))]
 FL_TOP = ("table1", "table2", "table2_digit", "sweep", "fl_cs", "masked")
 STUDIES = {
     "hdp": trained.studies,
