@@ -1,18 +1,58 @@
-"""A whole election among simulated clients."""
+"""Whole elections among simulated clients, some of whom fail: held, or only drawn."""
 
-from collections.abc import Callable, Mapping
-from typing import Literal
+import dataclasses
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Literal, get_args
 
+from tff_hdp.protocols.elections.ballots import (
+    Certificate,
+    Dealing,
+    Reveal,
+    Roll,
+    sign,
+)
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
+from tff_hdp.protocols.elections.pvss import ORDER
 from tff_hdp.protocols.elections.relay import Relay
-from tff_hdp.protocols.elections.setup import Call
+from tff_hdp.protocols.elections.setup import Call, Setup
 from tff_hdp.protocols.elections.transcripts import Transcript
 from tff_hdp.protocols.meter import Meter
 
 RELAY = "relay"
 Phase = Literal["deal", "confirm", "reveal"]
-PHASES: tuple[Phase, ...] = ("deal", "confirm", "reveal")
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+
+class UnsoundElector(Elector):
+    """Signs what it says, but its dealing and its reveal fail their proofs.
+
+    It concludes like everybody else, from the others' reveals.
+    """
+
+    def deal(self, roll: Roll) -> Dealing:
+        """A dealing whose shares do not lie on one polynomial."""
+        dealing = super().deal(roll)
+        return sign(
+            dataclasses.replace(
+                dealing, responses=_spoiled(dealing.responses), signature=b""
+            ),
+            self.identity,
+        )
+
+    def reveal(self, certificate: Certificate) -> Reveal:
+        """A share that is not the decryption it claims to be."""
+        reveal = super().reveal(certificate)
+        (response,) = _spoiled([reveal.response])
+        return sign(
+            dataclasses.replace(reveal, response=response, signature=b""),
+            self.identity,
+        )
+
+    def close(self, transcript: Transcript) -> None:
+        """Takes any end, since none tells of its unsound words."""
+        self._end(transcript, None)
 
 
 def run_election(
@@ -47,13 +87,7 @@ def run_election(
     board = Relay(registry, call, relay)
 
     def online(phase: str) -> list[str]:
-        return [
-            client
-            for client in electors
-            if client not in stops
-            or phase == "attend"
-            or PHASES.index(stops[client]) > PHASES.index(phase)
-        ]
+        return list(electors) if phase == "attend" else _acting(electors, stops, phase)
 
     def exchange(phase: str, shown: object) -> None:
         """Shows everybody online something and collects their answers."""
@@ -97,3 +131,43 @@ def run_election(
     if len(winners) != 1:
         raise ElectionError(f"clients disagree on the winner: {sorted(winners)}")
     return winners.pop(), transcript
+
+
+def draw_winner(
+    setup: Setup,
+    stops: Mapping[str, Phase],
+    unsound: Collection[str],
+    *,
+    secret: bytes,
+) -> str:
+    """The winner as the protocol would have it, or as it would refuse.
+
+    Args:
+      setup: What the election is about.
+      stops: Clients that go silent, with the first phase they miss.
+      unsound: Clients whose proofs do not hold.
+      secret: Decides, with the election's name.
+
+    Raises:
+      BeyondThresholdError: If more clients are faulty than tolerated.
+    """
+    deal, confirm, reveal = (_acting(setup.present, stops, phase) for phase in PHASES)
+    setup.check_quorum("dealt", sum(client not in unsound for client in deal))
+    setup.check_quorum("confirmed", len(confirm))
+    setup.check_threshold("revealed", sum(client not in unsound for client in reveal))
+    digest = hashlib.sha256(secret + setup.name.encode()).digest()
+    number = int.from_bytes(digest, "little") % len(setup.candidates)
+    return setup.candidates[number]
+
+
+def _acting(
+    clients: Iterable[str], stops: Mapping[str, Phase], phase: Phase
+) -> list[str]:
+    """Those who have not gone silent by a phase."""
+    last = PHASES.index(phase)
+    return [c for c in clients if c not in stops or PHASES.index(stops[c]) > last]
+
+
+def _spoiled(responses: Sequence[bytes]) -> tuple[bytes, ...]:
+    first = (int.from_bytes(responses[0], "little") + 1) % ORDER
+    return (first.to_bytes(32, "little"), *responses[1:])

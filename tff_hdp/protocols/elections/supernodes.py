@@ -10,10 +10,14 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.protocols.elections.byzantine import UnsoundElector
-from tff_hdp.protocols.elections.drawn import draw_winner
 from tff_hdp.protocols.elections.election import Elector
-from tff_hdp.protocols.elections.election_round import RELAY, Phase, run_election
+from tff_hdp.protocols.elections.election_round import (
+    RELAY,
+    Phase,
+    UnsoundElector,
+    draw_winner,
+    run_election,
+)
 from tff_hdp.protocols.elections.electorate import (
     RUN_BYTES,
     ElectionError,
