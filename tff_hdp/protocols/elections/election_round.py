@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from tff_hdp.protocols.elections.ballots import (
     Certificate,
@@ -34,21 +34,14 @@ class UnsoundElector(Elector):
     def deal(self, roll: Roll) -> Dealing:
         """A dealing whose shares do not lie on one polynomial."""
         dealing = super().deal(roll)
-        return sign(
-            dataclasses.replace(
-                dealing, responses=_spoiled(dealing.responses), signature=b""
-            ),
-            self.identity,
-        )
+        responses = _spoiled(dealing.responses)
+        return sign(dataclasses.replace(dealing, responses=responses), self.identity)
 
     def reveal(self, certificate: Certificate) -> Reveal:
         """A share that is not the decryption it claims to be."""
         reveal = super().reveal(certificate)
         (response,) = _spoiled([reveal.response])
-        return sign(
-            dataclasses.replace(reveal, response=response, signature=b""),
-            self.identity,
-        )
+        return sign(dataclasses.replace(reveal, response=response), self.identity)
 
     def close(self, transcript: Transcript) -> None:
         """Takes any end, since none tells of its unsound words."""
@@ -89,8 +82,8 @@ def run_election(
     def online(phase: str) -> list[str]:
         return list(electors) if phase == "attend" else _acting(electors, stops, phase)
 
-    def exchange(phase: str, shown: object) -> None:
-        """Shows everybody online something and collects their answers."""
+    def step(phase: str, shown: object, end: Callable[[], Any]) -> Any:
+        """Shows everybody online something; what the relay makes of their answers."""
         for client in online(phase):
             received = meter.deliver(RELAY, client, shown)
             act = {
@@ -104,17 +97,14 @@ def run_election(
             message = meter.deliver(client, RELAY, message)
             with meter.time(RELAY, phase):
                 board.receive(message)
-
-    def ended(phase: str, end: Callable[[], object]) -> object:
         with meter.time(RELAY, phase):
             return end()
 
     try:
-        exchange("attend", call)
-        exchange("deal", ended("attend", board.roll))
-        exchange("confirm", ended("deal", board.propose))
-        exchange("reveal", ended("confirm", board.certify))
-        transcript = ended("reveal", board.finish)
+        roll = step("attend", call, board.roll)
+        ballot = step("deal", roll, board.propose)
+        certificate = step("confirm", ballot, board.certify)
+        transcript = step("reveal", certificate, board.finish)
     except ElectionError as error:
         for transcript in error.transcripts:
             for client in online("reveal"):
