@@ -1,6 +1,7 @@
 """The bulletin board of an election."""
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from tff_hdp.protocols.elections.ballots import (
@@ -93,7 +94,9 @@ class Relay:
         self._expect("attend")
         presences = self._ordered(self._ids)
         present = tuple(presence.sender for presence in presences)
-        self._or_refuse(self._enter, Setup, self.registry, self.call, present)
+        with self._on_record():
+            self._setup = Setup(self.registry, self.call, present)
+        self.phase = "deal"
         return Roll(self.call, presences)
 
     def propose(self) -> Ballot:
@@ -110,7 +113,8 @@ class Relay:
         dealings = self._sound(
             lambda dealing: dealing_holds(setup, dealing), setup.quorum
         )
-        self._or_refuse(setup.check_quorum, "dealt", len(dealings))
+        with self._on_record():
+            setup.check_quorum("dealt", len(dealings))
         self._ballot = Ballot(setup.digest, dealings[: setup.threshold])
         self._encrypted = sum_of_shares(self._ballot.dealings)
         self.phase = "confirm"
@@ -125,7 +129,8 @@ class Relay:
         self._expect("confirm")
         setup = self._setup
         confirmations = self._ordered(setup.present)
-        self._or_refuse(setup.check_quorum, "confirmed", len(confirmations))
+        with self._on_record():
+            setup.check_quorum("confirmed", len(confirmations))
         self._certificate = Certificate(setup.digest, confirmations[: setup.quorum])
         self.phase = "reveal"
         return self._certificate
@@ -143,7 +148,8 @@ class Relay:
             lambda reveal: reveal_holds(setup, ballot, encrypted, reveal),
             setup.threshold,
         )
-        self._or_refuse(setup.check_threshold, "revealed", len(reveals))
+        with self._on_record():
+            setup.check_threshold("revealed", len(reveals))
         self.phase = "done"
         return self._transcript("done", reveals)
 
@@ -151,13 +157,11 @@ class Relay:
         """What to tell everybody of an election that is done."""
         return Outcome(self._setup.digest, transcript.reveals, transcript.seal)
 
-    def _enter(self, build: Callable[..., Setup], *arguments: object) -> None:
-        self._setup = build(*arguments)
-        self.phase = "deal"
-
-    def _or_refuse(self, check: Callable[..., None], *arguments: object) -> None:
+    @contextlib.contextmanager
+    def _on_record(self) -> Iterator[None]:
+        """Puts the transcript of an election that is refused inside into the error."""
         try:
-            check(*arguments)
+            yield
         except ElectionError as error:
             last = self._ordered(self._ids)
             error.transcripts = (self._transcript(self.phase, last),)
