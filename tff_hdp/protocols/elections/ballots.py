@@ -114,7 +114,7 @@ def check_signed(message: Signed, election: bytes, voter: Voter) -> None:
       ElectionError: If it is of another election (a replay) or its signature is
         wrong.
     """
-    name = f"{type(message).__name__.lower()} of {message.sender!r}"
+    name = _name(message)
     if message.election != election:
         raise ElectionError(f"{name} is of another election")
     check_signature(
@@ -143,10 +143,7 @@ def check_all_signed(setup: Setup, messages: Sequence[Signed]) -> None:
     for message in messages:
         number = setup.share_number(message.sender)
         if number <= last:
-            kind = type(message).__name__.lower()
-            raise ElectionError(
-                f"{kind} of {message.sender!r} is repeated or misplaced"
-            )
+            raise ElectionError(f"{_name(message)} is repeated or misplaced")
         check_signed(message, setup.digest, setup.voters[number - 1])
         last = number
 
@@ -154,8 +151,7 @@ def check_all_signed(setup: Setup, messages: Sequence[Signed]) -> None:
 def check_ballot_named(ballot: bytes, message: Confirmation | Reveal) -> None:
     """Raises ElectionError unless a message is about the ballot of that digest."""
     if message.ballot != ballot:
-        kind = type(message).__name__.lower()
-        raise ElectionError(f"{kind} of {message.sender!r} is of another ballot")
+        raise ElectionError(f"{_name(message)} is of another ballot")
 
 
 def dealing_context(setup: Setup, sender: str) -> bytes:
@@ -194,3 +190,7 @@ def reveal_holds(
         encrypted[index],
         (reveal.share, reveal.challenge, reveal.response),
     )
+
+
+def _name(message: Signed) -> str:
+    return f"{type(message).__name__.lower()} of {message.sender!r}"

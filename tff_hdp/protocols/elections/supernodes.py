@@ -248,11 +248,7 @@ class SuperNodes:
         registry, stands = self.registry(zone), self._stands(zone)
         failed = stands.failed_by(round_number, self.policy)
         call = Call(registry.digest, round_number, stands.head, failed)
-        present = [
-            client
-            for client in registry.called(round_number)
-            if client in online and client not in failed
-        ]
+        present = [client for client in call.awaited(registry) if client in online]
         try:
             winner, costs, held = self._hold(registry, call, present, stops, unsound)
         except ElectionError as error:

@@ -197,7 +197,8 @@ def check_ballot(setup: Setup, ballot: Ballot, own: Dealing | None = None) -> No
       ElectionError: If it holds more, or a dealing is another election's, repeated,
         or unsound.
     """
-    _check_election("ballot", ballot.election, setup)
+    if ballot.election != setup.digest:
+        raise ElectionError(f"ballot is of another election than {setup.name}")
     check_dealings(setup, ballot.dealings, own)
     setup.check_threshold("dealt", len(ballot.dealings))
     _check_no_more("dealings", len(ballot.dealings), setup.threshold)
@@ -282,11 +283,6 @@ def _refused(check: Callable[[], object]) -> None:
     except BeyondThresholdError:
         return
     raise ElectionError("refused, though there were enough")
-
-
-def _check_election(kind: str, election: bytes, setup: Setup) -> None:
-    if election != setup.digest:
-        raise ElectionError(f"{kind} is of another election than {setup.name}")
 
 
 def _check_no_more(kind: str, count: int, needed: int) -> None:
