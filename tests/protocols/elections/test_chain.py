@@ -14,7 +14,7 @@ from tests.protocols.elections.zones import (
     registry_of,
 )
 from tff_hdp.protocols.elections.ballots import Roll
-from tff_hdp.protocols.elections.chain import Chain
+from tff_hdp.protocols.elections.chain import Chain, Standing
 from tff_hdp.protocols.elections.electorate import (
     BeyondThresholdError,
     ElectionError,
@@ -22,7 +22,6 @@ from tff_hdp.protocols.elections.electorate import (
 )
 from tff_hdp.protocols.elections.relay import Relay
 from tff_hdp.protocols.elections.setup import NO_RECORD
-from tff_hdp.protocols.elections.standing import Standing
 from tff_hdp.protocols.elections.transcripts import Transcript
 
 replace = dataclasses.replace

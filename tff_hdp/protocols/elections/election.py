@@ -35,10 +35,10 @@ from tff_hdp.protocols.elections.ballots import (
     sign,
     sum_of_shares,
 )
+from tff_hdp.protocols.elections.chain import Standing
 from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
 from tff_hdp.protocols.elections.pvss import RandomScalar
 from tff_hdp.protocols.elections.setup import Call, Setup
-from tff_hdp.protocols.elections.standing import Standing
 from tff_hdp.protocols.elections.transcripts import (
     PHASES,
     Transcript,

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tff_hdp.errors import ArgumentError
+from tff_hdp.protocols.elections.chain import Standing
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import (
     RELAY,
@@ -30,7 +31,6 @@ from tff_hdp.protocols.elections.electorate import (
     eligible_clients,
 )
 from tff_hdp.protocols.elections.setup import NO_RECORD, Call, Setup
-from tff_hdp.protocols.elections.standing import Standing
 from tff_hdp.protocols.elections.transcripts import Transcript
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.topology.zoning import Zoning
