@@ -151,7 +151,7 @@ class Relay:
         with self._on_record():
             setup.check_threshold("revealed", len(reveals))
         self.phase = "done"
-        return self._transcript("done", reveals)
+        return self._transcript(reveals)
 
     def outcome(self, transcript: Transcript) -> Outcome:
         """What to tell everybody of an election that is done."""
@@ -164,19 +164,19 @@ class Relay:
             yield
         except ElectionError as error:
             last = self._ordered(self._ids)
-            error.transcripts = (self._transcript(self.phase, last),)
+            error.transcripts = (self._transcript(last),)
             raise
 
-    def _transcript(self, phase: Phase, last: tuple) -> Transcript:
-        """The election up to `phase`, of which the messages are `last`."""
+    def _transcript(self, last: tuple) -> Transcript:
+        """The election so far; `last` are the messages with which it ends."""
         said = [self._ordered(self._ids, "attend")]
         if self._ballot is not None:
             said.append(self._ballot.dealings)
         if self._certificate is not None:
             said.append(self._certificate.confirmations)
-        if phase != "attend":
+        if self.phase != "attend":
             said.append(last)
-        return Transcript(self.call, phase, *said).sealed(self._identity)
+        return Transcript(self.call, self.phase, *said).sealed(self._identity)
 
     def _ordered(self, clients: Iterable[str], phase: Phase | None = None) -> tuple:
         received = self._received[phase or self.phase]
