@@ -5,7 +5,7 @@ import functools
 import hashlib
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -17,9 +17,8 @@ from tff_hdp.protocols.elections import group
 
 FaultModel = Literal["crash", "byzantine"]
 Policy = Literal["persistent", "rotate"]
-POLICIES = ("persistent", "rotate")
+POLICIES: tuple[Policy, ...] = get_args(Policy)
 RUN_BYTES = 16
-
 
 # What reading fields of any kinds may raise.
 _NOT_AS_MADE = (TypeError, ValueError, AttributeError, OverflowError)

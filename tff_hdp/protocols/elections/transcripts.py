@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -35,7 +35,7 @@ from tff_hdp.protocols.elections.electorate import (
 from tff_hdp.protocols.elections.setup import Call, Setup
 
 Phase = Literal["attend", "deal", "confirm", "reveal", "done"]
-PHASES: tuple[Phase, ...] = ("attend", "deal", "confirm", "reveal", "done")
+PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
 @dataclasses.dataclass(frozen=True)

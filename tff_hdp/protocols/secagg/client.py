@@ -11,7 +11,7 @@ drop out. And on who survived, before they unmask.
 
 import os
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -53,9 +53,7 @@ from tff_hdp.protocols.secagg.signing import Signer
 _M = TypeVar("_M", bound=Message)
 
 Phase = Literal["advertise", "share", "settle", "mask", "agree", "unmask"]
-PHASES: tuple[Phase, ...] = (
-    *("advertise", "share", "settle", "mask", "agree", "unmask"),
-)
+PHASES: tuple[Phase, ...] = get_args(Phase)
 # Clients agree, on who shared and on who survived, only where they sign.
 AGREEING: tuple[Phase, ...] = ("settle", "agree")
 

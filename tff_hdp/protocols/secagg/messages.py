@@ -19,8 +19,12 @@ from tff_hdp.protocols.secagg.fixed_point import ring_dtype
 SUPER_NODE = "super-node"
 # Of the numbers of a `Round`.
 _LEAST = {
-    **{"number": 0, "size": 1, "bits": 1},
-    **{"threshold": 2, "attempt": 0, "min_survivors": 0},
+    "number": 0,
+    "size": 1,
+    "bits": 1,
+    "threshold": 2,
+    "attempt": 0,
+    "min_survivors": 0,
 }
 
 

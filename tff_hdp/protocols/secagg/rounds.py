@@ -5,7 +5,7 @@ import math
 import os
 import random
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from tff_hdp.protocols.secagg.signing import make_signers, quorum
 
 RandomBytes = Callable[[str], Callable[[int], bytes]]
 Protocol = Literal["bonawitz", "graph"]
-PROTOCOLS: tuple[Protocol, ...] = ("bonawitz", "graph")
+PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 
 
 @dataclasses.dataclass(frozen=True)
