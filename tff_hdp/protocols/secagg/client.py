@@ -180,7 +180,9 @@ class Client:
             },
             keys.seed_digest(session, me, self._seed),
             {
-                holder: keys.share_digest(session, me, holder, pair)
+                holder: b"".join(
+                    keys.share_digest(session, me, holder, share) for share in pair
+                )
                 for holder, pair in dealt.items()
             },
         )

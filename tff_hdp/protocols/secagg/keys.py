@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tff_hdp.protocols.secagg.errors import BadKeyError, BadShareError
 
+SHARE_DIGEST_BYTES = 16
+
 # No party's: only to see whether a key is one.
 _NOBODY = X25519PrivateKey.generate()
 
@@ -70,16 +72,14 @@ def unseal(
         ) from error
 
 
-def share_digest(
-    session: bytes, dealer: str, holder: str, shares: tuple[bytes, bytes]
-) -> bytes:
-    """32 bytes that bind a holder to its seed share and its key share.
+def share_digest(session: bytes, dealer: str, holder: str, share: bytes) -> bytes:
+    """16 bytes that bind a holder to its share of one secret.
 
-    Shares are uniform, so their digests tell nothing of them; 16 bytes each
-    withstand second preimages.
+    Shares are uniform, so their digests tell nothing of them; 16 bytes withstand
+    second preimages.
     """
     context = _context("share", session, dealer, holder)
-    return b"".join(hashlib.sha256(context + s).digest()[:16] for s in shares)
+    return hashlib.sha256(context + share).digest()[:SHARE_DIGEST_BYTES]
 
 
 def seed_digest(session: bytes, dealer: str, seed: bytes) -> bytes:

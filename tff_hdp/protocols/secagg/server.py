@@ -341,9 +341,11 @@ class Server:
         me = message.client
         alive = self._received["mask"].keys()
         around = self.joined[me] | {me}
+        dropped = (around & self._received["share"].keys()) - alive
+        size = keys.SHARE_DIGEST_BYTES
         wanted = (
-            ("seed_shares", 0, around & alive),
-            ("key_shares", 1, (around & self._received["share"].keys()) - alive),
+            ("seed_shares", slice(size), around & alive),
+            ("key_shares", slice(size, 2 * size), dropped),
         )
         for kind, half, dealers in wanted:
             shares = getattr(message, kind)
@@ -354,10 +356,8 @@ class Server:
                 )
             for dealer, share in shares.items():
                 digests = self._received["share"][dealer].share_digests[me]
-                pair = (share, share)
-                found = keys.share_digest(self.terms.digest, dealer, me, pair)
-                part = slice(16 * half, 16 * half + 16)
-                if found[part] != digests[part]:
+                found = keys.share_digest(self.terms.digest, dealer, me, share)
+                if found != digests[half]:
                     raise BadShareError(
                         f"{kind} of {me!r} are not all what {dealer!r} says it dealt"
                     )
