@@ -5,7 +5,7 @@ import math
 import os
 import random
 from collections.abc import Callable, Mapping
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -217,54 +217,44 @@ def run_round(
     def stays(client: str, phase: Phase) -> bool:
         return client not in drops or PHASES.index(drops[client]) > PHASES.index(phase)
 
-    def exchange(phase: Phase, answers: Mapping[str, Callable[[], object]]) -> None:
-        for client, answer in answers.items():
-            if not stays(client, phase):
-                continue
-            try:
-                with meter.time(client, phase):
-                    message = answer()
-            except BelowThresholdError:
-                continue  # A client that refuses is to the others one that left.
-            message = deliver(client, SUPER_NODE, message)
-            with meter.time(SUPER_NODE, phase):
-                server.receive(message)
-
-    def send(messages: Mapping[str, object], phase: Phase) -> dict[str, object]:
-        return {
-            client: deliver(SUPER_NODE, client, message)
+    def step(
+        phase: Phase,
+        messages: Mapping[str, object],
+        act: Callable[[Client, Any], object],
+        end: Callable[[], Any],
+    ) -> Any:
+        """Tells clients what is for them; what the server makes of their answers."""
+        got = {
+            client: None if message is None else deliver(SUPER_NODE, client, message)
             for client, message in messages.items()
             if stays(client, phase)
         }
+        for client, message in got.items():
+            try:
+                with meter.time(client, phase):
+                    answer = act(clients[client], message)
+            except BelowThresholdError:
+                continue  # A client that refuses is to the others one that left.
+            answer = deliver(client, SUPER_NODE, answer)
+            with meter.time(SUPER_NODE, phase):
+                server.receive(answer)
+        with meter.time(SUPER_NODE, phase):
+            return end()
 
-    exchange("advertise", {c: clients[c].advertise for c in clients})
-    with meter.time(SUPER_NODE, "advertise"):
-        messages = server.end_advertise()
-    got = send(messages, "share")
-    exchange("share", {c: lambda c=c: clients[c].share(got[c]) for c in got})
-    with meter.time(SUPER_NODE, "share"):
-        messages = server.end_share()
+    def advertise(client: Client, _: None) -> object:
+        return client.advertise()
+
+    def mask(client: Client, got: Any) -> object:
+        return client.mask(got, encode(inputs[client.client_id]))
+
+    told = step("advertise", dict.fromkeys(inputs), advertise, server.end_advertise)
+    told = step("share", told, Client.share, server.end_share)
     if signed:
-        got = send(messages, "settle")
-        exchange("settle", {c: lambda c=c: clients[c].settle(got[c]) for c in got})
-        with meter.time(SUPER_NODE, "settle"):
-            messages = server.end_settle()
-    got = send(messages, "mask")
-    exchange(
-        "mask",
-        {c: lambda c=c: clients[c].mask(got[c], encode(inputs[c])) for c in got},
-    )
-    with meter.time(SUPER_NODE, "mask"):
-        messages = server.end_mask()
+        told = step("settle", told, Client.settle, server.end_settle)
+    told = step("mask", told, mask, server.end_mask)
     if signed:
-        got = send(messages, "agree")
-        exchange("agree", {c: lambda c=c: clients[c].agree(got[c]) for c in got})
-        with meter.time(SUPER_NODE, "agree"):
-            messages = server.end_agree()
-    got = send(messages, "unmask")
-    exchange("unmask", {c: lambda c=c: clients[c].unmask(got[c]) for c in got})
-    with meter.time(SUPER_NODE, "unmask"):
-        total = server.end_unmask()
+        told = step("agree", told, Client.agree, server.end_agree)
+    total = step("unmask", told, Client.unmask, server.end_unmask)
     return total, server.survivors
 
 
