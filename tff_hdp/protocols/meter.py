@@ -21,7 +21,6 @@ class PartyCost:
       sent_bytes: Bytes of the encoded messages sent.
       received_bytes: Likewise received.
       sent_messages: How many messages were sent.
-      received_messages: How many were received.
     """
 
     seconds: dict[str, float] = dataclasses.field(
@@ -30,7 +29,6 @@ class PartyCost:
     sent_bytes: int = 0
     received_bytes: int = 0
     sent_messages: int = 0
-    received_messages: int = 0
 
 
 class Meter:
@@ -68,7 +66,6 @@ class Meter:
         self.parties[sender].sent_bytes += len(data)
         self.parties[sender].sent_messages += 1
         self.parties[receiver].received_bytes += len(data)
-        self.parties[receiver].received_messages += 1
         return wire.decode(type(message), data)
 
     @property
