@@ -5,7 +5,12 @@ from hypothesis import strategies as st
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.secagg.errors import BadInputError
-from tff_hdp.protocols.secagg.fixed_point import FixedPoint, from_ring, to_ring
+from tff_hdp.protocols.secagg.fixed_point import (
+    FixedPoint,
+    from_ring,
+    ring_dtype,
+    to_ring,
+)
 from tff_hdp.protocols.secagg.messages import pack, unpack
 
 CASES = st.tuples(
@@ -32,7 +37,7 @@ def test_sums_are_within_the_error_bound(case):
     found = encoding.decode(modular_sum(encoded, bits))
     slack = 1e-9 * k * clip
     assert np.abs(found - values.sum(axis=0)).max() <= encoding.max_error(k) + slack
-    assert encoded[0].dtype == encoding.dtype
+    assert encoded[0].dtype == ring_dtype(bits)
 
 
 def test_the_step_is_the_finest_that_fits():

@@ -111,11 +111,6 @@ class FixedPoint:
                 f"standard deviation {stddev:.4g} may reach",
             )
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The smallest little-endian unsigned type that holds the ring."""
-        return ring_dtype(self.bits)
-
     def encode(self, values: np.ndarray) -> np.ndarray:
         """Clips, rounds and reduces modulo 2^bits.
 
@@ -123,7 +118,7 @@ class FixedPoint:
           values: [d] real numbers.
 
         Returns:
-          [d] of `dtype`.
+          [d] of `ring_dtype(bits)`.
 
         Raises:
           BadInputError: If `values` is not a vector of finite numbers.
