@@ -46,7 +46,7 @@ class SecureSum:
 
 
 def masking_graph(
-    protocol: Protocol, num_clients: int, *, signed: bool = False, **options: float
+    protocol: Protocol, num_clients: int, *, signed: bool = False
 ) -> MaskingGraph:
     """The graph of a protocol by its name: `graphs.complete` or `sparse`.
 
@@ -54,7 +54,6 @@ def masking_graph(
       protocol: One of `PROTOCOLS`.
       num_clients: k.
       signed: Whether parties sign; all pairs then have the quorum for a threshold.
-      **options: Of `graphs.sparse`.
 
     Raises:
       ArgumentError: If there is no such protocol.
@@ -62,7 +61,7 @@ def masking_graph(
     builders = {"bonawitz": graphs.complete, "graph": graphs.sparse}
     if protocol not in builders:
         raise ArgumentError("protocol", protocol, ", ".join(PROTOCOLS))
-    graph = builders[protocol](num_clients, **options)
+    graph = builders[protocol](num_clients)
     if signed and graph.degree is None:
         return graphs.complete(num_clients, threshold=quorum(num_clients))
     return graph
