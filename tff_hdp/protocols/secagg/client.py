@@ -160,17 +160,10 @@ class Client:
             for peer, sent in message.peers.items()
         }
         session, me = self.terms.digest, self.client_id
-        dealt = dict(
-            zip(
-                holders,
-                zip(
-                    self._split(self._seed, len(holders)),
-                    self._split(self._mask_key.private_bytes_raw(), len(holders)),
-                    strict=True,
-                ),
-                strict=True,
-            )
-        )
+        seeds = self._split(self._seed, len(holders))
+        mask_keys = self._split(self._mask_key.private_bytes_raw(), len(holders))
+        pairs = zip(seeds, mask_keys, strict=True)
+        dealt = dict(zip(holders, pairs, strict=True))
         result = Shares(
             self.terms.number,
             me,
