@@ -14,6 +14,9 @@ import tensorflow_federated as tff
 
 from tff_hdp.runtime import worker_process
 
+# How long a worker may take until it answers.
+_START_SECONDS = 60.0
+
 
 class NativeWorker:
     """One `worker_binary` process that cannot outlive this process.
@@ -22,25 +25,14 @@ class NativeWorker:
     counts the death of the starting thread as the death of the parent.
 
     Args:
-      max_concurrent_computation_calls: At most so many calls of one computation
-        run at a time; -1 for no limit.
       log_file: Receives the worker's output; None discards it.
-      start_timeout: Seconds to wait until the worker answers.
 
     Raises:
       RuntimeError: If the worker exits or does not answer in time.
     """
 
-    def __init__(
-        self,
-        *,
-        max_concurrent_computation_calls: int = -1,
-        log_file: str | os.PathLike[str] | None = None,
-        start_timeout: float = 60.0,
-    ) -> None:
-        self._calls = max_concurrent_computation_calls
+    def __init__(self, *, log_file: str | os.PathLike[str] | None = None) -> None:
         self._log_file = log_file
-        self._start_timeout = start_timeout
         self._closed = False
         self._start()
         atexit.register(self.close)
@@ -86,14 +78,12 @@ class NativeWorker:
     def _start(self) -> None:
         port = worker_process.free_port()
         with open(self._log_file or os.devnull, "ab") as log:
-            self._process = worker_process.start_worker(
-                port, max_concurrent_computation_calls=self._calls, output=log
-            )
+            self._process = worker_process.start_worker(port, output=log)
         self._channel = grpc.insecure_channel(
             f"localhost:{port}", worker_process.CHANNEL_OPTIONS
         )
         self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
-        deadline = time.monotonic() + self._start_timeout
+        deadline = time.monotonic() + _START_SECONDS
         while not self._stub.is_ready:
             if not self.is_running:
                 raise RuntimeError(
@@ -103,7 +93,7 @@ class NativeWorker:
             if time.monotonic() > deadline:
                 self.close()
                 raise RuntimeError(
-                    f"TFF worker did not answer within {self._start_timeout} s"
+                    f"TFF worker did not answer within {_START_SECONDS} s"
                 )
             time.sleep(0.05)
 

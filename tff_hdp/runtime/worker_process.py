@@ -37,12 +37,7 @@ def ended_with_this() -> list[str]:
     return [sys.executable, "-S", "-E", "-c", _LAUNCHER, str(os.getpid())]
 
 
-def start_worker(
-    port: int,
-    *,
-    max_concurrent_computation_calls: int = -1,
-    output: IO[bytes] | int = subprocess.DEVNULL,
-) -> subprocess.Popen[bytes]:
+def start_worker(port: int, *, output: IO[bytes] | int) -> subprocess.Popen[bytes]:
     """Starts TFF's `worker_binary`; it listens on every interface.
 
     Start it from a thread that lives as long as the worker should: the kernel
@@ -51,8 +46,6 @@ def start_worker(
     Args:
       port: Where it listens, on every interface of its network namespace and
         without credentials.
-      max_concurrent_computation_calls: At most so many calls of one computation
-        run at a time; -1 for no limit.
       output: Receives what the worker prints.
     """
     package = importlib.util.find_spec("tensorflow_federated")
@@ -60,12 +53,7 @@ def start_worker(
         raise ModuleNotFoundError("tensorflow_federated is not installed")
     binary = pathlib.Path(package.origin).parent / "data" / "worker_binary"
     return subprocess.Popen(
-        [
-            *ended_with_this(),
-            str(binary),
-            f"--port={port}",
-            f"--max_concurrent_computation_calls={max_concurrent_computation_calls}",
-        ],
+        [*ended_with_this(), str(binary), f"--port={port}"],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
