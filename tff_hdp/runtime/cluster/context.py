@@ -16,12 +16,10 @@ from tff_hdp.runtime.cluster import contents
 from tff_hdp.runtime.cluster.connection import Connection, ConnectionLostError
 from tff_hdp.runtime.cluster.remote import Own, RemoteFunction, Replicated
 from tff_hdp.runtime.in_process import InProcessContext, stages
-from tff_hdp.runtime.in_process.execute import Workers
+from tff_hdp.runtime.in_process.execute import Tensors, Workers
 from tff_hdp.runtime.in_process.program import Node
 
 _LOG = logging.getLogger(__name__)
-
-Tensors = list[tf.Tensor]
 
 
 class ClusterError(ConnectionError):
@@ -75,10 +73,9 @@ class Cluster(Workers):
         self.members = tuple(
             RemoteWorker(address, self._connect(address)) for address in addresses
         )
-        # Of who is up and busy; of taking workers back; of tracing functions.
-        self._lock, self._returning, self._tracing = (
-            threading.Lock() for _ in range(3)
-        )
+        self._lock = threading.Lock()  # Of who is up and busy.
+        self._returning = threading.Lock()  # Of taking workers back.
+        self._tracing = threading.Lock()  # Of tracing functions.
         self._functions: weakref.WeakKeyDictionary[stages.Function, RemoteFunction] = (
             weakref.WeakKeyDictionary()
         )

@@ -14,10 +14,9 @@ from tensorflow_federated.proto.v0 import executor_pb2
 from tff_hdp.runtime.cluster import contents
 from tff_hdp.runtime.cluster.connection import Connection
 from tff_hdp.runtime.in_process import stages, values
+from tff_hdp.runtime.in_process.execute import Tensors
 from tff_hdp.runtime.in_process.interpret import Interpreter
 from tff_hdp.runtime.in_process.program import Node
-
-Tensors = list[tf.Tensor]
 
 # Operations that call back into the Python process that traced them.
 _PYTHON_OPS = frozenset(("EagerPyFunc", "PyFunc", "PyFuncStateless"))
@@ -111,7 +110,7 @@ class RemoteFunction:
             ]
 
         own = _leaves(self._own)
-        self._tensors = [t for t in own if isinstance(t, tff.TensorType)]
+        self._tensors = tff.StructType(t for t in own if isinstance(t, tff.TensorType))
         graph = tff.TensorType(np.str_)
         graphs = [graph] * (len(own) - len(self._tensors))
         parameter = tff.StructType([_leaves(self._shared), self._tensors, *graphs])
@@ -123,7 +122,10 @@ class RemoteFunction:
 
     def pack_shared(self, known: Mapping[Node, Tensors]) -> executor_pb2.Value:
         """Returns what all clients have in common, ready to be sent."""
-        return _pack(self._shared, known)
+        types = _leaves(self._shared)
+        tensors = [tensor for node in self._shared for tensor in known[node]]
+        exported = [values.export(*pair) for pair in zip(tensors, types, strict=True)]
+        return tff.framework.serialize_value(exported, types)[0]
 
     def pack_own(self, known: Mapping[Node, Tensors]) -> Own:
         """Returns what only one client has, ready to be sent."""
@@ -135,8 +137,8 @@ class RemoteFunction:
                     graphs.append(contents.cut(graph.numpy()))
                 else:
                     tensors.append(values.export(tensor, leaf))
-        types = tff.StructType(self._tensors)
-        return Own(tff.framework.serialize_value(tensors, types)[0], graphs)
+        packed, _ = tff.framework.serialize_value(tensors, self._tensors)
+        return Own(packed, graphs)
 
     def unpack(self, result: executor_pb2.Value) -> dict[Node, Tensors]:
         """Returns the tensors of each output of the function."""
@@ -153,13 +155,6 @@ class RemoteFunction:
 
 def _leaves(nodes: Iterable[Node]) -> tff.StructType:
     return tff.StructType([leaf for node in nodes for leaf in values.leaves(node.type)])
-
-
-def _pack(nodes: list[Node], known: Mapping[Node, Tensors]) -> executor_pb2.Value:
-    types = _leaves(nodes)
-    tensors = [tensor for node in nodes for tensor in known[node]]
-    exported = [values.export(*pair) for pair in zip(tensors, types, strict=True)]
-    return tff.framework.serialize_value(exported, types)[0]
 
 
 def _to_tensor(leaf: object) -> tf.Tensor:
