@@ -16,7 +16,6 @@ from tensorflow.python.eager import context as tf_context
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.in_process import arguments
 from tff_hdp.runtime.in_process.execute import Executable, Workers
-from tff_hdp.runtime.in_process.functions import bind_functions
 
 # TFF's own contexts keep as many compiled computations.
 _MAX_RECENT = 128
@@ -105,7 +104,7 @@ class InProcessContext(tff.framework.SyncContext):
             UnsupportedComputationError: if `comp` cannot run in process.
         """
         signature = comp.type_signature
-        comp, arg = bind_functions(comp, arg)
+        comp, arg = arguments.bind_functions(comp, arg)
         parameter = comp.type_signature.parameter
         parts, clients = arguments.take_apart(arg, parameter, self.invoke)
         if clients is None:

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow_federated as tff
 
 from tff_hdp.runtime.in_process import graphs
-from tff_hdp.runtime.in_process.functions import is_functional
+from tff_hdp.runtime.in_process.arguments import is_functional
 from tff_hdp.runtime.in_process.interpret import Interpreter, select
 
 
