@@ -6,6 +6,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.protocols.secagg.parties import shared
 from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg import graphs
@@ -117,13 +118,9 @@ def masked_updates(inputs, terms, degree=None):
     """What the super-node receives in round 2, client by client."""
     server = Server(terms, inputs, degree=degree)
     clients = {c: Client(c, terms) for c in inputs}
-    for client in clients.values():
-        server.receive(client.advertise())
-    for name, message in server.end_advertise().items():
-        server.receive(clients[name].share(message))
     return {
         name: unpack(clients[name].mask(message, inputs[name]).values, terms.bits)
-        for name, message in server.end_share().items()
+        for name, message in shared(server, clients).items()
     }
 
 
@@ -183,11 +180,7 @@ def test_what_clients_derive_is_of_one_session():
         clients = {
             c: Client(c, terms, random_bytes=secrets[c].randbytes) for c in "abc"
         }
-        for client in clients.values():
-            server.receive(client.advertise())
-        for name, message in server.end_advertise().items():
-            server.receive(clients[name].share(message))
-        shares = server.end_share()["a"]
+        shares = shared(server, clients)["a"]
         if len(sealed) == 1:
             with pytest.raises(BadShareError, match="cannot be opened"):
                 clients["a"].mask(sealed[0], inputs["a"])

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.protocols.secagg.parties import shared
 from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg import errors, messages
@@ -37,11 +38,7 @@ def signed_parties(names="abcdefg", terms=TERMS, signers=None):
 
 
 def masked(server, clients):
-    for client in clients.values():
-        server.receive(client.advertise())
-    for name, message in server.end_advertise().items():
-        server.receive(clients[name].share(message))
-    got = server.end_share()
+    got = shared(server, clients)
     if server.phase == "settle":
         for name, message in got.items():
             server.receive(clients[name].settle(message))
@@ -55,11 +52,7 @@ def test_a_client_masks_with_those_alone_that_a_quorum_was_told_of():
     """Else it could be told of few, who then drop out and leave it bare."""
     server, clients, signers = signed_parties()
     hub = signers[SUPER_NODE]
-    for client in clients.values():
-        server.receive(client.advertise())
-    for name, message in server.end_advertise().items():
-        server.receive(clients[name].share(message))
-    told = server.end_share()
+    told = shared(server, clients)
     # Of a quorum, so that the victim takes it for drop-outs.
     few = {peer: told["a"].ciphertexts[peer] for peer in "bcde"}
     lie = messages.SharesForClient(0, "a", few)

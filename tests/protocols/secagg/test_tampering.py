@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.protocols.secagg.parties import shared
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg import errors, messages
@@ -189,10 +190,6 @@ def test_vectors_of_another_length_or_type_are_refused_by_name(bits, size, value
     terms = Round(0, size, bits, 2)
     server = Server(terms, "ab")
     clients = {c: Client(c, terms) for c in "ab"}
-    for client in clients.values():
-        server.receive(client.advertise())
-    for name, message in server.end_advertise().items():
-        server.receive(clients[name].share(message))
-    server.end_share()
+    shared(server, clients)
     with pytest.raises(errors.BadInputError, match="update of 'a' is"):
         server.receive(messages.MaskedUpdate(0, "a", values))
