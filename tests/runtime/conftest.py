@@ -62,6 +62,18 @@ def in_process_context():
     return in_process.create_in_process_context()
 
 
+@pytest.fixture
+def context():
+    """A new in-process context, nobody's default."""
+    return in_process.create_in_process_context()
+
+
+@pytest.fixture
+def installed(context):
+    with tff.framework.get_context_stack().install(context):
+        yield context
+
+
 @pytest.fixture(scope="session")
 def run_on():
     """Calls a computation under a context."""

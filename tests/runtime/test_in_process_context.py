@@ -16,17 +16,6 @@ from tff_hdp.runtime import in_process
 CLIENT_INTS = tff.FederatedType(np.int32, tff.CLIENTS)
 
 
-@pytest.fixture
-def context():
-    return in_process.create_in_process_context()
-
-
-@pytest.fixture
-def installed(context):
-    with tff.framework.get_context_stack().install(context):
-        yield context
-
-
 @tff.federated_computation(CLIENT_INTS)
 def total(x):
     return tff.federated_sum(x)

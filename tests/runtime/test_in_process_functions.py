@@ -12,12 +12,7 @@ from tff_hdp.runtime import in_process
 OF_INT = tff.FunctionType(np.int32, np.int32)
 CLIENT_INTS = tff.FederatedType(np.int32, tff.CLIENTS)
 
-
-@pytest.fixture(autouse=True)
-def installed():
-    context = in_process.create_in_process_context()
-    with tff.framework.get_context_stack().install(context):
-        yield
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 @tff.tensorflow.computation(np.int32)

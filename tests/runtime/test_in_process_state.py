@@ -7,7 +7,6 @@ import os
 import tempfile
 
 import numpy as np
-import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -15,17 +14,6 @@ from tff_hdp.runtime import in_process
 
 CLIENT_INTS = tff.FederatedType(np.int32, tff.CLIENTS)
 CLIENT_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
-
-
-@pytest.fixture
-def context():
-    return in_process.create_in_process_context()
-
-
-@pytest.fixture
-def installed(context):
-    with tff.framework.get_context_stack().install(context):
-        yield context
 
 
 @tff.federated_computation(CLIENT_INTS)
