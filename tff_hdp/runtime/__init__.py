@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_word
 
 RUNTIMES = ("in_process", "native", "cluster")
 
@@ -35,8 +35,7 @@ def set_context(
         malformed, or given to a runtime that has none.
       ConnectionError: If one of `workers` does not answer.
     """
-    if runtime not in RUNTIMES:
-        raise ArgumentError("runtime", runtime, ", ".join(RUNTIMES))
+    check_word("runtime", runtime, RUNTIMES)
     if workers and runtime != "cluster":
         raise ArgumentError("workers", workers, "empty, unless runtime is cluster")
     import tensorflow as tf

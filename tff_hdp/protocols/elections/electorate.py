@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tff_hdp.errors import ArgumentError, ShortError
+from tff_hdp.errors import ArgumentError, ShortError, check_word
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import group
 
@@ -160,7 +160,7 @@ class Registry:
         unknown = next((c for c in self.eligible if c not in known), None)
         if unknown is not None:
             raise ArgumentError("eligible", unknown, "clients of the zone")
-        check_policy(self.policy)
+        check_word("policy", self.policy, POLICIES)
         if not 1 <= self.call_size <= len(ids):
             raise ArgumentError("call_size", self.call_size, f"1..{len(ids)}")
         if not self.relay_key:
@@ -247,12 +247,6 @@ class Registry:
         except _NOT_AS_MADE as error:
             raise ElectionError(f"no registry: {error}") from error
         return registry
-
-
-def check_policy(policy: str) -> None:
-    """Raises ArgumentError unless there is such a policy."""
-    if policy not in POLICIES:
-        raise ArgumentError("policy", policy, ", ".join(POLICIES))
 
 
 def eligible_clients(

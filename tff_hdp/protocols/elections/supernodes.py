@@ -9,7 +9,7 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_word
 from tff_hdp.protocols.elections.chain import Standing
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import (
@@ -20,6 +20,7 @@ from tff_hdp.protocols.elections.election_round import (
     run_election,
 )
 from tff_hdp.protocols.elections.electorate import (
+    POLICIES,
     RUN_BYTES,
     ElectionError,
     FaultModel,
@@ -27,7 +28,6 @@ from tff_hdp.protocols.elections.electorate import (
     Policy,
     Registry,
     Voter,
-    check_policy,
     eligible_clients,
 )
 from tff_hdp.protocols.elections.setup import NO_RECORD, Call, Setup
@@ -96,7 +96,7 @@ class SuperNodes:
         Raises:
           ArgumentError: If `policy` is unknown.
         """
-        check_policy(policy)
+        check_word("policy", policy, POLICIES)
         self.zoning = zoning
         self.policy = policy
         self.exposure = dict.fromkeys(zoning.client_ids, 0)

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, require
+from tff_hdp.errors import ArgumentError, check_nonnegative, check_positive, require
 from tff_hdp.protocols.secagg.errors import BadInputError
 
 MIN_BITS, MAX_BITS = 4, 32
@@ -41,8 +41,7 @@ class FixedPoint:
 
     def __post_init__(self) -> None:
         _check_ranges(self.clip, self.bits, self.max_clients)
-        if not (math.isfinite(self.step) and self.step > 0):
-            raise ArgumentError("step", self.step, "a finite number > 0")
+        check_positive("step", self.step)
         largest = self.max_clients * (self.clip / self.step + 0.5)
         if largest > 2 ** (self.bits - 1) - 1:
             raise ArgumentError(
@@ -75,16 +74,11 @@ class FixedPoint:
           ArgumentError: If an argument is out of range, or `bits` too few.
         """
         _check_ranges(clip, bits, max_clients)
-        if not (math.isfinite(stddev) and stddev >= 0):
-            raise ArgumentError("stddev", stddev, "a finite number >= 0")
-        if size < 1:
-            raise ArgumentError("size", size, ">= 1")
+        check_nonnegative("stddev", stddev)
+        require(size >= 1, "size", size, ">= 1")
         tail = _tail(stddev, size)
         room = 2 ** (bits - 1) - 1 - max_clients / 2
-        if room < 1:
-            raise ArgumentError(
-                "bits", bits, f"enough for sums of {max_clients} clients"
-            )
+        require(room >= 1, "bits", bits, f"enough for sums of {max_clients} clients")
         # The relative 1e-12 keeps the check above true in floating point.
         step = (max_clients * clip + tail) / room * (1 + 1e-12)
         return FixedPoint(clip, step, bits, max_clients)
@@ -176,9 +170,6 @@ def _tail(stddev: float, size: int) -> float:
 
 
 def _check_ranges(clip: float, bits: int, max_clients: int) -> None:
-    if not (math.isfinite(clip) and clip > 0):
-        raise ArgumentError("clip", clip, "a finite number > 0")
-    if not MIN_BITS <= bits <= MAX_BITS:
-        raise ArgumentError("bits", bits, f"{MIN_BITS}..{MAX_BITS}")
-    if max_clients < 1:
-        raise ArgumentError("max_clients", max_clients, ">= 1")
+    check_positive("clip", clip)
+    require(MIN_BITS <= bits <= MAX_BITS, "bits", bits, f"{MIN_BITS}..{MAX_BITS}")
+    require(max_clients >= 1, "max_clients", max_clients, ">= 1")

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import check_nonnegative, require
 from tff_hdp.protocols.secagg.masks import SecureRandom
 
 # Where a uniform number is nearer than this to a probability that was computed
@@ -36,10 +36,8 @@ def share_std(stddev: float, min_clients: int) -> float:
     Raises:
       ArgumentError: If `min_clients` is below 1 or `stddev` negative.
     """
-    if min_clients < 1:
-        raise ArgumentError("min_clients", min_clients, ">= 1")
-    if not (math.isfinite(stddev) and stddev >= 0):
-        raise ArgumentError("stddev", stddev, "a finite number >= 0")
+    require(min_clients >= 1, "min_clients", min_clients, ">= 1")
+    check_nonnegative("stddev", stddev)
     return stddev / math.sqrt(min_clients)
 
 
@@ -101,8 +99,7 @@ def discrete_gaussian(
     Raises:
       ArgumentError: If `sigma` is out of range.
     """
-    if not 0 <= sigma <= _MAX_SIGMA:
-        raise ArgumentError("sigma", sigma, "0..2^40")
+    require(0 <= sigma <= _MAX_SIGMA, "sigma", sigma, "0..2^40")
     if sigma == 0:
         return np.zeros(size, np.int64)
     random = SecureRandom(os.urandom(32)) if random is None else random

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_word
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg import graphs, noise
@@ -58,10 +58,9 @@ def masking_graph(
     Raises:
       ArgumentError: If there is no such protocol.
     """
-    builders = {"bonawitz": graphs.complete, "graph": graphs.sparse}
-    if protocol not in builders:
-        raise ArgumentError("protocol", protocol, ", ".join(PROTOCOLS))
-    graph = builders[protocol](num_clients)
+    check_word("protocol", protocol, PROTOCOLS)
+    build = graphs.complete if protocol == "bonawitz" else graphs.sparse
+    graph = build(num_clients)
     if signed and graph.degree is None:
         return graphs.complete(num_clients, threshold=quorum(num_clients))
     return graph
