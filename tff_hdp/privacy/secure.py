@@ -6,7 +6,6 @@ import math
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan, most_clients
 from tff_hdp.protocols.secagg import FixedPoint
-from tff_hdp.protocols.secagg.errors import BadInputError
 
 FEWEST_BITS, DEFAULT_BITS = 16, 30
 # A sum of one client is that client's update.
@@ -33,17 +32,13 @@ def with_encoding(
       ArgumentError: If `bits` are too few for the sums or the clip norm, or the plan
         is none for secure sums.
     """
-    try:
-        encoding = FixedPoint.for_sum(
-            clip=plan.clipping.clip_norm if largest is None else largest,
-            bits=bits,
-            max_clients=most_clients(plan),
-            stddev=_largest_noise(plan),
-            size=size,
-        )
-    except BadInputError as error:
-        allowed = f"what the sums fit in: {error}"
-        raise ArgumentError("bits", bits, allowed) from error
+    encoding = FixedPoint.for_sum(
+        clip=plan.clipping.clip_norm if largest is None else largest,
+        bits=bits,
+        max_clients=most_clients(plan),
+        stddev=_largest_noise(plan),
+        size=size,
+    )
     moved = encoding.rounded_norm(0.0, size)
     if plan.is_noisy and moved >= plan.clipping.clip_norm:
         raise ArgumentError(
