@@ -96,22 +96,22 @@ class Transcript:
         check_presences(registry, self.call, self.presences)
         self.check_seal(registry)
         present = tuple(presence.sender for presence in self.presences)
-        reached = self._check_phase()
-        if reached == 0:
+        self._check_phase()
+        if self.phase == "attend":
             return _refused(lambda: Setup(registry, self.call, present))
         setup = Setup(registry, self.call, present)
-        if reached == 1:
+        if self.phase == "deal":
             check_dealings(setup, self.dealings)
             return _refused(lambda: setup.check_quorum("dealt", len(self.dealings)))
         ballot = Ballot(setup.digest, self.dealings)
         check_ballot(setup, ballot)
-        if reached == 2:
+        if self.phase == "confirm":
             check_confirmations(setup, ballot, self.confirmations)
             count = len(self.confirmations)
             return _refused(lambda: setup.check_quorum("confirmed", count))
         check_certified(setup, ballot, self.confirmations)
         encrypted = sum_of_shares(self.dealings)
-        if reached == 3:
+        if self.phase == "reveal":
             check_reveals(setup, ballot.digest, encrypted, self.reveals)
             count = len(self.reveals)
             return _refused(lambda: setup.check_threshold("revealed", count))
@@ -141,15 +141,13 @@ class Transcript:
     def _sealed_bytes(self) -> bytes:
         return b"transcript\0" + wire.encode(dataclasses.replace(self, seal=b""))
 
-    def _check_phase(self) -> int:
-        """The number of the phase reached, with nothing from beyond it."""
+    def _check_phase(self) -> None:
+        """Raises ElectionError unless it ends in a phase, with nothing beyond it."""
         if self.phase not in PHASES:
             raise ElectionError(f"phase is {self.phase!r}; allowed: {PHASES}")
-        reached = PHASES.index(self.phase)
         said = (self.dealings, self.confirmations, self.reveals)
-        if any(said[reached:]):
+        if any(said[PHASES.index(self.phase) :]):
             raise ElectionError(f"refused at {self.phase!r}, but holds more than that")
-        return reached
 
 
 def check_presences(
