@@ -28,7 +28,7 @@ from tff_hdp.protocols.secagg.errors import (
     UnknownClientError,
     WrongPhaseError,
 )
-from tff_hdp.protocols.secagg.fixed_point import ring_dtype
+from tff_hdp.protocols.secagg.fixed_point import reduce_in_place, ring_dtype
 from tff_hdp.protocols.secagg.masks import SEED_BYTES, add_masks
 from tff_hdp.protocols.secagg.messages import (
     SUPER_NODE,
@@ -241,8 +241,7 @@ class Client:
         values = update.copy()
         add_masks(values, plus=plus, minus=minus)
         bits = self.terms.bits
-        if bits != 8 * values.itemsize:
-            values &= values.dtype.type(2**bits - 1)
+        reduce_in_place(values, bits)
         self._held |= held
         self._next = "unmask" if self._signer is None else "agree"
         return self._signed(MaskedUpdate(self.terms.number, me, pack(values, bits)))

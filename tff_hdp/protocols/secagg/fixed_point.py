@@ -151,10 +151,15 @@ def ring_dtype(bits: int) -> np.dtype:
 
 def to_ring(integers: np.ndarray, bits: int) -> np.ndarray:
     """Signed integers (int64) modulo 2^bits."""
-    reduced = integers.astype(ring_dtype(bits))
-    if bits < 8 * reduced.itemsize:
-        reduced &= reduced.dtype.type(2**bits - 1)
-    return reduced
+    values = integers.astype(ring_dtype(bits))
+    reduce_in_place(values, bits)
+    return values
+
+
+def reduce_in_place(values: np.ndarray, bits: int) -> None:
+    """Reduces unsigned integers of the type `ring_dtype(bits)` modulo 2^bits."""
+    if bits < 8 * values.itemsize:
+        values &= values.dtype.type(2**bits - 1)
 
 
 def from_ring(values: np.ndarray, bits: int) -> np.ndarray:

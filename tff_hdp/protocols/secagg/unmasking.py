@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tff_hdp.protocols.secagg import keys, shamir
 from tff_hdp.protocols.secagg.errors import BadShareError, BelowThresholdError
+from tff_hdp.protocols.secagg.fixed_point import reduce_in_place
 from tff_hdp.protocols.secagg.graphs import Neighbours
 from tff_hdp.protocols.secagg.masks import add_masks
 from tff_hdp.protocols.secagg.messages import Keys, Round, Shares, Unmasking
@@ -65,8 +66,7 @@ class Unmasker:
                 (minus if peer < client else plus).append(seed)
         total = masked.copy()
         add_masks(total, plus=plus, minus=minus)
-        if self.terms.bits != 8 * total.itemsize:
-            total &= total.dtype.type(2**self.terms.bits - 1)
+        reduce_in_place(total, self.terms.bits)
         return total
 
     def _seed(self, client: str) -> bytes:
