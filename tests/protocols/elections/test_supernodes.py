@@ -205,6 +205,11 @@ def test_unknown_policy_is_refused():
         SuperNodes(ZONING, policy="forever")
 
 
+def test_a_call_of_nobody_is_refused():
+    with pytest.raises(ArgumentError, match=r"call_size is 0; allowed: 1\.\."):
+        SuperNodes(ZONING, call_size=0).registry(0)
+
+
 def test_the_same_secret_holds_the_same_elections():
     """A round that is run again after a crash has the transcript it had."""
     terms = [
@@ -302,6 +307,7 @@ def test_the_elections_of_a_zone_form_one_chain(policy):
         ({"incumbents": {"0": "e"}}, "incumbents is e; allowed: clients of zone 0"),
         ({"incumbents": {"9": "e"}}, "zone is 9"),
         ({"exposure": {"z": 1}}, "exposure is z"),
+        ({"exposure": {"": 1}}, "exposure is empty"),
     ],
 )
 def test_a_state_of_other_zones_is_refused(state, message):

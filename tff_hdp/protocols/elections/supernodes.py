@@ -9,7 +9,7 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tff_hdp.errors import ArgumentError, check_word
+from tff_hdp.errors import ArgumentError, check_word, require
 from tff_hdp.protocols.elections.chain import Standing
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import (
@@ -127,13 +127,14 @@ class SuperNodes:
         """A zone's clients and their keys, for all who vote or verify."""
         if zone not in self._registries:
             members = self.zoning.clients_in(zone)
+            size = len(members) if self._call_size is None else self._call_size
             self._registries[zone] = Registry(
                 zone,
                 tuple(self._voter(client) for client in members),
                 tuple(client for client in members if client in self._eligible),
                 self._fault_model,
                 self.policy,
-                min(self._call_size or len(members), len(members)),
+                min(size, len(members)),
                 self._relay.public.verify_key if self._run_protocol else b"",
                 self._run,
             )
@@ -222,12 +223,11 @@ class SuperNodes:
         """
         incumbents = {int(z): c for z, c in state.get("incumbents", {}).items()}
         for zone, client in incumbents.items():
-            if client not in self.zoning.clients_in(zone):
-                raise ArgumentError("incumbents", client, f"clients of zone {zone}")
+            known = client in self.zoning.clients_in(zone)
+            require(known, "incumbents", client, f"clients of zone {zone}")
         exposure = dict.fromkeys(self.zoning.client_ids, 0)
-        stranger = next((c for c in state.get("exposure", {}) if c not in exposure), "")
-        if stranger:
-            raise ArgumentError("exposure", stranger, "clients")
+        for client in state.get("exposure", {}):
+            require(client in exposure, "exposure", client, "clients")
         self._incumbent = incumbents
         self.exposure = exposure | dict(state.get("exposure", {}))
         self.elections = int(state.get("elections", 0))
