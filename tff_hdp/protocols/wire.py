@@ -103,7 +103,7 @@ def _read(reader: "_Reader", kind: Any) -> Any:
         return bytes(reader.take(reader.varint()))
     if kind is str:
         try:
-            return bytes(reader.take(reader.varint())).decode()
+            return _read(reader, bytes).decode()
         except UnicodeDecodeError as error:
             raise WireError(f"text is not UTF-8: {error}") from error
     if kind is np.ndarray:
