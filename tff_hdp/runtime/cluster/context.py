@@ -238,7 +238,7 @@ class ClusterContext(InProcessContext):
             ClusterError: if a worker does not answer.
         """
         super().__init__(default_num_clients=default_num_clients)
-        check_addresses(workers)
+        _check_addresses(workers)
         if clients_per_worker < 1:
             raise ArgumentError("clients_per_worker", clients_per_worker, ">= 1")
         if bytes_kept < 0:
@@ -260,12 +260,8 @@ class ClusterContext(InProcessContext):
         self._workers.close()
 
 
-def check_addresses(workers: Sequence[str]) -> None:
-    """Checks a list of workers without connecting.
-
-    Raises:
-        ArgumentError: if it is empty, or a name is no host:port or comes twice.
-    """
+def _check_addresses(workers: Sequence[str]) -> None:
+    """Raises ArgumentError if there are none, or one is no host:port or comes twice."""
     if not workers:
         raise ArgumentError("workers", workers, "host:port,host:port,...")
     for number, address in enumerate(workers):
