@@ -321,7 +321,7 @@ class Server:
 
     def _check_update(self, message: MaskedUpdate) -> None:
         found = message.values
-        wanted = pack(np.zeros_like(self._total), self.terms.bits)
+        wanted = pack(self._total, self.terms.bits)
         if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
             raise BadInputError(
                 f"update of {message.client!r} is {found.dtype}[{len(found)}]; allowed "
