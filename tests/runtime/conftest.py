@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow_federated.python.core.backends.native import (
+    compiler as native_compiler,
+)
 
 from tff_hdp.runtime import in_process
 from tff_hdp.runtime.cluster import ClusterContext
-from tff_hdp.runtime.native import NativeWorker, create_native_context
+from tff_hdp.runtime.native import NativeWorker
 
 
 @pytest.fixture(scope="session")
@@ -51,9 +54,19 @@ def agree_twice(agree):
 
 @pytest.fixture(scope="session")
 def native_plain_context(tmp_path_factory):
-    """TFF's own worker, one that no other test ends."""
+    """TFF's worker; secure sums become plain ones, as in `tff.backends.test`."""
     worker = NativeWorker(log_file=tmp_path_factory.mktemp("worker") / "log")
-    yield create_native_context(worker)
+
+    def compile_(computation):
+        plain = tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
+        return native_compiler.desugar_and_transform_to_native(plain)
+
+    yield tff.framework.SyncExecutionContext(
+        tff.framework.ResourceManagingExecutorFactory(worker.executor),
+        compile_,
+        transform_args=tff.tensorflow.transform_args,
+        transform_result=tff.tensorflow.transform_result,
+    )
     worker.close()
 
 
