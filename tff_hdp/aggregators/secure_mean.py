@@ -8,11 +8,11 @@ sums modulo 2^b are exact and noise keeps its law under the masks.
 import collections
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from tff_hdp.aggregators import levels
+from tff_hdp.aggregators import fixed_point, levels
 from tff_hdp.aggregators.level_queries import LevelQueries
+from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
@@ -85,15 +85,11 @@ class SecureZonedMean(ZonedMean):
         encoding = self._encoding
         bare = self.bare_contribution(sent, update, profile)
         plain, weight = bare.pop("record"), bare.pop("weight")
-        record = tf.concat(
-            [tf.reshape(tf.cast(t, tf.float64), [-1]) for t in tf.nest.flatten(plain)],
-            0,
-        )
+        record = join([tf.cast(t, tf.float64) for t in tf.nest.flatten(plain)])
         if self._plan.is_noisy:
             record = self._shortened(record, weight)
         saturated = tf.reduce_any(tf.abs(record) > encoding.clip)
-        clipped = tf.clip_by_value(record, -encoding.clip, encoding.clip)
-        integers = tf.cast(tf.round(clipped / encoding.step), tf.int64)
+        integers = fixed_point.encode(record, encoding)
         if self._draws_noise and self._plan.clients_carry_noise:
             integers += tf.cond(
                 profile["carries_noise"],
@@ -140,11 +136,11 @@ class SecureZonedMean(ZonedMean):
         Returns:
           Records, each tensor float64 [..., *shape], and weights, float32 [...].
         """
-        half = np.int64(self.modulus // 2)
-        centred = tf.math.floormod(vectors + half, 2 * half) - half
-        coordinates = tf.cast(centred[..., :-1], tf.float64) * self._encoding.step
-        weight = tf.cast(centred[..., -1] / self.weight_one, tf.float32)
-        return self._unflatten(coordinates), weight
+        shapes = [spec.shape for spec in tf.nest.flatten(self._record)]
+        coordinates = fixed_point.decode(vectors[..., :-1], self._encoding)
+        record = tf.nest.pack_sequence_as(self._record, split(coordinates, shapes))
+        weight = fixed_point.centred(vectors[..., -1], self._encoding.bits)
+        return record, tf.cast(weight / self.weight_one, tf.float32)
 
     def outputs(self, state: Any, total: Any) -> tuple[list[list[Any]], Any, Any]:
         """Of the mean that sums modulo 2^b stand for, with continuous noise added.
@@ -245,17 +241,6 @@ class SecureZonedMean(ZonedMean):
         return tf.nest.map_structure(
             lambda t, spec: tf.cast(t, spec.dtype), value, self._record
         )
-
-    def _unflatten(self, flat: tf.Tensor) -> Any:
-        """[..., size] to the record's structure of [..., *shape]."""
-        specs = tf.nest.flatten(self._record)
-        sizes = [spec.shape.num_elements() for spec in specs]
-        leading = flat.shape[:-1]
-        tensors = [
-            tf.reshape(part, leading + spec.shape)
-            for part, spec in zip(tf.split(flat, sizes, -1), specs, strict=True)
-        ]
-        return tf.nest.pack_sequence_as(self._record, tensors)
 
 
 def build_mean(
