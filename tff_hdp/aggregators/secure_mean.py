@@ -40,6 +40,11 @@ class SecureZonedMean(ZonedMean):
       draws_noise: Whether `contribution` and `zone_outputs` add the discrete
         noise; False where the parties of a protocol add it themselves.
 
+    Attributes:
+      vector_size: Coordinates of a vector: those of the record, and the weight.
+      modulus: 2^b.
+      weight_one: The integer that stands for weight 1.
+
     Raises:
       ArgumentError: If the encoding is too coarse for the record, or its sums
         could wrap around.
@@ -53,22 +58,10 @@ class SecureZonedMean(ZonedMean):
         super().__init__(plan, record)
         self._draws_noise = draws_noise
         self._encoding = plan.encoding
-        self.size = sum(spec.shape.num_elements() for spec in tf.nest.flatten(record))
         self._check_encoding()
-        # The integer that stands for weight 1.
-        self.weight_one = (2 ** (self._encoding.bits - 1) - 1) // (
-            self._encoding.max_clients
-        )
-
-    @property
-    def vector_size(self) -> int:
-        """Coordinates of a vector: those of the record, and the weight."""
-        return self.size + 1
-
-    @property
-    def modulus(self) -> int:
-        """2^b."""
-        return 2**self._encoding.bits
+        self.vector_size = self.size + 1
+        self.modulus = 2**plan.encoding.bits
+        self.weight_one = (self.modulus // 2 - 1) // plan.encoding.max_clients
 
     def contribution(self, sent: Any, update: Any, profile: Any) -> Any:
         """Screens, clips, weights, encodes and noises one client's update.
@@ -86,19 +79,19 @@ class SecureZonedMean(ZonedMean):
         bare = self.bare_contribution(sent, update, profile)
         plain, weight = bare.pop("record"), bare.pop("weight")
         record = join([tf.cast(t, tf.float64) for t in tf.nest.flatten(plain)])
-        if self._plan.is_noisy:
+        if self.plan.is_noisy:
             record = self._shortened(record, weight)
         saturated = tf.reduce_any(tf.abs(record) > encoding.clip)
         integers = fixed_point.encode(record, encoding)
-        if self._draws_noise and self._plan.clients_carry_noise:
+        if self._draws_noise and self.plan.clients_carry_noise:
             integers += tf.cond(
                 profile["carries_noise"],
-                lambda: levels.discrete_client_noise(self._plan, self.size),
+                lambda: levels.discrete_client_noise(self.plan, self.size),
                 lambda: tf.zeros([self.size], tf.int64),
             )
         # Rounded up, so that no record outgrows its weight.
         weight = tf.math.ceil(tf.cast(weight, tf.float64) * self.weight_one)
-        if self._plan.estimator == "fixed":
+        if self.plan.estimator == "fixed":
             # Nobody divides by weights, and their sum would tell who took part.
             weight = tf.zeros_like(weight)
         return collections.OrderedDict(
@@ -120,10 +113,10 @@ class SecureZonedMean(ZonedMean):
         Returns:
           The vectors, and which zones with clients were left out (bool [s]).
         """
-        enough = counted >= self._plan.min_zone_clients
+        enough = counted >= self.plan.min_zone_clients
         vectors = tf.where(enough[:, tf.newaxis], vectors, 0)
-        if self._draws_noise and self._plan.secure_server:
-            noise = levels.discrete_zone_noise(self._plan, self.size)
+        if self._draws_noise and self.plan.secure_server:
+            noise = levels.discrete_zone_noise(self.plan, self.size)
             vectors += tf.pad(noise, [[0, 0], [0, 1]])
         return vectors, tf.logical_and(counted > 0, tf.logical_not(enough))
 
@@ -162,7 +155,7 @@ class SecureZonedMean(ZonedMean):
             for name, part in total.items()
             if name not in ("vectors", "left_out", "saturated")
         )
-        if self._plan.secure_server:
+        if self.plan.secure_server:
             result = self._release_sum(state, record, weight, operator)
         else:
             summed = collections.OrderedDict(record=record, weight=weight, **operator)
@@ -179,7 +172,7 @@ class SecureZonedMean(ZonedMean):
         self, state: Any, record: Any, weight: tf.Tensor, operator: Any
     ) -> tuple[list[list[Any]], Any, Any]:
         """`outputs` where the server has only the sum over zones."""
-        plan, queries = self._plan, self._queries
+        plan, queries = self.plan, self._queries
         new_state = collections.OrderedDict(state, round=state["round"] + 1)
         events = collections.OrderedDict()
         if queries.client is not None:
@@ -200,13 +193,13 @@ class SecureZonedMean(ZonedMean):
         return [[summed], [released]], new_state, measurements
 
     def _check_encoding(self) -> None:
-        encoding, norm = self._encoding, self._plan.clipping.clip_norm
+        encoding, norm = self._encoding, self.plan.clipping.clip_norm
         if encoding.bits > MAX_BITS:
             raise ArgumentError(
                 "plan.encoding.bits", encoding.bits, f"at most {MAX_BITS}"
             )
         finest = with_encoding(
-            self._plan, size=self.size, bits=encoding.bits, largest=encoding.clip
+            self.plan, size=self.size, bits=encoding.bits, largest=encoding.clip
         ).encoding.step
         if encoding.step < finest * (1 - 1e-9):
             raise ArgumentError(
@@ -214,7 +207,7 @@ class SecureZonedMean(ZonedMean):
                 f"{encoding.step:.6g}",
                 f"at least {finest:.6g} with {self.size} coordinates",
             )
-        if self._plan.is_noisy and self._rounding >= norm:
+        if self.plan.is_noisy and self._rounding >= norm:
             raise ArgumentError(
                 "plan.encoding.step",
                 f"{encoding.step:.6g}",
@@ -230,7 +223,7 @@ class SecureZonedMean(ZonedMean):
     def _shortened(self, record: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
         """`record` with room to be rounded within norm w S."""
         norm = tf.norm(record)
-        longest = tf.cast(weight, tf.float64) * self._plan.clipping.clip_norm
+        longest = tf.cast(weight, tf.float64) * self.plan.clipping.clip_norm
         longest = tf.maximum(longest - self._rounding, 0.0)
         return record * tf.minimum(
             tf.ones_like(norm), tf.math.divide_no_nan(longest, norm)

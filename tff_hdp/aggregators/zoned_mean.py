@@ -36,6 +36,12 @@ class ZonedMean:
       record: An update, as a structure of float `tf.TensorSpec`.
       queries: Replaces the queries that the plan implies.
 
+    Attributes:
+      plan: As given.
+      given_queries: `queries` as given.
+      size: Coordinates of an update.
+      in_fixed_point: Whether contributions are integers.
+
     Raises:
       ArgumentError: If `queries.zones` does not cover the plan's zones, or the plan
         wants noise topped up, which no super-node does here, or sums in fixed
@@ -71,13 +77,13 @@ class ZonedMean:
             allowed = "a FixedPoint" if self.in_fixed_point else "None"
             name = type(self).__name__
             raise ArgumentError("plan.encoding", plan.encoding, f"{allowed} in {name}")
-        size = sum(spec.shape.num_elements() for spec in tf.nest.flatten(record))
-        if plan.is_noisy and size > plan.size:
-            allowed = f"{size} or more, the coordinates of an update"
+        self.size = sum(spec.shape.num_elements() for spec in tf.nest.flatten(record))
+        if plan.is_noisy and self.size > plan.size:
+            allowed = f"{self.size} or more, the coordinates of an update"
             raise ArgumentError("plan.size", plan.size, allowed)
-        self._plan = plan
+        self.plan = plan
+        self.given_queries = queries
         self._record = record
-        self._given_queries = queries
         self._queries = (
             queries.with_secure_noise()
             if queries
@@ -88,16 +94,6 @@ class ZonedMean:
         if self._zones_alike:
             zones = self._queries.zones[:1]
             self._queries = dataclasses.replace(self._queries, zones=zones)
-
-    @property
-    def plan(self) -> NoisePlan:
-        """Who adds which noise."""
-        return self._plan
-
-    @property
-    def given_queries(self) -> LevelQueries | None:
-        """What replaces the queries that the plan implies."""
-        return self._given_queries
 
     def initial_state(self) -> Any:
         """The queries' states before the first round."""
@@ -143,7 +139,7 @@ class ZonedMean:
             a chunk.
         """
         zone = profile["zone"]
-        known = tf.logical_and(zone >= 0, zone < self._plan.num_zones)
+        known = tf.logical_and(zone >= 0, zone < self.plan.num_zones)
         return collections.OrderedDict(
             profile,
             weight=tf.where(known, profile["weight"], 0.0),
@@ -198,7 +194,7 @@ class ZonedMean:
         if self._queries.client is None:
             return contribution
         record, noising = contribution["record"], contribution["noising"]
-        noised = levels.noise_as_clients(self._plan, record, noising)
+        noised = levels.noise_as_clients(self.plan, record, noising)
         return collections.OrderedDict(contribution, record=noised)
 
     def clipped(self, sent: Any, update: Any, zone: tf.Tensor) -> Any:
@@ -252,7 +248,7 @@ class ZonedMean:
         noising = tf.cast(profile["carries_noise"], tf.int32) * noises
         rejected = tf.cast(refused, tf.int32)
         # A noisy plan's denominator may not tell whose data was rejected.
-        realised = self._plan.estimator == "realised"
+        realised = self.plan.estimator == "realised"
         return collections.OrderedDict(
             record=levels.scale(clipped["record"], kept),
             weight=kept if realised else weight,
@@ -267,7 +263,7 @@ class ZonedMean:
 
     def zero(self, contribution: Any) -> Any:
         """The empty total for contributions as sent, of this structure of specs."""
-        s = self._plan.num_zones
+        s = self.plan.num_zones
         return collections.OrderedDict(
             (
                 name,
@@ -321,7 +317,7 @@ class ZonedMean:
           For every level a structure a node: of the zones p_i X_i first, of the server
           alone last; the queries' new states, and the measurements.
         """
-        plan, queries = self._plan, self._queries
+        plan, queries = self.plan, self._queries
         s = plan.num_zones
         new_state = collections.OrderedDict(state)
         new_state["round"] = state["round"] + 1
@@ -366,8 +362,8 @@ class ZonedMean:
         By the plan alone: nothing may hang on who came.
         """
         return [
-            levels.step_to_hide(mixing.clients_steps(self._plan, i), own)
-            for i, own in enumerate(self._plan.node_stddevs[0])
+            levels.step_to_hide(mixing.clients_steps(self.plan, i), own)
+            for i, own in enumerate(self.plan.node_stddevs[0])
         ]
 
     def _noise_zones(self, values: Any, states: Any) -> tuple[Any, Any, Any]:
@@ -392,7 +388,7 @@ class ZonedMean:
         Of zone i's clients the plan leaves n_i less the noising ones without noise;
         where more came bare, somebody left its noise out.
         """
-        plan = self._plan
+        plan = self.plan
         blank = tf.nest.map_structure(
             lambda spec: tf.zeros(spec.shape, spec.dtype), self._record
         )
@@ -414,7 +410,7 @@ class ZonedMean:
             rejected=total["rejected"],
             update_norm=tf.math.divide_no_nan(total["norm"], count),
             tensor_norms=tf.math.divide_no_nan(total["tensor_norms"], count),
-            clip_norm=levels.clip_norm(self._plan, self._queries, state),
+            clip_norm=levels.clip_norm(self.plan, self._queries, state),
         )
         if events:
             measurements["events"] = events
