@@ -233,7 +233,7 @@ def _process(
         return tff.templates.MeasuredProcessOutput(
             tff.federated_zip(collections.OrderedDict(mean=new, inner=summed.state)),
             result,
-            _with(measured, inner=summed.measurements),
+            _with(measured, "inner", summed.measurements),
         )
 
     return tff.templates.AggregationProcess(init_fn, next_fn)
@@ -263,7 +263,7 @@ def _of_zoned_model(
         update, profile, lost = tff.federated_map(take_off, (value, weight))
         output = process.next(state, update, profile)
         result = tff.federated_map(put_back, output.result)
-        measured = _with(output.measurements, lost=tff.federated_sum(lost))
+        measured = _with(output.measurements, "lost", tff.federated_sum(lost))
         measured = tff.federated_map(_void_if_lost(measured), measured)
         return tff.templates.MeasuredProcessOutput(output.state, result, measured)
 
@@ -301,10 +301,9 @@ def _void_if_lost(measured: Any) -> tff.Computation:
     return void_if_lost
 
 
-def _with(measured: Any, **more: Any) -> Any:
-    """Measurements with more of them, at SERVER."""
-    (name,) = more
-    both = tff.federated_zip((measured, more[name]))
+def _with(measured: Any, name: str, more: Any) -> Any:
+    """Measurements with one more of that name, at SERVER."""
+    both = tff.federated_zip((measured, more))
 
     @tff.tensorflow.computation(both.type_signature.member)
     def join(measured: Any, more: Any) -> Any:

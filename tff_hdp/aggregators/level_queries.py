@@ -6,6 +6,7 @@ between parts which others clip otherwise, grids that the plan does not know of.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
@@ -55,12 +56,10 @@ class LevelQueries:
             "upper": upper,
         }
         for level, queries in below.items():
-            for query in queries:
-                kinds = {type(part) for part in _parts(query)}
-                for kind in filter(lambda kind: issubclass(kind, _RESCALES), kinds):
-                    allowed = "a query that does not rescale, which only the server's "
-                    allowed += "may"
-                    raise ArgumentError(f"queries.{level}", kind.__name__, allowed)
+            for part in itertools.chain.from_iterable(map(_parts, queries)):
+                keeps, kind = not isinstance(part, _RESCALES), type(part).__name__
+                allowed = "a query that does not rescale, which only the server's may"
+                require(keeps, f"queries.{level}", kind, allowed)
         clips = {tuple(clip for clip, _ in _gaussians(query)) for query in self.zones}
         for level, queries, shared in (
             ("zones", self.zones, len(clips) == 1),
