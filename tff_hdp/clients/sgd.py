@@ -59,11 +59,6 @@ class SgdRule:
         if self.centre_every is not None and self.centre_every < 1:
             raise ArgumentError("centre_every", self.centre_every, ">= 1, or None")
 
-    @property
-    def moves_its_centre(self) -> bool:
-        """Whether c is not the weights sent throughout."""
-        return bool(self.proximal) and self.centre_every is not None
-
     def check_mask(self, weights: Sequence[tf.Tensor]) -> None:
         """Checks that the mask is one for these weights.
 
@@ -250,7 +245,8 @@ def descend(
     dtype = problem.start[0].dtype
     weights = [tf.tile(w, [clients] + [1] * (w.shape.rank - 1)) for w in problem.start]
     velocities = [tf.zeros_like(w) for w in weights] if rule.momentum else []
-    centres = weights if rule.moves_its_centre else []
+    # c, where it does not stay at the weights sent.
+    centres = weights if rule.proximal and rule.centre_every else []
     sums = collections.OrderedDict((name, tf.constant(0.0)) for name in SUMS)
 
     def step(

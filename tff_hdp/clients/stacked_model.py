@@ -163,9 +163,9 @@ def _apply(
 def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
     keras = tf.keras.layers
     if isinstance(layer, keras.Flatten):
-        return lambda _, x: tf.reshape(x, [*_leading(x, 2), _size(x.shape[2:])])
+        return lambda _, x: tf.reshape(x, [*_leading(x), x.shape[2:].num_elements()])
     if isinstance(layer, keras.Reshape):
-        return lambda _, x: tf.reshape(x, _leading(x, 2) + list(layer.target_shape))
+        return lambda _, x: tf.reshape(x, [*_leading(x), *layer.target_shape])
     if isinstance(layer, keras.ZeroPadding1D):
         return lambda _, x: tf.pad(x, [(0, 0), (0, 0), layer.padding, (0, 0)])
     if isinstance(layer, keras.Embedding) and not layer.mask_zero:
@@ -307,7 +307,7 @@ class _MaxPooling:
             self._layer.strides,
             self._layer.padding.upper(),
         )
-        return tf.reshape(pooled, _leading(x, 2) + list(pooled.shape[1:]))
+        return tf.reshape(pooled, [*_leading(x), *pooled.shape[1:]])
 
 
 def _rescaled(layer: tf.keras.layers.Rescaling, x: tf.Tensor) -> tf.Tensor:
@@ -315,10 +315,7 @@ def _rescaled(layer: tf.keras.layers.Rescaling, x: tf.Tensor) -> tf.Tensor:
     return x * layer.scale + layer.offset if x.dtype == tf.float64 else layer(x)
 
 
-def _leading(x: tf.Tensor, count: int) -> list[tf.Tensor]:
+def _leading(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """C and B of [C, B, ...]."""
     shape = tf.shape(x)
-    return [shape[i] for i in range(count)]
-
-
-def _size(shape: tf.TensorShape) -> int:
-    return shape.num_elements()
+    return shape[0], shape[1]
