@@ -15,10 +15,8 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators.secure_mean import SecureZonedMean
 from tff_hdp.aggregators.secure_protocol import Share, protocol_sums
 from tff_hdp.aggregators.sums import operator_sums
-from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg.rounds import Protocol
 
-State = tff.learning.templates.LearningAlgorithmState
 Output = tff.learning.templates.LearningProcessOutput
 
 
@@ -83,9 +81,8 @@ class SecureSums:
             return finish(state, total, metrics)
 
         return ProtocolProcess(
-            plan=mean.plan,
+            mean=mean,
             secure_sums=self,
-            size=mean.vector_size,
             initialize=initialize,
             collect=collect,
             finish=end,
@@ -105,6 +102,7 @@ class ProtocolData:
     dropped: tuple[int, ...]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ProtocolProcess:
     """A process whose rounds run the secure aggregation protocol for real.
 
@@ -113,10 +111,9 @@ class ProtocolProcess:
     mask, exchange and unmask what the clients sent; the server mixes what came
     out. Metrics have besides `secagg`, the costs of `ProtocolSums`.
 
-    Args:
-      plan: Who adds which noise, in which fixed point.
+    Attributes:
+      mean: What is made of the sums.
       secure_sums: By which protocol.
-      size: Coordinates of a client's vector, its weight among them.
       initialize: The computation of the first state.
       collect: From state and clients' data to every TFF client's shares, sums for
         the operator, and training metrics.
@@ -124,23 +121,11 @@ class ProtocolProcess:
         metrics.
     """
 
-    def __init__(
-        self,
-        *,
-        plan: NoisePlan,
-        secure_sums: SecureSums,
-        size: int,
-        initialize: tff.Computation,
-        collect: tff.Computation,
-        finish: tff.Computation,
-    ) -> None:
-        self._plan, self._size = plan, size
-        self._secure_sums = secure_sums
-        self._initialize, self._collect, self._finish = initialize, collect, finish
-
-    def initialize(self) -> State:
-        """The state before the first round."""
-        return self._initialize()
+    mean: SecureZonedMean
+    secure_sums: SecureSums
+    initialize: tff.Computation
+    collect: tff.Computation
+    finish: tff.Computation
 
     def next(self, state: Any, data: ProtocolData) -> Output:
         """One round.
@@ -149,27 +134,28 @@ class ProtocolProcess:
           state: What `initialize` or the round before returned.
           data: Who takes part with what.
         """
-        sent, operator, train = self._collect(state, list(data.clients))
-        zones: list[list[Share]] = [[] for _ in range(self._plan.num_zones)]
+        plan = self.mean.plan
+        sent, operator, train = self.collect(state, list(data.clients))
+        zones: list[list[Share]] = [[] for _ in range(plan.num_zones)]
         for shares in sent:
             names = "zone", "vector", "carries_noise"
             clients = zip(*(shares[name] for name in names), strict=True)
             for zone, vector, carries in clients:
-                stddev = self._plan.client_stddev if carries else 0.0
+                stddev = plan.client_stddev if carries else 0.0
                 zones[int(zone)].append(Share(vector, stddev))
         sums = protocol_sums(
-            self._plan,
+            plan,
             zones,
-            protocol=self._secure_sums.protocol,
+            protocol=self.secure_sums.protocol,
             round_number=int(state.aggregator["round"]),
-            size=self._size,
+            size=self.mean.vector_size,
             dropped=data.dropped,
-            signed=self._secure_sums.signed,
+            signed=self.secure_sums.signed,
         )
         total = collections.OrderedDict(
             vectors=sums.vectors, left_out=sums.left_out, **operator
         )
-        new_state, metrics = self._finish(state, total, train)
+        new_state, metrics = self.finish(state, total, train)
         return Output(new_state, collections.OrderedDict(metrics, secagg=sums.costs))
 
     def get_model_weights(self, state: Any) -> tff.learning.models.ModelWeights:
