@@ -57,8 +57,7 @@ class FlTop(System):
                 config.clients_per_round,
                 f"at most {clients} (the clients)",
             )
-        self.setup = set_up(config, self.task, self.public, folder)
-        compressor = self.setup.compressor
+        self._initial, compressor = set_up(config, self.task, self.public, folder)
         self.plan = _plan(
             config, clients, folder.resolved["clip_norm"], compressor.upload_size
         )
@@ -91,7 +90,7 @@ class FlTop(System):
     def initial_weights(self) -> tff.learning.models.ModelWeights:
         """w_0 of the set-up, for which the Top-K weights were chosen."""
         new = super().initial_weights()
-        trainable = tf.nest.pack_sequence_as(new.trainable, self.setup.initial)
+        trainable = tf.nest.pack_sequence_as(new.trainable, self._initial)
         return tff.learning.models.ModelWeights(trainable, new.non_trainable)
 
     def round_data(

@@ -46,21 +46,6 @@ class PublicBatch:
     source: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Setup:
-    """What all parties know before round 1, besides the program.
-
-    Attributes:
-      initial: w_0 per weight, in Keras' order.
-      scores: [n], the accumulated |gradient| on public data.
-      compressor: What clients train and exchange.
-    """
-
-    initial: list[np.ndarray]
-    scores: np.ndarray
-    compressor: Compressor
-
-
 def load_with_public(
     config: FlTopConfig, partition_seed: int
 ) -> tuple[tasks.Task, PublicBatch]:
@@ -94,7 +79,7 @@ def set_up(
     task: tasks.Task,
     public: PublicBatch,
     folder: RunFolder,
-) -> Setup:
+) -> tuple[list[np.ndarray], Compressor]:
     """Draws and computes the set-up, or reads what the run was started with.
 
     Args:
@@ -102,6 +87,10 @@ def set_up(
       task: The loaded task.
       public: The server's examples.
       folder: Remembers w_0, the scores and S (`clip_norm`).
+
+    Returns:
+      What all parties know before round 1, besides the program: w_0 per weight, in
+      Keras' order, and what clients train and exchange.
 
     Raises:
       ArgumentError: If r leaves no weight, or the gradients on public data explode.
@@ -139,10 +128,12 @@ def set_up(
     initial = [w.numpy() for w in split(flat, shapes)]
     compressor = _compressor(config, flat, scores, folder)
     if "clip_norm" not in folder.resolved:
-        folder.resolve(
-            clip_norm=_clip_norm(config, model, initial, compressor, public, folder)
-        )
-    return Setup(initial=initial, scores=scores, compressor=compressor)
+        norm = config.clip_norm if config.is_private else None
+        if norm == "auto":
+            one_round = _public_round(config, model, initial, public, folder)
+            norm = one_round.clip_norm(compressor)
+        folder.resolve(clip_norm=norm)
+    return initial, compressor
 
 
 def read_setup(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
@@ -222,21 +213,6 @@ def _compressor(
             coefficients=coefficients,
         )
     return FixedSubset(initial, top_k.top_k(scores, size))
-
-
-def _clip_norm(
-    config: FlTopConfig,
-    model: tf.keras.Model,
-    initial: list[np.ndarray],
-    compressor: Compressor,
-    public: PublicBatch,
-    folder: RunFolder,
-) -> float | None:
-    if not config.is_private:
-        return None
-    if config.clip_norm != "auto":
-        return config.clip_norm
-    return _public_round(config, model, initial, public, folder).clip_norm(compressor)
 
 
 def _largest(
