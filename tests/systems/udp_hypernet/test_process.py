@@ -11,11 +11,11 @@ from tff_hdp.privacy import PoissonSampling, configurations
 from tff_hdp.runtime.in_process import create_in_process_context
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet import process as udp_hypernet
-from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
-from tff_hdp.systems.udp_hypernet.personal_model import (
+from tff_hdp.systems.udp_hypernet.evaluation import (
     PersonalTests,
     build_personal_evaluation,
 )
+from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 
 USERS, CLASSES, INPUTS = 5, 3, 4
 ETA, LAMBDA, ZETA = 0.2, 0.3, 0.7
