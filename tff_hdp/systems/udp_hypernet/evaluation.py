@@ -90,11 +90,10 @@ class UserTests:
     """Tests every user's model: each round on a sample, at the end on all.
 
     Args:
-      task: Whose common test set.
+      task: Whose local model and common test set.
       own: Every user's own test examples.
       per_round: At most so many of a user's each round, the same ones; None is all.
       seed: Decides which.
-      build_model: Returns a new local model.
       hypernetwork: h.
     """
 
@@ -105,13 +104,12 @@ class UserTests:
         own: ClientData,
         per_round: int | None,
         seed: int,
-        build_model: Callable[[], tf.keras.Model],
         hypernetwork: Hypernetwork,
     ) -> None:
         self._task, self._own, self._seed = task, own, seed
         self._build: Callable[..., Any] = functools.partial(
             build_personal_evaluation,
-            build_model=build_model,
+            build_model=task.build_model,
             hypernetwork=hypernetwork,
         )
         self._sample = sample(own, per_round, seed)

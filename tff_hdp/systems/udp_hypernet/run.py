@@ -89,7 +89,6 @@ class UdpHypernet(System):
             own=self._own_tests,
             per_round=config.tests_per_user,
             seed=seed,
-            build_model=self.task.build_model,
             hypernetwork=self.hypernetwork,
         )
         folder.resolve(
