@@ -17,8 +17,8 @@ from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top import setup as fl_top_setup
 from tff_hdp.systems.fl_top.config import FlTopConfig
-from tff_hdp.systems.fl_top.evaluation import build_fl_top_evaluation
 from tff_hdp.systems.fl_top.public import subset_size, top_k
+from tff_hdp.systems.fl_top.run import build_fl_top_evaluation
 
 WEIGHTS = 2410
 

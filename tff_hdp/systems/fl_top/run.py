@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+import tasks
 from tff_hdp.aggregators import round_events
 from tff_hdp.aggregators.vectors import join
 from tff_hdp.clients.batches import Participant, chunk_type, chunks, make_order
@@ -19,13 +21,13 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, NoisePlan
 from tff_hdp.privacy.secure import DEFAULT_BITS, LEAST_CLIENTS, with_encoding
 from tff_hdp.protocols.secagg import PROTOCOLS
+from tff_hdp.simulation.classifier import build_evaluation
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems import secure_notes
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top.config import FlTopConfig
-from tff_hdp.systems.fl_top.evaluation import build_fl_top_evaluation
 from tff_hdp.systems.fl_top.process import build_fl_top
 from tff_hdp.systems.fl_top.setup import load_with_public, set_up
 from tff_hdp.systems.secure_sums import ProtocolData, SecureSums
@@ -179,6 +181,32 @@ class FlTop(System):
         weights = tf.nest.flatten(self.weights_of(state))
         np.savez(path / results.WEIGHTS_FILE, final=join(weights).numpy())
         return results.table_text(results.table([path]))
+
+
+def build_fl_top_evaluation(
+    task: tasks.Task,
+) -> Callable[[tff.learning.models.ModelWeights], dict[str, float]]:
+    """As `build_evaluation`; for two classes balanced accuracy and AUROC too."""
+    plain = build_evaluation(task)
+    if task.num_classes != 2:
+        return plain
+    from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+
+    model = task.build_model()
+
+    def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
+        weights.assign_weights_to(model)
+        logits = model(task.test_features, training=False).numpy()
+        guesses = np.argmax(logits, axis=1)
+        scores = logits[:, 1] - logits[:, 0]
+        # Weights that are still finite may overflow in the model.
+        ranked = np.isfinite(scores).all()
+        return plain(weights) | {
+            "balanced_accuracy": balanced_accuracy_score(task.test_labels, guesses),
+            "auroc": roc_auc_score(task.test_labels, scores) if ranked else math.nan,
+        }
+
+    return evaluate
 
 
 def _plan(
