@@ -34,6 +34,14 @@ def make_order(
     return order.reshape(epochs * per_epoch, batch_size)
 
 
+def order_of_steps(
+    size: int, *, steps: int, batch_size: int, rng: np.random.Generator
+) -> np.ndarray:
+    """As `make_order`, but so many batches: of as many epochs as they take."""
+    epochs = math.ceil(steps / math.ceil(size / batch_size))
+    return make_order(size, epochs=epochs, batch_size=batch_size, rng=rng)[:steps]
+
+
 def client_batches(
     features: np.ndarray, labels: np.ndarray, order: np.ndarray
 ) -> tf.data.Dataset:

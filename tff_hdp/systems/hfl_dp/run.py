@@ -2,8 +2,8 @@
 
 import collections
 import dataclasses
+import functools
 import logging
-import math
 import pathlib
 from typing import Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.clients.batches import Participant, chunks, make_order
+from tff_hdp.clients.batches import Participant, chunks, order_of_steps
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy import FullParticipation, NoisePlan, RoundLedger
@@ -89,11 +89,16 @@ class HflDp(System):
     ) -> list[tf.data.Dataset]:
         """Every client's batches, in chunks of one edge's clients."""
         del number
-        train, zone_of = self.task.train, self.zoning.zone_of
+        train, zone_of, config = self.task.train, self.zoning.zone_of, self.config
+        order = functools.partial(
+            order_of_steps,
+            steps=config.k1 * config.local_steps,
+            batch_size=min(config.batch_size, int(train.sizes.max())),
+        )
         participants = [
             Participant(
                 train.examples(client),
-                self._order(client, rng_of(client)),
+                order(int(train.sizes[client]), rng=rng_of(client)),
                 zone=zone_of[client],
             )
             for client in cohort
@@ -143,13 +148,3 @@ class HflDp(System):
         frame.to_csv(path / "noise.csv", index=False)
         table = frame.to_string(index=False, float_format=lambda x: f"{x:.4g}")
         return f"{table}\n{READING}"
-
-    def _order(self, client: int, rng: np.random.Generator) -> np.ndarray:
-        """`local_steps` batches for each of k1 local iterations."""
-        sizes, steps = self.task.train.sizes, self.config.k1 * self.config.local_steps
-        batch_size = min(self.config.batch_size, int(sizes.max()))
-        epochs = math.ceil(steps / math.ceil(int(sizes[client]) / batch_size))
-        order = make_order(
-            int(sizes[client]), epochs=epochs, batch_size=batch_size, rng=rng
-        )
-        return order[:steps]

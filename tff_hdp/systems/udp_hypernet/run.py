@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tasks import ClientData, personal
 from tff_hdp.aggregators import round_events
-from tff_hdp.clients.batches import make_chunk
+from tff_hdp.clients.batches import make_chunk, order_of_steps
 from tff_hdp.simulation.classifier import classes
 from tff_hdp.simulation.files import read_arrays
 from tff_hdp.simulation.run_folder import RunFolder
@@ -26,7 +26,6 @@ from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 from tff_hdp.systems.udp_hypernet.setup import (
     build_plan,
     evenly,
-    local_order,
     user_weights,
     users_at_once,
 )
@@ -110,13 +109,20 @@ class UdpHypernet(System):
     ) -> list[tf.data.Dataset]:
         """See base class."""
         del number
+        steps, batch_size = self.config.local_steps, self.config.batch_size
         data = []
         for users in evenly(cohort, self.users_at_once):
+            sizes = self.train.sizes[users].tolist()
             chunk = make_chunk(
                 [self.train.examples(user) for user in users],
                 [
-                    local_order(self.config, int(self.train.sizes[user]), rng_of(user))
-                    for user in users
+                    order_of_steps(
+                        size,
+                        steps=steps,
+                        batch_size=min(batch_size, size),
+                        rng=rng_of(user),
+                    )
+                    for user, size in zip(users, sizes, strict=True)
                 ],
                 weights=self.weights[users],
                 carries_noise=[False] * len(users),

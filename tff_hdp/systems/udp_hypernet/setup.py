@@ -1,4 +1,4 @@
-"""What a run of UDP-Alg settles before round 1: weights, plan, batches a round."""
+"""What a run of UDP-Alg settles before round 1: weights, plan, users at once."""
 
 import dataclasses
 import functools
@@ -7,7 +7,6 @@ import os
 
 import numpy as np
 
-from tff_hdp.clients.batches import make_order
 from tff_hdp.privacy import (
     Clipping,
     NoisePlan,
@@ -71,16 +70,6 @@ def build_plan(
         delta=config.delta,
     )
     return plan(z)
-
-
-def local_order(
-    config: UdpHypernetConfig, size: int, rng: np.random.Generator
-) -> np.ndarray:
-    """K batches of a user's examples, shuffled anew every pass over them."""
-    batch_size = min(config.batch_size, size)
-    passes = math.ceil(config.local_steps / math.ceil(size / batch_size))
-    order = make_order(size, epochs=passes, batch_size=batch_size, rng=rng)
-    return order[: config.local_steps]
 
 
 def users_at_once(expected: float) -> int:
