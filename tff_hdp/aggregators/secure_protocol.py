@@ -191,12 +191,10 @@ class _Runner:
 
 
 def _costs(zones: Sequence[Meter], server: Meter | None) -> dict[str, float]:
-    meters = [*zones, *([] if server is None else [server])]
-    summaries = [meter.summary() for meter in meters]
     in_zones = [meter.summary() for meter in zones]
-    seconds = max((s["critical_path_seconds"] for s in in_zones), default=0.0)
-    if server is not None:
-        seconds += server.critical_path_seconds
+    above = [] if server is None else [server.summary()]
+    summaries = in_zones + above
+    slowest = max((s["critical_path_seconds"] for s in in_zones), default=0.0)
     busiest = max(
         (
             cost.sent_bytes + cost.received_bytes
@@ -206,7 +204,7 @@ def _costs(zones: Sequence[Meter], server: Meter | None) -> dict[str, float]:
         default=0,
     )
     return {
-        "secagg_seconds": seconds,
+        "secagg_seconds": slowest + sum(s["critical_path_seconds"] for s in above),
         "secagg_total_seconds": sum(s["total_seconds"] for s in summaries),
         "secagg_bytes_up": sum(s["hub_received_bytes"] for s in summaries),
         "secagg_bytes_down": sum(s["hub_sent_bytes"] for s in summaries),

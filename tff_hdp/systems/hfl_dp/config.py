@@ -95,15 +95,10 @@ class HflDpConfig(RunConfig):
         if self.exposures and len(self.exposures) != 5:
             raise ArgumentError("exposures", self.exposures, "t1,t2,t3,t4,t5")
         if self.noise == "none":
-            for name in ("clip_norm", "min_examples"):
-                if getattr(self, name) is not None:
-                    raise ArgumentError(
-                        name, getattr(self, name), "nothing with noise=none"
-                    )
-            if self.exposures:
-                raise ArgumentError(
-                    "exposures", self.exposures, "nothing with noise=none"
-                )
+            for name in ("clip_norm", "min_examples", "exposures"):
+                found = getattr(self, name)
+                if found not in (None, ()):
+                    raise ArgumentError(name, found, "nothing with noise=none")
         elif self.clip_norm is None:
             self._set("clip_norm", 15.0)
         else:
