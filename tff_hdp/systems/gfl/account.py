@@ -82,12 +82,16 @@ def account(
         sampling=f"exactly {last.per_round} of {last.clients} clients of a server",
         assumptions="no guarantee: no noise is added",
     )
-    observers = ("super_node", "other_servers", "released_model")
-    if scheme == "none":
+
+    def for_everybody(row: AccountRow) -> list[AccountRow]:
+        observers = ("super_node", "other_servers", "released_model")
         return [
-            dataclasses.replace(bare, observer=o, level=level)
+            dataclasses.replace(row, observer=o, level=level)
             for level, o in enumerate(observers, 1)
         ]
+
+    if scheme == "none":
+        return for_everybody(bare)
     if scheme == "iid":
         noisy = dataclasses.replace(
             bare,
@@ -98,11 +102,7 @@ def account(
             (_laplace(plan, 2 * plan.update_norm, plan.per_round / plan.clients), count)
             for plan, count in history
         ]
-        noisy = composed(noisy, rounds, sound, _numbers(history))
-        return [
-            dataclasses.replace(noisy, observer=o, level=level)
-            for level, o in enumerate(observers, 1)
-        ]
+        return for_everybody(composed(noisy, rounds, sound, _numbers(history)))
     plans = [plan for plan, count in history for _ in range(count)]
     steps = [2 * plan.update_norm for plan, _ in history]
     shifts = np.cumsum(np.repeat(steps, [count for _, count in history])).tolist()

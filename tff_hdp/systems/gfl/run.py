@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import gfl_logistic
+from tff_hdp.aggregators.vectors import split
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan, RoundLedger
 from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
 from tff_hdp.simulation.classifier import training_columns
@@ -144,7 +145,9 @@ class Gfl(System):
 
     def released(self, state: Any) -> tff.learning.models.ModelWeights:
         """The first network's centroid, the mean of its servers' models."""
-        return self._as_weights(self._models(state)[0].mean(0))
+        centroid = self._models(state)[0].mean(0).astype(np.float32)
+        weights = [weight.numpy() for weight in split(centroid, self._shapes)]
+        return tff.learning.models.ModelWeights(weights, [])
 
     def record(self, ledger: RoundLedger[GflPlan], metrics: Any) -> None:
         """Every iteration is alike."""
@@ -199,9 +202,3 @@ class Gfl(System):
         """[repetitions, servers, d] float64."""
         models = np.asarray(state.global_model_weights, np.float64)
         return models.reshape(self.config.repetitions, self.config.servers, -1)
-
-    def _as_weights(self, flat: np.ndarray) -> tff.learning.models.ModelWeights:
-        ends = np.cumsum([math.prod(shape) for shape in self._shapes])[:-1]
-        parts = np.split(flat.astype(np.float32), ends)
-        weights = [part.reshape(s) for part, s in zip(parts, self._shapes, strict=True)]
-        return tff.learning.models.ModelWeights(weights, [])
