@@ -8,7 +8,6 @@ import collections
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -190,5 +189,5 @@ def build_fl_top(
     return process_of_model(init_fn, next_fn)
 
 
-def _bytes(tensor: tf.Tensor) -> np.ndarray:
+def _bytes(tensor: tf.Tensor) -> tf.Tensor:
     return tf.size(tensor, tf.int64) * tensor.dtype.size

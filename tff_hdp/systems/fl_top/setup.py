@@ -13,7 +13,6 @@ from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation.classifier import seeded
 from tff_hdp.simulation.files import read_arrays, write_arrays
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.systems.fl_top import public as top_k
 from tff_hdp.systems.fl_top.compressed_sensing import (
     CompressedSensing,
     largest_coefficients,
@@ -25,6 +24,12 @@ from tff_hdp.systems.fl_top.compressors import (
     RandomSubset,
 )
 from tff_hdp.systems.fl_top.config import FlTopConfig
+from tff_hdp.systems.fl_top.public import (
+    PublicRound,
+    accumulated_gradients,
+    subset_size,
+    top_k,
+)
 
 SETUP_FILE = "setup.npz"
 # Streams of the public randomness that the partition seed gives.
@@ -103,7 +108,7 @@ def set_up(
     if "clip_norm" not in folder.resolved:
         initial = [w.numpy() for w in model.trainable_weights]
         try:
-            scores = top_k.accumulated_gradients(
+            scores = accumulated_gradients(
                 model,
                 initial,
                 public.features,
@@ -196,7 +201,7 @@ def _compressor(
     config: FlTopConfig, initial: np.ndarray, scores: np.ndarray, folder: RunFolder
 ) -> Compressor:
     n = len(initial)
-    size = top_k.subset_size(config.ratio, n)
+    size = subset_size(config.ratio, n)
     partition_seed = folder.resolved["partition_seed"]
     seed = int(_public_rng(partition_seed, _SUBSETS).integers(2**31))
     if config.compression == "fl_std":
@@ -212,7 +217,7 @@ def _compressor(
             iterations=config.recovery_iterations,
             coefficients=coefficients,
         )
-    return FixedSubset(initial, top_k.top_k(scores, size))
+    return FixedSubset(initial, top_k(scores, size))
 
 
 def _largest(
@@ -226,7 +231,7 @@ def _largest(
     n = sum(weight.size for weight in initial)
     one_round = _public_round(config, model, initial, public, folder)
     (update,) = one_round.sent(Identity(n))
-    return largest_coefficients(update, top_k.subset_size(config.ratio, n))
+    return largest_coefficients(update, subset_size(config.ratio, n))
 
 
 def _public_round(
@@ -235,8 +240,8 @@ def _public_round(
     initial: list[np.ndarray],
     public: PublicBatch,
     folder: RunFolder,
-) -> top_k.PublicRound:
-    return top_k.PublicRound(
+) -> PublicRound:
+    return PublicRound(
         model=model,
         initial=initial,
         features=public.features,
