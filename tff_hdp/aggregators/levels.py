@@ -168,9 +168,7 @@ def noise_own_record(
 ) -> Structure:
     """A client runs `query` on its own record, if it carries noise (bool [])."""
     return tf.cond(
-        carries,
-        lambda: query.get_noised_result(record, state)[0],
-        lambda: record,
+        carries, lambda: query.get_noised_result(record, state)[0], lambda: record
     )
 
 

@@ -52,11 +52,7 @@ class ZonedMean:
     in_fixed_point = False
 
     def __init__(
-        self,
-        plan: NoisePlan,
-        record: Any,
-        *,
-        queries: LevelQueries | None = None,
+        self, plan: NoisePlan, record: Any, *, queries: LevelQueries | None = None
     ) -> None:
         if queries and queries.zones and len(queries.zones) != plan.num_zones:
             raise ArgumentError(
@@ -158,10 +154,7 @@ class ZonedMean:
         query = self._queries.client
         if query is not None:
             contribution["record"] = levels.noise_own_record(
-                query,
-                sent["client"],
-                contribution["record"],
-                profile["carries_noise"],
+                query, sent["client"], contribution["record"], profile["carries_noise"]
             )
         return contribution
 

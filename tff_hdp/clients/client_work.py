@@ -126,8 +126,7 @@ def build_zoned_client_work(
     state_type, weights_type, examples_type = inner.next.type_signature.parameter
     data_type = tff.FederatedType(
         collections.OrderedDict(
-            examples=examples_type.member,
-            profile=tff.SequenceType(WEIGHT_TYPE),
+            examples=examples_type.member, profile=tff.SequenceType(WEIGHT_TYPE)
         ),
         tff.CLIENTS,
     )

@@ -64,9 +64,7 @@ def descend_deferred(
     steps = tf.shape(order)[1]
     none = {name: tf.constant(0.0) for name in SUMS}
     _, weights, sums = tf.while_loop(
-        lambda t, *_: t < steps,
-        few_steps,
-        (0, [w[tf.newaxis] for w in initial], none),
+        lambda t, *_: t < steps, few_steps, (0, [w[tf.newaxis] for w in initial], none)
     )
     return weights, sums
 

@@ -49,10 +49,7 @@ def chunk_size(model: StackedModel, clients: float) -> int:
 
 
 def train_stack(
-    model: StackedModel,
-    initial: Sequence[tf.Tensor],
-    chunk: Any,
-    rule: SgdRule,
+    model: StackedModel, initial: Sequence[tf.Tensor], chunk: Any, rule: SgdRule
 ) -> tuple[list[tf.Tensor], Any]:
     """SGD of every client of a chunk on its own batches.
 
@@ -131,10 +128,7 @@ def train_one_by_one(
 
 
 def train_clients(
-    model: StackedModel,
-    initial: Sequence[tf.Tensor],
-    chunk: Any,
-    rule: SgdRule,
+    model: StackedModel, initial: Sequence[tf.Tensor], chunk: Any, rule: SgdRule
 ) -> tuple[list[tf.Tensor], Any]:
     """As `train_stack`, but one client after the other where the model convolves.
 

@@ -42,11 +42,7 @@ def share(*, sigma: float, clients: int) -> float:
 
 
 def plan(
-    *,
-    clients: int,
-    per_round: int,
-    sigma: float,
-    clipping: Clipping = Clipping(),
+    *, clients: int, per_round: int, sigma: float, clipping: Clipping = Clipping()
 ) -> NoisePlan:
     """FL-TOP-DP as a noise plan: one zone behind a secure sum.
 

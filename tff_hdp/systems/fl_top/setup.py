@@ -80,10 +80,7 @@ def load_with_public(
 
 
 def set_up(
-    config: FlTopConfig,
-    task: tasks.Task,
-    public: PublicBatch,
-    folder: RunFolder,
+    config: FlTopConfig, task: tasks.Task, public: PublicBatch, folder: RunFolder
 ) -> tuple[list[np.ndarray], Compressor]:
     """Draws and computes the set-up, or reads what the run was started with.
 
@@ -118,9 +115,7 @@ def set_up(
             )
         except FloatingPointError as error:
             raise ArgumentError(
-                "client_learning_rate",
-                config.client_learning_rate,
-                f"less: {error}",
+                "client_learning_rate", config.client_learning_rate, f"less: {error}"
             ) from error
         arrays = {"initial": join(initial).numpy(), "scores": scores}
         if config.coefficients == "largest":

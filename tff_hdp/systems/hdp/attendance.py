@@ -227,13 +227,7 @@ class Participation:
         held = nodes.elections
         while seat["super_node"] is None:
             try:
-                term = nodes.seat(
-                    zone,
-                    round_number,
-                    online,
-                    stops=stops,
-                    unsound=bad,
-                )
+                term = nodes.seat(zone, round_number, online, stops=stops, unsound=bad)
             except ElectionError as refusal:
                 seat["refused"] = str(refusal)
                 seat["transcripts"] += [t.to_text() for t in refusal.transcripts]

@@ -11,11 +11,7 @@ from tff_hdp.aggregators import round_events
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Ledger
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import (
-    RoundInput,
-    System,
-    for_the_operator,
-)
+from tff_hdp.simulation.system import RoundInput, System, for_the_operator
 from tff_hdp.systems import secure_notes
 from tff_hdp.systems.hdp.attendance import Participation
 from tff_hdp.systems.hdp.config import HdpConfig
@@ -173,9 +169,7 @@ class Hdp(System):
         """See base class."""
         config = self.config
         return secure_notes.notes(
-            self.plan,
-            config.secure_aggregation_protocol,
-            signed=config.parties_sign,
+            self.plan, config.secure_aggregation_protocol, signed=config.parties_sign
         )
 
     def promises(self, ledger: Ledger) -> list[dict[str, Any]]:

@@ -148,9 +148,7 @@ class ZonesConfig(RunConfig):
 
     def _check_elections(self) -> None:
         self._check_used(
-            self.elect_super_nodes != "none",
-            "elect_super_nodes",
-            *OF_ELECTIONS[1:],
+            self.elect_super_nodes != "none", "elect_super_nodes", *OF_ELECTIONS[1:]
         )
         uses = self.zoning == "capability" or self.min_capability is not None
         if self.capability_file is not None and not uses:

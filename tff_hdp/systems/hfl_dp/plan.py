@@ -3,12 +3,7 @@
 import dataclasses
 import math
 
-from tff_hdp.errors import (
-    ArgumentError,
-    check_nonnegative,
-    check_positive,
-    require,
-)
+from tff_hdp.errors import ArgumentError, check_nonnegative, check_positive, require
 
 
 @dataclasses.dataclass(frozen=True)
