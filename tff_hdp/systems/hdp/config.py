@@ -253,11 +253,7 @@ class HdpConfig(ZonesConfig):
         left_out = {*_OF_PRIVACY, *OF_ELECTIONS, *_OF_SECURE_SUMS}
         if self.zoning != "capability":
             left_out.add("capability_file")
-        defaults = {
-            field.name: field.default
-            for field in dataclasses.fields(self)
-            if field.name in left_out
-        }
+        defaults = {name: getattr(HdpConfig, name) for name in left_out}
         return dataclasses.replace(self, **defaults | {"privacy": "none"})
 
     def _resolve(self) -> None:
@@ -343,13 +339,12 @@ class HdpConfig(ZonesConfig):
 
     def _check_noise(self) -> None:
         if self.plan is not None:
-            unused = {
-                **{"privacy": "hdp", "alpha": None, "beta": None, "noising_levels": ()},
-                **{"noise_multiplier": None, "target_epsilon": None},
-            }
-            for name, default in unused.items():
+            for name in (
+                *("privacy", "alpha", "beta", "noising_levels"),
+                *("noise_multiplier", "target_epsilon"),
+            ):
                 found = getattr(self, name)
-                if found != default:
+                if found != getattr(HdpConfig, name):
                     raise ArgumentError(name, found, "nothing beside plan")
             return
         for name, users in USERS_OF_SHARES.items():
