@@ -133,15 +133,6 @@ def train_clients(
     """As `train_stack`, but one client after the other where the model convolves.
 
     See `train_one_by_one`; here the updates are kept apart.
-
-    Args:
-      model: See `train_stack`.
-      initial: See `train_stack`.
-      chunk: See `train_stack`.
-      rule: See `train_stack`.
-
-    Returns:
-      See `train_stack`.
     """
     if not model.convolves:
         return train_stack(model, initial, chunk, rule)
