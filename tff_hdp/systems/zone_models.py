@@ -138,8 +138,6 @@ def build_zoned_process(
         )
         return down(results, number), number + 1, metrics
 
-    max_key = tff.tensorflow.computation(lambda: tf.constant(num_zones))
-
     @tff.federated_computation
     def init_fn() -> Any:
         return algorithm_state(
@@ -154,7 +152,7 @@ def build_zoned_process(
         models, number = state.global_model_weights, state.aggregator
         own = tff.federated_select(
             tff.federated_map(zone_keys, data),
-            tff.federated_eval(max_key, tff.SERVER),
+            tff.federated_value(num_zones, tff.SERVER),
             models,
             model_of,
         )
