@@ -42,6 +42,19 @@ def order_of_steps(
     return make_order(size, epochs=epochs, batch_size=batch_size, rng=rng)[:steps]
 
 
+def example_weights(weighting: str, sizes: np.ndarray, cap: int | None) -> np.ndarray:
+    """How much every client counts, w_k, float64 [n].
+
+    Args:
+      weighting: `uniform` for 1, or `examples` for min(n_k / cap, 1).
+      sizes: [n], the n_k.
+      cap: None takes the largest.
+    """
+    if weighting == "uniform":
+        return np.ones(len(sizes))
+    return np.minimum(sizes / (cap or sizes.max()), 1.0)
+
+
 def client_batches(
     features: np.ndarray, labels: np.ndarray, order: np.ndarray
 ) -> tf.data.Dataset:

@@ -10,7 +10,6 @@ of which the second product has as many terms an example as entries of W may mov
 No gradient of the others is formed, and nothing of their size is kept per client.
 """
 
-import math
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -47,8 +46,8 @@ class SubsetProblem:
         self._features = features
         self._parts = []
         begin = 0
-        for weight, shape in zip(initial, model.shapes, strict=True):
-            end = begin + math.prod(shape)
+        for weight, shape, size in zip(initial, model.shapes, model.sizes, strict=True):
+            end = begin + size
             inside = tf.logical_and(coordinates >= begin, coordinates < end)
             own = tf.boolean_mask(coordinates, inside) - begin
             self._parts.append((tf.ensure_shape(weight, shape), inside, own))

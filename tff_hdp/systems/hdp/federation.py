@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tasks.task import Task
+from tff_hdp.clients.batches import example_weights
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
@@ -76,7 +77,7 @@ def build_federation(
         )
     rng = np.random.default_rng(partition_seed)
     zoning = build_zoning(config, task, rng=rng)
-    weights = _example_weights(config, task.train.sizes)
+    weights = example_weights(config.weighting, task.train.sizes, config.example_cap)
     z = (resolved or {}).get("noise_multiplier", config.noise_multiplier)
     plan = _plan(config, task, zoning, weights, clipping, z)
     costs = plan.clients_carry_noise or plan.secure_server
@@ -219,12 +220,6 @@ def _sampling(
     return FixedSizeSampling(sizes)
 
 
-def _example_weights(config: HdpConfig, sizes: np.ndarray) -> np.ndarray:
-    if config.weighting == "uniform":
-        return np.ones(len(sizes))
-    return np.minimum(sizes / (config.example_cap or sizes.max()), 1.0)
-
-
 def _noising_clients(plan: NoisePlan, zoning: Zoning, config: HdpConfig) -> np.ndarray:
     """Those that a plan's file names, else the first `noising_clients[i]` of zone i."""
     carries = np.zeros(zoning.num_clients, bool)
@@ -261,4 +256,4 @@ def _encoded(plan: NoisePlan, config: HdpConfig) -> NoisePlan:
 def _model_size(task: Task) -> int:
     """How many numbers the task's model learns."""
     weights = task.build_model().trainable_weights
-    return sum(int(np.prod(w.shape)) for w in weights)
+    return sum(weight.shape.num_elements() for weight in weights)

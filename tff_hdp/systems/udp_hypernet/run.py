@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tasks import ClientData, personal
 from tff_hdp.aggregators import round_events
-from tff_hdp.clients.batches import make_chunk, order_of_steps
+from tff_hdp.clients.batches import example_weights, make_chunk, order_of_steps
 from tff_hdp.simulation.classifier import classes
 from tff_hdp.simulation.files import read_arrays
 from tff_hdp.simulation.run_folder import RunFolder
@@ -23,12 +23,7 @@ from tff_hdp.systems.udp_hypernet import process as udp_hypernet
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 from tff_hdp.systems.udp_hypernet.evaluation import UserTests
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
-from tff_hdp.systems.udp_hypernet.setup import (
-    build_plan,
-    evenly,
-    user_weights,
-    users_at_once,
-)
+from tff_hdp.systems.udp_hypernet.setup import build_plan, evenly, users_at_once
 from tff_hdp.topology import one_zone
 
 NOTES = (
@@ -59,7 +54,9 @@ class UdpHypernet(System):
         seed = folder.resolved["partition_seed"]
         self.config, self.task = config, config.load_task(seed)
         self.train, self._own_tests = personal.split(self.task, seed=seed)
-        self.weights = user_weights(config, self.train.sizes)
+        sizes, cap = self.train.sizes, config.example_cap
+        # Algorithm 1, line 3.
+        self.weights = example_weights(config.weighting, sizes, cap)
         self.plan = build_plan(
             config, self.weights, folder.resolved.get("noise_multiplier")
         )

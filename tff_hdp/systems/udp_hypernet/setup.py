@@ -1,4 +1,4 @@
-"""What a run of UDP-Alg settles before round 1: weights, plan, users at once."""
+"""What a run of UDP-Alg settles before round 1: its plan, and users at once."""
 
 import dataclasses
 import functools
@@ -19,13 +19,6 @@ from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
 # Users' examples stand side by side, each as long as the longest.
 _MOST_AT_ONCE = 20
-
-
-def user_weights(config: UdpHypernetConfig, sizes: np.ndarray) -> np.ndarray:
-    """w_u (Algorithm 1, line 3), float64 [users]."""
-    if config.weighting == "uniform":
-        return np.ones(len(sizes))
-    return np.minimum(sizes / (config.example_cap or sizes.max()), 1.0)
 
 
 def build_plan(
