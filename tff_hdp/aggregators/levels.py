@@ -214,7 +214,7 @@ def noise_sum(
 
 
 def step_to_hide(steps: Sequence[float], own: float = 0.0) -> float:
-    """The step of the grid that who passes on a sum must hide; 0 if there is none.
+    """The step of the grid that must be hidden before a sum is passed on; 0 for none.
 
     Noise comes rounded to a grid. Where all parties' values lie on one, so does their
     sum, exactly. Otherwise what lies between the steps of the coarsest is no longer

@@ -188,9 +188,9 @@ class WeightProblem:
 def outlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, whose operations TensorFlow chooses apart from its caller's.
 
-    oneDNN's gradient of pooling takes half the time of TensorFlow's own, but is chosen
-    only where the pooling is come across before it. In the graph of a loop, whose end
-    leads back to its beginning, that is up to chance.
+    oneDNN's gradient of pooling takes half the time of TensorFlow's own, but TensorFlow
+    chooses it only if it meets the pooling first. In the graph of a loop, whose end
+    leads back to its beginning, which of the two it meets first is up to chance.
 
     Args:
       function: Of tensors, in one or more arguments.
