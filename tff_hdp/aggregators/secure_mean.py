@@ -10,9 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_hdp.aggregators import fixed_point, levels
+from tff_hdp.aggregators import levels
 from tff_hdp.aggregators.level_queries import LevelQueries
-from tff_hdp.aggregators.vectors import join, split
+from tff_hdp.aggregators.vectors import centred, decode, encode, join, split
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
@@ -82,7 +82,7 @@ class SecureZonedMean(ZonedMean):
         if self.plan.is_noisy:
             record = self._shortened(record, weight)
         saturated = tf.reduce_any(tf.abs(record) > encoding.clip)
-        integers = fixed_point.encode(record, encoding)
+        integers = encode(record, encoding)
         if self._draws_noise and self.plan.clients_carry_noise:
             integers += tf.cond(
                 profile["carries_noise"],
@@ -130,9 +130,9 @@ class SecureZonedMean(ZonedMean):
           Records, each tensor float64 [..., *shape], and weights, float32 [...].
         """
         shapes = [spec.shape for spec in tf.nest.flatten(self._record)]
-        coordinates = fixed_point.decode(vectors[..., :-1], self._encoding)
+        coordinates = decode(vectors[..., :-1], self._encoding)
         record = tf.nest.pack_sequence_as(self._record, split(coordinates, shapes))
-        weight = fixed_point.centred(vectors[..., -1], self._encoding.bits)
+        weight = centred(vectors[..., -1], self._encoding.bits)
         return record, tf.cast(weight / self.weight_one, tf.float32)
 
     def outputs(self, state: Any, total: Any) -> tuple[list[list[Any]], Any, Any]:

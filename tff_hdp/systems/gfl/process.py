@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators import fixed_point
-from tff_hdp.aggregators.vectors import join, split
+from tff_hdp.aggregators.vectors import decode, encode, join, split
 from tff_hdp.clients.sgd import full_gradients
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.updates import clip, screen
@@ -132,7 +131,7 @@ def hide(plan: GflPlan, updates: tf.Tensor, cohort: Any) -> tf.Tensor:
         updates = add_laplace(updates, plan.sigma_g)
     if not plan.masked:
         return updates
-    masked = fixed_point.encode(updates, plan.encoding) + cohort["masks"]
+    masked = encode(updates, plan.encoding) + cohort["masks"]
     return tf.math.floormod(masked, 2**plan.encoding.bits)
 
 
@@ -140,7 +139,7 @@ def unhide(plan: GflPlan, sums: tf.Tensor) -> tf.Tensor:
     """The sums of the updates, [P, d] float32, of the sums of what was sent."""
     if not plan.masked:
         return sums
-    return tf.cast(fixed_point.decode(sums, plan.encoding), tf.float32)
+    return tf.cast(decode(sums, plan.encoding), tf.float32)
 
 
 def noised(psi: tf.Tensor, sigma_g: float) -> tuple[tf.Tensor, tf.Tensor]:
