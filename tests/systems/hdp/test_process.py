@@ -90,6 +90,17 @@ def initial():
     return tf.nest.map_structure(lambda v: v.numpy(), weights)
 
 
+def check_is_by(build, ours, initial, data):
+    """Checks that weights are what an algorithm of TFF's trains."""
+    theirs, _ = run(
+        build(MODEL_FN, build_optimizer("sgd", 0.1), build_optimizer("sgd", 1.0)),
+        initial,
+        data,
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "zones", thinned([[0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 1, 0]], every=3)
 )
@@ -97,34 +108,14 @@ def test_equals_tffs_unweighted_fed_avg_for_any_zoning(initial, zones):
     sizes = [4, 9, 3, 6]
     data = [examples(n, seed) for seed, n in enumerate(sizes)]
     ours, _ = run(hdp(), initial, zoned(data, zones))
-    theirs, _ = run(
-        tff.learning.algorithms.build_unweighted_fed_avg(
-            MODEL_FN,
-            build_optimizer("sgd", 0.1),
-            build_optimizer("sgd", 1.0),
-        ),
-        initial,
-        data,
-    )
-    for a, b in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    check_is_by(tff.learning.algorithms.build_unweighted_fed_avg, ours, initial, data)
 
 
 def test_example_weights_equal_tffs_weighted_fed_avg(initial):
     sizes = [4, 9, 3]
     data = [examples(n, seed) for seed, n in enumerate(sizes)]
     ours, _ = run(hdp(), initial, zoned(data, [0, 1, 1], [n / 9 for n in sizes]))
-    theirs, _ = run(
-        tff.learning.algorithms.build_weighted_fed_avg(
-            MODEL_FN,
-            build_optimizer("sgd", 0.1),
-            build_optimizer("sgd", 1.0),
-        ),
-        initial,
-        data,
-    )
-    for a, b in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    check_is_by(tff.learning.algorithms.build_weighted_fed_avg, ours, initial, data)
 
 
 def test_fedsgd_is_a_step_along_the_mean_gradient(initial):
