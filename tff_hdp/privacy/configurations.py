@@ -159,21 +159,15 @@ def even_levels(
       ArgumentError: If a level has more nodes than the one beneath, or noise is asked
         of a level that there is not.
     """
-    levels: list[Level] = []
+    parents: list[tuple[int, ...]] = []
     below = num_zones
     for number, count in enumerate(nodes_per_level, start=2):
         if not 1 <= count <= below:
             allowed = f"1..{below} nodes at level {number}, as many as are beneath"
             raise ArgumentError("levels", tuple(nodes_per_level), allowed)
-        parents = tuple(i * count // below for i in range(below))
-        levels.append(Level(parents, (noise.get(number, 0.0),) * count))
+        parents.append(tuple(i * count // below for i in range(below)))
         below = count
-    numbers = range(2, 2 + len(levels))
-    if not set(noise) <= set(numbers):
-        allowed = ", ".join(map(str, numbers)) or "none"
-        allowed = f"levels between zones and server, here {allowed}"
-        raise ArgumentError("noising_levels", tuple(noise), allowed)
-    return tuple(levels)
+    return given_levels(parents, noise)
 
 
 def given_levels(
@@ -184,10 +178,18 @@ def given_levels(
     Args:
       parents: Of every level between zones and server, the nodes' parents.
       noise: Noise multiplier of each noising level's nodes, from 2 on.
+
+    Raises:
+      ArgumentError: If noise is asked of a level that there is not.
     """
+    numbers = range(2, 2 + len(parents))
+    if not set(noise) <= set(numbers):
+        allowed = ", ".join(map(str, numbers)) or "none"
+        allowed = f"levels between zones and server, here {allowed}"
+        raise ArgumentError("noising_levels", tuple(noise), allowed)
     return tuple(
         Level(tuple(each), (noise.get(number, 0.0),) * (max(each) + 1))
-        for number, each in enumerate(parents, start=2)
+        for number, each in zip(numbers, parents, strict=True)
     )
 
 

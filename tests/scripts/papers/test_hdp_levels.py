@@ -122,6 +122,18 @@ def test_a_request_with_levels(tmp_path):
         AccountConfig(levels=(5,), noising_levels=(4,)).noise_plan()
 
 
+def test_noise_at_levels_that_a_zoning_file_lacks(tmp_path):
+    file = tmp_path / "zones.csv"
+    file.write_text("client,zone,region\na,x,north\nb,x,north\nc,y,south\n")
+    options = {"zoning_file": str(file), "sampling": "full"}
+    plan = AccountConfig(noising_levels=(2,), **options).noise_plan()
+    assert [level.noise_multipliers for level in plan.upper_levels] == [(1.0, 1.0)]
+    for level in (1, 3):
+        config = AccountConfig(noising_levels=(2, level), **options)
+        with pytest.raises(ArgumentError, match=r"noising_levels is 2,.; .* here 2$"):
+            config.noise_plan()
+
+
 def test_curves_of_two_levels_stay_apart(tmp_path, monkeypatch):
     """One line per observer, level and kind, however many levels observe."""
     from matplotlib.axes import Axes
