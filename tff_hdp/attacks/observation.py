@@ -60,9 +60,7 @@ class Round:
         nodes = self.outputs[vantage.level - 2]
         if vantage.observer == "aggregator" and plan.secure_server:
             return np.sum(nodes, 0) / self.units[zone]
-        node = zone
-        for upper in plan.upper_levels[: vantage.level - 2]:
-            node = upper.parents[node]
+        node = plan.nodes_at(vantage.level - 1)[zone]
         return nodes[node] / self.units[zone]
 
 

@@ -58,7 +58,7 @@ class Vantage:
         require(self.zone in levels, "zone", self.zone, f"0..{plan.num_zones - 1}")
         n = plan.zone_sizes[self.zone]
         require(0 <= self.index < n, "index", self.index, f"0..{n - 1}")
-        known = (*range(self.server_level + 1), "outside")
+        known = (*range(plan.server_level + 1), "outside")
         require(self.level in known, "level", self.level, ", ".join(map(str, known)))
         if self.elected:
             allowed = "False but at level 1, in a zone of 2 clients or more"
@@ -79,16 +79,11 @@ class Vantage:
             require(many, "level", 0, "1 or more in a federation of one client")
 
     @property
-    def server_level(self) -> int:
-        """The server's level."""
-        return len(self.plan.upper_levels) + 2
-
-    @property
     def observer(self) -> Observer:
         """As the account calls the observer."""
         if self.level in (0, "outside"):
             return "released_model"
-        return "aggregator" if self.level == self.server_level else "super_node"
+        return "aggregator" if self.level == self.plan.server_level else "super_node"
 
     @property
     def name(self) -> str:
@@ -100,7 +95,7 @@ class Vantage:
             return "whoever gets the model" + f" and {allies} super-nodes" * bool(
                 allies
             )
-        if self.level == self.server_level:
+        if self.level == self.plan.server_level:
             secure = self.plan.secure_server
             return "server with secure sums" if secure else "server that sees zones"
         words = "elected super-node" if self.elected else "super-node"
@@ -153,9 +148,7 @@ class Vantage:
             return [j for j in everywhere if j not in self.told_zones]
         if self.observer == "aggregator" and plan.secure_server:
             return everywhere
-        nodes = everywhere
-        for upper in plan.upper_levels[: max(self.level - 2, 0)]:
-            nodes = [upper.parents[v] for v in nodes]
+        nodes = plan.nodes_at(max(self.level - 1, 1))
         return [j for j in everywhere if nodes[j] == nodes[self.zone]]
 
     @property
@@ -212,7 +205,7 @@ def _view(vantage: Vantage) -> View:
     )
     level = vantage.level
     if vantage.observer == "released_model":
-        level = vantage.server_level + 1
+        level = vantage.plan.server_level + 1
     noising = vantage.index < plan.noising_clients[vantage.zone]
     run = AccountedRound(plan, threat)
     return view(run, vantage.observer, level, vantage.zone, noising)

@@ -179,34 +179,23 @@ def _lost_zones(
 
 def _zones_beneath(plan: NoisePlan, level: int, zone: int) -> list[int]:
     """Zones that report, directly or not, to the client's node of `level`."""
-    zones = list(range(plan.num_zones))
     if level == 1:
         return [zone]
-    nodes = _nodes(plan, level)
-    return [j for j in zones if nodes[j] == nodes[zone]]
+    nodes = plan.nodes_at(level)
+    return [j for j, node in enumerate(nodes) if node == nodes[zone]]
 
 
 def _fellow_nodes(plan: NoisePlan, zone: int) -> list[tuple[int, list[int]]]:
     """Every node not above a zone: its level, and the zones beneath it."""
     found = []
-    for level in range(1, len(plan.upper_levels) + 2):
-        nodes = _nodes(plan, level)
+    for level in range(1, plan.server_level):
+        nodes = plan.nodes_at(level)
         beneath: dict[int, list[int]] = {}
         for j, node in enumerate(nodes):
             beneath.setdefault(node, []).append(j)
         beneath.pop(nodes[zone])
         found += [(level, beneath[node]) for node in sorted(beneath)]
     return found
-
-
-def _nodes(plan: NoisePlan, level: int) -> list[int]:
-    """For every zone its node of `level`, from 1 to the server's."""
-    if level > len(plan.upper_levels) + 1:
-        return [0] * plan.num_zones
-    nodes = list(range(plan.num_zones))
-    for upper in plan.upper_levels[: level - 1]:
-        nodes = [upper.parents[v] for v in nodes]
-    return nodes
 
 
 def _upper_noise(
@@ -219,7 +208,7 @@ def _upper_noise(
     """
     total = 0.0
     for depth, noise in enumerate(plan.node_noise_multipliers[1:level], 2):
-        nodes = _nodes(plan, depth)
+        nodes = plan.nodes_at(depth)
         largest: dict[int, float] = {}
         for j in beneath:
             largest[nodes[j]] = max(largest.get(nodes[j], 0.0), relative[j])

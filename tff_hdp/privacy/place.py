@@ -49,21 +49,15 @@ class Place:
           Its number, and what a client of the zone can move, as a share of the most
           that one beneath the node can.
         """
-        if self.is_summed or (self.level == 2 and self.observer not in RECEIVERS):
+        if self.is_summed:
             return zone, 1.0
-        nodes = list(range(self.base.num_zones))
-        for upper in self.base.upper_levels[: self.level - 2]:
-            nodes = [upper.parents[node] for node in nodes]
-        if self.observer in RECEIVERS:
-            nodes = [0] * len(nodes)
+        nodes = self.base.nodes_at(self.level - 1)
         unit = self.base.released_units
         most = max(unit[j] for j, own in enumerate(nodes) if own == nodes[zone])
         return nodes[zone], unit[zone] / most if most > 0 else 1.0
 
     def noise_at(self, plan: NoisePlan, node: int) -> float:
         """The node's multiplier in a plan."""
-        if self.observer in RECEIVERS:
-            return plan.server_noise_multiplier
         level = 0 if self.is_summed else self.level - 2
         return plan.node_noise_multipliers[level][node]
 

@@ -128,6 +128,20 @@ class NoisePlan:
         return sum(self.zone_sizes)
 
     @property
+    def server_level(self) -> int:
+        """The server's level: clients are at 0, zones' super-nodes at 1."""
+        return len(self.upper_levels) + 2
+
+    def nodes_at(self, level: int) -> list[int]:
+        """For every zone the node of `level` that it is beneath, its own at level 1."""
+        if level == self.server_level:
+            return [0] * self.num_zones
+        nodes = list(range(self.num_zones))
+        for upper in self.upper_levels[: level - 1]:
+            nodes = [upper.parents[node] for node in nodes]
+        return nodes
+
+    @property
     def noise_carriers(self) -> tuple[int, ...]:
         """How many of each zone's clients have noise of their own to add."""
         noises = self.client_noise_multiplier > 0

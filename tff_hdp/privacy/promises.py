@@ -106,20 +106,13 @@ def noise_in_model(plan: NoisePlan) -> float:
     """
     unit, z2 = plan.released_units, plan.client_noise_multiplier**2
     rates = (1.0,) * plan.num_zones if plan.top_up else plan.participation
-    total, nodes = 0.0, list(range(plan.num_zones))
+    total = 0.0
     for u, rate, count in zip(unit, rates, plan.noise_carriers, strict=True):
         total += u * u * rate * count * z2
-    parents = [level.parents for level in plan.upper_levels]
-    for depth, noise in enumerate(plan.node_noise_multipliers):
-        if depth == len(parents) + 1:
-            nodes = [0] * plan.num_zones
-        elif depth:
-            nodes = [parents[depth - 1][node] for node in nodes]
-        for node, z in enumerate(noise):
-            if z > 0:
-                most = max(
-                    (u for u, own in zip(unit, nodes, strict=True) if own == node),
-                    default=0.0,
-                )
-                total += (z * most) ** 2
+    for level, noise in enumerate(plan.node_noise_multipliers, 1):
+        most = [0.0] * len(noise)
+        for node, u in zip(plan.nodes_at(level), unit, strict=True):
+            most[node] = max(most[node], u)
+        for z, u in zip(noise, most, strict=True):
+            total += (z * u) ** 2
     return math.sqrt(total)

@@ -86,9 +86,9 @@ def observers(
       plan: Who adds noise to what.
       peers_known: See `ThreatModel`.
     """
-    for level in range(1, len(plan.upper_levels) + 2):
+    server = plan.server_level
+    for level in range(1, server):
         yield "super_node", level
-    server = len(plan.upper_levels) + 2
     yield "aggregator", server
     yield "released_model", server + 1
     nodes_know = (
@@ -322,6 +322,6 @@ def _why_none(run: AccountedRound, level: int) -> str:
         return "the super-node sees its zone's sum without noise"
     if level == 1:
         return "the super-node sees the client's own update without noise"
-    if level <= len(plan.upper_levels) + 2:
+    if level <= plan.server_level:
         return "no noise is added before this observer"
     return "nobody adds noise"
