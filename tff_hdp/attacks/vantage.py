@@ -13,9 +13,9 @@ from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.composition import epsilon_by_pld
 from tff_hdp.privacy.parts import FullParticipation, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.threat import AccountedRound, ThreatModel
+from tff_hdp.privacy.threat import AccountedRound, Observer, ThreatModel
 from tff_hdp.privacy.tradeoff import Tradeoff, tradeoff
-from tff_hdp.privacy.views import Observer, View, view
+from tff_hdp.privacy.views import View, view
 
 Level = int | Literal["outside"]
 

@@ -16,17 +16,15 @@ from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp
 from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.paper import paper_epsilon
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.threat import AccountedRound, ThreatModel
-from tff_hdp.privacy.views import (
+from tff_hdp.privacy.threat import (
     CLIENT_KINDS,
     OBSERVERS,
+    AccountedRound,
     ClientKind,
     Observer,
-    View,
-    client_kind,
-    observers,
-    view,
+    ThreatModel,
 )
+from tff_hdp.privacy.views import View, client_kind, observers, view
 
 Method = Literal["rdp", "pld", "paper"]
 METHODS: tuple[Method, ...] = ("rdp", "pld", "paper")

@@ -8,8 +8,7 @@ from typing import Literal
 from tff_hdp.errors import ArgumentError, check_count, check_positive
 from tff_hdp.privacy.accountant import AccountRow, account, worst
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.threat import ThreatModel
-from tff_hdp.privacy.views import ClientKind, Observer
+from tff_hdp.privacy.threat import ClientKind, Observer, ThreatModel
 
 Sound = Literal["rdp", "pld"]
 

@@ -28,9 +28,12 @@ from tff_hdp.privacy.parts import (
     check_multiplier,
 )
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.threat import NEIGHBOURS, ThreatModel
-
-RECEIVERS = ("released_model", "fellow_super_node", "fellow_client")
+from tff_hdp.privacy.threat import (
+    ALL_OBSERVERS,
+    CLIENT_KINDS,
+    NEIGHBOURS,
+    ThreatModel,
+)
 
 if TYPE_CHECKING:
     from tff_hdp.privacy.accountant import AccountRow
@@ -262,8 +265,8 @@ class AccountConfig(FederationConfig):
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "privacy": (*(name for name in CONFIGURATIONS if name != "none"), "levels"),
         **FederationConfig.choices,
-        "observer": ("super_node", "aggregator", *RECEIVERS),
-        "client_kind": ("ldp", "hdp", "trusting"),
+        "observer": ALL_OBSERVERS,
+        "client_kind": CLIENT_KINDS,
         "method": ("rdp", "pld"),
         "compare": ("multiplier", "release"),
     }

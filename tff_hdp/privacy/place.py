@@ -4,8 +4,7 @@ import dataclasses
 
 from tff_hdp.privacy.noise import noise_in_output
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.threat import AccountedRound, ThreatModel
-from tff_hdp.privacy.views import RECEIVERS, Observer
+from tff_hdp.privacy.threat import RECEIVERS, AccountedRound, Observer, ThreatModel
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ from tff_hdp.privacy.calibration import Sound, epsilon_of
 from tff_hdp.privacy.demands import Demand
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promises import Promise
-from tff_hdp.privacy.threat import AccountedRound, ThreatModel
-from tff_hdp.privacy.views import RECEIVERS, observers
+from tff_hdp.privacy.threat import RECEIVERS, AccountedRound, ThreatModel
+from tff_hdp.privacy.views import observers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

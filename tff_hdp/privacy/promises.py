@@ -6,9 +6,8 @@ import numbers
 
 from tff_hdp.errors import check_count, check_nonnegative, check_positive, require
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.views import RECEIVERS
+from tff_hdp.privacy.threat import ALL_OBSERVERS
 
-PROMISED = ("super_node", "aggregator", *RECEIVERS)
 # Nearer to its promise than this share of it, an epsilon may decide the noise.
 _NEAR = 0.01
 # A share of the noise that is none, as near as the least is found.
@@ -36,8 +35,8 @@ class Promise:
     level: int = 1
 
     def __post_init__(self) -> None:
-        known = self.observer in PROMISED
-        require(known, "promises", self.observer, ", ".join(PROMISED))
+        known = self.observer in ALL_OBSERVERS
+        require(known, "promises", self.observer, ", ".join(ALL_OBSERVERS))
         number = isinstance(self.epsilon, numbers.Real)
         require(number, "promises", self.epsilon, "an epsilon, a finite number > 0")
         check_positive("promises", self.epsilon)
@@ -58,7 +57,7 @@ class Promise:
 
 def from_clients_up(promise: Promise) -> tuple[int, int, float]:
     """Sorts promises by how far their observers are from the clients, then epsilon."""
-    return PROMISED.index(promise.observer), promise.level, promise.epsilon
+    return ALL_OBSERVERS.index(promise.observer), promise.level, promise.epsilon
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

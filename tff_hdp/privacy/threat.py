@@ -1,4 +1,4 @@
-"""The threat model: what is assumed of the parties of a noise plan.
+"""The threat model: who looks, and what is assumed of the parties of a noise plan.
 
 A plan is run; a threat model is only accounted. Nothing is built from it.
 """
@@ -19,6 +19,21 @@ from tff_hdp.privacy.plan import NoisePlan
 
 Neighbours = Literal["add_or_remove", "zero_out", "replace_one"]
 NEIGHBOURS: tuple[Neighbours, ...] = get_args(Neighbours)
+# Whom a client relies on: itself, super-nodes, or the server.
+ClientKind = Literal["ldp", "hdp", "trusting"]
+CLIENT_KINDS: tuple[ClientKind, ...] = get_args(ClientKind)
+# Who looks: a client's super-nodes, the server, and those who get the model.
+Observer = Literal[
+    "super_node",
+    "aggregator",
+    "released_model",
+    "fellow_super_node",
+    "fellow_client",
+]
+ALL_OBSERVERS: tuple[Observer, ...] = get_args(Observer)
+# Of every plan; fellows are there where parties know noise of their own.
+OBSERVERS = ALL_OBSERVERS[:3]
+RECEIVERS = ALL_OBSERVERS[2:]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
-from typing import Literal
 
 from tff_hdp.privacy.grids import as_continuous
 from tff_hdp.privacy.mechanisms import Mechanism
@@ -19,24 +18,13 @@ from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_outpu
 from tff_hdp.privacy.parts import FixedSizeSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.sampled import FixedSizeGaussian, SampledGaussian
-from tff_hdp.privacy.threat import AccountedRound
-
-Observer = Literal[
-    "super_node",
-    "aggregator",
-    "released_model",
-    "fellow_super_node",
-    "fellow_client",
-]
-ClientKind = Literal["ldp", "hdp", "trusting"]
-# The three of every plan; fellows are there where parties know noise of their own.
-OBSERVERS: tuple[Observer, ...] = ("super_node", "aggregator", "released_model")
-RECEIVERS: tuple[Observer, ...] = (
-    "released_model",
-    "fellow_super_node",
-    "fellow_client",
+from tff_hdp.privacy.threat import (
+    RECEIVERS,
+    AccountedRound,
+    ClientKind,
+    Observer,
 )
-CLIENT_KINDS: tuple[ClientKind, ...] = ("ldp", "hdp", "trusting")
+
 SECURE_SERVER = (
     "secure aggregation: the server sees the sum over all zones only (honest but "
     "curious parties)"

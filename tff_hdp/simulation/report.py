@@ -11,7 +11,7 @@ import pandas as pd
 from tff_hdp.errors import FileError
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.table import account_text
-from tff_hdp.privacy.views import OBSERVERS
+from tff_hdp.privacy.threat import OBSERVERS
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.topology.reading import read_json

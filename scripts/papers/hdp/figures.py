@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_hdp.privacy.config import AccountConfig
-from tff_hdp.privacy.views import OBSERVERS
+from tff_hdp.privacy.threat import OBSERVERS
 
 _TITLES = {
     "multiplier": "every noising party with z = {:.4g}",

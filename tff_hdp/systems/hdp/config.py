@@ -9,6 +9,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
 from tff_hdp.privacy.parts import check_multiplier
 from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
+from tff_hdp.privacy.threat import OBSERVERS
 from tff_hdp.protocols.secagg.rounds import PROTOCOLS
 from tff_hdp.systems.hdp.zones_config import OF_ELECTIONS, ZonesConfig
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from tff_hdp.simulation.run_folder import RunFolder
     from tff_hdp.simulation.system import System
 
-OBSERVERS = ("super_node", "aggregator", "released_model")
 # What says who adds which noise, and how sums are secure.
 _OF_PRIVACY = (
     *("alpha", "beta", "noising_levels", "noise_multiplier", "target_epsilon"),
