@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tff_hdp.errors import (
     ArgumentError,
@@ -26,8 +26,10 @@ from tff_hdp.privacy.threat import (
 )
 from tff_hdp.privacy.views import View, client_kind, observers, view
 
-Method = Literal["rdp", "pld", "paper"]
-METHODS: tuple[Method, ...] = ("rdp", "pld", "paper")
+Sound = Literal["rdp", "pld"]
+SOUND: tuple[Sound, ...] = get_args(Sound)
+Method = Literal[Sound, "paper"]
+METHODS: tuple[Method, ...] = get_args(Method)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,11 @@ class AccountRow:
     sampling: str
     assumptions: str
     level: int = 1
+
+    def epsilon(self, method: Sound) -> float:
+        """By that method; infinite where nothing is guaranteed."""
+        value = getattr(self, f"epsilon_{method}")
+        return math.inf if value is None else value
 
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON types."""
@@ -129,8 +136,7 @@ def account_history(
     if not is_several:
         raise ArgumentError("methods", repr(methods), f"a sequence of {METHODS}")
     for method in methods:
-        if method not in METHODS:
-            raise ArgumentError("methods", method, ", ".join(METHODS))
+        check_word("methods", method, METHODS)
     plans = [run.plan for run, _ in history]
     check_same_zones(plans)
     rows = []
@@ -151,7 +157,7 @@ def worst(
     rows: Sequence[AccountRow],
     observer: Observer,
     kind: ClientKind | None = None,
-    method: Literal["rdp", "pld"] = "rdp",
+    method: Sound = "rdp",
 ) -> AccountRow:
     """The row with the largest epsilon; one without a guarantee is larger still.
 
@@ -167,7 +173,7 @@ def worst(
     Raises:
       ArgumentError: If no row matches.
     """
-    check_word("method", method, ("rdp", "pld"))
+    check_word("method", method, SOUND)
     require(isinstance(observer, str), "observer", observer, "the name of one")
     found = [
         r
@@ -178,12 +184,7 @@ def worst(
         there = sorted({f"{r.client_kind} clients against {r.observer}" for r in rows})
         asked = observer if kind is None else f"{observer}, for {kind} clients"
         raise ArgumentError("observer", asked, "; ".join(there))
-
-    def size(row: AccountRow) -> float:
-        epsilon = getattr(row, f"epsilon_{method}")
-        return math.inf if epsilon is None else epsilon
-
-    return max(found, key=size)
+    return max(found, key=lambda row: row.epsilon(method))
 
 
 def check_same_zones(plans: Sequence[NoisePlan]) -> None:

@@ -3,14 +3,11 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Literal
 
-from tff_hdp.errors import ArgumentError, check_count, check_positive
-from tff_hdp.privacy.accountant import AccountRow, account, worst
+from tff_hdp.errors import ArgumentError, check_count, check_positive, check_word
+from tff_hdp.privacy.accountant import SOUND, Sound, account, worst
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import ClientKind, Observer, ThreatModel
-
-Sound = Literal["rdp", "pld"]
 
 _RELATIVE = 1e-4
 LARGEST_MULTIPLIER = 2.0**20
@@ -52,12 +49,11 @@ def calibrate(
         raise ArgumentError("make_plan", name, "a function from z to a NoisePlan")
     check_positive("target_epsilon", target_epsilon)
     rounds = check_count("rounds", rounds, 1)
-    if method not in ("rdp", "pld"):
-        raise ArgumentError("method", method, "rdp, pld")
+    check_word("method", method, SOUND)
 
     def epsilon(z: float, by: Sound) -> float:
         rows = account(make_plan(z), rounds, delta, (by,), threat=threat)
-        return epsilon_of(worst(rows, observer, client_kind, method=by), by)
+        return worst(rows, observer, client_kind, method=by).epsilon(by)
 
     z = least_multiplier(epsilon, target_epsilon, method)
     if z == math.inf:
@@ -86,12 +82,6 @@ def calibrate(
             "speak of",
         )
     return z
-
-
-def epsilon_of(row: AccountRow, method: Sound) -> float:
-    """A row's epsilon, infinite where nothing is guaranteed."""
-    value = getattr(row, f"epsilon_{method}")
-    return math.inf if value is None else value
 
 
 def least_multiplier(

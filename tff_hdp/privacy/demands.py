@@ -10,7 +10,8 @@ import math
 from typing import TYPE_CHECKING
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy.calibration import LARGEST_MULTIPLIER, Sound, epsilon_of
+from tff_hdp.privacy.accountant import Sound
+from tff_hdp.privacy.calibration import LARGEST_MULTIPLIER
 from tff_hdp.privacy.least import least_below
 from tff_hdp.privacy.place import Place
 from tff_hdp.privacy.plan import NoisePlan
@@ -71,7 +72,7 @@ class Demand:
         """Of a plan, by an account."""
         history = self._federation.planned(plan)
         (row,) = self._federation.rows(self, history, by, self.zones[:1])
-        return epsilon_of(row, by)
+        return row.epsilon(by)
 
     def needs(self, client: float, seen: float) -> float:
         """The least variance that it needs, of which some is there.
@@ -174,7 +175,7 @@ class Demand:
         """Why a plan does not keep the promise, though `even` that much noise helps."""
         history = self._federation.planned(plan)
         (row,) = self._federation.rows(self, history, by, self.zones[:1])
-        epsilon, who = epsilon_of(row, by), f"{row.client_kind} clients"
+        epsilon, who = row.epsilon(by), f"{row.client_kind} clients"
         why = f"what noise can keep: {who} have{even}, "
         if math.isfinite(epsilon):
             why = (

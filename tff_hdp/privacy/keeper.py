@@ -22,7 +22,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER, Sound
+from tff_hdp.privacy.accountant import Sound
+from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER
 from tff_hdp.privacy.demands import LackingError
 from tff_hdp.privacy.least import least_sum
 from tff_hdp.privacy.plan import NoisePlan

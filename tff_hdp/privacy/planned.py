@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_hdp.errors import (
-    ArgumentError,
     FileError,
     check_count,
     check_delta,
     check_nonnegative,
+    check_word,
     require,
 )
-from tff_hdp.privacy.accountant import History
+from tff_hdp.privacy.accountant import SOUND, History
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
 from tff_hdp.privacy.parts import Level, entries
 from tff_hdp.privacy.plan import NoisePlan
@@ -26,7 +26,6 @@ from tff_hdp.topology.reading import read_json
 
 # Of the file; one without promises holds no run to anything.
 _FORMAT = 3
-METHODS = ("rdp", "pld")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,14 +121,12 @@ def read_plan(path: str | pathlib.Path) -> Planned:
             raise ValueError(
                 f"format {version}, not {_FORMAT}: make it again with scripts/plan.py"
             )
-        if (method := fields["method"]) not in METHODS:
-            raise ArgumentError("method", method, ", ".join(METHODS))
         found = Planned(
             plan=plan_from_dict(fields["plan"]),
             threat=ThreatModel(**fields["threat"]),
             rounds=check_count("rounds", fields["rounds"]),
             delta=check_delta("delta", fields["delta"]),
-            method=method,
+            method=check_word("method", fields["method"], SOUND),
             kept=tuple(
                 Kept(**each | {"promise": Promise(**each["promise"])})
                 for each in fields["kept"]

@@ -3,11 +3,11 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from tff_hdp.errors import ArgumentError, check_count, check_delta, require
-from tff_hdp.privacy.calibration import Sound
+from tff_hdp.errors import ArgumentError, check_count, check_delta, check_word, require
+from tff_hdp.privacy.accountant import SOUND, Sound
 from tff_hdp.privacy.keeper import Keeper
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.planned import METHODS, Planned, federation_of
+from tff_hdp.privacy.planned import Planned, federation_of
 from tff_hdp.privacy.promises import Promise, from_clients_up, noise_in_model
 from tff_hdp.privacy.threat import ThreatModel
 
@@ -54,7 +54,7 @@ def plan(
     check_delta("delta", delta)
     rounds = check_count("rounds", rounds, 1)
     require(not federation.is_noisy, "federation", "noisy", "a plan without noise")
-    require(method in METHODS, "method", method, ", ".join(METHODS))
+    check_word("method", method, SOUND)
     promises = sorted(_promises(promises), key=from_clients_up)
     asked = federation_of(federation, trusting, rounds, delta, threat)
     keeper = Keeper(asked, promises, method, say)

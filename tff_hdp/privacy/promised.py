@@ -4,8 +4,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from tff_hdp.errors import ArgumentError, require
-from tff_hdp.privacy.accountant import AccountRow, History, client_row, like_zones
-from tff_hdp.privacy.calibration import Sound, epsilon_of
+from tff_hdp.privacy.accountant import (
+    AccountRow,
+    History,
+    Sound,
+    client_row,
+    like_zones,
+)
 from tff_hdp.privacy.demands import Demand
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promises import Promise
@@ -119,7 +124,7 @@ class Federation:
         found = [0.0]
         for demand in demands:
             zones = list({like[j]: j for j in demand.zones}.values())
-            found += [epsilon_of(r, by) for r in self.rows(demand, history, by, zones)]
+            found += [r.epsilon(by) for r in self.rows(demand, history, by, zones)]
         return max(found)
 
     def _indices(self, promise: Promise, zone: int) -> Iterator[int]:

@@ -123,7 +123,7 @@ def epsilon_curves(
         ledger = new_ledger()
         ledger.load_state_dict({**state, "history": _first(state["history"], point)})
         for row in ledger.account(delta, ("rdp",)):
-            epsilon = math.inf if row.epsilon_rdp is None else row.epsilon_rdp
+            epsilon = row.epsilon("rdp")
             of_observer = found.setdefault(row.observer, {})
             of_observer[point] = max(epsilon, of_observer.get(point, 0.0))
     return {
