@@ -1,6 +1,5 @@
 """What noise on a grid counts, where sums are taken in fixed point."""
 
-import dataclasses
 import math
 
 from tff_hdp.privacy.plan import MIN_STEPS, NoisePlan
@@ -65,6 +64,5 @@ def as_continuous(spectrum: Spectrum, step: float) -> tuple[Spectrum, float]:
     """
     blur = _BLUR * step**2
     least = min((v for v in spectrum.variances if v > 0), default=math.inf)
-    variances = tuple(v * v / (v + blur) if v else 0.0 for v in spectrum.variances)
-    slack = blur / (2.0 * least * least)
-    return dataclasses.replace(spectrum, variances=variances), slack
+    blurred = spectrum.changed(lambda v: v * v / (v + blur) if v else 0.0)
+    return blurred, blur / (2.0 * least * least)

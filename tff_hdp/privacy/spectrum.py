@@ -71,10 +71,6 @@ class Spectrum:
         width = math.expm1(math.log(positive[-1] / positive[0]) / most)
         return _binned(v, log_p, max(width, 2e-3))
 
-    def scaled(self, factor: float) -> "Spectrum":
-        """The same distribution with every variance times `factor`."""
-        return self.changed(lambda variance: variance * factor)
-
     def changed(self, increasing: Callable[[float], float]) -> "Spectrum":
         """The same distribution of what an increasing function makes of variances."""
         return Spectrum(tuple(map(increasing, self.variances)), self.log_probabilities)

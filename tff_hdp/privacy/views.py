@@ -208,7 +208,7 @@ def _sampled_view(
         spectrum = spectrum.changed(lambda v: _with_clipped_count(plan, v, zeroed))
         effective_noise = math.sqrt(_with_clipped_count(plan, noise.nominal, zeroed))
     if neighbours == "replace_one":
-        spectrum, factor = spectrum.scaled(0.25), 0.5
+        spectrum, factor = spectrum.changed(lambda v: v / 4), 0.5
         notes.append("replacing a client moves the sum by up to 2S")
     if neighbours == "zero_out" and (bounded or adaptive):
         # The denominator keeps the client's weight, or the count its share, if it
