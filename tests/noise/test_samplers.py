@@ -11,15 +11,21 @@ from tff_hdp.noise import (
     STEPS,
     add_gaussian,
     add_laplace,
-    gaussian,
     grid_step,
-    laplace,
     normals,
     rounded_by_numpy,
     samplers,
 )
 from tff_hdp.privacy import composition
 from tff_hdp.runtime import in_process
+
+
+def gaussian(shape, stddev):
+    return add_gaussian(tf.zeros(shape), stddev)
+
+
+def laplace(shape, stddev):
+    return add_laplace(tf.zeros(shape), stddev)
 
 
 def in_numpy(shape, stddev):

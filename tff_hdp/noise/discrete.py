@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from tff_hdp.errors import require
 from tff_hdp.noise.normals import standard_normal
-from tff_hdp.noise.samplers import uniform
 from tff_hdp.noise.words import nonnegative, secure_words
 
 # Below this many steps a rounded Gaussian is too far from a discrete one to start from.
@@ -55,7 +54,7 @@ def discrete_gaussian(sigma: float, size: int) -> tf.Tensor:
         u = bits - width // 2
         v = tf.cast(u, tf.float64) / width
         value = tf.exp(-v * (k + v / 2) / cells**2)
-        kept = uniform(tries) * edge * _cell_average(k, cells) < value * at_last
+        kept = _uniform(tries) * edge * _cell_average(k, cells) < value * at_last
         x = width * tf.cast(k, tf.int64) + u
         return (tf.concat([found, x[kept]], 0),)
 
@@ -66,6 +65,12 @@ def discrete_gaussian(sigma: float, size: int) -> tf.Tensor:
         shape_invariants=(tf.TensorShape([None]),),
     )
     return tf.ensure_shape(found[:size], [size])
+
+
+def _uniform(count: int) -> tf.Tensor:
+    """float64 [count] in (0, 1), by 63 bits."""
+    words = tf.cast(nonnegative(secure_words(count)), tf.float64)
+    return (words + 0.5) * 2.0**-63
 
 
 def _cells(sigma: float) -> tuple[int, float, float]:

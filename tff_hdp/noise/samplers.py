@@ -20,7 +20,7 @@ from tff_hdp.errors import check_nonnegative
 from tff_hdp.noise.normals import exponential, words
 from tff_hdp.noise.rounded import rounded_sum
 from tff_hdp.noise.rounded_by_numpy import system_rounded_sum
-from tff_hdp.noise.words import nonnegative, secure_words, traced_once
+from tff_hdp.noise.words import traced_once
 from tff_hdp.runtime.replacements import replace_function
 
 MARKER = "tff_hdp_add_gaussian"
@@ -84,16 +84,6 @@ def add_laplace(values: Any, stddev: tf.Tensor | float) -> Any:
       A structure like `values`.
     """
     return _add(values, stddev, stddev, _laplace_sum)
-
-
-def gaussian(shape: Any, stddev: tf.Tensor | float) -> tf.Tensor:
-    """Gaussian noise by itself, float32, on the grid of `add_gaussian`."""
-    return add_gaussian(tf.zeros(shape), stddev)
-
-
-def laplace(shape: Any, stddev: tf.Tensor | float) -> tf.Tensor:
-    """Laplace noise by itself, float32, on the grid of `add_laplace`."""
-    return add_laplace(tf.zeros(shape), stddev)
 
 
 def _add(
@@ -196,12 +186,6 @@ def _laplace_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Te
     whole = tf.floor(scaled)
     total = whole + tf.round(scaled - whole + noise)
     return tf.cast(total * step, values.dtype)
-
-
-def uniform(count: tf.Tensor) -> tf.Tensor:
-    """float64 [count] in (0, 1), by 63 bits."""
-    words = tf.cast(nonnegative(secure_words(count)), tf.float64)
-    return (words + 0.5) * 2.0**-63
 
 
 def _standard_laplace(count: tf.Tensor) -> tf.Tensor:

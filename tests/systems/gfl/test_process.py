@@ -231,7 +231,7 @@ def test_what_iid_servers_send_each_other_lies_on_the_noises_grid(monkeypatch):
 
 
 def test_noise_between_servers_is_laplace():
-    values = noise.laplace([300_000], 0.9).numpy()
+    values = noise.add_laplace(tf.zeros([300_000]), 0.9).numpy()
     # They lie on a grid; spread over its steps they are as good as continuous.
     step = noise.grid_step(0.9)
     spread = values + step * np.random.default_rng(0).uniform(-0.5, 0.5, values.size)
