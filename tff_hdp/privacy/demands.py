@@ -7,18 +7,22 @@ for is a least variance, which the account finds with noise right beneath the ob
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy.accountant import Sound
+from tff_hdp.privacy.accountant import (
+    AccountRow,
+    History,
+    Sound,
+    client_row,
+    like_zones,
+)
 from tff_hdp.privacy.calibration import LARGEST_MULTIPLIER
+from tff_hdp.privacy.federation import Federation, Place
 from tff_hdp.privacy.least import least_below
-from tff_hdp.privacy.place import Place
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promises import Promise
-
-if TYPE_CHECKING:
-    from tff_hdp.privacy.promised import Federation
+from tff_hdp.privacy.threat import RECEIVERS
 
 # Share of an epsilon.
 _FOR_GRIDS = 1e-3
@@ -45,7 +49,7 @@ class Demand:
 
     def __init__(
         self,
-        federation: "Federation",
+        federation: Federation,
         promise: Promise,
         level: int,
         zones: tuple[int, ...],
@@ -61,18 +65,24 @@ class Demand:
         self.target = self._margin * promise.epsilon
         self._federation, base = federation, federation.base
         zone = zones[0]
-        self.is_own = promise.is_own
         self.place = Place(base, federation.threat, promise.observer, level)
         far = level > 2 or self.place.is_summed
         self.sees_nothing = far and base.mixing_weights[zone] == 0
         self._found: dict[float, float] = {}
         self._known: list[tuple[float, float, float]] = []
 
+    def row(self, history: History, by: Sound, zone: int) -> AccountRow:
+        """What rounds are worth to its client of a zone."""
+        observer, delta = self.promise.observer, self._federation.delta
+        return client_row(history, observer, self.level, zone, self.index, delta, (by,))
+
+    def row_of(self, plan: NoisePlan, by: Sound) -> AccountRow:
+        """What all rounds of a plan are worth to its clients."""
+        return self.row(self._federation.history(plan), by, self.zones[0])
+
     def epsilon(self, plan: NoisePlan, by: Sound) -> float:
-        """Of a plan, by an account."""
-        history = self._federation.planned(plan)
-        (row,) = self._federation.rows(self, history, by, self.zones[:1])
-        return row.epsilon(by)
+        """Of `row_of`."""
+        return self.row_of(plan, by).epsilon(by)
 
     def needs(self, client: float, seen: float) -> float:
         """The least variance that it needs, of which some is there.
@@ -102,7 +112,7 @@ class Demand:
         Raises:
           LackingError: If no noise there is enough.
         """
-        if self.is_own or self.sees_nothing:
+        if self.promise.is_own or self.sees_nothing:
             return plan
         place = self.place
         seen = place.seen(plan, self.zones[0])
@@ -173,8 +183,7 @@ class Demand:
 
     def refusal_of(self, plan: NoisePlan, by: Sound, even: str = "") -> ArgumentError:
         """Why a plan does not keep the promise, though `even` that much noise helps."""
-        history = self._federation.planned(plan)
-        (row,) = self._federation.rows(self, history, by, self.zones[:1])
+        row = self.row_of(plan, by)
         epsilon, who = row.epsilon(by), f"{row.client_kind} clients"
         why = f"what noise can keep: {who} have{even}, "
         if math.isfinite(epsilon):
@@ -218,10 +227,58 @@ class Demand:
 
     def _plan(self, client: float, variance: float) -> NoisePlan:
         """A plan with client noise, and that variance at the client's node alone."""
-        base, z = self._federation.base, math.sqrt(variance)
-        plan = dataclasses.replace(base, client_noise_multiplier=client)
-        if self.is_own or variance == 0.0:
+        plan = self._federation.with_client_noise(client)
+        if self.promise.is_own or variance == 0.0:
             return plan
-        zone = self.zones[0]
-        node, share = self.place.node(zone)
-        return self.place.with_noise(plan, node, z * share)
+        node, share = self.place.node(self.zones[0])
+        return self.place.with_noise(plan, node, math.sqrt(variance) * share)
+
+
+def demands_of(federation: Federation, promise: Promise) -> list[Demand]:
+    """One for every kind of client to whom the promise is made.
+
+    Raises:
+      ArgumentError: If it is made to nobody, or there is no such observer.
+    """
+    level = federation.level(promise)
+    # Zones are alike where as many trust, too: noise stands in for that here.
+    told_apart = dataclasses.replace(
+        federation.base, zone_noise_multipliers=federation.trusting
+    )
+    groups: dict[int, list[int]] = {}
+    for zone, like in enumerate(like_zones(told_apart)):
+        groups.setdefault(like, []).append(zone)
+    found = [
+        Demand(federation, promise, level, tuple(zones), index)
+        for zones in groups.values()
+        for index in _indices(federation, promise, zones[0])
+    ]
+    if not found:
+        nobody = "all clients here trust the server"
+        if promise.is_own:
+            nobody = "no client noises its own update here (--trust_nobody, "
+            nobody += "noising_clients)"
+        allowed = f"one made to somebody: {nobody}"
+        raise ArgumentError("promises", promise, allowed)
+    return found
+
+
+def largest_epsilon(demands: Sequence[Demand], history: History, by: Sound) -> float:
+    """Of all to whom a promise is made, after some rounds."""
+    like = like_zones(history[-1][0].plan)
+    found = [0.0]
+    for demand in demands:
+        zones = {like[j]: j for j in demand.zones}.values()
+        found += [demand.row(history, by, zone).epsilon(by) for zone in zones]
+    return max(found)
+
+
+def _indices(federation: Federation, promise: Promise, zone: int) -> Iterator[int]:
+    """One client of each kind of a zone to whom the promise is made."""
+    base = federation.base
+    n, noising = base.zone_sizes[zone], base.noising_clients[zone]
+    least = 0 if promise.observer in RECEIVERS else federation.trusting[zone]
+    if noising:
+        yield 0
+    if not promise.is_own and n - noising > least:
+        yield noising

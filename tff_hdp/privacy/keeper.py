@@ -17,17 +17,16 @@ collude: all add alike. Nor is how zones and the nodes above them do, where fell
 super-nodes know noise of both.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.accountant import Sound
 from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER
-from tff_hdp.privacy.demands import LackingError
+from tff_hdp.privacy.demands import LackingError, demands_of, largest_epsilon
+from tff_hdp.privacy.federation import Federation
 from tff_hdp.privacy.least import least_sum
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.promised import Federation
 from tff_hdp.privacy.promises import Kept, Promise, noise_in_model
 
 _RELAXED = 1.1
@@ -64,10 +63,9 @@ class Keeper:
         method: Sound,
         say: Callable[[str], None],
     ) -> None:
-        self._base = federation.base
         self._federation, self._method, self._say = federation, method, say
         self._promises = promises
-        self._of = [federation.demands(promise) for promise in promises]
+        self._of = [demands_of(federation, promise) for promise in promises]
         self._demands = [demand for demands in self._of for demand in demands]
         # The rest comes in where what these ask for leaves it wanting.
         self._active = [demand for demand in self._demands if demand.index == 0]
@@ -132,9 +130,9 @@ class Keeper:
                 return client
 
     def _client_of_active(self) -> float:
-        floor, price = self._floor(), self._cost(1.0, alone=True)
-        cost = self._cost(floor)
-        best = floor
+        floor = self._floor()
+        price = noise_in_model(self._federation.with_client_noise(1.0)) ** 2
+        best, cost = floor, self._cost(floor)
         if price > 0.0 and self._federation.may_carry:
             low = max(floor, SMALLEST_MULTIPLIER) ** 2
 
@@ -155,23 +153,15 @@ class Keeper:
         """The least client noise multiplier that own super-nodes' promises allow."""
         floor = 0.0
         for demand in self._demands:
-            if demand.is_own:
+            if demand.promise.is_own:
                 found = demand.least_client()
                 if not math.isfinite(found):
                     raise demand.refusal(1.0)
                 floor = max(floor, found)
         return floor
 
-    def _cost(self, client: float, alone: bool = False) -> float:
-        """Variance in the model with so much client noise; infinite if none will do.
-
-        Args:
-          client: Its multiplier.
-          alone: Whether to leave out what others have to add.
-        """
-        if alone:
-            plan = dataclasses.replace(self._base, client_noise_multiplier=client)
-            return noise_in_model(plan) ** 2
+    def _cost(self, client: float) -> float:
+        """Variance in the model with so much client noise; infinite if none will do."""
         try:
             return noise_in_model(self._filled(client)) ** 2
         except LackingError:
@@ -185,7 +175,7 @@ class Keeper:
         Raises:
           LackingError: If no noise of nodes is enough.
         """
-        plan = dataclasses.replace(self._base, client_noise_multiplier=client)
+        plan = self._federation.with_client_noise(client)
         for demand in self._demands:
             if demand in self._active:
                 plan = demand.filled(plan)
@@ -205,8 +195,7 @@ class Keeper:
 
     def _added(self, plan: NoisePlan) -> list[float]:
         """What each promise added to the model beyond those before it."""
-        client = plan.client_noise_multiplier
-        plan = dataclasses.replace(self._base, client_noise_multiplier=client)
+        plan = self._federation.with_client_noise(plan.client_noise_multiplier)
         noise, added = 0.0, []
         for demands in self._of:
             for demand in demands:
@@ -268,11 +257,10 @@ class Keeper:
 
         What is not kept has its target lowered.
         """
-        history, reached = self._federation.planned(plan), []
+        history, reached = self._federation.history(plan), []
         for demands in self._of:
             self._say(f"checking {demands[0].promise} by {self._method.upper()}")
-            found = self._federation.reached(demands, history, self._method)
-            reached.append(found)
+            reached.append(largest_epsilon(demands, history, self._method))
         kept = [
             demand.accept(found)
             for demands, found in zip(self._of, reached, strict=True)

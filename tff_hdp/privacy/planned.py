@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
 from tff_hdp.errors import (
@@ -16,10 +15,11 @@ from tff_hdp.errors import (
     require,
 )
 from tff_hdp.privacy.accountant import SOUND, History
+from tff_hdp.privacy.demands import demands_of, largest_epsilon
+from tff_hdp.privacy.federation import Federation
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
 from tff_hdp.privacy.parts import Level, entries
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.promised import Federation
 from tff_hdp.privacy.promises import Kept, Promise
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
 from tff_hdp.topology.reading import read_json
@@ -79,18 +79,17 @@ class Planned:
         """
         if not history:
             return [(kept.promise, 0.0) for kept in self.kept]
-        rounds = [
-            (_assumed(run, self.threat, run.threat.skipped_zones), count)
-            for run, count in history
-        ]
-        made = self.federation
-        return [
-            (
-                kept.promise,
-                made.reached(made.demands(kept.promise), rounds, self.method),
-            )
-            for kept in self.kept
-        ]
+        rounds = []
+        for run, count in history:
+            skipped = run.threat.skipped_zones
+            threat = dataclasses.replace(self.threat, skipped_zones=skipped)
+            rounds.append((AccountedRound(run.plan, threat), count))
+        found = []
+        for kept in self.kept:
+            demands = demands_of(self.federation, kept.promise)
+            epsilon = largest_epsilon(demands, rounds, self.method)
+            found.append((kept.promise, epsilon))
+        return found
 
     @functools.cached_property
     def federation(self) -> Federation:
@@ -99,12 +98,12 @@ class Planned:
         Raises:
           ArgumentError: If `trusting` does not fit the plan's zones.
         """
-        return federation_of(
-            without_noise(self.plan),
-            self.trusting or None,
-            self.rounds,
-            self.delta,
-            self.threat,
+        return Federation(
+            base=_without_noise(self.plan),
+            trusting=self.trusting or (0,) * self.plan.num_zones,
+            rounds=self.rounds,
+            delta=self.delta,
+            threat=self.threat,
         )
 
 
@@ -137,7 +136,7 @@ def read_plan(path: str | pathlib.Path) -> Planned:
         )
         # Refuses promises that nobody of its federation is made.
         for kept in found.kept:
-            found.federation.demands(kept.promise)
+            demands_of(found.federation, kept.promise)
         return found
     except FileError:
         raise
@@ -145,7 +144,7 @@ def read_plan(path: str | pathlib.Path) -> Planned:
         raise FileError(path, f"no plan of this version: {error}") from error
 
 
-def without_noise(plan: NoisePlan) -> NoisePlan:
+def _without_noise(plan: NoisePlan) -> NoisePlan:
     """The plan's federation."""
     return dataclasses.replace(
         plan,
@@ -159,27 +158,6 @@ def without_noise(plan: NoisePlan) -> NoisePlan:
     )
 
 
-def federation_of(
-    base: NoisePlan,
-    trusting: Sequence[int] | None,
-    rounds: int,
-    delta: float,
-    threat: ThreatModel,
-) -> Federation:
-    """What is promised to, of a plan without noise; `trusting` None is nobody."""
-    return Federation(
-        base=base,
-        trusting=(0,) * base.num_zones if trusting is None else tuple(trusting),
-        rounds=rounds,
-        delta=delta,
-        threat=threat,
-    )
-
-
 def _check_id(name: str, value: Any) -> str:
     require(isinstance(value, str), name, value, "the id of a client")
     return value
-
-
-def _assumed(run: AccountedRound, threat: ThreatModel, skipped: int) -> AccountedRound:
-    return AccountedRound(run.plan, dataclasses.replace(threat, skipped_zones=skipped))

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tff_hdp.errors import ArgumentError, check_count, check_delta, check_word, require
 from tff_hdp.privacy.accountant import SOUND, Sound
+from tff_hdp.privacy.federation import Federation
 from tff_hdp.privacy.keeper import Keeper
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.planned import Planned, federation_of
+from tff_hdp.privacy.planned import Planned
 from tff_hdp.privacy.promises import Promise, from_clients_up, noise_in_model
 from tff_hdp.privacy.threat import ThreatModel
 
@@ -56,7 +57,10 @@ def plan(
     require(not federation.is_noisy, "federation", "noisy", "a plan without noise")
     check_word("method", method, SOUND)
     promises = sorted(_promises(promises), key=from_clients_up)
-    asked = federation_of(federation, trusting, rounds, delta, threat)
+    trusting = (0,) * federation.num_zones if trusting is None else tuple(trusting)
+    asked = Federation(
+        base=federation, trusting=trusting, rounds=rounds, delta=delta, threat=threat
+    )
     keeper = Keeper(asked, promises, method, say)
     least, kept = keeper.least()
     noise = noise_in_model(least)
@@ -77,7 +81,7 @@ def plan(
         method=method,
         kept=kept,
         noise=noise,
-        trusting=asked.trusting,
+        trusting=trusting,
     )
 
 
