@@ -113,7 +113,10 @@ def paired_audit_scores(
       ArgumentError: If an argument is out of range or a score is not finite.
     """
     _check(claimed, delta, confidence)
-    inside, outside = _scores("scores_in", scores_in), _scores("scores_out", scores_out)
+    inside, outside = (
+        checked_scores("scores_in", scores_in),
+        checked_scores("scores_out", scores_out),
+    )
     first_in, first_out = len(inside) // 4, len(outside) // 4
     threshold = _best_threshold(inside[:first_in], outside[:first_out], delta)
     rest_in, rest_out = inside[first_in:], outside[first_out:]
@@ -239,7 +242,7 @@ def one_run_audit(
       ArgumentError: If an argument is out of range or a score is not finite.
     """
     _check(claimed, delta, confidence)
-    values = _scores("scores", scores)
+    values = checked_scores("scores", scores)
     coins = np.asarray(included, dtype=bool)
     allowed = f"{values.size} entries, as scores"
     require(coins.shape == values.shape, "included", f"{coins.size} entries", allowed)
@@ -332,7 +335,8 @@ def _check(claimed: float, delta: float, confidence: float) -> None:
     require(0.0 < confidence < 1.0, "confidence", confidence, "(0, 1)")
 
 
-def _scores(name: str, scores: Sequence[float]) -> np.ndarray:
+def checked_scores(name: str, scores: Sequence[float]) -> np.ndarray:
+    """Scores as float64 [n]; raises ArgumentError unless 8 or more, and finite."""
     values = np.asarray(scores, dtype=np.float64)
     many = values.ndim == 1 and values.size >= 8
     require(many, f"{name}.shape", values.shape, "8 scores or more")

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import integrate, stats
 
 from tff_hdp.errors import check_count, check_nonnegative, require
-from tff_hdp.privacy.audit import clopper_pearson_lower
+from tff_hdp.privacy.audit import checked_scores, clopper_pearson_lower
 from tff_hdp.privacy.mechanisms import Gaussian, Mechanism
 from tff_hdp.privacy.sampled import SampledGaussian
 
@@ -189,7 +189,8 @@ def roc(
     Raises:
       ArgumentError: If there are fewer than 8 scores of a kind or one is not finite.
     """
-    inside, outside = _finite("scores_in", scores_in), _finite("scores_out", scores_out)
+    inside = checked_scores("scores_in", scores_in)
+    outside = checked_scores("scores_out", scores_out)
     require(0.0 < confidence < 1.0, "confidence", confidence, "(0, 1)")
     area, error = _area(inside, outside)
     least = _least_area(inside, outside, 1 - confidence)
@@ -238,11 +239,3 @@ def _gaussian_multiplier(mechanism: Mechanism) -> float | None:
     if isinstance(mechanism, SampledGaussian) and mechanism.q == 1.0:
         return mechanism.noise_multiplier
     return None
-
-
-def _finite(name: str, scores: Sequence[float]) -> np.ndarray:
-    values = np.asarray(scores, np.float64)
-    many = values.ndim == 1 and values.size >= 8
-    require(many, f"{name}.shape", values.shape, "8 scores or more")
-    require(bool(np.all(np.isfinite(values))), name, "not finite", "finite scores")
-    return values
