@@ -15,10 +15,10 @@ from tff_hdp.errors import (
 )
 from tff_hdp.privacy.configurations import (
     CONFIGURATIONS,
-    USERS_OF_SHARES,
     even_levels,
     given_levels,
     largest_remainder,
+    shares_of,
 )
 from tff_hdp.privacy.parts import (
     FixedSizeSampling,
@@ -288,7 +288,9 @@ class AccountConfig(FederationConfig):
         super().__post_init__()
         numbers = check_whole_numbers("noising_levels", self.noising_levels)
         object.__setattr__(self, "noising_levels", numbers)
-        self._check_shares()
+        shares_of(self.privacy, alpha=self.alpha, beta=self.beta)
+        if self.privacy == "levels" and not self.noising_levels:
+            raise ArgumentError("noising_levels", (), "a level, needed by levels")
         self._check_compare()
         if self.plan is not None:
             for field in dataclasses.fields(self):
@@ -311,11 +313,7 @@ class AccountConfig(FederationConfig):
         options = self.options(dict.fromkeys(self.noising_levels, z))
         if self.privacy == "levels":
             return NoisePlan(**options)
-        shares = {
-            name: getattr(self, name)
-            for name, users in USERS_OF_SHARES.items()
-            if self.privacy in users
-        }
+        shares = shares_of(self.privacy, alpha=self.alpha, beta=self.beta)
         return CONFIGURATIONS[self.privacy](noise_multiplier=z, **options, **shares)
 
     def refuse_beside_plan(self, name: str) -> None:
@@ -381,14 +379,3 @@ class AccountConfig(FederationConfig):
             if self.compare and field.name in LEFT_OUT_BY_COMPARE:
                 allowed = "nothing beside compare, of ldp, hdp and cdp"
                 require(given == field.default, field.name, given, allowed)
-
-    def _check_shares(self) -> None:
-        for name, users in USERS_OF_SHARES.items():
-            given = getattr(self, name)
-            if self.privacy in users:
-                ok = given is not None and 0.0 <= given <= 1.0
-                require(ok, name, given, f"[0, 1], needed by privacy {self.privacy}")
-            elif given is not None:
-                raise ArgumentError(name, given, f"only with {', '.join(users)}")
-        if self.privacy == "levels" and not self.noising_levels:
-            raise ArgumentError("noising_levels", (), "a level, needed by levels")

@@ -210,9 +210,32 @@ CONFIGURATIONS: dict[str, Callable[..., NoisePlan]] = {
     "ldp_hdp": ldp_hdp,
 }
 
-
 # Which configurations take Table I's shares.
 USERS_OF_SHARES = {"alpha": ("c5", "c7", "ldp_hdp"), "beta": ("c3", "c6", "c7")}
+
+
+def shares_of(
+    privacy: str, *, alpha: float | None, beta: float | None
+) -> dict[str, float]:
+    """Those of Table I's shares that a configuration takes.
+
+    Args:
+      privacy: The configuration's name.
+      alpha: As given, or None.
+      beta: As given, or None.
+
+    Raises:
+      ArgumentError: If a share that it takes is not in [0, 1], or another is given.
+    """
+    given = {"alpha": alpha, "beta": beta}
+    for name, users in USERS_OF_SHARES.items():
+        share, allowed = given[name], f"only with privacy={', '.join(users)}"
+        ok = share is None
+        if privacy in users:
+            ok = share is not None and 0.0 <= share <= 1.0
+            allowed = f"[0, 1], needed by privacy={privacy}"
+        require(ok, name, share, allowed)
+    return {name: share for name, share in given.items() if share is not None}
 
 
 def largest_remainder(exact: Sequence[float]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
+from tff_hdp.privacy.configurations import CONFIGURATIONS, shares_of
 from tff_hdp.privacy.parts import check_multiplier
 from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
 from tff_hdp.privacy.threat import OBSERVERS
@@ -347,18 +347,7 @@ class HdpConfig(ZonesConfig):
                 if found != getattr(HdpConfig, name):
                     raise ArgumentError(name, found, "nothing beside plan")
             return
-        for name, users in USERS_OF_SHARES.items():
-            given = getattr(self, name)
-            if self.privacy in users and given is None:
-                raise ArgumentError(
-                    name, given, f"[0, 1], needed by privacy={self.privacy}"
-                )
-            if self.privacy not in users and given is not None:
-                raise ArgumentError(
-                    name, given, f"only with privacy={', '.join(users)}"
-                )
-            if given is not None and not 0.0 <= given <= 1.0:
-                raise ArgumentError(name, given, "[0, 1]")
+        shares_of(self.privacy, alpha=self.alpha, beta=self.beta)
         levels = self.noising_levels
         if self.privacy == "none" and levels:
             raise ArgumentError("noising_levels", levels, "none with privacy=none")

@@ -166,12 +166,11 @@ def _plan(
     }
     if config.estimator is not None:
         options["estimator"] = config.estimator
-    options |= {
-        k: v for k in ("alpha", "beta") if (v := getattr(config, k)) is not None
-    }
-
     if config.plan is not None:
         return _encoded(noise_of_plan(config, zoning, options), config)
+    options |= configurations.shares_of(
+        config.privacy, alpha=config.alpha, beta=config.beta
+    )
 
     def noised(z: float) -> NoisePlan:
         levels = given_levels(zoning.parents, dict.fromkeys(config.noising_levels, z))
