@@ -15,7 +15,11 @@ from tff_hdp.errors import (
     check_probability,
     require,
 )
-from tff_hdp.privacy.configurations import CONFIGURATIONS, USERS_OF_SHARES
+from tff_hdp.privacy.configurations import (
+    CONFIGURATIONS,
+    USERS_OF_SHARES,
+    even_sizes,
+)
 from tff_hdp.privacy.parts import Clipping, FullParticipation, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planned import read_plan
@@ -216,9 +220,7 @@ class AttackConfig:
                 options[name] = share
         several, q = self.zones > 1, self.sampling_probability
         return CONFIGURATIONS[self.privacy](
-            zone_sizes=tuple(
-                (self.clients + i) // self.zones for i in reversed(range(self.zones))
-            ),
+            zone_sizes=even_sizes(self.clients, self.zones),
             sampling=(
                 FullParticipation() if q == 1 else PoissonSampling((q,) * self.zones)
             ),

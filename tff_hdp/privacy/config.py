@@ -16,6 +16,7 @@ from tff_hdp.errors import (
 from tff_hdp.privacy.configurations import (
     CONFIGURATIONS,
     even_levels,
+    even_sizes,
     given_levels,
     largest_remainder,
     shares_of,
@@ -155,8 +156,7 @@ class FederationConfig:
             return tuple(self.zoning.zone_sizes)
         if self.zone_sizes:
             return self.zone_sizes
-        n = self.clients or DEFAULT_CLIENTS
-        return tuple((n + i) // self.zones for i in reversed(range(self.zones)))
+        return even_sizes(self.clients or DEFAULT_CLIENTS, self.zones)
 
     @property
     def threat(self) -> ThreatModel:

@@ -238,6 +238,11 @@ def shares_of(
     return {name: share for name, share in given.items() if share is not None}
 
 
+def even_sizes(clients: int, zones: int) -> tuple[int, ...]:
+    """n_i of zones that differ by at most one client, the larger zones first."""
+    return tuple((clients + i) // zones for i in reversed(range(zones)))
+
+
 def largest_remainder(exact: Sequence[float]) -> tuple[int, ...]:
     """Rounds to whole numbers whose sum is the rounded sum.
 

@@ -8,7 +8,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import paper
 from tff_hdp.privacy.accountant import METHODS, AccountRow, Method, account, worst
 from tff_hdp.privacy.config import AccountConfig
-from tff_hdp.privacy.configurations import CONFIGURATIONS
+from tff_hdp.privacy.configurations import CONFIGURATIONS, even_sizes
 from tff_hdp.privacy.parts import PoissonSampling
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.gfl import plan as gfl
@@ -97,7 +97,7 @@ def table_i(
     Raises:
       ValueError: If an argument is out of range.
     """
-    sizes = tuple((clients + i) // zones for i in reversed(range(zones)))
+    sizes = even_sizes(clients, zones)
     sampling = PoissonSampling((clients_per_round / clients,) * zones)
     rows = []
     for name, formula in FORMULAS.items():
@@ -150,7 +150,7 @@ def table_iii(*, zones: int = 10, delta: float = 1e-5) -> list[dict[str, Any]]:
     """
     rows = []
     for data, n, k, rounds, source, printed in _TABLE_III:
-        sizes = tuple((n + i) // zones for i in reversed(range(zones)))
+        sizes = even_sizes(n, zones)
         epsilon = paper.accountant_epsilon(k / n, 1.0, rounds, delta)
         by_formula = (paper.ldp(epsilon, k), paper.hdp(epsilon, zones), epsilon)
         for mode, shown, stated in zip(
