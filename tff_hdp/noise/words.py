@@ -66,18 +66,13 @@ def system_words(count: np.ndarray) -> np.ndarray:
       int64 [count].
     """
     words = np.empty(int(count), np.int64)
-    fill_with_words(words)
-    return words
-
-
-def fill_with_words(out: np.ndarray) -> None:
-    """Has int64 `out`, contiguous, hold what `system_words` gives."""
     stream = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
-    room = memoryview(out.reshape(-1)).cast("B")
+    room = memoryview(words).cast("B")
     for start in range(0, len(room), len(_ZEROS)):
         part = room[start : start + len(_ZEROS)]
         # Encrypting zeros gives the stream.
         stream.update_into(_ZEROS[: len(part)], part)
+    return words
 
 
 def nonnegative(word: tf.Tensor) -> tf.Tensor:
