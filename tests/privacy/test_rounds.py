@@ -13,9 +13,6 @@ class Plan:
     sigma: float
     counts: tuple[int, ...] = ()
 
-    def __post_init__(self):
-        object.__setattr__(self, "counts", tuple(self.counts))
-
 
 def make():
     return RoundLedger(

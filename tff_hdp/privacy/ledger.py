@@ -38,8 +38,7 @@ class RoundLedger(Generic[Plan]):
     """Composes rounds of any frozen plan, also across resumed runs.
 
     Args:
-      plan_type: A frozen dataclass of JSON types, whose `__post_init__` turns lists
-        back into tuples.
+      plan_type: A frozen dataclass of JSON types, with tuples for lists.
       account: From (plan, rounds) pairs in the order they were run, delta and
         methods to the account's rows.
     """
@@ -246,7 +245,7 @@ def plan_from_dict(fields: Mapping[str, Any]) -> NoisePlan:
     if values["encoding"] is not None:
         values["encoding"] = _build(FixedPoint, values["encoding"])
     values["upper_levels"] = [_build(Level, each) for each in values["upper_levels"]]
-    return NoisePlan(**{name: _with(tuple, value) for name, value in values.items()})
+    return _build(NoisePlan, values)
 
 
 def _build(cls: type, fields: Mapping[str, Any]) -> Any:
