@@ -295,6 +295,10 @@ def test_figure(run, tmp_path):
             ["--clients=1000000", "--sampling=fixed", "--clients_per_round=200000"],
             ["--clients_per_round", "up to 100000"],
         ),
+        (
+            ["--zone_sizes=1,99,900", "--clients_per_round=3", "--sampling=fixed"],
+            ["--clients_per_round", "3", "one client in each of 3 zones"],
+        ),
         (["--privacy=c3"], ["--beta", "None", "[0, 1]"]),
         (["--alpha=0.5"], ["--alpha", "0.5", "c5, c7"]),
         (["--privacy=c3", "--beta=.33"], ["--beta", "0.33", "whole number"]),

@@ -17,12 +17,11 @@ from tff_hdp.privacy.configurations import (
     CONFIGURATIONS,
     even_levels,
     even_sizes,
+    fixed_sampling,
     given_levels,
-    largest_remainder,
     shares_of,
 )
 from tff_hdp.privacy.parts import (
-    FixedSizeSampling,
     FullParticipation,
     PoissonSampling,
     Sampling,
@@ -196,8 +195,7 @@ class FederationConfig:
         if self.sampling == "full":
             return FullParticipation()
         if self.sampling == "fixed":
-            exact = [self.clients_per_round * size / n for size in self.sizes]
-            return FixedSizeSampling(tuple(max(1, k) for k in largest_remainder(exact)))
+            return fixed_sampling(self.clients_per_round, self.sizes)
         return PoissonSampling((self.clients_per_round / n,) * len(self.sizes))
 
     def _check_sizes(self) -> None:

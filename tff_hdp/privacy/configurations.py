@@ -10,7 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tff_hdp.errors import ArgumentError, as_float, require
-from tff_hdp.privacy.parts import Level, Sampling, check_zone_sizes
+from tff_hdp.privacy.parts import (
+    FixedSizeSampling,
+    Level,
+    Sampling,
+    check_zone_sizes,
+)
 from tff_hdp.privacy.plan import NoisePlan
 
 
@@ -258,6 +263,22 @@ def largest_remainder(exact: Sequence[float]) -> tuple[int, ...]:
     for i in order[: max(missing, 0)]:
         counts[i] += 1
     return tuple(counts)
+
+
+def fixed_sampling(
+    clients_per_round: float, zone_sizes: Sequence[int]
+) -> FixedSizeSampling:
+    """Cohorts of a fixed size, shared out over zones of n_i by largest remainder.
+
+    Raises:
+      ArgumentError: If they leave a zone without a client.
+    """
+    share = clients_per_round / sum(zone_sizes)
+    sizes = largest_remainder([share * n for n in zone_sizes])
+    allowed = f"enough for one client in each of {len(zone_sizes)} zones with "
+    allowed += "sampling=fixed"
+    require(min(sizes) >= 1, "clients_per_round", clients_per_round, allowed)
+    return FixedSizeSampling(sizes)
 
 
 def _check_share(name: str, share: Any) -> float:

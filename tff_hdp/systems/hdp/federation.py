@@ -19,7 +19,7 @@ from tff_hdp.privacy import (
     calibrate,
     configurations,
 )
-from tff_hdp.privacy.configurations import given_levels, largest_remainder
+from tff_hdp.privacy.configurations import given_levels
 from tff_hdp.privacy.secure import DEFAULT_BITS, with_encoding
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts, sums_hold
@@ -205,18 +205,10 @@ def _plan(
 def _sampling(
     config: HdpConfig, zone_sizes: tuple[int, ...]
 ) -> PoissonSampling | FixedSizeSampling:
+    if config.sampling == "fixed":
+        return configurations.fixed_sampling(config.clients_per_round, zone_sizes)
     share = config.clients_per_round / sum(zone_sizes)
-    if config.sampling == "poisson":
-        return PoissonSampling((share,) * len(zone_sizes))
-    sizes = largest_remainder([share * n for n in zone_sizes])
-    if min(sizes) < 1:
-        raise ArgumentError(
-            "clients_per_round",
-            config.clients_per_round,
-            f"enough for one client in each of {len(zone_sizes)} zones with "
-            "sampling=fixed",
-        )
-    return FixedSizeSampling(sizes)
+    return PoissonSampling((share,) * len(zone_sizes))
 
 
 def _noising_clients(plan: NoisePlan, zoning: Zoning, config: HdpConfig) -> np.ndarray:
