@@ -29,13 +29,17 @@ from tff_hdp.privacy.least import least_sum
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promises import Kept, Promise, noise_in_model
 
+# So many times its epsilon is that of a promise that is relaxed.
 _RELAXED = 1.1
+# How often a plan is brought in line with the account, and found anew from there.
 _ATTEMPTS, _SEARCHES = 24, 3
-# Share of the variance for which clients add more than they are promised it for.
+# The least share of the variance in the model for whose sake clients add more noise
+# than their own super-nodes' promises ask for.
 _WORTH = 2e-3
 # How near the targets of the search come to what the account asks for.
 _MATCHED = 1e-4
-# Of what is promised, by Renyi DP: what another account cannot tell there it never can.
+# Share of a promised epsilon. Where a plan keeps so little by Renyi DP and another
+# account still has no finite epsilon, no noise will give it one.
 _FAR = 1e-2
 
 

@@ -8,7 +8,7 @@ from tff_hdp.privacy.calibration import LARGEST_MULTIPLIER, SMALLEST_MULTIPLIER
 
 # Share of the least sum by which what is found may exceed it.
 TOLERANCE = 0.01
-# Of what meets a target, relative.
+# Relative error of the least variance that meets a target.
 _NEAR = 5e-5
 _LEAST, _MOST = SMALLEST_MULTIPLIER**2, LARGEST_MULTIPLIER**2
 

@@ -8,9 +8,10 @@ from tff_hdp.errors import check_count, check_nonnegative, check_positive, requi
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import ALL_OBSERVERS
 
-# Nearer to its promise than this share of it, an epsilon may decide the noise.
+# An epsilon nearer to what is promised than this share of it may decide the noise.
 _NEAR = 0.01
-# A share of the noise that is none, as near as the least is found.
+# Whatever saves less than this share of the noise may save none: the least noise is
+# found no nearer.
 _LITTLE = 0.003
 
 
