@@ -31,6 +31,7 @@ PLAN = NoisePlan(
         ({"skipped_zones": -1}, "skipped_zones is -1"),
         ({"colluding_super_nodes": 4}, r"colluding_super_nodes is 4; allowed: 0\.\.3"),
         ({"colluding_clients": 60}, r"colluding_clients is 60; allowed: 0\.\.59"),
+        ({"colluding_in_zone": 60}, r"colluding_in_zone is 60; allowed: 0\.\.59"),
         ({"skipped_zones": 4}, r"skipped_zones is 4; allowed: 0\.\.3"),
     ],
 )

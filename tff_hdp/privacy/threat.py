@@ -109,13 +109,13 @@ class ThreatModel:
         relation that cannot be had with the plan's sampling or with noise that
         participants carry.
         """
-        for name, most, of in (
-            ("colluding_super_nodes", plan.num_zones, "zones"),
-            ("colluding_clients", plan.num_clients - 1, "other clients"),
-            ("colluders_in_zone", plan.num_clients - 1, "other clients"),
-            ("skipped_zones", plan.num_zones, "zones"),
+        zones, others = plan.num_zones, plan.num_clients - 1
+        for name, found, most, of in (
+            ("colluding_super_nodes", self.colluding_super_nodes, zones, "zones"),
+            ("colluding_clients", self.colluding_clients, others, "other clients"),
+            ("colluding_in_zone", self.colluders_in_zone, others, "other clients"),
+            ("skipped_zones", self.skipped_zones, zones, "zones"),
         ):
-            found = getattr(self, name)
             require(found <= most, name, found, f"0..{most} (the {of})")
         # Whichever zones they are of, some zone has as many.
         least = math.ceil(self.colluding_clients / plan.num_zones)
