@@ -42,21 +42,14 @@ def draw(
       log: Whether the y axis is logarithmic.
       limits: Of the y axis; None fits the curves.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     columns = 2 if len(panels) == 4 else min(3, len(panels))
     rows = -(-len(panels) // columns)
-    figure, grid = pyplot.subplots(
-        *(rows, columns),
-        figsize=(max(6.0, 4 * columns), max(3.8, 3 * rows)),
-        squeeze=False,
-        sharex=len({panel.xlabel for panel in panels}) == 1,
-        sharey=True,
-        layout="constrained",
-    )
+    size = max(6.0, 4 * columns), max(3.8, 3 * rows)
+    figure = Figure(figsize=size, layout="constrained")
+    sharex = len({panel.xlabel for panel in panels}) == 1
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=True)
     colours: dict[str, str] = {}
     for axes, panel in zip(grid.flat, panels, strict=False):
         for label, seeds in panel.curves.items():
@@ -82,4 +75,3 @@ def draw(
         axes.set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.config import AttackConfig
@@ -64,36 +65,24 @@ def _words(row: Mapping[str, Any]) -> str:
     )
 
 
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
 def _images(rows: Mapping[str, np.ndarray], path: str) -> None:
-    pyplot = _pyplot()
     count = min(_MOST, *(len(images) for images in rows.values()))
     size = (count + 1.6, 1.1 * len(rows))
-    figure, grid = pyplot.subplots(len(rows), count, figsize=size, squeeze=False)
+    figure = Figure(figsize=size)
+    grid = figure.subplots(len(rows), count, squeeze=False)
     for line, (name, images) in zip(grid, rows.items(), strict=True):
         line[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
         for axes, image in zip(line, images, strict=False):
             axes.imshow(np.squeeze(image), cmap="gray", vmin=0, vmax=1)
             axes.set(xticks=[], yticks=[])
     figure.savefig(path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)
 
 
 def _curves(outcome: Outcome, path: str) -> None:
     """A panel an observer, a colour for each that adds noise."""
-    pyplot = _pyplot()
     observers = list(dict.fromkeys(row["observer"] for row in outcome.rows))
-    figure, grid = pyplot.subplots(
-        *(1, len(observers)), figsize=(4.2 * len(observers), 4.4), squeeze=False
-    )
+    figure = Figure(figsize=(4.2 * len(observers), 4.4))
+    grid = figure.subplots(1, len(observers), squeeze=False)
     fpr = np.linspace(0, 1, 400)
     for axes, observer in zip(grid[0], observers, strict=True):
         for (curve, vantage), row in zip(outcome.curves, outcome.rows, strict=True):
@@ -111,12 +100,11 @@ def _curves(outcome: Outcome, path: str) -> None:
     grid[0][0].set_ylabel("true positive rate\ndashed: bound; dotted: 99.9 % band")
     figure.tight_layout()
     figure.savefig(path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)
 
 
 def _rotation(rows: list[dict[str, Any]], path: str) -> None:
-    pyplot = _pyplot()
-    figure, axes = pyplot.subplots(figsize=(5.4, 3.6))
+    figure = Figure(figsize=(5.4, 3.6))
+    axes = figure.subplots()
     for observer in dict.fromkeys(row["observer"] for row in rows):
         own = [row for row in rows if row["observer"] == observer]
         seen = [row["aggregates"] for row in own]
@@ -133,4 +121,3 @@ def _rotation(rows: list[dict[str, Any]], path: str) -> None:
     axes.title.set_fontsize(9)
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)

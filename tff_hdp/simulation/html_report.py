@@ -295,12 +295,11 @@ def _draw_metric(axes: Any, metrics: pd.DataFrame, headline: str) -> None:
 def _svg(draw: Callable[[Any], None], name: str) -> str:
     """A figure as an SVG element whose ids clash with no other's."""
     import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure, axes = pyplot.subplots(figsize=(7, 3.4))
+        figure = Figure(figsize=(7, 3.4))
+        axes = figure.subplots()
         draw(axes)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
@@ -308,7 +307,6 @@ def _svg(draw: Callable[[Any], None], name: str) -> str:
         figure.savefig(
             content, format="svg", bbox_inches="tight", metadata={"Date": None}
         )
-        pyplot.close(figure)
     element = content.getvalue()
     element = element[element.index("<svg") :]
     element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.S)

@@ -222,13 +222,11 @@ def metric_figure(
       metric: A column of metrics.csv.
       title: Above the axes.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure, axes = pyplot.subplots(figsize=(7, 4.2))
+    figure = Figure(figsize=(7, 4.2))
+    axes = figure.subplots()
     for label, frame in metrics.items():
         tested = frame.dropna(subset=metric)
         axes.plot(tested["round"], tested[metric], label=label, linewidth=1.8)
@@ -238,7 +236,6 @@ def metric_figure(
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     figure.savefig(path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)
 
 
 def comparison_figure(

@@ -30,10 +30,7 @@ def weights_figure(
       top: Run folders of FL-TOP, of one K, which is used for both.
       figure_path: The PNG to write.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     record = json.loads((top[0] / "config.json").read_text())
     size = record["resolved"]["upload_size"]
@@ -45,7 +42,8 @@ def weights_figure(
     # As many as a bin's count allows to mean something.
     count = min(60, 2 * (len(top) * size) ** 0.5)
     bins = np.linspace(-widest, widest, int(count) + 1)
-    figure, axes = pyplot.subplots(figsize=(6, 3.8))
+    figure = Figure(figsize=(6, 3.8))
+    axes = figure.subplots()
     for name, value in values.items():
         axes.hist(value, bins, density=True, histtype="step", label=name, lw=1.8)
     axes.set(
@@ -55,4 +53,3 @@ def weights_figure(
     axes.legend(frameon=False)
     figure_path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(figure_path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)

@@ -70,12 +70,10 @@ def slopes(runs: pd.DataFrame) -> pd.DataFrame:
 
 def draw(runs: pd.DataFrame, path: pathlib.Path) -> None:
     """MSD over step and over noise on logarithmic axes, mean and spread over seeds."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4))
+    figure = Figure(figsize=(10, 4))
+    panels = figure.subplots(1, 2)
     colours = {"none": "C0", "iid": "C1", "hybrid": "C2"}
     for (scheme, over, held), bound in BOUND.items():
         axes = panels[0 if over == "mu" else 1]
@@ -101,4 +99,3 @@ def draw(runs: pd.DataFrame, path: pathlib.Path) -> None:
         axes.grid(alpha=0.3, which="both")
         axes.legend(frameon=False, fontsize="small")
     figure.savefig(path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)

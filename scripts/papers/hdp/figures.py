@@ -123,12 +123,11 @@ def draw_levels(
 
 
 def _axes(ylabel: str, title: str) -> tuple[Any, Any]:
-    import matplotlib
+    from matplotlib import ticker
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot, ticker
-
-    figure, axes = pyplot.subplots(figsize=(7, 4.2))
+    figure = Figure(figsize=(7, 4.2))
+    axes = figure.subplots()
     axes.set(ylabel=ylabel, title=title, yscale="log")
     axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
