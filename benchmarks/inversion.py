@@ -147,7 +147,7 @@ class Victims:
             # In batches: everybody has had an equal share.
             each = (stamps[-1] - stamps[0]) / len(self.updates)
             seconds = np.full(len(self.updates), each)
-        return self._columns(found.images[:, 0], seconds, config.evaluations)
+        return self._columns(found[:, 0], seconds, config.evaluations)
 
     def theirs(self) -> dict[str, Any]:
         """breaching's, in a process and an environment of its own."""

@@ -250,3 +250,5 @@ def test_what_no_attack_can_be_made_of_is_refused():
     crowd = AttackConfig(attack="analytic", privacy="none", level="1", clients=400)
     with pytest.raises(ArgumentError, match="clients is 400; allowed: at most"):
         run.run(crowd)
+    with pytest.raises(ArgumentError, match="unknown_clients is 2"):
+        run.run(AttackConfig(attack="feature_ig", level="2"))

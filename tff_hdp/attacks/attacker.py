@@ -126,15 +126,15 @@ class Attacker:
         stddev = vantage.noise_multiplier * self.clip_norm
         if attack == "analytic":
             return self._by_layer(seen, stddev)[:, np.newaxis]
-        labels = infer_labels(target, seen, m)
         budget = {} if config.evaluations is None else {"steps": config.evaluations}
         common = {
             "seed": config.seed,
             "progress": inversion.bar(f"{attack}, {vantage.name}"),
         }
         if attack == "feature_ig":
-            found = inversion.feature_guided(target, seen, labels, **budget, **common)
-            return found.images
+            require(m == 1, "unknown_clients", m, "1 for an attack by features")
+            return inversion.feature_guided(target, seen, **budget, **common)
+        labels = infer_labels(target, seen, m)
         forward = Forward(target, vantage.clip_norm)
         common["restarts"] = config.restarts
         if attack == "dlg":
@@ -142,7 +142,7 @@ class Attacker:
             search = inversion.deep_leakage
         else:
             search = inversion.inverting_gradients
-        return search(forward, seen, labels, **budget, **common).images
+        return search(forward, seen, labels, **budget, **common)
 
     def _by_layer(self, seen: np.ndarray, stddev: float) -> np.ndarray:
         if analytic.first_dense(self.target) != 0:

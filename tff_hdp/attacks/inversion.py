@@ -5,8 +5,7 @@
 shows. Local steps and the clip are in the model that is inverted.
 """
 
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,40 +21,17 @@ from tff_hdp.attacks.forward import (
     with_gradient,
 )
 from tff_hdp.attacks.victims import Target
-from tff_hdp.errors import require
 
 # Said after every victim or step: how much is done, of how much.
 Progress = Callable[[int, int], None]
+# What a search from one start ends with: images [V, m, H, W, c] in [0, 1], and what is
+# left of the objective, [V].
+Found = tuple[np.ndarray, np.ndarray]
 
 _PRECISE = {"maxcor": 100, "ftol": 1e-22, "gtol": 1e-14}
 _IG_MILESTONES = (3 / 8, 5 / 8, 7 / 8)
 _IG_RATE = 0.1
 _CHUNK = 16
-
-
-@dataclasses.dataclass(frozen=True)
-class Found:
-    """Reconstructions, with the labels they were searched for.
-
-    Attributes:
-      images: [V, m, H, W, c] in [0, 1].
-      loss: [V], what was left of the objective.
-      labels: [V, m] int32.
-    """
-
-    images: np.ndarray
-    loss: np.ndarray
-    labels: np.ndarray
-
-    def better_of(self, other: "Found") -> "Found":
-        """By victim, the one with the lesser loss."""
-        better = other.loss < self.loss
-        selector = better[:, np.newaxis, np.newaxis, np.newaxis, np.newaxis]
-        return Found(
-            np.where(selector, other.images, self.images),
-            np.where(better, other.loss, self.loss),
-            self.labels,
-        )
 
 
 def deep_leakage(
@@ -67,7 +43,7 @@ def deep_leakage(
     restarts: int = 1,
     seed: int = 0,
     progress: Progress = lambda done, of: None,
-) -> Found:
+) -> np.ndarray:
     """DLG: the squared error by L-BFGS-B in float64, pixels kept in [0, 1].
 
     A search for the labels too, as Zhu et al. have it, ends with wrong ones on ReLU
@@ -82,19 +58,21 @@ def deep_leakage(
       restarts: Starts; the best one counts.
       seed: Of the starts.
       progress: Told after every victim.
+
+    Returns:
+      Images [V, m, H, W, c] in [0, 1].
     """
 
     def objective(images: tf.Tensor, targets: tf.Tensor, seen: tf.Tensor) -> tf.Tensor:
         return squared_error(forward.sums(images, targets), seen)
 
     evaluate = with_gradient(objective, compiles=forward.compiles)
-    targets, found = np.eye(forward.num_classes)[labels], None
-    for start in _grey((*labels.shape, *forward.image_shape), restarts, seed):
-        one_start = Found(
-            *_minimised(evaluate, start, (targets, seen), evaluations, progress), labels
-        )
-        found = one_start if found is None else found.better_of(one_start)
-    return found
+    held = np.eye(forward.num_classes)[labels], seen
+    rng, shape = np.random.default_rng(seed), (*labels.shape, *forward.image_shape)
+    starts = (0.5 + 0.01 * rng.normal(size=shape) for _ in range(restarts))
+    return _best(
+        _minimised(evaluate, start, held, evaluations, progress) for start in starts
+    )
 
 
 def inverting_gradients(
@@ -107,7 +85,7 @@ def inverting_gradients(
     restarts: int = 1,
     seed: int = 0,
     progress: Progress = lambda done, of: None,
-) -> Found:
+) -> np.ndarray:
     """IG: one less the cosine, and total variation, by signed Adam in a box.
 
     Args:
@@ -119,6 +97,9 @@ def inverting_gradients(
       restarts: Starts from noise; the best one counts.
       seed: Of the starts.
       progress: Told after every step.
+
+    Returns:
+      Images [V, m, H, W, c] in [0, 1].
     """
 
     def objective(images: tf.Tensor, targets: tf.Tensor, seen: tf.Tensor) -> tf.Tensor:
@@ -126,28 +107,21 @@ def inverting_gradients(
         return distance + variation * total_variation(images)
 
     evaluate = with_gradient(objective, compiles=forward.compiles)
-    rng, found = np.random.default_rng(seed), None
-    shape = (*labels.shape, *forward.image_shape)
-    for _ in range(restarts):
-        start = rng.uniform(size=shape)
-        images, loss = _in_chunks(
-            evaluate, start, np.eye(forward.num_classes)[labels], seen, steps, progress
-        )
-        one_start = Found(images, loss, labels)
-        found = one_start if found is None else found.better_of(one_start)
-    return found
+    held = np.eye(forward.num_classes)[labels], seen
+    rng, shape = np.random.default_rng(seed), (*labels.shape, *forward.image_shape)
+    starts = (rng.uniform(size=shape) for _ in range(restarts))
+    return _best(_in_chunks(evaluate, start, held, steps, progress) for start in starts)
 
 
 def feature_guided(
     target: Target,
     seen: np.ndarray,
-    labels: np.ndarray,
     *,
     steps: int = 600,
     variation: float = 1e-3,
     seed: int = 0,
     progress: Progress = lambda done, of: None,
-) -> Found:
+) -> np.ndarray:
     """An input with the features that the dense layer's gradient shows.
 
     What the layer read is known without a search (`analytic.dense_inputs`), and to
@@ -157,18 +131,17 @@ def feature_guided(
     Args:
       target: The model.
       seen: [V, d], what observers hold, of one client each.
-      labels: [V, 1]; not used but returned.
       steps: Of signed Adam.
       variation: alpha, of total variation.
       seed: Of the start.
       progress: Told after every step.
 
+    Returns:
+      Images [V, 1, H, W, c] in [0, 1].
+
     Raises:
-      ArgumentError: If the model has no dense layer with a bias, or sums are of more
-        than one client.
+      ArgumentError: If the model has no dense layer with a bias.
     """
-    m = labels.shape[1]
-    require(m == 1, "unknown_clients", m, "1 for an attack by features")
     wanted = analytic.dense_inputs(target, seen)
     features = target.features_before_dense(analytic.first_dense(target))
 
@@ -178,15 +151,20 @@ def feature_guided(
         return error + variation * total_variation(images)
 
     evaluate = with_gradient(mismatch, compiles=False)
-    shape = (*labels.shape, *target.features.shape[1:])
+    shape = (len(seen), 1, *target.features.shape[1:])
     start = np.random.default_rng(seed).uniform(size=shape)
-    return Found(*_in_chunks(evaluate, start, None, wanted, steps, progress), labels)
+    return _in_chunks(evaluate, start, (wanted,), steps, progress)[0]
 
 
-def _grey(shape: tuple[int, ...], restarts: int, seed: int) -> Iterator[np.ndarray]:
-    rng = np.random.default_rng(seed)
-    for _ in range(restarts):
-        yield 0.5 + 0.01 * rng.normal(size=shape)
+def _best(found: Iterable[Found]) -> np.ndarray:
+    """By victim, the images of the start that ended with the least loss."""
+    starts = iter(found)
+    best, least = next(starts)
+    for images, losses in starts:
+        better = losses < least
+        best = np.where(better[:, None, None, None, None], images, best)
+        least = np.where(better, losses, least)
+    return best
 
 
 def _minimised(
@@ -194,9 +172,9 @@ def _minimised(
     start: np.ndarray,
     held: Sequence[np.ndarray],
     evaluations: int,
-    progress: Progress = lambda done, of: None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """L-BFGS-B after one victim after the other; images [V, m, ...] and losses [V]."""
+    progress: Progress,
+) -> Found:
+    """L-BFGS-B, one victim after the other."""
     images, losses, shape = [], [], (1, *start.shape[1:])
     for v in range(len(start)):
         own = [tf.constant(part[v : v + 1]) for part in held]
@@ -222,20 +200,18 @@ def _minimised(
 def _in_chunks(
     evaluate: Callable[..., tuple[np.ndarray, list[np.ndarray]]],
     start: np.ndarray,
-    targets: np.ndarray | None,
-    seen: np.ndarray,
+    held: Sequence[np.ndarray],
     steps: int,
     progress: Progress,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Found:
     """Victims in batches of one size, so that a function is compiled once."""
-    images, losses, count = [], [], len(seen)
+    images, losses, count = [], [], len(start)
     for begin in range(0, count, _CHUNK):
         rows = np.arange(begin, begin + min(_CHUNK, count)) % count
-        given = () if targets is None else (targets[rows],)
         found, loss = _signed_adam(
             evaluate,
             start[rows],
-            (*given, seen[rows]),
+            [part[rows] for part in held],
             steps,
             lambda t, b=begin: progress(b * steps + t * _CHUNK, count * steps),
         )
@@ -251,7 +227,7 @@ def _signed_adam(
     fixed: Sequence[np.ndarray],
     steps: int,
     said: Callable[[int], None],
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Found:
     """Adam on the gradient's sign, rate as Geiping et al.; the last images and loss."""
     held = [tf.constant(part) for part in fixed]
     first, second = np.zeros_like(images), np.zeros_like(images)
