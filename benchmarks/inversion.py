@@ -101,7 +101,7 @@ class Victims:
     def __init__(self, attacker: Any, count: int) -> None:
         import numpy as np
 
-        from tff_hdp.attacks.labels import infer_labels
+        from tff_hdp.attacks.analytic import infer_labels
 
         self.attacker, target = attacker, attacker.target
         if len(target.labels) < count:

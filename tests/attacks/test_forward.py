@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_hdp.attacks.analytic import infer_labels
 from tff_hdp.attacks.forward import (
     Forward,
     cosine_distance,
@@ -11,7 +12,6 @@ from tff_hdp.attacks.forward import (
     total_variation,
     with_gradient,
 )
-from tff_hdp.attacks.labels import infer_labels
 
 
 @pytest.mark.parametrize("model", ["dnn", "cnn"])

@@ -6,7 +6,6 @@ import pytest
 from tff_hdp.attacks import analytic, inversion
 from tff_hdp.attacks.distances import psnr
 from tff_hdp.attacks.forward import Forward
-from tff_hdp.attacks.labels import infer_labels
 
 
 def test_analytic_without_noise_is_exact(target, victims):
@@ -40,7 +39,7 @@ def test_analytic_under_noise(mnist, victims):
 
 def test_deep_leakage(target, victims):
     images, _, updates = victims(target(), 4)
-    labels = infer_labels(target(), updates)
+    labels = analytic.infer_labels(target(), updates)
     found = inversion.deep_leakage(
         Forward(target(), None), updates, labels, evaluations=80, restarts=2
     )
@@ -50,7 +49,7 @@ def test_deep_leakage(target, victims):
 def test_deep_leakage_of_several_local_steps(target, victims):
     """Matching one step to the update of five is worse than unrolling them."""
     images, _, updates = victims(target("dnn", 5, 0.2), 3)
-    labels = infer_labels(target(), updates)
+    labels = analytic.infer_labels(target(), updates)
     reached = [
         np.median(
             psnr(
@@ -70,7 +69,7 @@ def test_deep_leakage_of_several_local_steps(target, victims):
 
 def test_inverting_gradients_and_features(target, victims):
     images, _, updates = victims(target("cnn"), 2)
-    labels = infer_labels(target("cnn"), updates)
+    labels = analytic.infer_labels(target("cnn"), updates)
     said = []
     found = inversion.inverting_gradients(
         Forward(target("cnn"), None),

@@ -1,8 +1,4 @@
-"""The input of a dense layer out of its gradient, without any search.
-
-[dW; db] is [x; 1] delta^T (Phong et al. 2017), of rank one for one example and any
-number of local steps on it, and for m examples of rank m.
-"""
+"""What dense layers' gradients show without any search: inputs, and labels."""
 
 import itertools
 
@@ -37,9 +33,10 @@ def dense_inputs(
 ) -> np.ndarray:
     """What the first dense layer read, for one example in each sum.
 
-    The leading singular vector of [dW; db] is proportional to [x; 1]. Under noise of
-    known size, x is then shrunk to its prior by the linear estimate of least mean
-    squared error.
+    [dW; db] is [x; 1] delta^T (Phong et al. 2017), of rank one for one example and any
+    number of local steps on it, so its leading singular vector is proportional to
+    [x; 1]. Under noise of known size, x is then shrunk to its prior by the linear
+    estimate of least mean squared error.
 
     Args:
       target: The model.
@@ -86,3 +83,40 @@ def _shrunk(
         a = (precision * prior) @ left / ((precision * prior) @ prior)
     gain = a * variance / (a * a * variance + stddev**2)
     return mean + gain * (left[:-1] - a * mean)
+
+
+def infer_labels(target: Target, seen: np.ndarray, m: int = 1) -> np.ndarray:
+    """The labels of m single examples (Zhao et al. 2020, iDLG, for sums).
+
+    A column of the last kernel's gradient is (p_i - y_i) times the activations before
+    it, which are nowhere negative; so for one example the least column sum is the
+    label's. For several, sums are (m p_i - count_i) A: p_i is taken as 1 / classes, A
+    from the sums themselves. The kernel, of many numbers, bears more noise than the
+    bias.
+
+    Args:
+      target: The model.
+      seen: [V, d], what observers hold.
+      m: Clients in each.
+
+    Returns:
+      [V, m] int32, in rising order.
+    """
+    sizes = [int(np.prod(shape)) for shape in target.shapes]
+    kernel = max(i for i, shape in enumerate(target.shapes) if len(shape) == 2)
+    begin = sum(sizes[:kernel])
+    columns = seen[:, begin : begin + sizes[kernel]]
+    sums = columns.reshape(-1, *target.shapes[kernel]).sum(1)
+    if m == 1:
+        return sums.argmin(1)[:, np.newaxis].astype(np.int32)
+    classes = target.num_classes
+    negative = sums < 0
+    share = 1 - negative.sum(1) / classes
+    scale = -np.where(negative, sums, 0).sum(1) / (m * np.maximum(share, 0.1))
+    counts = m / classes - sums / np.maximum(scale, 1e-300)[:, np.newaxis]
+    labels = np.empty([len(seen), m], np.int32)
+    rows = np.arange(len(seen))
+    for j in range(m):
+        labels[:, j] = counts.argmax(1)
+        counts[rows, labels[:, j]] -= 1
+    return np.sort(labels, 1)

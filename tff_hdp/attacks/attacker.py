@@ -12,7 +12,6 @@ from tff_hdp.attacks import analytic, distances, inversion
 from tff_hdp.attacks import membership as filters
 from tff_hdp.attacks.config import OF_IMAGES, ZHU, AttackConfig
 from tff_hdp.attacks.forward import Forward
-from tff_hdp.attacks.labels import infer_labels
 from tff_hdp.attacks.observation import Federation
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.attacks.victims import Target, load_target
@@ -134,7 +133,7 @@ class Attacker:
         if attack == "feature_ig":
             require(m == 1, "unknown_clients", m, "1 for an attack by features")
             return inversion.feature_guided(target, seen, **budget, **common)
-        labels = infer_labels(target, seen, m)
+        labels = analytic.infer_labels(target, seen, m)
         forward = Forward(target, vantage.clip_norm)
         common["restarts"] = config.restarts
         if attack == "dlg":
