@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import tasks
-from tff_hdp.attacks.vantage import Level, Vantage, parse_level
+from tff_hdp.attacks.vantage import Vantage, parse_level
 from tff_hdp.errors import (
     ArgumentError,
     check_count,
@@ -146,9 +146,10 @@ class AttackConfig:
         for name, allowed in self.choices.items():
             if getattr(self, name) not in allowed:
                 raise ArgumentError(name, getattr(self, name), ", ".join(allowed))
-        for name in ("zones", "clients", "local_steps", "victims", "restarts"):
-            check_count(name, getattr(self, name), 1)
-        for name in ("rounds", "trials"):
+        for name in (
+            *("zones", "clients", "local_steps", "victims", "restarts"),
+            *("rounds", "trials"),
+        ):
             check_count(name, getattr(self, name), 1)
         check_count("candidates", self.candidates, 2)
         check_count("seed", self.seed, 0)
@@ -198,11 +199,6 @@ class AttackConfig:
             allowed = "auto, or a number > 0"
             raise ArgumentError("clip_norm", self.clip_norm, allowed) from None
 
-    @property
-    def parsed_level(self) -> Level:
-        """`level` as a `Vantage` takes it."""
-        return parse_level(self.level)
-
     def noise_plan(self, clip_norm: float) -> NoisePlan:
         """The noise plan of a round."""
         if self.plan is not None:
@@ -238,7 +234,7 @@ class AttackConfig:
         """
         return Vantage(
             plan=self.noise_plan(clip_norm),
-            level=self.parsed_level,
+            level=parse_level(self.level),
             elected=self.elected,
         )
 

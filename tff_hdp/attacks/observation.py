@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.aggregators import mixing
-from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import require
@@ -70,20 +69,13 @@ class Federation:
     Args:
       plan: Who adds which noise; everybody takes part in every round.
       shapes: Of an update's tensors.
-      queries: Replaces the queries that the plan implies, as in a broken build.
     """
 
-    def __init__(
-        self,
-        plan: NoisePlan,
-        shapes: Sequence[Sequence[int]],
-        *,
-        queries: LevelQueries | None = None,
-    ) -> None:
+    def __init__(self, plan: NoisePlan, shapes: Sequence[Sequence[int]]) -> None:
         self._plan, self._shapes = plan, [tuple(shape) for shape in shapes]
         self._sizes = [int(np.prod(shape)) for shape in self._shapes]
         specs = [tf.TensorSpec(shape, tf.float32) for shape in self._shapes]
-        self._mean = build_mean(plan, specs, queries=queries)
+        self._mean = build_mean(plan, specs)
         self._state = self._mean.initial_state()
 
     def round(self, updates: Sequence[Sequence[np.ndarray]]) -> Round:
@@ -155,7 +147,7 @@ class Federation:
             for zone, clients in enumerate(contributions)
             for contribution in clients
         ]
-        total = mean.zero(_specs(sent[0][0]))
+        total = mean.zero(tf.nest.map_structure(tf.TensorSpec.from_tensor, sent[0][0]))
         for each in sent:
             total = mean.add(total, *each)
         return total
@@ -177,10 +169,6 @@ class Federation:
             zone=tf.constant(zone),
             carries_noise=tf.constant(carries),
         )
-
-
-def _specs(contribution: Any) -> Any:
-    return tf.nest.map_structure(tf.TensorSpec.from_tensor, contribution)
 
 
 def _by_zone(record: Any) -> list[Any]:
