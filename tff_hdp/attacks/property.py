@@ -1,8 +1,9 @@
 """What kind of client it is: an attribute that no label shows (Melis et al. 2019).
 
-MNIST's digits were written by census staff and by students. An attacker that has
-writers of both kinds of its own learns a linear rule from their updates, and applies it
-to what it sees of a victim.
+Source: "Exploiting unintended feature leakage in collaborative learning". MNIST's
+digits were written by census staff and by students. An attacker that has writers of
+both kinds of its own learns a linear rule from their updates, and applies it to what it
+sees of a victim.
 """
 
 import math
@@ -10,28 +11,29 @@ import os
 import pathlib
 
 import numpy as np
-from scipy import stats
 
 from tasks import mnist, packs
 from tasks.loading import DATA_DIR_VARIABLE
 from tff_hdp.attacks.attacker import Attacker, Outcome
+from tff_hdp.attacks.distances import interval
+from tff_hdp.attacks.inversion import bar
 from tff_hdp.attacks.membership import Records, clipped
+from tff_hdp.attacks.training import Training
 from tff_hdp.attacks.vantage import Vantage
-from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy.tradeoff import roc
+from tff_hdp.errors import ArgumentError, require
+from tff_hdp.privacy.tradeoff import Tradeoff, roc
 
 # Examples of each writer's one batch; the ridge, as a share of the mean square norm.
 _BATCH, _RIDGE = 64, 0.03
 # NIST's form set 4 was written by students, the others by census staff.
 _STUDENTS = 4
+# Writers of each kind that the attacker of `update_difference` has.
+_OWN = 60
 _ARRAYS = ("x_train", "y_train", "writer_train", "hsf_train")
 
 
 def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
     """The rule's curve on writers that it was not learnt from.
-
-    The two kinds differ by replacing the victim's record, which moves the sum by up to
-    2 S: the bound is that of twice mu.
 
     Args:
       attacker: Of the task mnist.
@@ -41,14 +43,14 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
       ArgumentError: If the task is not mnist, or its writers are not known.
     """
     config = attacker.config
-    batches, student = writers(attacker)
+    batches, student = _writers(attacker)
     updates = attacker.target.updates(*batches)
     norm = float(np.median(np.linalg.norm(updates, axis=1)))
     gram = Records.of(clipped(updates, norm)).gram
     rng = np.random.default_rng(config.seed)
     order = rng.permutation(len(student))
     learnt, held_out = np.array_split(order, 2)
-    weights = ridge_weights(
+    weights = _ridge_weights(
         gram[np.ix_(learnt, learnt)], np.where(student[learnt], 1.0, -1.0)
     )
     root_variance = math.sqrt(weights @ gram[np.ix_(learnt, learnt)] @ weights)
@@ -62,7 +64,6 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
     seen += deviation * root_variance * rng.normal(size=len(seen))
     of_students = student[held_out][victims]
     curve = roc(seen[of_students], seen[~of_students])
-    mu = vantage.bound(config.rounds).mu
     return Outcome(
         [
             attacker.row(vantage)
@@ -71,15 +72,63 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
                 "writers": len(student),
                 "students": int(student.sum()),
                 "auc": curve.auc,
-                "auc_bound": float(stats.norm.cdf(2 * mu / math.sqrt(2))),
+                "auc_bound": _bound_on_kinds(vantage, config.rounds),
             }
         ]
     )
 
 
-def writers(
-    attacker: Attacker,
-) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
+    """The rule's area under the curve over runs of HDP's own process.
+
+    A client that takes part holds every model that is released. From one it computes
+    what writers of its own would send, learns the rule from that, and applies it to the
+    difference to the next (Melis et al., section 4). In every run one client is the
+    victim, of either kind; the others are of both. The observing client stays away:
+    that is what subtracting its own part leaves.
+
+    Args:
+      attacker: Of the task mnist; its config says how many runs (`victims`), and of
+        how many rounds each.
+      vantage: Of another client.
+
+    Raises:
+      ArgumentError: If it is not, the task is not mnist, or its writers are not known.
+    """
+    config, target = attacker.config, attacker.target
+    require(vantage.level == 0, "level", vantage.level, "0 with update_difference")
+    (images, labels), student = _writers(attacker)
+    rng = np.random.default_rng(config.seed)
+    kinds = [rng.permutation(np.flatnonzero(student == kind)) for kind in (0, 1)]
+    own = np.concatenate([kind[:_OWN] for kind in kinds])
+    rest = [kind[_OWN:] for kind in kinds]
+    clip_norm = float(np.median(np.linalg.norm(target.updates(images, labels), axis=1)))
+    standing = config.vantage(clip_norm)
+    training, told = Training(target, standing.plan), bar("update differences")
+    scores: tuple[list[float], list[float]] = [], []
+    for run in range(config.victims):
+        kind = run % 2
+        victim = rng.choice(rest[kind])
+        others = rng.choice(np.concatenate(rest), standing.plan.num_clients - 2, False)
+        batches = [(images[i], labels[i]) for i in (victim, *others)] + [None]
+        scores[kind].append(
+            _score(attacker, training, standing, batches, (images[own], labels[own]))
+        )
+        told(run + 1, config.victims)
+    area = np.asarray(scores[1])[:, np.newaxis] > np.asarray(scores[0])
+    _, low, high = interval(area.mean(1))
+    row = attacker.row(standing) | {
+        "bound": None,
+        "runs": config.victims,
+        "auc": float(area.mean()),
+        "auc_low": low,
+        "auc_high": high,
+        "auc_bound": _bound_on_kinds(standing, config.rounds),
+    }
+    return Outcome([row])
+
+
+def _writers(attacker: Attacker) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
     """One batch of every writer of enough digits, and whether each is a student.
 
     Args:
@@ -111,7 +160,46 @@ def writers(
     return (np.array(images), np.array(labels)), np.array(student)
 
 
-def ridge_weights(gram: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+def _bound_on_kinds(vantage: Vantage, rounds: int) -> float:
+    """What no rule's area exceeds: another kind of client is another record.
+
+    That moves the sum by up to 2 S, so the bound is that of twice mu.
+    """
+    return Tradeoff(2 * vantage.bound(rounds).mu).auc
+
+
+def _ridge_weights(gram: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """Weights of the learnt writers in the rule; it is linear in what is seen."""
     ridge = _RIDGE * np.trace(gram) / len(gram)
     return np.linalg.solve(gram + ridge * np.eye(len(gram)), kinds - kinds.mean())
+
+
+def _score(
+    attacker: Attacker,
+    training: Training,
+    vantage: Vantage,
+    batches: list[tuple[np.ndarray, np.ndarray] | None],
+    own: tuple[np.ndarray, np.ndarray],
+) -> float:
+    """The rule's value, added up over the rounds of a run; more is a student.
+
+    Args:
+      attacker: How many rounds, and from which weights.
+      training: The federation.
+      vantage: Of the observing client.
+      batches: Of all clients, the observing one last.
+      own: Batches of the writers that the rule is learnt from, a kind after the other.
+    """
+    kinds = np.repeat([-1.0, 1.0], _OWN)
+    state, before, score = training.start, list(attacker.target.weights), 0.0
+    for _ in range(attacker.config.rounds):
+        known = attacker.target.updates(*own, before)
+        known = clipped(known, vantage.clip_norm).astype(np.float64)
+        rule = known.T @ _ridge_weights(known @ known.T, kinds)
+        state, after = training.round(
+            state, batches, [*[True] * (len(batches) - 1), False]
+        )
+        moved = [np.ravel(a - b) for a, b in zip(before, after, strict=True)]
+        score += float(np.concatenate(moved) @ rule)
+        before = after
+    return score

@@ -11,11 +11,10 @@ from tff_hdp.attacks.attacker import Attacker, Outcome, identified
 from tff_hdp.attacks.config import RECONSTRUCTIONS, AttackConfig
 from tff_hdp.attacks.lira import lira
 from tff_hdp.attacks.observers import all_observers, one_observer
-from tff_hdp.attacks.property import property_inference
+from tff_hdp.attacks.property import property_inference, update_difference
 from tff_hdp.attacks.rotation import rotation
 from tff_hdp.attacks.system_attack import identify_in_system
 from tff_hdp.attacks.table4 import table4
-from tff_hdp.attacks.update_difference import update_difference
 from tff_hdp.simulation.files import write_text
 
 
