@@ -84,6 +84,8 @@ def test_kinds_of_writers(handwriting):
     assert run.run(seen).rows[0]["auc"] > 0.9
     with pytest.raises(ArgumentError, match="level is 2"):
         run.run(AttackConfig(attack="update_difference", level="2", **options))
+    with pytest.raises(ArgumentError, match="victims is 1; allowed: 2 runs"):
+        run.run(AttackConfig(attack="update_difference", victims=1, **options))
 
 
 @pytest.mark.slow

@@ -93,10 +93,13 @@ def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
       vantage: Of another client.
 
     Raises:
-      ArgumentError: If it is not, the task is not mnist, or its writers are not known.
+      ArgumentError: If it is not, there is one run only, the task is not mnist, or its
+        writers are not known.
     """
     config, target = attacker.config, attacker.target
     require(vantage.level == 0, "level", vantage.level, "0 with update_difference")
+    allowed = "2 runs or more with update_difference, of either kind"
+    require(config.victims > 1, "victims", config.victims, allowed)
     (images, labels), student = _writers(attacker)
     rng = np.random.default_rng(config.seed)
     kinds = [rng.permutation(np.flatnonzero(student == kind)) for kind in (0, 1)]
