@@ -1,7 +1,7 @@
 """An account's rows in sentences for people who do not know its terms."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tff_hdp.privacy import AccountRow
 from tff_hdp.privacy.table import code_of, explained, statements
@@ -81,6 +81,15 @@ def sound(row: AccountRow) -> tuple[str, float]:
     epsilons = {"PLD": row.epsilon_pld, "RDP": row.epsilon_rdp}
     known = {name: e for name, e in epsilons.items() if e is not None}
     return min(known.items(), key=lambda pair: pair[1], default=("", math.inf))
+
+
+def largest_epsilon(rows: Iterable[AccountRow], observer: str) -> float:
+    """Of the client worst off, by the tighter of RDP and PLD.
+
+    Infinity without a guarantee, or a row.
+    """
+    own = (sound(row)[1] for row in rows if row.observer == observer)
+    return max(own, default=math.inf)
 
 
 def promise(row: AccountRow) -> str:

@@ -3,16 +3,18 @@
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tqdm
 
 from tff_hdp.privacy import AccountRow, RoundLedger
+from tff_hdp.privacy.accountant import Method
 from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.plain_words import largest_epsilon
 
 _LOG = logging.getLogger(__name__)
-BOTH = ("rdp", "pld")
+_BOTH: tuple[Method, ...] = ("rdp", "pld")
 # An account by PLD takes as long as some twenty rounds on small data.
 _ACCOUNT_EVERY = 100
 # Of how many times the seconds that an account takes there is one, and what the first
@@ -94,12 +96,10 @@ class Progress:
             or not self._ledger.rounds
         ):
             return {}
-        found = {
-            "epsilon": _worst(self._ledger.account(self._config.delta, methods=BOTH))
-        }
+        epsilon = _epsilon(self._config, self._ledger, _BOTH)
         now = time.monotonic()
         self._next_account = now + _SHARE * (now - began)
-        return found
+        return {"epsilon": epsilon}
 
 
 def epsilons(
@@ -112,10 +112,17 @@ def epsilons(
     """
     if not ledger.rounds:
         return {"epsilon_rdp": math.inf, "epsilon": math.inf}
-    found = {"epsilon_rdp": _worst(ledger.account(config.delta, methods=("rdp",)))}
+    found = {"epsilon_rdp": _epsilon(config, ledger, ("rdp",))}
     if number % _ACCOUNT_EVERY == 0 or number == config.rounds:
-        found["epsilon"] = _worst(ledger.account(config.delta, methods=BOTH))
+        found["epsilon"] = _epsilon(config, ledger, _BOTH)
     return found
+
+
+def _epsilon(
+    config: RunConfig, ledger: RoundLedger[Any], methods: Sequence[Method]
+) -> float:
+    rows = ledger.account(config.delta, methods=methods)
+    return largest_epsilon(rows, "released_model")
 
 
 def _terms(rows: list[AccountRow]) -> str:
@@ -137,12 +144,3 @@ def _terms(rows: list[AccountRow]) -> str:
 def _number(value: float) -> str:
     """To three digits; tables too say `none` where nothing is guaranteed."""
     return "none" if value == math.inf else f"{value:.3g}"
-
-
-def _worst(rows: list[AccountRow]) -> float:
-    epsilons = []
-    for row in rows:
-        if row.observer == "released_model":
-            sound = [e for e in (row.epsilon_rdp, row.epsilon_pld) if e is not None]
-            epsilons.append(min(sound, default=math.inf))
-    return max(epsilons, default=math.inf)

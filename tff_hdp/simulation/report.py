@@ -14,6 +14,7 @@ from tff_hdp.privacy.table import account_text
 from tff_hdp.privacy.threat import OBSERVERS
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.journal import Journal
+from tff_hdp.simulation.plain_words import largest_epsilon
 from tff_hdp.topology.reading import read_json
 
 
@@ -183,7 +184,8 @@ def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
             "accuracy": f"{run.accuracy:.3f}",
         }
         for observer in OBSERVERS:
-            row[f"eps {observer}"] = _number(_worst(run.accounts, observer))
+            epsilon = largest_epsilon(run.accounts, observer)
+            row[f"eps {observer}"] = "none" if epsilon == math.inf else f"{epsilon:.4g}"
         row["delta"] = f"{run.accounts[0].delta:g}" if run.accounts else ""
         rows.append(row)
     return pd.DataFrame(rows)
@@ -271,19 +273,3 @@ def write_comparison(runs: Sequence[Run], folder: pathlib.Path) -> None:
     table.to_csv(folder / "table.csv", index=False)
     (folder / "table.txt").write_text(comparison_text(runs) + "\n")
     comparison_figure(runs, folder / "accuracy.png")
-
-
-def _worst(accounts: Sequence[AccountRow], observer: str) -> float | None:
-    """The tightest sound epsilon of the worst-off client; None: no guarantee."""
-    epsilons = []
-    for row in accounts:
-        if row.observer == observer:
-            sound = [e for e in (row.epsilon_rdp, row.epsilon_pld) if e is not None]
-            if not sound:
-                return None
-            epsilons.append(min(sound))
-    return max(epsilons, default=None)
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4g}"
