@@ -1,7 +1,6 @@
 """The main of every training binary. Imports TensorFlow only once flags are right."""
 
 import sys
-from collections.abc import Callable
 
 from tff_hdp import cli
 from tff_hdp.simulation.config import RunConfig
@@ -9,22 +8,17 @@ from tff_hdp.simulation.config import RunConfig
 
 def run_binary(config_class: type[RunConfig]) -> None:
     """Defines the flags of a config, trains as they say, prints, and exits."""
-    cli.define_flags(config_class)
-    sys.exit(cli.run(build_main(config_class)))
-
-
-def build_main(config_class: type[RunConfig]) -> Callable[[list[str]], int]:
-    """A main that runs one training and prints its account."""
 
     def main(argv: list[str]) -> int:
         cli.refuse_arguments(argv)
-        train_and_print(cli.config_from_flags(config_class))
+        _train(cli.config_from_flags(config_class))
         return 0
 
-    return main
+    cli.define_flags(config_class)
+    sys.exit(cli.run(main))
 
 
-def train_and_print(config: RunConfig) -> None:
+def _train(config: RunConfig) -> None:
     """Runs one training and prints what came of it and who is promised what."""
     config.check_plan()
     from tff_hdp.privacy.table import account_text
