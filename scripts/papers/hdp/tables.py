@@ -15,6 +15,7 @@ from tff_hdp.systems.gfl import plan as gfl
 from tff_hdp.systems.hfl_dp import noise as hfl_dp
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 
+ZONES, DELTA = 10, 1e-5
 FORMULAS = {
     "c1": "eps/sqrt(k)",
     "c2": "eps/sqrt(s)",
@@ -67,47 +68,30 @@ OTHERS_REST_ON = (
 
 
 def table_i(
-    *,
-    clients: int = 500,
-    clients_per_round: float = 100,
-    zones: int = 10,
-    noise_multiplier: float = 1.0,
-    rounds: int = 200,
-    delta: float = 1e-5,
-    shares: dict[str, dict[str, float]] | None = None,
-    methods: Sequence[Method] = METHODS,
+    rounds: int = 200, methods: Sequence[Method] = METHODS
 ) -> list[dict[str, Any]]:
     """Table I with numbers: the paper's epsilon beside the sound one.
 
+    Of 500 clients in 10 zones, 100 a round, and z = 1 wherever noise is added.
+
     Args:
-      clients: n, a multiple of `zones`.
-      clients_per_round: Expected cohort k.
-      zones: s.
-      noise_multiplier: z of every party that adds noise.
       rounds: T.
-      delta: In (0, 1).
-      shares: alpha and beta by configuration; None means `SHARES`.
       methods: Which epsilons to compute.
 
     Returns:
       A row per configuration and kind of client: the formula and its epsilon,
       the released model's multiplier, and the sound epsilons of the released
       model and of the aggregator's view (None without a guarantee).
-
-    Raises:
-      ValueError: If an argument is out of range.
     """
-    sizes = even_sizes(clients, zones)
-    sampling = PoissonSampling((clients_per_round / clients,) * zones)
     rows = []
     for name, formula in FORMULAS.items():
         plan = CONFIGURATIONS[name](
-            zone_sizes=sizes,
-            sampling=sampling,
-            noise_multiplier=noise_multiplier,
-            **(SHARES if shares is None else shares).get(name, {}),
+            zone_sizes=(50,) * ZONES,
+            sampling=PoissonSampling((0.2,) * ZONES),
+            noise_multiplier=1.0,
+            **SHARES.get(name, {}),
         )
-        accounts = account(plan, rounds, delta, methods)
+        accounts = account(plan, rounds, DELTA, methods)
         for kind in dict.fromkeys(r.client_kind for r in accounts):
             released = worst(accounts, "released_model", kind)
             seen = worst(accounts, "aggregator", kind)
@@ -123,7 +107,7 @@ def table_i(
                     "aggregator_noise_multiplier": seen.noise_multiplier,
                     "aggregator_epsilon_rdp": seen.epsilon_rdp,
                     "aggregator_epsilon_pld": seen.epsilon_pld,
-                    "delta": delta,
+                    "delta": DELTA,
                     "released_rests_on": _basis(released),
                     "aggregator_rests_on": _basis(seen),
                 }
@@ -135,33 +119,29 @@ def _basis(row: AccountRow) -> str:
     return f"{row.neighbours} neighbours; {row.sampling}; {row.assumptions}"
 
 
-def table_iii(*, zones: int = 10, delta: float = 1e-5) -> list[dict[str, Any]]:
-    """Table III: printed, by the paper's formula, and sound, at z = 1.
+def table_iii() -> list[dict[str, Any]]:
+    """Table III: printed, by the paper's formula, and sound, at z = 1 in 10 zones.
 
     The sound epsilons are the released model's; HDP's against the aggregator is
     that of CDP's released model, since its super-nodes' multiplier is z.
-
-    Args:
-      zones: s.
-      delta: In (0, 1).
 
     Returns:
       A row per data set, number of rounds and mode.
     """
     rows = []
     for data, n, k, rounds, source, printed in _TABLE_III:
-        sizes = even_sizes(n, zones)
-        epsilon = paper.accountant_epsilon(k / n, 1.0, rounds, delta)
-        by_formula = (paper.ldp(epsilon, k), paper.hdp(epsilon, zones), epsilon)
+        sizes = even_sizes(n, ZONES)
+        epsilon = paper.accountant_epsilon(k / n, 1.0, rounds, DELTA)
+        by_formula = (paper.ldp(epsilon, k), paper.hdp(epsilon, ZONES), epsilon)
         for mode, shown, stated in zip(
             ("ldp", "hdp", "cdp"), printed, by_formula, strict=True
         ):
             plan = CONFIGURATIONS[mode](
                 zone_sizes=sizes,
-                sampling=PoissonSampling((k / n,) * zones),
+                sampling=PoissonSampling((k / n,) * ZONES),
                 noise_multiplier=1.0,
             )
-            accounts = account(plan, rounds, delta, ("rdp", "pld"))
+            accounts = account(plan, rounds, DELTA, ("rdp", "pld"))
             released = worst(accounts, "released_model")
             seen = worst(accounts, "aggregator")
             rows.append(
@@ -177,7 +157,7 @@ def table_iii(*, zones: int = 10, delta: float = 1e-5) -> list[dict[str, Any]]:
                     "released_epsilon_pld": released.epsilon_pld,
                     "aggregator_epsilon_rdp": seen.epsilon_rdp,
                     "aggregator_epsilon_pld": seen.epsilon_pld,
-                    "delta": delta,
+                    "delta": DELTA,
                     "released_rests_on": _basis(released),
                     "aggregator_rests_on": _basis(seen),
                 }
@@ -198,7 +178,6 @@ def other_papers() -> list[dict[str, Any]]:
       no guarantee) and why they differ.
     """
     rows: list[dict[str, Any]] = []
-    delta = 1e-5
 
     def add(
         system: str, setting: str, paper: float, sound: float | None, why: str
@@ -215,14 +194,14 @@ def other_papers() -> list[dict[str, Any]]:
 
     for t in (1, 25):
         noise = hfl_dp.theorem_1(
-            n=10, N=5, m=1000, C=15, eps1=20, eps2=20, delta=delta, t=(t, 13, t, 1, 12)
+            n=10, N=5, m=1000, C=15, eps1=20, eps2=20, delta=DELTA, t=(t, 13, t, 1, 12)
         )
         worth = {
             share: hfl_dp.true_epsilon(
                 sigma=noise.sigma_u1,
                 sensitivity=2 * 15 / share,
                 exposures=t,
-                delta=delta,
+                delta=DELTA,
             )
             for share in (1000, 1)
         }
@@ -254,9 +233,9 @@ def other_papers() -> list[dict[str, Any]]:
         add(
             "UDP-Alg",
             f"CIFAR-10, sigma=0.05 S=0.1 W=100 q={q} (z={z}), {rounds} rounds",
-            paper.accountant_epsilon(q, z, rounds, delta),
+            paper.accountant_epsilon(q, z, rounds, DELTA),
             worst(
-                account(plan, rounds, delta, ("pld",)), "released_model", method="pld"
+                account(plan, rounds, DELTA, ("pld",)), "released_model", method="pld"
             ).epsilon_pld,
             "PLD; of the hypernetwork, toward everybody but the user itself",
         )
@@ -264,9 +243,9 @@ def other_papers() -> list[dict[str, Any]]:
     add(
         "FL-TOP-DP",
         "sigma=1.54, 100 of 6000 clients, 200 rounds",
-        paper.accountant_epsilon(1 / 60, 1.54, 200, delta),
+        paper.accountant_epsilon(1 / 60, 1.54, 200, DELTA),
         worst(
-            account(plan, 200, delta, ("pld",), threat=fl_top_dp.THREAT),
+            account(plan, 200, DELTA, ("pld",), threat=fl_top_dp.THREAT),
             "released_model",
             method="pld",
         ).epsilon_pld,
