@@ -93,7 +93,7 @@ def draw_levels(
     """Draws epsilon over the levels of a tree, the paper's dashed, the sound solid.
 
     Args:
-      rows: What `levels.multi_level` returned.
+      rows: What `closed_form.multi_level` returned.
       fan_ins: What it was given.
       path: The image file to write.
     """

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from scripts.papers.hdp.closed_form import multi_level
 from scripts.papers.hdp.figures import draw_levels, draw_rounds
-from scripts.papers.hdp.levels import multi_level
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import account
 from tff_hdp.privacy.config import AccountConfig
