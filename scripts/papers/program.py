@@ -15,7 +15,6 @@ from tff_hdp.simulation.config import RunConfig
 SCALES = ("full", "reduced", "tiny")
 # Settings that change nothing of what comes out.
 _ELSEWHERE = ("data_dir", "runtime", "workers", "log_every", "quiet")
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 def define_flags(
@@ -79,10 +78,7 @@ def run(
     asked = flags.FLAGS
     if "seed" in given:
         raise ArgumentError("seed", given["seed"], "--seeds, a run of all for each")
-    if len(set(asked.seeds)) < len(asked.seeds) or not all(
-        seed.isdecimal() for seed in asked.seeds
-    ):
-        raise ArgumentError("seeds", asked.seeds, "different whole numbers >= 0")
+    numbers = seeds()
     folder = pathlib.Path(given.pop("out", f"runs/{paper}"))
     found = studies(asked.scale)
     chosen, missing = [], []
@@ -97,18 +93,30 @@ def run(
     own = own or asked.scale == "tiny" or not given.keys() <= set(_ELSEWHERE)
     failed = study_runs.run(
         chosen,
-        seeds=[int(seed) for seed in asked.seeds],
+        seeds=numbers,
         folder=folder / asked.scale,
         changes=given,
         at_once=asked.jobs,
         results=folder if own else study_runs.RESULTS,
-        pages=[ROOT / "docs" / page],
+        pages=[study_runs.ROOT / "docs" / page],
         draw=draw,
         wanted=wanted,
     )
     for line in missing:
         print(line)
     return 1 if failed else 0
+
+
+def seeds() -> list[int]:
+    """What --seeds holds.
+
+    Raises:
+      ArgumentError: Unless it is different whole numbers.
+    """
+    given = flags.FLAGS.seeds
+    if len(set(given)) < len(given) or not all(seed.isdecimal() for seed in given):
+        raise ArgumentError("seeds", given, "different whole numbers >= 0")
+    return list(map(int, given))
 
 
 def write_accounts(

@@ -14,12 +14,11 @@ from typing import Any
 import pandas as pd
 
 from scripts.papers import presets
-from scripts.papers.result_tables import RESULTS, embed, table
+from scripts.papers.result_tables import RESULTS, ROOT, embed, table
 from scripts.parts import sweep_runs
 from tff_hdp import systems
 from tff_hdp.simulation.config import RunConfig
 
-ROOT = pathlib.Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "figures"
 # Columns that a CSV has of its study, not of its runs.
 _FRONT = ("printed", "metric", "within", "printed_loss", "also")

@@ -18,7 +18,6 @@ from typing import Any
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError
 
 PARTS = ("table1", "table3", "others", "levels", "compare")
 TRAINED = (
@@ -92,17 +91,13 @@ def train(parts: list[str], folder: pathlib.Path) -> int:
 
     The tiny scale leaves its results in --out, the others in the docs.
     """
-    from scripts.papers import studies
+    from scripts.papers import program, studies
     from scripts.papers.hdp import pictures, trained
 
     asked = flags.FLAGS
-    if len(set(asked.seeds)) < len(asked.seeds) or not all(
-        seed.isdecimal() for seed in asked.seeds
-    ):
-        raise ArgumentError("seeds", asked.seeds, "different whole numbers >= 0")
+    seeds = program.seeds()
     changes = {} if asked.data_dir is None else {"data_dir": asked.data_dir}
     found = trained.studies(asked.scale, asked.compute_dtype)
-    seeds = [int(seed) for seed in asked.seeds]
     results = folder if asked.scale == "tiny" else studies.RESULTS
     return studies.run(
         [found[part] for part in parts],
