@@ -25,7 +25,7 @@ from absl import flags
 
 from scripts.parts.mutations import Counts, mutated, mutated_leaf, outcome_of
 from scripts.parts.torture_messages import BOARD, fuzz_messages, zone
-from tff_hdp import cli
+from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import (
     AccountRow,
@@ -35,6 +35,7 @@ from tff_hdp.privacy import (
     ThreatModel,
     account,
 )
+from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.planned import Planned, read_plan
 from tff_hdp.privacy.promises import Kept, Promise
 from tff_hdp.protocols.elections.election_round import run_election
@@ -225,7 +226,7 @@ def fuzz_flags(count: int, seed: int) -> Counts:
     What can be accounted is, by a Renyi account or by all.
     """
     rng = random.Random(seed)
-    kinds = _configs()
+    kinds = [AccountConfig, *map(systems.config_class, systems.PROGRAMS.values())]
     return collections.Counter(
         outcome_of(kind.__name__, lambda kind=kind: _taken(kind, rng), LONGEST_ACCOUNT)
         for i in range(count)
@@ -278,24 +279,6 @@ def _time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def _configs() -> list[type]:
-    from tff_hdp.privacy.config import AccountConfig
-    from tff_hdp.systems.fl_top.config import FlTopConfig
-    from tff_hdp.systems.gfl.config import GflConfig
-    from tff_hdp.systems.hdp.config import HdpConfig
-    from tff_hdp.systems.hfl_dp.config import HflDpConfig
-    from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
-
-    return [
-        AccountConfig,
-        HdpConfig,
-        HflDpConfig,
-        GflConfig,
-        FlTopConfig,
-        UdpHypernetConfig,
-    ]
-
-
 def _config_of(kind: type, rng: random.Random, words: list[str]) -> Any:
     """A config of random flags, which are left in `words`."""
     values = flags.FlagValues()
@@ -323,9 +306,9 @@ def fuzz_clients(count: int, seed: int) -> Counts:
 
     runtime.set_context("in_process")
     counts: Counts = collections.Counter()
-    systems = torture_systems.systems()
-    for name, build in systems.items():
-        share = max(1, count // len(systems))
+    built = torture_systems.systems()
+    for name, build in built.items():
+        share = max(1, count // len(built))
         for outcome, why in torture_clients.torture(build(), share, seed):
             crash = f": {why}" if outcome == "crashed" else ""
             counts[outcome, name + crash] += 1
