@@ -263,9 +263,7 @@ def measured(house: House) -> dict[str, Count]:
         if entry is not None:
             process, run = entry
             found[f"{system}: process"] = count(house, [process])
-            # Secure sums run as HDP does.
-            if "," not in system:
-                found[f"{system}: run"] = count(house, [run, *LOOP])
+            found[f"{system}: run"] = count(house, [run, *LOOP])
     return found
 
 
