@@ -24,7 +24,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.worker_process import ended_with_this
 from tff_hdp.simulation import report
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.record import defaults_of
+from tff_hdp.simulation.record import as_json, defaults_of
 from tff_hdp.topology.reading import read_json
 
 # What makes no other setting of it: where and how it runs, what it prints, its seed.
@@ -87,11 +87,10 @@ class Job:
             record = json.loads((self.path / "config.json").read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return False
-        asked = json.loads(json.dumps(self.config.to_dict()))
         newer = defaults_of(self.config)
         same = all(
             record["flags"].get(name, newer.get(name)) == value
-            for name, value in asked.items()
+            for name, value in as_json(self.config.to_dict()).items()
             if name not in _NOWHERE or name == "seed"
         )
         return same and card["round"] == self.config.rounds

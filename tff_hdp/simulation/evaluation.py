@@ -1,7 +1,6 @@
 """A finished run's model, tested class by class, zone by zone, client by client."""
 
 import dataclasses
-import json
 import pathlib
 from typing import Any
 
@@ -121,8 +120,7 @@ class _FinishedRun:
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
-        record = json.loads((path / "config.json").read_text())
-        self.resolved: dict[str, Any] = record["resolved"]
+        self.resolved: dict[str, Any] = read_json(path / "config.json")["resolved"]
 
     def resolve(self, **values: Any) -> None:
         self.resolved |= values
