@@ -19,8 +19,8 @@ from tests.simulation.run_folders import (
 )
 from tff_hdp.errors import ArgumentError, FileError, NoiseError
 from tff_hdp.simulation.files import write_json
-from tff_hdp.simulation.rows import CsvRows
 from tff_hdp.simulation.run_folder import RunFolder
+from tff_hdp.simulation.trackers import CsvRows
 
 
 def test_a_full_disk_is_an_error_that_names_the_place(tmp_path):

@@ -38,7 +38,7 @@ from tff_hdp.simulation.checkpoints import Checkpoint, Checkpoints
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.files import write_bytes, write_json
 from tff_hdp.simulation.journal import Journal
-from tff_hdp.simulation.rows import Board, CsvRows
+from tff_hdp.simulation.trackers import Board, CsvRows
 
 # What ends a run that must be asked for otherwise: a setting or file that does not do,
 # workers that do not answer, learning rates under which the model is infinite.
