@@ -212,8 +212,8 @@ def test_a_release_that_nobody_waits_for_keeps_the_folder(tmp_path, monkeypatch)
     goes_on.set()
     for _ in range(600):
         try:
-            RunFolder(CountingConfig(rounds=14, out=str(tmp_path))).close()
-            break
+            with RunFolder(CountingConfig(rounds=14, out=str(tmp_path))):
+                break
         except ArgumentError:
             time.sleep(0.1)
     _, ledger = run(tmp_path, CountingSystem([]), rounds=14)

@@ -81,7 +81,8 @@ def test_one_run_at_a_time(tmp_path):
         with pytest.raises(ArgumentError, match=r"out is .*no other run"):
             RunFolder(config(tmp_path, zones=3))
         assert (tmp_path / "config.json").read_text() == before
-    RunFolder(config(tmp_path, zones=3)).close()
+    with RunFolder(config(tmp_path, zones=3)):
+        pass
 
 
 def test_nothing_to_load(tmp_path):
@@ -89,7 +90,8 @@ def test_nothing_to_load(tmp_path):
 
 
 def test_a_folder_belongs_to_its_settings(run):
-    RunFolder(config(run, rounds=300, evaluate_every=2, quiet=True)).close()
+    with RunFolder(config(run, rounds=300, evaluate_every=2, quiet=True)):
+        pass
     with pytest.raises(ArgumentError, match=r"noise_multiplier is 2.0; allowed: 1.0"):
         RunFolder(config(run, noise_multiplier=2.0))
 
@@ -208,7 +210,8 @@ def test_a_round_under_new_settings_keeps_them(run):
 def test_a_config_json_that_is_no_text_comes_back(run):
     before = (run / "config.json").read_bytes()
     (run / "config.json").write_bytes(b"\xff" + before[1:])
-    RunFolder(config(run)).close()
+    with RunFolder(config(run)):
+        pass
     assert (run / "config.json").read_bytes() == before
 
 

@@ -112,12 +112,8 @@ class RunFolder:
         self._refused = isinstance(error, _REFUSALS)
         self._opened.__exit__(kind, error, trace)
 
-    def close(self) -> None:
-        """Gives the folder back to others, once nobody keeps it."""
-        self._opened.close()
-
     def keep(self) -> Callable[[], None]:
-        """Keeps others from the folder, also once this is closed.
+        """Keeps others from the folder, also once this has ended.
 
         For a thread that writes on where a run was interrupted.
 
