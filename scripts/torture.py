@@ -12,6 +12,7 @@ than were found released, or a program ended with more than a line.
 
 import collections
 import errno
+import itertools
 import json
 import os
 import pathlib
@@ -260,7 +261,7 @@ def main(argv: list[str]) -> int:
 
 def _count(system: str, kind: str, cases: int, path: pathlib.Path) -> dict[str, int]:
     counts: dict[str, int] = collections.Counter()
-    number = iter(range(10**9))
+    number = itertools.count()
     for folder in globals()[kind](
         lambda: Folder(system, path / str(next(number))), cases
     ):

@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from tff_hdp.attacks.vantage import Vantage
-from tff_hdp.errors import check_count, require
+from tff_hdp.errors import require
 
 _TRIALS_AT_ONCE = 20_000
 # In place of no noise at all, in units of the clip norm.
@@ -172,8 +172,7 @@ def identification(
     Raises:
       ArgumentError: If there are fewer records than candidates.
     """
-    check_count("candidates", candidates, 2)
-    ok = candidates <= len(records)
+    ok = 1 < candidates <= len(records)
     require(ok, "candidates", candidates, f"2..{len(records)}, the records")
     hits = []
     for count in _batches(trials):

@@ -52,20 +52,16 @@ class Setting:
         require(each > 1 and not rest, "clients", clients, allowed)
         return each
 
-    @property
-    def order(self) -> np.ndarray:
-        """Every client's batches: its one example, again and again."""
-        return np.zeros([self.target.local_steps, 1], np.int32)
-
     def build_model(self) -> tf.keras.Sequential:
         """A new model like the target's."""
         return tf.keras.models.clone_model(self.target.keras_model)
 
     def chunk(self, examples: Sequence[Example], zone: int = 0) -> dict[str, Any]:
-        """A `make_chunk` of clients."""
+        """A `make_chunk` of clients, whose batches are their one example each time."""
+        order = np.zeros([self.target.local_steps, 1], np.int32)
         return make_chunk(
             [(x[np.newaxis], np.array([y], np.int32)) for x, y in examples],
-            [self.order] * len(examples),
+            [order] * len(examples),
             weights=[1.0] * len(examples),
             carries_noise=[True] * len(examples),
             zone=zone,
