@@ -36,11 +36,6 @@ def _number_or_text(value: Any) -> str:
         return str(value)
 
 
-def _nothing(path: pathlib.Path) -> dict[str, Any]:
-    del path
-    return {}
-
-
 @dataclasses.dataclass(frozen=True)
 class Line:
     """What a line of a figure or a row of a table says, and the run that tells.
@@ -90,7 +85,7 @@ class Study:
     metric: str = "accuracy"
     within: float = 0.03
     also: Sequence[str] = ()
-    measure: Callable[[pathlib.Path], Mapping[str, Any]] = _nothing
+    measure: Callable[[pathlib.Path], Mapping[str, Any]] = lambda path: {}
     derived: Mapping[str, Callable[[pd.DataFrame], pd.DataFrame]] = dataclasses.field(
         default_factory=dict
     )

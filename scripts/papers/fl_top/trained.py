@@ -71,8 +71,7 @@ class Schemes(Study):
 
 def table1(scale: str, extra: Sequence[float]) -> Study:
     """Fashion-MNIST."""
-    preset = "full" if scale == "full" else "reduced"
-    return _table("table1", f"fl_top/table1_{preset}", extra)
+    return _table("table1", _preset(scale), extra)
 
 
 def table2(scale: str, extra: Sequence[float]) -> Study:
@@ -90,7 +89,6 @@ def table2_digit(scale: str, extra: Sequence[float]) -> Study:
 def sweep(scale: str, extra: Sequence[float]) -> Study:
     """Step and clip norm of every scheme, judged on public data alone."""
     del extra
-    preset = "full" if scale == "full" else "reduced"
     lines = []
     for scheme in _all(SCHEMES):
         ratio = SWEEP_RATIO if "std" not in scheme else 1.0
@@ -99,7 +97,7 @@ def sweep(scale: str, extra: Sequence[float]) -> Study:
                 changes = {**PUBLIC, "client_learning_rate": step}
                 label = {"scheme": name_of(scheme), "step": step, "S": S}
                 changes |= _row_settings(scheme, ratio, S)
-                lines.append(Line(label, f"fl_top/table1_{preset}", changes))
+                lines.append(Line(label, _preset(scale), changes))
     return Schemes("fl_top", "sweep", lines, FlTopConfig)
 
 
@@ -130,7 +128,7 @@ def fl_cs(scale: str, extra: Sequence[float]) -> Study:
     lines = [
         Line(
             {"r": f"{r:.3g}", "scheme": name_of(scheme), "coefficients": coefficients},
-            "fl_top/table1_" + ("full" if scale == "full" else "reduced"),
+            _preset(scale),
             {**_row_settings(scheme, r), "coefficients": coefficients},
             printed("table1", scheme, r),
         )
@@ -145,7 +143,7 @@ def masked(scale: str, extra: Sequence[float]) -> Study:
     lines = [
         Line(
             {"r": f"{ratio:.3g}", "scheme": name_of("fl_top_dp"), "secure sum": how},
-            "fl_top/table1_" + ("full" if scale == "full" else "reduced"),
+            _preset(scale),
             {
                 **_row_settings("fl_top_dp", ratio),
                 "secure_aggregation_protocol": protocol,
@@ -286,6 +284,11 @@ def _table(name: str, preset: str, extra: Sequence[float]) -> Study:
         also=also,
         measure=functools.partial(measure, table=name),
     )
+
+
+def _preset(scale: str) -> str:
+    """Table 1's; what is smaller than the reduced one changes its settings."""
+    return f"fl_top/table1_{'full' if scale == 'full' else 'reduced'}"
 
 
 def _all(schemes: Sequence[str]) -> list[str]:
