@@ -194,6 +194,8 @@ def test_updates_that_are_not_finite_are_left_out(caplog):
         ("zones", {"zones": 5}),
         ("clip_norm", {"clip_norm": "much"}),
         ("alpha", {"privacy": "c5"}),
+        ("alpha", {"privacy": "hdp", "alpha": 0.5}),
+        ("beta", {"privacy": "c3", "beta": 1.5}),
         ("rounds", {"attack": "dlg", "rounds": 2}),
         ("candidates", {"candidates": 1}),
         ("noise_multiplier", {"noise_multiplier": 0.0}),

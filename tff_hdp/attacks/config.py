@@ -15,11 +15,7 @@ from tff_hdp.errors import (
     check_probability,
     require,
 )
-from tff_hdp.privacy.configurations import (
-    CONFIGURATIONS,
-    USERS_OF_SHARES,
-    even_sizes,
-)
+from tff_hdp.privacy.configurations import CONFIGURATIONS, even_sizes, shares_of
 from tff_hdp.privacy.parts import Clipping, FullParticipation, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planned import read_plan
@@ -208,12 +204,7 @@ class AttackConfig:
             if self.privacy == "none"
             else {"noise_multiplier": self.noise_multiplier}
         )
-        for name, users in USERS_OF_SHARES.items():
-            if self.privacy in users:
-                share = getattr(self, name)
-                if share is None:
-                    raise ArgumentError(name, None, f"[0, 1] with {self.privacy}")
-                options[name] = share
+        options |= shares_of(self.privacy, alpha=self.alpha, beta=self.beta)
         several, q = self.zones > 1, self.sampling_probability
         return CONFIGURATIONS[self.privacy](
             zone_sizes=even_sizes(self.clients, self.zones),

@@ -112,7 +112,8 @@ def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
     for run in range(config.victims):
         kind = run % 2
         victim = rng.choice(rest[kind])
-        others = rng.choice(np.concatenate(rest), standing.plan.num_clients - 2, False)
+        fellows = np.setdiff1d(np.concatenate(rest), victim)
+        others = rng.choice(fellows, standing.plan.num_clients - 2, replace=False)
         batches = [(images[i], labels[i]) for i in (victim, *others)] + [None]
         scores[kind].append(
             _score(attacker, training, standing, batches, (images[own], labels[own]))
