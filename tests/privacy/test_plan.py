@@ -348,3 +348,24 @@ def test_an_account_is_of_a_plan_under_a_threat_model():
             ArgumentError, match=r"threat is .*; allowed: a ThreatModel"
         ):
             account(plan(), 1, 1e-5, threat=given)
+
+
+def test_a_zones_nodes_are_followed_up_to_the_server():
+    tree = plan(
+        zone_sizes=(10,) * 5,
+        sampling=PoissonSampling((0.2,) * 5),
+        upper_levels=(
+            Level((0, 2, 1, 0, 2), (0.0,) * 3),
+            Level((1, 0, 1), (0.0,) * 2),
+        ),
+    )
+    assert tree.server_level == 4
+    assert [tree.nodes_at(level) for level in (1, 2, 3, 4)] == [
+        [0, 1, 2, 3, 4],
+        [0, 2, 1, 0, 2],
+        [1, 1, 0, 1, 1],
+        [0, 0, 0, 0, 0],
+    ]
+    for level in (-1, 0, 5):
+        with pytest.raises(ArgumentError, match=f"level is {level}; allowed: 1..4"):
+            tree.nodes_at(level)

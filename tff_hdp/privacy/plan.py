@@ -133,8 +133,14 @@ class NoisePlan:
         return len(self.upper_levels) + 2
 
     def nodes_at(self, level: int) -> list[int]:
-        """For every zone the node of `level` that it is beneath, its own at level 1."""
-        if level == self.server_level:
+        """For every zone the node of `level` that it is beneath, its own at level 1.
+
+        Raises:
+          ArgumentError: If there are no nodes at such a level.
+        """
+        server = self.server_level
+        require(1 <= level <= server, "level", level, f"1..{server}, which have nodes")
+        if level == server:
             return [0] * self.num_zones
         nodes = list(range(self.num_zones))
         for upper in self.upper_levels[: level - 1]:
