@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.rdp import compute_epsilon
+from scipy import stats
 
 from tff_hdp.privacy import Clipping
 from tff_hdp.systems.fl_top import plan as fl_top_dp
@@ -57,6 +58,20 @@ def test_the_server_knows_the_cohort_and_so_gets_no_amplification():
     assert all(row.epsilon_paper == pytest.approx(1.000551) for row in rows.values())
     # The paper's is no bound on either.
     assert all(row.epsilon_rdp > 4 for row in rows.values())
+
+
+def test_a_client_is_replaced_also_where_all_take_part():
+    """Its update moves by up to 2S: T sums are one at a mean of 2 sqrt(T) / sigma."""
+    rows = ledger(3, clients=30, per_round=30, sigma=4.0).account(1e-5, ("pld",))
+    for row in rows:
+        assert row.neighbours == "replace_one"
+        # A fellow client subtracts its own share of the noise.
+        noisy = 29 if row.observer == "fellow_client" else 30
+        mean = 2 * math.sqrt(3) / (4.0 * math.sqrt(noisy / 30))
+        epsilon = row.epsilon_pld
+        delta = stats.norm.cdf(mean / 2 - epsilon / mean)
+        delta -= math.exp(epsilon) * stats.norm.cdf(-mean / 2 - epsilon / mean)
+        assert delta == pytest.approx(1e-5, rel=0.01)
 
 
 def test_the_papers_account_is_for_one_plan_only():

@@ -19,8 +19,9 @@ from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import ThreatModel
 
 # The server draws the clients (Algorithm 3, line 5), so it knows who took part and
-# sampling does not amplify against it.
-THREAT = ThreatModel(cohort_known=True)
+# sampling does not amplify against it. One relation for every cohort: left to the plan,
+# where all clients take part it would be another, of half the epsilon.
+THREAT = ThreatModel(cohort_known=True, neighbours="replace_one")
 
 
 def share(*, sigma: float, clients: int) -> float:
