@@ -10,9 +10,10 @@ import tensorflow as tf
 import tasks
 from tests.thinning import thinned
 from tff_hdp import runtime
+from tff_hdp.aggregators import round_events
 from tff_hdp.clients.batches import chunk_type, make_chunk, make_order
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, NoiseError
 from tff_hdp.privacy import Clipping
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.systems.fl_top import plan as fl_top_dp
@@ -266,6 +267,27 @@ def test_a_client_that_is_rejected_leaves_no_trace(task, initial, scheme, privat
     # With noise k is the denominator whoever is rejected; else it is who is not.
     ratio = 1.0 if private else 4 / 3
     np.testing.assert_allclose(moved[0], ratio * moved[1], **TOLERANCE)
+
+
+def test_noise_that_drop_outs_take_along_is_not_accounted_for(task, initial):
+    """Two of six stay away, and the sum has sigma sqrt(4/6): it is not recorded."""
+    plan = fl_top_dp.plan(clients=CLIENTS, per_round=COHORT, sigma=1.0)
+    process = build(task, plan, compressors(initial)["top"])
+
+    def events_of(clients):
+        data, _ = cohort_data(task, range(clients))
+        metrics = process.next(start(process, initial), data).metrics
+        return round_events(metrics["aggregator"])
+
+    ledger = fl_top_dp.FlTopLedger()
+    with pytest.raises(NoiseError, match="4 of the 6 clients"):
+        ledger.record(plan, events=events_of(4))
+    assert ledger.rounds == 0
+    ledger.record(plan, events=events_of(6))
+    # Such a threat model has the number of shares at random.
+    bears = dataclasses.replace(fl_top_dp.THREAT, dropout_rate=0.2)
+    ledger.record(plan, threat=bears, events=events_of(4))
+    assert ledger.rounds == 2
 
 
 def test_clients_are_clipped_in_the_compressed_space(task, initial):
