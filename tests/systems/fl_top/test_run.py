@@ -1,6 +1,7 @@
 """Whole FL-TOP runs on bundled data: what they leave, and that they resume."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -214,6 +215,28 @@ def test_held_out_clients_never_take_part(tmp_path):
             np.testing.assert_array_equal(mine, theirs)
 
 
+def test_the_most_examples_that_may_be_held_out_are_named(tmp_path):
+    """With one more nobody is left to train."""
+    with pytest.raises(ArgumentError, match="public_examples is 1437; ") as refused:
+        fl_top_setup.load_with_public(config(tmp_path, public_examples=1437), 5)
+    most = int(re.search(r"at most (\d+)", str(refused.value))[1])
+    task, public = fl_top_setup.load_with_public(
+        config(tmp_path, public_examples=most), 5
+    )
+    assert len(task.train.client_ids) == 1 and len(public.labels) == most
+    with pytest.raises(ArgumentError, match=f"at most {most}"):
+        fl_top_setup.load_with_public(config(tmp_path, public_examples=most + 1), 5)
+
+
+def test_no_more_images_are_public_than_mnist_has(data_dir):
+    has = len(tasks.load("mnist", data_dir=str(data_dir)).train.labels)
+    asked = FlTopConfig(
+        task="fashion_mnist", data_dir=str(data_dir), public_examples=has + 1
+    )
+    with pytest.raises(ArgumentError, match=f"allowed: at most {has}"):
+        fl_top_setup.load_with_public(asked, partition_seed=1)
+
+
 def test_mnist_is_the_public_data_of_fashion_mnist(data_dir):
     asked = FlTopConfig(task="fashion_mnist", data_dir=str(data_dir))
     task, public = fl_top_setup.load_with_public(asked, partition_seed=1)
@@ -261,7 +284,7 @@ def test_the_binary_metrics_are_those_of_their_definitions():
     [
         ({"clients_per_round": 40}, "clients_per_round is 40; .* at most 39"),
         ({"ratio": 1e-4}, "ratio is 0.0001"),
-        ({"public_examples": 5000}, "public_examples is 5000; allowed: fewer"),
+        ({"public_examples": 5000}, "public_examples is 5000; allowed: at most"),
         ({"client_learning_rate": 1e30}, r"client_learning_rate is 1e\+30"),
     ],
 )

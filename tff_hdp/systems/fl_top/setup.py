@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tasks
 from tff_hdp.aggregators.vectors import join, split
-from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.errors import ArgumentError, FileError, require
 from tff_hdp.simulation.classifier import seeded
 from tff_hdp.simulation.files import read_arrays, write_arrays
 from tff_hdp.simulation.run_folder import RunFolder
@@ -71,7 +71,9 @@ def load_with_public(
     mnist = tasks.load(
         "mnist", data_dir=config.data_dir, partition="iid", num_clients=1
     )
-    rows = rng.choice(len(mnist.train.labels), config.public_examples, replace=False)
+    most, asked = len(mnist.train.labels), config.public_examples
+    require(asked <= most, "public_examples", asked, f"at most {most}, MNIST's images")
+    rows = rng.choice(most, asked, replace=False)
     return task, PublicBatch(
         features=mnist.train.features[rows],
         labels=mnist.train.labels[rows],
@@ -160,13 +162,11 @@ def _hold_out(
 ) -> tuple[tasks.Task, PublicBatch]:
     train = task.train
     order = rng.permutation(len(train.client_ids))
-    needed = np.searchsorted(np.cumsum(train.sizes[order]), config.public_examples) + 1
-    if needed >= len(order):
-        raise ArgumentError(
-            "public_examples",
-            config.public_examples,
-            f"fewer than the {len(train.labels)} examples of task={task.name}",
-        )
+    most = len(train.labels) - train.sizes[order[-1]]
+    allowed = f"at most {most} with task={task.name}, so that a client is left"
+    asked = config.public_examples
+    require(asked <= most, "public_examples", asked, allowed)
+    needed = np.searchsorted(np.cumsum(train.sizes[order]), asked) + 1
     given = [train.examples(client) for client in order[:needed]]
     kept = np.sort(order[needed:])
     remaining = [train.examples(client) for client in kept]
