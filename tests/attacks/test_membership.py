@@ -123,6 +123,15 @@ def test_without_noise_everybody_is_found():
         identification(**options, candidates=21)
 
 
+@pytest.mark.parametrize("gram", [np.zeros([20, 20]), np.ones([20, 20])])
+@pytest.mark.parametrize("mode", ["hdp", "ldp"])
+def test_candidates_that_are_alike_are_guessed(gram, mode):
+    """Six standard errors around one of ten."""
+    options = given(vantage(mode), records=Records(gram), trials=20_000)
+    found = identification(**options, candidates=10).mean()
+    assert found == pytest.approx(0.1, abs=6 * 0.3 / np.sqrt(20_000))
+
+
 def test_trials_agree_with_rounds_that_were_run():
     """Scores of real rounds have the mean and deviation that trials draw."""
     seen = vantage("hdp", 0)

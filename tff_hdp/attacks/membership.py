@@ -154,7 +154,7 @@ def identification(
 ) -> np.ndarray:
     """Whether the client was found among M equally likely candidates.
 
-    The Bayes rule: the largest <sum, c_i> - T |c_i|^2 / 2.
+    The Bayes rule: the largest <sum, c_i> - T |c_i|^2 / 2, by lot where several are.
 
     Args:
       vantage: Where the attacker stands.
@@ -183,7 +183,9 @@ def identification(
         )
         scores = np.take_along_axis(products, chosen, 1)
         scores -= rounds * records.norms[chosen] ** 2 / 2
-        hits.append(scores.argmax(1) == 0)
+        # Lots decide between candidates that are alike; the first is the right one.
+        best = scores == scores.max(1, keepdims=True)
+        hits.append((best * (1 - rng.random(best.shape))).argmax(1) == 0)
     return np.concatenate(hits)
 
 
