@@ -5,8 +5,10 @@ import pytest
 from scipy import stats
 
 from tff_hdp.attacks import run
+from tff_hdp.attacks.attacker import Attacker
 from tff_hdp.attacks.config import AttackConfig
-from tff_hdp.attacks.lira import likelihood_ratios
+from tff_hdp.attacks.lira import likelihood_ratios, trained
+from tff_hdp.attacks.training import Training
 from tff_hdp.errors import ArgumentError
 
 OVERFITTED = {
@@ -43,6 +45,32 @@ def test_shadows_find_members_of_an_overfitted_model():
     (row,) = run.run(AttackConfig(**OVERFITTED)).rows
     assert row["auc"] > 0.65 and row["auc_bound"] == 1 and row["epsilon"] is None
     assert row["shadows"] == 10 and row["auc_low"] < row["auc"] < row["auc_high"]
+
+
+@pytest.mark.parametrize("probability", [1.0, 0.1])
+def test_a_round_without_members_has_its_noise(probability):
+    """z S over expected clients, whether those that send zero come or nobody does."""
+    clients, z, clip_norm, rounds = 4, 1.0, 0.5, 3
+    config = AttackConfig(
+        attack="lira",
+        privacy="cdp",
+        level="outside",
+        clients=clients,
+        noise_multiplier=z,
+        clip_norm=str(clip_norm),
+        sampling_probability=probability,
+        rounds=rounds,
+    )
+    attacker = Attacker(config)
+    vantage = config.vantage(clip_norm)
+    training = Training(attacker.target, vantage.plan)
+    nobody, rng = np.zeros(clients, bool), np.random.default_rng(0)
+    weights = trained(attacker, training, vantage, nobody, rng)
+    pairs = zip(weights, attacker.target.weights, strict=True)
+    moved = np.concatenate([np.ravel(a - b) for a, b in pairs])
+    expected = np.sqrt(rounds) * z * clip_norm / (clients * probability)
+    # Six standard errors of a deviation of 2,410 draws.
+    assert moved.std() == pytest.approx(expected, rel=6 / np.sqrt(2 * 2410))
 
 
 def test_lira_is_of_the_released_model():

@@ -45,7 +45,7 @@ def lira(attacker: Attacker, vantage: Vantage) -> Outcome:
     training, said = Training(target, vantage.plan), []
     told = bar("shadow models")
     for shadow, members in enumerate(inside):
-        weights = _trained(attacker, training, vantage, members, rng)
+        weights = trained(attacker, training, vantage, members, rng)
         said.append(_confidences(attacker, weights, clients))
         told(shadow + 1, shadows)
     scores = likelihood_ratios(np.array(said), inside)
@@ -69,14 +69,27 @@ def lira(attacker: Attacker, vantage: Vantage) -> Outcome:
     return Outcome([row], curves=[(curve, vantage)])
 
 
-def _trained(
+def trained(
     attacker: Attacker,
     training: Training,
     vantage: Vantage,
     members: np.ndarray,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """The model after all rounds, to which only members have sent anything."""
+    """The model after all rounds, to which only members have sent anything.
+
+    Every round is released with its noise, whoever came.
+
+    Args:
+      attacker: Whose examples clients have, and how many rounds there are.
+      training: The federation.
+      vantage: Of its plan.
+      members: bool [clients], who has sent what it trained; others send zero.
+      rng: Draws who takes part.
+
+    Returns:
+      The weights.
+    """
     target, plan = attacker.target, vantage.plan
     batches = [
         (target.features[i : i + 1], target.labels[i : i + 1]) if member else None
@@ -86,10 +99,7 @@ def _trained(
     state, weights = training.start, list(target.weights)
     for _ in range(attacker.config.rounds):
         present = rng.random(len(shares)) < shares
-        if any(
-            here and b is not None for b, here in zip(batches, present, strict=True)
-        ):
-            state, weights = training.round(state, batches, present)
+        state, weights = training.round(state, batches, present)
     return weights
 
 

@@ -59,7 +59,8 @@ class Training:
         Returns:
           The new state, and the weights that are released.
         """
-        first = next(batch for batch in batches if batch is not None)
+        blank = self._target.features[:1], self._target.labels[:1]
+        first = next((batch for batch in batches if batch is not None), blank)
         size, members = len(first[1]), []
         for batch, zone, is_here in zip(batches, self._zone_of, present, strict=True):
             row = np.arange(size, dtype=np.int32)
