@@ -7,7 +7,7 @@ from scipy import stats
 from tff_hdp.attacks import run
 from tff_hdp.attacks.attacker import Attacker
 from tff_hdp.attacks.config import AttackConfig
-from tff_hdp.attacks.lira import likelihood_ratios, trained
+from tff_hdp.attacks.lira import area_over_shadows, likelihood_ratios, trained
 from tff_hdp.attacks.training import Training
 from tff_hdp.errors import ArgumentError
 
@@ -34,6 +34,26 @@ def test_likelihood_ratios_by_another_library():
         spread = np.sqrt(np.mean((x - np.where(here, means[1], means[0])) ** 2))
         out, here = (stats.norm(mean, spread).logpdf(said[shadow]) for mean in means)
         np.testing.assert_allclose(found[shadow], here - out)
+
+
+@pytest.mark.parametrize(("apart", "shared"), [(1.0, 1.0), (3.0, 1.0)])
+def test_interval_of_the_area_is_of_the_area(apart, shared):
+    """Shadows whose noise all their clients share: 95 % intervals of 60 attacks.
+
+    Student's over the areas of single shadows held the area in 35 % and in none.
+    """
+    rng, shadows, clients = np.random.default_rng(0), 32, 24
+    found = []
+    for _ in range(60):
+        inside = rng.permuted(
+            np.arange(shadows)[:, None] % 2 == np.zeros(clients), axis=0
+        )
+        said = rng.normal(size=inside.shape) + apart * inside
+        said += shared * rng.normal(size=(shadows, 1))
+        found.append(area_over_shadows(said, inside))
+        assert found[-1][1] < found[-1][0] < found[-1][2]
+    area, low, high = np.transpose(found)
+    assert np.mean((low < area.mean()) & (area.mean() < high)) >= 0.88
 
 
 def test_shadows_find_members_of_an_overfitted_model():

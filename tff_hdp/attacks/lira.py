@@ -15,14 +15,15 @@ from tff_hdp.attacks.inversion import bar
 from tff_hdp.attacks.training import Training
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import require
-from tff_hdp.privacy.tradeoff import roc
+from tff_hdp.privacy.tradeoff import area_under, roc
 
 
 def lira(attacker: Attacker, vantage: Vantage) -> Outcome:
     """The attack's curve over all clients of all shadows, under the bound.
 
-    Scores of one shadow share its noise: the area's interval is over shadows, and the
-    curve's band, which takes scores for independent, refutes nothing.
+    Scores of one shadow share its noise: the area's interval is over shadows
+    (`area_over_shadows`), and the curve's band, which takes scores for independent,
+    refutes nothing.
 
     Args:
       attacker: Its config says how many shadows (`victims`) and rounds there are.
@@ -36,7 +37,7 @@ def lira(attacker: Attacker, vantage: Vantage) -> Outcome:
     shadows, clients = config.victims, vantage.plan.num_clients
     require(shadows >= 8, "victims", shadows, "8 shadow models or more")
     most = len(target.labels)
-    require(clients <= most, "clients", clients, f"1..{most}, the examples")
+    require(1 < clients <= most, "clients", clients, f"2..{most}, the examples")
     rng = np.random.default_rng(config.seed)
     # Each client is in half of the shadows.
     inside = rng.permuted(
@@ -48,20 +49,16 @@ def lira(attacker: Attacker, vantage: Vantage) -> Outcome:
         weights = trained(attacker, training, vantage, members, rng)
         said.append(_confidences(attacker, weights, clients))
         told(shadow + 1, shadows)
-    scores = likelihood_ratios(np.array(said), inside)
-    areas = [
-        np.mean(one[here][:, np.newaxis] > one[~here])
-        for one, here in zip(scores, inside, strict=True)
-        if 0 < here.sum() < clients
-    ]
-    curve, bound = roc(scores[inside], scores[~inside]), vantage.bound(config.rounds)
-    _, low, high = interval(areas)
+    said = np.array(said)
+    scores, bound = likelihood_ratios(said, inside), vantage.bound(config.rounds)
+    curve = roc(scores[inside], scores[~inside])
+    area, low, high = area_over_shadows(said, inside)
     row = attacker.row(vantage) | {
         "bound": None,
         "shadows": shadows,
         "clients": clients,
         "sampling_probability": config.sampling_probability,
-        "auc": curve.auc,
+        "auc": area,
         "auc_low": low,
         "auc_high": high,
         "auc_bound": bound.auc,
@@ -114,6 +111,35 @@ def _confidences(
     own = np.eye(target.num_classes, dtype=bool)[target.labels[:clients]]
     others = np.where(own, -np.inf, logits)
     return logits[own] - np.logaddexp.reduce(others, axis=1)
+
+
+def area_over_shadows(
+    said: np.ndarray, inside: np.ndarray, confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """The area under the curve of all scores, and an interval by the jackknife.
+
+    Clients of one shadow share its noise, and every score hangs on the other shadows;
+    so the interval is from what the area is without each shadow, its ratios made anew.
+
+    Args:
+      said: [shadows, clients], confidences.
+      inside: bool alike, who was in.
+      confidence: Of the interval.
+
+    Returns:
+      The area, and the interval's ends, in [0, 1].
+    """
+
+    def area(chosen: np.ndarray) -> float:
+        scores = likelihood_ratios(said[chosen], inside[chosen])
+        return area_under(scores[inside[chosen]], scores[~inside[chosen]])
+
+    shadows = np.arange(len(said))
+    whole = area(shadows)
+    without = np.array([area(shadows[shadows != i]) for i in shadows])
+    _, low, high = interval(len(said) * whole - (len(said) - 1) * without, confidence)
+    half = (high - low) / 2
+    return whole, max(0.0, whole - half), min(1.0, whole + half)
 
 
 def likelihood_ratios(said: np.ndarray, inside: np.ndarray) -> np.ndarray:

@@ -192,7 +192,8 @@ def roc(
     inside = checked_scores("scores_in", scores_in)
     outside = checked_scores("scores_out", scores_out)
     require(0.0 < confidence < 1.0, "confidence", confidence, "(0, 1)")
-    area, error = _area(inside, outside)
+    area = area_under(inside, outside)
+    error = _area_error(area, len(inside), len(outside))
     least = _least_area(inside, outside, 1 - confidence)
     first_in, first_out = len(inside) // 4, len(outside) // 4
     chosen = np.concatenate([inside[:first_in], outside[:first_out]])
@@ -215,13 +216,23 @@ def roc(
     )
 
 
-def _area(inside: np.ndarray, outside: np.ndarray) -> tuple[float, float]:
-    n, m = len(inside), len(outside)
-    ranks = stats.rankdata(np.concatenate([inside, outside]))
-    a = float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
+def area_under(scores_in: np.ndarray, scores_out: np.ndarray) -> float:
+    """How often a score of the first kind is above one of the second; half for ties.
+
+    Args:
+      scores_in: [n], scores where the victim is in; higher means "in".
+      scores_out: [m], scores where it is not.
+    """
+    n, m = len(scores_in), len(scores_out)
+    ranks = stats.rankdata(np.concatenate([scores_in, scores_out]))
+    return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def _area_error(a: float, n: int, m: int) -> float:
+    """Of an area of n and m scores (Hanley and McNeil 1982)."""
     q1, q2 = a / (2 - a), 2 * a * a / (1 + a)
     spread = a * (1 - a) + (n - 1) * (q1 - a * a) + (m - 1) * (q2 - a * a)
-    return a, math.sqrt(max(spread, 0.0) / (n * m))
+    return math.sqrt(max(spread, 0.0) / (n * m))
 
 
 def _least_area(inside: np.ndarray, outside: np.ndarray, tail: float) -> float:
