@@ -62,7 +62,8 @@ class AttackConfig:
       noise_multiplier: z of every party that adds noise.
       plan: A file that scripts/plan.py wrote: its zones and noise in place of those
         here, with as many clients in each zone as its rounds expect.
-      clip_norm: S; auto is the median norm of single examples' updates.
+      clip_norm: S; auto is the median norm of updates, of single examples or, with
+        property and update_difference, of writers.
       zones: s zones of as many clients, give or take one.
       clients: In all.
       sampling_probability: Of a client's taking part in a round (Poisson).

@@ -6,6 +6,7 @@ both kinds of its own learns a linear rule from their updates, and applies it to
 sees of a victim.
 """
 
+import dataclasses
 import math
 import os
 import pathlib
@@ -15,13 +16,13 @@ import numpy as np
 from tasks import mnist, packs
 from tasks.loading import DATA_DIR_VARIABLE
 from tff_hdp.attacks.attacker import Attacker, Outcome
-from tff_hdp.attacks.distances import interval
 from tff_hdp.attacks.inversion import bar
 from tff_hdp.attacks.membership import Records, clipped
 from tff_hdp.attacks.training import Training
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import ArgumentError, require
-from tff_hdp.privacy.tradeoff import Tradeoff, roc
+from tff_hdp.privacy.parts import Clipping
+from tff_hdp.privacy.tradeoff import Tradeoff, area_interval, roc
 
 # Examples of each writer's one batch; the ridge, as a share of the mean square norm.
 _BATCH, _RIDGE = 64, 0.03
@@ -40,13 +41,14 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
       vantage: Where it stands.
 
     Raises:
-      ArgumentError: If the task is not mnist, or its writers are not known.
+      ArgumentError: If the task is not mnist, its writers are not known, or their
+        updates are not finite.
     """
     config = attacker.config
     batches, student = _writers(attacker)
     updates = attacker.target.updates(*batches)
-    norm = float(np.median(np.linalg.norm(updates, axis=1)))
-    gram = Records.of(clipped(updates, norm)).gram
+    vantage = _of_writers(attacker, vantage, updates)
+    gram = Records.of(clipped(updates, vantage.clip_norm)).gram
     rng = np.random.default_rng(config.seed)
     order = rng.permutation(len(student))
     learnt, held_out = np.array_split(order, 2)
@@ -60,6 +62,7 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
     if not config.others_known:
         for _ in range(config.rounds * (vantage.unknown_clients - 1)):
             seen += rng.permutation(scores[victims]) - scores.mean()
+    norm = vantage.plan.clipping.clip_norm
     deviation = vantage.noise_multiplier * norm * math.sqrt(config.rounds)
     seen += deviation * root_variance * rng.normal(size=len(seen))
     of_students = student[held_out][victims]
@@ -93,8 +96,8 @@ def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
       vantage: Of another client.
 
     Raises:
-      ArgumentError: If it is not, there is one run only, the task is not mnist, or its
-        writers are not known.
+      ArgumentError: If it is not, there is one run only, the task is not mnist, its
+        writers are not known, or their updates are not finite.
     """
     config, target = attacker.config, attacker.target
     require(vantage.level == 0, "level", vantage.level, "0 with update_difference")
@@ -105,29 +108,27 @@ def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
     kinds = [rng.permutation(np.flatnonzero(student == kind)) for kind in (0, 1)]
     own = np.concatenate([kind[:_OWN] for kind in kinds])
     rest = [kind[_OWN:] for kind in kinds]
-    clip_norm = float(np.median(np.linalg.norm(target.updates(images, labels), axis=1)))
-    standing = config.vantage(clip_norm)
-    training, told = Training(target, standing.plan), bar("update differences")
+    vantage = _of_writers(attacker, vantage, target.updates(images, labels))
+    training, told = Training(target, vantage.plan), bar("update differences")
     scores: tuple[list[float], list[float]] = [], []
     for run in range(config.victims):
         kind = run % 2
         victim = rng.choice(rest[kind])
         fellows = np.setdiff1d(np.concatenate(rest), victim)
-        others = rng.choice(fellows, standing.plan.num_clients - 2, replace=False)
+        others = rng.choice(fellows, vantage.plan.num_clients - 2, replace=False)
         batches = [(images[i], labels[i]) for i in (victim, *others)] + [None]
         scores[kind].append(
-            _score(attacker, training, standing, batches, (images[own], labels[own]))
+            _score(attacker, training, vantage, batches, (images[own], labels[own]))
         )
         told(run + 1, config.victims)
-    area = np.asarray(scores[1])[:, np.newaxis] > np.asarray(scores[0])
-    _, low, high = interval(area.mean(1))
-    row = attacker.row(standing) | {
+    area, low, high = area_interval(scores[1], scores[0])
+    row = attacker.row(vantage) | {
         "bound": None,
         "runs": config.victims,
-        "auc": float(area.mean()),
+        "auc": area,
         "auc_low": low,
         "auc_high": high,
-        "auc_bound": _bound_on_kinds(standing, config.rounds),
+        "auc_bound": _bound_on_kinds(vantage, config.rounds),
     }
     return Outcome([row])
 
@@ -162,6 +163,27 @@ def _writers(attacker: Attacker) -> tuple[tuple[np.ndarray, np.ndarray], np.ndar
             labels.append(pack["y_train"][rows].astype(np.int32))
             student.append(pack["hsf_train"][rows[0]] == _STUDENTS)
     return (np.array(images), np.array(labels)), np.array(student)
+
+
+def _of_writers(attacker: Attacker, vantage: Vantage, updates: np.ndarray) -> Vantage:
+    """The same vantage with S of writers' updates where it is to be found.
+
+    Args:
+      attacker: Its config gives S, or auto: the median norm.
+      vantage: Where it stands.
+      updates: [n, d], of all writers.
+
+    Raises:
+      ArgumentError: If an update is not finite.
+    """
+    config, norms = attacker.config, np.linalg.norm(updates, axis=1)
+    allowed = "one at which writers' updates are finite"
+    require(np.isfinite(norms).all(), "learning_rate", config.learning_rate, allowed)
+    auto = config.clip_norm == "auto"
+    clip_norm = float(np.median(norms)) if auto else config.given_clip_norm
+    clipping = Clipping(clip_norm=clip_norm)
+    plan = dataclasses.replace(vantage.plan, clipping=clipping)
+    return dataclasses.replace(vantage, plan=plan)
 
 
 def _bound_on_kinds(vantage: Vantage, rounds: int) -> float:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 
 from tff_hdp.errors import check_count, check_nonnegative, require
 from tff_hdp.privacy.audit import checked_scores, clopper_pearson_lower
@@ -226,6 +226,34 @@ def area_under(scores_in: np.ndarray, scores_out: np.ndarray) -> float:
     n, m = len(scores_in), len(scores_out)
     ranks = stats.rankdata(np.concatenate([scores_in, scores_out]))
     return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def area_interval(
+    scores_in: Sequence[float], scores_out: Sequence[float], confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """The area of scores of independent trials, and an interval around it.
+
+    In it are the areas from which the one seen is not too many of *their* standard
+    errors away (Newcombe 2006), so that a few trials without an error leave room too.
+
+    Args:
+      scores_in: Scores where the victim is in, or of one kind; one or more.
+      scores_out: Scores where it is not, or of the other.
+      confidence: Of the interval.
+
+    Returns:
+      The area, and the interval's ends, in [0, 1].
+    """
+    n, m = len(scores_in), len(scores_out)
+    area = area_under(np.asarray(scores_in), np.asarray(scores_out))
+    errors = float(stats.norm.ppf((1 + confidence) / 2))
+
+    def beyond(true: float) -> float:
+        return abs(true - area) - errors * _area_error(true, n, m)
+
+    low = optimize.brentq(beyond, 0.0, min(area, 1 - 1e-9)) if area else 0.0
+    high = optimize.brentq(beyond, max(area, 1e-9), 1.0) if area < 1 else 1.0
+    return area, low, high
 
 
 def _area_error(a: float, n: int, m: int) -> float:
