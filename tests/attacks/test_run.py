@@ -36,6 +36,18 @@ def test_reconstruction_from_flags_to_files(tmp_path):
     assert (tmp_path / "images.png").stat().st_size > 1000
 
 
+def test_no_victim_shows_what_pixels_are_like():
+    """Of 359 digits the first six are the victims, and the others the prior."""
+    attacker = Attacker(AttackConfig(attack="analytic", level="1", victims=6))
+    others = attacker.target.features[6:].astype(float) / attacker.target.max_value
+    mean, variance = attacker.prior
+    np.testing.assert_allclose(mean, others.sum(0) / 353, rtol=1e-5)
+    expected = ((others - others.sum(0) / 353) ** 2).sum(0) / 353
+    np.testing.assert_allclose(variance, expected, rtol=1e-3, atol=1e-6)
+    with pytest.raises(ArgumentError, match="victims is 359; allowed: 1"):
+        Attacker(AttackConfig(attack="analytic", level="1", victims=359))
+
+
 def test_the_program_prints_a_table_and_what_it_rests_on(run_program):
     result = run_program("scripts/attack.py", "--trials=200", "--level=2")
     assert (result.returncode, result.stderr) == (0, "")

@@ -67,8 +67,11 @@ class Attacker:
             zhu=zhu,
             seed=config.seed,
         )
-        if config.attack in OF_IMAGES and self.target.features.ndim != 4:
-            raise ArgumentError("task", config.task, f"one of images: {config.attack}")
+        if config.attack in OF_IMAGES:
+            of_images, most = self.target.features.ndim == 4, len(self.target.labels)
+            require(of_images, "task", config.task, f"one of images: {config.attack}")
+            allowed = f"1..{most - 1}, as the other examples show the prior"
+            require(config.victims < most, "victims", config.victims, allowed)
         self.clip_norm = (
             self.target.median_norm()
             if config.clip_norm == "auto"
@@ -79,7 +82,8 @@ class Attacker:
     @functools.cached_property
     def prior(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of every pixel, over examples that are no victims."""
-        images = self.target.features[-_PRIOR:] / self.target.max_value
+        others = self.target.features[self.config.victims :]
+        images = others[-_PRIOR:] / self.target.max_value
         return images.mean(0), images.var(0)
 
     # What observers see ---------------------------------------------------------
@@ -99,7 +103,7 @@ class Attacker:
         federation = Federation(plan, target.shapes)
         rng = np.random.default_rng(self.config.seed)
         originals, seen = [], []
-        for victim in range(min(self.config.victims, len(target.labels))):
+        for victim in range(self.config.victims):
             others = rng.choice(len(target.labels) - 1, plan.num_clients - 1, False)
             rows = np.concatenate([[victim], others + (others >= victim)])
             updates = target.updates(
