@@ -212,6 +212,28 @@ def test_updates_that_are_not_finite_are_left_out(caplog):
         ("candidates", {"candidates": 1}),
         ("noise_multiplier", {"noise_multiplier": 0.0}),
         ("figure", {"figure": "x.png"}),
+        ("level", {"level": "\u00b2"}),
+        ("rounds", {"attack": "table4", "rounds": 2}),
+        ("rounds", {"system": "gfl", "rounds": 5}),
+        ("trials", {"system": "gfl", "trials": 5}),
+        ("trials", {"attack": "lira", "trials": 5}),
+        ("privacy", {"system": "gfl", "privacy": "ldp"}),
+        ("level", {"system": "gfl", "level": "2"}),
+        ("secure_aggregation", {"system": "gfl", "secure_aggregation": True}),
+        ("others_known", {"system": "gfl", "others_known": False}),
+        ("others_known", {"attack": "dlg", "others_known": False}),
+        (
+            "others_known",
+            {
+                "attack": "membership",
+                "others_known": False,
+                "sampling_probability": 0.5,
+            },
+        ),
+        ("elected", {"attack": "observers", "elected": True, "level": "1"}),
+        ("ratio", {"ratio": 0.5}),
+        ("restarts", {"attack": "analytic", "restarts": 2}),
+        ("evaluations", {"evaluations": 60}),
     ],
 )
 def test_bad_settings_are_refused(name, options):

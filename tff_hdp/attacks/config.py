@@ -42,6 +42,20 @@ ZHU = "zhu"
 _SAMPLED = ("membership", "observers", "lira")
 # What goes through modes and levels itself.
 _OF_ALL = ("observers", "table4")
+_TRIED = ("membership", "observers", "identification", "property", "rotation", "table4")
+# Attacks that take a field; with others it is what it is by default.
+_TAKEN_BY = {
+    "restarts": ("dlg", "ig", "table4"),
+    "evaluations": ("dlg", "ig", "feature_ig", "table4"),
+    "trials": _TRIED,
+    "others_known": _TRIED,
+    "elected": tuple(attack for attack in ATTACKS if attack not in _OF_ALL),
+}
+# What a neighbour system has of its own.
+_OF_SYSTEM = (
+    *("privacy", "alpha", "beta", "plan", "level", "elected", "secure_aggregation"),
+    *("sampling_probability", "rounds", "trials", "others_known"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,15 +93,16 @@ class AttackConfig:
       restarts: Of a search; the best one counts.
       evaluations: Of a search's objective, or steps of Adam; None takes the attack's.
       candidates: M, for identification.
-      trials: Of membership and identification.
+      trials: Of membership, identification, property and rotation.
       rounds: T, whose observations add up.
       others_known: Whether the attacker can subtract the other clients' records.
       lpips_weights: An .npz of AlexNet's and LPIPS' weights; without it there is no
         LPIPS.
       delta: Of (epsilon, delta).
       figure: Draw to this file.
-      out: Folder for the rows, the settings and the figure.
-      seed: Fixes weights, victims and starts; noise is never seeded.
+      out: Folder for the rows and the settings.
+      seed: Fixes weights, victims, starts and trials. The noise of rounds that are run
+        is never seeded; that of trials, which nobody is protected by, is.
       format: How to print.
       data_dir: Where local data packs lie; None reads $TFF_HDP_DATA.
 
@@ -159,16 +174,22 @@ class AttackConfig:
             check_positive("clip_norm", self.given_clip_norm)
         if self.zones > self.clients:
             raise ArgumentError("zones", self.zones, f"1..{self.clients}, the clients")
-        if self.attack in RECONSTRUCTIONS and self.rounds > 1:
+        if self.attack in OF_IMAGES and self.rounds > 1:
             allowed = "1 for a reconstruction, which is of one round"
             raise ArgumentError("rounds", self.rounds, allowed)
         if self.plan is not None:
             of_one = self.attack not in _OF_ALL
             require(of_one, "plan", self.plan, f"none with {self.attack}")
-            for field in dataclasses.fields(self):
-                value = getattr(self, field.name)
-                ok = field.name not in _OF_PLAN or value == field.default
-                require(ok, field.name, value, "nothing beside plan")
+            self._refuse(_OF_PLAN, "nothing beside plan")
+        if self.system == "hdp":
+            self._refuse(("ratio",), "nothing but with system=fl_top")
+        else:
+            allowed = f"identification of {self.system}"
+            require(self.attack == "identification", "attack", self.attack, allowed)
+            self._refuse(_OF_SYSTEM, f"nothing with system={self.system}")
+        for name, attacks in _TAKEN_BY.items():
+            if self.attack not in attacks:
+                self._refuse((name,), f"nothing with {self.attack}")
         if self.figure is not None and self.attack not in DRAWN:
             allowed = f"none with {self.attack}, whose results are a table"
             raise ArgumentError("figure", self.figure, allowed)
@@ -177,11 +198,17 @@ class AttackConfig:
         if self.sampling_probability < 1 and self.attack not in _SAMPLED:
             given, allowed = self.sampling_probability, f"1 with {self.attack}"
             raise ArgumentError("sampling_probability", given, allowed)
-        if self.system != "hdp" and self.attack != "identification":
-            allowed = f"identification of {self.system}"
-            raise ArgumentError("attack", self.attack, allowed)
+        if self.sampling_probability < 1:
+            self._refuse(("others_known",), "True where cohorts are drawn")
         # Refuses levels and observers that are not there.
         self.vantage(1.0)
+
+    def _refuse(self, names: tuple[str, ...], allowed: str) -> None:
+        """Raises ArgumentError for the first that is not as it is by default."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            ok = field.name not in names or value == field.default
+            require(ok, field.name, value, allowed)
 
     @property
     def given_clip_norm(self) -> float:

@@ -217,6 +217,6 @@ def parse_level(text: str | int) -> Level:
     Raises:
       ArgumentError: If it is neither a whole number nor `outside`.
     """
-    if text == "outside" or str(text).isdigit():
+    if text == "outside" or (str(text).isascii() and str(text).isdigit()):
         return "outside" if text == "outside" else int(text)
     raise ArgumentError("level", text, "0, 1, 2, or outside")
