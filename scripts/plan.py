@@ -25,7 +25,7 @@ import tqdm
 import tasks
 from scripts.parts import plan_text
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError, FileError, check_count, require
+from tff_hdp.errors import ArgumentError, FileError, check_count, check_left, require
 from tff_hdp.privacy.config import FederationConfig
 from tff_hdp.privacy.configurations import largest_remainder
 from tff_hdp.privacy.parts import PoissonSampling
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tff_hdp.privacy.promises import Promise
 
 TRUST = ("nobody", "super_node", "server")
+OF_TASK = ("task_rounds", "task_out", "seeds", "jobs")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,6 +107,8 @@ class PlanConfig(FederationConfig):
         ok = bool(self.seeds) and all(s.isascii() and s.isdecimal() for s in self.seeds)
         ok = ok and len(set(self.seeds)) == len(self.seeds)
         require(ok, "seeds", self.seeds, "different whole numbers >= 0")
+        if self.task is None:
+            check_left(self, OF_TASK, "only with task")
 
     def planned(
         self, first: int | None = None, say: Callable[[str], None] = lambda words: None

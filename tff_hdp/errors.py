@@ -198,6 +198,20 @@ def check_whole_numbers(name: str, words: Any) -> tuple[int, ...]:
     return found
 
 
+def check_left(config: Any, names: Iterable[str], allowed: str) -> None:
+    """Raises ArgumentError if a field of a dataclass is not at its default.
+
+    Args:
+      config: The dataclass.
+      names: Of fields that would do nothing here.
+      allowed: What may be given instead, in words.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for name in names:
+        value = getattr(config, name)
+        require(value == defaults[name], name, value, allowed)
+
+
 _KINDS = {
     bool: "True or False",
     int: "a whole number below 2^63",

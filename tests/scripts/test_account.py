@@ -129,6 +129,8 @@ def test_zones_of_a_file(rows, run, tmp_path):
     assert table == by_hand
     message = run(f"--zoning_file={file}", "--zone_sizes=3,9", code=2)
     assert "--zone_sizes is 3,9; allowed: none with zoning_file" in message
+    message = run(f"--zoning_file={file}", "--zones=3", code=2)
+    assert "--zones is 3; allowed: 2, as zoning_file has" in message
     missing = run("--zoning_file=no_such.csv", code=2)
     assert "--zoning_file is no_such.csv: No such file or directory" in missing
     assert f"--zoning_file is {tmp_path}; allowed: a .csv" in run(
@@ -309,6 +311,15 @@ def test_figure(run, tmp_path):
         (["--calibrate=0"], ["--calibrate", "0"]),
         (["--calibrate=2", "--noise_multiplier=7"], ["--noise_multiplier", "7.0"]),
         (["--calibrate=2", "--rounds=0"], ["--rounds", "0"]),
+        # What would do nothing.
+        (["--observer=aggregator"], ["--observer is aggregator", "with calibrate"]),
+        (["--client_kind=hdp"], ["--client_kind is hdp", "only with calibrate"]),
+        (["--method=pld"], ["--method is pld", "only with calibrate"]),
+        (["--zones=5", "--zone_sizes=99,99"], ["--zones is 5", "2, as zone_sizes has"]),
+        (
+            ["--sampling=full", "--clients_per_round=7"],
+            ["--clients_per_round is 7.0", "500, all, with full sampling"],
+        ),
         (["--dropout_rate=1"], ["--dropout_rate", "1", "[0, 1)"]),
         (
             ["--privacy=ldp", "--neighbours=add_or_remove"],

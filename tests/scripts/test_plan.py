@@ -77,7 +77,7 @@ def test_what_is_printed_says_what_binds_and_how_to_train(tmp_path):
     "options",
     [
         {"sampling": "fixed"},
-        {"sampling": "full", "zone_sizes": (10, 20, 30), "clients": None},
+        {"sampling": "full", "zone_sizes": (10, 20, 30), "clients_per_round": 60},
         {"levels": (1,), "mixing": "equal"},
         {"secure_aggregation": True, "secure_server": True, "sampling": "fixed"},
         {"elected_super_nodes": True, "dropout_rate": 0.1, "cohort_known": True},
@@ -215,7 +215,7 @@ def test_trust_by_file(tmp_path):
     rows = [f"c{i},{word}\n" for i, word in enumerate(words)]
     trust.write_text("client,trust\n" + "".join(rows))
     files = {"zoning_file": str(zones), "trust_file": str(trust)}
-    options = {"clients": None, "zones": 10, "clients_per_round": 10, **files}
+    options = {"clients": None, "zones": None, "clients_per_round": 10, **files}
     asked = config(**options)
     assert asked._trust() == ((2, 2), (3, 3))
     shares = config(clients=20, zones=2, trust_nobody=0.2, trust_server=0.3)
@@ -244,7 +244,8 @@ def test_noise_is_carried_by_those_who_trust_nobody(tmp_path, stub_planner):
     words = [f"{c},{'nobody' if c in wary else 'super_node'}\n" for c in ids]
     trust.write_text("client,trust\n" + "".join(words))
     asked = config(
-        **{"clients": None, "clients_per_round": 10, "promises": ("super_node<=900",)},
+        **{"clients": None, "zones": None, "clients_per_round": 10},
+        promises=("super_node<=900",),
         **{"zoning_file": str(zones), "trust_file": str(trust)},
         out=str(tmp_path / "plan.json"),
     )
@@ -274,6 +275,10 @@ def test_noise_is_carried_by_those_who_trust_nobody(tmp_path, stub_planner):
         ({"task": "nonsense"}, "task is nonsense; allowed: digits"),
         ({"seeds": ("a",)}, "seeds is a; allowed: different whole"),
         ({"seeds": ("0", "0")}, "seeds is 0,0; allowed: different whole"),
+        ({"seeds": ("7",)}, "seeds is 7; allowed: only with task"),
+        ({"jobs": 2}, "jobs is 2; allowed: only with task"),
+        ({"task_rounds": 3}, "task_rounds is 3; allowed: only with task"),
+        ({"task_out": "x"}, "task_out is x; allowed: only with task"),
         ({"trust_nobody": 1.5}, "trust_nobody is 1.5"),
         ({"trust_nobody": 0.5, "trust_server": 0.6}, "trust_server is 0.6"),
         ({"trust_file": "x.csv"}, "trust_file is x.csv; .*zoning_file only"),

@@ -9,6 +9,7 @@ from tff_hdp.errors import (
     ArgumentError,
     check_delta,
     check_fields,
+    check_left,
     check_positive,
     check_whole_numbers,
     require,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from tff_hdp.privacy.planned import Planned
     from tff_hdp.topology import Zoning
 
-DEFAULT_CLIENTS = 500
+DEFAULT_CLIENTS, DEFAULT_ZONES = 500, 10
 MOST_ROUNDS = 10**9
 # Beyond these an account takes minutes, or numbers leave what a float holds.
 MOST_CLIENTS, MOST_ZONES, MOST_DRAWN = 10**9, 10**4, 10**5
@@ -48,9 +49,10 @@ LEAST_COHORT = 1e-9
 # All else that an account is asked, a plan's file decides.
 BESIDE_PLAN = ("plan", "format")
 # A comparison is of plans of its own, by all methods against everybody.
+OF_CALIBRATION = ("observer", "client_kind", "method")
 LEFT_OUT_BY_COMPARE = (
-    *("privacy", "alpha", "beta", "noising_levels", "plan"),
-    *("calibrate", "observer", "client_kind", "method"),
+    *("privacy", "alpha", "beta", "noising_levels", "plan", "calibrate"),
+    *OF_CALIBRATION,
 )
 
 
@@ -62,14 +64,15 @@ class FederationConfig:
       clients: n, at most 1e9; None means 500, or the sum of --zone_sizes.
       clients_per_round: k, the expected cohort, 1e-9 or more and with fixed sampling
         at most 1e5; q = k/n in every zone.
-      zones: s zones, at most 1e4, of sizes that differ by at most one.
+      zones: s zones, at most 1e4, of sizes that differ by at most one; None means 10,
+        or as many as zone_sizes or zoning_file has.
       zone_sizes: n_i, as 10,20,30, in place of --clients and --zones.
       zoning_file: client,zone,... as CSV, or nested JSON, in place of those; brings
         its own levels.
       levels: Nodes of every level between zones and server, innermost first, as 5,2.
       mixing: Weights p_i of the zones.
       sampling: How cohorts are drawn; `revealed` is Poisson with participation known
-        to every observer.
+        to every observer; `full` has all clients in every round.
       cohort_known: Whether the aggregator learns who takes part.
       peers_known: Whether a client that takes part learns which others of its zone
         do, as from a masking protocol.
@@ -99,7 +102,7 @@ class FederationConfig:
 
     clients: int | None = None
     clients_per_round: float = 100.0
-    zones: int = 10
+    zones: int | None = None
     zone_sizes: tuple[int, ...] = ()
     zoning_file: str | None = None
     levels: tuple[int, ...] = ()
@@ -155,7 +158,7 @@ class FederationConfig:
             return tuple(self.zoning.zone_sizes)
         if self.zone_sizes:
             return self.zone_sizes
-        return even_sizes(self.clients or DEFAULT_CLIENTS, self.zones)
+        return even_sizes(self.clients or DEFAULT_CLIENTS, self.zones or DEFAULT_ZONES)
 
     @property
     def threat(self) -> ThreatModel:
@@ -214,15 +217,21 @@ class FederationConfig:
             clients = DEFAULT_CLIENTS if self.clients is None else self.clients
             ok = 1 <= clients <= MOST_CLIENTS
             require(ok, "clients", clients, f"1..{MOST_CLIENTS}")
+            zones = DEFAULT_ZONES if self.zones is None else self.zones
             most = min(clients, MOST_ZONES)
-            ok = 1 <= self.zones <= most
-            require(ok, "zones", self.zones, f"1..{most} (the clients, or the most)")
+            ok = 1 <= zones <= most
+            require(ok, "zones", zones, f"1..{most} (the clients, or the most)")
         n, k = sum(self.sizes), self.clients_per_round
         name = "zoning_file" if self.zoning is not None else "zone_sizes"
+        ok = self.zones in (None, len(self.sizes))
+        require(ok, "zones", self.zones, f"{len(self.sizes)}, as {name} has")
         ok = n <= MOST_CLIENTS and len(self.sizes) <= MOST_ZONES
         allowed = f"at most {MOST_CLIENTS} clients in {MOST_ZONES} zones"
         require(ok, name, f"{n} clients in {len(self.sizes)} zones", allowed)
-        if self.sampling != "full":
+        if self.sampling == "full":
+            if k != n:
+                check_left(self, ["clients_per_round"], f"{n}, all, with full sampling")
+        else:
             ok = LEAST_COHORT <= k <= n
             allowed = f"{LEAST_COHORT:g}..{n} (the clients)"
             require(ok, "clients_per_round", k, allowed)
@@ -294,7 +303,9 @@ class AccountConfig(FederationConfig):
             for field in dataclasses.fields(self):
                 if getattr(self, field.name) != field.default:
                     self.refuse_beside_plan(field.name)
-        if self.calibrate is not None:
+        if self.calibrate is None:
+            check_left(self, OF_CALIBRATION, "only with calibrate")
+        else:
             given, default = self.noise_multiplier, type(self).noise_multiplier
             allowed = "nothing beside calibrate, which finds it"
             require(given == default, "noise_multiplier", given, allowed)
@@ -368,12 +379,12 @@ class AccountConfig(FederationConfig):
             )
         except ArgumentError as error:
             raise error.renamed({"target_epsilon": "calibrate"}) from error
-        return dataclasses.replace(self, noise_multiplier=z, calibrate=None)
+        asked = ("calibrate", *OF_CALIBRATION)
+        defaults = {name: getattr(AccountConfig, name) for name in asked}
+        return dataclasses.replace(self, noise_multiplier=z, **defaults)
 
     def _check_compare(self) -> None:
         """That nothing is given which a comparison of fixed plans would leave out."""
-        for field in dataclasses.fields(self):
-            given = getattr(self, field.name)
-            if self.compare and field.name in LEFT_OUT_BY_COMPARE:
-                allowed = "nothing beside compare, of ldp, hdp and cdp"
-                require(given == field.default, field.name, given, allowed)
+        if self.compare:
+            allowed = "nothing beside compare, of ldp, hdp and cdp"
+            check_left(self, LEFT_OUT_BY_COMPARE, allowed)

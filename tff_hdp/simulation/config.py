@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tasks
 from tasks.models import with_convolutions_in
 from tasks.partition import check_alpha
-from tff_hdp.errors import ArgumentError, check_delta, check_fields
+from tff_hdp.errors import ArgumentError, check_delta, check_fields, check_left
 from tff_hdp.privacy.parts import check_clip_norm
 from tff_hdp.runtime import RUNTIMES
 from tff_hdp.runtime.environment import multiplies_bfloat16
@@ -206,12 +206,8 @@ class RunConfig:
 
     def _check_used(self, holds: bool, where: str, *names: str) -> None:
         """Refuses settings that are changed where they would do nothing."""
-        if holds:
-            return
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in names:
-            if getattr(self, name) != defaults[name]:
-                raise ArgumentError(name, getattr(self, name), f"only with {where}")
+        if not holds:
+            check_left(self, names, f"only with {where}")
 
     def _check_positive(
         self, name: str, allowed: str = "a finite number greater than 0"
