@@ -244,7 +244,8 @@ def check_fields(config: Any) -> None:
             ok = ok and all(_is_of(v, str) or _is_any(v, kinds) for v in value)
         else:
             kinds, each = typing.get_args(hint) or (hint,), ""
-            ok = _is_any(value, kinds)
+            # An empty path would be the current folder.
+            ok = _is_any(value, kinds) and value != ""
         allowed = each + " or ".join(_KINDS[kind] for kind in kinds)
         require(ok, field.name, value, allowed)
 

@@ -49,6 +49,16 @@ def test_a_field_of_another_type_is_refused_by_name(config_class):
 
 
 @pytest.mark.parametrize(
+    ("config_class", "name"),
+    [(HdpConfig, "out"), (GflConfig, "data_dir"), (PlanConfig, "out")],
+)
+def test_an_empty_name_is_none(config_class, name):
+    """As `--out=$FOLDER` gives where nobody set it: that was the current folder."""
+    with pytest.raises(ArgumentError, match=f"{name} is empty; allowed: text or None"):
+        config_class(**CONFIGS[config_class] | {name: ""})
+
+
+@pytest.mark.parametrize(
     ("name", "bad", "allowed"),
     [
         ("rounds", 2.5, "a whole number below 2^63"),
