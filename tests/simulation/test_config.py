@@ -48,6 +48,21 @@ GOOD = {"privacy": "hdp", "noise_multiplier": 1.0}
             {"algorithm": "fedsgd", "client_optimizer": "adam"},
             "client_optimizer is adam; allowed: sgd with",
         ),
+        (
+            {"algorithm": "fedsgd", "client_learning_rate": 0.5},
+            "client_learning_rate is 0.5; allowed: only with algorithm=fedavg",
+        ),
+        (
+            {"algorithm": "fedsgd", "batch_size": 7},
+            "batch_size is 7; allowed: only with algorithm=fedavg",
+        ),
+        ({"pilot_rounds": 3}, "pilot_rounds is 3; allowed: only with clip_norm=auto"),
+        (
+            {"privacy": "none", "noise_multiplier": 0.0},
+            "noise_multiplier is 0.0; allowed: nothing with privacy=none",
+        ),
+        ({"local_epochs": 2**63 - 1}, "local_epochs is 9223.*; allowed: at most 10000"),
+        ({"rounds": 10**9 + 1}, "rounds is 1000000001; allowed: at most 1000000000"),
         ({"example_cap": 10}, "example_cap is 10; .*weighting=examples"),
         ({"target_observer": "aggregator"}, "target_observer .*target_epsilon"),
         ({"zone_key": "land"}, "zone_key is land; allowed: only with zoning=key"),

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from tff_hdp.simulation.system import System
 
 
+# Nobody means more, and sizes of arrays that are made of several overflow.
+MOST_COUNTED = 10**9
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """The settings that all systems share; field names are flag names.
@@ -203,6 +207,8 @@ class RunConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ArgumentError(name, value, "a whole number >= 1")
+            if value is not None and value > MOST_COUNTED:
+                raise ArgumentError(name, value, f"at most {MOST_COUNTED}")
 
     def _check_used(self, holds: bool, where: str, *names: str) -> None:
         """Refuses settings that are changed where they would do nothing."""

@@ -144,13 +144,13 @@ def test_a_missing_file_is_named(tmp_path):
             min_capability=1.0,
             capability_file=table,
         )
-        build_elections(config, TASK)
+        build_elections(config, TASK, build())
 
 
 def test_elections_from_flags():
     def elections(**flags):
         config = HdpConfig(privacy="hdp", noise_multiplier=1.0, **flags)
-        return build_elections(config, TASK)
+        return build_elections(config, TASK, build(zones=2))
 
     assert elections() is None
     found = elections(elect_super_nodes="persistent", voters=4, min_capability=3.0)
@@ -158,6 +158,20 @@ def test_elections_from_flags():
     assert found.capability["c4"] == 5.0
     drawn = elections(elect_super_nodes="rotate", election_protocol="drawn")
     assert (drawn.policy, drawn.run_protocol) == ("rotate", False)
+
+
+def test_a_zone_that_may_elect_nobody_is_refused():
+    """Every round went without it: such a run trained on nobody, and said nothing."""
+    flags = {"elect_super_nodes": "rotate", "zoning": "capability", "zones": 3}
+    zoning = build(**{**flags, "elect_super_nodes": "none"})
+    # Client i holds i + 1 examples; of the least able third the best holds 4.
+    for least in (4.0, 4.5):
+        config = HdpConfig(noise_multiplier=1.0, min_capability=least, **flags)
+        if least == 4.0:
+            assert build_elections(config, TASK, zoning).min_capability == least
+        else:
+            with pytest.raises(ArgumentError, match=r"min_capability is 4\.5; .* 4, "):
+                build_elections(config, TASK, zoning)
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,7 @@ def test_flags_that_do_not_fit_the_task(tmp_path, changes, message):
         ({"exposures": ("1", "2")}, "exposures is 1.0,2.0; allowed: t1,t2"),
         ({"exposures": ("1", "2", "x", "1", "1")}, "exposures is x"),
         ({"noise": "none", "clip_norm": 1.0}, "clip_norm is 1.0; allowed: nothing"),
+        ({"noise": "none", "eps1": 3.0}, "eps1 is 3.0; allowed: nothing with noise"),
         ({"noise": "none", "exposures": ("1",) * 5}, "exposures is 1.0,1.0"),
         ({"clients_per_edge": 3, "num_clients": 16}, "clients_per_edge is 3"),
         ({"clip_norm": -2.0}, "clip_norm is -2"),

@@ -168,6 +168,10 @@ def test_a_target_epsilon_is_met(tmp_path):
         ({"privacy": "none"}, "noise_multiplier is 2"),
         ({"hidden_width": 0}, "hidden_width is 0"),
         ({"clip_norm": -1.0}, "clip_norm is -1"),
+        (
+            {"privacy": "none", "noise_multiplier": None, "clip_norm": 3.0},
+            "clip_norm is 3.0; allowed: only with privacy=udp_alg",
+        ),
         ({"example_cap": 5}, "example_cap is 5"),
         ({"privacy": "hdp"}, "privacy is hdp"),
     ],

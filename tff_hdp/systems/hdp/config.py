@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_left
 from tff_hdp.privacy.configurations import CONFIGURATIONS, shares_of
 from tff_hdp.privacy.parts import check_multiplier
 from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
@@ -158,6 +158,8 @@ class HdpConfig(ZonesConfig):
         self._check_secure_sums()
         self._check_secure_server()
         if self.algorithm == "fedsgd":
+            unused = ("client_learning_rate", "batch_size")
+            self._check_used(False, "algorithm=fedavg", *unused)
             if self.local_epochs != 1:
                 raise ArgumentError(
                     "local_epochs", self.local_epochs, "1 with algorithm=fedsgd"
@@ -323,6 +325,7 @@ class HdpConfig(ZonesConfig):
         self._check_count("local_epochs", "batch_size", "pilot_rounds", "example_cap")
         weighs = self.weighting == "examples"
         self._check_used(weighs, "weighting=examples", "example_cap")
+        self._check_used(self.clip_norm == "auto", "clip_norm=auto", "pilot_rounds")
         aims = self.target_epsilon is not None
         self._check_used(aims, "target_epsilon", "target_observer")
         if self.cohort_chunk is not None and self.cohort_chunk < 0:
@@ -339,13 +342,9 @@ class HdpConfig(ZonesConfig):
 
     def _check_noise(self) -> None:
         if self.plan is not None:
-            for name in (
-                *("privacy", "alpha", "beta", "noising_levels"),
-                *("noise_multiplier", "target_epsilon"),
-            ):
-                found = getattr(self, name)
-                if found != getattr(HdpConfig, name):
-                    raise ArgumentError(name, found, "nothing beside plan")
+            asked = ("privacy", "alpha", "beta", "noising_levels")
+            asked += ("noise_multiplier", "target_epsilon")
+            check_left(self, asked, "nothing beside plan")
             return
         shares_of(self.privacy, alpha=self.alpha, beta=self.beta)
         levels = self.noising_levels
@@ -357,9 +356,8 @@ class HdpConfig(ZonesConfig):
             )
         z, target = self.noise_multiplier, self.target_epsilon
         if self.privacy == "none":
-            if z is not None or target is not None:
-                name = "noise_multiplier" if z is not None else "target_epsilon"
-                raise ArgumentError(name, z or target, "nothing with privacy=none")
+            asked = ("noise_multiplier", "target_epsilon")
+            check_left(self, asked, "nothing with privacy=none")
         elif (z is None) == (target is None):
             raise ArgumentError(
                 "noise_multiplier",

@@ -109,7 +109,7 @@ class Hdp(System):
         process = build_process(config, federation, stacked=self.chunking.clients > 0)
         self._runs_protocol = isinstance(process, ProtocolProcess)
         self.process = CountingSkips(process)
-        self.elections = build_elections(config, self.task)
+        self.elections = build_elections(config, self.task, self.zoning)
         # Made once a run, which has one secret.
         self.participation = functools.lru_cache(maxsize=1)(self._participation)
 

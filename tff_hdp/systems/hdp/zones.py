@@ -3,7 +3,7 @@
 import numpy as np
 
 from tasks.task import Task
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.systems.hdp.attendance import Elections
 from tff_hdp.systems.hdp.zones_config import DEFAULT_ZONES, OWN_NUMBER, ZonesConfig
 from tff_hdp.topology import (
@@ -82,21 +82,36 @@ def capability_of(config: ZonesConfig, task: Task) -> dict[str, float]:
     return load_numbers(config.capability_file, "capability", client_ids=ids)
 
 
-def build_elections(config: ZonesConfig, task: Task) -> Elections | None:
+def build_elections(
+    config: ZonesConfig, task: Task, zoning: Zoning
+) -> Elections | None:
     """How the run's zones elect; None where super-nodes are given.
 
     Raises:
+      ArgumentError: If a zone has nobody whom it may elect, so that every round would
+        go without it.
       FileError: As `capability_of`.
     """
     if config.elect_super_nodes == "none":
         return None
     limited = config.min_capability is not None
+    capability = capability_of(config, task) if limited else None
+    if capability is not None:
+        best = min(
+            max(capability[client] for client in zoning.clients_in(zone))
+            for zone in range(zoning.num_zones)
+        )
+        allowed = f"at most {best:g}, which a client of every zone has"
+        require(
+            config.min_capability <= best,
+            *("min_capability", config.min_capability, allowed),
+        )
     return Elections(
         policy=config.elect_super_nodes,
         fault_model=config.election_fault_model,
         run_protocol=config.election_protocol == "pvss",
         voters=config.voters,
-        capability=capability_of(config, task) if limited else None,
+        capability=capability,
         min_capability=config.min_capability,
     )
 

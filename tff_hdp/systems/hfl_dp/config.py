@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_left
 from tff_hdp.simulation.config import RunConfig
 
 if TYPE_CHECKING:
@@ -95,10 +95,8 @@ class HflDpConfig(RunConfig):
         if self.exposures and len(self.exposures) != 5:
             raise ArgumentError("exposures", self.exposures, "t1,t2,t3,t4,t5")
         if self.noise == "none":
-            for name in ("clip_norm", "min_examples", "exposures"):
-                found = getattr(self, name)
-                if found not in (None, ()):
-                    raise ArgumentError(name, found, "nothing with noise=none")
+            asked = ("eps1", "eps2", "clip_norm", "min_examples", "exposures")
+            check_left(self, asked, "nothing with noise=none")
         elif self.clip_norm is None:
             self._set("clip_norm", 15.0)
         else:

@@ -88,6 +88,8 @@ class UdpHypernetConfig(RunConfig):
             raise ArgumentError("sampling_rate", self.sampling_rate, "(0, 1]")
         weighs = self.weighting == "examples"
         self._check_used(weighs, "weighting=examples", "example_cap")
+        is_private = self.privacy == "udp_alg"
+        self._check_used(is_private, "privacy=udp_alg", "clip_norm")
         self._check_noise()
 
     def build(self, folder: "RunFolder") -> "System":
