@@ -11,6 +11,7 @@ from tff_hdp.errors import (
     check_count,
     check_delta,
     check_fields,
+    check_left,
     check_positive,
     check_probability,
     require,
@@ -180,16 +181,16 @@ class AttackConfig:
         if self.plan is not None:
             of_one = self.attack not in _OF_ALL
             require(of_one, "plan", self.plan, f"none with {self.attack}")
-            self._refuse(_OF_PLAN, "nothing beside plan")
+            check_left(self, _OF_PLAN, "nothing beside plan")
         if self.system == "hdp":
-            self._refuse(("ratio",), "nothing but with system=fl_top")
+            check_left(self, ("ratio",), "nothing but with system=fl_top")
         else:
             allowed = f"identification of {self.system}"
             require(self.attack == "identification", "attack", self.attack, allowed)
-            self._refuse(_OF_SYSTEM, f"nothing with system={self.system}")
+            check_left(self, _OF_SYSTEM, f"nothing with system={self.system}")
         for name, attacks in _TAKEN_BY.items():
             if self.attack not in attacks:
-                self._refuse((name,), f"nothing with {self.attack}")
+                check_left(self, (name,), f"nothing with {self.attack}")
         if self.figure is not None and self.attack not in DRAWN:
             allowed = f"none with {self.attack}, whose results are a table"
             raise ArgumentError("figure", self.figure, allowed)
@@ -199,16 +200,9 @@ class AttackConfig:
             given, allowed = self.sampling_probability, f"1 with {self.attack}"
             raise ArgumentError("sampling_probability", given, allowed)
         if self.sampling_probability < 1:
-            self._refuse(("others_known",), "True where cohorts are drawn")
+            check_left(self, ("others_known",), "True where cohorts are drawn")
         # Refuses levels and observers that are not there.
         self.vantage(1.0)
-
-    def _refuse(self, names: tuple[str, ...], allowed: str) -> None:
-        """Raises ArgumentError for the first that is not as it is by default."""
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            ok = field.name not in names or value == field.default
-            require(ok, field.name, value, allowed)
 
     @property
     def given_clip_norm(self) -> float:
