@@ -9,6 +9,7 @@ import itertools
 import math
 
 import numpy as np
+import pytest
 
 from tff_hdp.privacy import (
     FixedSizeSampling,
@@ -45,6 +46,34 @@ def test_no_observer_is_accounted_as_if_it_knew_less_than_it_may():
                     np.testing.assert_allclose(found, least, rtol=1e-9, atol=1e-12)
                     exact += 1
     assert exact > 50
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sampling", "noising"),
+    [
+        # One of two is drawn more often than one of three.
+        ((1, 2, 3), FixedSizeSampling((1, 1, 1)), (1, 1, 1)),
+        # Two of three are drawn more often than one.
+        ((1, 3, 3), FixedSizeSampling((1, 2, 1)), (1, 2, 2)),
+        # One of two that noise is there for certain, two of four are so only often.
+        ((1, 2, 4), FixedSizeSampling((1, 1, 2)), (1, 2, 2)),
+        # Two that come seldom are worth less or more than one that comes often.
+        ((1, 1, 2), PoissonSampling((0.6, 0.6, 0.3)), (1, 1, 2)),
+    ],
+)
+def test_the_zone_whose_noise_is_lost_may_be_any(sizes, sampling, noising):
+    plan = NoisePlan(
+        zone_sizes=sizes,
+        sampling=sampling,
+        client_noise_multiplier=1.0,
+        noising_clients=noising,
+    )
+    threat = ThreatModel(
+        neighbours="zero_out", participation_revealed=True, colluding_super_nodes=1
+    )
+    seen = view(AccountedRound(plan, threat), "released_model", 3, 0, True)
+    least = divergences(plan, threat, "released_model", 3, 0)
+    assert (seen.mechanism.rdp(ORDERS) >= least * (1 - 1e-9)).all()
 
 
 def is_plain(plan, threat):
@@ -183,7 +212,7 @@ def divergences(plan, threat, observer, level, me):
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         v = np.where(move > 0, np.array(left) / move**2, math.inf)
         moments = np.exp((a * (a - 1) / 2)[:, None, None] / v) @ likely
-    q = plan.participation[zone] * (1.0 - threat.dropout_rate)
+    q = plan.participation[zone]  # Others drop out at most so often; it may never.
     return np.log(1 - q + q * moments.max(1)) / (a - 1)
 
 

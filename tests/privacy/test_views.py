@@ -71,9 +71,11 @@ def test_trusting_clients_behind_noising_ones_have_a_guarantee_only_in_large_zon
         {"zone_noise_multipliers": (1.0,) * 10},
         # All of the last zone come, so the noise of that one does not vary.
         {"sampling": PoissonSampling((0.2,) * 9 + (1.0,))},
+        # Where a client without noise is drawn, one fewer with noise may be.
+        {"sampling": FixedSizeSampling((10,) * 10), "noising_clients": (25,) * 10},
     ],
 )
-def test_where_all_clients_noise_nobody_s_coming_is_hidden(changes):
+def test_where_clients_noise_nobody_s_coming_is_hidden(changes):
     """What the aggregator does may then hang on how many came."""
     plan = dataclasses.replace(make("ldp"), **changes)
     rows = account(plan, T, DELTA, RDP)

@@ -276,14 +276,12 @@ def _pools_left(
 def _varies(run: AccountedRound, j: int) -> bool:
     """Whether the number of noising participants of zone j is random."""
     plan, threat = run.plan, run.threat
-    noising = plan.noising_clients[j]
-    if plan.noise_carriers[j] == 0:
-        return False
     if threat.dropout_rate > 0:
         return True
     if plan.participation[j] == 1.0:
         return False
-    everybody = noising == plan.zone_sizes[j] and threat.colluding_clients == 0
+    everybody = plan.noising_clients[j] == plan.zone_sizes[j]
+    everybody = everybody and threat.colluding_clients == 0
     return not (isinstance(plan.sampling, FixedSizeSampling) and everybody)
 
 
@@ -308,9 +306,8 @@ def _pools(
     noising = {j: plan.noising_clients[j] for j in weights}
     fixed_size = isinstance(plan.sampling, FixedSizeSampling)
     rates = {j: plan.participation[j] * arrival for j in weights}
-    no_skips = plan.min_zone_clients == 1 or set(weights) <= {zone}
     alike = len({(weights[j], rates[j]) for j in weights}) == 1
-    if alike and no_skips and not fixed_size:
+    if alike and plan.min_zone_clients == 1 and not fixed_size:
         # Exchangeable clients: it does not matter where the known ones are.
         total = max(sum(noising.values()) - known, int(own))
         weight, rate = next((weights[j], rates[j]) for j in weights)
