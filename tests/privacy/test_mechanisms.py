@@ -113,11 +113,15 @@ def test_sampled_laplace_by_integration(q, ratio):
     assert mechanism.rdp((order,))[0] == pytest.approx(expected, rel=1e-6)
 
 
-def test_pure_epsilons_add_up_where_that_is_less():
+def test_pure_epsilons_add_up_where_that_is_less(monkeypatch):
     rounds = frozenset([(Laplace(20.0), 2), (Laplace(5.0), 1)])
     epsilon, notes = epsilon_by_rdp(rounds, 1e-300)
     assert epsilon == 45.0
     assert "needs no delta" in " ".join(notes)
+    # A number's law is off by a factor 1 +- e under either of the neighbours.
+    monkeypatch.setattr(composition, "RELATIVE_ERROR", 1e-2)
+    epsilon, _ = epsilon_by_rdp.__wrapped__(rounds, 1e-300, numbers=5.0)
+    assert epsilon >= 45.0 + 2 * 5 * math.log1p(1e-2)
     # A Gaussian round among them, and there is no such sum.
     epsilon, notes = epsilon_by_rdp(rounds | {(Gaussian(1.0), 1)}, DELTA)
     assert 45.0 < epsilon < math.inf
@@ -244,21 +248,44 @@ def test_the_profile_without_replacement_is_the_mixtures():
 # What is computed ----------------------------------------------------------------
 
 
-def test_finite_precision_costs_what_the_extremes_of_its_error_allow():
+@pytest.mark.parametrize("e", [1e-3, 0.1])
+def test_finite_precision_costs_what_the_extremes_of_its_error_allow(e, monkeypatch):
     """Against two coins, each off by the relative error as far as it may be."""
-    e, numbers, delta = 1e-3, 400, 1e-6
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(composition, "RELATIVE_ERROR", e)
-        loss = composition.precision_loss(numbers, 2.0, delta)
+    numbers, epsilon, delta = 400, 40.0, 1e-6
+    monkeypatch.setattr(composition, "RELATIVE_ERROR", e)
+    loss = composition.precision_loss(numbers, epsilon, delta)
     # The ratio of all numbers' laws is a product of factors 1 +- e, either as likely.
     ups = np.arange(numbers + 1)
     ratio = ups * math.log1p(e) + (numbers - ups) * math.log1p(-e)
     beyond = stats.binom.logpmf(ups, numbers, (1 + e) / 2)[ratio > loss]
-    allowed = math.log(1e-6 * delta) - 2.0
+    allowed = math.log(1e-6 * delta) - epsilon
     assert not beyond.size or np.logaddexp.reduce(beyond) <= allowed
     assert loss < numbers * e
     # A few numbers cannot be off by more than each.
-    assert composition.precision_loss(3, 2.0, delta) == 3 * composition.RELATIVE_ERROR
+    assert composition.precision_loss(3, epsilon, delta) == 3 * e
+
+
+@pytest.mark.parametrize("by", [epsilon_by_rdp, epsilon_by_pld])
+@pytest.mark.parametrize(("numbers", "slack"), [(0, 0.01), (400, 0.0), (10**5, 0.02)])
+def test_precision_and_slack_are_paid_for_in_epsilon_and_delta(
+    by, numbers, slack, monkeypatch
+):
+    """Of Gaussian rounds, whose epsilon at any delta is known."""
+    z, total = 3.0, ROUNDS * slack
+    monkeypatch.setattr(composition, "RELATIVE_ERROR", 1e-3)
+
+    def at(loss):
+        delta = DELTA * math.exp(-loss - total)
+        return gaussian_epsilon(z / math.sqrt(ROUNDS), delta) + total
+
+    # The least loss that is one at the epsilon to which it leads.
+    loss = 0.0
+    for _ in range(50):
+        loss = composition.precision_loss(numbers, at(loss), DELTA)
+    mechanism = SampledGaussian(1.0, Spectrum((z * z,), (0.0,)), True, slack)
+    # Not what is kept of other tests.
+    found, _ = by.__wrapped__(frozenset({(mechanism, ROUNDS)}), DELTA, float(numbers))
+    assert at(loss) + 2 * loss <= found < 1.2 * (at(loss) + 2 * loss)
 
 
 def test_every_account_pays_for_finite_precision():
@@ -317,3 +344,23 @@ def test_hardly_any_noise_at_all_is_accounted():
     epsilon, why = epsilon_by_rdp(frozenset({(seldom, 10)}), DELTA)
     assert epsilon < 1e-3
     assert "1e-17 of delta pays for rounds without noise" in why
+
+
+@pytest.mark.parametrize("z", [2.0, 2000.0])
+def test_rounds_without_noise_take_their_share_of_delta(z):
+    """Delta is 1 if there is such a round, and else that of Gaussians."""
+    share = 0.99 * DELTA / ROUNDS
+    rounds = []
+    for count, bare in ((10, 2 * share), (20, share / 2)):
+        noise = Spectrum((0.0, z * z), (math.log(bare), math.log1p(-bare)))
+        rounds.append((SampledGaussian(1.0, noise, hidden=True), count))
+    some = 1 - (1 - 2 * share) ** 10 * (1 - share / 2) ** 20
+    left = (DELTA - some) / (1 - some)
+    exact = gaussian_epsilon(z / math.sqrt(ROUNDS), left)
+    rdp, pld = (
+        by(frozenset(rounds), DELTA)[0] for by in (epsilon_by_rdp, epsilon_by_pld)
+    )
+    assert exact * (1 - 1e-6) <= pld <= rdp < 1.3 * exact + 1e-3
+    # What precision costs of delta leaves nothing for such rounds.
+    spent = ROUNDS * share * (1 + 1e-9)
+    assert epsilon_by_rdp(frozenset(rounds), spent, numbers=1.0)[0] is None
