@@ -6,6 +6,7 @@ process; each is named as in the system's account.
 """
 
 import collections
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -94,7 +95,9 @@ def fl_top(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
 
     def account(delta: float) -> list[AccountRow]:
         ledger = fl_top_dp.FlTopLedger()
-        ledger.record(plan, events=None)
+        # S is what noise is measured by here, and what a zeroed update moves.
+        threat = dataclasses.replace(fl_top_dp.THREAT, neighbours="zero_out")
+        ledger.record(plan, threat=threat)
         return ledger.account(delta)
 
     quiet = build(clip_norm, _NONE)[1]
