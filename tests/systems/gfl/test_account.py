@@ -6,10 +6,12 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
+import tensorflow as tf
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import integrate, stats
 
 from tff_hdp.errors import ArgumentError
+from tff_hdp.noise import add_laplace
 from tff_hdp.privacy import RoundLedger
 from tff_hdp.privacy.mechanisms import Laplace
 from tff_hdp.systems.gfl import account as gfl_account
@@ -205,6 +207,9 @@ def test_sensitivity_goes_on_growing_over_plans():
         ({"mu": -1.0}, "mu is -1"),
         ({"per_round": 51}, "per_round is 51; allowed: at most 50"),
         ({"per_round": 1}, "per_round is 1; allowed: at least 2"),
+        ({"per_round": 2.5}, "per_round is 2.5; allowed: a whole number"),
+        ({"dimension": 2.5}, "dimension is 2.5; allowed: a whole number"),
+        ({"clients": True}, "clients is True; allowed: a whole number"),
     ],
 )
 def test_plans_that_make_no_sense(changes, message):
@@ -222,3 +227,16 @@ def test_noise_that_rounds_clients_steps_away_is_refused():
     too_much = r"sigma_g is 102.5; allowed: at most 102.4"
     with pytest.raises(ArgumentError, match=too_much):
         dataclasses.replace(PLAN, sigma_g=102.5)
+
+
+@pytest.mark.parametrize("plan", [PLAN, IID], ids=["hybrid", "iid"])
+def test_noise_that_float32_has_not_is_refused(plan):
+    """What would be drawn of it is nothing, and the account would call it noise."""
+    tiny = 1e-39
+    assert not np.asarray(add_laplace(tf.zeros([1000]), tiny)).any()
+    with pytest.raises(ArgumentError, match="sigma_g is 1e-39; allowed: at least"):
+        dataclasses.replace(plan, mu=tiny, sigma_g=tiny)
+    least = gfl.LEAST_NOISE
+    drawn = np.asarray(add_laplace(tf.zeros([20_000]), least), np.float64)
+    assert drawn.std() == pytest.approx(least, rel=0.05)
+    assert dataclasses.replace(plan, mu=least, sigma_g=least).is_noisy

@@ -16,10 +16,11 @@ from tff_hdp.protocols.secagg.fixed_point import FixedPoint
 Scheme = Literal["none", "iid", "hybrid"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
-
 # Of hybrid noise over mu B, the most that a client moves a model in an iteration.
 # Models grow as large as their noise; in float32 they are rounded by 2^-24 of that.
 MOST_NOISE = 2.0**10
+# The least that float32 has with all steps of its grid; far below it is flushed to 0.
+LEAST_NOISE = 2.0**-100
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,15 +52,19 @@ class GflPlan:
 
     def __post_init__(self) -> None:
         require(self.scheme in SCHEMES, "scheme", self.scheme, ", ".join(SCHEMES))
-        for name in ("mu", "B", "dimension", "clients", "per_round"):
+        for name in ("mu", "B"):
             check_positive(name, getattr(self, name))
+        for name in ("dimension", "clients", "per_round"):
+            check_count(name, getattr(self, name), 1)
         drawn, most = self.per_round, self.clients
         require(drawn <= most, "per_round", drawn, f"at most {most}, the clients")
         if self.is_noisy:
-            check_positive("sigma_g", self.sigma_g)
+            sigma_g = check_positive("sigma_g", self.sigma_g)
+            allowed = f"at least {LEAST_NOISE:g}, below which float32 has none"
+            require(sigma_g >= LEAST_NOISE, "sigma_g", sigma_g, allowed)
             most = MOST_NOISE * self.mu * self.B if self.masked else 2.0**127
             allowed = f"at most {most:g}, beyond which float32 is too coarse"
-            require(self.sigma_g <= most, "sigma_g", self.sigma_g, allowed)
+            require(sigma_g <= most, "sigma_g", sigma_g, allowed)
         elif self.sigma_g != 0:
             raise ArgumentError("sigma_g", self.sigma_g, "0 without noise")
         if self.masked and drawn < 2:
