@@ -174,7 +174,7 @@ def test_hybrid_noise_is_equation_24_to_the_letter(monkeypatch):
     rng = np.random.default_rng(0)
     psi, g = rng.normal(size=[2, SERVERS, M]).astype(np.float32)
     monkeypatch.setattr(gfl, "add_laplace", lambda psi, stddev: psi + g)
-    found = gfl.mix(tf.constant(psi), MIXING, scheme="hybrid", sigma_g=1.0)
+    found = gfl.mix(HYBRID, tf.constant(psi), MIXING)
     expected = np.zeros([SERVERS, M])
     for p in range(SERVERS):
         for m in range(SERVERS):
@@ -193,7 +193,8 @@ def test_hybrid_noise_is_equation_24_to_the_letter(monkeypatch):
 def test_every_servers_model_carries_the_noise_it_should(scheme, variance):
     sigma = 0.7
     psi = tf.zeros([SERVERS, 40_000])
-    models = gfl.mix(psi, MIXING, scheme=scheme, sigma_g=sigma).numpy()
+    plan = dataclasses.replace(NONE, scheme=scheme, sigma_g=sigma)
+    models = gfl.mix(plan, psi, MIXING).numpy()
     np.testing.assert_allclose(models.std(1), sigma * np.sqrt(variance), rtol=0.05)
 
 
@@ -218,7 +219,8 @@ def test_what_iid_servers_send_each_other_lies_on_the_noises_grid(monkeypatch):
 
     monkeypatch.setattr(gfl, "add_laplace", add)
     psi = np.random.default_rng(0).normal(size=[SERVERS, 400]).astype(np.float32)
-    found = gfl.mix(tf.constant(psi), MIXING, scheme="iid", sigma_g=0.7)
+    plan = dataclasses.replace(IID, sigma_g=0.7)
+    found = gfl.mix(plan, tf.constant(psi), MIXING)
     (sent,) = messages
     assert sent.shape == [SERVERS, SERVERS, 400]
     steps = np.asarray(sent, np.float64) / noise.grid_step(0.7)

@@ -113,7 +113,7 @@ def build_gfl(
     def exchange(psi: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         """Equation 8."""
         del number
-        return mix(psi, mixing, scheme=plan.scheme, sigma_g=plan.sigma_g)
+        return mix(plan, psi, mixing)
 
     return build_zoned_process(
         build_model=build_model,
@@ -152,29 +152,26 @@ def noised(psi: tf.Tensor, sigma_g: float) -> tuple[tf.Tensor, tf.Tensor]:
     return sent, sent - psi
 
 
-def mix(
-    psi: tf.Tensor, mixing: np.ndarray, *, scheme: str, sigma_g: float
-) -> tf.Tensor:
+def mix(plan: GflPlan, psi: tf.Tensor, mixing: np.ndarray) -> tf.Tensor:
     """Servers exchange and combine their models (eq. 8).
 
     Args:
+      plan: Who adds which noise.
       psi: [P, d] float32.
       mixing: A, [P, P], symmetric.
-      scheme: As in `GflPlan`.
-      sigma_g: Standard deviation of each coordinate's noise.
 
     Returns:
       [P, d], w_p = sum_m a_mp (psi_m + g_mp).
     """
     weights = tf.constant(mixing, psi.dtype)
-    if scheme == "hybrid":
+    if plan.scheme == "hybrid":
         # The own copy holds psi_p - (1 - a_pp)/a_pp g_p.
-        sent, noise = noised(psi, sigma_g)
+        sent, noise = noised(psi, plan.sigma_g)
         return tf.matmul(weights, sent) - noise
-    if scheme == "iid":
+    if plan.scheme == "iid":
         size = len(mixing)
         # Of every server to every other, [P, P, d].
-        sent = add_laplace(tf.tile(psi[tf.newaxis], [size, 1, 1]), sigma_g)
+        sent = add_laplace(tf.tile(psi[tf.newaxis], [size, 1, 1]), plan.sigma_g)
         own = tf.linalg.diag_part(weights)[:, tf.newaxis] * psi
         between = weights * (1.0 - tf.eye(size))
         return own + tf.einsum("pm,pmd->pd", between, sent)
