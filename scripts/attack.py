@@ -36,6 +36,8 @@ def main(argv: list[str]) -> int:
     cli.check_picture("figure", figure)
     from tff_hdp.attacks import run as runs
 
+    if config.out:
+        runs.open_folder(config.out)
     outcome = runs.run(config)
     if config.out:
         runs.write(config, outcome.rows)

@@ -36,6 +36,19 @@ def test_reconstruction_from_flags_to_files(tmp_path):
     assert (tmp_path / "images.png").stat().st_size > 1000
 
 
+def test_a_folder_of_something_else_is_refused_before_the_attack(tmp_path, run_program):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "file").touch()
+    # Attacking would fail too, of another reason.
+    tail = ("--attack=property", "--task=digits")
+    for out, words in ((tmp_path, "allowed: a folder of its own"), ("file", "file")):
+        result = run_program("scripts/attack.py", f"--out={tmp_path / out}", *tail)
+        assert result.returncode == 2 and words in result.stderr
+    assert (tmp_path / "config.json").read_text() == "{}"
+    with pytest.raises(ArgumentError, match="of its own"):
+        run.write(AttackConfig(out=str(tmp_path)), [{}])
+
+
 def test_no_victim_shows_what_pixels_are_like():
     """Of 359 digits the first six are the victims, and the others the prior."""
     attacker = Attacker(AttackConfig(attack="analytic", level="1", victims=6))

@@ -15,6 +15,7 @@ from tff_hdp.attacks.property import property_inference, update_difference
 from tff_hdp.attacks.rotation import rotation
 from tff_hdp.attacks.system_attack import identify_in_system
 from tff_hdp.attacks.table4 import table4
+from tff_hdp.errors import require
 from tff_hdp.simulation.files import write_text
 
 
@@ -54,13 +55,32 @@ def run(config: AttackConfig) -> Outcome:
     return Outcome([row | found])
 
 
-def write(config: AttackConfig, rows: Sequence[dict[str, Any]]) -> None:
-    """Leaves config.json, rows.json and rows.csv in `config.out`."""
-    folder = pathlib.Path(config.out)
+def open_folder(out: str) -> pathlib.Path:
+    """The folder for an attack's results, made if it is not there.
+
+    Args:
+      out: Where.
+
+    Raises:
+      ArgumentError: If the settings there are those of something else, such as a run.
+      OSError: If it cannot be made.
+    """
+    folder = pathlib.Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    settings = dataclasses.asdict(config)
-    (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
+    free = not (folder / "config.json").exists() or (folder / "rows.json").exists()
+    require(free, "out", out, "a folder of its own, not that of a run")
+    return folder
+
+
+def write(config: AttackConfig, rows: Sequence[dict[str, Any]]) -> None:
+    """Leaves rows.json, config.json and rows.csv in `config.out`.
+
+    Raises:
+      ArgumentError: If something else lies there.
+    """
+    folder, settings = open_folder(config.out), dataclasses.asdict(config)
     write_text(folder / "rows.json", json.dumps(rows, indent=2) + "\n")
+    write_text(folder / "config.json", json.dumps(settings, indent=2) + "\n")
     with (folder / "rows.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()
