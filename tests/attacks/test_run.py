@@ -49,6 +49,13 @@ def test_a_folder_of_something_else_is_refused_before_the_attack(tmp_path, run_p
         run.write(AttackConfig(out=str(tmp_path)), [{}])
 
 
+def test_one_victim_has_no_interval():
+    config = AttackConfig(attack="analytic", privacy="none", level="1", victims=1)
+    (row,) = run.run(config).rows
+    assert row["psnr_low"] is None and row["psnr_high"] is None
+    assert json.dumps(row, allow_nan=False)
+
+
 def test_no_victim_shows_what_pixels_are_like():
     """Of 359 digits the first six are the victims, and the others the prior."""
     attacker = Attacker(AttackConfig(attack="analytic", level="1", victims=6))

@@ -200,7 +200,9 @@ class Attacker:
             [distances.psnr(originals, each) for each in images.swapaxes(0, 1)]
         )
         found = images[np.arange(len(images)), reached.argmax(0)]
-        mean, low, high = distances.interval(reached.max(0))
+        mean, *ends = distances.interval(reached.max(0))
+        # One victim has no interval, and NaN is no JSON.
+        low, high = ends if len(found) > 1 else (None, None)
         guess = np.broadcast_to(self.prior[0], originals.shape)
         columns = {
             "psnr_mean": mean,
