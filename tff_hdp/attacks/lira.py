@@ -2,8 +2,8 @@
 
 Source: Carlini et al. (2022), "Membership inference attacks from first principles":
 shadow models are trained with and without the example; what the attacked model says of
-it is held against what they say. Every shadow is trained by HDP's own process, with a
-random half of the clients, and is in turn the one that is attacked.
+it is held against what they say. Shadows are trained by HDP's own process, every client
+in a random half of them, and each is in turn the one that is attacked.
 """
 
 import numpy as np
