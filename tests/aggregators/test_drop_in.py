@@ -319,6 +319,12 @@ def test_a_profile_that_is_none_is_refused(changes, words):
         client(batches(4), **changes)
 
 
+@pytest.mark.parametrize("data", [None, [1, 2], np.zeros([4, 2])])
+def test_a_client_is_a_data_set(data):
+    with pytest.raises(ArgumentError, match=r"dataset is .*; allowed: a tf\.data\.Dat"):
+        client(data, zone=0)
+
+
 @pytest.mark.parametrize("zone", [1.5, np.nan])
 def test_a_zone_between_zones_that_a_client_sends_is_none(zone):
     """A client need not use `client`: what its update says is checked again."""

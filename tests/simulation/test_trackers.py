@@ -6,10 +6,13 @@ import types
 import numpy as np
 import pytest
 
+from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation import experiment
 from tff_hdp.simulation.trackers import grouped
 from tff_hdp.systems.fl_top.run import FlTop
 from tff_hdp.systems.gfl import run as gfl
 from tff_hdp.systems.hdp import run as hdp
+from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hfl_dp import run as hfl_dp
 from tff_hdp.systems.udp_hypernet import run as udp_hypernet
 
@@ -58,3 +61,17 @@ def test_tests_of_released_models_may_be_published(system):
     # On clients' own examples they may not.
     found = grouped(row, published(system, owners=np.zeros(3, np.int32)))
     assert found["operator"] == {"accuracy": 0.9, "auroc": 0.8}
+
+
+@pytest.mark.parametrize("config", [None, {"task": "digits"}, "runs/mine"])
+def test_what_is_run_are_settings(config):
+    with pytest.raises(ArgumentError, match=r"^config is .*; allowed: settings of a"):
+        experiment.run(config)
+
+
+def test_what_is_no_tracker_is_refused_before_a_round_is_released(tmp_path):
+    """It was found out by the first release."""
+    config = HdpConfig(noise_multiplier=1.0, rounds=1, out=tmp_path / "run")
+    with pytest.raises(ArgumentError, match=r"^trackers\[0\] is x; allowed: a tff"):
+        experiment.run(config, trackers=["x"])
+    assert not (tmp_path / "run").exists()

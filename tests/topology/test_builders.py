@@ -109,6 +109,10 @@ def test_overlay_in_pieces_cannot_make_fewer_zones():
             r"capability\['a'\] is nan",
         ),
         (
+            lambda: zones_by_capability(("a",), capability={"a": "9"}, num_zones=1),
+            r"capability\['a'\] is 9; allowed: a finite number",
+        ),
+        (
             lambda: zones_by_capability(("a",), capability={"a": 1.0}, num_zones=2),
             "num_zones is 2; allowed: 1..1",
         ),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.topology import mixing
 
 
@@ -66,6 +67,8 @@ def test_the_gap_bounds_how_fast_models_agree():
         ),
         (lambda: mixing.check_mixing([[1.5, -0.5], [0, 1]]), r"\[0, 1\] is -0.5"),
         (lambda: mixing.check_mixing([[np.nan, 1], [0, 1]]), r"\[0, 0\] is nan"),
+        (lambda: mixing.check_mixing([["x"]]), r"matrix is \['x'\]; allowed: numbers"),
+        (lambda: mixing.check_mixing([[1], [0, 1]]), "allowed: numbers of shape"),
         (
             lambda: mixing.check_mixing([[0, 1], [0.5, 0.5]], doubly_stochastic=True),
             r"matrix\[0, 1\] is 1.0; allowed: 0.5, as \[1, 0\] has",
@@ -73,5 +76,5 @@ def test_the_gap_bounds_how_fast_models_agree():
     ],
 )
 def test_bad_matrices_are_refused(build, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         build()

@@ -48,6 +48,8 @@ def client(
     Raises:
       ArgumentError: If an argument is out of range.
     """
+    is_data = isinstance(dataset, tf.data.Dataset)
+    require(is_data, "dataset", type(dataset).__name__, "a tf.data.Dataset")
     zone = check_count("zone", zone)
     # A float32 says which zone.
     require(zone < 2**24, "zone", zone, "below 2^24")

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 
 from tff_hdp import runtime
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.simulation import report
 from tff_hdp.simulation.config import RunConfig
@@ -64,9 +64,16 @@ def run(
       trackers: Get every round's metrics once it is released, besides the folder.
 
     Raises:
-      ArgumentError: If a setting does not fit the task or the folder.
+      ArgumentError: If a setting does not fit the task or the folder, or an argument
+        is of another type.
       FileNotFoundError: If the task's data is missing; says what to get.
     """
+    is_config = isinstance(config, RunConfig)
+    require(is_config, "config", config, "settings of a system, as HdpConfig's")
+    for i, tracker in enumerate(trackers):
+        # What is none would be found out once a round is released.
+        is_tracker = callable(getattr(tracker, "release", None))
+        require(is_tracker, f"trackers[{i}]", tracker, "a tff.program.ReleaseManager")
     with RunFolder(config) as folder, _logging_to(folder.path / "run.log") as log_file:
         runtime.set_context(config.runtime, workers=config.workers, log_file=log_file)
         if "partition_seed" not in folder.resolved:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import networkx as nx
 import numpy as np
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, as_float, require
 from tff_hdp.topology.zoning import Zoning
 
 
@@ -77,6 +77,13 @@ def dominant_labels(labels: Mapping[str, Sequence[int]]) -> dict[str, int]:
     return keys
 
 
+def _score(capability: Mapping[str, float], client: str) -> float:
+    name, allowed = f"capability[{client!r}]", "a finite number"
+    score = as_float(name, capability[client], allowed)
+    require(math.isfinite(score), name, score, allowed)
+    return score
+
+
 def zones_by_capability(
     client_ids: Sequence[str], *, capability: Mapping[str, float], num_zones: int
 ) -> Zoning:
@@ -93,12 +100,7 @@ def zones_by_capability(
     """
     check_same_clients("capability", capability, client_ids)
     _check_num_zones(num_zones, len(client_ids))
-    for client in client_ids:
-        if not math.isfinite(capability[client]):
-            raise ArgumentError(
-                f"capability[{client!r}]", capability[client], "a finite number"
-            )
-    scores = np.array([capability[client] for client in client_ids], np.float64)
+    scores = np.array([_score(capability, client) for client in client_ids])
     order = np.argsort(scores, kind="stable")
     zone_of = np.empty(len(client_ids), np.int64)
     for zone, band in enumerate(np.array_split(order, num_zones)):

@@ -59,7 +59,10 @@ def check_mixing(matrix: np.ndarray, *, doubly_stochastic: bool = False) -> np.n
     Raises:
       ArgumentError: If a condition fails, naming the row or entry and its value.
     """
-    matrix = np.asarray(matrix, np.float64)
+    try:
+        matrix = np.asarray(matrix, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError("matrix", matrix, "numbers of shape [s, s]") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ArgumentError("matrix", f"of shape {matrix.shape}", "shape [s, s]")
     bad = np.argwhere(~(np.isfinite(matrix) & (matrix >= -_TOLERANCE)))
