@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import re
 
 import dp_accounting
 import numpy as np
@@ -188,6 +189,78 @@ def test_zone_event_with_less_noise_names_the_zone():
     events = {"zone": [Gaussian(1.0), Gaussian(0.9), Gaussian(1.0), Gaussian(1.0)]}
     with pytest.raises(ValueError, match=r"'zone\[1\]' emitted .* 0.9, .* has 1"):
         Ledger().record(make("hdp"), events=events)
+
+
+EVERYWHERE = NoisePlan(
+    zone_sizes=(5, 5, 5),
+    sampling=FullParticipation(),
+    client_noise_multiplier=2.0,
+    noising_clients=(5, 0, 0),
+    zone_noise_multipliers=(0.0, 3.0, 3.5),
+    upper_levels=(Level((0, 0, 1), (4.0, 4.5)),),
+    server_noise_multiplier=6.0,
+)
+
+
+def emitted(place="", event=None):
+    """What EVERYWHERE's levels emit, but for one place."""
+    events = {
+        "client": Gaussian(2.0),
+        "zone": [None, Gaussian(3.0), Gaussian(3.5)],
+        "upper": [[Gaussian(4.0), Gaussian(4.5)]],
+        "server": Gaussian(6.0),
+    }
+    level, *nodes = place.replace("]", "").split("[")
+    if nodes:
+        *outer, last = map(int, nodes)
+        (events[level][outer[0]] if outer else events[level])[last] = event
+    elif place:
+        events[level] = event
+    return events
+
+
+@pytest.mark.parametrize(
+    ("place", "z"),
+    [
+        *(("client", 2.0), ("zone[1]", 3.0), ("zone[2]", 3.5)),
+        *(("upper[0][0]", 4.0), ("upper[0][1]", 4.5), ("server", 6.0)),
+    ],
+)
+def test_every_place_is_held_to_its_own_noise(place, z):
+    composed, times = dp_accounting.ComposedDpEvent, dp_accounting.SelfComposedDpEvent
+    ledger = Ledger()
+    for event in (
+        Gaussian(z),
+        # 3^2 + 4^2 = 5^2, of inverse multipliers.
+        composed([Gaussian(z * 5 / 3), Gaussian(z * 5 / 4)]),
+        times(Gaussian(2 * z), 4),
+    ):
+        ledger.record(EVERYWHERE, events=emitted(place, event))
+    assert ledger.rounds == 3
+    for event in (
+        None,
+        Gaussian(z * (1 - 1e-5)),
+        composed([Gaussian(z * 1.66), Gaussian(z * 5 / 4)]),
+        composed([Gaussian(2 * z), Gaussian(0.0)]),
+        composed([Gaussian(2 * z), dp_accounting.NonPrivateDpEvent()]),
+        times(Gaussian(2 * z), 5),
+        dp_accounting.NonPrivateDpEvent(),
+    ):
+        with pytest.raises(NoiseError, match=re.escape(place)):
+            ledger.record(EVERYWHERE, events=emitted(place, event))
+
+
+@pytest.mark.parametrize("level", ["client", "zone", "upper", "server"])
+def test_every_level_is_held_to_the_clip(level):
+    """But nodes above zones, which clip nothing: their noise alone counts."""
+    for norm in (1.1, 0.9, math.nan):
+        norms = {"zone": [norm] * 3, "upper": [[norm] * 2]}.get(level, norm)
+        events = emitted() | {"clip_norms": {level: norms}}
+        if (level, norm) == ("upper", 1.1):
+            Ledger().record(EVERYWHERE, events=events)
+        else:
+            with pytest.raises(NoiseError, match=level):
+                Ledger().record(EVERYWHERE, events=events)
 
 
 def test_client_that_changes_kind_keeps_its_history():
