@@ -79,8 +79,8 @@ def test_the_zone_whose_noise_is_lost_may_be_any(sizes, sampling, noising):
 def is_plain(plan, threat):
     """Whether nothing is left to bounds: all noise is of one law, and nobody knows it.
 
-    Where zones may be left out, or denominators are random, or clients drop out, an
-    account is of the worst case.
+    Where zones may be left out or denominators are random an account is of less noise
+    than there is.
     """
     return (
         threat == ThreatModel(neighbours="zero_out", participation_revealed=True)
@@ -155,7 +155,8 @@ def divergences(plan, threat, observer, level, me):
         p = np.array(plan.mixing_weights)
     # What one client's update and its noise are multiplied by in the output.
     share = p / np.maximum(floors, counts * bounded)
-    stays = bare | (counts >= plan.min_zone_clients)
+    # That the client's own zone may be left out is taken for no help.
+    stays = (counts >= plan.min_zone_clients) | (np.array(zones) == zone)
 
     # Everybody's zones, level and variance in the output, by cohort.
     parties = [({j}, 0) for j in zone_of]
@@ -208,7 +209,7 @@ def divergences(plan, threat, observer, level, me):
         known[list(clients)] = True
         left.append(variances @ (seen & ~known))
 
-    move, a = (share * stays)[:, zone], np.array(ORDERS)
+    move, a = share[:, zone], np.array(ORDERS)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         v = np.where(move > 0, np.array(left) / move**2, math.inf)
         moments = np.exp((a * (a - 1) / 2)[:, None, None] / v) @ likely
