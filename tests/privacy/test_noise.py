@@ -228,7 +228,7 @@ def a_case(rng):
     def one(*values):
         return values[rng.integers(len(values))]
 
-    upper, estimator = (), one("fixed", "bounded")
+    upper, estimator = (), one("fixed", "fixed", "fixed", "bounded")
     mixing = one("weighted", "equal", "own")
     if mixing == "own":
         mixing = ((0.0, 1.0), (0.5, 0.3, 0.2), (0.4, 0.1, 0.2, 0.3))[s - 2]
@@ -256,7 +256,7 @@ def a_case(rng):
         secure_aggregation=one(True, False),
         secure_server=total and one(True, False),
         min_zone_clients=one(1, min(sizes)),
-        top_up=estimator == "fixed" and one(True, False, False),
+        top_up=estimator == "fixed" and one(True, False, False, False),
     )
     known = {}
     if one(True, False):
