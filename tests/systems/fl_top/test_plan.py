@@ -7,7 +7,7 @@ import pytest
 from dp_accounting.rdp import compute_epsilon
 from scipy import stats
 
-from tff_hdp.privacy import Clipping
+from tff_hdp.privacy import Clipping, ThreatModel
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 
 PAPER = {"clients": 6000, "per_round": 100, "sigma": 1.54}
@@ -80,6 +80,15 @@ def test_the_papers_account_is_for_one_plan_only():
     rows = mixed.account(1e-5)
     assert all(row.epsilon_paper is None for row in rows)
     assert ledger(200).account(1e-5, ("rdp",))[0].epsilon_paper is None
+
+
+def test_the_papers_account_asks_not_what_is_assumed_of_parties():
+    """As in a run whose first rounds were recorded under another threat model."""
+    mixed = ledger(100)
+    mixed.record(fl_top_dp.plan(**PAPER), 100, threat=ThreatModel(cohort_known=True))
+    assert len(mixed.history) == 2
+    rows = mixed.account(1e-5, ("paper",))
+    assert all(row.epsilon_paper == pytest.approx(1.000551) for row in rows)
 
 
 def test_shares_add_up_to_sigma_in_the_plan():

@@ -143,18 +143,19 @@ class FlTopLedger(Ledger):
     def account(
         self, delta: float, methods: Sequence[Method] = METHODS
     ) -> list[AccountRow]:
-        """See base class. Rounds that differ have no paper's epsilon."""
+        """See base class. Rounds of several plans have no paper's epsilon."""
         sound = [method for method in methods if method != "paper"]
         rows = super().account(delta, sound)
-        if "paper" not in methods or len(self.history) != 1:
+        plans = {run.plan for run, _ in self.history}
+        if "paper" not in methods or len(plans) != 1:
             return rows
-        ((run, rounds),) = self.history
-        (clients,), (per_round,) = run.plan.zone_sizes, run.plan.sampling.sizes
+        (plan,) = plans
+        (clients,), (per_round,) = plan.zone_sizes, plan.sampling.sizes
         epsilon = paper_epsilon(
             clients=clients,
             per_round=per_round,
-            sigma=run.plan.client_noise_multiplier * math.sqrt(per_round),
-            rounds=rounds,
+            sigma=plan.client_noise_multiplier * math.sqrt(per_round),
+            rounds=self.rounds,
             delta=delta,
         )
         return [dataclasses.replace(row, epsilon_paper=epsilon) for row in rows]
