@@ -110,6 +110,16 @@ def test_hybrid_promises_nothing_to_the_own_server_or_the_centroid():
     assert "cancels" in found["released_model"].assumptions
 
 
+def test_against_other_servers_a_servers_clients_must_keep_its_model_too():
+    """They get it, and with what it sent it tells psi: A s - w = g, and s - g = psi."""
+    mixing = metropolis(nx.path_graph(4))
+    psi, g = np.random.default_rng(0).normal(size=[2, 4, 2])
+    sent = psi + g
+    model = mixing[1] @ sent - g[1]
+    np.testing.assert_allclose(sent[1] - (mixing[1] @ sent - model), psi[1])
+    assert "and its clients keep" in rows(PLAN, 5)["other_servers"].assumptions
+
+
 # Laplace noise -----------------------------------------------------------------
 
 

@@ -24,8 +24,8 @@ _RELEASED_NONE = (
 )
 _OTHERS = (
     "all other servers together may pool what they receive; the client's own server "
-    "keeps its model to itself; a sensitivity that grows by 2 mu B every "
-    "iteration, spread over M coordinates as is worst; gradients clipped to B"
+    "and its clients keep its model to themselves; a sensitivity that grows by 2 mu B "
+    "every iteration, spread over M coordinates as is worst; gradients clipped to B"
 )
 _LOCAL = (
     "every client noises its own update before anyone sees it, and all else follows "
