@@ -251,6 +251,7 @@ def test_updates_that_are_not_finite_are_left_out(caplog):
             },
         ),
         ("elected", {"attack": "observers", "elected": True, "level": "1"}),
+        ("trials", {"attack": "membership", "trials": 7}),
         ("ratio", {"ratio": 0.5}),
         ("restarts", {"attack": "analytic", "restarts": 2}),
         ("evaluations", {"evaluations": 60}),

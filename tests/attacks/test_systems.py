@@ -66,6 +66,8 @@ def test_settings_that_a_system_does_not_take():
         ("clients", {"system": "gfl", "clients": 5}),
         ("local_steps", {"system": "gfl", "local_steps": 2}),
         ("ratio", {"system": "fl_top", "ratio": 1e-9}),
+        # Of 359 examples three are the other clients'.
+        ("candidates", {"system": "gfl", "candidates": 357}),
     ):
         with pytest.raises(ArgumentError) as refused:
             run.run(AttackConfig(**options))

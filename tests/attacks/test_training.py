@@ -136,6 +136,9 @@ def test_kinds_of_writers(handwriting):
         run.run(AttackConfig(attack="update_difference", level="2", **options))
     with pytest.raises(ArgumentError, match="victims is 1; allowed: 2 runs"):
         run.run(AttackConfig(attack="update_difference", victims=1, **options))
+    # Of 180 writers the observer has 120.
+    with pytest.raises(ArgumentError, match="clients is 62"):
+        run.run(AttackConfig(attack="update_difference", clients=62, **options))
 
 
 @pytest.mark.parametrize("attack", ["property", "update_difference"])

@@ -161,9 +161,12 @@ class AttackConfig:
                 raise ArgumentError(name, getattr(self, name), ", ".join(allowed))
         for name in (
             *("zones", "clients", "local_steps", "victims", "restarts"),
-            *("rounds", "trials"),
+            "rounds",
         ):
             check_count(name, getattr(self, name), 1)
+        # A curve needs some of either kind.
+        of_curves = self.attack in ("membership", "observers", "property")
+        check_count("trials", self.trials, 100 if of_curves else 1)
         check_count("candidates", self.candidates, 2)
         check_count("seed", self.seed, 0)
         if self.evaluations is not None:

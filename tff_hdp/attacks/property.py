@@ -108,6 +108,10 @@ def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
     kinds = [rng.permutation(np.flatnonzero(student == kind)) for kind in (0, 1)]
     own = np.concatenate([kind[:_OWN] for kind in kinds])
     rest = [kind[_OWN:] for kind in kinds]
+    most = sum(map(len, rest)) + 1
+    allowed = f"2..{most}, the observer and writers that are not its own"
+    clients = vantage.plan.num_clients
+    require(clients <= most, "clients", clients, allowed)
     vantage = _of_writers(attacker, vantage, target.updates(images, labels))
     training, told = Training(target, vantage.plan), bar("update differences")
     scores: tuple[list[float], list[float]] = [], []
@@ -115,7 +119,7 @@ def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
         kind = run % 2
         victim = rng.choice(rest[kind])
         fellows = np.setdiff1d(np.concatenate(rest), victim)
-        others = rng.choice(fellows, vantage.plan.num_clients - 2, replace=False)
+        others = rng.choice(fellows, clients - 2, replace=False)
         batches = [(images[i], labels[i]) for i in (victim, *others)] + [None]
         scores[kind].append(
             _score(attacker, training, vantage, batches, (images[own], labels[own]))

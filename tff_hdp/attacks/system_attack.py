@@ -14,6 +14,7 @@ from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.distances import proportion
 from tff_hdp.attacks.setting import Setting, SystemUnderAttack
 from tff_hdp.attacks.systems import SYSTEMS
+from tff_hdp.errors import require
 from tff_hdp.privacy.accountant import AccountRow
 from tff_hdp.privacy.tradeoff import Tradeoff
 
@@ -30,13 +31,17 @@ def identify_in_system(attacker: Attacker) -> Outcome:
       attacker: Its config names the system; `victims` is how many rounds are run.
 
     Raises:
-      ArgumentError: If the system does not take the setting.
+      ArgumentError: If the system does not take the setting, or there are too few
+        examples.
     """
     config, target = attacker.config, attacker.target
     runtime.set_context("in_process")
     setting = Setting(config, target)
     m = config.candidates
     examples = list(zip(target.features, target.labels, strict=True))
+    most = len(examples) - config.clients + 1
+    allowed = f"2..{most}, the examples that other clients do not have"
+    require(m <= most, "candidates", m, allowed)
     candidates, others = examples[:m], examples[m : m + config.clients - 1]
     system = SYSTEMS[config.system](setting, candidates)
     expected = [system.quiet([one, *others]) for one in candidates]
