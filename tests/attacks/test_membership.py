@@ -114,6 +114,35 @@ def test_short_records_and_unknown_others_cost_the_attacker():
     assert areas[1] < areas[0] < seen.bound().auc
 
 
+@pytest.mark.parametrize("stddev", [0.0, 0.02])
+def test_others_that_vary_one_way_do_not_hide_the_rest(stddev):
+    """Records of a large part in common and one of their own; eight others, unknown.
+
+    The victim stands alone unless one of the other four candidates is among the eight:
+    (1 - 4 / 400)^8 = 0.92, and half of the rest. Their mean alone leaves 0.30.
+    """
+    rng = np.random.default_rng(6)
+    every = np.eye(460)
+    every[:, 0] += 5 * rng.normal(size=460)
+    plan = configurations.CONFIGURATIONS["hdp"](
+        zone_sizes=(9, 9),
+        sampling=FullParticipation(),
+        clipping=Clipping(clip_norm=CLIP),
+        noise_multiplier=1.0,
+        secure_aggregation=True,
+    )
+    found = identification(
+        Vantage(plan=plan, level=1),
+        Records.of(every[:400], every[400:]),
+        stddev=stddev,
+        candidates=5,
+        trials=4000,
+        others_known=False,
+        rng=rng,
+    )
+    assert found.mean() > 0.9
+
+
 def test_without_noise_everybody_is_found():
     rng = np.random.default_rng(4)
     records = Records.of(rng.normal(size=(20, 30)))

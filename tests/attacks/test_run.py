@@ -149,7 +149,9 @@ def test_rotation_learns_with_every_aggregate(tmp_path):
     assert [row["aggregates"] for row in outcome.rows] == [1, 2, 5, 10]
     assert found == sorted(found)
     for row in outcome.rows:
-        assert row["identified_others_unknown"] <= row["identified"] <= row["bound"]
+        assert row["identified"] <= row["bound"]
+        # Five standard errors of a difference of shares of 3,000 trials.
+        assert row["identified_others_unknown"] <= row["identified"] + 0.065
     figures.draw(outcome, str(tmp_path / "rotation.png"))
 
 

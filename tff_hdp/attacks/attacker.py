@@ -19,8 +19,9 @@ from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.tradeoff import Roc, orthogonal_identification
 
 _LOG = logging.getLogger(__name__)
-# Examples whose records stand for clients in trials, and those that show the prior.
-_POOL, _PRIOR = 200, 2000
+# Examples whose records stand for clients in trials, those of the attacker's own that
+# show how records vary, and those that show the prior.
+_POOL, _OWN, _PRIOR = 200, 600, 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,11 +222,19 @@ class Attacker:
             columns["lpips_mean"] = float(self.lpips(originals, found).mean())
         return columns, found
 
-    def records(self) -> filters.Records:
-        """What clients of single examples would send, clipped."""
-        batch = self.target.features[:_POOL], self.target.labels[:_POOL]
+    def records(self, others_known: bool | None = None) -> filters.Records:
+        """What clients of single examples would send, clipped.
+
+        Args:
+          others_known: Whether others can be subtracted; else the attacker's own
+            records are among them. None: as the config says.
+        """
+        known = self.config.others_known if others_known is None else others_known
+        used = slice(_POOL if known else _POOL + _OWN)
+        batch = self.target.features[used], self.target.labels[used]
         updates = self.target.updates(*(part[:, np.newaxis] for part in batch))
-        return filters.Records.of(filters.clipped(updates, self.clip_norm))
+        sent = filters.clipped(updates, self.clip_norm)
+        return filters.Records.of(sent[:_POOL], sent[_POOL:])
 
 
 def identified(

@@ -96,7 +96,8 @@ class AttackConfig:
       candidates: M, for identification.
       trials: Of membership, identification, property and rotation.
       rounds: T, whose observations add up.
-      others_known: Whether the attacker can subtract the other clients' records.
+      others_known: Whether the attacker can subtract the other clients' records; else
+        it knows how those of examples of its own vary.
       lpips_weights: An .npz of AlexNet's and LPIPS' weights; without it there is no
         LPIPS.
       delta: Of (epsilon, delta).

@@ -17,6 +17,8 @@ from tff_hdp.errors import require
 _TRIALS_AT_ONCE = 20_000
 # In place of no noise at all, in units of the clip norm.
 _NO_NOISE = 1e-6
+# What of others is in no direction that is known, as a share of the mean square norm.
+_REST = 0.01
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,24 +26,30 @@ class Records:
     """Clipped records by their inner products.
 
     Attributes:
-      gram: [N, N] float64.
+      gram: [N + K, N + K] float64, of N possible clients and then of the attacker.
+      own: K, records of the attacker's own examples, which show how others vary.
     """
 
     gram: np.ndarray
+    own: int = 0
 
     @classmethod
-    def of(cls, records: np.ndarray) -> "Records":
-        """Of records [N, d], those that are not finite left out."""
-        kept = records[np.all(np.isfinite(records), axis=1)].astype(np.float64)
-        return cls(kept @ kept.T)
+    def of(cls, records: np.ndarray, own: np.ndarray | None = None) -> "Records":
+        """Of clients' [N, d] and the attacker's [K, d], those not finite left out."""
+        kept = [
+            part[np.all(np.isfinite(part), axis=1)].astype(np.float64)
+            for part in (records, records[:0] if own is None else own)
+        ]
+        every = np.concatenate(kept)
+        return cls(every @ every.T, len(kept[1]))
 
     def __len__(self) -> int:
-        return len(self.gram)
+        return len(self.gram) - self.own
 
     @property
     def norms(self) -> np.ndarray:
         """[N]."""
-        return np.sqrt(np.diag(self.gram))
+        return np.sqrt(np.diag(self.gram)[: len(self)])
 
 
 def clipped(records: np.ndarray, clip_norm: float | None) -> np.ndarray:
@@ -71,7 +79,8 @@ def membership(
       trials: Of each kind.
       rounds: T, each with fresh noise and fresh other clients.
       others_known: Whether the attacker can subtract the others, which is the worst
-        case that a bound speaks of; else it subtracts their mean.
+        case that a bound speaks of; else it subtracts their mean, and weighs directions
+        by how records of its own vary, if it has any.
       rng: Draws clients and noise.
 
     Returns:
@@ -82,11 +91,11 @@ def membership(
         parts = []
         for count in _batches(trials):
             who = rng.integers(len(records), size=count)
-            products = _products(
+            products, squares = _products(
                 vantage, records, who, stddev, rounds, others_known, present, rng
             )
             own = products[np.arange(count), who]
-            parts.append(own / np.maximum(records.norms[who], 1e-300))
+            parts.append(own / np.maximum(np.sqrt(squares[who]), 1e-300))
         scores.append(np.concatenate(parts))
     return scores[0], scores[1]
 
@@ -178,11 +187,11 @@ def identification(
     for count in _batches(trials):
         order = rng.random([count, len(records)]).argpartition(candidates - 1, axis=1)
         chosen = order[:, :candidates]
-        products = _products(
+        products, squares = _products(
             vantage, records, chosen[:, 0], stddev, rounds, others_known, True, rng
         )
         scores = np.take_along_axis(products, chosen, 1)
-        scores -= rounds * records.norms[chosen] ** 2 / 2
+        scores -= rounds * squares[chosen] / 2
         # Lots decide between candidates that are alike; the first is the right one.
         best = scores == scores.max(1, keepdims=True)
         hits.append((best * (1 - rng.random(best.shape))).argmax(1) == 0)
@@ -198,18 +207,33 @@ def _products(
     others_known: bool,
     present: bool,
     rng: np.random.Generator,
-) -> np.ndarray:
-    """Inner products of what is seen over all rounds with every record, [trials, N]."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """What is seen over all rounds times every client's record, [trials, N].
+
+    And the records' squares, [N]: in the metric in which what is unknown is white.
+    """
     gram, (trials, n) = records.gram, (len(who), len(records))
-    products = rounds * gram[who] if present else np.zeros([trials, n])
-    if not others_known:
-        mean = gram.mean(0)
-        for _ in range(rounds * (vantage.unknown_clients - 1)):
-            products += gram[rng.integers(n, size=trials)] - mean
+    products = rounds * gram[who] if present else np.zeros([trials, len(gram)])
+    others = 0 if others_known else vantage.unknown_clients - 1
+    mean = gram[n if records.own else 0 :].mean(0)
+    for _ in range(rounds * others):
+        products += gram[rng.integers(n, size=trials)] - mean
     if stddev:
-        noise = rng.normal(size=[trials, n]) @ _root(records).T
+        noise = rng.normal(size=products.shape) @ _root(records).T
         products += np.sqrt(rounds) * stddev * noise
-    return products
+    squares = np.diag(gram)[:n]
+    if not (others and records.own):
+        return products[:, :n], squares
+    # The covariance is others / K X^T X + rest, X the centred own records; inverted by
+    # Woodbury's formula, but for a factor 1 / rest.
+    centred = gram[n:] - mean
+    inner = centred[:, n:] - centred[:, n:].mean(1, keepdims=True)
+    rest = stddev**2 + _REST * squares.mean()
+    ridge = records.own * rest / others * np.eye(records.own)
+    known, seen = centred[:, :n], products[:, n:]
+    weighed = np.linalg.solve(inner + ridge, known)
+    seen = seen - seen.mean(1, keepdims=True)
+    return products[:, :n] - seen @ weighed, squares - np.sum(known * weighed, 0)
 
 
 def _root(records: Records) -> np.ndarray:

@@ -25,7 +25,8 @@ def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
       attacker: Its level is that of the observer.
       vantage: Where it stands.
     """
-    records, seen = attacker.records(), _counts(attacker.config.rounds)
+    records = {known: attacker.records(known) for known in (True, False)}
+    seen = _counts(attacker.config.rounds)
     allies = range(vantage.plan.num_zones if vantage.level == "outside" else 1)
     rows = [
         _row(attacker, standing, records, count)
@@ -44,12 +45,12 @@ def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
 
 
 def _row(
-    attacker: Attacker, standing: Vantage, records: Records, seen: int
+    attacker: Attacker, standing: Vantage, records: dict[bool, Records], seen: int
 ) -> dict[str, Any]:
     found = {}
     for known in (True, False):
         own = dataclasses.replace(attacker.config, rounds=seen, others_known=known)
-        columns = identified(own, standing, records, attacker.clip_norm)
+        columns = identified(own, standing, records[known], attacker.clip_norm)
         found[known] = columns["identified"]
     return attacker.row(standing, rounds=seen) | {
         "aggregates": seen,
