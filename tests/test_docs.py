@@ -6,10 +6,22 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
 import pytest
+from absl import flags
+
+from scripts.plan import PlanConfig
+from tff_hdp import cli
+from tff_hdp.attacks.config import AttackConfig
+from tff_hdp.privacy.config import AccountConfig
+from tff_hdp.systems.fl_top.config import FlTopConfig
+from tff_hdp.systems.gfl.config import GflConfig
+from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hfl_dp.config import HflDpConfig
+from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -25,8 +37,19 @@ FOLDERS = "tff_hdp|scripts|tests|docs|tasks|benchmarks|notebooks|requirements"
 PATH = re.compile(rf"(?<![\w/.$-])(?:{FOLDERS})/[\w./*{{}},-]*+(?!<)")
 DOTTED = re.compile(r"(?<![\w/.-])(?:tff_hdp|tasks)(?:\.[A-Za-z_]\w*)+(?![\w/])")
 COMMAND = re.compile(
-    r"\bpython(?:3\.11)? (?P<program>[\w./]+\.py)(?P<flags>(?:[^\n`|&]|\\\n)*)"
+    r"\bpython(?:3\.11)? (?P<program>[\w./]+\.py)(?P<flags>(?:\\\n|[^\n`|&])*)"
 )
+# Whose flags are a config's.
+CONFIGS = {
+    "scripts/account.py": AccountConfig,
+    "scripts/attack.py": AttackConfig,
+    "scripts/fl_top.py": FlTopConfig,
+    "scripts/gfl.py": GflConfig,
+    "scripts/hfl_dp.py": HflDpConfig,
+    "scripts/plan.py": PlanConfig,
+    "scripts/train.py": HdpConfig,
+    "scripts/udp_hypernet.py": UdpHypernetConfig,
+}
 # Made when they are asked for, or by a run.
 GENERATED = ("benchmarks/.venvs",)
 
@@ -196,6 +219,36 @@ def test_every_command_line_is_one_that_the_program_takes(program):
             known = re.search(rf"--(\[no\])?{flag.removeprefix('no')}\b", shown)
             known = known or re.search(rf"--(\[no\])?{flag}\b", shown)
             assert known, f"{named(page)} gives --{flag} to {program}"
+
+
+def settings(program):
+    """The words of every command that pages and docstrings give to a program."""
+    for page in [*PAGES, *NOTEBOOKS, *PROGRAMS]:
+        for match in COMMAND.finditer(text_of(page)):
+            own = match["flags"].replace("\\\n", " ").partition(" -- ")[0]
+            # A shell's variable stands for several values.
+            if match["program"] == program and "$" not in own:
+                words = shlex.split(own, comments=True)
+                # What ends a sentence is not of the command.
+                flag = [w.rstrip(").,;:") for w in words if w.startswith("--")]
+                yield page, flag
+
+
+@pytest.mark.parametrize("program", sorted(CONFIGS))
+def test_the_settings_of_every_command_go_together(program):
+    shown = list(settings(program))
+    assert shown
+    for page, words in shown:
+        values = flags.FlagValues()
+        cli.define_flags(CONFIGS[program], values)
+        try:
+            values([program, *words])
+            cli.config_from_flags(CONFIGS[program], values)
+        except OSError:
+            # Of the reader's own.
+            continue
+        except ValueError as error:
+            pytest.fail(f"{named(page)}: {program} {' '.join(words)}: {error}")
 
 
 def test_the_readme_is_read():

@@ -1,13 +1,15 @@
 """Errors that a user can mend: one line in the library, dashes on the command line."""
 
+import dataclasses
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.errors import ArgumentError, FileError, check_left
 
 PROGRAM = """
 import sys
@@ -39,6 +41,20 @@ def test_a_renamed_error_keeps_the_entry_and_other_names():
     assert ArgumentError("sizes[3]", 0, ">= 1").renamed(names).name == "zone_sizes[3]"
     assert ArgumentError("num_zones", 0, ">= 1").renamed(names).name == "zones"
     assert ArgumentError("rounds", 0, ">= 1").renamed(names).name == "rounds"
+
+
+def test_what_is_left_as_it_was_may_come_from_a_command_line():
+    """Which gives a list where the default is a tuple."""
+
+    @dataclasses.dataclass
+    class Config:
+        seeds: Sequence[str] = ("0", "1")
+        jobs: int = 1
+
+    for seeds in (("0", "1"), ["0", "1"]):
+        check_left(Config(seeds), ["seeds", "jobs"], "nothing")
+    with pytest.raises(ArgumentError, match="seeds is 0; allowed: nothing"):
+        check_left(Config(["0"]), ["jobs", "seeds"], "nothing")
 
 
 def test_a_file_error_names_the_file():

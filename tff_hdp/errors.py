@@ -209,7 +209,9 @@ def check_left(config: Any, names: Iterable[str], allowed: str) -> None:
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     for name in names:
         value = getattr(config, name)
-        require(value == defaults[name], name, value, allowed)
+        # A command line gives a list for a tuple.
+        same = tuple(value) if isinstance(value, list) else value
+        require(same == defaults[name], name, value, allowed)
 
 
 _KINDS = {
