@@ -155,7 +155,7 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
 
     Returns:
       Events by level, and with them the levels' `clip_norms` and how many `clients`
-      of each zone took part; None where nobody measured.
+      of each zone took part and were `noising`; None where nobody measured.
     """
     if measurements is None:
         return None
@@ -164,8 +164,9 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     events = _by_level(measurements.get("events") or {}, restore, zones)
     if "clip_norms" in measurements:
         events["clip_norms"] = _by_level(measurements["clip_norms"], float, zones)
-    if "counted" in measurements:
-        events["clients"] = np.ravel(measurements["counted"]).tolist()
+    for name, measured in (("clients", "counted"), ("noising", "noising")):
+        if measured in measurements:
+            events[name] = np.ravel(measurements[measured]).tolist()
     return events
 
 

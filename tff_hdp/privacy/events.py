@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 from tff_hdp.errors import ArgumentError, NoiseError, as_float, check_count
 from tff_hdp.privacy.parts import FixedSizeSampling, entries
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.threat import ThreatModel
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 _FLOAT32 = 1e-6  # events may have passed through float32
+_BESIDE = ("clip_norms", "clients", "noising")
 
 
-def check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
+def check_events(
+    plan: NoisePlan, events: Mapping[str, Any], threat: ThreatModel = ThreatModel()
+) -> None:
     """Refuses events with less noise than `plan` has at the same place.
 
     An event tells noise in units of the norm to which its query clips. Where that is
@@ -23,12 +27,13 @@ def check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
     Args:
       plan: The plan that was run.
       events: As `Ledger.record` takes them.
+      threat: Whose noise may be missing.
 
     Raises:
       ArgumentError: If the plan tops up, which no event shows, or a level is unknown.
       NoiseError: If a level emitted less noise than the plan says, an event that
-        cannot be accounted, or clipped to more than the plan does; or if more clients
-        took part than the plan draws.
+        cannot be accounted, or clipped to more than the plan does; if more clients
+        took part than the plan draws, or fewer added noise than it counts on.
     """
     if not isinstance(events, Mapping):
         raise ArgumentError("events", events, "a mapping from levels to DpEvents")
@@ -46,9 +51,10 @@ def check_events(plan: NoisePlan, events: Mapping[str, Any]) -> None:
         "upper": [list(level.noise_multipliers) for level in plan.upper_levels],
         "server": plan.server_noise_multiplier,
     }
-    if unknown := sorted(set(events) - {*expected, "clip_norms", "clients"}):
+    if unknown := sorted(set(events) - {*expected, *_BESIDE}):
         raise ArgumentError("events", unknown, ", ".join(expected))
     _check_clients(plan, events.get("clients"))
+    _check_noising(plan, threat, events.get("noising"))
     # An adaptive clip moves, and its noise with it; only the server adds any then.
     adapts = plan.clipping.kind == "adaptive"
     norms = events.get("clip_norms", {})
@@ -96,17 +102,51 @@ def _check_clients(plan: NoisePlan, took_part: Sequence[int] | None) -> None:
     most = plan.zone_sizes
     if isinstance(plan.sampling, FixedSizeSampling):
         most = plan.sampling.sizes
-    took_part = entries("events['clients']", took_part, check_count)
-    if len(took_part) != len(most):
-        raise NoiseError(
-            f"events['clients'] has {len(took_part)} entries for {len(most)} zones"
-        )
+    took_part = _by_zone(plan, "clients", took_part)
     for i, (count, allowed) in enumerate(zip(took_part, most, strict=True)):
         if count > allowed:
             raise NoiseError(
                 f"events: {count} clients of zone {i} took part, but the plan draws at "
                 f"most {allowed}"
             )
+
+
+def _check_noising(
+    plan: NoisePlan, threat: ThreatModel, noising: Sequence[int] | None
+) -> None:
+    """Refuses a round that lacks noise of clients who were certainly drawn.
+
+    An account counts on it where a cohort is of a fixed size or of all: of k clients
+    that are drawn from n, no more than those that carry no noise can be without.
+    """
+    if noising is None or threat.dropout_rate > 0:
+        return
+    drawn = [
+        n if q == 1.0 else 0
+        for n, q in zip(plan.zone_sizes, plan.participation, strict=True)
+    ]
+    if isinstance(plan.sampling, FixedSizeSampling):
+        drawn = plan.sampling.sizes
+    noising = _by_zone(plan, "noising", noising)
+    zones = zip(drawn, plan.zone_sizes, plan.noise_carriers, noising, strict=True)
+    lacking = sorted(max(k - (n - a) - found, 0) for k, n, a, found in zones)
+    # Whichever zones were skipped; a colluding client may leave its noise out.
+    lacking = lacking[: max(len(lacking) - threat.skipped_zones, 0)]
+    if sum(lacking) > threat.colluding_clients:
+        raise NoiseError(
+            f"events: noise of {sum(lacking)} clients that were drawn is missing; give "
+            "a threat model with a dropout_rate if clients may drop out"
+        )
+
+
+def _by_zone(plan: NoisePlan, name: str, counts: Sequence[int]) -> tuple[int, ...]:
+    """Checks that there is a count for each zone."""
+    found = entries(f"events[{name!r}]", counts, check_count)
+    if len(found) != plan.num_zones:
+        raise NoiseError(
+            f"events[{name!r}] has {len(found)} entries for {plan.num_zones} zones"
+        )
+    return found
 
 
 def _check_level(

@@ -184,18 +184,21 @@ class Ledger(RoundLedger[AccountedRound]):
             level. A level may be missing, unless the plan has noise there and
             other levels are given. With them `clip_norms`, likewise by level: the
             norms to which the queries clip, where they are not known to be the
-            plan's; and `clients`, by zone, how many took part in each of the rounds.
+            plan's; and by zone `clients`, how many took part in each of the rounds,
+            and `noising`, how many added noise to their updates.
 
         Raises:
           ArgumentError: If the threat model does not fit the plan, or the plan has
             other zones than the rounds before.
           NoiseError: If a level emitted less noise than the plan says or an event
-            that cannot be accounted, or clips to more, or more clients of a zone
-            took part than the plan draws. Nothing is recorded then.
+            that cannot be accounted, or clips to more; if more clients of a zone took
+            part than the plan draws; or if noise is missing of clients that were
+            drawn, in fixed numbers or all, and `threat` has nothing that explains it.
+            Nothing is recorded then.
         """
         run = AccountedRound(plan, threat)
         if events is not None:
-            check_events(plan, events)
+            check_events(plan, events, threat)
         check_same_zones([*(run.plan for run, _ in self._history), plan])
         super().record(run, count)
 

@@ -10,9 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tff_hdp.errors import NoiseError, check_count, check_nonnegative
+from tff_hdp.errors import check_count, check_nonnegative
 from tff_hdp.privacy.accountant import METHODS, AccountRow, Method
-from tff_hdp.privacy.events import check_events
 from tff_hdp.privacy.ledger import Ledger
 from tff_hdp.privacy.paper import accountant_epsilon
 from tff_hdp.privacy.parts import Clipping, FixedSizeSampling
@@ -122,22 +121,7 @@ class FlTopLedger(Ledger):
         threat: ThreatModel = THREAT,
         events: Mapping[str, Any] | None = None,
     ) -> None:
-        """See base class.
-
-        Raises:
-          NoiseError: Also if clients that were drawn did not come and took their shares
-            of the noise along, and the threat model has no drop-outs.
-        """
-        if events is not None and not threat.dropout_rate:
-            check_events(plan, events)
-            drawn = plan.sampling.sizes
-            came = events.get("clients", drawn)
-            if sum(came) < sum(drawn):
-                raise NoiseError(
-                    f"events: {sum(came)} of the {sum(drawn)} clients drawn took part, "
-                    "and the others' noise is missing; give a threat model with a "
-                    "dropout_rate"
-                )
+        """See base class."""
         super().record(plan, count, threat=threat, events=events)
 
     def account(
