@@ -73,6 +73,11 @@ def test_trusting_clients_behind_noising_ones_have_a_guarantee_only_in_large_zon
         {"sampling": PoissonSampling((0.2,) * 9 + (1.0,))},
         # Where a client without noise is drawn, one fewer with noise may be.
         {"sampling": FixedSizeSampling((10,) * 10), "noising_clients": (25,) * 10},
+        {
+            "sampling": FixedSizeSampling((10,) * 10),
+            "noising_clients": (25,) * 10,
+            "zone_noise_multipliers": (1.0,) * 10,
+        },
     ],
 )
 def test_where_clients_noise_nobody_s_coming_is_hidden(changes):
@@ -82,6 +87,56 @@ def test_where_clients_noise_nobody_s_coming_is_hidden(changes):
     assert {r.observer for r in rows} >= {"aggregator", "released_model"}
     assert any("participation revealed" in r.sampling for r in rows)
     assert not any("participation hidden" in r.sampling for r in rows)
+
+
+@pytest.mark.parametrize("estimator", ["fixed", "bounded"])
+@pytest.mark.parametrize("sampled", ["poisson", "fixed", "full"])
+@pytest.mark.parametrize(("name", "shares"), [("ldp", {}), ("c5", {"alpha": 0.5})])
+def test_the_relation_taken_is_one_that_may_be_asked_for(
+    name, shares, sampled, estimator
+):
+    sampling = {
+        "poisson": CIFAR["sampling"],
+        "fixed": FixedSizeSampling((10,) * 10),
+        "full": FullParticipation(),
+    }[sampled]
+    plan = make(name, sampling=sampling, estimator=estimator, **shares)
+    for r in account(plan, 1, DELTA, ()):
+        # Who carries no noise may be taken away, which of everybody cannot be asked.
+        if r.client_kind == "ldp" or estimator == "bounded":
+            AccountedRound(plan, ThreatModel(neighbours=r.neighbours))
+
+
+@pytest.mark.parametrize(
+    ("noise", "sizes", "fixed", "fellows"),
+    [
+        ({"server_noise_multiplier": 1.0}, (2, 2), False, []),
+        ({"zone_noise_multipliers": (1.0, 0.0)}, (2, 2), False, ["super_node"]),
+        (
+            {"client_noise_multiplier": 1.0, "noising_clients": (1, 0)},
+            (1, 1),
+            False,
+            ["super_node", "client"],
+        ),
+        (
+            {"client_noise_multiplier": 1.0, "noising_clients": (2,)},
+            (2,),
+            False,
+            ["client"],
+        ),
+        ({"client_noise_multiplier": 1.0, "noising_clients": (1,)}, (1,), False, []),
+        # Whoever is drawn knows that one place fewer is left.
+        ({"server_noise_multiplier": 1.0}, (2, 2), True, ["client"]),
+    ],
+)
+def test_whoever_knows_some_of_the_noise_or_the_draw_has_a_row(
+    noise, sizes, fixed, fellows
+):
+    sampling = FixedSizeSampling(sizes) if fixed else FullParticipation()
+    plan = NoisePlan(zone_sizes=sizes, sampling=sampling, **noise)
+    rows = account(plan, 1, DELTA, RDP)
+    found = dict.fromkeys(r.observer for r in rows if r.observer.startswith("fellow_"))
+    assert list(found) == [f"fellow_{name}" for name in fellows]
 
 
 def test_revealed_cohort_costs_amplification(row):

@@ -110,7 +110,6 @@ def view(
       The view.
     """
     plan, threat = run.plan, run.threat
-    noising = noising and plan.noise_carriers[zone] > 0
     notes: list[str] = []
     if threat.colluding_super_nodes == plan.num_zones and level > 1:
         notes.append("the client's own super-node colludes: its view is the observer's")
