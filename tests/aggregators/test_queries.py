@@ -249,6 +249,14 @@ BARE = tfp.GaussianSumQuery(1.0, 0.0)
             {"zones": [ONE] * 2, "upper": [[ONE]]},
             r"noise of queries.zones is 1.0; allowed: 0..0",
         ),
+        (
+            {"zones": [BARE] * 2, "upper": [[ONE]], "server": ONE},
+            r"noise of queries.server is 1.0; allowed: 0..0",
+        ),
+        (
+            {"client": ONE, "upper": [[ONE]]},
+            r"noise of queries.client is 1.0; allowed: 0..0",
+        ),
     ],
 )
 def test_queries_under_which_the_plan_is_not_accounted_are_refused(given, message):
