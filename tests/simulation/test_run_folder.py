@@ -18,6 +18,7 @@ from tests.simulation.run_folders import (
     release,
 )
 from tff_hdp.errors import ArgumentError, FileError, NoiseError
+from tff_hdp.simulation import run_folder
 from tff_hdp.simulation.files import write_json
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.trackers import CsvRows
@@ -26,6 +27,16 @@ from tff_hdp.simulation.trackers import CsvRows
 def test_a_full_disk_is_an_error_that_names_the_place(tmp_path):
     with pytest.raises(OSError, match="No space") as error, RunFolder(config(tmp_path)):
         raise OSError(errno.ENOSPC, "No space left on device")
+    assert str(error.value) == f"[Errno 28] No space left on device: '{tmp_path}'"
+
+
+def test_a_disk_that_is_full_before_the_run_is_named_too(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(run_folder, "write_json", full)
+    with pytest.raises(OSError, match="No space") as error:
+        RunFolder(config(tmp_path))
     assert str(error.value) == f"[Errno 28] No space left on device: '{tmp_path}'"
 
 

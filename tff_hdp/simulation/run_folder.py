@@ -73,6 +73,7 @@ class RunFolder:
         except (FileExistsError, NotADirectoryError) as error:
             raise ArgumentError("out", config.out, "a folder, or none yet") from error
         with contextlib.ExitStack() as opened:
+            opened.push(self._say_where)
             # Before anything is written: what is there may be another run's.
             self._lock = opened.enter_context(_locked(self.path))
             # After all else is closed, and before another may have the folder.
@@ -106,11 +107,13 @@ class RunFolder:
     def __exit__(
         self, kind: type | None, error: BaseException | None, trace: object
     ) -> None:
+        self._refused = isinstance(error, _REFUSALS)
+        self._opened.__exit__(kind, error, trace)
+
+    def _say_where(self, kind: type | None, error: object, trace: object) -> None:
         # Writing to a full disk does not say where; errors of our own say it in words.
         if isinstance(error, OSError) and error.errno and error.filename is None:
             error.filename = str(self.path)
-        self._refused = isinstance(error, _REFUSALS)
-        self._opened.__exit__(kind, error, trace)
 
     def keep(self) -> Callable[[], None]:
         """Keeps others from the folder, also once this has ended.
