@@ -235,6 +235,13 @@ def test_what_the_sweep_says_itself_is_not_said_elsewhere(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("seeds", ["", "1,1", "a", "\u00b2"])
+def test_a_sweep_has_seeds(assert_refused, tmp_path, seeds):
+    """Without any it ended with code 1, and said nothing."""
+    given = ["--jobs=1", f"--out={tmp_path}", f"--seeds={seeds}"]
+    assert_refused("scripts/sweep.py", given, ["--seeds is", "one or more, different"])
+
+
 def test_a_sweep_trains(run_program, tmp_path):
     given = ["--program=gfl", "--seeds=0", f"--out={tmp_path}", "--", "--rounds=1"]
     assert run_program("scripts/sweep.py", *given).returncode == 0
