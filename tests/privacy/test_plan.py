@@ -51,6 +51,11 @@ def plan(**options):
         ),
         ({"noising_clients": (11, 0, 0)}, r"noising_clients\[0\] is 11"),
         ({"sampling": FixedSizeSampling((11, 1, 1))}, r"sampling.sizes\[0\] is 11"),
+        ({"sampling": FixedSizeSampling((1, 1))}, "sampling is .*; allowed: 3 entries"),
+        (
+            {"sampling": PoissonSampling((0.2,))},
+            "sampling is .*; allowed: 3 entries",
+        ),
         (
             {"estimator": "realised", "server_noise_multiplier": 1.0},
             "estimator is realised",

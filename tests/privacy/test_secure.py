@@ -346,6 +346,10 @@ def test_with_skips_keeps_the_mass(least):
         ({"min_zone_clients": 0}, "min_zone_clients is 0; allowed: 1..10"),
         ({"min_zone_clients": 11}, "min_zone_clients is 11"),
         (
+            {"min_zone_clients": 11, "zone_sizes": (20, 10, 20, 20, 20)},
+            "min_zone_clients is 11; allowed: 1..10",
+        ),
+        (
             {"min_zone_clients": 4, "sampling": FixedSizeSampling((3,) * 5)},
             "allowed: 1..3",
         ),
