@@ -195,7 +195,10 @@ def test_events_of_clients_tell_whether_all_noised(zeros, profiles, aggregate, k
 
     recorded([True, False, True, False])
     recorded([True, True, True, True])
-    recorded([True, False, False, False], w=(1.0, 2.0, 1.0, 1.0))
+    recorded([True, False, True, False], w=(1.0, 2.0, 1.0, 1.0))
+    # Nor does it make up for one of the two.
+    with pytest.raises(ValueError, match="noise of 1 clients that were drawn"):
+        recorded([True, False, False, False], w=(1.0, 2.0, 1.0, 1.0))
     with pytest.raises(ValueError, match="emitted a noise multiplier of 0, but"):
         recorded([True, False, False, True])
 

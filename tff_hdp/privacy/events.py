@@ -54,7 +54,6 @@ def check_events(
     if unknown := sorted(set(events) - {*expected, *_BESIDE}):
         raise ArgumentError("events", unknown, ", ".join(expected))
     _check_clients(plan, events.get("clients"))
-    _check_noising(plan, threat, events.get("noising"))
     # An adaptive clip moves, and its noise with it; only the server adds any then.
     adapts = plan.clipping.kind == "adaptive"
     norms = events.get("clip_norms", {})
@@ -63,6 +62,7 @@ def check_events(
     for level, planned in expected.items():
         norm = norms.get(level)
         _check_level(plan, level, planned, events.get(level), norm)
+    _check_noising(plan, threat, events.get("noising"))
 
 
 def _check_norms(norms: Any, expected: Mapping[str, Any]) -> None:
