@@ -104,9 +104,7 @@ class PlanConfig(FederationConfig):
             require(not shares, "trust_file", self.trust_file, "none beside shares")
         check_count("task_rounds", self.task_rounds, 1)
         check_count("jobs", self.jobs, 1)
-        ok = bool(self.seeds) and all(s.isascii() and s.isdecimal() for s in self.seeds)
-        ok = ok and len(set(self.seeds)) == len(self.seeds)
-        require(ok, "seeds", self.seeds, "different whole numbers >= 0")
+        cli.check_seeds(self.seeds)
         if self.task is None:
             check_left(self, OF_TASK, "only with task")
 

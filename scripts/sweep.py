@@ -51,9 +51,7 @@ def main(argv: list[str]) -> int:
 
     given = flags.FLAGS
     seeds = given.seeds
-    digits = all(seed.isascii() and seed.isdecimal() for seed in seeds)
-    if not seeds or len(set(seeds)) < len(seeds) or not digits:
-        raise ArgumentError("seeds", seeds, "one or more, different whole numbers")
+    cli.check_seeds(seeds)
     settings = sweep.combinations(given.grid or [""])
     names = list(dict.fromkeys(name for each in settings for name in each))
     for name in ("seed", "out"):

@@ -165,6 +165,19 @@ def check_choices(name: str, words: Sequence[str], allowed: Iterable[str]) -> No
         raise ArgumentError(name, words, f"some of {', '.join(allowed)}")
 
 
+def check_seeds(seeds: Sequence[str]) -> list[int]:
+    """What a list flag of seeds holds.
+
+    Raises:
+      ArgumentError: Unless it is one or more different whole numbers >= 0.
+    """
+    ok = bool(seeds) and all(s.isascii() and s.isdecimal() for s in seeds)
+    if not ok or len(set(map(int, seeds))) < len(seeds):
+        allowed = "one or more, different whole numbers >= 0"
+        raise ArgumentError("seeds", seeds, allowed)
+    return [int(seed) for seed in seeds]
+
+
 def refuse_arguments(argv: list[str]) -> None:
     """Raises ArgumentError if words were left that are no flags."""
     if len(argv) > 1:

@@ -78,7 +78,7 @@ def run(
     asked = flags.FLAGS
     if "seed" in given:
         raise ArgumentError("seed", given["seed"], "--seeds, a run of all for each")
-    numbers = seeds()
+    numbers = cli.check_seeds(flags.FLAGS.seeds)
     folder = pathlib.Path(given.pop("out", f"runs/{paper}"))
     found = studies(asked.scale)
     chosen, missing = [], []
@@ -105,18 +105,6 @@ def run(
     for line in missing:
         print(line)
     return 1 if failed else 0
-
-
-def seeds() -> list[int]:
-    """What --seeds holds.
-
-    Raises:
-      ArgumentError: Unless it is different whole numbers.
-    """
-    given = flags.FLAGS.seeds
-    if len(set(given)) < len(given) or not all(seed.isdecimal() for seed in given):
-        raise ArgumentError("seeds", given, "different whole numbers >= 0")
-    return list(map(int, given))
 
 
 def write_accounts(

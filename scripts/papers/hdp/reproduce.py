@@ -91,11 +91,11 @@ def train(parts: list[str], folder: pathlib.Path) -> int:
 
     The tiny scale leaves its results in --out, the others in the docs.
     """
-    from scripts.papers import program, studies
+    from scripts.papers import studies
     from scripts.papers.hdp import pictures, trained
 
     asked = flags.FLAGS
-    seeds = program.seeds()
+    seeds = cli.check_seeds(flags.FLAGS.seeds)
     changes = {} if asked.data_dir is None else {"data_dir": asked.data_dir}
     found = trained.studies(asked.scale, asked.compute_dtype)
     results = folder if asked.scale == "tiny" else studies.RESULTS

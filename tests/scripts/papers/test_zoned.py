@@ -23,6 +23,8 @@ from tff_hdp.systems.hfl_dp.config import HflDpConfig
         ("papers/gfl/reproduce.py", ["--what=figure9"], ["--what", "figure9", "mnist"]),
         ("papers/gfl/reproduce.py", ["--seed=1"], ["--seed is 1", "--seeds"]),
         ("papers/gfl/reproduce.py", ["--seeds=1,1"], ["--seeds is 1,1", "different"]),
+        ("papers/gfl/reproduce.py", ["--seeds=1,01"], ["--seeds is 1,01", "different"]),
+        ("papers/gfl/reproduce.py", ["--seeds="], ["--seeds is", "one or more"]),
         ("papers/hfl_dp/reproduce.py", ["--what=7"], ["--what", "7", "table3"]),
     ],
 )
