@@ -37,6 +37,7 @@ def test_a_clip_norm_may_come_as_text():
         ({"public_data": "cifar"}, "public_data is cifar"),
         ({"coefficients": "few"}, "coefficients is few; allowed: random, largest"),
         ({"coefficients": "largest"}, "coefficients is largest; .* with fl_cs"),
+        ({"recovery_iterations": 9}, "recovery_iterations is 9; .* with fl_cs"),
         (
             {"task": "mnist", "public_data": "mnist"},
             "public_data is mnist; allowed: held_out with task=mnist",

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_left
 from tff_hdp.privacy.parts import check_multiplier
 from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
 from tff_hdp.protocols.secagg.rounds import PROTOCOLS
@@ -114,10 +114,9 @@ class FlTopConfig(RunConfig):
             raise ArgumentError(
                 "public_data", "mnist", f"held_out with task={self.task}"
             )
-        if self.coefficients != "random" and self.compression != "fl_cs":
-            raise ArgumentError(
-                "coefficients", self.coefficients, "random but with fl_cs or fl_cs_dp"
-            )
+        if self.compression != "fl_cs":
+            names = ("coefficients", "recovery_iterations")
+            check_left(self, names, "nothing but with fl_cs or fl_cs_dp")
         self._check_ratio()
         self._check_privacy()
         self._check_secure_sum()
