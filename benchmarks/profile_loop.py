@@ -27,7 +27,10 @@ from tff_hdp.errors import ArgumentError
 _WARM = 5
 # What a round is for, as against the loop's own work.
 WORK = ("round", "evaluation")
-_BESIDE = ("journal", "privacy.json", "checkpoint", "metrics.csv, TensorBoard")
+_BESIDE = (
+    *("journal", "privacy.json"),
+    *("checkpoint, with the journal", "metrics.csv, TensorBoard"),
+)
 _BEGINNINGS = "beginnings of rounds, by the clock"
 
 
@@ -98,7 +101,7 @@ def watch() -> dict[str, list[float]]:
         (training, "epsilons", "epsilon"),
         (Journal, "announce", "journal"),
         (training._Statement, "cover", "privacy.json"),
-        (Checkpoints, "save", "checkpoint"),
+        (Checkpoints, "save", "checkpoint, with the journal"),
         (RunFolder, "release_metrics", "metrics.csv, TensorBoard"),
         (training._Releases, "wait", "release before, progress"),
     ):

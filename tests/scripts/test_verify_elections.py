@@ -23,7 +23,7 @@ def test_a_journal_that_privacy_json_says_was_longer_is_refused(run_program, tmp
     journal = Journal(tmp_path / "journal.jsonl")
     journal.begin({"resolved": {}})
     for number in (1, 2):
-        journal.announce(number, {"format": 3, "history": []})
+        journal.announce(journal.entry(number, {"format": 3, "history": []}))
     stated = [journal.releases, journal.head(journal.releases)]
     (tmp_path / "privacy.json").write_text(json.dumps({"journal": stated}))
     lines = journal.path.read_text().splitlines(keepends=True)

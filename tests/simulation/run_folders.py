@@ -42,10 +42,10 @@ def release(folder, *rounds):
     ledger.record(PLAN)
     for number in rounds:
         if number:
-            folder.journal.announce(number, ledger.state_dict())
+            folder.checkpoints.save(checkpoint(number), ledger.state_dict())
         else:
             folder.begin()
-        folder.checkpoints.save(checkpoint(number))
+            folder.checkpoints.save(checkpoint(number))
 
 
 def released(path):

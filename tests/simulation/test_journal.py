@@ -23,7 +23,7 @@ def write(path, noise_multipliers):
     journal = Journal(path)
     journal.begin(BEGAN)
     for number, z in enumerate(noise_multipliers, start=1):
-        journal.announce(number, ledger(z).state_dict())
+        journal.announce(journal.entry(number, ledger(z).state_dict()))
     return journal
 
 
@@ -49,7 +49,7 @@ def test_one_journal_goes_on_with_another(path):
     write(path, [1.0, 1.0])
     again = Journal(path)
     again.begin({"layout": 4})
-    again.announce(2, ledger(1.0).state_dict())
+    again.announce(again.entry(2, ledger(1.0).state_dict()))
     third = Journal(path)
     found = Ledger()
     third.recall(found)
@@ -84,13 +84,14 @@ def test_a_half_written_last_line_was_never_announced(path):
     """It is cut off before the next, wherever writing stopped."""
     write(path, [1.0])
     before = path.read_bytes()
-    Journal(path).announce(2, ledger(1.0).state_dict())
+    entry = Journal(path).entry(2, ledger(1.0).state_dict())
+    Journal(path).announce(entry)
     whole = path.read_bytes()
     for end in range(len(before), len(whole)):
         path.write_bytes(whole[:end])
         journal = Journal(path)
         assert journal.releases == 1
-        journal.announce(2, ledger(1.0).state_dict())
+        journal.announce(entry)
         assert path.read_bytes() == whole
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import os
+import pathlib
 import shutil
 import stat
 
@@ -26,6 +27,7 @@ from tff_hdp.simulation.checkpoints import (
     Checkpoints,
     write_checkpoint,
 )
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.run_folder import RunFolder
 
 
@@ -116,6 +118,56 @@ def test_a_checkpoint_that_breaks_twice_was_released_three_times(run):
             assert folder.load_latest(like=LIKE).round_number == 4
             release(folder, 5)
     assert released(run) == 7
+
+
+def die(*_):
+    raise KeyboardInterrupt
+
+
+def kill_in_round_six(run, monkeypatch, before):
+    """Leaves what is there when a run dies before a step of the sixth release."""
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(KeyboardInterrupt),
+        RunFolder(config(run)) as folder,
+    ):
+        patch.setattr(*before, die)
+        release(folder, 6)
+    return run / "checkpoints" / "unfinished"
+
+
+@pytest.mark.parametrize("before", [(Journal, "announce"), (pathlib.Path, "replace")])
+def test_a_whole_checkpoint_is_taken_up_and_its_round_counts_once(
+    run, monkeypatch, before
+):
+    unfinished = kill_in_round_six(run, monkeypatch, before)
+    assert stat.S_IMODE(unfinished.stat().st_mode) == 0o600
+    found = load(run)
+    assert (found.round_number, found.metrics) == (6, {"accuracy": 6 / 7})
+    assert not unfinished.exists()
+    assert released(run) == 6
+
+
+def test_what_is_there_of_a_checkpoint_that_is_not_whole_is_removed(run, monkeypatch):
+    unfinished = kill_in_round_six(run, monkeypatch, (Journal, "announce"))
+    whole = unfinished.read_bytes()
+    for size in range(0, len(whole), 20):
+        unfinished.write_bytes(whole[:size])
+        assert load(run).round_number == 5
+        assert not unfinished.exists()
+        assert released(run) == 5
+
+
+def test_an_unfinished_checkpoint_of_another_journal_is_refused(run, monkeypatch):
+    unfinished = kill_in_round_six(run, monkeypatch, (Journal, "announce"))
+    journal = run / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-1]))
+    (run / "metrics.csv").unlink()
+    with pytest.raises(FileError, match="not the journal that unfinished was written"):
+        load(run)
+    assert unfinished.exists()
+    assert len(journal.read_bytes().splitlines()) == len(lines) - 1
 
 
 @pytest.mark.parametrize("also", ["", "metrics.csv"])

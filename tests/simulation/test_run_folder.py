@@ -318,6 +318,6 @@ def test_what_was_there_before_or_was_released_is_left(tmp_path):
         with pytest.raises(type(error)), RunFolder(config(tmp_path / name)) as folder:
             if name == "released":
                 folder.begin()
-                folder.journal.announce(1, {})
+                folder.journal.announce({"round": 1, "ran": {}})
             raise error
         assert (tmp_path / name / "config.json").exists()

@@ -1,9 +1,13 @@
 """Checkpoints: where a run stands after each of its last rounds.
 
-A file is a line of JSON, the tensors' bytes, and a SHA-256 of both. The line says the
-tensors' types and shapes; there is no pickle in it. A file that is not whole shows by
-its digest, so none needs to be written under another name first. It holds the run's
-secret, so nobody but its owner may read it, whatever the umask.
+A file is a line of JSON, the tensors' bytes, and a SHA-256 of both, by which one that
+is not whole shows. The line says the tensors' types and shapes; there is no pickle in
+it. The file holds the run's secret, so nobody but its owner may read it, whatever the
+umask.
+
+It is written under another name first; then its round is put in the journal, and then
+it gets its name. Where a kill comes in between, a whole file is taken up when the run
+is resumed, so that its round counts once, and no round is lost that is in the journal.
 """
 
 import concurrent.futures
@@ -26,6 +30,7 @@ from tff_hdp.simulation.journal import Journal
 _LOG = logging.getLogger(__name__)
 _DIGEST = hashlib.sha256
 _KEPT = 3
+_UNFINISHED = "unfinished"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Checkpoints:
 
     Args:
       path: The folder; made if missing.
-      journal: Of the run. It holds a round before its checkpoint is begun.
+      journal: Of the run. It holds a round before its checkpoint has its name.
     """
 
     def __init__(self, path: pathlib.Path, journal: Journal) -> None:
@@ -66,27 +71,75 @@ class Checkpoints:
         """Waits for the disk."""
         self._disk.shutdown()
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Writes a checkpoint and forgets all but the last three.
+    def save(self, checkpoint: Checkpoint, ran: dict[str, Any] | None = None) -> None:
+        """Releases a round: puts it in the journal and writes its checkpoint.
+
+        All checkpoints but the last three are forgotten.
+
+        Args:
+          checkpoint: Of the round.
+          ran: The `state_dict()` of a ledger of that round alone; None before the
+            first, of which the journal says nothing.
 
         Raises:
-          OSError: If it cannot be written, as on a full disk.
+          FileError: If the journal is not as it was left.
+          OSError: If either cannot be written, as on a full disk.
         """
-        releases = self._journal.releases
+        number, journal = checkpoint.round_number, self._journal
+        entry = None if ran is None else journal.entry(number, ran)
         record = {
-            "round": checkpoint.round_number,
+            "round": number,
             "entropy": str(checkpoint.entropy),
             "carried": checkpoint.carried,
             "metrics": checkpoint.metrics,
-            "journal": [releases, self._journal.head(releases)],
+            "entry": entry,
+            "journal": [journal.releases, journal.head(journal.releases)],
         }
-        path = self._file(checkpoint.round_number)
+        if entry is not None:
+            record["journal"] = [journal.releases + 1, journal.head_with(entry)]
         if self._flushed is not None:
             self._flushed.result()
-        write_checkpoint(path, record, tf.nest.flatten(checkpoint.state))
+        state = tf.nest.flatten(checkpoint.state)
+        write_checkpoint(self._unfinished, record, state)
+        self._finish(record)
+        self._file(number - _KEPT).unlink(missing_ok=True)
+
+    def take_up(self) -> None:
+        """Finishes what a kill left unfinished; what is not whole is removed.
+
+        Raises:
+          FileError: If the journal is not the one that an unfinished checkpoint was
+            written with.
+          OSError: If a file cannot be read or written.
+        """
+        try:
+            record, _ = read_checkpoint(self._unfinished)
+        except FileNotFoundError:
+            return
+        except FileError:
+            self._unfinished.unlink()
+            return
+        self._finish(record)
+
+    def _finish(self, record: dict[str, Any]) -> None:
+        """Puts the unfinished checkpoint's round in the journal and names it."""
+        entry, (releases, head) = record["entry"], record["journal"]
+        if entry is not None and head == self._journal.head_with(entry):
+            self._journal.announce(entry)
+        self._check_known(self._unfinished, releases, head)
+        path = self._file(record["round"])
+        self._unfinished.replace(path)
         # For a machine that loses its power; a killed program's writes are kept.
         self._flushed = self._disk.submit(_flush, path)
-        self._file(checkpoint.round_number - _KEPT).unlink(missing_ok=True)
+
+    def _check_known(self, path: pathlib.Path, releases: int, head: str) -> None:
+        journal = self._journal
+        if releases > journal.releases or head != journal.head(releases):
+            raise FileError(
+                journal.path,
+                f"is not the journal that {path.name} was written with, so what "
+                "was released cannot be counted: start in a new folder",
+            )
 
     def load_latest(self, like: Any) -> Checkpoint | None:
         """The newest checkpoint that can be read; None if there is none.
@@ -106,13 +159,7 @@ class Checkpoints:
                 _LOG.warning("going back to the checkpoint before: %s", error)
                 continue
             releases, head = record["journal"]
-            known = releases <= self._journal.releases
-            if not known or head != self._journal.head(releases):
-                raise FileError(
-                    self._journal.path,
-                    f"is not the journal that {path.name} was written with, so what "
-                    "was released cannot be counted: start in a new folder",
-                )
+            self._check_known(path, releases, head)
             if lost := self._journal.releases - releases:
                 _LOG.warning(
                     "%d rounds were released after %s; rounds that are run again are "
@@ -128,6 +175,10 @@ class Checkpoints:
                 metrics=record["metrics"],
             )
         return None
+
+    @property
+    def _unfinished(self) -> pathlib.Path:
+        return self._path / _UNFINISHED
 
     def _file(self, round_number: int) -> pathlib.Path:
         return self._path / f"round_{round_number:06d}"

@@ -92,21 +92,31 @@ class Journal:
         sync_names(self.path.parent)
         sync_names(self.path.parent.parent)
 
-    def announce(self, round_number: int, ran: dict[str, Any]) -> None:
-        """Puts a round in; it is on the disk when this returns.
+    def entry(self, round_number: int, ran: dict[str, Any]) -> dict[str, Any]:
+        """What the next line is to say of a round.
 
         Args:
           round_number: The round's.
           ran: The `state_dict()` of a ledger of that round alone.
+        """
+        # A line without is of a round like the one before.
+        like_before = ran == self._ran
+        return {"round": round_number} | ({} if like_before else {"ran": ran})
+
+    def head_with(self, entry: dict[str, Any]) -> str:
+        """The digest of the next line, if it is of that entry."""
+        return self._digest(_text(entry))
+
+    def announce(self, entry: dict[str, Any]) -> None:
+        """Puts a round in; it is on the disk when this returns.
+
+        Args:
+          entry: As `entry` has it.
 
         Raises:
           FileError: If the file is not as it was left.
           OSError: If it cannot be written, as on a full disk.
         """
-        entry: dict[str, Any] = {"round": round_number}
-        # A line without is of a round like the one before.
-        if ran != self._ran:
-            entry["ran"] = ran
         self._append(entry)
 
     def recall(self, ledger: RoundLedger[Any]) -> None:
@@ -125,7 +135,7 @@ class Journal:
             ledger.load_state_dict({**runs[0][0], "history": history})
 
     def _append(self, entry: dict[str, Any]) -> None:
-        text = json.dumps(entry, separators=(",", ":")).encode()
+        text = _text(entry)
         line = f"{self._digest(text)} ".encode() + text + b"\n"
         with self.path.open("a+b") as file:
             is_cut = file.seek(0, os.SEEK_END) < self._size
@@ -164,3 +174,7 @@ class Journal:
         self._digests.append(self._digest(text))
         self._entries.append(entry)
         self._ran = entry.get("ran", self._ran)
+
+
+def _text(entry: dict[str, Any]) -> bytes:
+    return json.dumps(entry, separators=(",", ":")).encode()

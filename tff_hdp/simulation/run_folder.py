@@ -12,8 +12,8 @@
     <out>/run.log
 
 A round is released once anything made from it is outside the process, and that is its
-checkpoint first. It is in the journal before that; what the journal says is what the
-ledger counts, whatever becomes of the other files.
+checkpoint first. It is in the journal before that file has its name; what the journal
+says is what the ledger counts, whatever becomes of the other files.
 """
 
 import asyncio
@@ -87,12 +87,14 @@ class RunFolder:
             else:
                 record.refuse_uncounted(self.path)
             self._record = record.record_of(config, resolved)
-            opened.push(self._put_back())
-            write_json(self._config_path, self._record)
             self.checkpoints = Checkpoints(self.path / "checkpoints", self.journal)
             opened.callback(self.checkpoints.close)
             rows = CsvRows(self.path / "metrics.csv")
             record.refuse_older_journal(self.path, self.journal, rows.last_round)
+            # Of the run as it was, whatever comes of what is asked now.
+            self.checkpoints.take_up()
+            opened.push(self._put_back())
+            write_json(self._config_path, self._record)
             self._board = Board(self.path / "tensorboard")
             self._managers: tuple[tff.program.ReleaseManager, ...] = (rows, self._board)
             self._published: tuple[str, ...] = ()

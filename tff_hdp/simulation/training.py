@@ -39,12 +39,12 @@ def train(
 ) -> tuple[Any, RoundLedger[Any]]:
     """Runs rounds up to `config.rounds`, from the folder's last checkpoint on.
 
-    A round's line in the journal is the point of no return. A run killed before it is
-    written repeats the round with the same cohort and fresh noise, and the ledger
-    counts it once, since nothing of the first attempt left the process. A round that
-    is in the journal counts; one that is run again, as its checkpoint was not written
-    or is gone, is put there and counted again, and has another cohort: two sums over
-    one cohort are more than two rounds with a cohort each. privacy.json states at any
+    A whole checkpoint is the point of no return: a run that is killed from then on puts
+    the round in the journal, if it is not there, and goes on after it. One that is
+    killed before repeats the round with the same cohort and fresh noise. Either way it
+    counts once. A round that is run again since its checkpoint is gone is counted
+    again, and has another cohort: two sums over one cohort are more than two rounds
+    with a cohort each. privacy.json states at any
     time at least the rounds that were released. A round is released while the next one
     is computed, and before anything of that one is.
 
@@ -82,9 +82,8 @@ def train(
     progress = Progress(config, system.headline, ledger, done=start.round_number)
 
     def release(done: Checkpoint, one: RoundLedger[Any], ran: Any) -> None:
-        folder.journal.announce(done.round_number, one.state_dict())
         statement.cover(done.round_number, ledger, one, ran)
-        folder.checkpoints.save(done)
+        folder.checkpoints.save(done, one.state_dict())
         folder.release_metrics(done.round_number, done.metrics)
 
     def tell(done: Checkpoint) -> None:
