@@ -32,10 +32,13 @@ class GaussianSumQuery(tfp.GaussianSumQuery):
 
     def preprocess_record_impl(self, params: Any, record: Any) -> tuple[Any, tf.Tensor]:
         """See base class."""
-        norm = global_norm(tf.nest.flatten(record))
+        # In float32 squares vanish of what a clip that adapts may come to cut.
+        norm = global_norm([tf.cast(t, tf.float64) for t in tf.nest.flatten(record)])
         # A norm that is not a number makes the record none either.
-        factor = tf.minimum(tf.ones_like(norm), tf.cast(params, norm.dtype) / norm)
-        return tf.nest.map_structure(lambda t: t * factor, record), norm
+        shrunk = tf.math.divide_no_nan(tf.cast(params, tf.float64), norm)
+        factor = tf.minimum(tf.ones_like(norm), shrunk)
+        clipped = tf.nest.map_structure(lambda t: t * tf.cast(factor, t.dtype), record)
+        return clipped, tf.cast(norm, tf.float32)
 
     def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
         """See base class."""
@@ -120,12 +123,12 @@ def _refuse_own(query: tfp.DPQuery, steps: Sequence[str]) -> None:
 
 def _reclipped(query: tfp.GaussianSumQuery, params: Any, record: Any) -> Any:
     made = type(query).preprocess_record(query, params, record)
-    return tfp.GaussianSumQuery.preprocess_record_impl(query, params, made)[0]
+    return GaussianSumQuery.preprocess_record_impl(query, params, made)[0]
 
 
 def _reclipped_impl(query: tfp.GaussianSumQuery, params: Any, record: Any) -> Any:
     made, norm = type(query).preprocess_record_impl(query, params, record)
-    clipped, _ = tfp.GaussianSumQuery.preprocess_record_impl(query, params, made)
+    clipped, _ = GaussianSumQuery.preprocess_record_impl(query, params, made)
     return clipped, norm
 
 
