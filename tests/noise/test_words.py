@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.noise import secure_words, system_words
+from tff_hdp.noise import secure_words, system_words, words
 from tff_hdp.noise.words import _fresh_key
 
 
@@ -80,6 +80,22 @@ def test_every_bit_of_a_key_is_fair():
     bits = np.unpackbits(keys.view(np.uint8), axis=1)
     assert bits.shape == (200, 256)
     assert np.abs(bits.mean(0) - 0.5).max() < 5 * 0.5 / 200**0.5
+
+
+UUID = "01234567-89ab-4def-8123-456789abcdef\n"
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "0123\n", UUID * 2, UUID, UUID[:-1], f"{UUID[:-1]}00\n"]
+)
+def test_a_source_that_fails_gives_no_key(text, tmp_path, monkeypatch):
+    """Missing, cut short, too long, or the same line whenever it is read."""
+    source = tmp_path / "uuid"
+    if text is not None:
+        source.write_text(text)
+    monkeypatch.setattr(words, "_UUIDS", str(source))
+    with pytest.raises((tf.errors.NotFoundError, tf.errors.InvalidArgumentError)):
+        tf.function(_fresh_key)()
 
 
 # TensorFlow's own generator hangs on one read of `std::random_device`. With that

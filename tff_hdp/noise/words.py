@@ -52,6 +52,7 @@ def secure_words(count: tf.Tensor | int) -> tf.Tensor:
 
     Raises:
       tf.errors.NotFoundError: When run, where the kernel offers no random UUIDs.
+      tf.errors.InvalidArgumentError: When run, if what it offers is none, or repeats.
     """
     return traced_once(_secure_words)(tf.convert_to_tensor(count, tf.int32))
 
@@ -98,7 +99,10 @@ def _fresh_key() -> tf.Tensor:
     # could be done once, when a graph is optimised, and shared.
     lines = tf.data.TextLineDataset([_UUIDS] * _UUIDS_PER_KEY)
     lines = lines.batch(_UUIDS_PER_KEY, drop_remainder=True).get_single_element()
-    text = tf.strings.reduce_join(lines)
+    # What stands in for the kernel's file, as in some sandboxes, may not change.
+    differ = tf.equal(tf.size(tf.unique(lines).y), _UUIDS_PER_KEY)
+    with tf.control_dependencies([tf.debugging.Assert(differ, [_UUIDS, "repeats"])]):
+        text = tf.strings.reduce_join(lines)
     codes = tf.io.decode_raw(text, tf.uint8)
     codes = tf.ensure_shape(codes, [36 * _UUIDS_PER_KEY])
     codes = tf.gather(tf.reshape(codes, [_UUIDS_PER_KEY, 36]), _RANDOM_DIGITS, axis=1)
