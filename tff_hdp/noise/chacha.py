@@ -1,7 +1,7 @@
 """The ChaCha20 key stream in TensorFlow operations, for runtimes without Python.
 
-Source: RFC 8439, section 2.3, with the block counter of 64 bits that Bernstein's
-original has, so that one key is never short of blocks.
+Source: RFC 8439, section 2.3. Its block counter of 32 bits lasts for more words than
+an int32 counts.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,7 @@ def key_stream(key: tf.Tensor, count: tf.Tensor | int) -> tf.Tensor:
     length = (blocks + chunks - 1) // chunks
 
     def chunk(i: tf.Tensor, words: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-        first = tf.cast(i, tf.int64) * tf.cast(length, tf.int64)
-        return i + 1, words.write(i, _blocks(key, first, length))
+        return i + 1, words.write(i, _blocks(key, i * length, length))
 
     words = tf.TensorArray(tf.uint32, size=chunks, element_shape=[None, _WORDS])
     _, words = tf.while_loop(
@@ -45,18 +44,16 @@ def key_stream(key: tf.Tensor, count: tf.Tensor | int) -> tf.Tensor:
 
 
 def _blocks(key: tf.Tensor, first: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-    """uint32 [length, 16], the blocks from the counter `first` (int64 []) on."""
-    counters = first + tf.range(tf.cast(length, tf.int64))
-    counter = tf.bitcast(counters, tf.uint32)
-    low, high = tf.unstack(counter, axis=1)
-    zero = tf.zeros_like(low)
+    """uint32 [length, 16], the blocks from the counter `first` (int32 []) on."""
+    counter = tf.bitcast(first + tf.range(length), tf.uint32)
+    nonce = tf.zeros_like(counter)
     constants = tf.constant(_CONSTANTS, tf.uint32)
     # Rows of the 4 x 4 state, each [4, blocks].
     start = [
         tf.tile(constants[:, tf.newaxis], [1, length]),
         tf.tile(key[:4, tf.newaxis], [1, length]),
         tf.tile(key[4:, tf.newaxis], [1, length]),
-        tf.stack([low, high, zero, zero]),
+        tf.stack([counter, nonce, nonce, nonce]),
     ]
     # A loop, since every draw of a graph brings these operations with it.
     _, *rows = tf.while_loop(
