@@ -9,12 +9,10 @@ import tensorflow_privacy as tfp
 
 from tests.thinning import thinned
 from tff_hdp.aggregators import (
-    WEIGHT_TYPE,
     HierarchicalMeanFactory,
     LevelQueries,
     round_events,
 )
-from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
@@ -233,11 +231,3 @@ def test_a_users_tree_query_at_the_server(zeros, profiles, value_type, aggregate
     outputs = aggregate(factory, zeros(2), profiles([0, 1]), rounds=2)
     total = sum(flat(o.result) for o in outputs)
     assert total.std() == pytest.approx(0.8 / 4, rel=0.1)
-
-
-def test_queries_must_cover_the_zones(value_type):
-    plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    queries = LevelQueries(zones=[tfp.NoPrivacySumQuery()])
-    factory = HierarchicalMeanFactory(plan, queries=queries)
-    with pytest.raises(ArgumentError, match="zones is 1 queries; allowed: 3"):
-        factory.create(value_type, WEIGHT_TYPE)

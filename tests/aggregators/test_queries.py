@@ -229,6 +229,11 @@ BARE = tfp.GaussianSumQuery(1.0, 0.0)
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"zones": [BARE]}, r"queries\.zones is 1; allowed: 2, one for each node"),
+        *(
+            ({"zones": [BARE] * 2, "upper": upper}, r"queries\.upper is .*: \[1\], ")
+            for upper in ([[ONE, ONE]], [[ONE], [ONE]], [[ONE], [ONE, ONE]])
+        ),
         ({"upper": [[ONE]]}, "queries is none that clips; allowed: some that clip"),
         (
             {"zones": [BARE, tfp.NoPrivacySumQuery()], "upper": [[ONE]]},

@@ -83,13 +83,21 @@ class LevelQueries:
         )
 
     def check_fits(self, plan: NoisePlan) -> None:
-        """Refuses queries under which a plan with noise is not what is accounted.
+        """Refuses queries of other nodes than the plan's, or not as it is accounted.
 
         Raises:
-          ArgumentError: If nobody clips whole records, a level noises where the plan
-            does not or far more than it does, or others than the server have queries
-            where clipping adapts.
+          ArgumentError: If not every zone has a query, or every node above them, where
+            one has. Under a plan with noise, if nobody clips whole records, a level
+            noises where the plan does not or far more than it does, or others than the
+            server have queries where clipping adapts.
         """
+        nodes = [len(level.noise_multipliers) for level in plan.upper_levels]
+        for name, found, wanted in (
+            ("zones", len(self.zones), plan.num_zones),
+            ("upper", list(map(len, self.upper)), nodes),
+        ):
+            allowed = f"{wanted}, one for each node, or none"
+            require(not found or found == wanted, f"queries.{name}", found, allowed)
         if not plan.is_noisy:
             return
         if plan.clipping.kind == "adaptive" and (

@@ -43,8 +43,8 @@ class ZonedMean:
       in_fixed_point: Whether contributions are integers.
 
     Raises:
-      ArgumentError: If `queries.zones` does not cover the plan's zones, or the plan
-        wants noise topped up, which no super-node does here, or sums in fixed
+      ArgumentError: If `queries` do not fit the plan (`LevelQueries.check_fits`), or
+        the plan wants noise topped up, which no super-node does here, or sums in fixed
         point or small zones left out, which `SecureZonedMean` does, or is for shorter
         updates.
     """
@@ -54,12 +54,6 @@ class ZonedMean:
     def __init__(
         self, plan: NoisePlan, record: Any, *, queries: LevelQueries | None = None
     ) -> None:
-        if queries and queries.zones and len(queries.zones) != plan.num_zones:
-            raise ArgumentError(
-                "queries.zones",
-                f"{len(queries.zones)} queries",
-                f"{plan.num_zones}, one for each zone",
-            )
         if queries:
             queries.check_fits(plan)
         if plan.top_up:
