@@ -36,13 +36,9 @@ def build_config(config: MatchedConfig, name: str, seed: int) -> RunConfig:
       name: One of `SYSTEMS`.
       seed: Of the partition over clients.
     """
-    shared = {
-        field: getattr(config, field)
-        for field in (
-            *("task", "num_clients", "partition", "dirichlet_alpha", "rounds"),
-            *("delta", "runtime", "workers", "seed", "data_dir", "evaluate_every"),
-        )
-    }
+    # Models are each system's own.
+    names = {field.name for field in dataclasses.fields(RunConfig)} - {"model"}
+    shared = {field: getattr(config, field) for field in names}
     shared["out"] = str(pathlib.Path(config.out) / name)
     return _BUILDERS[name](config, shared, seed)
 

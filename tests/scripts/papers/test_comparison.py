@@ -10,6 +10,7 @@ from scripts.papers.comparison import settings as matched_settings
 from scripts.papers.comparison import trained
 from scripts.papers.comparison.config import SYSTEMS, MatchedConfig
 from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.gfl import account as gfl_account
 from tff_hdp.systems.gfl import plan as gfl
 
@@ -93,3 +94,20 @@ def test_least_is_on_the_safe_side_of_a_known_root(target):
 def test_a_bad_setting_names_the_flag(tmp_path, changes, named):
     with pytest.raises(ArgumentError, match=named):
         config(tmp_path, **changes)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_all_runs_share_reaches_every_system(system, tmp_path):
+    """Some settings of the command line did nothing."""
+    changes = {
+        "compute_dtype": "bfloat16",
+        "log_every": 3,
+        "quiet": True,
+        "delta": 1e-4,
+    }
+    asked = config(tmp_path, evaluate_every=2, **changes)
+    built = matched_settings.build_config(asked, system, seed=0)
+    for field in dataclasses.fields(RunConfig):
+        if field.name not in ("model", "out"):
+            own, given = getattr(built, field.name), getattr(asked, field.name)
+            assert own == given, field.name
