@@ -44,12 +44,12 @@ def test_a_call_that_died_with_its_relay_keeps_nobody_out_of_the_chain():
     dead = next(r for r in range(50) if "c0" in registry.called(r))
     after = next(r for r in range(dead, 50) if "c0" not in registry.called(r))
     back = next(r for r in range(after, 50) if "c0" in registry.called(r))
-    lost.attend(call_of(registry, dead))
+    lost.attend(call_of(registry, dead), dead)
     present = {c: electors[c] for c in registry.called(after)}
     _, done = hold(registry, electors=present, round_number=after)
-    assert lost.follow(done) == done.verify(registry)
+    assert lost.follow(done, after) == done.verify(registry)
     assert lost.standing.head == done.digest
-    lost.attend(call_of(registry, back, previous=done.digest))
+    lost.attend(call_of(registry, back, previous=done.digest), back)
 
 
 def test_who_confirmed_a_ballot_votes_no_more_until_it_sees_the_end():
@@ -68,7 +68,7 @@ def test_who_confirmed_a_ballot_votes_no_more_until_it_sees_the_end():
         for client, elector in electors.items():
             if client not in call.failed:
                 with pytest.raises(ElectionError, match="has not seen how it ended"):
-                    elector.attend(call)
+                    elector.attend(call, call.round_number)
     assert lost.verify(registry) is None
     unconfirmed = replace(
         done, phase="confirm", confirmations=done.confirmations[:1], reveals=()
@@ -86,12 +86,13 @@ def test_who_confirmed_a_ballot_votes_no_more_until_it_sees_the_end():
         with pytest.raises(ElectionError, match="enough"):
             replace(lost, reveals=reveals[:2]).sealed(BOARD).verify(registry)
         with pytest.raises(ElectionError, match="attends an election: it is closed"):
-            elector.follow(done)
+            elector.follow(done, 0)
         assert elector.close(done) == done.verify(registry)
         assert elector.standing.head == done.digest
         failed = (done.verify(registry),)
         if client not in failed:
-            elector.attend(call_of(registry, 1, previous=done.digest, failed=failed))
+            call = call_of(registry, 1, previous=done.digest, failed=failed)
+            elector.attend(call, 1)
 
 
 def test_a_relay_cannot_repeat_until_its_friend_wins():
@@ -104,7 +105,7 @@ def test_a_relay_cannot_repeat_until_its_friend_wins():
         relay = Relay(registry, call_of(registry, previous=NO_RECORD), BOARD)
         for elector in electors.values():
             with pytest.raises(ElectionError):
-                relay.receive(elector.attend(relay.call))
+                relay.receive(elector.attend(relay.call, 0))
         with pytest.raises(ElectionError, match="no client online"):
             relay.roll()
     # Nor is a transcript of anybody else's making part of the chain.
@@ -129,7 +130,7 @@ def test_who_shows_a_different_past_is_found_out():
     for previous in (NO_RECORD, bytes(31) + b"x"):
         for elector in electors.values():
             with pytest.raises(ElectionError, match="does not follow"):
-                elector.attend(call_of(registry, 1, previous=previous))
+                elector.attend(call_of(registry, 1, previous=previous), 1)
     _, second = hold(registry, electors=electors, round_number=1, previous=first.digest)
     chain = Chain(registry)
     for transcripts in itertools.permutations((first, second)):
@@ -191,10 +192,10 @@ def test_whom_a_new_round_names_is_no_relays_choice(policy, named, free):
         call = call_of(registry, 1, previous=first.digest, failed=failed)
         for client, elector in electors.items():
             if allowed and client not in failed:
-                elector.attend(call)
+                elector.attend(call, call.round_number)
                 continue
             with pytest.raises(ElectionError, match=r"as failed; under|and has not"):
-                elector.attend(call)
+                elector.attend(call, call.round_number)
 
 
 def test_under_persistent_a_relay_pays_for_every_draw_with_a_super_node():
@@ -206,7 +207,7 @@ def test_under_persistent_a_relay_pays_for_every_draw_with_a_super_node():
         call = call_of(registry, number, previous=first.digest)
         for elector in electors.values():
             with pytest.raises(ElectionError, match=f"has to name \\['{winner}'\\]"):
-                elector.attend(call)
+                elector.attend(call, call.round_number)
     # Were they to attend, nobody who verifies would have it.
     fresh = electors_of(registry)
     _, second = hold(registry, electors=fresh, round_number=1, previous=first.digest)
@@ -217,7 +218,7 @@ def test_under_persistent_a_relay_pays_for_every_draw_with_a_super_node():
     # What is left is to call it dead, before it and all the others.
     options = {"round_number": 1, "previous": first.digest, "failed": (winner,)}
     with pytest.raises(ElectionError, match=f"'{winner}' is said to have failed"):
-        electors[winner].attend(call_of(registry, **options))
+        electors[winner].attend(call_of(registry, **options), 1)
     rest = {c: e for c, e in electors.items() if c != winner}
     _, third = hold(registry, electors=rest, **options)
     assert chain.follow(third) == third.verify(registry)
@@ -263,7 +264,9 @@ def test_a_roll_without_oneself_or_with_too_few_is_not_dealt_to():
     registry = registry_of(4)
     electors = electors_of(registry)
     call = call_of(registry)
-    presences = tuple(elector.attend(call) for elector in electors.values())
+    presences = tuple(
+        elector.attend(call, call.round_number) for elector in electors.values()
+    )
     with pytest.raises(ElectionError, match="'c0' is no voter"):
         electors["c0"].deal(Roll(call, presences[1:]))
     with pytest.raises(BeyondThresholdError, match="2 of 4 called are absent"):
@@ -279,7 +282,7 @@ def test_a_roll_without_oneself_or_with_too_few_is_not_dealt_to():
 def test_a_refused_transcript_of_another_call_closes_nothing():
     registry = registry_of(2)
     electors = electors_of(registry)
-    electors["c0"].attend(call_of(registry))
+    electors["c0"].attend(call_of(registry), 0)
     with pytest.raises(ElectionError, match="attended another call"):
         electors["c0"].close(Transcript(call_of(registry, 1), "attend", ()))
 
@@ -296,14 +299,39 @@ def test_who_is_not_called_follows_what_it_is_shown():
         )
         for client, elector in electors.items():
             if client not in there:
-                assert elector.follow(held) == winner
+                assert elector.follow(held, number) == winner
         chain.follow(held)
         assert {e.standing for e in electors.values()} == {chain.standing}
     # Nor can it be shown a past that does not lead here.
     left_out = next(c for c in electors if c not in registry.called(12))
     with pytest.raises(ElectionError, match="does not follow"):
-        electors[left_out].follow(held)
+        electors[left_out].follow(held, 12)
     voter = electors[registry.called(12)[0]]
-    voter.attend(call_of(registry, 12, previous=chain.standing.head))
+    voter.attend(call_of(registry, 12, previous=chain.standing.head), 12)
     with pytest.raises(ElectionError, match="does not follow"):
-        voter.follow(held)
+        voter.follow(held, 12)
+
+
+def test_a_relay_does_not_choose_the_round():
+    """It would hold the elections of rounds to come until its friend wins one."""
+    registry = registry_of(4, policy="rotate")
+    for client, elector in electors_of(registry).items():
+        for told, now in ((1, 0), (0, 1), (10**6, 3)):
+            with pytest.raises(ElectionError, match=f"is called in round {now}"):
+                elector.attend(call_of(registry, told), now)
+        assert elector.attend(call_of(registry), 0).sender == client
+
+
+def test_a_relay_does_not_choose_a_round_that_calls_its_friends():
+    """With two of seven it would fill a ballot, once none but these are called."""
+    registry = registry_of(7, policy="rotate", call_size=2)
+    friends = ("c0", "c1")
+    chosen = next(r for r in range(1, 1000) if registry.called(r) == friends)
+    electors = electors_of(registry)
+    present = {c: electors[c] for c in friends}
+    winner, held = hold(registry, electors=present, round_number=chosen)
+    for elector in (e for c, e in electors.items() if c not in friends):
+        with pytest.raises(ElectionError, match=f"is told of in round {chosen - 1}"):
+            elector.follow(held, chosen - 1)
+        assert elector.standing is None
+        assert elector.follow(held, chosen) == winner

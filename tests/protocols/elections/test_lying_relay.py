@@ -71,7 +71,7 @@ def test_its_friends_alone_make_no_ballot(k, friends):
     electors = electors_of(registry)
     call = call_of(registry)
     there = [f"c{i}" for i in range(k - len(friends))]
-    roll = Roll(call, tuple(electors[c].attend(call) for c in there))
+    roll = Roll(call, tuple(electors[c].attend(call, 0) for c in there))
     dealings = {c: electors[c].deal(roll) for c in there}
     setup = Setup(registry, call, tuple(there))
     ballot = Ballot(setup.digest, tuple(dealings[c] for c in friends))
@@ -126,7 +126,7 @@ def test_where_few_are_called_any_refusal_may_hide_a_winner():
     again = next(r for r in range(1, 50) if len({*registry.called(r)} - {*called}) == 3)
     idle = {c: electors[c] for c in registry.called(again) if c not in called}
     for elector in idle.values():
-        elector.follow(told)
+        elector.follow(told, again)
     options = {"round_number": again, "previous": told.digest}
     winner, drawn = hold(registry, electors=idle, **options)
     assert chain.follow(drawn) == winner
@@ -179,4 +179,4 @@ def test_what_was_said_in_another_run_counts_in_none():
     with pytest.raises(ElectionError, match="called by another registry"):
         Chain(other).follow(done)
     with pytest.raises(ElectionError, match="called by another registry"):
-        electors_of(other)["c0"].attend(relay.call)
+        electors_of(other)["c0"].attend(relay.call, 0)

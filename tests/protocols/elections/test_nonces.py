@@ -28,9 +28,9 @@ class BySession(Elector):
     def _setup_name(self):
         return self._call.name(self.registry.zone)
 
-    def attend(self, call):
+    def attend(self, call, round_number):
         self.sources = {}
-        return super().attend(call)
+        return super().attend(call, round_number)
 
 
 def extracted(first, second):

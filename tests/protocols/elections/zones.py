@@ -49,7 +49,7 @@ def dealt(registry, electors=None, **options):
     electors = electors_of(registry) if electors is None else electors
     relay = Relay(registry, call_of(registry, **options), BOARD)
     for elector in electors.values():
-        relay.receive(elector.attend(relay.call))
+        relay.receive(elector.attend(relay.call, relay.call.round_number))
     roll = relay.roll()
     return relay, electors, {c: e.deal(roll) for c, e in electors.items()}
 

@@ -83,7 +83,8 @@ class Chain:
     leads, must name the super-node elected before as failed, for all to see, and
     there is none in a round after a refusal. So a relay that does not like a winner
     cannot hold the election again as if nothing had been: but for the one that
-    `rotate` owes every round, each further draw is counted here.
+    `rotate` owes every round, each further draw is counted here. Whether a round was
+    one, and comes in its place, whoever follows has to know from elsewhere.
 
     Attributes:
       standing: Where the zone's elections stand.

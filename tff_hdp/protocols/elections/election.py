@@ -90,13 +90,18 @@ class Elector:
         self._fresh = fresh
         self._start(None)
 
-    def attend(self, call: Call) -> Presence:
+    def attend(self, call: Call, round_number: int) -> Presence:
         """Signs that this client is there.
 
+        Args:
+          call: The relay's.
+          round_number: The round that it is, as this client knows from elsewhere than
+            the relay: who is called follows from it, and how often one is owed.
+
         Raises:
-          ElectionError: If the call is of another registry or not for this client,
-            says that this client has failed, may not come after the elections that
-            it knows of, or if it confirmed a ballot whose end it has not seen.
+          ElectionError: If the call is of another registry or round or not for this
+            client, says that this client has failed, may not come after the elections
+            that it knows of, or if it confirmed a ballot whose end it has not seen.
         """
         if self._ballot is not None:
             raise ElectionError(
@@ -104,6 +109,10 @@ class Elector:
                 "not seen how it ended"
             )
         check_presences(self.registry, call, ())
+        if call.round_number != round_number:
+            raise ElectionError(
+                f"{call.name(self.registry.zone)} is called in round {round_number}"
+            )
         if self.standing is not None:
             self.standing.check(self.registry, call)
         if self._me in call.failed:
@@ -201,19 +210,28 @@ class Elector:
         self._end(transcript, elected)
         return elected
 
-    def follow(self, transcript: Transcript) -> str | None:
+    def follow(self, transcript: Transcript, round_number: int) -> str | None:
         """Takes note of the zone's next election, which this client did not attend.
+
+        Args:
+          transcript: The election's.
+          round_number: The round that it is, as this client knows from elsewhere than
+            the relay; the election may be of an earlier one, if the client was away.
 
         Returns:
           The winner; None if it was refused.
 
         Raises:
           ElectionError: If this client confirmed one that is not closed, or the
-            transcript does not verify or does not follow the last that it knows of.
+            transcript is of a round to come, does not verify or does not follow the
+            last that it knows of.
         """
         # A call in which it confirmed nothing may have died with its relay.
         if self._ballot is not None:
             raise ElectionError(f"{self._me!r} attends an election: it is closed first")
+        if transcript.call.round_number > round_number:
+            named = transcript.call.name(self.registry.zone)
+            raise ElectionError(f"{named} is told of in round {round_number}")
         if self.standing is not None:
             self.standing.check(self.registry, transcript.call)
         elected = transcript.verify(self.registry)

@@ -1,6 +1,7 @@
 """Whole elections among simulated clients, some of whom fail: held, or only drawn."""
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -61,7 +62,7 @@ def run_election(
 
     Args:
       registry: The zone's, as the relay knows it.
-      call: What the relay calls for.
+      call: What the relay calls for, in the round that it is.
       electors: Those who are online, by id.
       relay: The relay's keys.
       stops: Clients that go silent, with the first phase they miss.
@@ -78,6 +79,7 @@ def run_election(
     meter = Meter(RELAY) if meter is None else meter
     stops = stops or {}
     board = Relay(registry, call, relay)
+    number = call.round_number
 
     def online(phase: str) -> list[str]:
         return list(electors) if phase == "attend" else _acting(electors, stops, phase)
@@ -86,11 +88,12 @@ def run_election(
         """Shows everybody online something; what the relay makes of their answers."""
         for client in online(phase):
             received = meter.deliver(RELAY, client, shown)
+            elector = electors[client]
             act = {
-                "attend": electors[client].attend,
-                "deal": electors[client].deal,
-                "confirm": electors[client].confirm,
-                "reveal": electors[client].reveal,
+                "attend": functools.partial(elector.attend, round_number=number),
+                "deal": elector.deal,
+                "confirm": elector.confirm,
+                "reveal": elector.reveal,
             }[phase]
             with meter.time(client, phase):
                 message = act(received)
