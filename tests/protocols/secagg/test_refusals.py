@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tff_hdp.errors import LONGEST_LINE
+from tff_hdp.errors import LONGEST_LINE, ArgumentError
 from tff_hdp.protocols.secagg import errors
 from tff_hdp.protocols.secagg.client import Client
 from tff_hdp.protocols.secagg.messages import Round, Survivors
@@ -347,9 +347,13 @@ def test_a_dropped_dealer_that_shared_another_key_is_named():
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda: Round(0, 0, 32, 2), errors.SecureAggregationError, "size is 0"),
-        (lambda: Round(0, 1, 32, 1), errors.SecureAggregationError, "threshold is 1"),
-        (lambda: Round(-1, 1, 32, 2), errors.SecureAggregationError, "number is -1"),
+        (lambda: Round(0, 0, 32, 2), ArgumentError, "size is 0"),
+        (lambda: Round(0, 1, 32, 1), ArgumentError, "threshold is 1"),
+        (lambda: Round(0, 1, 32, 2.5), ArgumentError, "threshold is 2.5"),
+        (lambda: Round(-1, 1, 32, 2), ArgumentError, "number is -1"),
+        (lambda: Round("1", 1, 32, 2), ArgumentError, "number is 1; allowed: a whole"),
+        (lambda: Round(0, 1, 33, 2), ArgumentError, r"bits is 33; allowed: 1\.\.32"),
+        (lambda: Round(0, 1, True, 2), ArgumentError, "bits is True"),
         (
             lambda: Server(TERMS, ("a", "b")),
             errors.BelowThresholdError,

@@ -318,8 +318,10 @@ def test_survivors_in_separate_groups_are_refused():
             r"updates is of 6 clients; allowed: 1\.\.5",
         ),
         ({"drops": {"x": "mask"}}, UnknownClientError, "drops name 'x'"),
+        ({"drops": {"c0": "sleep"}}, ArgumentError, "drops is sleep; allowed: adver"),
         ({"stddev": -1.0}, ArgumentError, "stddev is -1.0"),
         ({"min_survivors": 0}, ArgumentError, "min_clients is 0"),
+        ({"min_survivors": 2.5}, ArgumentError, "min_survivors is 2.5"),
         (
             {"updates": {"c0": np.zeros(5), "c1": np.zeros(5)}},
             BelowThresholdError,

@@ -5,7 +5,13 @@ import math
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, check_nonnegative, check_positive, require
+from tff_hdp.errors import (
+    ArgumentError,
+    check_count,
+    check_nonnegative,
+    check_positive,
+    require,
+)
 from tff_hdp.protocols.secagg.errors import BadInputError
 
 MIN_BITS, MAX_BITS = 4, 32
@@ -75,7 +81,7 @@ class FixedPoint:
         """
         _check_ranges(clip, bits, max_clients)
         check_nonnegative("stddev", stddev)
-        require(size >= 1, "size", size, ">= 1")
+        check_count("size", size, 1)
         tail = _tail(stddev, size)
         room = 2 ** (bits - 1) - 1 - max_clients / 2
         require(room >= 1, "bits", bits, f"enough for sums of {max_clients} clients")
@@ -176,5 +182,6 @@ def _tail(stddev: float, size: int) -> float:
 
 def _check_ranges(clip: float, bits: int, max_clients: int) -> None:
     check_positive("clip", clip)
+    bits = check_count("bits", bits)
     require(MIN_BITS <= bits <= MAX_BITS, "bits", bits, f"{MIN_BITS}..{MAX_BITS}")
-    require(max_clients >= 1, "max_clients", max_clients, ">= 1")
+    check_count("max_clients", max_clients, 1)

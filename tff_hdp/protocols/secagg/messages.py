@@ -8,13 +8,10 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from tff_hdp.errors import check_count, require
 from tff_hdp.protocols import wire
-from tff_hdp.protocols.secagg.errors import (
-    SecureAggregationError,
-    UnknownClientError,
-    WrongRoundError,
-)
-from tff_hdp.protocols.secagg.fixed_point import ring_dtype
+from tff_hdp.protocols.secagg.errors import UnknownClientError, WrongRoundError
+from tff_hdp.protocols.secagg.fixed_point import MAX_BITS, ring_dtype
 
 SUPER_NODE = "super-node"
 # Of the numbers of a `Round`.
@@ -43,7 +40,7 @@ class Round:
       min_survivors: With fewer updates the sum is refused.
 
     Raises:
-      SecureAggregationError: If a field is out of range.
+      ArgumentError: If a field is no whole number, or out of range.
     """
 
     number: int
@@ -56,10 +53,9 @@ class Round:
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise SecureAggregationError(
-                    f"{name} is {getattr(self, name)}; allowed is >= {least}"
-                )
+            found = check_count(name, getattr(self, name), least)
+            object.__setattr__(self, name, found)
+        require(self.bits <= MAX_BITS, "bits", self.bits, f"1..{MAX_BITS}")
 
     @functools.cached_property
     def digest(self) -> bytes:

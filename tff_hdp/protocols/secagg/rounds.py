@@ -178,8 +178,8 @@ def run_round(
 
     Raises:
       BelowThresholdError: If too few clients are left; nothing is revealed.
-      ArgumentError: If there is a `degree` where parties sign, or a threshold below
-        the quorum.
+      ArgumentError: If there is a `degree` where parties sign, a threshold below the
+        quorum, or no such phase as in `drops`.
       UnknownClientError: If `drops` names a stranger, or a client has the
         super-node's name.
       SecureAggregationError: If a party refuses a message that was changed.
@@ -188,6 +188,8 @@ def run_round(
     stranger = next((client for client in drops if client not in inputs), None)
     if stranger is not None:
         raise UnknownClientError(f"drops name {stranger!r}, who takes no part")
+    for phase in drops.values():
+        check_word("drops", phase, PHASES)
     meter = Meter(SUPER_NODE) if meter is None else meter
     if SUPER_NODE in inputs:
         raise UnknownClientError(f"{SUPER_NODE!r} is no client")
