@@ -180,3 +180,114 @@ def test_what_was_said_in_another_run_counts_in_none():
         Chain(other).follow(done)
     with pytest.raises(ElectionError, match="called by another registry"):
         electors_of(other)["c0"].attend(relay.call, 0)
+
+
+OTHER = bytes(32)
+SAYING = ("deal", "confirm", "reveal")
+# What it makes of three messages, helped by who sent the second, of those said in these
+# phases; and why it is refused.
+SPOILED = {
+    "forged": (
+        SAYING,
+        lambda a, b, c: (a, sign(b, POOL["c6"]), c),
+        "bears a wrong signature",
+    ),
+    "twice": (SAYING, lambda a, b, c: (a, a, c), "is repeated or misplaced"),
+    "misplaced": (SAYING, lambda a, b, c: (b, a, c), "is repeated or misplaced"),
+    "of a stranger": (
+        SAYING,
+        lambda a, b, c: (a, dataclasses.replace(b, sender="c9"), c),
+        "'c9' is no voter",
+    ),
+    "of another election": (
+        SAYING,
+        lambda a, b, c: (a, resigned(b, election=OTHER), c),
+        "is of another election",
+    ),
+    "of another ballot": (
+        ("confirm", "reveal"),
+        lambda a, b, c: (a, resigned(b, ballot=OTHER), c),
+        "is of another ballot",
+    ),
+    "unsound": (
+        ("deal", "reveal"),
+        lambda a, b, c: (a, resigned(b, challenge=bytes(16)), c),
+        "no sound sharings|revealed wrong shares",
+    ),
+}
+each_lie = pytest.mark.parametrize(
+    ("phase", "how"), [(phase, how) for how in SPOILED for phase in SPOILED[how][0]]
+)
+
+
+def resigned(message, **changes):
+    """A message changed by the client that sends it."""
+    return sign(dataclasses.replace(message, **changes), POOL[message.sender])
+
+
+@pytest.fixture(scope="module")
+def said():
+    """An election's transcript, and all that was said in it, phase by phase."""
+    registry = zone_of(7)
+    relay, electors, dealings = dealt(registry)
+    for dealing in dealings.values():
+        relay.receive(dealing)
+    ballot = relay.propose()
+    words = [elector.confirm(ballot) for elector in electors.values()]
+    for word in words:
+        relay.receive(word)
+    certificate = relay.certify()
+    reveals = [elector.reveal(certificate) for elector in electors.values()]
+    for reveal in reveals:
+        relay.receive(reveal)
+    spoken = {"deal": [*dealings.values()], "confirm": words, "reveal": reveals}
+    return registry, relay.finish(), spoken
+
+
+@each_lie
+def test_what_clients_did_not_say_is_on_no_record(said, phase, how):
+    """The relay seals that too few dealt, confirmed or revealed."""
+    registry, done, spoken = said
+    _, spoil, message = SPOILED[how]
+    # Of three reveals there would be a winner.
+    enough = 2 if phase == "reveal" else 3
+    before = (done.dealings, done.confirmations)[: SAYING.index(phase)]
+
+    def told(last):
+        parts = (*before, last[:enough])
+        return Transcript(done.call, phase, done.presences, *parts).sealed(BOARD)
+
+    three = tuple(spoken[phase][:3])
+    assert told(three).verify(registry) is None
+    with pytest.raises(ElectionError, match=message):
+        told(spoil(*three)).verify(registry)
+
+
+@each_lie
+def test_no_client_goes_on_with_what_others_did_not_say(phase, how):
+    _, spoil, message = SPOILED[how]
+    relay, electors, dealings = dealt(zone_of(7))
+    last = electors["c6"]
+
+    def act(step, shown, said_in, field):
+        """A client's step, before which it may be shown what is spoiled."""
+        if said_in == phase:
+            first, second, third, *rest = getattr(shown, field)
+            spoiled = {field: (*spoil(first, second, third), *rest)}
+            with pytest.raises(ElectionError, match=message):
+                step(dataclasses.replace(shown, **spoiled))
+        return step(shown)
+
+    for dealing in dealings.values():
+        relay.receive(dealing)
+    ballot = relay.propose()
+    relay.receive(act(last.confirm, ballot, "deal", "dealings"))
+    for client in list(electors)[:-1]:
+        relay.receive(electors[client].confirm(ballot))
+    certificate = relay.certify()
+    relay.receive(act(last.reveal, certificate, "confirm", "confirmations"))
+    for client in list(electors)[:-1]:
+        relay.receive(electors[client].reveal(certificate))
+    done = relay.finish()
+    elected = act(last.conclude, relay.outcome(done), "reveal", "reveals")
+    assert elected == done.verify(relay.registry)
