@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 from tff_hdp import runtime
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.cluster import ClusterContext, ClusterError
+from tff_hdp.runtime.cluster.connection import Connection
 
 CLIENT_INTS = tff.FederatedType(np.int32, tff.CLIENTS)
 CLIENTS = list(range(1, 13))
@@ -141,6 +142,23 @@ class TestWork:
             run_on(cluster_context, compute, [1, 2, 3])
         assert all(member.is_up for member in cluster_context.members)
         assert run_on(cluster_context, compute, [1, 2]) == [1, 2]
+
+    @pytest.mark.parametrize(
+        ("answer", "message"),
+        [
+            ([], "returned 0 values; allowed: 1"),
+            ([np.int32(1), np.int32(2)], "returned 2 values; allowed: 1"),
+            ([np.float32(1)], "expected a value of type int32"),
+        ],
+    )
+    def test_that_comes_back_as_another_value_is_refused(
+        self, cluster_context, run_on, monkeypatch, answer, message
+    ):
+        types = [tff.TensorType(value.dtype, value.shape) for value in answer]
+        wrong, _ = tff.framework.serialize_value(answer, tff.StructType(types))
+        monkeypatch.setattr(Connection, "call", lambda *_: wrong)
+        with pytest.raises(TypeError, match=message):
+            run_on(cluster_context, doubled, [1, 2])
 
     def test_noise_is_fresh_for_every_client_round_and_worker(
         self, cluster_context, run_on

@@ -228,6 +228,34 @@ print("done")
     assert run_python(program) == "done"
 
 
+def test_a_forked_process_is_told_so_instead_of_waiting_for_ever(run_python):
+    program = """
+import multiprocessing, signal
+from tff_hdp.runtime import in_process
+in_process.set_in_process_context()
+import numpy as np, tensorflow_federated as tff
+
+@tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+def total(x):
+    return tff.federated_sum(x)
+
+def child():
+    signal.alarm(30)
+    try:
+        total([1, 2, 3])
+    except RuntimeError as error:
+        assert "start processes by `spawn`" in str(error)
+
+assert total([1, 2, 3]) == 6
+process = multiprocessing.get_context("fork").Process(target=child)
+process.start()
+process.join()
+assert process.exitcode == 0, process.exitcode
+print("done")
+"""
+    assert run_python(program) == "done"
+
+
 def test_the_package_has_no_other_name():
     from tff_hdp import runtime
 

@@ -141,7 +141,14 @@ class RemoteFunction:
         return Own(packed, graphs)
 
     def unpack(self, result: executor_pb2.Value) -> dict[Node, Tensors]:
-        """Returns the tensors of each output of the function."""
+        """Returns the tensors of each output of the function.
+
+        Raises:
+            TypeError: if a worker returned another value than was asked for.
+        """
+        returned, asked = len(result.struct.element), len(self._result)
+        if returned != asked:
+            raise TypeError(f"a worker returned {returned} values; allowed: {asked}")
         received, _ = tff.framework.deserialize_value(result, self._result)
         remaining = iter(received)
         return {

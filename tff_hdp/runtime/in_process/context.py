@@ -82,6 +82,7 @@ class InProcessContext(tff.framework.SyncContext):
         )
         self._by_identity: dict[int, _Known] = {}
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -102,7 +103,14 @@ class InProcessContext(tff.framework.SyncContext):
             TypeError: if `arg` is not of the parameter's type.
             ValueError: if parts of `arg` disagree on the number of clients.
             UnsupportedComputationError: if `comp` cannot run in process.
+            RuntimeError: if this process was forked off the context's.
         """
+        if os.getpid() != self._process:
+            # It would wait for ever, for threads that stayed in the other process.
+            raise RuntimeError(
+                "this process was forked off one that uses TensorFlow, which does not "
+                "work in it: start processes by `spawn`"
+            )
         signature = comp.type_signature
         comp, arg = arguments.bind_functions(comp, arg)
         parameter = comp.type_signature.parameter
