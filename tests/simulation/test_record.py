@@ -2,8 +2,8 @@
 
 import pytest
 
-from tff_hdp.errors import ArgumentError
-from tff_hdp.simulation.record import LAYOUT, as_json, check_same
+from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.simulation.record import LAYOUT, as_json, check_repeats, check_same
 from tff_hdp.systems.hdp.config import HdpConfig
 
 
@@ -28,3 +28,18 @@ def test_a_setting_newer_than_the_run_may_have_its_default():
 def test_another_setting_is_refused():
     with pytest.raises(ArgumentError, match=r"zones is 5; allowed: None, with which"):
         check_same(config(zones=5), began(config()))
+
+
+@pytest.mark.parametrize("lacking", ["system", "flags", "resolved"])
+def test_a_journal_that_does_not_say_what_a_run_began_with_is_refused(
+    tmp_path, lacking
+):
+    whole = began(config()) | {"resolved": {}}
+
+    def check(found):
+        check_same(config(), found)
+        check_repeats(tmp_path / "config.json", found)
+
+    check(whole)
+    with pytest.raises(FileError, match="does not say what the run began with"):
+        check({name: value for name, value in whole.items() if name != lacking})
