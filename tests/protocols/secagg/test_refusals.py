@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tff_hdp.errors import LONGEST_LINE, ArgumentError
-from tff_hdp.protocols.secagg import errors
-from tff_hdp.protocols.secagg.client import Client
+from tff_hdp.protocols.secagg import errors, rounds
+from tff_hdp.protocols.secagg.client import PHASES, Client
 from tff_hdp.protocols.secagg.messages import Round, Survivors
 from tff_hdp.protocols.secagg.server import Server
 
@@ -369,3 +369,23 @@ def test_a_dropped_dealer_that_shared_another_key_is_named():
 def test_impossible_rounds_are_refused(build, error, message):
     with pytest.raises(error, match=message):
         build()
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_no_phase_ends_before_or_after_its_time(monkeypatch, signed):
+    """Ended twice, the first would draw another graph, the others tell of others."""
+    tried = set()
+
+    class Hasty(Server):
+        def receive(self, message):
+            for phase in set(PHASES) - {self.phase}:
+                with pytest.raises(errors.WrongPhaseError, match=f"not '{phase}'"):
+                    getattr(self, f"end_{phase}")()
+                tried.add((self.phase, phase))
+            super().receive(message)
+
+    monkeypatch.setattr(rounds, "Server", Hasty)
+    inputs = {name: np.full(3, i, np.uint32) for i, name in enumerate(NAMES)}
+    total, _ = rounds.run_round(inputs, TERMS, signed=signed)
+    check(total)
+    assert len(tried) == (6 if signed else 4) * 5
