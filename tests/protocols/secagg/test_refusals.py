@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tff_hdp.errors import LONGEST_LINE, ArgumentError
-from tff_hdp.protocols.secagg import errors, rounds
+from tff_hdp.protocols.secagg import errors, rounds, shamir
 from tff_hdp.protocols.secagg.client import PHASES, Client
 from tff_hdp.protocols.secagg.messages import Round, Survivors
 from tff_hdp.protocols.secagg.server import Server
@@ -331,6 +331,20 @@ def test_a_dealer_that_shares_another_secret_is_named():
     run.deliver().mask().collect().unmask()
     with pytest.raises(errors.BadShareError, match="'d' dealt shares of another seed"):
         run.finish()
+
+
+@pytest.mark.parametrize(("sends", "what"), [(NAMES, "seed"), (NAMES[:3], "key")])
+def test_a_dealer_of_shares_that_fit_no_secret_is_named(monkeypatch, sends, what):
+    run = Running().advertise()
+    too_large = (shamir.PRIME - 1).to_bytes(shamir.SHARE_BYTES, "big")
+    monkeypatch.setattr(
+        run.clients["d"], "_split", lambda _, holders: [too_large] * holders
+    )
+    run.share().deliver().mask(sends).collect(sends).unmask(sends)
+    with pytest.raises(
+        errors.BadShareError, match=f"'d' dealt shares of another {what}"
+    ):
+        run.finish(sends)
 
 
 def test_a_dropped_dealer_that_shared_another_key_is_named():
