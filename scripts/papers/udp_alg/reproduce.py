@@ -17,7 +17,7 @@ import sys
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_positive
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
 ACCOUNT = "account"
@@ -48,6 +48,9 @@ def main(argv: list[str]) -> int:
     from scripts.papers import presets, program
     from scripts.papers.udp_alg import closed_form, figures, trained
 
+    rate = flags.FLAGS.private_server_learning_rate
+    if rate is not None:
+        check_positive("private_server_learning_rate", rate)
     given = presets.given(UdpHypernetConfig)
     for name in SWEPT:
         if name in given:
@@ -59,7 +62,6 @@ def main(argv: list[str]) -> int:
         program.write_accounts(tables, UdpHypernetConfig, paper="udp_alg")
     if not trains:
         return 0
-    rate = flags.FLAGS.private_server_learning_rate
     return program.run(
         *(trains, UdpHypernetConfig),
         paper="udp_alg",

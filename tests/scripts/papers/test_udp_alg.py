@@ -20,6 +20,11 @@ from tff_hdp.systems.udp_hypernet import plan as udp_alg
         ("udp_hypernet.py", ["--privacy=ldp"], ["--privacy", "ldp", "udp_alg"]),
         ("papers/udp_alg/reproduce.py", ["--privacy=none"], ["--privacy", "none"]),
         ("papers/udp_alg/reproduce.py", ["--what=4"], ["--what", "4", "figure2a"]),
+        (
+            "papers/udp_alg/reproduce.py",
+            ["--private_server_learning_rate=-1"],
+            ["--private_server_learning_rate is -1", "> 0"],
+        ),
     ],
 )
 def test_a_bad_flag_is_one_line_and_exit_code_2(
