@@ -58,10 +58,11 @@ def build_hfl_dp(
 
     Every client trains from its edge's model for k1 iterations, clips its model to
     the norm C and noises it (lines 6-10); one whose norm is not finite counts as the
-    edge's own, clipped and noised as any. Edges average (line 20). On k2 - 1 of k2
-    rounds an edge then noises the average by n_E and goes on from it. On the others
-    edges noise by sigma_E, the cloud averages and noises by n_C (lines 23-36). A
-    client's iterations are as many as its order has steps, over `local_steps`.
+    edge's own, clipped and noised as any. Edges average (line 20), all clients alike,
+    as the paper's (4.9) has it for the noise. On k2 - 1 of k2 rounds an edge then
+    noises the average by n_E and goes on from it. On the others edges noise by sigma_E,
+    the cloud averages and noises by n_C (lines 23-36). A client's iterations are as
+    many as its order has steps, over `local_steps`.
 
     One iteration approximates argmin F_i(w) + mu/2 ||w - w^(t-1)||^2 by
     `local_steps` steps of SGD on batches, w^(t-1) being where it began.
