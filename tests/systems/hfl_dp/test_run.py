@@ -164,6 +164,10 @@ def test_flags_that_do_not_fit_the_task(tmp_path, changes, message):
         ({"noise": "gaussian"}, "noise is gaussian; allowed: exact, theorem_1, none"),
         ({"k1": 0}, "k1 is 0"),
         ({"proximal": -1.0}, "proximal is -1"),
+        (
+            {"proximal": 5.0, "local_steps": 1},
+            "proximal is 5.0; allowed: only with local_steps of 2 or more",
+        ),
         ({"eps1": 0.0}, "eps1 is 0"),
         ({"exposures": ("1", "2")}, "exposures is 1.0,2.0; allowed: t1,t2"),
         ({"exposures": ("1", "2", "x", "1", "1")}, "exposures is x"),

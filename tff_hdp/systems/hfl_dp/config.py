@@ -35,7 +35,8 @@ class HflDpConfig(RunConfig):
       local_steps: SGD steps of one local iteration.
       batch_size: Examples a step.
       learning_rate: Of the clients' SGD.
-      proximal: mu, weight of the proximal term.
+      proximal: mu, weight of the proximal term, which a first step does not feel: of
+        one step a local iteration it changes nothing.
       clip_norm: C, bound on the norm of a client's model; None means 15 with noise
         and no clipping without.
       eps1: Epsilon of the edge rounds.
@@ -82,6 +83,8 @@ class HflDpConfig(RunConfig):
             self._check_positive(name)
         if not (math.isfinite(self.proximal) and self.proximal >= 0):
             raise ArgumentError("proximal", self.proximal, "a finite number >= 0")
+        several = self.local_steps > 1
+        self._check_used(several, "local_steps of 2 or more", "proximal")
         if self.clients_per_edge is not None:
             total = self.clients_per_edge * self.edges
             if self.num_clients not in (None, total):
