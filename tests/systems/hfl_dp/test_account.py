@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import RoundLedger
 from tff_hdp.privacy.divergences import gaussian_delta
+from tff_hdp.privacy.plan import MOST_COORDINATES
 from tff_hdp.systems.hfl_dp import account as hfl_dp_account
 from tff_hdp.systems.hfl_dp import noise as hfl_dp
 from tff_hdp.systems.hfl_dp import worth as hfl_dp_table
@@ -78,6 +79,73 @@ def test_loose_noise_is_not_warned_of():
     table = hfl_dp_table.noise_table(noise, **setting, m=1000, t=ALL)
     assert all(row.epsilon_example < row.epsilon_stated for row in table)
     assert len(hfl_dp_table.warnings(table, m=1000)) == 1
+
+
+@given(
+    n=st.integers(1, 40),
+    N=st.integers(1, 40),
+    m=st.integers(1, 40),
+    t=st.tuples(*(st.floats(0.5, 60.0) for _ in range(5))),
+    C=st.floats(0.1, 20.0),
+    eps=st.tuples(*(st.floats(0.2, 60.0) for _ in range(2))),
+    sent=st.tuples(*(st.integers(1, 60) for _ in range(5))),
+)
+@settings(max_examples=25, deadline=None)
+def test_noises_and_their_table_by_the_papers_formulas(n, N, m, t, C, eps, sent):
+    """Section 4.2's, and epsilons by the Gaussian mechanism's own delta."""
+    delta, (t1, t2, t3, t4, t5), (eps1, eps2) = 1e-5, t, eps
+    setting = {"n": n, "N": N, "C": C, "eps1": eps1, "eps2": eps2, "delta": delta}
+    found = hfl_dp.theorem_1(**setting, m=m, t=t)
+    c = math.sqrt(2 * math.log(1.25 / delta))
+    below = t2**2 - t1**2 * n
+    above = t5**2 - t4**2 * N - t3**2 * N * n
+    assert dataclasses.astuple(found) == pytest.approx(
+        (
+            c * t1 * 2 * C / (m * eps1),
+            c * t3 * 2 * C / (m * eps2),
+            c * t4 * 2 * C / (m * n * eps2),
+            2 * c * C / (eps1 * m * n) * math.sqrt(max(below, 0.0)),
+            2 * c * C / (eps2 * m * n * N) * math.sqrt(max(above, 0.0)),
+        ),
+        abs=1e-9 * c * C,
+    )
+    exact = hfl_dp.exact_noise(**setting, t=t)
+    z1, z2 = (hfl_dp.gaussian_multiplier(e, delta) for e in eps)
+    below = (z1**2 * t2 / n - z1**2 * t1) / n
+    above = (z2**2 * t5 / (n * N) - z2**2 * t4 / n - z2**2 * t3) / (n * N)
+    assert dataclasses.astuple(exact) == pytest.approx(
+        (
+            2 * C * z1 * math.sqrt(t1),
+            2 * C * z2 * math.sqrt(t3),
+            2 * C * z2 * math.sqrt(t4) / n,
+            2 * C * math.sqrt(max(below, 0.0)),
+            2 * C * math.sqrt(max(above, 0.0)),
+        ),
+        abs=1e-6 * C,
+    )
+    down = found.n_e**2 + found.sigma_u1**2 / n
+    from_cloud = found.n_c**2 + found.sigma_e**2 / N + found.sigma_u2**2 / (n * N)
+    links = (
+        (found.sigma_u1, 1),
+        (math.sqrt(down), n),
+        (found.sigma_u2, 1),
+        (found.sigma_e, n),
+        (math.sqrt(from_cloud), n * N),
+    )
+    table = hfl_dp_table.noise_table(found, **setting, m=m, t=t, sent=sent)
+    for row, (noise, averaged), count, seen in zip(table, links, t, sent, strict=True):
+        assert row.noise == pytest.approx(noise)
+        for epsilon, times, share in (
+            (row.epsilon_example, count, m),
+            (row.epsilon_client, seen, 1),
+        ):
+            z = noise * share * averaged / (2 * C * math.sqrt(times))
+            assert float(gaussian_delta(epsilon, z)) == pytest.approx(delta, rel=1e-3)
+
+
+def test_a_run_without_one_kind_of_round_counts_that_as_once():
+    assert hfl_dp.exposures(6, 1) == (6, 1, 6, 6, 6)
+    assert hfl_dp.exposures(3, 4) == (3, 3, 1, 1, 1)
 
 
 # What each observer meets ----------------------------------------------------------
@@ -176,6 +244,26 @@ def test_one_edge_has_no_other():
     edge, cloud = rounds(HflDpNoise(1.0, 1.0, 1.0), n=4, N=1)
     found = hfl_dp_account.account([(edge, 1), (cloud, 1)], 1e-5)
     assert "fellow_super_node" not in {row.observer for row in found}
+
+
+def test_rows_tell_of_all_rounds_and_show_the_last_kind():
+    noise = HflDpNoise(60.0, 90.0, 5.0, 3.0, 1.0)
+    edge, cloud = rounds(noise, n=4, N=3)
+    found = hfl_dp_account.account([(edge, 3), (cloud, 2)], 1e-5)
+    assert [row.level for row in found] == [1, 2, 3, 4, 4]
+    for row in found:
+        assert row.noise_multiplier == cloud.noise_multiplier(row.observer)
+        # Five rounds of 12 clients, 3 edges that hide grids and noise, and a cloud.
+        numbers = 5 * (12 + 2 * 3 + 1) * MOST_COORDINATES
+        assert f"finite precision, {numbers:.2g} numbers" in row.assumptions
+
+
+def test_whole_numbers_are_noise_too():
+    """Then a graph was of whole numbers and was not built."""
+    edge, cloud = rounds(HflDpNoise(1, 2, 3, 0, 0), C=15)
+    for plan in (edge, cloud):
+        kept = (plan.C, plan.sigma_u, plan.sigma_e, plan.n_down)
+        assert set(map(type, kept)) == {float}
 
 
 def test_a_single_client_meets_no_noise_but_its_own():

@@ -57,11 +57,11 @@ class HflDpRound:
         for name in ("n", "N"):
             check_positive(name, getattr(self, name))
         for name in ("sigma_u", "sigma_e", "n_down"):
-            check_nonnegative(name, getattr(self, name))
-            allowed = "below 2^127, as float32 has it"
-            require(getattr(self, name) < 2.0**127, name, getattr(self, name), allowed)
+            stddev = check_nonnegative(name, getattr(self, name))
+            require(stddev < 2.0**127, name, stddev, "below 2^127, as float32 has it")
+            object.__setattr__(self, name, stddev)
         if self.C is not None:
-            check_positive("C", self.C)
+            object.__setattr__(self, "C", check_positive("C", self.C))
         elif self.is_noisy:
             raise ArgumentError("C", None, "a bound, without which noise is no use")
 
