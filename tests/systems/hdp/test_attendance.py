@@ -47,6 +47,27 @@ def test_drop_outs_are_independent_of_everything():
     assert abs(arrived.sum() / drawn.sum() - 0.75) < 0.02
 
 
+def test_who_is_offline_and_who_drops_out_hang_on_each_other_in_nothing():
+    faults = Faults(drop_rate=0.5, online_rate=0.5)
+    drawn = arrived = dropped = offline = changed = 0
+    parties = participation(q=0.9, faults=faults)
+    for number, present in enumerate(run(parties, 300), start=1):
+        drawn += len(parties.sampler.draw(number))
+        arrived += len(present.cohort)
+        dropped += present.metrics["dropped"]
+        offline += present.metrics["offline"]
+        assert sum(present.dropped) == present.metrics["dropped"]
+        # What is drawn anew of a round that was released: another half drops out.
+        again = parties.attend(number, {}, earlier=1)
+        both = set(parties.sampler.draw(number))
+        both &= set(parties.sampler.draw(number, earlier=1))
+        changed += len(both & set(present.cohort) - set(again.cohort)) / len(both)
+    shares = np.array([arrived, dropped, offline]) / drawn
+    np.testing.assert_allclose(shares, [0.25, 0.25, 0.5], atol=0.03)
+    # A quarter arrived, of whom the same are online and half drop out now.
+    assert changed / 300 == pytest.approx(0.125, abs=0.03)
+
+
 def test_removing_a_client_leaves_who_else_drops_out(monkeypatch):
     parties = participation(faults=Faults(drop_rate=0.3, online_rate=0.8))
     drawn = parties.sampler.draw

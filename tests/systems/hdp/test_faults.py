@@ -13,6 +13,7 @@ from tff_hdp.privacy import FixedSizeSampling, NoisePlan, PoissonSampling
 from tff_hdp.protocols.secagg.graphs import sparse
 from tff_hdp.protocols.secagg.rounds import masking_graph
 from tff_hdp.systems.hdp import faults as hdp_faults
+from tff_hdp.systems.hdp import federation
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import (
     Faults,
@@ -176,3 +177,22 @@ def test_where_few_are_drawn_a_smaller_share_does():
     assert not sums_hold(few, (20,), 0.0, most)
     assert sums_hold(many, (2_000,), 0.0, most)
     assert not sums_hold(many, (2_000,), 0.7, most)
+
+
+def test_byzantine_clients_are_counted_where_they_are_most():
+    """In zones of 4 and 40 a quarter is 1 and 10, of whom 3 may have noised."""
+    plan = NoisePlan(
+        zone_sizes=(4, 40),
+        sampling=PoissonSampling((0.5, 0.5)),
+        client_noise_multiplier=1.0,
+        noising_clients=(4, 2),
+    )
+    told = {"secure_aggregation_protocol": "bonawitz", "sign_messages": False}
+    for secure, known in (("server", False), ("both", True)):
+        config = HdpConfig(
+            noise_multiplier=1.0, byzantine=("0.25",), secure_aggregation=secure, **told
+        )
+        threat = federation._threat(config, plan)
+        assert (threat.colluding_clients, threat.colluders_in_zone) == (3, 10)
+        # Only in zones do clients mask with each other.
+        assert threat.peers_known == known

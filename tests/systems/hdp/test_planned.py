@@ -79,7 +79,7 @@ def test_a_run_may_lose_as_many_clients_as_planned(hdp_config, tmp_path, made):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rounds": 4}, "rounds is 4; allowed: at most 2, which the promises of"),
+        ({"rounds": 3}, "rounds is 3; allowed: at most 2, which the promises of"),
         ({"delta": 1e-7}, "delta is 1e-07; allowed: at least 1e-05, which"),
         ({"drop_rate": 0.5}, "drop_rate is 0.5; allowed: at most 0, which"),
         ({"online_rate": 0.9}, "online_rate is 0.9; allowed: what with drop_rate"),
