@@ -248,6 +248,10 @@ def test_every_option_trains_and_is_accounted(hdp_config, tmp_path, changes):
             "clients_per_round is 201; allowed: at most 200",
         ),
         ({"clients_per_round": 1, "sampling": "fixed"}, "clients_per_round is 1"),
+        (
+            {"clients_per_round": 50.5, "sampling": "fixed"},
+            "clients_per_round is 50.5; allowed: a whole number with sampling=fixed",
+        ),
         ({"privacy": "c3", "beta": 0.3}, "beta is 0.3; allowed: .* of 4 zones"),
         ({"partition": "geography"}, "partition is geography"),
         (

@@ -333,6 +333,11 @@ class HdpConfig(ZonesConfig):
                 "cohort_chunk", self.cohort_chunk, "a whole number >= 0"
             )
         self._check_positive("clients_per_round")
+        if self.sampling == "fixed" and self.clients_per_round % 1:
+            raise ArgumentError(
+                *("clients_per_round", self.clients_per_round),
+                "a whole number with sampling=fixed",
+            )
         self._check_positive("client_learning_rate")
         self._check_positive("server_learning_rate")
         if self.target_epsilon is not None:
