@@ -147,6 +147,10 @@ def gaussian_delta(epsilon: np.ndarray, z: float) -> np.ndarray:
     return np.maximum(special.ndtr(a) - second, 0.0)
 
 
+# Of so little noise the larger term of `gaussian_delta` is all, and an upper bound.
+_NEXT_TO_NONE = 1e-8
+
+
 def gaussian_epsilon(z: float, target_delta: float) -> float:
     """The least epsilon >= 0 with gaussian_delta at most `target_delta`.
 
@@ -169,6 +173,8 @@ def gaussian_epsilon(z: float, target_delta: float) -> float:
     def excess(e: float) -> float:
         return float(gaussian_delta(e, z)) - target_delta
 
+    if z < _NEXT_TO_NONE:
+        return float((0.5 / z - special.ndtri(target_delta)) / z)
     if excess(0.0) <= 0:
         return 0.0
     high = 0.5 / z**2 + math.sqrt(2 * math.log(1 / target_delta)) / z

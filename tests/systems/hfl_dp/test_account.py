@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -141,6 +142,19 @@ def test_noises_and_their_table_by_the_papers_formulas(n, N, m, t, C, eps, sent)
         ):
             z = noise * share * averaged / (2 * C * math.sqrt(times))
             assert float(gaussian_delta(epsilon, z)) == pytest.approx(delta, rel=1e-3)
+
+
+@pytest.mark.parametrize("eps", [1e20, 1e30])
+def test_noise_that_is_next_to_nothing_has_an_epsilon_too(eps):
+    """A root was looked for in vain, in a run that had begun."""
+    setting = {**SETTING, "eps1": eps, "eps2": eps}
+    noise = hfl_dp.theorem_1(**setting, m=1000, t=FEW)
+    for row in hfl_dp_table.noise_table(noise, **setting, m=1000, t=FEW):
+        assert row.epsilon_client > row.epsilon_example > eps
+    kinds = [(plan, 1) for plan in rounds(noise)]
+    for row in hfl_dp_account.account(kinds, 1e-5):
+        assert row.epsilon_pld is None
+        assert row.epsilon_rdp is None or row.epsilon_rdp > eps
 
 
 def test_a_run_without_one_kind_of_round_counts_that_as_once():
@@ -317,5 +331,7 @@ def test_rounds_that_make_no_sense(changes, message):
 
 @pytest.mark.parametrize("name", ["sigma_u1", "sigma_e", "n_e"])
 def test_noise_beyond_float32_is_refused(name):
-    with pytest.raises(ArgumentError, match=r"is 5e\+39; allowed: below 2\^127"):
-        rounds(hfl_dp.HflDpNoise(**{name: 5e39}))
+    for noise in (5e39, 5e-39):
+        allowed = r"; allowed: 0 or 2\^-126 to below 2\^127"
+        with pytest.raises(ArgumentError, match=re.escape(f"is {noise}") + allowed):
+            rounds(hfl_dp.HflDpNoise(**{name: noise}))

@@ -58,7 +58,8 @@ class HflDpRound:
             check_positive(name, getattr(self, name))
         for name in ("sigma_u", "sigma_e", "n_down"):
             stddev = check_nonnegative(name, getattr(self, name))
-            require(stddev < 2.0**127, name, stddev, "below 2^127, as float32 has it")
+            ok = stddev == 0 or 2.0**-126 <= stddev < 2.0**127
+            require(ok, name, stddev, "0 or 2^-126 to below 2^127, as float32 has it")
             object.__setattr__(self, name, stddev)
         if self.C is not None:
             object.__setattr__(self, "C", check_positive("C", self.C))
