@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy import stats
+from scipy import special, stats
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.noise import discrete, discrete_gaussian
@@ -72,6 +72,56 @@ def test_nothing_within_20_standard_deviations_is_cut_off():
             found = np.exp(-v * (k + v / 2) / cells**2) / average
             assert (found <= bound * (1 + 1e-12)).all()
         assert 20 * cells <= 2**11
+
+
+def cell_average(k, sigma):
+    """Of f over k +- 1/2, in units of f(k): a difference of error functions."""
+
+    def beyond(x):
+        scale = np.exp((k**2 - x**2) / (2 * sigma**2))
+        return scale * special.erfcx(x / (sigma * 2**0.5))
+
+    return sigma * (np.pi / 2) ** 0.5 * (beyond(k - 0.5) - beyond(k + 0.5))
+
+
+@pytest.mark.parametrize("sigma", [4.0, 9.7, 51.2, 102.4])
+def test_the_average_over_a_cell_is_its_integral(sigma):
+    k = np.arange(int(14 * sigma) + 1, dtype=np.float64)
+    found = discrete._cell_average(tf.constant(k), sigma)
+    np.testing.assert_allclose(found, cell_average(k, sigma), rtol=2.0**-41)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "uniform"),
+    [(4.0, 0.8), (4.0, 1 - 1e-9), (102.0, 0.9995), (300.0, 0.8), (2.0**15, 0.85)],
+)
+def test_what_is_kept_makes_a_rounded_gaussian_the_law(sigma, uniform, monkeypatch):
+    """Of x in cell k, f(x) over the average there, in units of the most it can be."""
+    width = {4.0: 1, 102.0: 1, 300.0: 4, 2.0**15: 512}[sigma]
+    cells = sigma / width
+    last = int(14 * cells)
+    k, u = np.mgrid[-last : last + 1, -(width // 2) : (width + 1) // 2]
+    k, u = np.ravel(k), np.ravel(u)
+    share = np.exp(-(u / width) * (k + u / width / 2) / cells**2)
+    share /= cell_average(np.abs(k).astype(np.float64), cells)
+    # The same at every try, and one uniform number for all.
+    repeated = {
+        "standard_normal": lambda n: np.resize(k / cells, n),
+        "secure_words": lambda n: np.resize(u + width // 2, n),
+        "_uniform": lambda n: np.full(n, uniform),
+    }
+    for name, made in repeated.items():
+        patched = lambda n, made=made: tf.constant(made(n))  # noqa: E731
+        monkeypatch.setattr(discrete, name, patched)
+    found = discrete_gaussian(sigma, k.size).numpy()
+    kept = np.isin(width * k + u, found)
+    assert share[kept].min() >= share[~kept].max() * (1 - 1e-12)
+    # Or, where a cell has several integers, at the inner edge of the last.
+    most, error = share.max(), 1e-9
+    if width > 1:
+        most, error = np.exp(10 / cells) / cell_average(20 * cells, cells), 2e-3
+    assert share[kept].min() >= uniform * most * (1 - error)
+    assert share[~kept].max() <= uniform * most * (1 + error)
 
 
 def test_large_parameters_and_none():

@@ -134,6 +134,24 @@ def test_the_sum_is_what_all_bits_give(asked, size, dtype):
     np.testing.assert_array_equal(found, exact.astype(dtype))
 
 
+def test_every_bit_that_is_drawn_counts(asked, monkeypatch):
+    """Too few to be seen in a sum, and what a radius and a turn of 32 bits lack."""
+    found, draw = [], rounded_by_numpy.system_box_muller
+    monkeypatch.setattr(
+        rounded_by_numpy, "system_box_muller", lambda *w: found.append(w) or draw(*w)
+    )
+    rounded_by_numpy.system_rounded_sum(np.zeros(100_000), np.float64(40.0), STEP)
+    ((high, turn),) = found
+    more, further = asked[1].reshape(2, -1)
+    assert len(high) > 50
+    np.testing.assert_array_equal(high % 2**31, more % 2**31)
+    np.testing.assert_array_equal(turn % 2**32, further % 2**32)
+    known = {
+        (a + 2**31, b) for a, b in asked[0].view(np.int32).reshape(2, -1).T.tolist()
+    }
+    assert set(zip((high >> 31).tolist(), (turn >> 32).tolist(), strict=True)) <= known
+
+
 def test_the_sum_is_rounded_to_its_type_once(asked):
     values = np.float32([2.0**24 + 2, -(2.0**30), 3e38, 1e-30])
     found = rounded_by_numpy.system_rounded_sum(values, np.float64(40.0), STEP)
