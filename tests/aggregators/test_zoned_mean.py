@@ -94,9 +94,9 @@ def test_hiding_that_costs_next_to_no_noise(plan):
     assert found == pytest.approx(expected, rel=4.5 / np.sqrt(2 * SIZE))
 
 
-def phase_length(plan, absent=()):
-    """1 where a zone's output lies on the grid of one client's noise, else near 0."""
-    output = outputs(plan, 0.0, absent=absent)[0][0].numpy().astype(np.float64)
+def phase_length(plan, absent=(), *, level=0):
+    """1 where a node's output lies on the grid of one party's noise, else near 0."""
+    output = outputs(plan, 0.0, absent=absent)[level][0].numpy().astype(np.float64)
     step = plan.released_sensitivities[0] / S * grid_step(S)
     return np.abs(np.exp(2j * np.pi * output / step).mean())
 
@@ -150,6 +150,14 @@ def test_noise_finer_than_the_clients_grid_is_not_shown_between_its_steps():
         **COMMON,
     )
     assert phase_length(plan) < 5 / SIZE**0.5
+    above = NoisePlan(
+        zone_sizes=(1, 1),
+        zone_noise_multipliers=(1.0, 1.0),
+        upper_levels=(Level((0, 0), (fine,)),),
+        server_noise_multiplier=1.0,
+        **COMMON,
+    )
+    assert phase_length(above, level=1) < 5 / SIZE**0.5
 
 
 # Ten zones of 50 clients, of whom some ten come.
