@@ -285,6 +285,16 @@ def test_only_the_server_has_a_query_of_ones_own_where_clipping_adapts():
             ZonedMean(plan, tf.TensorSpec([4]), queries=own)
 
 
+def test_clients_are_clipped_by_the_query_of_their_own_zone():
+    plan, norms = NoisePlan(zone_sizes=(1, 1), sampling=FullParticipation()), (0.5, 2.0)
+    queries = LevelQueries(zones=[tfp.GaussianSumQuery(norm, 0.0) for norm in norms])
+    mean = ZonedMean(plan, tf.TensorSpec([2]), queries=queries)
+    sent, update = mean.client_state(mean.initial_state()), tf.constant([30.0, 40.0])
+    for zone, norm in enumerate(norms):
+        record = mean.clipped(sent, update, tf.constant(zone))["record"]
+        np.testing.assert_allclose(record, [0.6 * norm, 0.8 * norm], rtol=1e-6)
+
+
 class Foreign(tfp.SumAggregationDPQuery):
     """Draws by TensorFlow and says it is Gaussian, with a state that shows a clip."""
 
