@@ -15,6 +15,7 @@ import pytest
 from scripts.parts.interruptions import Interruption, Observer
 from tests.simulation.counting import CountingConfig, CountingSystem, Plan, run, stated
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.simulation.files import write_text
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.report import read_run
 from tff_hdp.simulation.run_folder import RunFolder
@@ -57,6 +58,18 @@ def test_at_any_write_ledger_and_account_lead_what_was_released(tmp_path, act):
             assert stated(out) >= observer.look(system.process.ran)
         assert ledger.rounds == stated(out) == len(observer.released) == rounds
         assert pd.read_csv(out / "metrics.csv")["round"].tolist() == [1, 2, 3]
+        assert [path.name for path in out.rglob(".*")] == [".lock"]
+
+
+def test_what_a_killed_write_left_is_gone_with_the_next(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    with monkeypatch.context() as patch, pytest.raises(Death):
+        # By another process.
+        patch.setattr(os, "getpid", lambda: 1)
+        patch.setattr(pathlib.Path, "replace", lambda *_: die())
+        write_text(path, "of a run that was killed")
+    write_text(path, "whole")
+    assert list(tmp_path.iterdir()) == [path]
 
 
 class Disk:

@@ -57,7 +57,8 @@ def read_arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
 
 def write_bytes(path: pathlib.Path, content: bytes, *, durable: bool = False) -> None:
     """`write_text` of what is no text."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # What a killed write leaves under this name, the next one writes over.
+    temporary = path.with_name(f".{path.name}.unfinished")
     with temporary.open("wb") as file:
         file.write(content)
         if durable:
