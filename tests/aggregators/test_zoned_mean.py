@@ -160,6 +160,22 @@ def test_noise_finer_than_the_clients_grid_is_not_shown_between_its_steps():
     assert phase_length(above, level=1) < 5 / SIZE**0.5
 
 
+def test_zones_of_unlike_weights_do_not_show_above_them():
+    """A bounded mean scales each zone's grid by what its clients weigh."""
+    plan = NoisePlan(
+        zone_sizes=(2, 2),
+        noising_clients=(2, 2),
+        client_noise_multiplier=1.0,
+        upper_levels=(Level((0, 0), (0.0,)),),
+        estimator="bounded",
+        **COMMON | {"sampling": PoissonSampling((0.5, 0.5))},
+    )
+    step = plan.released_units[0] * grid_step(plan.client_stddev)
+    for (output,) in outputs(plan, 0.0, absent=((1, 1),))[1:]:
+        phases = np.exp(2j * np.pi * output.numpy().astype(np.float64) / step)
+        assert np.abs(phases.mean()) < 5 / SIZE**0.5
+
+
 # Ten zones of 50 clients, of whom some ten come.
 TEN = configurations.c1(
     zone_sizes=(50,) * 10,
