@@ -25,6 +25,7 @@ from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import Ledger
 from tff_hdp.simulation.checkpoints import (
     Checkpoints,
+    read_checkpoint,
     write_checkpoint,
 )
 from tff_hdp.simulation.journal import Journal
@@ -262,13 +263,36 @@ def test_a_checkpoint_of_nothing_but_its_digest_is_passed_over(run):
     assert load(run).round_number == 5
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        *({"journal": 3}, {"journal": [5]}, {"journal": ["x", "y"]}, {"round": None}),
+        *({"entropy": "x"}, {"entropy": None}, {"carried": 3}, {"metrics": [1]}),
+        "no fields",
+        "fewer tensors",
+    ],
+)
+def test_a_checkpoint_of_other_fields_is_passed_over(run, caplog, forged):
+    record, tensors = read_checkpoint(newest(run))
+    if forged == "fewer tensors":
+        tensors = tensors[1:]
+    elif forged == "no fields":
+        record = {}
+    else:
+        record |= forged
+    write_checkpoint(newest(run), record, tensors)
+    with caplog.at_level(logging.WARNING):
+        assert load(run).round_number == 4
+    assert "holds no checkpoint of this run" in caplog.text
+
+
 @pytest.mark.parametrize("where", ["privacy.json", "checkpoint"])
 def test_a_claim_of_releases_to_come_is_refused(run, where):
     if where == "privacy.json":
         (run / where).write_text('{"journal": [99, null]}')
     else:
-        fields = {"round": 6, "journal": [99, None]}
-        write_checkpoint(newest(run, 6), fields, [])
+        record, tensors = read_checkpoint(newest(run))
+        write_checkpoint(newest(run, 6), {**record, "journal": [99, None]}, tensors)
     with pytest.raises(FileError, match="was written with, so what was released"):
         load(run)
 

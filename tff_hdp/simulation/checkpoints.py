@@ -154,11 +154,10 @@ class Checkpoints:
         """
         for path in sorted(self._path.glob("round_*"), reverse=True):
             try:
-                record, tensors = read_checkpoint(path)
+                (releases, head), found = _read(path, like)
             except (FileError, OSError) as error:
                 _LOG.warning("going back to the checkpoint before: %s", error)
                 continue
-            releases, head = record["journal"]
             self._check_known(path, releases, head)
             if lost := self._journal.releases - releases:
                 _LOG.warning(
@@ -167,13 +166,7 @@ class Checkpoints:
                     lost,
                     path.name,
                 )
-            return Checkpoint(
-                round_number=record["round"],
-                state=tf.nest.pack_sequence_as(like, tensors),
-                entropy=int(record["entropy"]),
-                carried=record["carried"],
-                metrics=record["metrics"],
-            )
+            return found
         return None
 
     @property
@@ -241,6 +234,22 @@ def read_checkpoint(path: pathlib.Path) -> tuple[dict[str, Any], list[np.ndarray
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FileError(path, f"holds no checkpoint: {error}") from error
     return record, tensors
+
+
+def _read(path: pathlib.Path, like: Any) -> tuple[tuple[int, str], Checkpoint]:
+    """What the journal held by then, as releases and head, and the checkpoint."""
+    record, tensors = read_checkpoint(path)
+    try:
+        releases, head = record["journal"]
+        return (int(releases), head), Checkpoint(
+            round_number=int(record["round"]),
+            state=tf.nest.pack_sequence_as(like, tensors),
+            entropy=int(record["entropy"]),
+            carried=dict(record["carried"]),
+            metrics=dict(record["metrics"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(path, f"holds no checkpoint of this run: {error!r}") from error
 
 
 def _flush(path: pathlib.Path) -> None:
