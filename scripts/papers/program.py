@@ -13,6 +13,9 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 
 SCALES = ("full", "reduced", "tiny")
+# Flags that say nothing of what is not trained, and what is then allowed.
+OF_TRAINING = ("scale", "seeds", "jobs")
+NOT_TRAINED = "nothing with parts of --what that are not trained"
 # Settings that change nothing of what comes out.
 _ELSEWHERE = ("data_dir", "runtime", "workers", "log_every", "quiet")
 

@@ -60,14 +60,18 @@ def main(argv: list[str]) -> int:
     asked = flags.FLAGS
     cli.check_choices("what", asked.what, (*PARTS, *TRAINED))
     # Before anything is written: it may be that the clone is not on the path.
-    import scripts.papers.hdp  # noqa: F401
+    from scripts.papers import program
+
+    trained = [part for part in asked.what if part in TRAINED]
+    if not trained:
+        unused = (*program.OF_TRAINING, "data_dir", "compute_dtype")
+        cli.refuse_given(unused, program.NOT_TRAINED)
 
     folder = pathlib.Path(asked.out)
     folder.mkdir(parents=True, exist_ok=True)
     for part in asked.what:
         if part in PARTS:
             account(part, folder)
-    trained = [part for part in asked.what if part in TRAINED]
     failed = train(trained, folder) if trained else 0
     print(f"tables and figures: {folder}")
     return 1 if failed else 0

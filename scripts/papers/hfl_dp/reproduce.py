@@ -43,6 +43,8 @@ def main(argv: list[str]) -> int:
     from scripts.papers.hfl_dp import closed_form, figures, trained
 
     trains = [part for part in flags.FLAGS.what if part != ACCOUNT]
+    if not trains:
+        cli.refuse_given(program.OF_TRAINING, program.NOT_TRAINED)
     if len(trains) < len(flags.FLAGS.what):
         tables = {"noise": closed_form.noise, "epsilons": closed_form.epsilons}
         program.write_accounts(tables, HflDpConfig, paper="hfl_dp")

@@ -57,6 +57,9 @@ def main(argv: list[str]) -> int:
             raise ArgumentError(name, given[name], "nothing, the figure's are run")
     cli.check_choices("what", flags.FLAGS.what, (ACCOUNT, *PARTS))
     trains = [part for part in flags.FLAGS.what if part != ACCOUNT]
+    if not trains:
+        unused = (*program.OF_TRAINING, "private_server_learning_rate")
+        cli.refuse_given(unused, program.NOT_TRAINED)
     if len(trains) < len(flags.FLAGS.what):
         tables = {ACCOUNT: closed_form.table}
         program.write_accounts(tables, UdpHypernetConfig, paper="udp_alg")

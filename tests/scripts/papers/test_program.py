@@ -89,6 +89,23 @@ def test_an_account_goes_where_it_is_asked_to(run_program, tmp_path, paper, name
         assert str(tmp_path / paper / path.name) in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("paper", "part", "flag"),
+    [
+        ("hfl_dp", "account", "--seeds=7"),
+        ("udp_alg", "account", "--private_server_learning_rate=2"),
+        ("hdp", "table1,levels", "--compute_dtype=bfloat16"),
+    ],
+)
+def test_flags_of_trainings_are_refused_where_nothing_is_trained(
+    assert_refused, tmp_path, paper, part, flag
+):
+    program = f"scripts/papers/{paper}/reproduce.py"
+    given = [f"--what={part}", flag, f"--out={tmp_path}"]
+    assert_refused(program, given, [flag.partition("=")[0], "not trained"])
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_account_of_ones_own_setting_is_not_the_docs(run_program):
     path = result_tables.RESULTS / "udp_alg" / "account.csv"
     written = path.stat().st_mtime_ns
