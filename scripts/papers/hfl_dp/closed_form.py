@@ -34,7 +34,8 @@ def noise(**changes: object) -> pd.DataFrame:
     """
     config = presets.read("hfl_dp/figure2_noisy", HflDpConfig, **changes)
     setting = _setting(config)
-    rows = noise_table(formulas.theorem_1(**setting), **setting)
+    chosen = formulas.theorem_1(**setting)
+    rows = noise_table(chosen, **setting, rounds=_rounds(config))
     return pd.DataFrame([dataclasses.asdict(row) for row in rows])
 
 
@@ -67,8 +68,7 @@ def _row(
 ) -> dict[str, object]:
     n, N, C = setting["n"], setting["N"], setting["C"]
     kinds = rounds_of(chosen, n=n, N=N, C=C)
-    cloud = config.rounds // config.k2
-    history = list(zip(kinds, (config.rounds - cloud, cloud), strict=True))
+    history = list(zip(kinds, _rounds(config), strict=True))
     found = account(history, config.delta)
     worst = {
         row.observer: min(
@@ -88,6 +88,12 @@ def _row(
         "neighbours": found[0].neighbours,
         "sampling": found[0].sampling,
     }
+
+
+def _rounds(config: HflDpConfig) -> tuple[int, int]:
+    """Of edges alone and of the cloud."""
+    cloud = config.rounds // config.k2
+    return config.rounds - cloud, cloud
 
 
 def _setting(config: HflDpConfig) -> dict[str, Any]:

@@ -49,11 +49,12 @@ def test_exposures_of_the_papers_run():
 @pytest.mark.parametrize("t", [ALL, FEW])
 def test_exact_noise_gives_what_was_asked_as_run(t):
     noise = hfl_dp.exact_noise(**SETTING, t=t)
-    table = hfl_dp_table.noise_table(noise, **SETTING, m=1000, t=t)
+    # Of a client with one example, the paper's sensitivity is that of the model.
+    table = hfl_dp_table.noise_table(noise, **SETTING, m=1, t=t, rounds=(13, 12))
     for row in table:
-        assert row.epsilon_client <= row.epsilon_stated * (1 + 1e-9)
+        assert row.epsilon_example <= row.epsilon_stated * (1 + 1e-9)
     # Going down nothing is added where the way up added enough.
-    exact = {row.quantity: row.epsilon_client for row in table}
+    exact = {row.quantity: row.epsilon_example for row in table}
     assert exact["client to edge, edge rounds"] == pytest.approx(20.0)
     if noise.n_e > 0:
         assert exact["edge to clients"] == pytest.approx(20.0)
@@ -64,7 +65,7 @@ def test_exact_noise_gives_what_was_asked_as_run(t):
 
 def test_theorem_1_is_what_its_table_says_it_is_not():
     noise = hfl_dp.theorem_1(**SETTING, m=1000, t=FEW)
-    table = hfl_dp_table.noise_table(noise, **SETTING, m=1000, t=FEW)
+    table = hfl_dp_table.noise_table(noise, **SETTING, m=1000, t=FEW, rounds=(1, 1))
     first = table[0]
     assert first.epsilon_example == pytest.approx(25.44, abs=0.005)
     assert first.epsilon_client > 1e5
@@ -77,7 +78,7 @@ def test_theorem_1_is_what_its_table_says_it_is_not():
 def test_loose_noise_is_not_warned_of():
     setting = {**SETTING, "eps1": 0.5, "eps2": 0.5}
     noise = hfl_dp.theorem_1(**setting, m=1000, t=ALL)
-    table = hfl_dp_table.noise_table(noise, **setting, m=1000, t=ALL)
+    table = hfl_dp_table.noise_table(noise, **setting, m=1000, t=ALL, rounds=(13, 12))
     assert all(row.epsilon_example < row.epsilon_stated for row in table)
     assert len(hfl_dp_table.warnings(table, m=1000)) == 1
 
@@ -89,10 +90,13 @@ def test_loose_noise_is_not_warned_of():
     t=st.tuples(*(st.floats(0.5, 60.0) for _ in range(5))),
     C=st.floats(0.1, 20.0),
     eps=st.tuples(*(st.floats(0.2, 60.0) for _ in range(2))),
-    sent=st.tuples(*(st.integers(1, 60) for _ in range(5))),
+    edge_rounds=st.integers(1, 60),
+    cloud_rounds=st.integers(1, 60),
 )
 @settings(max_examples=25, deadline=None)
-def test_noises_and_their_table_by_the_papers_formulas(n, N, m, t, C, eps, sent):
+def test_noises_and_their_table_by_the_papers_formulas(
+    n, N, m, t, C, eps, edge_rounds, cloud_rounds
+):
     """Section 4.2's, and epsilons by the Gaussian mechanism's own delta."""
     delta, (t1, t2, t3, t4, t5), (eps1, eps2) = 1e-5, t, eps
     setting = {"n": n, "N": N, "C": C, "eps1": eps1, "eps2": eps2, "delta": delta}
@@ -133,7 +137,10 @@ def test_noises_and_their_table_by_the_papers_formulas(n, N, m, t, C, eps, sent)
         (found.sigma_e, n),
         (math.sqrt(from_cloud), n * N),
     )
-    table = hfl_dp_table.noise_table(found, **setting, m=m, t=t, sent=sent)
+    # An upload has the one noise or the other, by the kind of its round.
+    sent = (edge_rounds, edge_rounds, cloud_rounds, cloud_rounds, cloud_rounds)
+    kinds = (edge_rounds, cloud_rounds)
+    table = hfl_dp_table.noise_table(found, **setting, m=m, t=t, rounds=kinds)
     for row, (noise, averaged), count, seen in zip(table, links, t, sent, strict=True):
         assert row.noise == pytest.approx(noise)
         for epsilon, times, share in (
@@ -149,7 +156,8 @@ def test_noise_that_is_next_to_nothing_has_an_epsilon_too(eps):
     """A root was looked for in vain, in a run that had begun."""
     setting = {**SETTING, "eps1": eps, "eps2": eps}
     noise = hfl_dp.theorem_1(**setting, m=1000, t=FEW)
-    for row in hfl_dp_table.noise_table(noise, **setting, m=1000, t=FEW):
+    table = hfl_dp_table.noise_table(noise, **setting, m=1000, t=FEW, rounds=(1, 1))
+    for row in table:
         assert row.epsilon_client > row.epsilon_example > eps
     kinds = [(plan, 1) for plan in rounds(noise)]
     for row in hfl_dp_account.account(kinds, 1e-5):
@@ -160,6 +168,14 @@ def test_noise_that_is_next_to_nothing_has_an_epsilon_too(eps):
 def test_a_run_without_one_kind_of_round_counts_that_as_once():
     assert hfl_dp.exposures(6, 1) == (6, 1, 6, 6, 6)
     assert hfl_dp.exposures(3, 4) == (3, 3, 1, 1, 1)
+
+
+def test_what_no_round_sends_costs_a_client_nothing():
+    t = hfl_dp.exposures(6, 1)
+    noise = hfl_dp.theorem_1(**SETTING, m=1000, t=t)
+    table = hfl_dp_table.noise_table(noise, **SETTING, m=1000, t=t, rounds=(0, 6))
+    spent = [row.epsilon_client > 0 for row in table]
+    assert spent == [False, False, True, True, True]
 
 
 # What each observer meets ----------------------------------------------------------

@@ -63,7 +63,7 @@ def test_a_run_by_theorem_1_says_what_it_is_worth(tmp_path):
 
 
 def test_what_a_client_is_promised_is_over_the_rounds_of_the_run(tmp_path):
-    """It was over as many exposures as the noise was chosen for, said to be as run."""
+    """Over those that send it: two uploads of four are of edge rounds."""
     once = config(
         tmp_path, noise="exact", exposures=(1, 1, 1, 1, 1), rounds=4, eps1=20.0
     )
@@ -71,10 +71,10 @@ def test_what_a_client_is_promised_is_over_the_rounds_of_the_run(tmp_path):
     row = pd.read_csv(tmp_path / "noise.csv").iloc[0]
     assert row["exposures"] == 1
     exact = formulas.true_epsilon(
-        sigma=row["noise"], sensitivity=2 * once.clip_norm, exposures=4, delta=1e-5
+        sigma=row["noise"], sensitivity=2 * once.clip_norm, exposures=2, delta=1e-5
     )
     assert row["epsilon_client"] == pytest.approx(exact)
-    assert row["epsilon_client"] > 2 * row["epsilon_stated"]
+    assert row["epsilon_client"] > 1.5 * row["epsilon_stated"]
 
 
 def test_exact_noise_keeps_its_word_as_run(tmp_path):

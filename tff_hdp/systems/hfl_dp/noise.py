@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from scipy import optimize
 
-from tff_hdp.errors import check_delta, check_positive, require
+from tff_hdp.errors import check_delta, check_nonnegative, check_positive, require
 from tff_hdp.privacy.divergences import gaussian_delta, gaussian_epsilon
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise
 
@@ -137,18 +137,19 @@ def true_epsilon(
       sensitivity: 2C/m if the paper's holds (each example's part clipped and
         averaged: then it protects one example); 2C as the algorithm runs, where
         the trained model is clipped (protects everything of a client).
-      exposures: t > 0, how often the quantity is sent.
+      exposures: t >= 0, how often the quantity is sent.
       delta: In (0, 1).
 
     Returns:
-      Epsilon of the composed Gaussian mechanism.
+      Epsilon of the composed Gaussian mechanism; 0 if nothing is sent.
 
     Raises:
       ArgumentError: If an argument is out of range.
     """
     check_positive("sigma", sigma)
     check_positive("sensitivity", sensitivity)
-    check_positive("exposures", exposures)
+    if check_nonnegative("exposures", exposures) == 0:
+        return 0.0
     return gaussian_epsilon(sigma / (sensitivity * math.sqrt(exposures)), delta)
 
 

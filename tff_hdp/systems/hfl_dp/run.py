@@ -20,7 +20,6 @@ from tff_hdp.simulation.classifier import training_columns
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
-from tff_hdp.systems.hfl_dp.noise import exposures
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
 from tff_hdp.systems.hfl_dp.setup import build_edges, build_noise, theorem_setting
@@ -77,8 +76,9 @@ class HflDp(System):
         )
         self.worth, self.warnings = [], []
         if self.plan.is_noisy:
-            sent = exposures(config.rounds, config.k2)
-            self.worth = noise_table(noise, **folder.resolved["setting"], sent=sent)
+            cloud = config.rounds // config.k2
+            rounds = (config.rounds - cloud, cloud)
+            self.worth = noise_table(noise, **folder.resolved["setting"], rounds=rounds)
             if theorem_1:
                 self.warnings = warnings(self.worth, m=setting["m"])
         for warning in self.warnings:

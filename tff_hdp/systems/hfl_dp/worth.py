@@ -10,8 +10,8 @@ READING = (
     "epsilon_stated: what was asked for; --noise=theorem_1 means it for replacing one "
     "example, --noise=exact for one client. epsilon_example: for replacing one, at "
     "the paper's sensitivity, over the exposures; epsilon_client: for replacing one "
-    "client, over all rounds of the run, whatever the exposures. All clients take part "
-    "in every round. Each link by itself, against: client to edge, the "
+    "client, over the run's rounds that send it, whatever the exposures. All clients "
+    "take part in every round. Each link by itself, against: client to edge, the "
     "client's edge; edge to clients, who gets an edge's models; edge to cloud, the "
     "cloud; cloud to clients, who gets the cloud's models. Who sees several links, or "
     "knows a noise of its own, is promised less: the account has that."
@@ -30,7 +30,7 @@ class NoiseRow:
       epsilon_example: Exact, at the paper's sensitivity 2C/m of one example; it
         would hold if each example's part were clipped and averaged.
       epsilon_client: Exact, at the sensitivity 2C of the clipped model, over as many
-        exposures as the run has.
+        rounds as send it; 0 if none does.
       delta: Of all three.
     """
 
@@ -54,7 +54,7 @@ def noise_table(
     eps2: float,
     delta: float,
     t: tuple[float, float, float, float, float],
-    sent: tuple[int, int, int, int, int] | None = None,
+    rounds: tuple[int, int],
 ) -> list[NoiseRow]:
     """One row for each of Theorem 1's five quantities.
 
@@ -68,23 +68,23 @@ def noise_table(
       eps2: Epsilon of the cloud rounds.
       delta: In (0, 1).
       t: (t1..t5), what the noise was chosen for.
-      sent: How often each is sent, of `noise.exposures`; None is t.
+      rounds: The run's, of edges alone and of the cloud. An upload is of the one or
+        the other kind, though t1 counts both.
     """
     down_edge = math.hypot(noise.n_e, noise.sigma_u1 / math.sqrt(n))
     down_cloud = math.hypot(
         noise.n_c, noise.sigma_e / math.sqrt(N), noise.sigma_u2 / math.sqrt(n * N)
     )
+    of_edge, of_cloud = rounds
     quantities = (
-        ("client to edge, edge rounds", noise.sigma_u1, t[0], eps1, 1),
-        ("edge to clients", down_edge, t[1], eps1, n),
-        ("client to edge, cloud rounds", noise.sigma_u2, t[2], eps2, 1),
-        ("edge to cloud, sigma_E alone", noise.sigma_e, t[3], eps2, n),
-        ("cloud to clients", down_cloud, t[4], eps2, n * N),
+        ("client to edge, edge rounds", noise.sigma_u1, t[0], of_edge, eps1, 1),
+        ("edge to clients", down_edge, t[1], of_edge, eps1, n),
+        ("client to edge, cloud rounds", noise.sigma_u2, t[2], of_cloud, eps2, 1),
+        ("edge to cloud, sigma_E alone", noise.sigma_e, t[3], of_cloud, eps2, n),
+        ("cloud to clients", down_cloud, t[4], of_cloud, eps2, n * N),
     )
     rows = []
-    for (quantity, sigma, count, stated, averaged), seen in zip(
-        quantities, sent or t, strict=True
-    ):
+    for quantity, sigma, count, sent, stated, averaged in quantities:
         exact = {
             level: true_epsilon(
                 sigma=sigma,
@@ -94,7 +94,7 @@ def noise_table(
             )
             for level, sensitivity, exposures in (
                 ("example", 2 * C / m, count),
-                ("client", 2 * C, seen),
+                ("client", 2 * C, sent),
             )
         }
         rows.append(
