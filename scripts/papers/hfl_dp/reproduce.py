@@ -5,8 +5,8 @@
 
 Runs, or resumes, the presets scripts/papers/hfl_dp/*.flags: a run folder a line and
 seed under --out, docs/results/hfl_dp/<part>.csv with a row a run, its table in
-docs/hfl_dp.md and its picture in docs/figures. `readings` has the printed points with
-an upload counted as exposed once, `per_edge` where n is the clients of one edge, and
+docs/hfl_dp.md and its picture in docs/figures. `readings` has the printed points by
+other counts of exposures, `per_edge` where n is the clients of one edge, and
 `full_batch` with one step on all of a client's examples a local iteration. `account`
 trains nothing: what each noise is worth, and each setting's whole run; its CSVs go to
 --out/hfl_dp if --out is given. Takes every flag of scripts/hfl_dp.py, which then counts

@@ -29,9 +29,14 @@ SCALES: dict[str, dict[str, Any]] = {
 FULL_BATCH = {"local_steps": 1, "batch_size": 60_000, "evaluate_every": 2}
 # Of which the middle one is also the private lines'.
 FULL_BATCH_RATES = (0.05, 0.1, 0.3)
-# How often each model counts as exposed: every time that it is sent (what the program
-# counts by itself), or an upload once and a broadcast every time.
-EXPOSURES = {"all": (), "uploads once": ("1", "13", "1", "1", "12")}
+# How often each model counts as exposed: every time that it is sent, t1 being all of a
+# client's uploads (what the program counts by itself); an upload once and a broadcast
+# every time; or every time, t1 being the uploads of edge rounds alone.
+EXPOSURES = {
+    "all": (),
+    "uploads once": ("1", "13", "1", "1", "12"),
+    "edge uploads": ("13", "13", "12", "12", "12"),
+}
 # Preset, n, N, and the accuracy printed.
 POINTS = (
     ("figure5_n10_N5", 10, 5, 0.91),
@@ -84,8 +89,8 @@ def table3() -> Study:
 
 
 def readings() -> Study:
-    """The printed points where an upload counts as exposed once; n counts all."""
-    return _study("readings", _points({}, ["uploads once"]))
+    """The printed points by the counts of exposures besides the figures' own."""
+    return _study("readings", _points({}, list(EXPOSURES)[1:]))
 
 
 def per_edge() -> Study:

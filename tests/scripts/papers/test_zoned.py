@@ -92,11 +92,12 @@ def test_slopes_are_those_of_powers():
     assert found["hybrid", "mu", "sigma_g = 1"] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_the_printed_points_are_run_under_both_readings():
-    once = (1.0, 13.0, 1.0, 1.0, 12.0)
+def test_the_printed_points_are_run_under_all_readings():
+    """T = 50 and k1 = k2 = 2: 25 uploads, 12 of which the cloud's rounds take."""
+    once, apart = (1.0, 13.0, 1.0, 1.0, 12.0), (25.0 - 12.0, 13.0, 12.0, 12.0, 12.0)
     for part, per_edge, counts in (
-        ("readings", None, [once]),
-        ("per_edge", 100, [(), once]),
+        ("readings", None, [once, apart]),
+        ("per_edge", 100, [(), once, apart]),
     ):
         study = hfl_dp_trained.studies("full")[part]
         configs = [study.config(line, {}) for line in study.lines]
