@@ -72,6 +72,8 @@ def run(
       1 if a run failed, else 0.
 
     Raises:
+      ArgumentError: If a setting is given by which a part's lines are told apart, or
+        none of them is wanted.
       DataNotFoundError: If no part has its data.
     """
     from scripts.papers import presets
@@ -86,6 +88,13 @@ def run(
     found = studies(asked.scale)
     chosen, missing = [], []
     for part in parts:
+        for name in found[part].varied:
+            if name in given:
+                allowed = f"nothing with --what={part}, whose lines have their own"
+                raise ArgumentError(name, given[name], allowed)
+        labels = [line.label for line in found[part].lines]
+        if wanted is not None and not any(map(wanted, labels)):
+            raise ArgumentError("what", part, "parts with rows of what is asked for")
         try:
             _find_data(found[part].config(found[part].lines[0], given))
             chosen.append(found[part])

@@ -69,6 +69,7 @@ class Study:
       name: Of its CSV.
       lines: What it shows.
       config_class: Whose settings the presets hold.
+      varied: Settings that labels tell lines apart by, which none can have for all.
       metric: The column of metrics.csv that is shown.
       within: How far from what is printed still counts as reproduced.
       also: Other columns that the table shows.
@@ -82,6 +83,7 @@ class Study:
     name: str
     lines: Sequence[Line]
     config_class: type[RunConfig]
+    varied: Sequence[str] = ()
     metric: str = "accuracy"
     within: float = 0.03
     also: Sequence[str] = ()

@@ -61,10 +61,8 @@ def main(argv: list[str]) -> int:
     names = {trained.name_of(scheme) for scheme in flags.FLAGS.schemes}
 
     def wanted(label: Mapping[str, Any]) -> bool:
-        ratio = float(label.get("r", 1.0))
-        return label["scheme"] in names and (
-            not asked or ratio == 1.0 or ratio in asked
-        )
+        of_ratio = not asked or float(label.get("r", "nan")) in (1.0, *asked)
+        return label["scheme"] in names and of_ratio
 
     return program.run(
         *(parts, FlTopConfig),

@@ -45,6 +45,8 @@ COMPRESSED = tuple(s for s in SCHEMES if s != "fl_std")
 STEPS = (0.03, 0.1, 0.3)
 CLIPS = ("auto", 0.5, 2.0)
 SWEEP_RATIO = 0.005
+# What it settles for each scheme.
+_OWN = ("client_learning_rate", "clip_norm")
 # The federation of the sweep is of MNIST, which is public here: as many clients with as
 # many images, 10 of which are the server's.
 PUBLIC = {
@@ -98,7 +100,7 @@ def sweep(scale: str, extra: Sequence[float]) -> Study:
                 label = {"scheme": name_of(scheme), "step": step, "S": S}
                 changes |= _row_settings(scheme, ratio, S)
                 lines.append(Line(label, _preset(scale), changes))
-    return Schemes("fl_top", "sweep", lines, FlTopConfig)
+    return Schemes("fl_top", "sweep", lines, FlTopConfig, varied=_OWN)
 
 
 def table1_own(scale: str, extra: Sequence[float]) -> Study:
@@ -114,7 +116,7 @@ def table1_own(scale: str, extra: Sequence[float]) -> Study:
         dataclasses.replace(line, changes={**line.changes, **own[line.label["scheme"]]})
         for line in study.lines
     ]
-    return dataclasses.replace(study, name="table1_own", lines=lines)
+    return dataclasses.replace(study, name="table1_own", lines=lines, varied=_OWN)
 
 
 def fl_cs(scale: str, extra: Sequence[float]) -> Study:
@@ -134,7 +136,9 @@ def fl_cs(scale: str, extra: Sequence[float]) -> Study:
         )
         for scheme, r, coefficients in rows
     ]
-    return dataclasses.replace(table1(scale, ()), name="fl_cs", lines=lines)
+    return dataclasses.replace(
+        table1(scale, ()), name="fl_cs", lines=lines, varied=("coefficients",)
+    )
 
 
 def masked(scale: str, extra: Sequence[float]) -> Study:
@@ -155,6 +159,7 @@ def masked(scale: str, extra: Sequence[float]) -> Study:
     return dataclasses.replace(
         table1(scale, extra),
         **{"name": "masked", "lines": lines, "measure": measure_masked},
+        varied=("secure_aggregation_protocol",),
         also=("accuracy", "upstream_kb", "secagg_seconds", "secagg_client_bytes"),
     )
 

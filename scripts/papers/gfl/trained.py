@@ -52,6 +52,7 @@ def figure2(iterations: int) -> Study:
         lines.append(Line(label, f"gfl/figure2_{scheme}", changes))
     return Study(
         *("gfl", "figure2", lines, GflConfig),
+        varied=("scheme", "sigma_g", "mu"),
         metric="msd",
         also=("msd_servers", "flat_from"),
         measure=measure,
@@ -62,7 +63,9 @@ def figure2(iterations: int) -> Study:
 def mnist() -> Study:
     """The three schemes on MNIST by writer."""
     lines = [Line({"scheme": scheme}, f"gfl/mnist_{scheme}") for scheme in SCHEMES]
-    return Study("gfl", "mnist", lines, GflConfig, measure=measure)
+    return Study(
+        *("gfl", "mnist", lines, GflConfig), varied=("scheme",), measure=measure
+    )
 
 
 def studies(scale: str) -> Mapping[str, Study]:

@@ -43,6 +43,7 @@ POINTS = (
     ("figure5_n100_N20", 100, 20, 0.82),
     ("table3", 100, 10, 0.82),
 )
+_SIZES = ("num_clients", "clients_per_edge", "edges")
 
 
 def figure2() -> Study:
@@ -61,7 +62,7 @@ def figure4() -> Study:
         Line({"epsilon 1 and 2": eps}, f"hfl_dp/figure4_eps{eps}")
         for eps in (10, 20, 50)
     ]
-    return _study("figure4", lines)
+    return _study("figure4", lines, "eps1", "eps2")
 
 
 def figure5() -> Study:
@@ -73,13 +74,14 @@ def figure5() -> Study:
             Line({"n": n, "N": N}, f"hfl_dp/figure5_n{n}_N{N}", printed=printed)
             for (n, N), printed in groups.items()
         ],
+        *_SIZES,
     )
 
 
 def figure6() -> Study:
     """Over the bound on the models' norm."""
     lines = [Line({"C": C}, f"hfl_dp/figure6_C{C}") for C in (5, 10, 15)]
-    return _study("figure6", lines)
+    return _study("figure6", lines, "clip_norm")
 
 
 def table3() -> Study:
@@ -90,12 +92,14 @@ def table3() -> Study:
 
 def readings() -> Study:
     """The printed points by the counts of exposures besides the figures' own."""
-    return _study("readings", _points({}, list(EXPOSURES)[1:]))
+    lines = _points({}, list(EXPOSURES)[1:])
+    return _study("readings", lines, "exposures", *_SIZES)
 
 
 def per_edge() -> Study:
     """The printed points where n counts the clients of an edge."""
-    return _study("per_edge", _points({}, EXPOSURES, per_edge=True))
+    lines = _points({}, EXPOSURES, per_edge=True)
+    return _study("per_edge", lines, "exposures", *_SIZES)
 
 
 def full_batch() -> Study:
@@ -115,7 +119,8 @@ def full_batch() -> Study:
     for line in _points({**FULL_BATCH, "learning_rate": rate}, EXPOSURES):
         label = {**line.label, "rate": rate}
         lines.append(dataclasses.replace(line, label=label))
-    return _study("full_batch", lines)
+    varied = ("noise", "learning_rate", "exposures", *_SIZES)
+    return _study("full_batch", lines, *varied)
 
 
 def studies(scale: str) -> Mapping[str, Study]:
@@ -166,12 +171,13 @@ def _with_and_without(name: str, loss: float) -> Study:
         Line({"scheme": "HierFAVG"}, f"hfl_dp/{name}_none"),
         Line({"scheme": "HFL-DP"}, f"hfl_dp/{name}_noisy", printed_loss=loss),
     ]
-    return _study(name, lines)
+    return _study(name, lines, "noise")
 
 
-def _study(name: str, lines: Sequence[Line]) -> Study:
+def _study(name: str, lines: Sequence[Line], *varied: str) -> Study:
     return Study(
         *("hfl_dp", name, lines, HflDpConfig),
+        varied=varied,
         within=0.05,
         also=("best_accuracy", "edge_noise", "epsilon_stated"),
         measure=measure,

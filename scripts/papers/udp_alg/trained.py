@@ -60,7 +60,7 @@ def descriptors(scale: str, rate: float | None) -> Study:
         )
         for zeta in DESCRIPTOR_RATES
     ]
-    return _study("descriptors", lines)
+    return _study("descriptors", lines, "descriptor_learning_rate")
 
 
 def figure2b(scale: str, rate: float | None) -> Study:
@@ -165,9 +165,10 @@ def _figure(
     return _study(name, lines)
 
 
-def _study(name: str, lines: Sequence[Line]) -> Study:
+def _study(name: str, lines: Sequence[Line], *varied: str) -> Study:
     return Study(
         *("udp_alg", name, lines, UdpHypernetConfig),
+        varied=varied,
         also=("z", "epsilon_paper"),
         measure=measure,
     )

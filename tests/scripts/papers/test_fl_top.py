@@ -92,6 +92,16 @@ def test_one_command_regenerates_a_table_and_again_resumes_it(run_program, tmp_p
         ("papers/fl_top/reproduce.py", ["--schemes=fl_low"], ["--schemes", "fl_low"]),
         ("papers/fl_top/reproduce.py", ["--schemes="], ["--schemes", "empty"]),
         ("papers/fl_top/reproduce.py", ["--what=table3"], ["--what", "table2, table"]),
+        (
+            "papers/fl_top/reproduce.py",
+            ["--what=sweep", "--ratios=0.05", "--scale=reduced"],
+            ["--what is sweep", "asked for"],
+        ),
+        (
+            "papers/fl_top/reproduce.py",
+            ["--what=masked", "--schemes=fl_cs", "--scale=reduced"],
+            ["--what is masked", "asked for"],
+        ),
         ("papers/fl_top/reproduce.py", ["--scheme=fl_std"], ["--scheme", "--schemes"]),
         ("papers/fl_top/reproduce.py", ["--rounds=0"], ["--rounds", "0"]),
     ],

@@ -44,7 +44,7 @@ def test_a_published_study_goes_to_the_docs(asked):
 @pytest.mark.parametrize(
     ("paper", "given", "name"),
     [
-        ("gfl", ["--what=figure2", "--mu=0.3"], "figure2"),
+        ("gfl", ["--what=figure2", "--ridge=0.3"], "figure2"),
         ("gfl", ["--what=figure2", "--scale=tiny"], "figure2_tiny"),
         ("fl_top", ["--what=table2", "--noise_multiplier=2"], "table2"),
     ],
@@ -53,6 +53,25 @@ def test_a_setting_of_ones_own_does_not(asked, paper, given, name):
     names, _, folder, _, _, docs = asked(paper, *given, "--out=mine")
     assert (names, docs) == ([name], False)
     assert folder.startswith("mine")
+
+
+@pytest.mark.parametrize(
+    ("paper", "part", "flag"),
+    [
+        ("gfl", "figure2", "--mu=0.3"),
+        ("hfl_dp", "figure6", "--clip_norm=7"),
+        ("hfl_dp", "figure5", "--edges=5"),
+        ("fl_top", "fl_cs", "--coefficients=largest"),
+        ("udp_alg", "descriptors", "--descriptor_learning_rate=1"),
+    ],
+)
+def test_what_tells_lines_apart_is_not_given_for_all(
+    assert_refused, tmp_path, paper, part, flag
+):
+    """A run at C = 7 stood in the row of C = 5, beside what is printed for that."""
+    program = f"scripts/papers/{paper}/reproduce.py"
+    given = [f"--what={part}", "--scale=tiny", flag, f"--out={tmp_path}"]
+    assert_refused(program, given, [flag.partition("=")[0], f"--what={part}"])
 
 
 def test_a_rate_of_ones_own_for_noisy_curves_does_not(asked, data_dir):
