@@ -165,18 +165,6 @@ def check_choices(name: str, words: Sequence[str], allowed: Iterable[str]) -> No
         raise ArgumentError(name, words, f"some of {', '.join(allowed)}")
 
 
-def refuse_given(names: Iterable[str], allowed: str) -> None:
-    """Raises ArgumentError if one of some flags is given.
-
-    Args:
-      names: Of flags that would do nothing here.
-      allowed: What may be given instead, in words.
-    """
-    for name in names:
-        if flags.FLAGS[name].present:
-            raise ArgumentError(name, flags.FLAGS[name].value, allowed)
-
-
 def check_seeds(seeds: Sequence[str]) -> list[int]:
     """What a list flag of seeds holds.
 

@@ -1,8 +1,9 @@
 """What the programs that reproduce a paper share: their flags, and how they run."""
 
+import dataclasses
 import io
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -13,9 +14,8 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 
 SCALES = ("full", "reduced", "tiny")
-# Flags that say nothing of what is not trained, and what is then allowed.
-OF_TRAINING = ("scale", "seeds", "jobs")
-NOT_TRAINED = "nothing with parts of --what that are not trained"
+# Flags that say nothing of what is not trained.
+_OF_TRAINING = ("scale", "seeds", "jobs")
 # Settings that change nothing of what comes out.
 _ELSEWHERE = ("data_dir", "runtime", "workers", "log_every", "quiet")
 
@@ -119,11 +119,28 @@ def run(
     return 1 if failed else 0
 
 
+def refuse_of_training(names: Iterable[str] = ()) -> None:
+    """Refuses flags that only a training would heed, where none is asked for.
+
+    Args:
+      names: Flags besides those that all programs have.
+
+    Raises:
+      ArgumentError: If one is given.
+    """
+    allowed = "nothing with parts of --what that are not trained"
+    for name in (*_OF_TRAINING, *names):
+        if flags.FLAGS[name].present:
+            raise ArgumentError(name, flags.FLAGS[name].value, allowed)
+
+
 def write_accounts(
     tables: Mapping[str, Callable[..., Any]],
     config_class: type[RunConfig],
     *,
     paper: str,
+    heeded: Sequence[str],
+    alone: bool,
 ) -> None:
     """Prints what trains nothing, and writes a CSV of each table.
 
@@ -136,9 +153,17 @@ def write_accounts(
       tables: By the CSV's name, what makes the table of the settings that are given.
       config_class: As given to `define_flags`.
       paper: The folder of the CSVs.
+      heeded: Settings that the tables hang on.
+      alone: Whether nothing is trained besides, so that all others are refused.
+
+    Raises:
+      ArgumentError: If a flag is given that would do nothing.
     """
     from scripts.papers import presets, result_tables
 
+    if alone:
+        names = {field.name for field in dataclasses.fields(config_class)}
+        refuse_of_training(sorted(names - {"out", *heeded}))
     given = presets.given(config_class)
     folder = given.pop("out", None)
     changes = {k: v for k, v in given.items() if k not in _ELSEWHERE}

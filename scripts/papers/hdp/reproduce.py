@@ -64,8 +64,7 @@ def main(argv: list[str]) -> int:
 
     trained = [part for part in asked.what if part in TRAINED]
     if not trained:
-        unused = (*program.OF_TRAINING, "data_dir", "compute_dtype")
-        cli.refuse_given(unused, program.NOT_TRAINED)
+        program.refuse_of_training(["data_dir", "compute_dtype"])
 
     folder = pathlib.Path(asked.out)
     folder.mkdir(parents=True, exist_ok=True)

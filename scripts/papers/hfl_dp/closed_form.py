@@ -12,6 +12,11 @@ from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.hfl_dp.plan import rounds_of
 from tff_hdp.systems.hfl_dp.worth import noise_table
 
+# Settings that the tables hang on.
+HEEDED = (
+    *("num_clients", "edges", "rounds", "k2", "clip_norm", "eps1", "eps2", "delta"),
+    *("exposures", "min_examples"),
+)
 # Training examples of the two tasks, dealt evenly to all clients.
 EXAMPLES = {"mnist": 60_000, "cifar10": 48_000}
 SETTINGS = {
@@ -98,13 +103,14 @@ def _rounds(config: HflDpConfig) -> tuple[int, int]:
 
 def _setting(config: HflDpConfig) -> dict[str, Any]:
     """The arguments of Theorem 1, as a run of these settings has them."""
+    exposures = config.exposures or formulas.exposures(config.rounds, config.k2)
     return {
         "n": config.num_clients // config.edges,
         "N": config.edges,
-        "m": EXAMPLES[config.task] // config.num_clients,
+        "m": config.min_examples or EXAMPLES[config.task] // config.num_clients,
         "C": config.clip_norm,
         "eps1": config.eps1,
         "eps2": config.eps2,
         "delta": config.delta,
-        "t": formulas.exposures(config.rounds, config.k2),
+        "t": exposures,
     }

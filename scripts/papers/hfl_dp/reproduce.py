@@ -43,11 +43,12 @@ def main(argv: list[str]) -> int:
     from scripts.papers.hfl_dp import closed_form, figures, trained
 
     trains = [part for part in flags.FLAGS.what if part != ACCOUNT]
-    if not trains:
-        cli.refuse_given(program.OF_TRAINING, program.NOT_TRAINED)
     if len(trains) < len(flags.FLAGS.what):
         tables = {"noise": closed_form.noise, "epsilons": closed_form.epsilons}
-        program.write_accounts(tables, HflDpConfig, paper="hfl_dp")
+        heeded = closed_form.HEEDED
+        program.write_accounts(
+            *(tables, HflDpConfig), paper="hfl_dp", heeded=heeded, alone=not trains
+        )
     if not trains:
         return 0
     return program.run(

@@ -58,11 +58,16 @@ def main(argv: list[str]) -> int:
     cli.check_choices("what", flags.FLAGS.what, (ACCOUNT, *PARTS))
     trains = [part for part in flags.FLAGS.what if part != ACCOUNT]
     if not trains:
-        unused = (*program.OF_TRAINING, "private_server_learning_rate")
-        cli.refuse_given(unused, program.NOT_TRAINED)
+        program.refuse_of_training(["private_server_learning_rate"])
     if len(trains) < len(flags.FLAGS.what):
         tables = {ACCOUNT: closed_form.table}
-        program.write_accounts(tables, UdpHypernetConfig, paper="udp_alg")
+        heeded = closed_form.HEEDED
+        program.write_accounts(
+            *(tables, UdpHypernetConfig),
+            paper="udp_alg",
+            heeded=heeded,
+            alone=not trains,
+        )
     if not trains:
         return 0
     return program.run(

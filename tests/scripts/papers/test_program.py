@@ -112,6 +112,7 @@ def test_an_account_goes_where_it_is_asked_to(run_program, tmp_path, paper, name
     ("paper", "part", "flag"),
     [
         ("hfl_dp", "account", "--seeds=7"),
+        ("hfl_dp", "account", "--learning_rate=0.3"),
         ("udp_alg", "account", "--private_server_learning_rate=2"),
         ("hdp", "table1,levels", "--compute_dtype=bfloat16"),
     ],

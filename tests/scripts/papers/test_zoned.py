@@ -114,6 +114,10 @@ def test_the_noise_is_theorem_1s_and_worth_less_than_stated():
     table = closed_form.noise().set_index("quantity")
     first = table.loc["client to edge, edge rounds"]
     assert first["noise"] == pytest.approx(4.8448053 * 25 * (30 / 1200) / 20)
+    apart = closed_form.noise(exposures=(13, 13, 12, 12, 12)).set_index("quantity")
+    assert apart.loc["client to edge, edge rounds", "noise"] == pytest.approx(
+        4.8448053 * 13 * (30 / 1200) / 20
+    )
     assert (table["epsilon_example"] < table["epsilon_stated"]).all()
     assert (table["epsilon_client"] > 1000 * table["epsilon_stated"]).all()
     epsilons = closed_form.epsilons().set_index("setting")
