@@ -155,17 +155,42 @@ def test_what_the_mask_holds_does_not_move_at_all(make_clients, as_chunk):
         assert not update.numpy().any()
 
 
+class Doubled(tf.keras.layers.Flatten):
+    """A user's own kind of a layer that can be stacked."""
+
+    def call(self, inputs):
+        return 2 * super().call(inputs)
+
+
 @pytest.mark.parametrize(
     "layer",
     [
         tf.keras.layers.Dropout(0.5),
         tf.keras.layers.BatchNormalization(),
         tf.keras.layers.Conv2D(4, 3, groups=2),
+        tf.keras.layers.Flatten(data_format="channels_first"),
+        tf.keras.layers.MaxPooling2D(data_format="channels_first"),
+        Doubled(),
     ],
 )
 def test_what_cannot_be_stacked_is_named(layer):
     shape = [8, 8, 2]
     _assert_is_not_stacked(layer, shape)
+
+
+@pytest.mark.parametrize(
+    "option", ["kernel_regularizer", "bias_regularizer", "activity_regularizer"]
+)
+def test_losses_of_layers_are_no_stacks(option):
+    """TFF's own training minimises them; a stack sees logits and labels alone."""
+    layers = [
+        tf.keras.layers.InputLayer([2]),
+        tf.keras.layers.Dense(3, **{option: "l2"}),
+    ]
+    model = tf.keras.Sequential(layers)
+    assert not is_supported(model)
+    with pytest.raises(ArgumentError, match=r"model.losses is 1 of layers; allowed: n"):
+        StackedModel(model)
 
 
 def test_a_recurrent_model_trains_client_by_client():

@@ -55,6 +55,11 @@ class StackedModel:
         if len(model.non_trainable_weights):
             names = [weight.name for weight in model.non_trainable_weights]
             raise ArgumentError("model.non_trainable_weights", names, "none")
+        if model.losses:
+            # As regularizers add: TFF's own training minimises them too.
+            raise ArgumentError(
+                "model.losses", f"{len(model.losses)} of layers", "none"
+            )
 
     @classmethod
     def built_by(cls, build_model: Callable[[], tf.keras.Sequential]) -> "StackedModel":
@@ -162,28 +167,33 @@ def _apply(
 
 def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
     keras = tf.keras.layers
-    if isinstance(layer, keras.Flatten):
+    # A user's own kind of one of these may do anything.
+    kind = type(layer)
+    if getattr(layer, "data_format", "channels_last") != "channels_last":
+        name = f"layer {layer.name}.data_format"
+        raise ArgumentError(name, layer.data_format, "channels_last")
+    if kind is keras.Flatten:
         return lambda _, x: tf.reshape(x, [*_leading(x), x.shape[2:].num_elements()])
-    if isinstance(layer, keras.Reshape):
+    if kind is keras.Reshape:
         return lambda _, x: tf.reshape(x, [*_leading(x), *layer.target_shape])
-    if isinstance(layer, keras.ZeroPadding1D):
+    if kind is keras.ZeroPadding1D:
         return lambda _, x: tf.pad(x, [(0, 0), (0, 0), layer.padding, (0, 0)])
-    if isinstance(layer, keras.Embedding) and not layer.mask_zero:
+    if kind is keras.Embedding and not layer.mask_zero:
         return _look_up
-    if isinstance(layer, keras.Dense):
+    if kind is keras.Dense:
         return _Affine(layer, _product(layer))
-    if isinstance(layer, keras.Conv2D) and type(layer) is keras.Conv2D:
+    if kind is keras.Conv2D:
         return _Affine(layer, _convolution(layer))
-    if isinstance(layer, keras.MaxPooling2D):
+    if kind is keras.MaxPooling2D:
         return _MaxPooling(layer)
-    if isinstance(layer, keras.Rescaling):
+    if kind is keras.Rescaling:
         return lambda _, x: _rescaled(layer, x)
-    if isinstance(layer, keras.ReLU | keras.Activation):
+    if kind in (keras.ReLU, keras.Activation):
         # Not by calling the layer, which would round float64.
         return lambda _, x: layer.call(x)
     raise ArgumentError(
         "model",
-        f"one with layer {layer.name}, of type {type(layer).__name__}",
+        f"one with layer {layer.name}, of type {kind.__name__}",
         "for clients in a stack Rescaling, Flatten, Reshape, Embedding, Dense, Conv2D, "
         "MaxPooling2D, ZeroPadding1D, ReLU, Activation",
     )
@@ -261,10 +271,8 @@ def _product(layer: tf.keras.layers.Dense) -> Callable[..., tf.Tensor]:
 
 
 def _convolution(layer: tf.keras.layers.Conv2D) -> Callable[..., tf.Tensor]:
-    for name, allowed in (("groups", 1), ("data_format", "channels_last")):
-        value = getattr(layer, name)
-        if value != allowed:
-            raise ArgumentError(f"layer {layer.name}.{name}", value, str(allowed))
+    if layer.groups != 1:
+        raise ArgumentError(f"layer {layer.name}.groups", layer.groups, "1")
 
     in_bfloat16 = layer.compute_dtype == "bfloat16"
 
