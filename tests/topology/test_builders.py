@@ -6,6 +6,7 @@ import scipy.stats
 from tff_hdp.errors import ArgumentError
 from tff_hdp.topology import (
     dominant_labels,
+    equal_zones,
     with_levels,
     zones_by_capability,
     zones_by_key,
@@ -125,6 +126,22 @@ def test_overlay_in_pieces_cannot_make_fewer_zones():
 def test_bad_input_is_refused(build, message):
     with pytest.raises(ArgumentError, match=message):
         build()
+
+
+@pytest.mark.parametrize("number", [2.5, float("nan"), "2", None, True, 0, 4])
+def test_a_number_of_zones_that_is_none_is_refused_by_all(number):
+    ids, rng = ("a", "b", "c"), np.random.default_rng(0)
+    overlay = nx.path_graph(ids)
+    capability = dict.fromkeys(ids, 1.0)
+    builds = [
+        lambda: equal_zones(ids, number, rng=rng),
+        lambda: zones_by_capability(ids, capability=capability, num_zones=number),
+        lambda: zones_by_overlay(ids, overlay=overlay, num_zones=number),
+    ]
+    # An overlay's communities may be as many as they are.
+    for build in builds[: 2 if number is None else 3]:
+        with pytest.raises(ArgumentError, match=f"^num_zones is {number}; allowed: "):
+            build()
 
 
 def test_zones_of_given_sizes_are_dealt_at_random():

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 
 from tff_hdp.errors import ArgumentError, as_float, require
-from tff_hdp.topology.zoning import Zoning
+from tff_hdp.topology.zoning import Zoning, check_num_zones
 
 
 def zones_of_sizes(
@@ -99,7 +99,7 @@ def zones_by_capability(
         finite, or given for an unknown client.
     """
     check_same_clients("capability", capability, client_ids)
-    _check_num_zones(num_zones, len(client_ids))
+    num_zones = check_num_zones(num_zones, len(client_ids))
     scores = np.array([_score(capability, client) for client in client_ids])
     order = np.argsort(scores, kind="stable")
     zone_of = np.empty(len(client_ids), np.int64)
@@ -129,7 +129,7 @@ def zones_by_overlay(
     check_same_clients("overlay", overlay, client_ids)
     limits = {}
     if num_zones is not None:
-        _check_num_zones(num_zones, len(client_ids))
+        num_zones = check_num_zones(num_zones, len(client_ids))
         components = nx.number_connected_components(overlay)
         if components > num_zones:
             raise ArgumentError(
@@ -185,8 +185,3 @@ def check_same_clients(
     unknown = next((client for client in found if client not in known), None)
     if unknown is not None:
         raise ArgumentError(name, f"given for {unknown!r}", "clients only")
-
-
-def _check_num_zones(num_zones: int, num_clients: int) -> None:
-    if not 1 <= num_zones <= num_clients:
-        raise ArgumentError("num_zones", num_zones, f"1..{num_clients} (the clients)")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, require
+from tff_hdp.errors import ArgumentError, check_count, require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,11 +134,17 @@ def equal_zones(
     Raises:
       ArgumentError: If `num_zones` is out of range or an id repeats.
     """
-    n = len(client_ids)
-    if not 1 <= num_zones <= n:
-        raise ArgumentError("num_zones", num_zones, f"1..{n} (the clients)")
-    zone_of = rng.permutation(np.arange(n) % num_zones)
+    num_zones = check_num_zones(num_zones, len(client_ids))
+    zone_of = rng.permutation(np.arange(len(client_ids)) % num_zones)
     return Zoning(tuple(client_ids), tuple(zone_of.tolist()))
+
+
+def check_num_zones(num_zones: int, num_clients: int) -> int:
+    """Returns it as an int; raises ArgumentError unless 1..`num_clients` and whole."""
+    num_zones = check_count("num_zones", num_zones)
+    if not 1 <= num_zones <= num_clients:
+        raise ArgumentError("num_zones", num_zones, f"1..{num_clients} (the clients)")
+    return num_zones
 
 
 def _several(name: str, values: Any) -> tuple[Any, ...]:
