@@ -284,6 +284,12 @@ def test_ragged_client_shapes(agree_twice):
         ((np.int32, [None]), np.int32([1, 2, 3])),
         ((np.int32, [None]), np.int32([[1]])),
         ((np.str_, [2]), ["a", "b"]),
+        (np.str_, b"a\0b\0\0"),
+        (np.str_, np.bytes_(b"\0")),
+        (np.int32, b"1"),
+        ((np.float32, [2]), [float("nan"), 1e300]),
+        ((np.float32, [2]), [float("nan"), -1.5]),
+        ((np.float32, [1]), [float("nan")]),
     ],
     ids=repr,
 )

@@ -166,7 +166,8 @@ def _ingest_tensor(value: Any, type_: tff.TensorType, listed: bool) -> tf.Tensor
         if type_.is_assignable_from(found):
             return value
         value = value.numpy()
-    array = np.asarray(value)
+    # An array of bytes would lose zeros at their end.
+    array = np.asarray(value, object if isinstance(value, bytes) else None)
     wanted = type_.dtype.type
     compatible = array.size == 0 or _is_castable(array, value, wanted)
     compatible = compatible or (listed and _keeps_value(array, wanted))
@@ -194,8 +195,8 @@ def _is_castable(array: np.ndarray, value: Any, wanted: type[np.generic]) -> boo
     if isinstance(value, np.ndarray | np.generic):
         return np.can_cast(array.dtype, wanted)
     # Python's numbers have no width of their own: their size decides.
-    extremes = array.min().item(), array.max().item()
-    return all(np.can_cast(extreme, wanted) for extreme in extremes)
+    extremes = (ufunc.reduce(array, None) for ufunc in (np.fmin, np.fmax))
+    return all(np.can_cast(extreme.item(), wanted) for extreme in extremes)
 
 
 def _keeps_value(array: np.ndarray, wanted: type[np.generic]) -> bool:
