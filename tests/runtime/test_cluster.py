@@ -121,6 +121,39 @@ class TestDeath:
             until(takes_part)
 
 
+# Ends in a forked process as far as Python does, and goes on in the other.
+FORK = """
+import atexit, os, signal
+import numpy as np, tensorflow_federated as tff
+from tff_hdp import runtime
+
+@tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+def total(x):
+    return tff.federated_sum(x)
+
+runtime.set_context({arguments})
+assert total([1, 2, 3]) == 6
+child = os.fork()
+signal.alarm(60)
+if not child:
+    atexit._run_exitfuncs()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert total([1, 2, 3]) == 6
+print("done")
+"""
+
+
+@pytest.mark.parametrize("name", ["native", "cluster"])
+def test_a_forked_process_leaves_the_workers_to_the_other(
+    name, host_worker, run_python
+):
+    with host_worker("--port=0") as host:
+        workers = (host.address,) if name == "cluster" else ()
+        program = FORK.format(arguments=f"{name!r}, workers={workers!r}")
+        assert run_python(program) == "done"
+
+
 class TestWork:
     def test_is_spread(self, cluster_context, run_on):
         before = [member.completed for member in cluster_context.members]

@@ -34,6 +34,7 @@ class NativeWorker:
     def __init__(self, *, log_file: str | os.PathLike[str] | None = None) -> None:
         self._log_file = log_file
         self._closed = False
+        self._owner = os.getpid()
         self._start()
         atexit.register(self.close)
 
@@ -67,7 +68,10 @@ class NativeWorker:
         return executor
 
     def close(self) -> None:
-        """Ends the worker. Safe to call twice."""
+        """Ends the worker. Safe to call twice; of no effect in a forked process."""
+        if os.getpid() != self._owner:
+            # It would wait for ever, for threads that stayed in the other process.
+            return
         self._closed = True
         if self.is_running:
             self._process.kill()

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -256,8 +257,13 @@ class ClusterContext(InProcessContext):
         return self._workers.members
 
     def close(self) -> None:
-        """Frees what the workers hold for this context, which is of no use then."""
-        self._workers.close()
+        """Frees what the workers hold for this context, which is of no use then.
+
+        Of no effect in a forked process, which would wait for ever, and have the
+        other's next call wait too: they share a connection.
+        """
+        if os.getpid() == self._process:
+            self._workers.close()
 
 
 def _check_addresses(workers: Sequence[str]) -> None:
