@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.protocols.secagg import graphs, masks, shamir
+from tff_hdp.protocols.secagg import graphs, keys, masks, shamir
 
 SEEDS = [bytes([i]) * 32 for i in range(5)]
 
@@ -142,6 +142,42 @@ def test_tail_is_the_hypergeometric(k, bad, degree):
         )
 
 
+def least_sparse(k, corrupt, dropout, security_bits, correctness_bits):
+    """The first even degree, and its first threshold, that keep both promises."""
+    bad, gone = int(corrupt * k), int(dropout * k)
+    error = 2.0**-security_bits / 2
+    for degree in range(2, k - 1, 2):
+        corrupted = scipy.stats.hypergeom(k - 1, bad, degree)
+        dropped = scipy.stats.hypergeom(k - 1, gone, degree)
+        # Two gaps on either side of which somebody is left.
+        places = (k - np.arange(degree), bad + gone - np.arange(degree))
+        cut = k * (k - 1) / 2 * np.prod(np.maximum(places[1], 0) / places[0])
+        t = next(t for t in range(2, degree + 2) if k * corrupted.sf(t - 1) <= error)
+        stays = k * dropped.sf(degree - t) <= 2.0**-correctness_bits
+        if cut <= error and t <= degree + 1 and stays:
+            return degree, t
+    return None, k // 2 + 1
+
+
+@pytest.mark.parametrize("k", [10, 60, 100, 301, 1000])
+@pytest.mark.parametrize(
+    ("corrupt", "dropout", "security_bits", "correctness_bits"),
+    [(0.1, 0.2, 40, 30), (0.0, 0.3, 40, 10), (0.3, 0.0, 20, 30), (0.05, 0.05, 20, 40)],
+)
+def test_the_sparsest_sound_graph_is_taken(
+    k, corrupt, dropout, security_bits, correctness_bits
+):
+    given = corrupt, dropout, security_bits, correctness_bits
+    found = graphs.sparse(
+        k,
+        corrupt=corrupt,
+        dropout=dropout,
+        security_bits=security_bits,
+        correctness_bits=correctness_bits,
+    )
+    assert (found.degree, found.threshold) == least_sparse(k, *given)
+
+
 def test_sparse_graphs_keep_their_promise_in_simulation():
     # At 5 bits the promises fail at most once in 32 rounds; count how often.
     k, corrupt, dropout = 60, 0.15, 0.25
@@ -197,3 +233,36 @@ def test_a_small_or_hopeless_round_masks_with_everybody():
 def test_bad_graphs_are_refused(build, message):
     with pytest.raises(ArgumentError, match=message):
         build()
+
+
+def test_what_is_derived_is_bound_to_all_that_it_names():
+    """Another session, party, way to divide their names, or byte gives another."""
+    secret, session, share = bytes(range(32)), b"session", bytes(range(100, 133))
+
+    def derived(secret, session, one, other, share):
+        return [
+            keys.mask_seed(secret, session, one, other),
+            keys.seal(secret, session, one, other, bytes(32)),
+            keys.share_digest(session, one, other, share),
+            keys.seed_digest(session, one, share),
+        ]
+
+    first = derived(secret, session, "ab", "c", share)
+    # One key for two purposes would have the first pad of the second in public.
+    assert first[0] != first[1][:32]
+    assert len(first[2]) >= 16
+    changed = [share[:i] + bytes([share[i] ^ 1]) + share[i + 1 :] for i in range(33)]
+    others = [derived(secret, session, "ab", "c", other) for other in changed]
+    others += [derived(secret, b"sessio", "nab", "c", share)]
+    others += [derived(secret, session, "x", "c", share)]
+    others += [derived(secret, session + b"a", "b", "c", share)]
+    for number, other in enumerate(others):
+        same = [a == b for a, b in zip(first, other, strict=True)]
+        assert same == [number < 33, number < 33, False, False]
+    a, bc = "a", "bc"
+    regrouped = zip(first[:3], derived(secret, session, a, bc, share)[:3], strict=True)
+    assert not any(one == other for one, other in regrouped)
+    # Both of a pair derive its mask; what one sends is not what it is sent.
+    turned = derived(secret, session, "c", "ab", share)
+    assert turned[0] == first[0]
+    assert not {*turned[1:]} & {*first[1:]}

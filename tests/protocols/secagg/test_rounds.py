@@ -281,6 +281,11 @@ def test_an_encoding_without_room_for_all_the_noise_there_may_be_is_refused():
         secure_sum(
             updates, encoding=FixedPoint.for_sum(**room, stddev=1000.0), **options
         )
+    # Nor is there any where the clients alone may fill the ring.
+    with pytest.raises(ArgumentError, match="encoding is of sums that wrap around"):
+        secure_sum(
+            updates, encoding=FixedPoint.for_sum(**room), graph=graph, stddev=0.1
+        )
     most = 1000.0 * np.sqrt(100 / graph.threshold)
     enough = FixedPoint.for_sum(**room, stddev=most)
     found = secure_sum(updates, encoding=enough, **options).total
@@ -365,3 +370,30 @@ def test_fixed_secrets_make_a_round_repeatable():
     second = run_round(inputs, terms, random_bytes=source)
     np.testing.assert_array_equal(first[0], second[0])
     assert from_ring(first[0], 32).dtype == np.int64
+
+
+def test_who_is_whose_neighbour_is_nobodys_guess():
+    """Clients that collude would otherwise stand around their victim."""
+    ids = [f"c{i}" for i in range(20)]
+    drawn = set()
+    for _ in range(5):
+        server = Server(Round(0, 1, 32, 2), ids, degree=2)
+        clients = {c: Client(c, server.terms) for c in ids}
+        shared(server, clients)
+        drawn.add(server.joined["c0"])
+    assert len(drawn) > 1
+
+
+def test_shares_are_uniform_to_a_part_in_2_to_the_128():
+    asked = []
+
+    def random_bytes(count):
+        asked.append(count)
+        return random.randbytes(count)
+
+    shared_by = Client("a", Round(0, 1, 32, 3), random_bytes=random_bytes)
+    del asked[:]
+    shared_by._split(bytes(32), 3)
+    # A number below 2^256 + 297, drawn as one of so many bytes and reduced.
+    assert len(asked) == 2
+    assert all(8 * count >= 257 + 128 for count in asked)

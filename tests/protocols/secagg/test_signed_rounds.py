@@ -8,6 +8,7 @@ import pytest
 
 from tests.protocols.secagg.parties import shared
 from tff_hdp.errors import ArgumentError
+from tff_hdp.protocols import wire
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg import errors, messages
 from tff_hdp.protocols.secagg.client import PHASES, Client
@@ -172,6 +173,17 @@ def test_what_was_said_in_another_attempt_is_refused(changes):
     with pytest.raises(BadSignatureError, match="PeerKeys of 'super-node' bears"):
         clients["a"].share(before.end_advertise()["a"])
     clients["a"].share(told)
+
+
+def test_a_signature_is_of_one_kind_of_message():
+    """Two kinds may have the same bytes; what was said in one is not in the other."""
+    hub = make_signers("abc")[SUPER_NODE]
+    shares = hub.sign(messages.SharesForClient(0, "a", {"b": b"c"}), TERMS.digest)
+    alike = messages.Agreements(0, "a", {"b": b"c"}, shares.signature)
+    assert wire.encode(alike) == wire.encode(shares)
+    hub.check(shares, SUPER_NODE, TERMS.digest)
+    with pytest.raises(BadSignatureError, match="Agreements of 'super-node' bears"):
+        hub.check(alike, SUPER_NODE, TERMS.digest)
 
 
 def test_survivors_around_a_client_are_those_of_all():
