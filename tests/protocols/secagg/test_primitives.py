@@ -254,6 +254,7 @@ def test_what_is_derived_is_bound_to_all_that_it_names():
     changed = [share[:i] + bytes([share[i] ^ 1]) + share[i + 1 :] for i in range(33)]
     others = [derived(secret, session, "ab", "c", other) for other in changed]
     others += [derived(secret, b"sessio", "nab", "c", share)]
+    others += [derived(secret, b"other", "ab", "c", share)]
     others += [derived(secret, session, "x", "c", share)]
     others += [derived(secret, session + b"a", "b", "c", share)]
     for number, other in enumerate(others):
