@@ -138,6 +138,50 @@ def test_clients_one_by_one_add_up_to_each_alone(
     assert float(sums["examples"]) == 2 * sum(SIZES)
 
 
+def images(*layers):
+    ends = tf.keras.layers.Flatten(), tf.keras.layers.Dense(3)
+    return tf.keras.Sequential([tf.keras.layers.InputLayer([7, 6, 2]), *layers, *ends])
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        lambda k: [k.Rescaling([2.0, -3.0], offset=[0.5, 1.0])],
+        lambda k: [k.Conv2D(3, 3, strides=2, activation="relu")],
+        lambda k: [k.Conv2D(3, 3, padding="same", dilation_rate=2)],
+        lambda k: [k.Conv2D(3, 2, activation="relu"), k.MaxPooling2D(3, 1, "same")],
+        lambda k: [k.Conv2D(3, 2), k.MaxPooling2D(2, 1), k.MaxPooling2D(2, 2, "same")],
+        # Neither rises with each of its inputs: pooled after, not before.
+        lambda k: [k.Conv2D(3, 2, activation="softmax"), k.MaxPooling2D()],
+        lambda k: [k.Conv2D(3, 2, activation=tf.abs), k.MaxPooling2D()],
+        lambda k: [k.Conv2D(3, 2), k.ReLU(1.0, 0.1, 0.2), k.MaxPooling2D((3, 1))],
+        lambda k: [k.Reshape([21, 4]), k.ZeroPadding1D((1, 2)), k.Activation("tanh")],
+    ],
+)
+def test_a_stack_computes_what_keras_does_for_each_client(float64, layers):
+    models = [images(*layers(tf.keras.layers)) for _ in range(3)]
+    features = np.random.default_rng(0).normal(size=[3, 4, 7, 6, 2])
+    weights = [tf.stack(w) for w in zip(*(m.weights for m in models), strict=True)]
+    found = StackedModel(models[0])(weights, tf.constant(features))
+    for model, own, logits in zip(models, features, found, strict=True):
+        np.testing.assert_allclose(logits, model(own), **EXACT)
+
+
+def test_steps_are_deferred_where_they_are_by_the_gradient_alone(monkeypatch):
+    monkeypatch.setattr(deferred, "_LARGE", 10)
+    model = StackedModel(images(tf.keras.layers.Conv2D(3, 2)))
+    one, two = tf.zeros([1, 5, 7, 6, 2]), tf.zeros([2, 5, 7, 6, 2])
+    plain = SgdRule(learning_rate=0.1)
+    assert deferred.applies(model, plain, one)
+    assert not deferred.applies(model, plain, two)
+    assert not deferred.applies(StackedModel(images()), plain, one)
+    mask = [np.ones(shape, bool) for shape in model.shapes]
+    for option in ({"momentum": 0.5}, {"proximal": 0.5}, {"mask": mask}):
+        assert not deferred.applies(model, SgdRule(learning_rate=0.1, **option), one)
+    monkeypatch.setattr(deferred, "_LARGE", 2**20)
+    assert not deferred.applies(model, plain, one)
+
+
 def test_what_the_mask_holds_does_not_move_at_all(make_clients, as_chunk):
     """Not even where the gradient is not a number."""
     layers = [tf.keras.layers.InputLayer([2]), tf.keras.layers.Dense(3)]
@@ -170,6 +214,7 @@ class Doubled(tf.keras.layers.Flatten):
         tf.keras.layers.Conv2D(4, 3, groups=2),
         tf.keras.layers.Flatten(data_format="channels_first"),
         tf.keras.layers.MaxPooling2D(data_format="channels_first"),
+        tf.keras.layers.Dense(3),  # of every pixel
         Doubled(),
     ],
 )

@@ -124,6 +124,18 @@ def test_without_noise_it_is_the_papers_equations():
     assert metrics["round"] == 3
 
 
+def test_a_server_without_clients_keeps_its_model_and_mixes_it():
+    process = build(NONE, servers=2)
+    state = process.initialize()
+    before = np.random.default_rng(0).normal(size=[SERVERS, M]).astype(np.float32)
+    state = state._replace(global_model_weights=before)
+    idle = {(p, k) for p in (0, 1) for k in range(COHORT)}
+    state = process.next(state, data(NONE, 0, False)[1:]).state
+    expected = MIXING @ iterate(before, 0, still=idle)
+    found = np.asarray(state.global_model_weights)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_gradients_are_clipped_to_the_bound():
     bound = 0.2
     models, metrics = run(dataclasses.replace(NONE, B=bound))

@@ -191,6 +191,21 @@ def test_edges_go_alone_and_meet_at_the_cloud(together):
         assert np.allclose(models[0], models[1], atol=1e-6) == (number == 1)
 
 
+def test_an_edge_without_clients_keeps_its_model():
+    process = build(n=2, N=2)
+    state = process.initialize()
+    models = np.asarray(state.global_model_weights) + np.float32([[1.0], [2.0]])
+    state = state._replace(global_model_weights=models)
+    state = process.next(state, data(2, 2, 0)[:1]).state
+    found = np.asarray(state.global_model_weights)
+    assert np.abs(found[0] - models[0]).max() > 1e-3
+    np.testing.assert_array_equal(found[1], models[1])
+    # To the cloud it counts as the others do.
+    found = np.asarray(process.next(state, []).state.global_model_weights)
+    middle = np.asarray(state.global_model_weights).mean(0)
+    np.testing.assert_allclose(found, np.stack([middle] * 2), **TOLERANCE)
+
+
 def test_the_proximal_term_holds_clients_back():
     first = flatten(start().trainable)
     moved = [

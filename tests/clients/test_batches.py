@@ -1,0 +1,82 @@
+"""What clients bring to a round, against plain Python."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tff_hdp.clients.batches import (
+    Participant,
+    chunks,
+    example_weights,
+    make_order,
+    order_of_steps,
+)
+
+
+@pytest.mark.parametrize(
+    ("size", "steps", "batch_size"),
+    [(7, 5, 3), (7, 1, 3), (7, 6, 3), (4, 9, 4), (1, 3, 5), (10, 4, 1)],
+)
+def test_steps_go_through_all_examples_before_any_comes_again(size, steps, batch_size):
+    rng = np.random.default_rng(0)
+    order = order_of_steps(size, steps=steps, batch_size=batch_size, rng=rng)
+    assert order.shape == (steps, batch_size)
+    per_epoch = -(-size // batch_size)
+    for begin in range(0, steps, per_epoch):
+        epoch = order[begin : begin + per_epoch]
+        seen = sorted(epoch[epoch >= 0])
+        if len(epoch) == per_epoch:
+            assert seen == list(range(size))
+        else:
+            assert len(seen) == len({*seen} & {*range(size)}) == epoch.size
+
+
+@pytest.mark.parametrize(
+    ("weighting", "cap", "expected"),
+    [
+        ("uniform", 4, [1, 1, 1]),
+        ("examples", None, [0.1, 0.4, 1]),
+        ("examples", 4, [0.25, 1, 1]),
+    ],
+)
+def test_weights_are_examples_up_to_a_cap(weighting, cap, expected):
+    found = example_weights(weighting, np.array([1, 4, 10]), cap)
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize("across_zones", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 50])
+def test_chunks_hold_every_client_as_it_is(size, across_zones):
+    rng, participants = np.random.default_rng(0), []
+    for number, zone in enumerate([2, 2, 2, 0, 0, 1, 1, 1, 1]):
+        n = number % 4 + 1
+        features = rng.integers(1, 9, [n, 2]).astype(np.float32)
+        order = make_order(n, epochs=number % 2 + 1, batch_size=number % 3 + 1, rng=rng)
+        participants.append(
+            Participant(
+                (features, rng.integers(1, 5, n)),
+                order,
+                weight=(number + 1) / 9,
+                carries_noise=number % 2 == 0,
+                zone=zone,
+            )
+        )
+    made = list(chunks(participants, size, across_zones=across_zones))
+    groups = [9] if across_zones else [3, 2, 4]
+    assert len(made) == sum(-(-group // size) for group in groups)
+    if not across_zones:
+        assert all(len({*chunk["zone"]}) == 1 for chunk in made)
+    clients = itertools.chain.from_iterable(
+        zip(*chunk.values(), strict=True) for chunk in made
+    )
+    for own, found in zip(participants, clients, strict=True):
+        found = dict(zip(made[0], found, strict=True))
+        size_of, (steps, batch) = len(own.examples[1]), own.order.shape
+        for name, given in zip(("features", "labels"), own.examples, strict=True):
+            np.testing.assert_array_equal(found[name][:size_of], given)
+            assert not found[name][size_of:].any()
+        np.testing.assert_array_equal(found["order"][:steps, :batch], own.order)
+        assert np.sum(found["order"] >= 0) == np.sum(own.order >= 0)
+        assert found["weight"] == np.float32(own.weight)
+        assert (found["carries_noise"], found["zone"]) == (own.carries_noise, own.zone)
