@@ -42,7 +42,7 @@ def zones_by_key(client_ids: Sequence[str], *, keys: Mapping[str, Hashable]) -> 
 
     Args:
       client_ids: Distinct client ids.
-      keys: The key of every client.
+      keys: The key of every client; those of one text are one.
 
     Returns:
       A `Zoning` whose zones stand in the sorted order of their keys' names.
