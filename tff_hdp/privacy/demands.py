@@ -124,13 +124,10 @@ class Demand:
         if place.is_summed:
             # Of a sum over zones it does not matter whose noise it is, unless some
             # collude: with as much in every zone they know the least of it.
-            ones = dataclasses.replace(
-                plan, zone_noise_multipliers=(1.0,) * plan.num_zones
-            )
-            z = math.sqrt(needs / place.seen(ones, self.zones[0]))
-            return dataclasses.replace(
-                plan, zone_noise_multipliers=(z,) * plan.num_zones
-            )
+            ones = (1.0,) * plan.num_zones
+            even = dataclasses.replace(plan, zone_noise_multipliers=ones)
+            z = math.sqrt(needs / place.seen(even, self.zones[0]))
+            return dataclasses.replace(plan, zone_noise_multipliers=(z,) * len(ones))
         lacks, filled = math.sqrt(needs - seen), plan
         for zone in self.zones:
             node, share = place.node(zone)

@@ -45,12 +45,9 @@ def check_events(
             "that it was done; record without events if it was",
         )
     client = plan.client_noise_multiplier if plan.clients_carry_noise else 0.0
-    expected: dict[str, Any] = {
-        "client": client,
-        "zone": list(plan.zone_noise_multipliers),
-        "upper": [list(level.noise_multipliers) for level in plan.upper_levels],
-        "server": plan.server_noise_multiplier,
-    }
+    zones, *upper, (server,) = map(list, plan.node_noise_multipliers)
+    levels = {"zone": zones, "upper": upper, "server": server}
+    expected: dict[str, Any] = {"client": client, **levels}
     if unknown := sorted(set(events) - {*expected, *_BESIDE}):
         raise ArgumentError("events", unknown, ", ".join(expected))
     _check_clients(plan, events.get("clients"))

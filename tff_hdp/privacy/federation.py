@@ -7,7 +7,7 @@ from tff_hdp.privacy.accountant import History
 from tff_hdp.privacy.noise import noise_in_output
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promises import Promise
-from tff_hdp.privacy.threat import RECEIVERS, AccountedRound, Observer, ThreatModel
+from tff_hdp.privacy.threat import AccountedRound, Observer, ThreatModel
 from tff_hdp.privacy.views import observers
 
 
@@ -130,25 +130,18 @@ class Place:
 
     def noise_at(self, plan: NoisePlan, node: int) -> float:
         """The node's multiplier in a plan."""
-        level = 0 if self.is_summed else self.level - 2
-        return plan.node_noise_multipliers[level][node]
+        return plan.node_noise_multipliers[self._depth][node]
 
     def with_noise(self, plan: NoisePlan, node: int, z: float) -> NoisePlan:
         """`plan` with another multiplier at the node."""
-        if self.observer in RECEIVERS:
-            return dataclasses.replace(plan, server_noise_multiplier=z)
-        if self.level == 2 or self.is_summed:
-            noise = list(plan.zone_noise_multipliers)
-            noise[node] = z
-            return dataclasses.replace(plan, zone_noise_multipliers=tuple(noise))
-        levels = list(plan.upper_levels)
-        upper = levels[self.level - 3]
-        noise = list(upper.noise_multipliers)
-        noise[node] = z
-        levels[self.level - 3] = dataclasses.replace(
-            upper, noise_multipliers=tuple(noise)
-        )
-        return dataclasses.replace(plan, upper_levels=tuple(levels))
+        noise = [list(level) for level in plan.node_noise_multipliers]
+        noise[self._depth][node] = z
+        return plan.with_node_noise(noise)
+
+    @property
+    def _depth(self) -> int:
+        """The node's level in `NoisePlan.node_noise_multipliers`."""
+        return 0 if self.is_summed else self.level - 2
 
 
 def _noisy(base: NoisePlan) -> NoisePlan:

@@ -7,7 +7,7 @@ not in it: see `tff_hdp.privacy.threat`.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from tff_hdp.errors import (
@@ -257,6 +257,24 @@ class NoisePlan:
     def released_units(self) -> tuple[float, ...]:
         """`released_sensitivities` in units of S."""
         return tuple(u / self.clipping.clip_norm for u in self.released_sensitivities)
+
+    def with_node_noise(self, multipliers: Sequence[Sequence[float]]) -> "NoisePlan":
+        """The same with other noise of nodes, as `node_noise_multipliers` has it."""
+        zones, *upper, (server,) = multipliers
+        levels = zip(self.upper_levels, upper, strict=True)
+        return dataclasses.replace(
+            self,
+            zone_noise_multipliers=zones,
+            upper_levels=[Level(level.parents, own) for level, own in levels],
+            server_noise_multiplier=server,
+        )
+
+    def without_noise(self) -> "NoisePlan":
+        """The same zones and sums, where nobody adds noise."""
+        none = [(0.0,) * len(level) for level in self.node_noise_multipliers]
+        return dataclasses.replace(
+            self.with_node_noise(none), client_noise_multiplier=0.0
+        )
 
     def without_server_noise(self) -> "NoisePlan":
         """The plan of what reaches the server."""

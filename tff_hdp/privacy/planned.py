@@ -18,7 +18,7 @@ from tff_hdp.privacy.accountant import SOUND, History
 from tff_hdp.privacy.demands import demands_of, largest_epsilon
 from tff_hdp.privacy.federation import Federation
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
-from tff_hdp.privacy.parts import Level, entries
+from tff_hdp.privacy.parts import entries
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promises import Kept, Promise
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
@@ -99,7 +99,7 @@ class Planned:
           ArgumentError: If `trusting` does not fit the plan's zones.
         """
         return Federation(
-            base=_without_noise(self.plan),
+            base=self.plan.without_noise(),
             trusting=self.trusting or (0,) * self.plan.num_zones,
             rounds=self.rounds,
             delta=self.delta,
@@ -142,20 +142,6 @@ def read_plan(path: str | pathlib.Path) -> Planned:
         raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FileError(path, f"no plan of this version: {error}") from error
-
-
-def _without_noise(plan: NoisePlan) -> NoisePlan:
-    """The plan's federation."""
-    return dataclasses.replace(
-        plan,
-        client_noise_multiplier=0.0,
-        zone_noise_multipliers=None,
-        server_noise_multiplier=0.0,
-        upper_levels=tuple(
-            Level(level.parents, (0.0,) * len(level.noise_multipliers))
-            for level in plan.upper_levels
-        ),
-    )
 
 
 def _check_id(name: str, value: Any) -> str:

@@ -79,14 +79,7 @@ def noise_of_plan(
         if there != here or (field == "zone_sizes" and parents != zoning.parents):
             allowed = f"a plan for this run's {setting}, {here}; its {field}: {there}"
             raise ArgumentError("plan", config.plan, allowed)
-    return NoisePlan(
-        client_noise_multiplier=made.client_noise_multiplier,
-        noising_clients=made.noising_clients,
-        zone_noise_multipliers=made.zone_noise_multipliers,
-        upper_levels=made.upper_levels,
-        server_noise_multiplier=made.server_noise_multiplier,
-        **options,
-    )
+    return dataclasses.replace(made, **options, encoding=None, top_up=False)
 
 
 def noising(config: HdpConfig, plan: NoisePlan, zoning: Zoning) -> list[int]:
