@@ -339,16 +339,13 @@ def void_unless(delivered: tf.Tensor, event: Any) -> Any:
 
 def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
     """Splits z between update and clipped count (Andrew et al. 2021, Theorem 1)."""
-    pairs = zip(plan.participation, plan.zone_sizes, strict=True)
-    expected_clients = float(sum(q * n for q, n in pairs))
-    count_stddev = plan.count_stddev
-    z = plan.server_noise_multiplier
+    count_stddev, z = plan.count_stddev, plan.server_noise_multiplier
     if z >= 2 * count_stddev:
         raise ArgumentError(
             "server_noise_multiplier",
             z,
             f"less than {2 * count_stddev:g} with adaptive clipping and "
-            f"{expected_clients:g} expected clients",
+            f"{plan.expected_clients:g} expected clients",
         )
     adaptive = tfp.QuantileAdaptiveClipSumQuery(
         initial_l2_norm_clip=plan.clipping.clip_norm,
@@ -356,7 +353,7 @@ def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
         target_unclipped_quantile=plan.clipping.target_quantile,
         learning_rate=CLIP_LEARNING_RATE,
         clipped_count_stddev=count_stddev,
-        expected_num_records=expected_clients,
+        expected_num_records=plan.expected_clients,
         geometric_update=True,
     )
     return with_secure_noise(adaptive)

@@ -144,11 +144,7 @@ def _as_computed(
 ) -> float:
     """Epsilon with the rounds' slack and what finite precision costs.
 
-    Args:
-      rounds: As above.
-      delta: As above.
-      numbers: As above.
-      at: From delta to epsilon by the rounds' divergences.
+    From delta to epsilon by the rounds' divergences is `at`.
     """
     slack = sum(count * mechanism.slack for mechanism, count in rounds)
     epsilon = at(delta)

@@ -192,15 +192,25 @@ class NoisePlan:
         )
 
     @property
+    def expected_clients(self) -> float:
+        """How many clients take part in a round, on average."""
+        pairs = zip(self.participation, self.zone_sizes, strict=True)
+        return float(sum(q * n for q, n in pairs))
+
+    @property
     def count_stddev(self) -> float:
         """Of the noise on adaptive clipping's sum of -1/2 or 1/2 for each update."""
-        pairs = zip(self.participation, self.zone_sizes, strict=True)
-        return _COUNT_STDDEV_SHARE * sum(q * n for q, n in pairs)
+        return _COUNT_STDDEV_SHARE * self.expected_clients
 
     @property
     def relative_step(self) -> float:
         """The step of the encoding's grid, in units of S."""
         return self.encoding.step / self.clipping.clip_norm
+
+    @property
+    def most_summed(self) -> int:
+        """How many clients' updates one of the plan's sums may hold."""
+        return self.num_clients if self.secure_server else max(self.zone_sizes)
 
     @property
     def discrete_stddevs(self) -> tuple[float, ...]:
@@ -437,7 +447,7 @@ class NoisePlan:
                 "adaptive",
                 "flat or per_layer with an encoding, which is for one clip norm",
             )
-        most, largest = most_clients(self), encoding.max_clients
+        most, largest = self.most_summed, encoding.max_clients
         ok = largest >= most
         require(ok, "encoding.max_clients", largest, f"at least {most}, as in a sum")
         noise = {"client_noise_multiplier": self.client_noise_multiplier}
@@ -454,8 +464,3 @@ class NoisePlan:
                 f"0 or at least {least:.3g} with an encoding of step "
                 f"{encoding.step:.3g}; use more bits",
             )
-
-
-def most_clients(plan: NoisePlan) -> int:
-    """How many clients' updates one of the plan's sums may hold."""
-    return plan.num_clients if plan.secure_server else max(plan.zone_sizes)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy.plan import NoisePlan, most_clients
+from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg import FixedPoint
 
 FEWEST_BITS, DEFAULT_BITS = 16, 30
@@ -35,7 +35,7 @@ def with_encoding(
     encoding = FixedPoint.for_sum(
         clip=plan.clipping.clip_norm if largest is None else largest,
         bits=bits,
-        max_clients=most_clients(plan),
+        max_clients=plan.most_summed,
         stddev=_largest_noise(plan),
         size=size,
     )

@@ -36,21 +36,21 @@ class View:
     """One round of a plan, as one observer sees one client.
 
     Attributes:
+      neighbours: The neighbour relation that the mechanism is accounted under.
+      sampling: How the client comes to take part, in words.
+      assumptions: What the account rests on, or why there is none; in words.
       mechanism: The round's mechanism; None where nothing is guaranteed or
         nothing is seen (`sees_nothing`).
       effective_noise: Multiplier of the noise that counts, at the expected number of
         participants; None where nothing is guaranteed.
-      neighbours: The neighbour relation that the mechanism is accounted under.
-      sampling: How the client comes to take part, in words.
-      assumptions: What the account rests on, or why there is none; in words.
       sees_nothing: Whether the client cannot influence what the observer sees.
     """
 
-    mechanism: Mechanism | None
-    effective_noise: float | None
     neighbours: str
     sampling: str
     assumptions: tuple[str, ...]
+    mechanism: Mechanism | None = None
+    effective_noise: float | None = None
     sees_nothing: bool = False
 
 
@@ -122,8 +122,6 @@ def view(
         only_total = plan.secure_server and threat.secure_sums_hold and not released
         if plan.mixing_weights[zone] == 0 and (level > 2 or only_total):
             return View(
-                mechanism=None,
-                effective_noise=None,
                 neighbours=threat.neighbours or "zero_out",
                 sampling=_sampling_words(plan, zone, hidden=False),
                 assumptions=("the zone's mixing weight is 0: nothing of it is seen",),
@@ -146,8 +144,6 @@ def view(
     if noise is None or noise.nominal == 0:
         reason = notes[-1] if notes else _why_none(run, level)
         return View(
-            mechanism=None,
-            effective_noise=None,
             neighbours=threat.neighbours or "zero_out",
             sampling=_sampling_words(plan, zone, hidden=hidden),
             assumptions=("no guarantee: " + reason,),
@@ -191,8 +187,6 @@ def _sampled_view(
             neighbours = "zero_out"
     if neighbours == "add_or_remove" and not hidden and q < 1.0:
         return View(
-            mechanism=None,
-            effective_noise=None,
             neighbours=neighbours,
             sampling=_sampling_words(plan, zone, hidden=False),
             assumptions=(
@@ -253,11 +247,11 @@ def _sampled_view(
     if threat.dropout_rate > 0:
         notes.append("clients drop out independently of each other and of the data")
     return View(
-        mechanism=mechanism,
-        effective_noise=factor * effective_noise,
         neighbours=neighbours,
         sampling=_sampling_words(plan, zone, hidden=hidden),
         assumptions=tuple(notes),
+        mechanism=mechanism,
+        effective_noise=factor * effective_noise,
     )
 
 
