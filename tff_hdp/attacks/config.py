@@ -16,7 +16,7 @@ from tff_hdp.errors import (
     check_probability,
     require,
 )
-from tff_hdp.privacy.configurations import CONFIGURATIONS, even_sizes, shares_of
+from tff_hdp.privacy.configurations import CONFIGURATIONS, even_sizes, plan_of
 from tff_hdp.privacy.parts import Clipping, FullParticipation, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planned import read_plan
@@ -225,14 +225,12 @@ class AttackConfig:
         """The noise plan of a round."""
         if self.plan is not None:
             return _cohort_of(read_plan(self.plan).plan, clip_norm)
-        options = (
-            {}
-            if self.privacy == "none"
-            else {"noise_multiplier": self.noise_multiplier}
-        )
-        options |= shares_of(self.privacy, alpha=self.alpha, beta=self.beta)
         several, q = self.zones > 1, self.sampling_probability
-        return CONFIGURATIONS[self.privacy](
+        return plan_of(
+            self.privacy,
+            self.noise_multiplier,
+            alpha=self.alpha,
+            beta=self.beta,
             zone_sizes=even_sizes(self.clients, self.zones),
             sampling=(
                 FullParticipation() if q == 1 else PoissonSampling((q,) * self.zones)
@@ -240,7 +238,6 @@ class AttackConfig:
             clipping=Clipping(clip_norm=clip_norm),
             secure_aggregation=self.secure_aggregation,
             secure_server=self.secure_aggregation and several,
-            **options,
         )
 
     def vantage(self, clip_norm: float) -> Vantage:

@@ -18,16 +18,12 @@ from tff_hdp.privacy.configurations import (
     CONFIGURATIONS,
     even_levels,
     even_sizes,
-    fixed_sampling,
     given_levels,
+    plan_of,
+    sampling_of,
     shares_of,
 )
-from tff_hdp.privacy.parts import (
-    FullParticipation,
-    PoissonSampling,
-    Sampling,
-    check_multiplier,
-)
+from tff_hdp.privacy.parts import FullParticipation, check_multiplier
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import (
     ALL_OBSERVERS,
@@ -185,21 +181,13 @@ class FederationConfig:
             levels = given_levels(zoning.parents, noise or {})
         return {
             "zone_sizes": self.sizes,
-            "sampling": self._sampling(),
+            "sampling": sampling_of(self.sampling, self.clients_per_round, self.sizes),
             "upper_levels": levels,
             "mixing": self.mixing,
             "secure_aggregation": self.secure_aggregation,
             "secure_server": self.secure_server,
             "min_zone_clients": self.min_zone_clients,
         }
-
-    def _sampling(self) -> Sampling:
-        n = sum(self.sizes)
-        if self.sampling == "full":
-            return FullParticipation()
-        if self.sampling == "fixed":
-            return fixed_sampling(self.clients_per_round, self.sizes)
-        return PoissonSampling((self.clients_per_round / n,) * len(self.sizes))
 
     def _check_sizes(self) -> None:
         if self.zoning is not None:
@@ -320,10 +308,7 @@ class AccountConfig(FederationConfig):
         """
         z = self.noise_multiplier if noise_multiplier is None else noise_multiplier
         options = self.options(dict.fromkeys(self.noising_levels, z))
-        if self.privacy == "levels":
-            return NoisePlan(**options)
-        shares = shares_of(self.privacy, alpha=self.alpha, beta=self.beta)
-        return CONFIGURATIONS[self.privacy](noise_multiplier=z, **options, **shares)
+        return plan_of(self.privacy, z, alpha=self.alpha, beta=self.beta, **options)
 
     def refuse_beside_plan(self, name: str) -> None:
         """Raises ArgumentError if a field given is one that `plan` decides."""

@@ -12,7 +12,9 @@ from typing import Any
 from tff_hdp.errors import ArgumentError, as_float, require
 from tff_hdp.privacy.parts import (
     FixedSizeSampling,
+    FullParticipation,
     Level,
+    PoissonSampling,
     Sampling,
     check_zone_sizes,
 )
@@ -243,6 +245,34 @@ def shares_of(
     return {name: share for name, share in given.items() if share is not None}
 
 
+def plan_of(
+    privacy: str,
+    noise_multiplier: float | None,
+    *,
+    alpha: float | None,
+    beta: float | None,
+    **options: Any,
+) -> NoisePlan:
+    """The plan of a configuration by name; of `levels`, only upper levels add noise.
+
+    Args:
+      privacy: The name.
+      noise_multiplier: Of every noising party; None with `none`.
+      alpha: As in `shares_of`.
+      beta: Likewise.
+      **options: Fields of `NoisePlan`.
+
+    Raises:
+      ArgumentError: If a share does not fit, or a field is out of range.
+    """
+    if privacy == "levels":
+        return NoisePlan(**options)
+    options |= shares_of(privacy, alpha=alpha, beta=beta)
+    if privacy != "none":
+        options["noise_multiplier"] = noise_multiplier
+    return CONFIGURATIONS[privacy](**options)
+
+
 def even_sizes(clients: int, zones: int) -> tuple[int, ...]:
     """n_i of zones that differ by at most one client, the larger zones first."""
     return tuple((clients + i) // zones for i in reversed(range(zones)))
@@ -265,15 +295,25 @@ def largest_remainder(exact: Sequence[float]) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def fixed_sampling(
-    clients_per_round: float, zone_sizes: Sequence[int]
-) -> FixedSizeSampling:
-    """Cohorts of a fixed size, shared out over zones of n_i by largest remainder.
+def sampling_of(
+    name: str, clients_per_round: float, zone_sizes: Sequence[int]
+) -> Sampling:
+    """How zones draw a cohort, of the same share q = k/n of each.
+
+    Args:
+      name: `full`, or `fixed` for a fixed size, shared out by largest remainder; any
+        other is Poisson.
+      clients_per_round: k, the expected cohort; unused with `full`.
+      zone_sizes: n_i.
 
     Raises:
-      ArgumentError: If they leave a zone without a client.
+      ArgumentError: If a cohort of a fixed size leaves a zone without a client.
     """
+    if name == "full":
+        return FullParticipation()
     share = clients_per_round / sum(zone_sizes)
+    if name != "fixed":
+        return PoissonSampling((share,) * len(zone_sizes))
     sizes = largest_remainder([share * n for n in zone_sizes])
     allowed = f"enough for one client in each of {len(zone_sizes)} zones with "
     allowed += "sampling=fixed"

@@ -10,16 +10,8 @@ import numpy as np
 from tasks.task import Task
 from tff_hdp.clients.batches import example_weights
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import (
-    Clipping,
-    FixedSizeSampling,
-    NoisePlan,
-    PoissonSampling,
-    ThreatModel,
-    calibrate,
-    configurations,
-)
-from tff_hdp.privacy.configurations import given_levels
+from tff_hdp.privacy import Clipping, NoisePlan, ThreatModel, calibrate
+from tff_hdp.privacy.configurations import given_levels, plan_of, sampling_of
 from tff_hdp.privacy.secure import DEFAULT_BITS, with_encoding
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts, sums_hold
@@ -157,37 +149,27 @@ def _plan(
     sizes = zoning.zone_sizes
     options: dict[str, Any] = {
         "zone_sizes": sizes,
-        "sampling": _sampling(config, sizes),
+        "sampling": sampling_of(config.sampling, config.clients_per_round, sizes),
         "clipping": clipping,
         "zone_weights": tuple(np.bincount(zoning.zone_of, weights).tolist()),
         "mixing": config.mixing_weights,
-        "size": _model_size(task),
+        "size": sum(
+            w.shape.num_elements() for w in task.build_model().trainable_weights
+        ),
         **config.secure_plan,
     }
     if config.estimator is not None:
         options["estimator"] = config.estimator
     if config.plan is not None:
         return _encoded(noise_of_plan(config, zoning, options), config)
-    options |= configurations.shares_of(
-        config.privacy, alpha=config.alpha, beta=config.beta
-    )
 
-    def noised(z: float) -> NoisePlan:
+    def make_plan(z: float | None) -> NoisePlan:
         levels = given_levels(zoning.parents, dict.fromkeys(config.noising_levels, z))
-        if config.privacy == "levels":
-            return NoisePlan(upper_levels=levels, **options)
-        return configurations.CONFIGURATIONS[config.privacy](
-            noise_multiplier=z, upper_levels=levels, **options
-        )
-
-    def make_plan(z: float) -> NoisePlan:
-        return _encoded(noised(z), config)
-
-    if config.privacy == "none":
-        levels = given_levels(zoning.parents, {})
-        plan = configurations.none(upper_levels=levels, **options)
+        shares = {"alpha": config.alpha, "beta": config.beta}
+        plan = plan_of(config.privacy, z, upper_levels=levels, **shares, **options)
         return _encoded(plan, config)
-    if z is not None:
+
+    if z is not None or config.privacy == "none":
         return make_plan(z)
     return make_plan(
         calibrate(
@@ -197,18 +179,9 @@ def _plan(
             rounds=config.rounds,
             delta=config.delta,
             # Who is there does not depend on the multiplier.
-            threat=_threat(config, noised(1.0)),
+            threat=_threat(config, make_plan(1.0)),
         )
     )
-
-
-def _sampling(
-    config: HdpConfig, zone_sizes: tuple[int, ...]
-) -> PoissonSampling | FixedSizeSampling:
-    if config.sampling == "fixed":
-        return configurations.fixed_sampling(config.clients_per_round, zone_sizes)
-    share = config.clients_per_round / sum(zone_sizes)
-    return PoissonSampling((share,) * len(zone_sizes))
 
 
 def _noising_clients(plan: NoisePlan, zoning: Zoning, config: HdpConfig) -> np.ndarray:
@@ -224,16 +197,7 @@ def _noising_clients(plan: NoisePlan, zoning: Zoning, config: HdpConfig) -> np.n
 
 
 def _encoded(plan: NoisePlan, config: HdpConfig) -> NoisePlan:
-    """The plan with the fixed point of the run's secure sums, if there are any.
-
-    Args:
-      plan: With the fields of `config.secure_plan`, and the model's size.
-      config: The run's settings.
-
-    Raises:
-      ArgumentError: If the sums do not fit secure_bits, or the plan is none for
-        secure sums.
-    """
+    """The plan with the fixed point of the run's secure sums, if there are any."""
     if config.secure_aggregation == "none":
         return plan
     return with_encoding(
@@ -242,9 +206,3 @@ def _encoded(plan: NoisePlan, config: HdpConfig) -> NoisePlan:
         bits=config.secure_bits or DEFAULT_BITS,
         largest=config.secure_range,
     )
-
-
-def _model_size(task: Task) -> int:
-    """How many numbers the task's model learns."""
-    weights = task.build_model().trainable_weights
-    return sum(weight.shape.num_elements() for weight in weights)
