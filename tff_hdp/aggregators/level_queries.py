@@ -5,9 +5,11 @@ refused here: sums that are rescaled, records that nobody clips, noise that is u
 between parts which others clip otherwise, grids that the plan does not know of.
 """
 
+import collections
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_privacy as tfp
@@ -73,13 +75,27 @@ class LevelQueries:
 
     def with_secure_noise(self) -> "LevelQueries":
         """The same, with all Gaussian noise drawn by `tff_hdp.noise`."""
-        return LevelQueries(
-            client=self.client and with_secure_noise(self.client),
-            zones=[with_secure_noise(query) for query in self.zones],
-            upper=[
-                [with_secure_noise(query) for query in nodes] for nodes in self.upper
-            ],
-            server=self.server and with_secure_noise(self.server),
+        return LevelQueries(**self.each(with_secure_noise))
+
+    def each(
+        self, apply: Callable[..., Any], states: Mapping[str, Any] | None = None
+    ) -> collections.OrderedDict[str, Any]:
+        """What a function makes of every query, by level; those without are left out.
+
+        Args:
+          apply: From a query, and its own state if there are any.
+          states: By level, each as this gives what is made of queries.
+        """
+
+        def made(level: Any, *own: Any) -> Any:
+            if isinstance(level, tfp.DPQuery):
+                return apply(level, *own)
+            return [made(*pair) for pair in zip(level, *own, strict=True)]
+
+        return collections.OrderedDict(
+            (name, made(level, *([] if states is None else [states[name]])))
+            for name in ("client", "zones", "upper", "server")
+            if (level := getattr(self, name))
         )
 
     def check_fits(self, plan: NoisePlan) -> None:

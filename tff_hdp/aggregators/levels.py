@@ -11,7 +11,6 @@ and `noise_sum` as the queries do, `discrete_client_noise` and `discrete_zone_no
 for sums in fixed point, and `smoothed`, to hide who rounded to what.
 """
 
-import collections
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +23,6 @@ from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.queries import (
     GaussianSumQuery,
-    clip_of,
     global_norm,
     with_secure_noise,
 )
@@ -297,25 +295,6 @@ def clip_norm(plan: NoisePlan, queries: LevelQueries, state: Any) -> tf.Tensor:
         if "clip" in metrics:
             return metrics["clip"]
     return tf.constant(plan.clipping.clip_norm, tf.float32)
-
-
-def clip_norms(queries: LevelQueries, state: Any) -> Any:
-    """To what each level's queries clip, which their events do not tell.
-
-    Args:
-      queries: Those that ran.
-      state: Their states, by level.
-    """
-    found = collections.OrderedDict()
-    if queries.client is not None:
-        found["client"] = clip_of(state["client"])
-    if queries.zones:
-        found["zones"] = [clip_of(own) for own in state["zones"]]
-    if queries.upper:
-        found["upper"] = [[clip_of(own) for own in nodes] for nodes in state["upper"]]
-    if queries.server is not None:
-        found["server"] = clip_of(state["server"])
-    return found
 
 
 def void_unless(delivered: tf.Tensor, event: Any) -> Any:

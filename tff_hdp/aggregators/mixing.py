@@ -1,5 +1,6 @@
-"""How zones' sums become one mean: what each is worth, and the levels in between."""
+"""How zones' sums become one mean: what each is worth, and the levels above."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,65 +46,81 @@ def clients_steps(plan: NoisePlan, zone: int) -> list[float]:
     return [step] if alike else [step, 0.0]
 
 
+def step_to_hide(plan: NoisePlan, zone: int) -> float:
+    """Of the grid that a super-node hides before it adds its own noise; 0 for none.
+
+    By the plan alone: nothing may hang on who came.
+    """
+    if plan.encoding is not None:
+        return 0.0
+    return levels.step_to_hide(clients_steps(plan, zone), plan.node_stddevs[0][zone])
+
+
 def zone_step(plan: NoisePlan, zone: int) -> float:
     """Of the grid on which a zone's sum with all its noise lies; 0 without any."""
-    clients, own = clients_steps(plan, zone), plan.node_stddevs[0][zone]
-    hidden = 0.0 if plan.encoding else levels.step_to_hide(clients, own)
-    return grid_step(own or levels.SMOOTHING * hidden) or max(clients)
+    own = plan.node_stddevs[0][zone] or levels.SMOOTHING * step_to_hide(plan, zone)
+    return grid_step(own) or max(clients_steps(plan, zone))
 
 
-def noise_upper_levels(
-    plan: NoisePlan,
-    queries: LevelQueries,
-    state: Any,
-    outputs: list[Any],
-    units: Sequence[float],
-) -> tuple[list[list[Any]], Sequence[float], list[float], tuple[list[Any], list[Any]]]:
-    """Sums the nodes of each further level and adds each node's noise.
+def noise_above_zones(
+    plan: NoisePlan, queries: LevelQueries, state: Any, outputs: list[Any]
+) -> tuple[list[list[Any]], Any, Any]:
+    """Sums the nodes of every level above the zones, the server last, and noises them.
+
+    Args:
+      plan: Who adds which noise.
+      queries: Of these levels; a level between is left out if its nodes have none.
+      state: The queries' states, by level.
+      outputs: The zones', p_i X_i.
 
     Returns:
-      Every level's outputs, the zones' first; the units of the last, and the steps of
-      the grids they lie on; the queries' new states and events.
+      Every level's outputs, the zones' first; the queries' new states and their events,
+      by level.
     """
+    upper = plan.upper_levels if queries.upper else ()
     by_level, states, events = [outputs], [], []
+    s = plan.num_zones
+    units = plan.released_units if plan.estimator != "realised" else (1.0,) * s
     steps = [u * zone_step(plan, i) for i, u in enumerate(units)]
     # Scaled by what each zone's clients weigh, no two grids are alike.
     unlike = [0.0] if plan.estimator == "bounded" else []
-    for depth, level in enumerate(plan.upper_levels if queries.upper else ()):
-        own = plan.node_stddevs[depth + 1]
-        nodes = range(len(own))
-        children = [
-            [i for i, parent in enumerate(level.parents) if parent == node]
-            for node in nodes
-        ]
-        units = [max(units[i] for i in group) for group in children]
-        sums = [
-            passed_on(
-                [outputs[i] for i in children[node]],
-                [steps[i] for i in children[node]] + unlike,
-                units[node] * own[node],
+    for parents, asked, given, stddevs in zip(
+        [*(level.parents for level in upper), itertools.repeat(0)],
+        [*queries.upper, [queries.server]],
+        [*state.get("upper", ()), [state.get("server")]],
+        [*plan.node_stddevs[1 : 1 + len(upper)], plan.node_stddevs[-1]],
+        strict=True,
+    ):
+        children: list[list[int]] = [[] for _ in stddevs]
+        for child, parent in zip(range(len(units)), parents, strict=False):
+            children[parent].append(child)
+        found = []
+        for beneath, query, own, stddev in zip(
+            children, asked, given, stddevs, strict=True
+        ):
+            unit = max(units[i] for i in beneath)
+            value, step = passed_on(
+                [outputs[i] for i in beneath],
+                [steps[i] for i in beneath] + unlike,
+                unit * stddev,
             )
-            for node in nodes
-        ]
-        noised = [
-            levels.noise_sum(
-                queries.upper[depth][node],
-                state["upper"][depth][node],
-                sums[node][0],
-                units[node],
-            )
-            for node in nodes
-        ]
-        steps = [
-            unit * grid_step(stddev) or step
-            for unit, stddev, (_, step) in zip(units, own, sums, strict=True)
-        ]
+            event = None
+            if query is not None:
+                value, own, event = levels.noise_sum(query, own, value, unit)
+                event = event.to_named_tuple()
+            step = unit * grid_step(stddev) or step
+            found.append((value, own, event, unit, step))
+        outputs, new, emitted, units, steps = map(list, zip(*found, strict=True))
         unlike = []
-        outputs = [value for value, _, _ in noised]
         by_level.append(outputs)
-        states.append([st for _, st, _ in noised])
-        events.append([event.to_named_tuple() for _, _, event in noised])
-    return by_level, units, steps + unlike, (states, events)
+        states.append(new)
+        events.append(emitted)
+    new_state, all_events = {}, {}
+    if upper:
+        new_state["upper"], all_events["upper"] = states[:-1], events[:-1]
+    if queries.server is not None:
+        (new_state["server"],), (all_events["server"],) = states[-1], events[-1]
+    return by_level, new_state, all_events
 
 
 def passed_on(values: list[Any], steps: list[float], own: float) -> tuple[Any, float]:

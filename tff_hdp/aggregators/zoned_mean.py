@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
 from tff_hdp.aggregators.level_queries import LevelQueries
-from tff_hdp.aggregators.queries import global_norm
+from tff_hdp.aggregators.queries import clip_of, global_norm
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 
@@ -87,18 +87,7 @@ class ZonedMean:
 
     def initial_state(self) -> Any:
         """The queries' states before the first round."""
-        queries = self._queries
-        state = collections.OrderedDict()
-        if queries.client is not None:
-            state["client"] = queries.client.initial_global_state()
-        if queries.zones:
-            state["zones"] = [q.initial_global_state() for q in queries.zones]
-        if queries.upper:
-            state["upper"] = [
-                [q.initial_global_state() for q in nodes] for nodes in queries.upper
-            ]
-        if queries.server is not None:
-            state["server"] = queries.server.initial_global_state()
+        state = self._queries.each(lambda query: query.initial_global_state())
         # A TFF computation must return something.
         state["round"] = tf.constant(0)
         return state
@@ -314,8 +303,8 @@ class ZonedMean:
 
         factors, released_units = mixing.zone_factors(plan, total["weight"])
         values = total["record"]
-        if not self.in_fixed_point:
-            values = levels.smoothed_rows(values, self._steps_to_hide())
+        hidden = [mixing.step_to_hide(plan, i) for i in range(s)]
+        values = levels.smoothed_rows(values, hidden)
         # In units in which one client's contribution is bounded by S.
         values = levels.scale_rows(values, factors)
         if queries.zones:
@@ -324,34 +313,12 @@ class ZonedMean:
             )
         # p_i X_i for every zone.
         outputs = levels.rows(levels.scale_rows(values, released_units), s)
-
-        units = plan.released_units if plan.estimator != "realised" else (1.0,) * s
-        by_level, units, steps, upper = mixing.noise_upper_levels(
-            plan, queries, state, outputs, units
+        by_level, states, emitted = mixing.noise_above_zones(
+            plan, queries, state, outputs
         )
-        if queries.upper:
-            new_state["upper"], events["upper"] = upper
-
-        server = plan.node_stddevs[-1][0] * max(units)
-        result, _ = mixing.passed_on(by_level[-1], steps, server)
-        if queries.server is not None:
-            result, new_state["server"], event = levels.noise_sum(
-                queries.server, state["server"], result, max(units)
-            )
-            events["server"] = event.to_named_tuple()
-
-        by_level.append([result])
+        new_state |= states
+        events |= emitted
         return by_level, new_state, self._measurements(state, total, events)
-
-    def _steps_to_hide(self) -> list[float]:
-        """By zone, the grid that its super-node hides before it adds its own noise.
-
-        By the plan alone: nothing may hang on who came.
-        """
-        return [
-            levels.step_to_hide(mixing.clients_steps(self.plan, i), own)
-            for i, own in enumerate(self.plan.node_stddevs[0])
-        ]
 
     def _noise_zones(self, values: Any, states: Any) -> tuple[Any, Any, Any]:
         """All zones' values [s, ...] noised, the queries' new states and events."""
@@ -401,5 +368,8 @@ class ZonedMean:
         )
         if events:
             measurements["events"] = events
-            measurements["clip_norms"] = levels.clip_norms(self._queries, state)
+            # What events do not tell.
+            measurements["clip_norms"] = self._queries.each(
+                lambda _, own: clip_of(own), state
+            )
         return measurements
