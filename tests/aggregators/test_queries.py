@@ -12,8 +12,11 @@ from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
 from tff_hdp import noise
 from tff_hdp.aggregators import queries
-from tff_hdp.aggregators.level_queries import LevelQueries
-from tff_hdp.aggregators.queries import GaussianSumQuery, with_secure_noise
+from tff_hdp.aggregators.queries import (
+    GaussianSumQuery,
+    LevelQueries,
+    with_secure_noise,
+)
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, FullParticipation, Level, NoisePlan

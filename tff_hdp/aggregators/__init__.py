@@ -5,8 +5,8 @@ from tff_hdp.aggregators.factory import (
     UnweightedHierarchicalMeanFactory,
     round_events,
 )
-from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.levels import queries_from_plan
+from tff_hdp.aggregators.queries import LevelQueries
 from tff_hdp.aggregators.zoned_model import WEIGHT_TYPE, client, zoned_model
 
 __all__ = [

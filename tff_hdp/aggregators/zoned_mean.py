@@ -11,8 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
-from tff_hdp.aggregators.level_queries import LevelQueries
-from tff_hdp.aggregators.queries import clip_of, global_norm
+from tff_hdp.aggregators.queries import LevelQueries, clip_of, global_norm
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 
