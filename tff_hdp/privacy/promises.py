@@ -1,11 +1,9 @@
 """A promise, and how a plan keeps it."""
 
 import dataclasses
-import math
 import numbers
 
 from tff_hdp.errors import check_count, check_nonnegative, check_positive, require
-from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import ALL_OBSERVERS
 
 # An epsilon nearer to what is promised than this share of it may decide the noise.
@@ -97,22 +95,3 @@ class Kept:
         if self.saved is not None:
             return self.saved > _LITTLE
         return self.is_near
-
-
-def noise_in_model(plan: NoisePlan) -> float:
-    """Standard deviation in the released model, in units of the clip norm.
-
-    It is that at the expected number of participants.
-    """
-    unit, z2 = plan.released_units, plan.client_noise_multiplier**2
-    rates = (1.0,) * plan.num_zones if plan.top_up else plan.participation
-    total = 0.0
-    for u, rate, count in zip(unit, rates, plan.noise_carriers, strict=True):
-        total += u * u * rate * count * z2
-    for level, noise in enumerate(plan.node_noise_multipliers, 1):
-        most = [0.0] * len(noise)
-        for node, u in zip(plan.nodes_at(level), unit, strict=True):
-            most[node] = max(most[node], u)
-        for z, u in zip(noise, most, strict=True):
-            total += (z * u) ** 2
-    return math.sqrt(total)
