@@ -156,7 +156,7 @@ class _Keeper:
         self._active = [demand for demand in self._demands if demand.index == 0]
 
     def least(self) -> tuple[NoisePlan, tuple[Kept, ...]]:
-        """The plan with the least noise in the released model, and how it keeps each."""
+        """The plan with the least noise in the model, and how it keeps each promise."""
         plan, reached = self._found()
         for _ in range(_SEARCHES - 1 if self._method != "rdp" else 0):
             targets = [demand.target for demand in self._demands]

@@ -86,7 +86,7 @@ class Journal:
           OSError: If it cannot be written, as on a full disk.
         """
         if not self._entries:
-            self._append(began)
+            self.announce(began)
         # A file whose name the disk does not have is lost with the power, and so is a
         # folder's. A begin that was killed here is done again.
         sync_names(self.path.parent)
@@ -108,33 +108,12 @@ class Journal:
         return self._digest(_text(entry))
 
     def announce(self, entry: dict[str, Any]) -> None:
-        """Puts a round in; it is on the disk when this returns.
-
-        Args:
-          entry: As `entry` has it.
+        """Puts in a round, as `entry` has it; the disk has it when this returns.
 
         Raises:
           FileError: If the file is not as it was left.
           OSError: If it cannot be written, as on a full disk.
         """
-        self._append(entry)
-
-    def recall(self, ledger: RoundLedger[Any]) -> None:
-        """Puts every round that was ever released into an empty ledger."""
-        runs: list[tuple[dict[str, Any], list[int]]] = []
-        for entry in self._entries[1:]:
-            if "ran" in entry:
-                runs.append((entry["ran"], []))
-            runs[-1][1].append(entry["round"])
-        history = [
-            {**each, "rounds": each["rounds"] * len(rounds)}
-            for ran, rounds in runs
-            for each in ran["history"]
-        ]
-        if runs:
-            ledger.load_state_dict({**runs[0][0], "history": history})
-
-    def _append(self, entry: dict[str, Any]) -> None:
         text = _text(entry)
         line = f"{self._digest(text)} ".encode() + text + b"\n"
         with self.path.open("a+b") as file:
@@ -150,6 +129,21 @@ class Journal:
             os.fdatasync(file.fileno())
         self._size += len(line)
         self._keep(text)
+
+    def recall(self, ledger: RoundLedger[Any]) -> None:
+        """Puts every round that was ever released into an empty ledger."""
+        runs: list[tuple[dict[str, Any], list[int]]] = []
+        for entry in self._entries[1:]:
+            if "ran" in entry:
+                runs.append((entry["ran"], []))
+            runs[-1][1].append(entry["round"])
+        history = [
+            {**each, "rounds": each["rounds"] * len(rounds)}
+            for ran, rounds in runs
+            for each in ran["history"]
+        ]
+        if runs:
+            ledger.load_state_dict({**runs[0][0], "history": history})
 
     def _is_entry(self, text: bytes) -> bool:
         """Whether a line can be one of the run's: anybody can forge a digest."""
