@@ -10,8 +10,7 @@ from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.systems.hdp.attendance import Attendance
 from tff_hdp.systems.hdp.clients import chunks_span_zones
 from tff_hdp.systems.hdp.federation import build_federation
-from tff_hdp.systems.hdp.round_data import Chunking, round_data
-from tff_hdp.systems.hdp.setup import chunking
+from tff_hdp.systems.hdp.round_data import Chunking, chunking, round_data
 
 
 def build(config, **clipping):

@@ -6,10 +6,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from tff_hdp.clients import training
 from tff_hdp.clients.batches import Participant, chunks, client_batches, make_order
-from tff_hdp.clients.client_work import client_profile
+from tff_hdp.clients.client_work import SGD_MOMENTUM, client_profile
+from tff_hdp.clients.stacked_model import StackedModel, is_supported
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.system import RngOf
 from tff_hdp.systems.hdp.attendance import Attendance
+from tff_hdp.systems.hdp.clients import chunks_span_zones
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import Federation
 
@@ -28,6 +32,29 @@ class Chunking:
 
     clients: int
     across_zones: bool = False
+
+
+def chunking(config: HdpConfig, federation: Federation) -> Chunking:
+    """Which clients one TFF client trains.
+
+    Raises:
+      ArgumentError: If clients cannot be trained together and are to be.
+    """
+    model = federation.task.build_model()
+    can_stack = config.client_optimizer in SGD_MOMENTUM and is_supported(model)
+    if config.cohort_chunk and not can_stack:
+        raise ArgumentError(
+            "cohort_chunk",
+            config.cohort_chunk,
+            f"0 with model={federation.task.model_name} and "
+            f"client_optimizer={config.client_optimizer}",
+        )
+    if not can_stack:
+        return Chunking(0)
+    stacked, clients = StackedModel(model), config.cohort_chunk
+    if clients is None:
+        clients = training.chunk_size(stacked, config.clients_per_round)
+    return Chunking(clients, chunks_span_zones(federation.plan, stacked))
 
 
 def round_data(

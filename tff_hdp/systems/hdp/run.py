@@ -6,14 +6,22 @@ import pathlib
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tff_hdp.aggregators import round_events
+from tff_hdp.clients.batches import chunk_type
+from tff_hdp.clients.client_work import (
+    SGD_MOMENTUM,
+    build_optimizer,
+    model_fn_from_keras,
+)
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Ledger
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import RoundInput, System, for_the_operator
+from tff_hdp.simulation.system import Process, RoundInput, System, for_the_operator
 from tff_hdp.systems import secure_notes
 from tff_hdp.systems.hdp.attendance import Participation
+from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import CountingSkips
 from tff_hdp.systems.hdp.federation import (
@@ -24,11 +32,11 @@ from tff_hdp.systems.hdp.federation import (
 )
 from tff_hdp.systems.hdp.pilot import find_clipping
 from tff_hdp.systems.hdp.planned import kept_promises, with_own_plan
-from tff_hdp.systems.hdp.round_data import round_data
+from tff_hdp.systems.hdp.process import build_hdp
+from tff_hdp.systems.hdp.round_data import chunking, round_data
 from tff_hdp.systems.hdp.seats import check_readable, report_exposure, write_seats
-from tff_hdp.systems.hdp.setup import build_process, chunking
 from tff_hdp.systems.hdp.zones import build_elections
-from tff_hdp.systems.secure_sums import ProtocolData, ProtocolProcess
+from tff_hdp.systems.secure_sums import ProtocolData, ProtocolProcess, SecureSums
 
 OPERATOR_METRICS = for_the_operator(
     "clients, offline, dropped, byzantine, empty_zones, left_out_zones, saturated, "
@@ -106,7 +114,7 @@ class Hdp(System):
         self.task, self.plan = federation.task, federation.plan
         self.zoning, self.sampling = federation.zoning, federation.plan
         self.chunking = chunking(config, federation)
-        process = build_process(config, federation, stacked=self.chunking.clients > 0)
+        process = _process(config, federation, stacked=self.chunking.clients > 0)
         self._runs_protocol = isinstance(process, ProtocolProcess)
         self.process = CountingSkips(process)
         self.elections = build_elections(config, self.task, self.zoning)
@@ -189,6 +197,43 @@ class Hdp(System):
             faults=self.config.faults,
             elections=self.elections,
         )
+
+
+def _process(config: HdpConfig, federation: Federation, *, stacked: bool) -> Process:
+    """The process of a plan; a TFF client is a chunk of clients if `stacked`."""
+    task, plan = federation.task, federation.plan
+    features = task.test_features
+    # One step on the whole data at rate 1 makes the update the gradient.
+    rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
+    if stacked:
+        clients = stacked_clients(
+            build_model=config.training_model(task),
+            data_type=chunk_type(features.shape[1:], features.dtype),
+            client_learning_rate=rate,
+            client_momentum=SGD_MOMENTUM[config.client_optimizer],
+        )
+    else:
+        spec = (
+            tf.TensorSpec([None, *features.shape[1:]], features.dtype),
+            tf.TensorSpec([None], tf.int32),
+        )
+        clients = single_clients(
+            model_fn=model_fn_from_keras(config.training_model(task), spec),
+            client_optimizer=build_optimizer(config.client_optimizer, rate),
+        )
+    secure_sums = None
+    if plan.encoding is not None and config.runs_protocol:
+        secure_sums = SecureSums(
+            config.secure_aggregation_protocol, signed=config.parties_sign
+        )
+    return build_hdp(
+        clients=clients,
+        plan=plan,
+        server_optimizer=build_optimizer(
+            config.server_optimizer, config.server_learning_rate
+        ),
+        secure_sums=secure_sums,
+    )
 
 
 def _remember_zones(
