@@ -225,7 +225,7 @@ def test_a_journal_older_than_what_was_released_is_refused(
     shutil.copytree(run / "checkpoints", copy / "checkpoints")
     with RunFolder(config(run)) as folder:
         release(folder, 6, 7, 8)
-        folder.write_privacy(config(run), Ledger(), (), last_round=18)
+        folder.write_privacy(Ledger(), (), last_round=18)
         folder.release_metrics(8, {"accuracy": 0.8})
     assert load(run).round_number == 8
     put_back(run, copy, keep=keep)
@@ -241,7 +241,7 @@ def test_a_journal_older_than_what_was_released_is_refused(
 def test_a_statement_made_in_advance_is_no_release(run):
     """It speaks of rounds to come; a kill right after it leaves a sound folder."""
     with RunFolder(config(run)) as folder:
-        folder.write_privacy(config(run), Ledger(), (), last_round=15)
+        folder.write_privacy(Ledger(), (), last_round=15)
         newest(run).unlink()
     assert load(run).round_number == 4
 

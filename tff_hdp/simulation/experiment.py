@@ -94,7 +94,6 @@ def run(
             config=config, system=system, folder=folder, watchers=watchers
         )
         accounts = folder.write_privacy(
-            config,
             ledger,
             system.notes,
             last_round=config.rounds,

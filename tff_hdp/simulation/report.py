@@ -132,49 +132,6 @@ def _are_alike(one: AccountRow, other: AccountRow) -> bool:
     return all(alike(a, b) for a, b in pairs)
 
 
-def privacy_report(
-    *,
-    config: RunConfig,
-    ledger: RoundLedger[Any],
-    notes: Sequence[str],
-    accounts: Sequence[AccountRow],
-    last_round: int,
-    promises: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
-    """The content of privacy.json after `last_round`."""
-    notes = [*notes, *map(_promise_note, promises)]
-    if config.seed is not None:
-        notes.append(
-            f"seed={config.seed} fixes the cohorts. This is a test option: the "
-            "amplification by sampling holds only against those who do not know the "
-            "seed. The noise is not seeded."
-        )
-    return {
-        "system": config.system,
-        "privacy": config.label,
-        "last_round": last_round,
-        "rounds": ledger.rounds,
-        "delta": config.delta,
-        "seed": config.seed,
-        "notes": notes,
-        "promises": list(promises),
-        "accounts": [row.to_dict() for row in accounts],
-        "ledger": ledger.state_dict(),
-    }
-
-
-def _promise_note(promise: Mapping[str, Any]) -> str:
-    """Whether a promise was kept, in words."""
-    words = "kept" if promise["kept"] else "NOT KEPT"
-    epsilon = promise["epsilon"]
-    reached = "no guarantee" if epsilon is None else f"epsilon {epsilon:.6g}"
-    return (
-        f"Promised {promise['promise']}: {words}, {reached} by "
-        f"{promise['method'].upper()} at delta {promise['delta']:g}, for "
-        f"{', or of other clients '.join(promise['rests_on'])}."
-    )
-
-
 def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
     """One row a run: mode, accuracy, the worst-off client's epsilon per observer."""
     rows = []

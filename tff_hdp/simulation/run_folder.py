@@ -33,7 +33,7 @@ import tensorflow_federated as tff
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.accountant import METHODS, Method
-from tff_hdp.simulation import record, report
+from tff_hdp.simulation import record
 from tff_hdp.simulation.checkpoints import Checkpoint, Checkpoints
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.files import write_bytes, write_json
@@ -45,6 +45,11 @@ from tff_hdp.simulation.trackers import Board, CsvRows
 _REFUSALS = (
     *(ArgumentError, FileError, FileNotFoundError),
     *(ConnectionError, FloatingPointError),
+)
+SEEDED = (
+    "seed={seed} fixes the cohorts. This is a test option: the amplification by "
+    "sampling holds only against those who do not know the seed. The noise is not "
+    "seeded."
 )
 
 
@@ -66,7 +71,7 @@ class RunFolder:
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self.path = pathlib.Path(config.out)
+        self.path, self._config = pathlib.Path(config.out), config
         self._made, self._refused = not self.path.exists(), False
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -213,7 +218,6 @@ class RunFolder:
 
     def write_privacy(
         self,
-        config: RunConfig,
         ledger: RoundLedger[Any],
         notes: Sequence[str],
         *,
@@ -225,26 +229,45 @@ class RunFolder:
 
         The disk has it when this returns.
         """
+        config, releases = self._config, self.journal.releases
         accounts = (
             ledger.account(config.delta, methods=methods) if ledger.rounds else []
         )
-        value = report.privacy_report(
-            config=config,
-            ledger=ledger,
-            notes=notes,
-            accounts=accounts,
-            last_round=last_round,
-            promises=promises,
-        )
-        releases = self.journal.releases
-        value["published"] = list(self._published)
-        value["journal"] = [releases, self.journal.head(releases)]
+        notes = [*notes, *map(_promise_note, promises)]
+        if config.seed is not None:
+            notes.append(SEEDED.format(seed=config.seed))
+        value = {
+            "system": config.system,
+            "privacy": config.label,
+            "last_round": last_round,
+            "rounds": ledger.rounds,
+            "delta": config.delta,
+            "seed": config.seed,
+            "notes": notes,
+            "promises": list(promises),
+            "accounts": [row.to_dict() for row in accounts],
+            "ledger": ledger.state_dict(),
+            "published": list(self._published),
+            "journal": [releases, self.journal.head(releases)],
+        }
         write_json(self.path / "privacy.json", value, durable=True)
         return accounts
 
     @property
     def _config_path(self) -> pathlib.Path:
         return self.path / "config.json"
+
+
+def _promise_note(promise: Mapping[str, Any]) -> str:
+    """Whether a promise was kept, in words."""
+    words = "kept" if promise["kept"] else "NOT KEPT"
+    epsilon = promise["epsilon"]
+    reached = "no guarantee" if epsilon is None else f"epsilon {epsilon:.6g}"
+    return (
+        f"Promised {promise['promise']}: {words}, {reached} by "
+        f"{promise['method'].upper()} at delta {promise['delta']:g}, for "
+        f"{', or of other clients '.join(promise['rests_on'])}."
+    )
 
 
 def _locked(path: pathlib.Path) -> io.TextIOWrapper:

@@ -195,7 +195,6 @@ class _Statement:
         for _ in range(self._left):
             self._system.record(covered, ran)
         self._folder.write_privacy(
-            self._config,
             covered,
             (*self._system.notes, AHEAD),
             last_round=number + self._left,
