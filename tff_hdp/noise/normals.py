@@ -59,7 +59,7 @@ def standard_normal(count: tf.Tensor | int) -> tf.Tensor:
 def _standard_normal_bits(count: tf.Tensor) -> tf.Tensor:
     # What is computed in Python must return no floats.
     half = (count + 1) // 2
-    pair = box_muller(*words(2, half))
+    pair = box_muller(*tf.unstack(tf.reshape(secure_words(2 * half), [2, half])))
     return tf.bitcast(tf.reshape(pair, [-1])[:count], tf.int64)
 
 
@@ -152,7 +152,7 @@ def _by_more_bits(first: tf.Tensor) -> tf.Tensor:
     """
 
     def draw(first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        (low,) = words(1, tf.size(first))
+        low = secure_words(tf.size(first))
         whole = tf.cast(first, tf.float64)
         uniform = whole + (tf.cast(nonnegative(low), tf.float64) + 0.5) * 2.0**-63
         return -tf.math.log(uniform * 2.0**-63), tf.equal(first, 0)
@@ -161,7 +161,7 @@ def _by_more_bits(first: tf.Tensor) -> tf.Tensor:
         beyond: tf.Tensor, found: tf.Tensor, open_: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         beyond += 63.0 * _LOG_2
-        (high,) = words(1, tf.size(found))
+        high = secure_words(tf.size(found))
         more, again = draw(nonnegative(high))
         return beyond, tf.where(open_, beyond + more, found), open_ & again
 
@@ -171,8 +171,3 @@ def _by_more_bits(first: tf.Tensor) -> tf.Tensor:
         (tf.constant(0.0, tf.float64), *draw(first)),
     )
     return found
-
-
-def words(rows: int, count: tf.Tensor) -> list[tf.Tensor]:
-    """`rows` tensors of secure words, int64 [count]."""
-    return tf.unstack(tf.reshape(secure_words(rows * count), [rows, count]))

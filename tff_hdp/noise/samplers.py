@@ -17,10 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.errors import check_nonnegative
-from tff_hdp.noise.normals import exponential, words
+from tff_hdp.noise.normals import exponential
 from tff_hdp.noise.rounded import rounded_sum
 from tff_hdp.noise.rounded_by_numpy import system_rounded_sum
-from tff_hdp.noise.words import traced_once
+from tff_hdp.noise.words import secure_words, traced_once
 from tff_hdp.runtime.replacements import replace_function
 
 MARKER = "tff_hdp_add_gaussian"
@@ -190,6 +190,5 @@ def _laplace_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Te
 
 def _standard_laplace(count: tf.Tensor) -> tf.Tensor:
     """float64 [count] of variance 1: the difference of two exponentials."""
-    (drawn,) = words(1, 2 * count)
-    first, second = tf.split(exponential(drawn), 2)
+    first, second = tf.split(exponential(secure_words(2 * count)), 2)
     return (first - second) * math.sqrt(0.5)
