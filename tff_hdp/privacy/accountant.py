@@ -124,9 +124,6 @@ def account_history(
       delta: In (0, 1).
       methods: Which epsilons to compute.
 
-    Returns:
-      Rows as `account` gives them.
-
     Raises:
       ArgumentError: If an argument is out of range, or the plans' zones or levels
         differ.
@@ -166,9 +163,6 @@ def worst(
       observer: Whose rows.
       kind: Of which clients; None for all.
       method: Which epsilon to compare.
-
-    Returns:
-      One of the rows.
 
     Raises:
       ArgumentError: If no row matches.

@@ -72,9 +72,6 @@ def paired_audit(
       delta: The claim's delta.
       confidence: Of the bound.
 
-    Returns:
-      The result.
-
     Raises:
       ArgumentError: If an argument is out of range or a score is not finite.
     """
@@ -105,9 +102,6 @@ def paired_audit_scores(
       claimed: The epsilon claimed.
       delta: The claim's delta.
       confidence: Of the bound.
-
-    Returns:
-      The result.
 
     Raises:
       ArgumentError: If an argument is out of range or a score is not finite.
@@ -234,9 +228,6 @@ def one_run_audit(
       claimed: The epsilon claimed.
       delta: The claim's delta.
       confidence: Of the bound.
-
-    Returns:
-      The result.
 
     Raises:
       ArgumentError: If an argument is out of range or a score is not finite.

@@ -231,9 +231,6 @@ def plan_from_dict(fields: Mapping[str, Any]) -> NoisePlan:
     Args:
       fields: What `plan_to_dict` returned, possibly through JSON.
 
-    Returns:
-      An equal plan.
-
     Raises:
       ArgumentError: If a field is unknown, missing or out of range.
     """

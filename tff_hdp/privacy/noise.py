@@ -6,7 +6,7 @@ distance that this client can move the output.
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tff_hdp.privacy.grids import on_one_grid
 from tff_hdp.privacy.parts import FixedSizeSampling
@@ -93,26 +93,27 @@ def noise_in_output(
       The noise, or None where none of it protects the client.
     """
     plan, threat = run.plan, run.threat
-    beneath = _zones_beneath(plan, level, zone)
-    if level == 1:
-        relative = {zone: 1.0}
-    else:
-        u = plan.released_sensitivities
-        relative = {j: u[j] / u[zone] for j in beneath}
+    nodes, u = plan.nodes_at(level), plan.released_sensitivities
+    # Of the zones beneath the node, the client's own included.
+    relative = {
+        j: 1.0 if j == zone else u[j] / u[zone]
+        for j, node in enumerate(nodes)
+        if node == nodes[zone]
+    }
     fellows = _fellow_nodes(plan, zone) if observer == "fellow_super_node" else []
-    lost = _lost_zones(run, observer, fellows, len(beneath) > 1, notes)
+    lost = _lost_zones(run, observer, fellows, len(relative) > 1, notes)
     fixed = sum(
         (plan.node_noise_multipliers[0][j] * relative[j]) ** 2
-        for j in _zones_left(plan, zone, beneath, relative, lost)
+        for j in _zones_left(plan, zone, relative, lost)
     )
-    fixed += _upper_noise(plan, level, beneath, relative)
+    fixed += _upper_noise(plan, level, relative, relative)
     # Whichever of them looks knows no more than this of the noise above the zones.
     known_above = (_upper_noise(plan, *branch, relative) for branch in fellows)
     fixed = max(fixed - max(known_above, default=0.0), 0.0)
     carriers = plan.noise_carriers
     weights = {
         j: (plan.client_noise_multiplier * relative[j]) ** 2
-        for j in _pools_left(plan, zone, beneath, relative, lost, notes)
+        for j in _pools_left(plan, zone, relative, lost, notes)
         if carriers[j] > 0
     }
     if plan.estimator == "bounded" and set(weights) - {zone}:
@@ -177,14 +178,6 @@ def _lost_zones(
     return colluding + fellow + threat.skipped_zones
 
 
-def _zones_beneath(plan: NoisePlan, level: int, zone: int) -> list[int]:
-    """Zones that report, directly or not, to the client's node of `level`."""
-    if level == 1:
-        return [zone]
-    nodes = plan.nodes_at(level)
-    return [j for j, node in enumerate(nodes) if node == nodes[zone]]
-
-
 def _fellow_nodes(plan: NoisePlan, zone: int) -> list[tuple[int, list[int]]]:
     """Every node not above a zone: its level, and the zones beneath it."""
     found = []
@@ -199,7 +192,7 @@ def _fellow_nodes(plan: NoisePlan, zone: int) -> list[tuple[int, list[int]]]:
 
 
 def _upper_noise(
-    plan: NoisePlan, level: int, beneath: Sequence[int], relative: dict[int, float]
+    plan: NoisePlan, level: int, beneath: Iterable[int], relative: dict[int, float]
 ) -> float:
     """Variance added by the nodes above the zones, up to `level`.
 
@@ -217,15 +210,11 @@ def _upper_noise(
 
 
 def _zones_left(
-    plan: NoisePlan,
-    zone: int,
-    beneath: Sequence[int],
-    relative: dict[int, float],
-    lost: int,
+    plan: NoisePlan, zone: int, relative: dict[int, float], lost: int
 ) -> list[int]:
     """Zones whose super-node noise counts: the largest others' is lost."""
     others = sorted(
-        (j for j in beneath if j != zone),
+        (j for j in relative if j != zone),
         key=lambda j: plan.node_noise_multipliers[0][j] * relative[j],
     )
     return [zone, *others[: max(len(others) - lost, 0)]]
@@ -234,7 +223,6 @@ def _zones_left(
 def _pools_left(
     plan: NoisePlan,
     zone: int,
-    beneath: Sequence[int],
     relative: dict[int, float],
     lost: int,
     notes: list[str],
@@ -245,7 +233,7 @@ def _pools_left(
     skipped zone has none. Dropping the stochastically largest pools is the worst
     case; where the pools have no such order, none of the others counts.
     """
-    others = [j for j in beneath if j != zone]
+    others = [j for j in relative if j != zone]
     if lost == 0:
         return [zone, *others]
 
@@ -290,16 +278,8 @@ def _pools(
 ) -> tuple[list[Pool], float]:
     """Noising participants other than the client, and the expected variance.
 
-    Args:
-      run: The round.
-      zone: The client's zone.
-      own: Whether the client is a noising client (left out of the pools, but
-        counted in the expected variance).
-      weights: Per zone, the variance that each noising participant adds.
-      known: Noising clients whose noise the observer knows.
-
-    Returns:
-      The pools, and the variance at the expected number of participants.
+    Their variances are `weights` by zone. The client, if it carries noise of its `own`,
+    counts in what is expected; of `known` noising clients the observer knows the noise.
     """
     plan = run.plan
     arrival = 1.0 - run.threat.dropout_rate

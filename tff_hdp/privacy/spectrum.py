@@ -41,9 +41,6 @@ class Spectrum:
 
         Args:
           log_tail: Natural log of the probability of either tail.
-
-        Returns:
-          A spectrum with fewer variances.
         """
         v = np.asarray(self.variances)
         log_p = np.asarray(self.log_probabilities)

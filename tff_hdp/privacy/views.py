@@ -105,9 +105,6 @@ def view(
       level: The observer's level, as `observers` yields it.
       zone: The client's zone.
       noising: Whether the client is one of its zone's noising clients.
-
-    Returns:
-      The view.
     """
     plan, threat = run.plan, run.threat
     notes: list[str] = []
