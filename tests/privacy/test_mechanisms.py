@@ -18,7 +18,6 @@ from tff_hdp.privacy.divergences import (
     gaussian_epsilon,
     sampled_delta,
 )
-from tff_hdp.privacy.grids import as_continuous
 from tff_hdp.privacy.mechanisms import Gaussian, Laplace
 from tff_hdp.privacy.sampled import FixedSizeGaussian, SampledGaussian
 from tff_hdp.privacy.secure import with_encoding
@@ -145,9 +144,8 @@ def test_discrete_noise_is_no_worse_than_what_is_accounted(z, steps):
     mass = np.exp(-((k / steps) ** 2) / 2)
     mass /= mass.sum()
     loss = (2 * k * shift - shift**2) / (2 * steps**2)
-    noise, slack = as_continuous(
-        Spectrum(((steps / shift) ** 2,), (0.0,)), step=1 / shift
-    )
+    discrete = Spectrum(((steps / shift) ** 2,), (0.0,))
+    noise, slack = discrete.as_continuous(step=1 / shift)
     mechanism = SampledGaussian(1.0, noise, hidden=True, slack=slack)
     worse = 0
     for delta in (1e-1, 1e-3, 1e-5):

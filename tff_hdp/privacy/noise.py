@@ -6,11 +6,11 @@ distance that this client can move the output.
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 
-from tff_hdp.privacy.grids import on_one_grid
 from tff_hdp.privacy.parts import FixedSizeSampling
-from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.plan import MIN_STEPS, NoisePlan
 from tff_hdp.privacy.spectrum import (
     Pool,
     Spectrum,
@@ -122,7 +122,7 @@ def noise_in_output(
             "client noise of other zones is not counted: random denominators scale it"
         )
     if plan.encoding is not None and weights:
-        weights, fixed = on_one_grid(plan, weights, relative, fixed, notes)
+        weights, fixed = _on_one_grid(plan, weights, relative, fixed, notes)
     known = threat.colluding_clients
     if observer == "fellow_client":
         known += 1
@@ -145,6 +145,28 @@ def noise_in_output(
         return None
     varies = any(_varies(run, j) for j in weights)
     return Noise(spectrum, fixed + expected, varies=varies, own=own)
+
+
+def _on_one_grid(
+    plan: NoisePlan,
+    weights: dict[int, float],
+    relative: dict[int, float],
+    fixed: float,
+    notes: list[str],
+) -> tuple[dict[int, float], float]:
+    """What is left of client noise `weights`, by zone, and of `fixed` noise beside it.
+
+    Discrete noise scaled onto another grid could be told apart from the client's,
+    and so could continuous noise that does not blur the grid.
+    """
+    same = {j: w for j, w in weights.items() if math.isclose(relative[j], 1.0)}
+    if len(same) < len(weights):
+        notes.append("client noise of zones on another grid is not counted")
+    least = MIN_STEPS * plan.relative_step
+    if fixed and least > math.sqrt(fixed):
+        notes.append("noise finer than the grid of the client noise is not counted")
+        fixed = 0.0
+    return same, fixed
 
 
 def _lost_zones(

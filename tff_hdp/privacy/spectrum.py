@@ -17,6 +17,8 @@ _LOG_TAIL_OF_BINS = -100.0
 # beyond which the probability is below e^-700; lower ones are taken in segments.
 _WINDOW = 40
 _SEGMENT = 1 / 64
+# Variance, in squared steps, of the Gaussian that blurs a grid in `as_continuous`.
+_BLUR = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +73,30 @@ class Spectrum:
     def changed(self, increasing: Callable[[float], float]) -> "Spectrum":
         """The same distribution of what an increasing function makes of variances."""
         return Spectrum(tuple(map(increasing, self.variances)), self.log_probabilities)
+
+    def as_continuous(self, step: float) -> tuple["Spectrum", float]:
+        """Continuous noise and a slack that discrete noise is no worse than.
+
+        A discrete Gaussian K of variance s^2 has the same losses as a continuous one as
+        a function of its value, (2<k, m> - |m|^2) / 2s^2 for a shift m, and e^loss -
+        e^eps, where positive, is convex in k. So a hockey-stick divergence can only
+        grow when independent noise of mean 0 is added to K: take a Gaussian of variance
+        b = `_BLUR` in every coordinate. From 10 steps on that sum's density is within 1
+        +- 3e-25 of the Gaussian's of variance s^2 + b (Poisson summation), and the
+        divergence over it is e^slack times that of continuous noise of variance s^4 /
+        (s^2 + b) at eps - slack, with slack = b |m|^2 / 2s^4. The argument does not
+        need masses to be 1, so it passes through sampling and composition.
+
+        Args:
+          step: The grid's step, in sensitivities.
+
+        Returns:
+          The variance of the continuous noise, and the slack; see `Mechanism.slack`.
+        """
+        blur = _BLUR * step**2
+        least = min((v for v in self.variances if v > 0), default=math.inf)
+        blurred = self.changed(lambda v: v * v / (v + blur) if v else 0.0)
+        return blurred, blur / (2.0 * least * least)
 
     def with_skips(
         self, *, least: int, others: int, rates: tuple[float, float]

@@ -12,7 +12,6 @@ import functools
 import math
 from collections.abc import Iterator
 
-from tff_hdp.privacy.grids import as_continuous
 from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_output
 from tff_hdp.privacy.parts import FixedSizeSampling
@@ -216,7 +215,7 @@ def _sampled_view(
         )
     slack = 0.0
     if plan.discrete_stddevs:
-        spectrum, slack = as_continuous(spectrum, factor * plan.relative_step)
+        spectrum, slack = spectrum.as_continuous(factor * plan.relative_step)
         notes.append("noise on a grid is accounted as such")
     mechanism: Mechanism
     least = spectrum.variances[0]
