@@ -6,6 +6,7 @@ work runs the same functions with a TFF client per chunk of clients.
 
 import collections
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -146,15 +147,7 @@ class ZonedMean:
 
     def sent_by_one(self, contribution: Any, zone: Any) -> tuple[Any, tf.Tensor]:
         """What is sent of a contribution of one client of `zone` (int32 [])."""
-        alone = collections.OrderedDict(
-            (
-                name,
-                tf.nest.map_structure(lambda t: t[tf.newaxis], part)
-                if name in PER_ZONE
-                else part,
-            )
-            for name, part in contribution.items()
-        )
+        alone = _made(lambda t: t[tf.newaxis], lambda t: t, contribution)
         return alone, tf.convert_to_tensor(zone)[tf.newaxis]
 
     def with_clients_noise(self, contribution: Any) -> Any:
@@ -239,17 +232,10 @@ class ZonedMean:
     def zero(self, contribution: Any) -> Any:
         """The empty total for contributions as sent, of this structure of specs."""
         s = self.plan.num_zones
-        return collections.OrderedDict(
-            (
-                name,
-                tf.nest.map_structure(
-                    lambda t, by_zone=name in PER_ZONE: tf.zeros(
-                        [s, *t.shape[1:]] if by_zone else t.shape, t.dtype
-                    ),
-                    part,
-                ),
-            )
-            for name, part in contribution.items()
+        return _made(
+            lambda spec: tf.zeros([s, *spec.shape[1:]], spec.dtype),
+            lambda spec: tf.zeros(spec.shape, spec.dtype),
+            contribution,
         )
 
     def add(self, total: Any, contribution: Any, zones: tf.Tensor) -> Any:
@@ -258,15 +244,7 @@ class ZonedMean:
         def scatter(t: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
             return tf.tensor_scatter_nd_add(t, zones[:, tf.newaxis], update)
 
-        return collections.OrderedDict(
-            (
-                name,
-                tf.nest.map_structure(
-                    scatter if name in PER_ZONE else tf.add, part, contribution[name]
-                ),
-            )
-            for name, part in total.items()
-        )
+        return _made(scatter, tf.add, total, contribution)
 
     def release(self, state: Any, total: Any) -> tuple[Any, Any, Any]:
         """The mean with every level's noise: what the server outputs.
@@ -372,3 +350,19 @@ class ZonedMean:
                 lambda _, own: clip_of(own), state
             )
         return measurements
+
+
+def _made(
+    by_zone: Callable[..., Any], otherwise: Callable[..., Any], *given: Any
+) -> Any:
+    """What is made of contributions' tensors: those `PER_ZONE`, and the others."""
+    return collections.OrderedDict(
+        (
+            name,
+            tf.nest.map_structure(
+                by_zone if name in PER_ZONE else otherwise,
+                *(contribution[name] for contribution in given),
+            ),
+        )
+        for name in given[0]
+    )
