@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 from tasks.task import Task
 
 Evaluate = Callable[[tff.learning.models.ModelWeights], dict[str, float]]
+_BATCH = 512
 _EVALUATIONS: "weakref.WeakKeyDictionary[Task, Evaluate]" = weakref.WeakKeyDictionary()
 
 
@@ -39,7 +40,7 @@ def evaluation_of(task: Task) -> Evaluate:
     return _EVALUATIONS[task]
 
 
-def build_evaluation(task: Task, batch_size: int = 512) -> Evaluate:
+def build_evaluation(task: Task, batch_size: int = _BATCH) -> Evaluate:
     """Returns a function from model weights to test metrics.
 
     Args:
@@ -111,12 +112,10 @@ def save_classifier(
     tf.saved_model.save(module, str(path / "saved_model"), signatures=serve)
 
 
-def classes(
-    model: tf.keras.Model, features: np.ndarray, batch_size: int = 512
-) -> np.ndarray:
+def classes(model: tf.keras.Model, features: np.ndarray) -> np.ndarray:
     """[N] int64, the class of each of [N, ...] features by a model of logits."""
-    starts = range(0, len(features), batch_size)
-    batches = (features[start : start + batch_size] for start in starts)
+    starts = range(0, len(features), _BATCH)
+    batches = (features[start : start + _BATCH] for start in starts)
     found = [np.argmax(model(batch, training=False), -1) for batch in batches]
     return np.concatenate(found)
 

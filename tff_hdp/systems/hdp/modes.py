@@ -33,27 +33,25 @@ def compare(config: HdpConfig, modes: Sequence[str] | None = None) -> list[repor
     Returns:
       One finished run a mode.
     """
-    with tasks.kept():
-        runs = _runs(config, modes or (PLANNED if config.plan is not None else MODES))
-    report.write_comparison(runs, pathlib.Path(config.out))
-    return runs
-
-
-def _runs(config: HdpConfig, modes: Sequence[str]) -> list[report.Run]:
     folder = pathlib.Path(config.out)
     runs, partition_seed = [], None
-    # Settings of noise may be refused: before the others have trained.
-    for mode in reversed(modes):
-        changes: dict[str, object] = {"out": str(folder / mode)}
-        if mode != "plan":
-            changes |= {"privacy": mode, "plan": None}
-        if mode == "none":
-            changes |= {"noise_multiplier": None, "target_epsilon": None}
-            changes["target_observer"] = HdpConfig.target_observer
-        if not config.quiet:
-            _LOG.info("training %s", mode)
-        result = experiment.run(dataclasses.replace(config, **changes), partition_seed)
-        record = json.loads((result.path / "config.json").read_text())
-        partition_seed = record["resolved"]["partition_seed"]
-        runs.insert(0, report.read_run(result.path))
+    modes = modes or (PLANNED if config.plan is not None else MODES)
+    with tasks.kept():
+        # Settings of noise may be refused: before the others have trained.
+        for mode in reversed(modes):
+            changes: dict[str, object] = {"out": str(folder / mode)}
+            if mode != "plan":
+                changes |= {"privacy": mode, "plan": None}
+            if mode == "none":
+                changes |= {"noise_multiplier": None, "target_epsilon": None}
+                changes["target_observer"] = HdpConfig.target_observer
+            if not config.quiet:
+                _LOG.info("training %s", mode)
+            result = experiment.run(
+                dataclasses.replace(config, **changes), partition_seed
+            )
+            record = json.loads((result.path / "config.json").read_text())
+            partition_seed = record["resolved"]["partition_seed"]
+            runs.insert(0, report.read_run(result.path))
+    report.write_comparison(runs, folder)
     return runs
