@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tasks
 from tasks.models import with_convolutions_in
 from tasks.partition import check_alpha
-from tff_hdp.errors import ArgumentError, check_delta, check_fields, check_left
+from tff_hdp.errors import (
+    ArgumentError,
+    check_delta,
+    check_fields,
+    check_left,
+    require,
+)
 from tff_hdp.privacy.parts import check_clip_norm
 from tff_hdp.runtime import RUNTIMES
 from tff_hdp.runtime.environment import multiplies_bfloat16
@@ -96,29 +102,23 @@ class RunConfig:
             value = getattr(self, name)
             if name in self.own and ":" in (value or ""):
                 continue  # whether it is there, loading it says
-            if value is not None and value not in allowed:
-                also = ", or module:NAME of yours" if name in self.own else ""
-                raise ArgumentError(name, value, ", ".join(allowed) + also)
+            also = ", or module:NAME of yours" if name in self.own else ""
+            ok = value is None or value in allowed
+            self._require(ok, name, ", ".join(allowed) + also)
         self._check_count("rounds", "num_clients", "evaluate_every", "log_every")
         if self.dirichlet_alpha is not None:
             check_alpha(self.dirichlet_alpha)
         check_delta("delta", self.delta)
-        if self.seed is not None and not 0 <= self.seed < 2**32:
-            raise ArgumentError("seed", self.seed, f"0..{2**32 - 1}")
-        if self.plan is not None and not self.takes_plans:
-            raise ArgumentError(
-                "plan",
-                self.plan,
-                f"nothing with {self.system}, whose noise is its own; a plan is for "
-                "zones under one server, as scripts/train.py has them",
-            )
+        ok = self.seed is None or 0 <= self.seed < 2**32
+        self._require(ok, "seed", f"0..{2**32 - 1}")
+        if self.plan is not None:
+            allowed = f"nothing with {self.system}, whose noise is its own; a plan is "
+            allowed += "for zones under one server, as scripts/train.py has them"
+            self._require(self.takes_plans, "plan", allowed)
         self._set("workers", tuple(self.workers))
-        if bool(self.workers) != (self.runtime == "cluster"):
-            raise ArgumentError(
-                "workers",
-                self.workers,
-                "host:port,... with runtime=cluster, and only then",
-            )
+        ok = bool(self.workers) == (self.runtime == "cluster")
+        allowed = "host:port,... with runtime=cluster, and only then"
+        self._require(ok, "workers", allowed)
         if self.out is None:
             named = self.task.replace(":", ".")
             self._set("out", f"runs/{named}_{self.label}")
@@ -167,9 +167,9 @@ class RunConfig:
         """
         if self.compute_dtype == "float32":
             return task.build_model
-        if self.runtime != "cluster" and not multiplies_bfloat16():
-            allowed = "float32 on a machine that multiplies no bfloat16 numbers"
-            raise ArgumentError("compute_dtype", self.compute_dtype, allowed)
+        ok = self.runtime == "cluster" or multiplies_bfloat16()
+        allowed = "float32 on a machine that multiplies no bfloat16 numbers"
+        self._require(ok, "compute_dtype", allowed)
 
         def build() -> "tf.keras.Model":
             return with_convolutions_in(self.compute_dtype, task.build_model())
@@ -202,13 +202,16 @@ class RunConfig:
         """Replaces a setting by what it means; for `__post_init__` alone."""
         object.__setattr__(self, name, value)
 
+    def _require(self, ok: bool, name: str, allowed: str) -> None:
+        """Refuses a setting as it is unless `ok`."""
+        require(ok, name, getattr(self, name), allowed)
+
     def _check_count(self, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ArgumentError(name, value, "a whole number >= 1")
-            if value is not None and value > MOST_COUNTED:
-                raise ArgumentError(name, value, f"at most {MOST_COUNTED}")
+            if value is not None:
+                self._require(value >= 1, name, "a whole number >= 1")
+                self._require(value <= MOST_COUNTED, name, f"at most {MOST_COUNTED}")
 
     def _check_used(self, holds: bool, where: str, *names: str) -> None:
         """Refuses settings that are changed where they would do nothing."""
@@ -219,8 +222,8 @@ class RunConfig:
         self, name: str, allowed: str = "a finite number greater than 0"
     ) -> None:
         value = getattr(self, name)
-        if isinstance(value, str) or not (math.isfinite(value) and value > 0):
-            raise ArgumentError(name, value, allowed)
+        ok = not isinstance(value, str) and math.isfinite(value) and value > 0
+        self._require(ok, name, allowed)
 
     def _check_clip_norm(
         self, name: str = "clip_norm", allowed: str = "a finite number greater than 0"

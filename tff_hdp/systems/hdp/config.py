@@ -151,25 +151,18 @@ class HdpConfig(ZonesConfig):
         self._resolve()
         self._check_numbers()
         self._check_noise()
-        if self.clipping == "adaptive" and self.privacy not in ("cdp", "c4"):
-            raise ArgumentError(
-                "clipping", "adaptive", "flat or per_layer unless privacy=cdp"
-            )
+        ok = self.clipping != "adaptive" or self.privacy in ("cdp", "c4")
+        self._require(ok, "clipping", "flat or per_layer unless privacy=cdp")
         self._check_secure_sums()
         self._check_secure_server()
         if self.algorithm == "fedsgd":
             unused = ("client_learning_rate", "batch_size")
             self._check_used(False, "algorithm=fedavg", *unused)
-            if self.local_epochs != 1:
-                raise ArgumentError(
-                    "local_epochs", self.local_epochs, "1 with algorithm=fedsgd"
-                )
+            one = self.local_epochs == 1
+            self._require(one, "local_epochs", "1 with algorithm=fedsgd")
             # Others would not leave the gradient as it is.
-            if self.client_optimizer not in ("sgd", "sgdm"):
-                raise ArgumentError(
-                    *("client_optimizer", self.client_optimizer),
-                    "sgd with algorithm=fedsgd",
-                )
+            ok = self.client_optimizer in ("sgd", "sgdm")
+            self._require(ok, "client_optimizer", "sgd with algorithm=fedsgd")
 
     def build(self, folder: "RunFolder") -> "System":
         """See base class."""
@@ -275,34 +268,25 @@ class HdpConfig(ZonesConfig):
             "secure_aggregation=zone, server or both",
             *_OF_SECURE_SUMS[1:],
         )
-        bits = self.secure_bits
-        if bits is not None and not FEWEST_BITS <= bits <= DEFAULT_BITS:
-            raise ArgumentError("secure_bits", bits, f"{FEWEST_BITS}..{DEFAULT_BITS}")
+        bits, least = self.secure_bits, self.min_zone_clients
+        ok = bits is None or FEWEST_BITS <= bits <= DEFAULT_BITS
+        self._require(ok, "secure_bits", f"{FEWEST_BITS}..{DEFAULT_BITS}")
         if self.secure_range is not None:
             self._check_positive("secure_range")
-        least = self.min_zone_clients
-        if least is not None and not self.zones_are_secure:
-            raise ArgumentError(
-                "min_zone_clients", least, "only with secure_aggregation=zone or both"
-            )
-        if least is not None and least < LEAST_CLIENTS:
-            raise ArgumentError("min_zone_clients", least, f"at least {LEAST_CLIENTS}")
-        if self.sign_messages is not None and not self.runs_protocol:
-            raise ArgumentError(
-                *("sign_messages", self.sign_messages),
-                "only with secure_aggregation_protocol=bonawitz",
-            )
-        if self.parties_sign and self.secure_aggregation_protocol == "graph":
-            raise ArgumentError(
-                *("secure_aggregation_protocol", "graph"),
-                "bonawitz with sign_messages, the default where super-nodes are "
-                "elected by election_fault_model=byzantine: who lies may choose a "
-                "client's neighbours",
-            )
-        if self.secure_aggregation != "none" and self.clipping == "adaptive":
-            raise ArgumentError(
-                "clipping", "adaptive", "flat or per_layer with secure_aggregation"
-            )
+        where = "secure_aggregation=zone or both"
+        self._check_used(self.zones_are_secure, where, "min_zone_clients")
+        ok = least is None or least >= LEAST_CLIENTS
+        self._require(ok, "min_zone_clients", f"at least {LEAST_CLIENTS}")
+        where = "secure_aggregation_protocol=bonawitz"
+        self._check_used(self.runs_protocol, where, "sign_messages")
+        self._require(
+            not (self.parties_sign and self.secure_aggregation_protocol == "graph"),
+            "secure_aggregation_protocol",
+            "bonawitz with sign_messages, the default where super-nodes are elected by "
+            "election_fault_model=byzantine: who lies may choose a client's neighbours",
+        )
+        ok = self.secure_aggregation == "none" or self.clipping != "adaptive"
+        self._require(ok, "clipping", "flat or per_layer with secure_aggregation")
 
     def _check_secure_server(self) -> None:
         if not self.server_is_secure:
@@ -313,13 +297,9 @@ class HdpConfig(ZonesConfig):
             "estimator": (self.estimator == "bounded", "fixed"),
             "mixing": (self.mixing != "weighted", "weighted"),
         }
+        where = f"with secure_aggregation={self.secure_aggregation}"
         for name, (refused, allowed) in unequal.items():
-            if refused:
-                raise ArgumentError(
-                    name,
-                    getattr(self, name),
-                    f"{allowed} with secure_aggregation={self.secure_aggregation}",
-                )
+            self._require(not refused, name, f"{allowed} {where}")
 
     def _check_numbers(self) -> None:
         self._check_count("local_epochs", "batch_size", "pilot_rounds", "example_cap")
@@ -328,16 +308,11 @@ class HdpConfig(ZonesConfig):
         self._check_used(self.clip_norm == "auto", "clip_norm=auto", "pilot_rounds")
         aims = self.target_epsilon is not None
         self._check_used(aims, "target_epsilon", "target_observer")
-        if self.cohort_chunk is not None and self.cohort_chunk < 0:
-            raise ArgumentError(
-                "cohort_chunk", self.cohort_chunk, "a whole number >= 0"
-            )
+        ok = self.cohort_chunk is None or self.cohort_chunk >= 0
+        self._require(ok, "cohort_chunk", "a whole number >= 0")
         self._check_positive("clients_per_round")
-        if self.sampling == "fixed" and self.clients_per_round % 1:
-            raise ArgumentError(
-                *("clients_per_round", self.clients_per_round),
-                "a whole number with sampling=fixed",
-            )
+        ok = self.sampling != "fixed" or self.clients_per_round % 1 == 0
+        self._require(ok, "clients_per_round", "a whole number with sampling=fixed")
         self._check_positive("client_learning_rate")
         self._check_positive("server_learning_rate")
         if self.target_epsilon is not None:
@@ -352,24 +327,18 @@ class HdpConfig(ZonesConfig):
             check_left(self, asked, "nothing beside plan")
             return
         shares_of(self.privacy, alpha=self.alpha, beta=self.beta)
-        levels = self.noising_levels
-        if self.privacy == "none" and levels:
-            raise ArgumentError("noising_levels", levels, "none with privacy=none")
-        if self.privacy == "levels" and not levels:
-            raise ArgumentError(
-                "noising_levels", levels, "a level, needed by privacy=levels"
-            )
+        ok = self.privacy != "none" or not self.noising_levels
+        self._require(ok, "noising_levels", "none with privacy=none")
+        ok = self.privacy != "levels" or bool(self.noising_levels)
+        self._require(ok, "noising_levels", "a level, needed by privacy=levels")
         z, target = self.noise_multiplier, self.target_epsilon
         if self.privacy == "none":
             asked = ("noise_multiplier", "target_epsilon")
             check_left(self, asked, "nothing with privacy=none")
-        elif (z is None) == (target is None):
-            raise ArgumentError(
-                "noise_multiplier",
-                z,
-                "exactly one of noise_multiplier and target_epsilon with "
-                f"privacy={self.privacy}",
-            )
-        elif z is not None:
+            return
+        allowed = "exactly one of noise_multiplier and target_epsilon with "
+        allowed += f"privacy={self.privacy}"
+        self._require((z is None) != (target is None), "noise_multiplier", allowed)
+        if z is not None:
             self._check_positive("noise_multiplier")
             check_multiplier("noise_multiplier", z)

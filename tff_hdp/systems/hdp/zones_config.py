@@ -129,31 +129,19 @@ class ZonesConfig(RunConfig):
 
     def _check_zones(self) -> None:
         self._check_count("zones", "voters")
-        if self.zoning in NEEDS_FILE and self.zoning_file is None:
-            raise ArgumentError(
-                "zoning_file", None, f"a file, needed by zoning={self.zoning}"
-            )
-        if self.zoning not in TAKES_FILE and self.zoning_file is not None:
-            raise ArgumentError(
-                "zoning_file",
-                self.zoning_file,
-                f"only with zoning={', '.join(TAKES_FILE)}",
-            )
+        ok = self.zoning not in NEEDS_FILE or self.zoning_file is not None
+        self._require(ok, "zoning_file", f"a file, needed by zoning={self.zoning}")
+        ok = self.zoning in TAKES_FILE or self.zoning_file is None
+        self._require(ok, "zoning_file", f"only with zoning={', '.join(TAKES_FILE)}")
         self._check_used(self.zoning == "iid", "zoning=iid", "zone_sizes")
         self._check_used(self.zoning == "key", "zoning=key", "zone_key")
-        if self.zone_sizes and self.zones not in (None, len(self.zone_sizes)):
-            raise ArgumentError(
-                "zones", self.zones, f"{len(self.zone_sizes)}, as zone_sizes has"
-            )
+        number = len(self.zone_sizes)
+        ok = not number or self.zones in (None, number)
+        self._require(ok, "zones", f"{number}, as zone_sizes has")
 
     def _check_elections(self) -> None:
         self._check_used(
             self.elect_super_nodes != "none", "elect_super_nodes", *OF_ELECTIONS[1:]
         )
         uses = self.zoning == "capability" or self.min_capability is not None
-        if self.capability_file is not None and not uses:
-            raise ArgumentError(
-                "capability_file",
-                self.capability_file,
-                "only with zoning=capability or min_capability",
-            )
+        self._check_used(uses, "zoning=capability or min_capability", "capability_file")
