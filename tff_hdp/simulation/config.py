@@ -219,15 +219,16 @@ class RunConfig:
             check_left(self, names, f"only with {where}")
 
     def _check_positive(
-        self, name: str, allowed: str = "a finite number greater than 0"
+        self, *names: str, allowed: str = "a finite number greater than 0"
     ) -> None:
-        value = getattr(self, name)
-        ok = not isinstance(value, str) and math.isfinite(value) and value > 0
-        self._require(ok, name, allowed)
+        for name in names:
+            value = getattr(self, name)
+            ok = not isinstance(value, str) and math.isfinite(value) and value > 0
+            self._require(ok, name, allowed)
 
     def _check_clip_norm(
         self, name: str = "clip_norm", allowed: str = "a finite number greater than 0"
     ) -> None:
         """Refuses now what a plan would, once there is a run folder."""
-        self._check_positive(name, allowed)
+        self._check_positive(name, allowed=allowed)
         check_clip_norm(name, getattr(self, name))

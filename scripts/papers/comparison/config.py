@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 
 SYSTEMS = ("hdp", "fl_top", "hfl_dp", "gfl", "udp_hypernet")
@@ -50,19 +49,11 @@ class MatchedConfig(RunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_count("groups", "clients_per_round", "batch_size", "local_epochs")
-        for name in (
-            *("target_epsilon", "client_learning_rate", "clip_norm", "model_norm"),
-        ):
-            self._check_positive(name)
-        if self.num_clients is None:
-            raise ArgumentError("num_clients", None, "a number that groups divides")
-        if self.num_clients % self.groups:
-            raise ArgumentError(
-                "groups", self.groups, f"divisors of {self.num_clients}"
-            )
-        if not self.groups <= self.clients_per_round <= self.num_clients:
-            raise ArgumentError(
-                "clients_per_round",
-                self.clients_per_round,
-                f"{self.groups}..{self.num_clients}",
-            )
+        self._check_positive(
+            *("target_epsilon", "client_learning_rate", "clip_norm", "model_norm")
+        )
+        n, allowed = self.num_clients, "a number that groups divides"
+        self._require(n is not None, "num_clients", allowed)
+        self._require(n % self.groups == 0, "groups", f"divisors of {n}")
+        ok = self.groups <= self.clients_per_round <= n
+        self._require(ok, "clients_per_round", f"{self.groups}..{n}")

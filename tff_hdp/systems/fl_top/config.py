@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from tff_hdp.errors import ArgumentError, check_left
+from tff_hdp.errors import check_left
 from tff_hdp.privacy.parts import check_multiplier
 from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
 from tff_hdp.protocols.secagg.rounds import PROTOCOLS
@@ -110,10 +110,8 @@ class FlTopConfig(RunConfig):
         if self.public_data is None:
             mnist = self.task == MNIST_IS_PUBLIC_FOR
             self._set("public_data", "mnist" if mnist else "held_out")
-        if self.public_data == "mnist" and self.task != MNIST_IS_PUBLIC_FOR:
-            raise ArgumentError(
-                "public_data", "mnist", f"held_out with task={self.task}"
-            )
+        ok = self.public_data != "mnist" or self.task == MNIST_IS_PUBLIC_FOR
+        self._require(ok, "public_data", f"held_out with task={self.task}")
         if self.compression != "fl_cs":
             names = ("coefficients", "recovery_iterations")
             check_left(self, names, "nothing but with fl_cs or fl_cs_dp")
@@ -155,35 +153,26 @@ class FlTopConfig(RunConfig):
 
     def _check_secure_sum(self) -> None:
         protocol, bits = self.secure_aggregation_protocol, self.secure_bits
-        if protocol != "none" and not self.is_private:
-            raise ArgumentError(
-                "secure_aggregation_protocol", protocol, f"none with {self.scheme}"
-            )
-        if self.sign_messages and protocol != "bonawitz":
-            raise ArgumentError(
-                *("sign_messages", True),
-                "only with secure_aggregation_protocol=bonawitz",
-            )
-        if protocol == "none" and bits is not None:
-            raise ArgumentError(
-                "secure_bits", bits, "only with a secure_aggregation_protocol"
-            )
-        if bits is not None and not FEWEST_BITS <= bits <= DEFAULT_BITS:
-            raise ArgumentError("secure_bits", bits, f"{FEWEST_BITS}..{DEFAULT_BITS}")
-        if protocol != "none" and self.clients_per_round < LEAST_CLIENTS:
-            raise ArgumentError(
-                "clients_per_round",
-                self.clients_per_round,
-                f"at least {LEAST_CLIENTS} with secure_aggregation_protocol={protocol}",
-            )
+        ok = protocol == "none" or self.is_private
+        self._require(ok, "secure_aggregation_protocol", f"none with {self.scheme}")
+        where = "secure_aggregation_protocol=bonawitz"
+        self._check_used(protocol == "bonawitz", where, "sign_messages")
+        where = "a secure_aggregation_protocol"
+        self._check_used(protocol != "none", where, "secure_bits")
+        ok = bits is None or FEWEST_BITS <= bits <= DEFAULT_BITS
+        self._require(ok, "secure_bits", f"{FEWEST_BITS}..{DEFAULT_BITS}")
+        ok = protocol == "none" or self.clients_per_round >= LEAST_CLIENTS
+        allowed = (
+            f"at least {LEAST_CLIENTS} with secure_aggregation_protocol={protocol}"
+        )
+        self._require(ok, "clients_per_round", allowed)
 
     def _check_ratio(self) -> None:
         if self.ratio is None:
             self._set("ratio", self._default_ratio)
-        if not 0.0 < self.ratio <= 1.0:
-            raise ArgumentError("ratio", self.ratio, "(0, 1]")
-        if self.compression == "fl_std" and self.ratio != 1.0:
-            raise ArgumentError("ratio", self.ratio, "1 with scheme=fl_std")
+        self._require(0.0 < self.ratio <= 1.0, "ratio", "(0, 1]")
+        ok = self.compression != "fl_std" or self.ratio == 1.0
+        self._require(ok, "ratio", "1 with scheme=fl_std")
 
     def _check_privacy(self) -> None:
         if self.clip_norm != "auto":
@@ -191,11 +180,8 @@ class FlTopConfig(RunConfig):
                 self._set("clip_norm", float(self.clip_norm))
             self._check_clip_norm(allowed="a finite number > 0, or auto")
         if not self.is_private:
-            for name, unused in (("noise_multiplier", None), ("clip_norm", "auto")):
-                if getattr(self, name) != unused:
-                    raise ArgumentError(
-                        name, getattr(self, name), f"nothing with {self.scheme}"
-                    )
+            names = ("noise_multiplier", "clip_norm")
+            check_left(self, names, f"nothing with {self.scheme}")
         elif self.noise_multiplier is None:
             self._set("noise_multiplier", PAPER_SIGMA)
         else:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 import tasks
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import check_left
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.gfl.plan import SCHEMES
 
@@ -81,27 +81,19 @@ class GflConfig(RunConfig):
             *("servers", "per_round", "batch_size", "dimension"),
             *("examples_per_client", "repetitions"),
         )
-        for name in ("mu", "ridge"):
-            self._check_positive(name)
+        self._check_positive("mu", "ridge")
         self._check_clip_norm("gradient_bound")
-        if not 0.0 < self.edge_probability <= 1.0:
-            raise ArgumentError("edge_probability", self.edge_probability, "(0, 1]")
+        self._require(0.0 < self.edge_probability <= 1.0, "edge_probability", "(0, 1]")
         if self.sigma_g is None:
             self._set("sigma_g", 0.0 if self.scheme == "none" else 0.2)
-        elif self.scheme == "none" and self.sigma_g != 0:
-            raise ArgumentError("sigma_g", self.sigma_g, "0 with scheme=none")
-        elif self.scheme != "none":
+        elif self.scheme == "none":
+            self._require(self.sigma_g == 0, "sigma_g", "0 with scheme=none")
+        else:
             self._check_positive("sigma_g")
-        if self.scheme == "hybrid" and self.per_round < 2:
-            raise ArgumentError(
-                "per_round", self.per_round, "at least 2, so that masks hide something"
-            )
+        ok = self.scheme != "hybrid" or self.per_round >= 2
+        self._require(ok, "per_round", "at least 2, so that masks hide something")
         if self.task == LOGISTIC:
-            for name in ("model", "partition"):
-                if getattr(self, name) is not None:
-                    raise ArgumentError(
-                        name, getattr(self, name), f"nothing with task={LOGISTIC}"
-                    )
+            check_left(self, ("model", "partition"), f"nothing with task={LOGISTIC}")
         self._check_used(
             self.task == LOGISTIC,
             f"task={LOGISTIC}",

@@ -313,8 +313,7 @@ class HdpConfig(ZonesConfig):
         self._check_positive("clients_per_round")
         ok = self.sampling != "fixed" or self.clients_per_round % 1 == 0
         self._require(ok, "clients_per_round", "a whole number with sampling=fixed")
-        self._check_positive("client_learning_rate")
-        self._check_positive("server_learning_rate")
+        self._check_positive("client_learning_rate", "server_learning_rate")
         if self.target_epsilon is not None:
             self._check_positive("target_epsilon")
         if self.clip_norm != "auto":

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from tff_hdp.errors import ArgumentError, check_left
+from tff_hdp.errors import ArgumentError, check_left, check_nonnegative
 from tff_hdp.simulation.config import RunConfig
 
 if TYPE_CHECKING:
@@ -79,24 +79,17 @@ class HflDpConfig(RunConfig):
             *("edges", "clients_per_edge", "k1", "k2", "local_steps"),
             *("batch_size", "min_examples"),
         )
-        for name in ("learning_rate", "eps1", "eps2"):
-            self._check_positive(name)
-        if not (math.isfinite(self.proximal) and self.proximal >= 0):
-            raise ArgumentError("proximal", self.proximal, "a finite number >= 0")
+        self._check_positive("learning_rate", "eps1", "eps2")
+        check_nonnegative("proximal", self.proximal)
         several = self.local_steps > 1
         self._check_used(several, "local_steps of 2 or more", "proximal")
         if self.clients_per_edge is not None:
             total = self.clients_per_edge * self.edges
-            if self.num_clients not in (None, total):
-                raise ArgumentError(
-                    "clients_per_edge",
-                    self.clients_per_edge,
-                    "either it or num_clients",
-                )
+            ok = self.num_clients in (None, total)
+            self._require(ok, "clients_per_edge", "either it or num_clients")
             self._set("num_clients", total)
         self._set("exposures", tuple(self._exposure(t) for t in self.exposures))
-        if self.exposures and len(self.exposures) != 5:
-            raise ArgumentError("exposures", self.exposures, "t1,t2,t3,t4,t5")
+        self._require(len(self.exposures) in (0, 5), "exposures", "t1,t2,t3,t4,t5")
         if self.noise == "none":
             asked = ("eps1", "eps2", "clip_norm", "min_examples", "exposures")
             check_left(self, asked, "nothing with noise=none")

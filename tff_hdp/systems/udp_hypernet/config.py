@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.parts import check_multiplier
 from tff_hdp.simulation.config import RunConfig
 
@@ -80,12 +79,12 @@ class UdpHypernetConfig(RunConfig):
             *("example_cap", "tests_per_user"),
         )
         self._check_clip_norm()
-        for name in ("client_learning_rate", "server_learning_rate"):
-            self._check_positive(name)
+        self._check_positive("client_learning_rate", "server_learning_rate")
         if self.descriptor_learning_rate != 0:
-            self._check_positive("descriptor_learning_rate", "a finite number >= 0")
-        if not 0.0 < self.sampling_rate <= 1.0:
-            raise ArgumentError("sampling_rate", self.sampling_rate, "(0, 1]")
+            self._check_positive(
+                "descriptor_learning_rate", allowed="a finite number >= 0"
+            )
+        self._require(0.0 < self.sampling_rate <= 1.0, "sampling_rate", "(0, 1]")
         weighs = self.weighting == "examples"
         self._check_used(weighs, "weighting=examples", "example_cap")
         is_private = self.privacy == "udp_alg"
@@ -114,20 +113,13 @@ class UdpHypernetConfig(RunConfig):
         given = [name for name in names if getattr(self, name) is not None]
         for name in given:
             self._check_positive(name)
-            if self.privacy == "none":
-                raise ArgumentError(
-                    name, getattr(self, name), "nothing with privacy=none"
-                )
+            self._require(self.privacy != "none", name, "nothing with privacy=none")
         if self.sigma is not None:
             # S q / W times z, and bounded like S.
             self._check_clip_norm("sigma")
         if self.noise_multiplier is not None:
             check_multiplier("noise_multiplier", self.noise_multiplier)
-        if self.privacy != "none" and len(given) != 1:
-            name = given[-1] if given else "sigma"
-            raise ArgumentError(
-                name,
-                getattr(self, name),
-                "exactly one of sigma, noise_multiplier and target_epsilon with "
-                f"privacy={self.privacy}",
-            )
+        allowed = "exactly one of sigma, noise_multiplier and target_epsilon with "
+        allowed += f"privacy={self.privacy}"
+        ok = self.privacy == "none" or len(given) == 1
+        self._require(ok, given[-1] if given else "sigma", allowed)
