@@ -1,4 +1,4 @@
-"""What a promise asks for on behalf of one kind of client, in numbers of the account.
+"""To whom a promise is made, and what it asks for in numbers of the account.
 
 Noise that nodes add counts for a client by its variance alone: what its observer sees
 of it, less what that observer knows. So, at a given client noise, what a promise asks
@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.accountant import (
     AccountRow,
     History,
@@ -18,14 +18,84 @@ from tff_hdp.privacy.accountant import (
     like_zones,
 )
 from tff_hdp.privacy.calibration import LARGEST_MULTIPLIER
-from tff_hdp.privacy.federation import Federation, Place
 from tff_hdp.privacy.least import least_below
+from tff_hdp.privacy.noise import noise_in_output
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promises import Promise
-from tff_hdp.privacy.threat import RECEIVERS
+from tff_hdp.privacy.threat import RECEIVERS, AccountedRound, ThreatModel
+from tff_hdp.privacy.views import observers
 
 # Share of an epsilon.
 _FOR_GRIDS = 1e-3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Federation:
+    """Whom there is something to promise, and what is assumed of the others.
+
+    Attributes:
+      base: The federation's plan, without noise.
+      trusting: How many clients of each zone trust the server.
+      rounds: T.
+      delta: Of every promise.
+      threat: What is assumed of the parties.
+
+    Raises:
+      ArgumentError: If more clients of a zone trust than there are.
+    """
+
+    base: NoisePlan
+    trusting: tuple[int, ...]
+    rounds: int
+    delta: float
+    threat: ThreatModel
+
+    def __post_init__(self) -> None:
+        sizes, noising = self.base.zone_sizes, self.base.noising_clients
+        trusting, s = self.trusting, self.base.num_zones
+        ok = len(trusting) == s
+        require(ok, "trusting", trusting, f"{s} entries, one for each zone")
+        for i, (n, a, c) in enumerate(zip(sizes, noising, trusting, strict=True)):
+            name, allowed = f"trusting[{i}]", f"0..{n - a}, the clients that trust"
+            require(0 <= c <= n - a, name, c, allowed)
+
+    @property
+    def may_carry(self) -> bool:
+        """Whether clients' own noise goes with what is assumed of the parties."""
+        try:
+            self.threat.check_fits(_noisy(self.base))
+        except ArgumentError:
+            return False
+        return True
+
+    def level(self, promise: Promise) -> int:
+        """The level at which the promise's observer stands.
+
+        Raises:
+          ArgumentError: If there is no such observer.
+        """
+        known = self.threat.peers_known
+        there = list(observers(_noisy(self.base), peers_known=known))
+        for observer, level in there:
+            own = observer != "super_node" or level == promise.level
+            if observer == promise.observer and own:
+                return level
+        names = [
+            f"{observer}:{level}"
+            if observer == "super_node" and level > 1
+            else observer
+            for observer, level in there
+        ]
+        allowed = f"one to an observer of this federation: {', '.join(names)}"
+        raise ArgumentError("promises", promise, allowed)
+
+    def with_client_noise(self, multiplier: float) -> NoisePlan:
+        """The federation's plan where clients add noise, and nobody else."""
+        return dataclasses.replace(self.base, client_noise_multiplier=multiplier)
+
+    def history(self, plan: NoisePlan) -> History:
+        """All rounds, of one plan."""
+        return [(AccountedRound(plan, self.threat), self.rounds)]
 
 
 class LackingError(Exception):
@@ -64,10 +134,12 @@ class Demand:
             self._margin -= _FOR_GRIDS
         self.target = self._margin * promise.epsilon
         self._federation, base = federation, federation.base
-        zone = zones[0]
-        self.place = Place(base, federation.threat, promise.observer, level)
-        far = level > 2 or self.place.is_summed
-        self.sees_nothing = far and base.mixing_weights[zone] == 0
+        # Of a secure sum over zones the observer sees nothing else.
+        self._is_summed = promise.observer == "aggregator" and base.secure_server
+        # Whose noise is for it, a level of `NoisePlan.node_noise_multipliers`.
+        self._depth = 0 if self._is_summed else level - 2
+        far = level > 2 or self._is_summed
+        self.sees_nothing = far and base.mixing_weights[zones[0]] == 0
         self._found: dict[float, float] = {}
         self._known: list[tuple[float, float, float]] = []
 
@@ -84,15 +156,10 @@ class Demand:
         """Of `row_of`."""
         return self.row_of(plan, by).epsilon(by)
 
-    def needs(self, client: float, seen: float) -> float:
-        """The least variance that it needs, of which some is there.
+    def _needs(self, client: float, seen: float) -> float:
+        """The least variance that it needs, of which so much is `seen` already.
 
-        Args:
-          client: Client noise multiplier.
-          seen: What there is, in the units of `Place.seen`.
-
-        Returns:
-          In those units, at least `seen`; infinite where no variance is enough.
+        In the units of `_seen`; infinite where no variance is enough.
         """
         if self.sees_nothing or self._is_met(client, seen):
             return seen
@@ -114,26 +181,26 @@ class Demand:
         """
         if self.promise.is_own or self.sees_nothing:
             return plan
-        place = self.place
-        seen = place.seen(plan, self.zones[0])
-        needs = self.needs(plan.client_noise_multiplier, seen)
+        seen = self._seen(plan)
+        needs = self._needs(plan.client_noise_multiplier, seen)
         if needs <= seen:
             return plan
         if not math.isfinite(needs):
             raise LackingError(self)
-        if place.is_summed:
+        if self._is_summed:
             # Of a sum over zones it does not matter whose noise it is, unless some
             # collude: with as much in every zone they know the least of it.
             ones = (1.0,) * plan.num_zones
             even = dataclasses.replace(plan, zone_noise_multipliers=ones)
-            z = math.sqrt(needs / place.seen(even, self.zones[0]))
+            z = math.sqrt(needs / self._seen(even))
             return dataclasses.replace(plan, zone_noise_multipliers=(z,) * len(ones))
         lacks, filled = math.sqrt(needs - seen), plan
         for zone in self.zones:
-            node, share = place.node(zone)
+            node, share = self._node(zone)
             # Zones that share a node are alike, and need the same.
-            z = math.hypot(place.noise_at(plan, node), lacks * share)
-            filled = place.with_noise(filled, node, z)
+            own = plan.node_noise_multipliers[self._depth][node]
+            z = math.hypot(own, lacks * share)
+            filled = self._with_noise(filled, node, z)
         return filled
 
     def least_client(self) -> float:
@@ -227,8 +294,42 @@ class Demand:
         plan = self._federation.with_client_noise(client)
         if self.promise.is_own or variance == 0.0:
             return plan
-        node, share = self.place.node(self.zones[0])
-        return self.place.with_noise(plan, node, math.sqrt(variance) * share)
+        node, share = self._node(self.zones[0])
+        return self._with_noise(plan, node, math.sqrt(variance) * share)
+
+    # Right beneath its observer ---------------------------------------------------
+
+    def _seen(self, plan: NoisePlan) -> float:
+        """Variance of nodes' noise that the observer sees and does not know.
+
+        In units of what its clients can move the output by, squared.
+        """
+        plan = dataclasses.replace(plan, client_noise_multiplier=0.0)
+        level = self.level - 1
+        if self._is_summed:
+            plan, level = plan.without_server_noise(), self.level
+        run = AccountedRound(plan, self._federation.threat)
+        observer = self.promise.observer
+        noise = noise_in_output(run, level, self.zones[0], False, observer, [])
+        return 0.0 if noise is None else noise.spectrum.variances[0]
+
+    def _node(self, zone: int) -> tuple[int, float]:
+        """The node between a zone and the observer, and what a client can move.
+
+        That is as a share of the most that one beneath the node can.
+        """
+        if self._is_summed:
+            return zone, 1.0
+        base = self._federation.base
+        nodes, unit = base.nodes_at(self.level - 1), base.released_units
+        most = max(unit[j] for j, own in enumerate(nodes) if own == nodes[zone])
+        return nodes[zone], unit[zone] / most if most > 0 else 1.0
+
+    def _with_noise(self, plan: NoisePlan, node: int, z: float) -> NoisePlan:
+        """`plan` with another multiplier at a node."""
+        noise = [list(level) for level in plan.node_noise_multipliers]
+        noise[self._depth][node] = z
+        return plan.with_node_noise(noise)
 
 
 def demands_of(federation: Federation, promise: Promise) -> list[Demand]:
@@ -279,3 +380,9 @@ def _indices(federation: Federation, promise: Promise, zone: int) -> Iterator[in
         yield 0
     if not promise.is_own and n - noising > least:
         yield noising
+
+
+def _noisy(base: NoisePlan) -> NoisePlan:
+    """The federation with noise wherever there may be some."""
+    zones = {"zone_noise_multipliers": (1.0,) * base.num_zones}
+    return dataclasses.replace(base, client_noise_multiplier=1.0, **zones)

@@ -15,8 +15,7 @@ from tff_hdp.errors import (
     require,
 )
 from tff_hdp.privacy.accountant import SOUND, History
-from tff_hdp.privacy.demands import demands_of, largest_epsilon
-from tff_hdp.privacy.federation import Federation
+from tff_hdp.privacy.demands import Federation, demands_of, largest_epsilon
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
 from tff_hdp.privacy.parts import entries
 from tff_hdp.privacy.plan import NoisePlan

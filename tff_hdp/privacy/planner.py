@@ -24,8 +24,12 @@ from collections.abc import Callable, Mapping, Sequence
 from tff_hdp.errors import ArgumentError, check_count, check_delta, check_word, require
 from tff_hdp.privacy.accountant import SOUND, Sound
 from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER
-from tff_hdp.privacy.demands import LackingError, demands_of, largest_epsilon
-from tff_hdp.privacy.federation import Federation
+from tff_hdp.privacy.demands import (
+    Federation,
+    LackingError,
+    demands_of,
+    largest_epsilon,
+)
 from tff_hdp.privacy.least import least_sum
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planned import Planned
