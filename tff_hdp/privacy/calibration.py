@@ -55,7 +55,7 @@ def calibrate(
         rows = account(make_plan(z), rounds, delta, (by,), threat=threat)
         return worst(rows, observer, client_kind, method=by).epsilon(by)
 
-    z = least_multiplier(epsilon, target_epsilon, method)
+    z = _least_multiplier(epsilon, target_epsilon, method)
     if z == math.inf:
         plan = make_plan(LARGEST_MULTIPLIER)
         rows = account(plan, 1, 1e-5, ("rdp",), threat=threat)
@@ -84,21 +84,15 @@ def calibrate(
     return z
 
 
-def least_multiplier(
+def _least_multiplier(
     epsilon: Callable[[float, Sound], float], target: float, method: Sound
 ) -> float:
     """The least z with epsilon(z, method) <= target, within 1e-4 above.
 
-    Args:
-      epsilon: From z and an account to an epsilon that falls with z.
-      target: Epsilon > 0.
-      method: The account that counts; Renyi DP, which is cheap and close, brackets
-        it.
-
-    Returns:
-      z; infinite where 2^20 is too little, 0 where 2^-10 is enough.
+    Infinite where 2^20 is too little, 0 where 2^-10 is enough.
     """
     high = 1.0
+    # Renyi DP, which is cheap and close, brackets what another account asks for.
     for by in dict.fromkeys(("rdp", method)):
         while epsilon(high, by) > target:
             high *= 2

@@ -78,16 +78,7 @@ def epsilon_by_rdp(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
 
 @functools.lru_cache(maxsize=256)
 def epsilon_by_pld(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilon:
-    """Composes privacy loss distributions, rounded pessimistically.
-
-    Args:
-      rounds: Mechanisms with how often each was run, each mechanism once.
-      delta: In (0, 1).
-      numbers: How many numbers of noise are drawn in all; see `precision_loss`.
-
-    Returns:
-      Epsilon, or None; and what the number rests on or why there is none.
-    """
+    """Composes privacy loss distributions, rounded up; else as `epsilon_by_rdp`."""
     if not rounds:
         return 0.0, ()
     if why := next((m.no_pld for m, _ in rounds if m.no_pld), ""):

@@ -163,7 +163,7 @@ def _check_level(
         for i, each in enumerate(zip(planned, emitted, norms, strict=True)):
             _check_level(plan, f"{level}[{i}]", *each)
         return
-    found = 0.0 if emitted is None else event_multiplier(level, emitted)
+    found = 0.0 if emitted is None else _event_multiplier(level, emitted)
     if emitted is None or found == float("inf"):  # nothing was emitted of noise
         found = 0.0
     elif clip_norm is not None:
@@ -183,19 +183,10 @@ def _check_level(
         )
 
 
-def event_multiplier(level: str, event: "DpEvent") -> float:
-    """The noise multiplier of Gaussian events released together.
+def _event_multiplier(level: str, event: "DpEvent") -> float:
+    """The noise multiplier of Gaussian events released together: (sum z^-2)^-1/2.
 
-    Args:
-      level: Named in errors.
-      event: A `GaussianDpEvent`, or such events composed, as adaptive clipping
-        and per-layer clipping emit them.
-
-    Returns:
-      (sum z^-2)^-1/2; 0 for an event without privacy.
-
-    Raises:
-      NoiseError: If the event is of another kind, naming why.
+    Adaptive and per-layer clipping emit such; 0 for an event without privacy.
     """
     kind = type(event).__name__
     if kind == "NoOpDpEvent":
@@ -212,7 +203,7 @@ def event_multiplier(level: str, event: "DpEvent") -> float:
             )
         return noise_multiplier
     if kind == "ComposedDpEvent":
-        parts = [event_multiplier(level, e) for e in event.events]
+        parts = [_event_multiplier(level, e) for e in event.events]
         if any(z == 0 for z in parts):
             return 0.0
         total = sum(z**-2 for z in parts)
@@ -222,7 +213,7 @@ def event_multiplier(level: str, event: "DpEvent") -> float:
             raise NoiseError(
                 f"events: level {level!r} emitted an event {event.count} times over"
             )
-        return event_multiplier(level, event.event) / float(event.count) ** 0.5
+        return _event_multiplier(level, event.event) / float(event.count) ** 0.5
     if kind == "SingleEpochTreeAggregationDpEvent":
         raise NoiseError(
             f"events: level {level!r} used tree aggregation, whose account needs every "

@@ -70,12 +70,8 @@ def build_zoning(
     return zoning
 
 
-def capability_of(config: ZonesConfig, task: Task) -> dict[str, float]:
-    """Every client's capability: as a file says, or the examples it holds.
-
-    Raises:
-      FileError: If the file does not fit the clients.
-    """
+def _capability_of(config: ZonesConfig, task: Task) -> dict[str, float]:
+    """Every client's capability: as a file says, or the examples it holds."""
     ids = task.train.client_ids
     if config.capability_file is None:
         return dict(zip(ids, map(float, task.train.sizes), strict=True))
@@ -90,12 +86,12 @@ def build_elections(
     Raises:
       ArgumentError: If a zone has nobody whom it may elect, so that every round would
         go without it.
-      FileError: As `capability_of`.
+      FileError: If the capability_file does not fit the clients.
     """
     if config.elect_super_nodes == "none":
         return None
     limited = config.min_capability is not None
-    capability = capability_of(config, task) if limited else None
+    capability = _capability_of(config, task) if limited else None
     if capability is not None:
         best = min(
             max(capability[client] for client in zoning.clients_in(zone))
@@ -131,7 +127,7 @@ def _zones(config: ZonesConfig, task: Task, rng: np.random.Generator) -> Zoning:
         return zones_by_key(ids, keys=keys)
     if config.zoning == "capability":
         return zones_by_capability(
-            ids, capability=capability_of(config, task), num_zones=number
+            ids, capability=_capability_of(config, task), num_zones=number
         )
     if config.zoning == "overlay":
         overlay = (
