@@ -1,5 +1,7 @@
 """The command lines of GFL and HFL-DP, and what reproduces their papers."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from scripts.papers.gfl import rates
 from scripts.papers.gfl import trained as gfl_trained
 from scripts.papers.hfl_dp import closed_form
 from scripts.papers.hfl_dp import trained as hfl_dp_trained
+from tff_hdp.simulation.report import Run
 from tff_hdp.systems.gfl.config import GflConfig
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 
@@ -90,6 +93,28 @@ def test_slopes_are_those_of_powers():
     assert found["iid", "sigma_g", "mu = 0.1"] == pytest.approx(2.0)
     assert found["hybrid", "sigma_g", "mu = 0.1"] == pytest.approx(4.0)
     assert found["hybrid", "mu", "sigma_g = 1"] == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("k2", "accuracies", "of_the_cloud"),
+    [
+        (2, [0.1, 0.2, 0.3, 0.4, 0.5], 0.4),
+        (2, [None, None, 0.3], None),
+        (1, [0.7], 0.7),
+    ],
+)
+def test_the_clouds_accuracy_is_of_its_own_last_model(
+    tmp_path, monkeypatch, k2, accuracies, of_the_cloud
+):
+    rounds = range(1, len(accuracies) + 1)
+    metrics = pd.DataFrame({"round": rounds, "accuracy": accuracies}, dtype=float)
+    run = Run(tmp_path, "hfl_dp", {"k2": k2}, metrics, [], [])
+    monkeypatch.setattr(hfl_dp_trained, "read_run", lambda _: run)
+    resolved = {"noise": {"sigma_u1": 4.0, "n_e": 3.0}, "setting": {"n": 1}}
+    (tmp_path / "config.json").write_text(json.dumps({"resolved": resolved}))
+    found = hfl_dp_trained.measure(tmp_path)
+    assert found.get("cloud_accuracy") == of_the_cloud
+    assert found["edge_noise"] == 5.0
 
 
 def test_the_printed_points_are_run_under_all_readings():
