@@ -180,15 +180,11 @@ replace_function(MARKER, system_add_gaussian)
 
 def _laplace_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     """`values` plus Laplace noise, to the nearest step."""
-    noise = _standard_laplace(tf.size(values)) * (stddev / step)
+    # The difference of two exponentials, of variance 2.
+    first, second = tf.split(exponential(secure_words(2 * tf.size(values))), 2)
+    noise = (first - second) * math.sqrt(0.5) * (stddev / step)
     scaled = tf.cast(values, tf.float64) / step
     # Whole steps apart, so that a large value costs the noise no precision.
     whole = tf.floor(scaled)
     total = whole + tf.round(scaled - whole + noise)
     return tf.cast(total * step, values.dtype)
-
-
-def _standard_laplace(count: tf.Tensor) -> tf.Tensor:
-    """float64 [count] of variance 1: the difference of two exponentials."""
-    first, second = tf.split(exponential(secure_words(2 * count)), 2)
-    return (first - second) * math.sqrt(0.5)

@@ -192,9 +192,7 @@ class FederationConfig:
     def _check_sizes(self) -> None:
         if self.zoning is not None:
             n = sum(self.sizes)
-            for name in ("zone_sizes", "levels"):
-                found = getattr(self, name)
-                require(not found, name, found, "none with zoning_file")
+            check_left(self, ("zone_sizes", "levels"), "none with zoning_file")
             ok = self.clients in (None, n)
             require(ok, "clients", self.clients, f"{n}, as zoning_file has")
         elif self.zone_sizes:
@@ -286,7 +284,9 @@ class AccountConfig(FederationConfig):
         shares_of(self.privacy, alpha=self.alpha, beta=self.beta)
         if self.privacy == "levels" and not self.noising_levels:
             raise ArgumentError("noising_levels", (), "a level, needed by levels")
-        self._check_compare()
+        if self.compare:
+            allowed = "nothing beside compare, of ldp, hdp and cdp"
+            check_left(self, LEFT_OUT_BY_COMPARE, allowed)
         if self.plan is not None:
             for field in dataclasses.fields(self):
                 if getattr(self, field.name) != field.default:
@@ -298,7 +298,7 @@ class AccountConfig(FederationConfig):
             allowed = "nothing beside calibrate, which finds it"
             require(given == default, "noise_multiplier", given, allowed)
         check_positive("noise_multiplier", self.noise_multiplier)
-        check_multiplier("noise_multiplier", self.noise_multiplier)
+        check_multiplier(self.noise_multiplier)
 
     def noise_plan(self, noise_multiplier: float | None = None) -> NoisePlan:
         """The noise plan of the flags, with another multiplier if one is given.
@@ -367,9 +367,3 @@ class AccountConfig(FederationConfig):
         asked = ("calibrate", *OF_CALIBRATION)
         defaults = {name: getattr(AccountConfig, name) for name in asked}
         return dataclasses.replace(self, noise_multiplier=z, **defaults)
-
-    def _check_compare(self) -> None:
-        """That nothing is given which a comparison of fixed plans would leave out."""
-        if self.compare:
-            allowed = "nothing beside compare, of ldp, hdp and cdp"
-            check_left(self, LEFT_OUT_BY_COMPARE, allowed)

@@ -148,9 +148,9 @@ def check_clip_norm(name: str, clip_norm: float) -> None:
     require(ok, name, clip_norm, f"{allowed}, whose squares float32 has")
 
 
-def check_multiplier(name: str, z: float) -> None:
+def check_multiplier(z: float) -> None:
     """Raises ArgumentError unless `z` is a noise multiplier that somebody may mean."""
-    require(1e-6 <= z <= 1e6, name, z, "1e-6..1e6")
+    require(1e-6 <= z <= 1e6, "noise_multiplier", z, "1e-6..1e6")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -186,4 +186,4 @@ class FlTopConfig(RunConfig):
             self._set("noise_multiplier", PAPER_SIGMA)
         else:
             self._check_positive("noise_multiplier")
-            check_multiplier("noise_multiplier", self.noise_multiplier)
+            check_multiplier(self.noise_multiplier)

@@ -340,4 +340,4 @@ class HdpConfig(ZonesConfig):
         self._require((z is None) != (target is None), "noise_multiplier", allowed)
         if z is not None:
             self._check_positive("noise_multiplier")
-            check_multiplier("noise_multiplier", z)
+            check_multiplier(z)

@@ -118,7 +118,7 @@ class UdpHypernetConfig(RunConfig):
             # S q / W times z, and bounded like S.
             self._check_clip_norm("sigma")
         if self.noise_multiplier is not None:
-            check_multiplier("noise_multiplier", self.noise_multiplier)
+            check_multiplier(self.noise_multiplier)
         allowed = "exactly one of sigma, noise_multiplier and target_epsilon with "
         allowed += f"privacy={self.privacy}"
         ok = self.privacy == "none" or len(given) == 1
