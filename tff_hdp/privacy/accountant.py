@@ -210,11 +210,11 @@ def _cells(plans: Sequence[NoisePlan]) -> list[tuple[list[int], int]]:
     return cells
 
 
-def like_zones(plan: NoisePlan) -> list[int]:
+def like_zones(plan: NoisePlan, besides: Sequence[Hashable] = ()) -> list[int]:
     """A number for each zone, the same where the plan's zones could be swapped.
 
     That is where they themselves, and the nodes above them with all that is beneath
-    those, are alike.
+    those, are alike, also in what each zone is `besides`.
     """
     numbers: dict[Hashable, int] = {}
 
@@ -228,6 +228,7 @@ def like_zones(plan: NoisePlan) -> list[int]:
         plan.mixing_weights,
         plan.noising_clients,
         plan.node_noise_multipliers[0],
+        besides or plan.zone_sizes,
         strict=True,
     )
     nodes = [number(key) for key in own]

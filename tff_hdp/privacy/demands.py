@@ -339,12 +339,8 @@ def demands_of(federation: Federation, promise: Promise) -> list[Demand]:
       ArgumentError: If it is made to nobody, or there is no such observer.
     """
     level = federation.level(promise)
-    # Zones are alike where as many trust, too: noise stands in for that here.
-    told_apart = dataclasses.replace(
-        federation.base, zone_noise_multipliers=federation.trusting
-    )
     groups: dict[int, list[int]] = {}
-    for zone, like in enumerate(like_zones(told_apart)):
+    for zone, like in enumerate(like_zones(federation.base, federation.trusting)):
         groups.setdefault(like, []).append(zone)
     found = [
         Demand(federation, promise, level, tuple(zones), index)
