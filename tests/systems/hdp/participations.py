@@ -8,7 +8,7 @@ from tff_hdp.topology import Zoning
 
 IDS = tuple(f"c{i}" for i in range(24))
 ZONING = Zoning(IDS, tuple(i % 3 for i in range(24)))
-DRAWN = Elections(run_protocol=False, voters=7)
+DRAWN = Elections(run_protocol=False, call_size=7)
 
 
 def participation(*, q=0.4, entropy=11, **options):

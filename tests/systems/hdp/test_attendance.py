@@ -145,7 +145,7 @@ def test_seats_through_faults():
 
 def test_super_nodes_that_are_offline_leave():
     rate, rounds = 0.9, 400
-    elections = Elections(run_protocol=False, voters=8, fault_model="crash")
+    elections = Elections(run_protocol=False, call_size=8, fault_model="crash")
     found = run(
         participation(q=1.0, faults=Faults(online_rate=rate), elections=elections),
         rounds,
@@ -180,7 +180,7 @@ def test_super_nodes_that_are_offline_leave():
 
 def test_tenure_is_geometric_where_super_nodes_leave_by_chance(tmp_path):
     rate = 0.8
-    elections = Elections(run_protocol=False, voters=8, fault_model="crash")
+    elections = Elections(run_protocol=False, call_size=8, fault_model="crash")
     found = run(
         participation(faults=Faults(online_rate=rate), elections=elections), 500
     )
@@ -230,7 +230,7 @@ def test_without_elections_a_failed_super_node_costs_its_zone_the_round():
 
 
 def test_too_few_voters_skip_the_zone_and_say_so():
-    elections = dataclasses.replace(DRAWN, voters=4, fault_model="crash")
+    elections = dataclasses.replace(DRAWN, call_size=4, fault_model="crash")
     parties = participation(faults=Faults(drop_rate=0.5), elections=elections)
     refusals = [s["refused"] for p in run(parties, 60) for s in p.seats if s["refused"]]
     assert refusals

@@ -26,7 +26,7 @@ def held(tmp_path_factory):
     """Three rounds with elections held in full, and where they were kept."""
     path = tmp_path_factory.mktemp("run") / "elections"
     faults = Faults(supernode_failure_rate=0.5, byzantine=((1, 0.13),))
-    elections = Elections(voters=5)
+    elections = Elections(call_size=5)
     parties = participation(faults=faults, elections=elections)
     rounds = run(parties, 3)
     for number, present in enumerate(rounds, start=1):
@@ -135,7 +135,7 @@ def test_nobody_leads_on_where_super_nodes_rotate(tmp_path):
 
 
 def test_a_run_with_keys_of_its_own_making_does_not_verify(held, tmp_path):
-    other = participation(entropy=12, elections=Elections(voters=5))
+    other = participation(entropy=12, elections=Elections(call_size=5))
     write_seats(tmp_path, 1, [], other.registries())
     with pytest.raises(ElectionError, match="is called by another registry"):
         verify_seats(held[0], read_registries(tmp_path / REGISTRY))

@@ -154,7 +154,11 @@ def test_elections_from_flags():
 
     assert elections() is None
     found = elections(elect_super_nodes="persistent", voters=4, min_capability=3.0)
-    assert (found.policy, found.voters, found.run_protocol) == ("persistent", 4, True)
+    assert (found.policy, found.call_size, found.run_protocol) == (
+        "persistent",
+        4,
+        True,
+    )
     assert found.capability["c4"] == 5.0
     drawn = elections(elect_super_nodes="rotate", election_protocol="drawn")
     assert (drawn.policy, drawn.run_protocol) == ("rotate", False)

@@ -21,13 +21,13 @@ _DROPS, _FAILURES, _VOTERS, _BYZANTINE, _ONLINE = 2, 3, 4, 5, 6
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Elections:
-    """How zones elect their super-nodes.
+    """How zones elect their super-nodes: arguments of `SuperNodes`.
 
     Attributes:
-      policy: `persistent` or `rotate`; see `SuperNodes`.
+      policy: `persistent` or `rotate`.
       fault_model: `crash` or `byzantine`.
       run_protocol: Whether to hold elections in full.
-      voters: How many of a zone's clients are called to vote when it elects, at
+      call_size: How many of a zone's clients are called to vote when it elects, at
         most; who, is drawn by `Registry.called`, apart from the cohort.
       capability: Each client's score; needed with `min_capability`.
       min_capability: Least score of an eligible client.
@@ -36,7 +36,7 @@ class Elections:
     policy: Policy = "persistent"
     fault_model: str = "byzantine"
     run_protocol: bool = True
-    voters: int = 10
+    call_size: int = 10
     capability: dict[str, float] | None = None
     min_capability: float | None = None
 
@@ -104,16 +104,7 @@ class Participation:
         self._super_nodes = None
         if elections is not None:
             secret = hashlib.sha256(f"elections {entropy}".encode()).digest()
-            self._super_nodes = SuperNodes(
-                zoning,
-                policy=elections.policy,
-                fault_model=elections.fault_model,
-                capability=elections.capability,
-                min_capability=elections.min_capability,
-                call_size=elections.voters,
-                run_protocol=elections.run_protocol,
-                secret=secret,
-            )
+            self._super_nodes = SuperNodes(zoning, secret=secret, **vars(elections))
 
     def registries(self) -> tuple[Registry, ...]:
         """Every zone's clients and their keys, where elections are held in full."""

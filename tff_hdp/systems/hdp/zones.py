@@ -106,7 +106,7 @@ def build_elections(
         policy=config.elect_super_nodes,
         fault_model=config.election_fault_model,
         run_protocol=config.election_protocol == "pvss",
-        voters=config.voters,
+        call_size=config.voters,
         capability=capability,
         min_capability=config.min_capability,
     )
