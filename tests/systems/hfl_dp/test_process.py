@@ -327,7 +327,7 @@ def test_noise_finer_than_a_grid_does_not_show_on_it(link, rounds):
     grid = grid_step(0.9) / parties
     noise = HflDpNoise(sigma_u1=0.9, sigma_u2=0.9)
     values = draws(
-        dataclasses.replace(noise, **{link: 0.3 * grid}), 2, 2, rounds, repeats=60
+        dataclasses.replace(noise, **{link: 0.1 * grid}), 2, 2, rounds, repeats=60
     )
     # What is drawn for one model is drawn once, whoever receives it.
     values = values if rounds == 1 else values[:, :1]
