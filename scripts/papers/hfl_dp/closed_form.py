@@ -77,7 +77,8 @@ def _row(
     found = account(history, config.delta)
     worst = {
         row.observer: min(
-            e for e in (row.epsilon_rdp, row.epsilon_pld) if e is not None
+            (e for e in (row.epsilon_rdp, row.epsilon_pld) if e is not None),
+            default=None,
         )
         for row in found
     }
@@ -103,14 +104,6 @@ def _rounds(config: HflDpConfig) -> tuple[int, int]:
 
 def _setting(config: HflDpConfig) -> dict[str, Any]:
     """The arguments of Theorem 1, as a run of these settings has them."""
-    exposures = config.exposures or formulas.exposures(config.rounds, config.k2)
-    return {
-        "n": config.num_clients // config.edges,
-        "N": config.edges,
-        "m": config.min_examples or EXAMPLES[config.task] // config.num_clients,
-        "C": config.clip_norm,
-        "eps1": config.eps1,
-        "eps2": config.eps2,
-        "delta": config.delta,
-        "t": exposures,
-    }
+    clients = config.num_clients
+    smallest = EXAMPLES[config.task] // clients
+    return formulas.setting_of(config, clients=clients, smallest=smallest)

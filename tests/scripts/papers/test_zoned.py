@@ -11,6 +11,7 @@ from scripts.papers.gfl import rates
 from scripts.papers.gfl import trained as gfl_trained
 from scripts.papers.hfl_dp import closed_form
 from scripts.papers.hfl_dp import trained as hfl_dp_trained
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.report import Run
 from tff_hdp.systems.gfl.config import GflConfig
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
@@ -151,6 +152,17 @@ def test_the_noise_is_theorem_1s_and_worth_less_than_stated():
     # Noise falls as 1/epsilon.
     by_epsilon = epsilons.filter(like="figure 4", axis=0)["released_model"]
     assert by_epsilon.is_monotonic_increasing
+
+
+def test_a_setting_that_no_run_could_have_has_no_account():
+    """Where an edge has one client, what it sends down is hidden by its noise alone."""
+    with pytest.raises(ArgumentError, match="edges is 7; allowed: a divisor of 50"):
+        closed_form.noise(edges=7)
+    with pytest.raises(ArgumentError, match="min_examples is 1201; allowed: at most"):
+        closed_form.noise(min_examples=1201)
+    alone = closed_form.epsilons(num_clients=100, edges=100)
+    assert alone["edge_broadcast"].isna().all()
+    assert alone["released_model"].notna().all()
 
 
 def test_a_full_batch_is_all_of_a_clients_examples():

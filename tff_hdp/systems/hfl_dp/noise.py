@@ -7,11 +7,19 @@ is what is missing once the uplink noise has been averaged.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from scipy import optimize
 
-from tff_hdp.errors import check_delta, check_nonnegative, check_positive, require
+from tff_hdp.errors import (
+    ArgumentError,
+    check_delta,
+    check_nonnegative,
+    check_positive,
+    require,
+)
 from tff_hdp.privacy.divergences import gaussian_delta, gaussian_epsilon
+from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise
 
 # From (exposures, epsilon) to noise standard deviation over sensitivity.
@@ -90,6 +98,38 @@ def exact_noise(
         return math.sqrt(count) * gaussian_multiplier(epsilon, delta)
 
     return _noise(n, N, C, 2 * C, eps1, eps2, t, rule)
+
+
+def setting_of(config: HflDpConfig, *, clients: int, smallest: int) -> dict[str, Any]:
+    """The arguments of `theorem_1` in a run.
+
+    Args:
+      config: The run's settings.
+      clients: In all.
+      smallest: Examples of the smallest client.
+
+    Raises:
+      ArgumentError: If the clients do not divide over the edges, or `min_examples` is
+        more than the smallest client has.
+    """
+    if clients % config.edges:
+        allowed = f"a divisor of {clients} (the clients), since every edge has n"
+        raise ArgumentError("edges", config.edges, allowed)
+    m = config.min_examples or smallest
+    if m > smallest:
+        # Noise falls as 1/m: it would be too little for the smaller clients.
+        allowed = f"at most {smallest}, the smallest client's examples"
+        raise ArgumentError("min_examples", m, allowed)
+    return {
+        "n": clients // config.edges,
+        "N": config.edges,
+        "m": m,
+        "C": config.clip_norm,
+        "eps1": config.eps1,
+        "eps2": config.eps2,
+        "delta": config.delta,
+        "t": list(config.exposures or exposures(config.rounds, config.k2)),
+    }
 
 
 def exposures(rounds: int, k2: int) -> tuple[int, int, int, int, int]:

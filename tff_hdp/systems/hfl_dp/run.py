@@ -20,9 +20,10 @@ from tff_hdp.simulation.classifier import training_columns
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
+from tff_hdp.systems.hfl_dp.noise import setting_of
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
-from tff_hdp.systems.hfl_dp.setup import build_edges, build_noise, theorem_setting
+from tff_hdp.systems.hfl_dp.setup import build_edges, build_noise
 from tff_hdp.systems.hfl_dp.worth import READING, noise_table, warnings
 
 _LOG = logging.getLogger(__name__)
@@ -44,11 +45,15 @@ class HflDp(System):
     def __init__(self, config: HflDpConfig, folder: RunFolder) -> None:
         seed = folder.resolved["partition_seed"]
         self.config, self.task = config, config.load_task(seed)
+        setting = setting_of(
+            config,
+            clients=len(self.task.train.client_ids),
+            smallest=int(self.task.train.sizes.min()),
+        )
         self.zoning = build_edges(config, self.task, seed)
         self.sampling = NoisePlan(
             zone_sizes=self.zoning.zone_sizes, sampling=FullParticipation()
         )
-        setting = theorem_setting(config, self.task)
         if "noise" not in folder.resolved:
             noise = build_noise(config, setting)
             folder.resolve(noise=dataclasses.asdict(noise), setting=setting)
