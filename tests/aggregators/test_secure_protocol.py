@@ -82,6 +82,22 @@ def test_exactly_the_survivors_sum_or_nothing(protocol, mode, counts, dropped):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_parties_that_sign_come_to_the_same(mode):
+    """The second zone starts anew: three of its seven are no quorum."""
+    plan = plan_of(mode)
+    shares = shares_of((5, 3, 2), plan)
+    plain, signed = (
+        run(plan, shares, dropped=(1, 4, 0), signed=signed) for signed in (False, True)
+    )
+    np.testing.assert_array_equal(signed.vectors, plain.vectors)
+    assert signed.left_out.tolist() == plain.left_out.tolist()
+    # Of every party that stays at the least four messages.
+    parties = 8 * plan.secure_aggregation + 3 * plan.secure_server
+    more = signed.costs["secagg_bytes_up"] - plain.costs["secagg_bytes_up"]
+    assert more > parties * 4 * 64
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_everybody_adds_exactly_sampled_noise_under_the_mask(mode):
     """Clients in zones; super-nodes where the server sees a sum, left out or not."""
     wide = 40
