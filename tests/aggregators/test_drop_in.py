@@ -325,10 +325,28 @@ def test_a_client_is_a_data_set(data):
         client(data, zone=0)
 
 
-@pytest.mark.parametrize("zone", [1.5, np.nan])
-def test_a_zone_between_zones_that_a_client_sends_is_none(zone):
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("sent", "weight", "cap", "expected"),
+    [
+        ([1, 0.5, 3, 1], 2.0, None, (1.0, 3, True, False)),
+        ([1, 0.5, 3, 0], 30.0, 20.0, (0.5, 3, False, False)),
+        ([1, 0.5, 3, 1], 5.0, 20.0, (0.125, 3, True, False)),
+        # Of no client that is known, also where training changed what is sent.
+        ([0, 0, 0, 0], 1.0, None, (0.0, 0, False, True)),
+        ([0, 0.5, 3, 1], 1.0, None, (0.0, 0, False, True)),
+        ([0.999, 0.5, 3, 1], 1.0, None, (0.0, 0, False, True)),
+        ([NAN, 0.5, 3, 1], 1.0, None, (0.0, 0, False, True)),
+        ([1, 0.5, NAN, 1], 1.0, None, (0.0, 0, False, True)),
+        ([1, 0.5, 2.5, 1], 1.0, None, (0.0, 0, False, True)),
+    ],
+)
+def test_what_an_update_says_of_its_client(sent, weight, cap, expected):
     """A client need not use `client`: what its update says is checked again."""
-    value = [tf.zeros([3]), tf.constant([1.0, 0.5, zone, 1.0])]
-    _, profile, lost = taken_off(value, tf.constant(4.0), None)
-    assert bool(lost)
-    assert [float(part) for part in profile.values()] == [0.0, 0.0, 0.0]
+    update = [tf.ones([2]), tf.constant(sent, tf.float32)]
+    rest, profile, lost = taken_off(update, tf.constant(weight), cap)
+    assert len(rest) == 1
+    np.testing.assert_array_equal(rest[0], [1.0, 1.0])
+    assert (*(part.numpy() for part in profile.values()), lost.numpy()) == expected
