@@ -35,6 +35,17 @@ def test_a_computation_is_an_argument():
     assert twice(x=2, f=square) == 16
 
 
+def test_the_result_has_the_containers_that_the_computation_says():
+    @tff.federated_computation(OF_INT, np.int32)
+    def both(f, x):
+        return collections.OrderedDict(b=f(x), a=[x])
+
+    found = both(square, 3)
+    assert type(found) is collections.OrderedDict
+    assert type(found["a"]) is list
+    assert found == {"b": 9, "a": [3]}
+
+
 def test_a_computation_alone_is_the_argument():
     @tff.federated_computation(OF_INT)
     def at_seven(f):
