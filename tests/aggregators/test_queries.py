@@ -360,3 +360,19 @@ def test_ours_clips_as_tensorflow_privacys(size):
     np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6)
     for own, other in zip(ours[0], theirs[0], strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("own", [None, LevelQueries()])
+def test_where_no_level_has_a_query_nobody_clips(own):
+    plan = NoisePlan(zone_sizes=(1,), sampling=FullParticipation())
+    mean = ZonedMean(plan, tf.TensorSpec([2]), queries=own)
+    state, update = mean.initial_state(), tf.constant([30.0, 40.0])
+    profile = {
+        **{"weight": tf.constant(1.0), "zone": tf.constant(0)},
+        **{"carries_noise": tf.constant(False)},
+    }
+    came = mean.contribution(mean.client_state(state), update, profile)
+    total, _ = mean.sent_by_one(came, profile["zone"])
+    released, _, measured = mean.release(state, total)
+    np.testing.assert_allclose(released, update)
+    assert measured["clip_norm"] == np.inf

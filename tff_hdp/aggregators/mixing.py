@@ -46,7 +46,7 @@ def clients_steps(plan: NoisePlan, zone: int) -> list[float]:
     return [step] if alike else [step, 0.0]
 
 
-def step_to_hide(plan: NoisePlan, zone: int) -> float:
+def hidden_step(plan: NoisePlan, zone: int) -> float:
     """Of the grid that a super-node hides before it adds its own noise; 0 for none.
 
     By the plan alone: nothing may hang on who came.
@@ -58,7 +58,7 @@ def step_to_hide(plan: NoisePlan, zone: int) -> float:
 
 def zone_step(plan: NoisePlan, zone: int) -> float:
     """Of the grid on which a zone's sum with all its noise lies; 0 without any."""
-    own = plan.node_stddevs[0][zone] or levels.SMOOTHING * step_to_hide(plan, zone)
+    own = plan.node_stddevs[0][zone] or levels.SMOOTHING * hidden_step(plan, zone)
     return grid_step(own) or max(clients_steps(plan, zone))
 
 

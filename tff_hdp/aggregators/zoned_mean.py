@@ -280,7 +280,7 @@ class ZonedMean:
 
         factors, released_units = mixing.zone_factors(plan, total["weight"])
         values = total["record"]
-        hidden = [mixing.step_to_hide(plan, i) for i in range(s)]
+        hidden = [mixing.hidden_step(plan, i) for i in range(s)]
         values = levels.smoothed_rows(values, hidden)
         # In units in which one client's contribution is bounded by S.
         values = levels.scale_rows(values, factors)
