@@ -9,8 +9,8 @@ run, its table in docs/fl_top.md and its pictures in docs/figures. --schemes and
 --ratios choose what is run; what was run before stays in the CSV. `sweep` tries steps
 and clip norms on public data alone, and `table1_own` takes each scheme's own; `fl_cs`
 measures the coefficients that are largest on public data beside random ones; `masked`
-runs FL-TOP-DP under the masking protocol. Takes every flag of scripts/fl_top.py, which
-then counts for all rows; results then stay in --out.
+runs FL-TOP-DP under the masking protocol. Takes every flag of scripts/fl_top.py but
+those by which a part's rows differ; it then counts for all, and results stay in --out.
 """
 
 import sys

@@ -5,8 +5,8 @@
 Runs, or resumes, the presets scripts/papers/gfl/*.flags: a run folder a line and seed
 under --out, docs/results/gfl/<part>.csv with a row a run, its table in docs/gfl.md and
 its pictures in docs/figures. A seed decides data, graph and cohorts, for all schemes
-alike. Takes every flag of scripts/gfl.py, which then counts for all runs; results then
-stay in --out.
+alike. Takes every flag of scripts/gfl.py but those by which lines differ; it then
+counts for all runs, and results stay in --out.
 """
 
 import sys

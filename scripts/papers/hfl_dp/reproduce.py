@@ -9,8 +9,8 @@ docs/hfl_dp.md and its picture in docs/figures. `readings` has the printed point
 other counts of exposures, `per_edge` where n is the clients of one edge, and
 `full_batch` with one step on all of a client's examples a local iteration. `account`
 trains nothing: what each noise is worth, and each setting's whole run; its CSVs go to
---out/hfl_dp if --out is given. Takes every flag of scripts/hfl_dp.py, which then counts
-for all runs; results then stay in --out.
+--out/hfl_dp if --out is given. Takes every flag of scripts/hfl_dp.py but those by which
+a part's lines differ; it then counts for all runs, and results stay in --out.
 """
 
 import sys

@@ -7,9 +7,9 @@ Runs, or resumes, the presets scripts/papers/udp_alg/*.flags with every sigma an
 the figure: a run folder a curve and seed under --out, docs/results/udp_alg/<part>.csv
 with a row a run, its table in docs/udp_hypernet.md and its picture in docs/figures.
 `account` trains nothing; its CSV goes to --out/udp_alg if --out is given. Takes every
-flag of scripts/udp_hypernet.py, which then counts for all curves; results then stay in
---out. A part whose data is not at hand is
-left out, and said to be.
+flag of scripts/udp_hypernet.py but those by which curves differ; it then counts for
+all, and results stay in --out. A part whose data is not at hand is left out, and said
+to be.
 """
 
 import sys
