@@ -286,6 +286,13 @@ def test_a_checkpoint_of_other_fields_is_passed_over(run, caplog, forged):
     assert "holds no checkpoint of this run" in caplog.text
 
 
+def test_an_unfinished_checkpoint_of_other_fields_is_removed(run):
+    unfinished = run / "checkpoints" / "unfinished"
+    write_checkpoint(unfinished, {"round": 6}, [])
+    assert load(run).round_number == 5
+    assert not unfinished.exists()
+
+
 @pytest.mark.parametrize("where", ["privacy.json", "checkpoint"])
 def test_a_claim_of_releases_to_come_is_refused(run, where):
     if where == "privacy.json":

@@ -117,6 +117,8 @@ class Checkpoints:
         except FileNotFoundError:
             return
         except FileError:
+            record = {}
+        if not record.keys() >= {"entry", "journal", "round"}:
             self._unfinished.unlink()
             return
         self._finish(record)
