@@ -7,6 +7,7 @@ import scipy.stats
 import tensorflow as tf
 from sklearn.linear_model import orthogonal_mp
 
+from tff_hdp.systems.fl_top import compressors
 from tff_hdp.systems.fl_top.compressed_sensing import (
     CompressedSensing,
     largest_coefficients,
@@ -17,6 +18,7 @@ from tff_hdp.systems.fl_top.compressors import (
     RandomSubset,
     draw_subset,
 )
+from tff_hdp.systems.fl_top.cosines import CosineTransform
 
 ROUND = tf.constant(3)
 
@@ -36,6 +38,17 @@ def test_a_subset_is_distinct_and_the_same_for_all_parties():
     for seed, number in ((7, 4), (8, 3)):
         other = draw_subset(1000, 300, seed, tf.constant(number)).numpy()
         assert set(first) != set(other)
+
+
+@pytest.mark.parametrize("deviations", [10.0, 0.0, -3.0])
+@pytest.mark.parametrize("size", [1, 40, 500, 999, 1000])
+def test_the_greatest_lots_win_whatever_the_bound(monkeypatch, deviations, size):
+    # Too high a bound keeps winners out, and all lots are sorted then.
+    monkeypatch.setattr(compressors, "_DEVIATIONS", deviations)
+    given = {"seed": [7, 3], "minval": None, "maxval": None, "dtype": tf.int32}
+    lots = tf.random.stateless_uniform([1000], **given).numpy()
+    winners = np.sort(np.argsort(lots)[1000 - size :])
+    np.testing.assert_array_equal(draw_subset(1000, size, 7, ROUND), winners)
 
 
 def test_every_weight_is_equally_likely_to_be_drawn():
@@ -100,10 +113,26 @@ def test_measurements_are_cosine_coefficients():
     )
 
 
-def test_the_adjoint_is_the_adjoint():
+@pytest.mark.parametrize("side", [1, 2, 3, 6, 7, 30])
+def test_the_transform_is_scipys_and_has_its_inverse(side):
+    x = np.random.default_rng(0).normal(size=[2, side, side]).astype(np.float32)
+    transform = CosineTransform(side)
+    found = transform.forward(x)
+    places = transform.places(tf.range(side**2))
+    np.testing.assert_allclose(
+        tf.gather(tf.reshape(found, [2, -1]), places, axis=1),
+        scipy.fft.dctn(x, axes=(1, 2), norm="ortho").reshape(2, -1),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    np.testing.assert_allclose(transform.inverse(found), x, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [81, 90])
+def test_the_adjoint_is_the_adjoint(size):
     rng = np.random.default_rng(1)
-    sensing = CompressedSensing(90, 40, seed=5)
-    x, y = rng.normal(size=90), rng.normal(size=40)
+    sensing = CompressedSensing(size, 40, seed=5)
+    x, y = rng.normal(size=size), rng.normal(size=40)
     x, y = x.astype(np.float32), y.astype(np.float32)
     forward = sensing.measure(x[np.newaxis], sensing.chosen(ROUND))[0]
     assert np.dot(forward, y) == pytest.approx(

@@ -18,10 +18,10 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.fft
 import tensorflow as tf
 
 from tff_hdp.systems.fl_top.compressors import Compressor, draw_subset
+from tff_hdp.systems.fl_top.cosines import CosineTransform
 
 # A shrunken step must fall this far under the bound that makes it a descent.
 _SAFETY = 0.99
@@ -59,28 +59,22 @@ class CompressedSensing(Compressor):
         self._sparsity = sparsity or max(1, size // 4)
         self._iterations = iterations
         self._side = math.isqrt(num_weights - 1) + 1
-        self._cosines = scipy.fft.dct(
-            np.eye(self._side), axis=0, norm="ortho", workers=1
-        ).astype(np.float32)
+        self._cosines = CosineTransform(self._side)
 
     def measure(self, updates: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
         """A x for each of C vectors [C, n]: [C, K]; `chosen` as by the method."""
         side = self._side
         padded = tf.pad(updates, [[0, 0], [0, side**2 - self.num_weights]])
-        square = tf.reshape(padded, [-1, side, side])
-        cosines = tf.constant(self._cosines)
-        coefficients = tf.matmul(
-            tf.matmul(cosines[tf.newaxis], square), cosines, transpose_b=True
-        )
-        return tf.gather(tf.reshape(coefficients, [-1, side**2]), chosen, axis=1)
+        found = self._cosines.forward(tf.reshape(padded, [-1, side, side]))
+        places = self._cosines.places(chosen)
+        return tf.gather(tf.reshape(found, [-1, side**2]), places, axis=1)
 
     def adjoint(self, measured: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
         """A^T y, [n], of one vector of measurements [K]; `chosen` as above."""
         side = self._side
-        rows = chosen[:, tf.newaxis]
-        square = tf.reshape(tf.scatter_nd(rows, measured, [side**2]), [side, side])
-        cosines = tf.constant(self._cosines)
-        back = tf.matmul(tf.matmul(cosines, square, transpose_a=True), cosines)
+        places = self._cosines.places(chosen)[:, tf.newaxis]
+        coefficients = tf.scatter_nd(places, measured, [side**2])
+        back = self._cosines.inverse(tf.reshape(coefficients, [1, side, side]))
         return tf.reshape(back, [-1])[: self.num_weights]
 
     def chosen(self, round_number: tf.Tensor) -> tf.Tensor:
