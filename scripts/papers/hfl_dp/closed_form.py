@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from scripts.papers import presets
+from tff_hdp.errors import ArgumentError
 from tff_hdp.systems.hfl_dp import noise as formulas
 from tff_hdp.systems.hfl_dp.account import account
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
@@ -104,6 +105,9 @@ def _rounds(config: HflDpConfig) -> tuple[int, int]:
 
 def _setting(config: HflDpConfig) -> dict[str, Any]:
     """The arguments of Theorem 1, as a run of these settings has them."""
-    clients = config.num_clients
-    smallest = EXAMPLES[config.task] // clients
+    clients, examples = config.num_clients, EXAMPLES[config.task]
+    if clients > examples:
+        allowed = f"at most {examples:,}, the training examples of {config.task}"
+        raise ArgumentError("num_clients", clients, allowed)
+    smallest = examples // clients
     return formulas.setting_of(config, clients=clients, smallest=smallest)

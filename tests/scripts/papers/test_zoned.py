@@ -160,6 +160,8 @@ def test_a_setting_that_no_run_could_have_has_no_account():
         closed_form.noise(edges=7)
     with pytest.raises(ArgumentError, match="min_examples is 1201; allowed: at most"):
         closed_form.noise(min_examples=1201)
+    with pytest.raises(ArgumentError, match="num_clients is 70000; allowed: at most"):
+        closed_form.noise(num_clients=70_000, edges=10)
     alone = closed_form.epsilons(num_clients=100, edges=100)
     assert alone["edge_broadcast"].isna().all()
     assert alone["released_model"].notna().all()
