@@ -6,7 +6,8 @@ The epsilon is that of the client worst off against whoever gets all that a syst
 releases. Runs, or resumes, a run folder a system and seed under --out, and writes
 docs/results/comparison/<part>.csv with a row a run, its table in docs/comparison.md
 and its picture in docs/figures. A setting on the command line counts for all systems;
-results then stay in --out. --systems chooses which are run.
+results then stay in --out. --systems chooses which are run. `mnist_without_noise` is
+what the systems reach without noise.
 """
 
 import sys
@@ -17,7 +18,7 @@ from absl import flags
 
 from tff_hdp import cli
 
-PARTS = ("mnist", "mnist_linear", "cifar10")
+PARTS = ("mnist", "mnist_linear", "cifar10", "mnist_without_noise")
 
 
 def define_flags() -> None:
@@ -39,11 +40,10 @@ def main(argv: list[str]) -> int:
     from scripts.papers.comparison.config import SYSTEMS, MatchedConfig
 
     cli.check_choices("systems", asked.systems, SYSTEMS)
-    names = {trained.NAMES[system] for system in asked.systems}
     target = presets.given(MatchedConfig).get("target_epsilon")
 
     def wanted(label: Mapping[str, Any]) -> bool:
-        return label["system"] in names
+        return trained.system_of(label) in asked.systems
 
     return program.run(
         *(asked.what, MatchedConfig),

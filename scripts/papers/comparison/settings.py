@@ -43,6 +43,19 @@ def build_config(config: MatchedConfig, name: str, seed: int) -> RunConfig:
     return _BUILDERS[name](config, shared, seed)
 
 
+def without_noise(built: RunConfig) -> RunConfig:
+    """The settings of a system without noise, nor a clip but GFL's of gradients.
+
+    Args:
+      built: Of the same system with noise.
+    """
+    changes, unused = _WITHOUT_NOISE[built.system]
+    defaults = {f.name: f.default for f in dataclasses.fields(built)}
+    return dataclasses.replace(
+        built, **changes, **{name: defaults[name] for name in unused}
+    )
+
+
 def released(rows: Sequence[AccountRow]) -> AccountRow:
     """The row of the worst-off client against whoever gets what is released."""
     return worst(rows, "released_model")
@@ -193,6 +206,15 @@ _BUILDERS: dict[str, Builder] = {
     "hfl_dp": _hfl_dp,
     "gfl": _gfl,
     "udp_hypernet": _udp_hypernet,
+}
+
+# What takes a system's noise away, and what is then of no use.
+_WITHOUT_NOISE: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "hdp": ({"privacy": "none"}, ("target_epsilon", "clip_norm")),
+    "fl_top": ({"scheme": "fl_top"}, ("noise_multiplier", "clip_norm")),
+    "hfl_dp": ({"noise": "none"}, ("eps1", "eps2", "clip_norm")),
+    "gfl": ({"scheme": "none"}, ("sigma_g",)),
+    "udp_hypernet": ({"privacy": "none"}, ("target_epsilon", "clip_norm")),
 }
 
 

@@ -10,7 +10,11 @@ import pandas as pd
 
 from scripts.papers import presets
 from scripts.papers.comparison.config import SYSTEMS, MatchedConfig
-from scripts.papers.comparison.settings import build_config, released
+from scripts.papers.comparison.settings import (
+    build_config,
+    released,
+    without_noise,
+)
 from scripts.papers.studies import Line, Study
 from scripts.parts import curves, sweep_runs
 from tff_hdp.errors import ArgumentError
@@ -18,6 +22,7 @@ from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.report import read_run
 
 PARTS = ("mnist", "mnist_linear", "cifar10")
+WITHOUT_NOISE = "mnist_without_noise"
 NAMES = {
     "hdp": "HDP",
     "fl_top": "FL-TOP-DP",
@@ -25,6 +30,7 @@ NAMES = {
     "gfl": "GFL, iid noise",
     "hfl_dp": "HFL-DP",
 }
+_NAMES_WITHOUT_NOISE = {**NAMES, "fl_top": "FL-TOP", "gfl": "GFL"}
 _SLACK = 1e-3
 _SCALES: dict[str, dict[str, Any]] = {
     "reduced": {"rounds": 15, "num_clients": 100, "clients_per_round": 50},
@@ -46,9 +52,24 @@ class Matched(Study):
         """See base class."""
         given = {**line.changes, **changes}
         asked = presets.read(line.preset, MatchedConfig, **given)
-        (system,) = (k for k, v in NAMES.items() if v == line.label["system"])
+        system = system_of(line.label)
         built = build_config(asked, system, asked.seed or 0)
         return dataclasses.replace(built, out=asked.out)
+
+
+class Noiseless(Matched):
+    """The same without noise."""
+
+    def config(self, line: Line, changes: Mapping[str, Any]) -> RunConfig:
+        """See base class."""
+        return without_noise(super().config(line, changes))
+
+
+def system_of(label: Mapping[str, Any]) -> str:
+    """Which of `SYSTEMS` a line is of."""
+    shown = label["system"]
+    names = (NAMES, _NAMES_WITHOUT_NOISE)
+    return next(k for found in names for k, name in found.items() if name == shown)
 
 
 def studies(scale: str, target_epsilon: float | None = None) -> Mapping[str, Study]:
@@ -58,35 +79,49 @@ def studies(scale: str, target_epsilon: float | None = None) -> Mapping[str, Stu
       scale: One of `program.SCALES`.
       target_epsilon: What is asked for instead of the presets', if anything.
     """
-    found = {}
+    found: dict[str, Study] = {}
     for part in PARTS:
-        preset = f"comparison/{part}"
-        target = target_epsilon or presets.read(preset, MatchedConfig).target_epsilon
-        lines = [Line({"system": NAMES[system]}, preset) for system in SYSTEMS]
-        study = Matched(
-            *("comparison", part, lines, MatchedConfig),
+        preset = presets.read(f"comparison/{part}", MatchedConfig)
+        target = target_epsilon or preset.target_epsilon
+        found[part] = Matched(
+            *("comparison", part, _lines(part, NAMES), MatchedConfig),
             also=("own_accuracy",),
             measure=functools.partial(measure, target=target),
         )
-        found[part] = study if scale == "full" else study.at(scale, _SCALES[scale])
-    return found
+    lines = _lines("mnist", _NAMES_WITHOUT_NOISE)
+    found[WITHOUT_NOISE] = Noiseless(
+        *("comparison", WITHOUT_NOISE, lines, MatchedConfig),
+        varied=("target_epsilon", "clip_norm", "model_norm"),
+        also=("own_accuracy",),
+        measure=functools.partial(measure, target=None),
+    )
+    if scale == "full":
+        return found
+    return {part: study.at(scale, _SCALES[scale]) for part, study in found.items()}
 
 
-def measure(path: pathlib.Path, target: float) -> Mapping[str, Any]:
+def _lines(preset: str, names: Mapping[str, str]) -> list[Line]:
+    return [
+        Line({"system": names[system]}, f"comparison/{preset}") for system in SYSTEMS
+    ]
+
+
+def measure(path: pathlib.Path, target: float | None) -> Mapping[str, Any]:
     """Accuracy on the common test set; UDP-Alg's is the mean of its users' models.
 
     Args:
       path: The run folder.
-      target: The epsilon asked for.
+      target: The epsilon asked for; None for none.
 
     Raises:
       ArgumentError: If the run's is another.
     """
     run = read_run(path)
-    epsilon = released(run.accounts).epsilon_rdp
-    if epsilon is None or abs(epsilon - target) > _SLACK * target:
-        reached = f"what {path} reaches, which is {epsilon}"
-        raise ArgumentError("target_epsilon", target, reached)
+    if target is not None:
+        epsilon = released(run.accounts).epsilon_rdp
+        if epsilon is None or abs(epsilon - target) > _SLACK * target:
+            reached = f"what {path} reaches, which is {epsilon}"
+            raise ArgumentError("target_epsilon", target, reached)
     if not (path / "users.csv").exists():
         return {"own_accuracy": float("nan")}
     users = pd.read_csv(path / "users.csv")

@@ -47,6 +47,30 @@ def test_every_system_runs_at_the_epsilon_asked_for(run_program, tmp_path):
     assert (epsilons <= 5.001).all()
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_without_noise_nothing_else_changes(system, tmp_path):
+    noised = matched_settings.build_config(config(tmp_path), system, seed=0)
+    quiet = matched_settings.without_noise(noised)
+    both = [dataclasses.asdict(built) for built in (noised, quiet)]
+    changed = {name for name in both[0] if both[0][name] != both[1][name]}
+    switches, noise = {"privacy", "scheme", "noise"}, {"clip_norm", "target_epsilon"}
+    assert len(changed & switches) == 1
+    assert changed <= switches | noise | {"noise_multiplier", "eps1", "eps2", "sigma_g"}
+    assert quiet.label in ("none", "fl_top_0.05", "hierfavg", "gfl_none")
+
+
+@pytest.mark.slow
+def test_without_noise_nobody_is_promised_anything(run_program, tmp_path):
+    program = "scripts/papers/comparison/reproduce.py"
+    given = ("--what=mnist_without_noise", "--scale=tiny", "--seeds=3")
+    result = run_program(program, *given, f"--out={tmp_path}", timeout=900)
+    assert result.returncode == 0, result.stderr
+    found = pd.read_csv(tmp_path / "comparison" / "mnist_without_noise_tiny.csv")
+    assert found["system"].tolist() == ["HDP", "FL-TOP", "HFL-DP", "GFL", "UDP-Alg"]
+    epsilons = found.filter(like="epsilon").select_dtypes("number")
+    assert not (epsilons < float("inf")).any(axis=None)
+
+
 def test_another_epsilon_than_asked_for_is_refused(tmp_path, monkeypatch):
     row = dataclasses.make_dataclass("Row", ["epsilon_rdp"])(5.1)
     monkeypatch.setattr(trained, "read_run", lambda path: SimpleNamespace(accounts=[]))
