@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from scripts.parts.torture_systems import (
+from scripts.parts.torture_cohort import (
     CLASSES,
     CLIENTS,
     EXAMPLES,
@@ -20,9 +20,9 @@ from scripts.parts.torture_systems import (
     ZONE,
     ZONES,
     Client,
-    System,
     honest,
 )
+from scripts.parts.torture_systems import System
 
 BIG = 2**31 - 1
 OUT_OF_RANGE = (-1, -2, -BIG - 1, BIG)

@@ -13,7 +13,24 @@ import networkx as nx
 import numpy as np
 import tensorflow as tf
 
-from tff_hdp.clients.batches import chunk_type, client_batches, make_chunk, make_order
+from scripts.parts.torture_cohort import (
+    CLASSES,
+    CLIENTS,
+    FEATURES,
+    HIDDEN,
+    NUMBERS,
+    ODD,
+    TEXT,
+    ZONE,
+    ZONES,
+    Client,
+    Reader,
+    build_model,
+    chunk,
+    cohort,
+    order,
+)
+from tff_hdp.clients.batches import chunk_type, client_batches
 from tff_hdp.clients.client_work import (
     build_optimizer,
     client_profile,
@@ -37,35 +54,9 @@ from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 from tff_hdp.systems.udp_hypernet.process import build_udp_hypernet, user_type
 from tff_hdp.topology.mixing import metropolis
 
-FEATURES, CLASSES, HIDDEN, EXAMPLES, BATCH = 12, 3, 8, 6, 3
-TOKENS, VOCABULARY = 5, 20  # of an example; how many there are
-CLIENTS, ZONES, ZONE, ODD = 4, 2, 1, 1  # of each zone; where the odd client sits
 RATE, S = 0.2, 0.3
 # How far one of all clients moves their mean, and a hundredth for rounding.
 MOST = 1.01 * S / (CLIENTS * ZONES)
-
-
-@dataclasses.dataclass(frozen=True)
-class Client:
-    """What a client brings.
-
-    Attributes:
-      features: [N, FEATURES] float32.
-      tokens: [N, TOKENS] int32, which models of text read in place of features.
-      labels: [N] int32.
-      weight: w.
-      zone: Its zone, edge or server.
-      user: Its row among the users.
-      refused: Whether it has to be; None where either will do.
-    """
-
-    features: np.ndarray
-    tokens: np.ndarray
-    labels: np.ndarray
-    weight: float = 1.0
-    zone: int = ZONE
-    user: int = ZONE * CLIENTS + ODD
-    refused: bool | None = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,55 +82,6 @@ class System:
     as_if_absent: bool
 
 
-def honest(seed: int) -> Client:
-    """A client with examples of its own."""
-    rng = np.random.default_rng(seed)
-    features = rng.normal(size=[EXAMPLES, FEATURES]).astype(np.float32)
-    labels = rng.integers(0, CLASSES, EXAMPLES).astype(np.int32)
-    tokens = rng.integers(0, VOCABULARY, [EXAMPLES, TOKENS]).astype(np.int32)
-    return Client(features, tokens, labels)
-
-
-def build_model() -> tf.keras.Sequential:
-    """A classifier with a hidden layer."""
-    return tf.keras.Sequential(
-        [
-            tf.keras.layers.InputLayer([FEATURES]),
-            tf.keras.layers.Dense(HIDDEN, activation="relu"),
-            tf.keras.layers.Dense(CLASSES),
-        ]
-    )
-
-
-def build_text_model() -> tf.keras.Sequential:
-    """A classifier that looks its tokens up."""
-    return tf.keras.Sequential(
-        [
-            tf.keras.layers.InputLayer([TOKENS]),
-            tf.keras.layers.Embedding(VOCABULARY, 4),
-            tf.keras.layers.Flatten(),
-            tf.keras.layers.Dense(CLASSES),
-        ]
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class Reader:
-    """A model and what of a client it reads."""
-
-    build_model: Callable[[], tf.keras.Sequential]
-    field: str
-    width: int
-    dtype: Any
-
-    def examples(self, client: Client) -> tuple[np.ndarray, np.ndarray]:
-        """What it reads, and the labels."""
-        return getattr(client, self.field), client.labels
-
-
-NUMBERS = Reader(build_model, "features", FEATURES, np.float32)
-TEXT = Reader(build_text_model, "tokens", TOKENS, np.int32)
-
 SHAPES = ((FEATURES, HIDDEN), (HIDDEN,), (HIDDEN, CLASSES), (CLASSES,))
 SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
 
@@ -161,43 +103,6 @@ def systems() -> dict[str, Callable[[], System]]:
         "fl_top protocol": lambda: _fl_top("bonawitz"),
         "udp_hypernet": _udp_hypernet,
     }
-
-
-def _cohort(odd: Client | None) -> list[tuple[int, list[Client]]]:
-    """Pairs of a zone and clients of it; the odd one is among them, or alone."""
-    groups = []
-    for zone in range(ZONES):
-        members = [
-            dataclasses.replace(honest(seed), zone=zone, user=seed)
-            for seed in range(zone * CLIENTS, (zone + 1) * CLIENTS)
-        ]
-        if zone == ZONE:
-            members[ODD : ODD + 1] = [odd] if odd and odd.zone == ZONE else []
-        groups.append((zone, members))
-    if odd and odd.zone != ZONE:
-        groups.append((odd.zone, [odd]))
-    return groups
-
-
-def _chunk(
-    zone: int | list[int],
-    clients: list[Client],
-    *,
-    epochs: int = 1,
-    reader: Reader = NUMBERS,
-) -> Any:
-    return make_chunk(
-        list(map(reader.examples, clients)),
-        [_order(epochs) for _ in clients],
-        weights=[c.weight for c in clients],
-        carries_noise=[False] * len(clients),
-        zone=zone,
-    )
-
-
-def _order(epochs: int = 1) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    return make_order(EXAMPLES, epochs=epochs, batch_size=BATCH, rng=rng)
 
 
 def _vector(weights: Any) -> np.ndarray:
@@ -244,10 +149,10 @@ def _alone(reader: Reader) -> tuple[Any, Any]:
     def data(odd: Client | None) -> list[Any]:
         return [
             collections.OrderedDict(
-                examples=client_batches(*reader.examples(c), _order()),
+                examples=client_batches(*reader.examples(c), order()),
                 profile=client_profile(weight=c.weight, zone=zone, carries_noise=False),
             )
-            for zone, members in _cohort(odd)
+            for zone, members in cohort(odd)
             for c in members
         ]
 
@@ -265,13 +170,13 @@ def _together(
     )
 
     def data(odd: Client | None) -> list[Any]:
-        groups: Any = _cohort(odd)
+        groups: Any = cohort(odd)
         if mixed:
             pairs = [(zone, one) for zone, members in groups for one in members]
             groups = [tuple(map(list, zip(*pairs, strict=True)))]
         return [
             tf.data.Dataset.from_tensors(
-                _chunk(zone, members, epochs=epochs, reader=reader)
+                chunk(zone, members, epochs=epochs, reader=reader)
             )
             for zone, members in groups
         ]
@@ -330,9 +235,9 @@ def _fl_top(protocol: Any = None) -> System:
         # Its one zone is the first: what is odd is any other.
         chunks = [
             tf.data.Dataset.from_tensors(
-                _chunk(0 if 0 <= zone < ZONES else zone, members)
+                chunk(0 if 0 <= zone < ZONES else zone, members)
             )
-            for zone, members in _cohort(odd)
+            for zone, members in cohort(odd)
         ]
         return ProtocolData(chunks, (0,)) if protocol else chunks
 
@@ -361,8 +266,8 @@ def _hfl_dp() -> System:
 
     def data(odd: Client | None) -> list[Any]:
         chunks = []
-        for zone, members in _cohort(odd):
-            fields = _chunk(zone, members) | {"zone": np.array([zone], np.int32)}
+        for zone, members in cohort(odd):
+            fields = chunk(zone, members) | {"zone": np.array([zone], np.int32)}
             chunks.append(
                 tf.data.Dataset.from_tensors(
                     collections.OrderedDict(
@@ -402,7 +307,7 @@ def _gfl() -> System:
 
     def data(odd: Client | None) -> list[Any]:
         rows = []
-        for zone, members in _cohort(odd):
+        for zone, members in cohort(odd):
             names = [str(k) for k in range(len(members))]
             masks = np.zeros([1, SIZE], np.int64)
             if len(names) > 1:
@@ -445,10 +350,10 @@ def _udp_hypernet() -> System:
     def data(odd: Client | None) -> list[Any]:
         return [
             tf.data.Dataset.from_tensors(
-                _chunk(0 if 0 <= zone < ZONES else zone, [c])
+                chunk(0 if 0 <= zone < ZONES else zone, [c])
                 | {"user": np.array([c.user], np.int32)}
             )
-            for zone, members in _cohort(odd)
+            for zone, members in cohort(odd)
             for c in members
         ]
 
