@@ -47,7 +47,7 @@ def updates(scale=1.0):
     ]
 
 
-def as_chunk(weights=(1.0, 0.5, 0.25, 1.0, 0.75)):
+def profiles_of(weights=(1.0, 0.5, 0.25, 1.0, 0.75)):
     return collections.OrderedDict(
         weight=tf.constant(weights, tf.float32),
         zone=tf.fill([CLIENTS], 1),
@@ -55,11 +55,11 @@ def as_chunk(weights=(1.0, 0.5, 0.25, 1.0, 0.75)):
     )
 
 
-def summed(add_up, plan, given, chunk):
+def summed(add_up, plan, given, profiles):
     like = [tf.zeros([WIDTH, HIDDEN]), tf.zeros([HIDDEN])]
     mean = ZonedMean(plan, [tf.TensorSpec.from_tensor(t) for t in like])
     sent = mean.client_state(mean.initial_state())
-    found = add_up(mean, sent, given, like, chunk, zones_of(chunk))
+    found = add_up(mean, sent, given, like, profiles, zones_of(profiles))
     # Of the one zone that there is.
     return {
         name: tf.nest.map_structure(lambda t: t[0], part) if name in PER_ZONE else part
@@ -89,17 +89,17 @@ def factors_of(plan, arrays):
     ],
 )
 def test_both_sums_are_the_clipped_and_weighted_sum(config, clipping):
-    plan, chunk = plan_of(config, clipping), as_chunk()
+    plan, profiles = plan_of(config, clipping), profiles_of()
     given, arrays = updates()
     factors = factors_of(plan, arrays)
     if plan.is_noisy:
         assert factors.min() < 0.5 and factors.max() == 1.0
     expected = [
-        np.tensordot(f * chunk["weight"].numpy(), a, 1)
+        np.tensordot(f * profiles["weight"].numpy(), a, 1)
         for f, a in zip(factors, arrays, strict=True)
     ]
     assert norms_decide(plan, None)
-    results = [summed(f, plan, given, chunk) for f in (sum_by_norms, sum_one_by_one)]
+    results = [summed(f, plan, given, profiles) for f in (sum_by_norms, sum_one_by_one)]
     for result in results:
         for found, wanted in zip(result["record"], expected, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
@@ -112,11 +112,13 @@ def test_both_sums_are_the_clipped_and_weighted_sum(config, clipping):
 @pytest.mark.parametrize("poison", [np.nan, np.inf, 1e25])
 @pytest.mark.parametrize("config", ["none", "c2"])
 def test_what_is_rejected_leaves_no_trace(config, poison):
-    plan, chunk = plan_of(config), as_chunk([1.0, 1.0, 1.5, 1.0, -1.0])
+    plan, profiles = plan_of(config), profiles_of([1.0, 1.0, 1.5, 1.0, -1.0])
     _, arrays = updates()
     arrays[1][3, 2] = poison
     given = [tf.constant(a) for a in arrays]
-    one, two = (summed(f, plan, given, chunk) for f in (sum_by_norms, sum_one_by_one))
+    one, two = (
+        summed(f, plan, given, profiles) for f in (sum_by_norms, sum_one_by_one)
+    )
     assert int(one["rejected"]) == int(two["rejected"]) == 3
     np.testing.assert_allclose(one["weight"], two["weight"])
     for found, wanted in zip(one["record"], two["record"], strict=True):
@@ -126,7 +128,7 @@ def test_what_is_rejected_leaves_no_trace(config, poison):
 
 def test_updates_of_zero_stay_zero():
     given, _ = updates(scale=0.0)
-    result = summed(sum_by_norms, plan_of("c2"), given, as_chunk())
+    result = summed(sum_by_norms, plan_of("c2"), given, profiles_of())
     assert int(result["rejected"]) == 0
     assert not any(t.numpy().any() for t in result["record"])
 
@@ -153,10 +155,10 @@ def test_clients_of_several_zones_are_summed_each_in_its_own(add_up, poisoned):
     like = [tf.zeros([WIDTH, HIDDEN]), tf.zeros([HIDDEN])]
     mean = ZonedMean(plan, [tf.TensorSpec.from_tensor(t) for t in like])
     sent = mean.client_state(mean.initial_state())
-    chunk = dict(as_chunk([1.0] * CLIENTS), zone=tf.constant(zone, tf.int32))
-    zones = zones_of(chunk)
+    profiles = dict(profiles_of([1.0] * CLIENTS), zone=tf.constant(zone, tf.int32))
+    zones = zones_of(profiles)
     assert sorted(zones.numpy()) == [0, 1]
-    found = add_up(mean, sent, list(map(tf.constant, arrays)), like, chunk, zones)
+    found = add_up(mean, sent, list(map(tf.constant, arrays)), like, profiles, zones)
     assert int(found["rejected"]) == poisoned
     for row, own in enumerate(zones.numpy()):
         assert int(found["clients"][row]) == np.sum(zone == own)
@@ -170,9 +172,11 @@ def test_clients_of_several_zones_are_summed_each_in_its_own(add_up, poisoned):
 def test_clients_noise_adds_up_however_it_is_drawn(add_up):
     """One draw for all has the variance of one each, of those that noise."""
     plan = plan_of("c1")
-    chunk = dict(as_chunk(), carries_noise=tf.constant([True, False, True, True, True]))
+    profiles = dict(
+        profiles_of(), carries_noise=tf.constant([True, False, True, True, True])
+    )
     given, _ = updates(scale=0.0)
-    draws = [summed(add_up, plan, given, chunk) for _ in range(60)]
+    draws = [summed(add_up, plan, given, profiles) for _ in range(60)]
     assert all(int(draw["noising"]) == 4 for draw in draws)
     noise = np.concatenate([np.ravel(t) for d in draws for t in d["record"]])
     stddev = 2 * plan.client_noise_multiplier * S
@@ -186,13 +190,13 @@ def test_clients_noise_is_in_their_own_zones_sum_alone(add_up):
     mean = ZonedMean(plan, [tf.TensorSpec.from_tensor(t) for t in like])
     sent = mean.client_state(mean.initial_state())
     given = [tf.zeros([CLIENTS, *t.shape]) for t in like]
-    chunk = dict(
-        as_chunk([1.0] * CLIENTS),
+    profiles = dict(
+        profiles_of([1.0] * CLIENTS),
         zone=tf.constant([1, 0, 1, 0, 1]),
         carries_noise=tf.constant([True, False, True, False, True]),
     )
-    zones = zones_of(chunk)
-    draws = [add_up(mean, sent, given, like, chunk, zones) for _ in range(60)]
+    zones = zones_of(profiles)
+    draws = [add_up(mean, sent, given, like, profiles, zones) for _ in range(60)]
     place = zones.numpy().tolist().index
     for draw in draws:
         assert draw["noising"].numpy()[[place(0), place(1)]].tolist() == [0, 3]
@@ -205,8 +209,8 @@ def test_clients_noise_is_in_their_own_zones_sum_alone(add_up):
 
 
 @pytest.mark.parametrize("name", ["weight", "zone", "carries_noise"])
-def test_a_chunk_with_too_few_of_anything_is_refused(name):
-    chunk = dict(as_chunk())
-    chunk[name] = chunk[name][:1]
+def test_profiles_with_too_few_of_anything_is_refused(name):
+    profiles = dict(profiles_of())
+    profiles[name] = profiles[name][:1]
     with pytest.raises(tf.errors.InvalidArgumentError, match="not of its clients"):
-        summed(sum_by_norms, plan_of("c2"), updates()[0], chunk)
+        summed(sum_by_norms, plan_of("c2"), updates()[0], profiles)

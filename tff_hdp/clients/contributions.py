@@ -26,9 +26,9 @@ def norms_decide(plan: NoisePlan, queries: LevelQueries | None) -> bool:
     return queries is None and not bent
 
 
-def zones_of(chunk: Any) -> tf.Tensor:
-    """The zones that clients of a chunk are of, each once, int32 [Z]."""
-    return tf.unique(chunk["zone"]).y
+def zones_of(profiles: Any) -> tf.Tensor:
+    """The zones that clients are of, each once, int32 [Z]."""
+    return tf.unique(profiles["zone"]).y
 
 
 def sum_by_norms(
@@ -36,7 +36,7 @@ def sum_by_norms(
     sent: Any,
     updates: Sequence[tf.Tensor | OuterProducts],
     like: Any,
-    chunk: Any,
+    profiles: Any,
     zones: tf.Tensor,
 ) -> Any:
     """Every client's contribution to its zone, where `norms_decide`, added up.
@@ -50,15 +50,14 @@ def sum_by_norms(
       sent: `mean.client_state`.
       updates: Per weight.
       like: The structure of an update.
-      chunk: Whose they are.
+      profiles: Whose they are, of `training.profiles`.
       zones: int32 [Z], every client's among them.
 
     Returns:
       One contribution, of all clients of each zone together.
     """
-    own = profiles(chunk)
     alike = tf.debugging.assert_equal(
-        tf.stack([tf.size(part) for part in own.values()]),
+        tf.stack([tf.size(part) for part in profiles.values()]),
         tf.size(norms(updates[0])),
         "weight, zone or carries_noise of a chunk is not of its clients",
     )
@@ -67,11 +66,11 @@ def sum_by_norms(
     stand_ins = tf.nest.pack_sequence_as(like, lengths)
     clipped = tf.vectorized_map(
         _AS_WRITTEN(lambda client: mean.clipped(sent, *client)),
-        (stand_ins, chunk["zone"]),
+        (stand_ins, profiles["zone"]),
         fallback_to_while_loop=False,
     )
-    contributions = mean.weighted(clipped, own)
-    members = _members(zones, chunk["zone"])
+    contributions = mean.weighted(clipped, profiles)
+    members = _members(zones, profiles["zone"])
     scaled = tf.nest.flatten(contributions.pop("record"))
     sums = [
         weighted_sum(
@@ -90,13 +89,13 @@ def sum_one_by_one(
     sent: Any,
     updates: Sequence[tf.Tensor],
     like: Any,
-    chunk: Any,
+    profiles: Any,
     zones: tf.Tensor,
 ) -> Any:
     """As `sum_by_norms`, whatever `mean` does to an update."""
     given = tf.nest.pack_sequence_as(like, list(updates))
-    clients = (given, profiles(chunk))
-    members = _members(zones, chunk["zone"])
+    clients = (given, profiles)
+    members = _members(zones, profiles["zone"])
 
     def contribution(client: tf.Tensor | int) -> Any:
         own = tf.nest.map_structure(lambda t: t[client], clients)
@@ -105,15 +104,15 @@ def sum_one_by_one(
             for name, part in mean.contribution(sent, *own).items()
         )
 
-    return sum_over_clients(contribution, chunk)
+    return sum_over_clients(contribution, tf.size(profiles["zone"]))
 
 
 def each_client(
-    mean: ZonedMean, sent: Any, updates: Sequence[tf.Tensor], like: Any, chunk: Any
+    mean: ZonedMean, sent: Any, updates: Sequence[tf.Tensor], like: Any, profiles: Any
 ) -> Any:
     """Every client's contribution, each tensor with a leading axis [C]."""
     given = tf.nest.pack_sequence_as(like, list(updates))
-    clients = (given, profiles(chunk))
+    clients = (given, profiles)
     one = mean.contribution(sent, *tf.nest.map_structure(lambda t: t[0], clients))
     return tf.map_fn(
         _AS_WRITTEN(lambda client: mean.contribution(sent, *client)),
@@ -122,12 +121,12 @@ def each_client(
     )
 
 
-def sent_apart(contributions: Any, chunk: Any, zones: tf.Tensor) -> tuple[Any, Any]:
+def sent_apart(contributions: Any, profiles: Any, zones: tf.Tensor) -> tuple[Any, Any]:
     """What clients of a `SecureZonedMean` send where a protocol adds up their vectors.
 
     Args:
       contributions: Of C clients, each tensor with a leading axis.
-      chunk: Whose they are.
+      profiles: Whose they are, of `training.profiles`.
       zones: int32 [Z], every client's among them.
 
     Returns:
@@ -138,17 +137,10 @@ def sent_apart(contributions: Any, chunk: Any, zones: tf.Tensor) -> tuple[Any, A
     besides = collections.OrderedDict(contributions)
     shares = collections.OrderedDict(
         vector=tf.cast(besides.pop("vector"), tf.int32),
-        carries_noise=chunk["carries_noise"],
-        zone=chunk["zone"],
+        carries_noise=profiles["carries_noise"],
+        zone=profiles["zone"],
     )
-    return _added_up(besides, _members(zones, chunk["zone"])), shares
-
-
-def profiles(chunk: Any) -> Any:
-    """The `WEIGHT_TYPE` of every client of a chunk, each tensor [C]."""
-    return collections.OrderedDict(
-        (name, chunk[name]) for name in ("weight", "zone", "carries_noise")
-    )
+    return _added_up(besides, _members(zones, profiles["zone"])), shares
 
 
 def _members(zones: tf.Tensor, zone: tf.Tensor) -> tf.Tensor:

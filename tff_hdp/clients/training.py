@@ -124,7 +124,8 @@ def train_one_by_one(
         updates, sums = train_stack(model, initial, own, rule)
         return then(updates, own), sums
 
-    return sum_over_clients(alone, chunk, parallel_iterations=1)
+    clients = tf.shape(chunk["order"])[0]
+    return sum_over_clients(alone, clients, parallel_iterations=1)
 
 
 def train_clients(
@@ -175,6 +176,13 @@ def client_by_client(
         parallel_iterations=1,
     )
     return found, tf.nest.map_structure(tf.reduce_sum, sums)
+
+
+def profiles(chunk: Any) -> Any:
+    """What the aggregator must know of a chunk's clients: `WEIGHT_TYPE`, each [C]."""
+    return collections.OrderedDict(
+        (name, chunk[name]) for name in ("weight", "zone", "carries_noise")
+    )
 
 
 def _alone(chunk: Any, client: tf.Tensor | int) -> Any:

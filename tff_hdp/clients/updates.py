@@ -135,17 +135,17 @@ def clip(rows: tf.Tensor, norm: float | None) -> tuple[tf.Tensor, tf.Tensor]:
 
 def sum_over_clients(
     value_of: Callable[[tf.Tensor | int], Any],
-    chunk: Any,
+    clients: tf.Tensor,
     *,
     parallel_iterations: int = 10,
 ) -> Any:
-    """Adds up `value_of(c)` over the clients c of a chunk, tensor by tensor."""
+    """Adds up `value_of(c)` over so many clients c (int32 []), tensor by tensor."""
 
     def add(client: tf.Tensor, total: Any) -> Any:
         return client + 1, tf.nest.map_structure(tf.add, total, value_of(client))
 
     _, total = tf.while_loop(
-        lambda client, _: client < tf.shape(chunk["weight"])[0],
+        lambda client, _: client < clients,
         add,
         (tf.constant(1), value_of(0)),
         parallel_iterations=parallel_iterations,

@@ -23,7 +23,7 @@ from tff_hdp.clients.contributions import (
     zones_of,
 )
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.training import train_metrics
+from tff_hdp.clients.training import profiles, train_metrics
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.fl_top.client_work import train_compressed
@@ -118,13 +118,14 @@ def build_fl_top(
             round_number=sent["protocol"]["round"],
             learning_rate=client_learning_rate,
         )
-        given = (mean, sent["protocol"], [updates], updates, chunk)
-        clients, zones = tf.shape(updates, tf.int64)[0], zones_of(chunk)
+        whose = profiles(chunk)
+        given = (mean, sent["protocol"], [updates], updates, whose)
+        clients, zones = tf.shape(updates, tf.int64)[0], zones_of(whose)
         shares: Any = ()
         if secure_sums is None:
             contribution = add_up(*given, zones)
         else:
-            contribution, shares = sent_apart(each_client(*given), chunk, zones)
+            contribution, shares = sent_apart(each_client(*given), whose, zones)
         exchanged = collections.OrderedDict(
             downstream_bytes=clients * _bytes(sent["weights"]),
             upstream_bytes=clients * upload_bytes,

@@ -24,7 +24,12 @@ from tff_hdp.clients.contributions import (
 )
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.training import train_metrics, train_one_by_one, train_stack
+from tff_hdp.clients.training import (
+    profiles,
+    train_metrics,
+    train_one_by_one,
+    train_stack,
+)
 from tff_hdp.privacy.plan import NoisePlan
 
 # From `mean.client_state`, the weights and the data, all at CLIENTS, to what each TFF
@@ -162,10 +167,11 @@ def stacked_clients(
         @tff.tensorflow.computation(sent_type, weights_type, data_type)
         def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
             chunk = mean.seated(data.get_single_element())
-            zones = zones_of(chunk)
+            whose = profiles(chunk)
+            zones = zones_of(whose)
 
             def contribute(updates: list[tf.Tensor], part: Any) -> Any:
-                given = (mean, sent, updates, weights.trainable, part)
+                given = (mean, sent, updates, weights.trainable, profiles(part))
                 return each_client(*given) if apart else add_up(*given, zones)
 
             given = (stacked, tf.nest.flatten(weights.trainable), chunk, rule)
@@ -176,7 +182,7 @@ def stacked_clients(
                 contribution = contribute(updates, chunk)
             if not apart:
                 return (contribution, zones), sums
-            summed, shares = sent_apart(contribution, chunk, zones)
+            summed, shares = sent_apart(contribution, whose, zones)
             return ((summed, zones), shares), sums
 
         def train(sent: Any, weights: Any, data: Any) -> tuple[Any, Any]:

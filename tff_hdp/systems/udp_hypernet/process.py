@@ -28,7 +28,7 @@ from tff_hdp.clients.contributions import (
 )
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.training import client_by_client, train_stack
+from tff_hdp.clients.training import client_by_client, profiles, train_stack
 from tff_hdp.clients.updates import OuterProducts, screen
 from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan
@@ -202,10 +202,11 @@ def build_udp_hypernet(
         specs = [tf.TensorSpec(shape, tf.float32) for shape in ((), *model.shapes)]
         (losses, *updates), _ = client_by_client(train_one, chunk, specs)
         pulled, moved = hypernetwork.pull_back(phi, chunk["descriptor"], updates)
-        zones, add_up = zones_of(chunk), sum_by_norms
+        whose, add_up = profiles(chunk), sum_by_norms
         if not by_norms:
             pulled, add_up = list(map(_formed, pulled)), sum_one_by_one
-        contribution = add_up(mean, sent["protocol"], pulled, phi, chunk, zones)
+        zones = zones_of(whose)
+        contribution = add_up(mean, sent["protocol"], pulled, phi, whose, zones)
         # A user whose training diverged keeps its descriptor.
         moved, _ = screen(moved, instead=0.0)
         return (contribution, zones), collections.OrderedDict(
