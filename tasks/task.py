@@ -62,6 +62,11 @@ class ClientData:
         rows = slice(self.offsets[index], self.offsets[index + 1])
         return self.features[rows], self.labels[rows]
 
+    @property
+    def feature_spec(self) -> tuple[tuple[int, ...], np.dtype]:
+        """Shape and type of the features of one example, as stored."""
+        return self.features.shape[1:], self.features.dtype
+
     @functools.cached_property
     def sizes(self) -> np.ndarray:
         """[n] int64, how many examples each client has."""

@@ -99,11 +99,10 @@ def _loop(work: neighbour_works.Neighbour, noisy: bool) -> Federation:
 
 def _gfl_alone(work: neighbour_works.Neighbour, noisy: bool) -> Federation:
     system = _system(work, noisy)
-    features = system.task.test_features
     process = build_gfl(
         build_model=system.task.build_model,
         data_type=cohort_type(
-            features.shape[1:], features.dtype, plan=system.plan, servers=1
+            *system.task.train.feature_spec, plan=system.plan, servers=1
         ),
         plan=system.plan,
         mixing=np.kron(np.eye(system.config.repetitions), system.mixing),

@@ -64,7 +64,6 @@ class FlTop(System):
             config, clients, folder.resolved["clip_norm"], compressor.upload_size
         )
         self.zoning, self.sampling = one_zone(self.task.train.client_ids), self.plan
-        features = self.task.test_features
         self._model = StackedModel(self.task.build_model())
         self.secure_sums = None
         if config.secure_aggregation_protocol in PROTOCOLS:
@@ -73,7 +72,7 @@ class FlTop(System):
             )
         self.process = build_fl_top(
             build_model=config.training_model(self.task),
-            data_type=chunk_type(features.shape[1:], features.dtype),
+            data_type=chunk_type(*self.task.train.feature_spec),
             plan=self.plan,
             compressor=compressor,
             client_learning_rate=config.client_learning_rate,

@@ -53,12 +53,10 @@ class Gfl(System):
             clients=min(servers.zone_sizes),
             per_round=config.per_round,
         )
-        features = self.task.test_features
         self.process = build_gfl(
             build_model=config.training_model(self.task),
             data_type=cohort_type(
-                features.shape[1:],
-                features.dtype,
+                *self.task.train.feature_spec,
                 plan=self.plan,
                 servers=config.repetitions,
             ),

@@ -202,19 +202,19 @@ class Hdp(System):
 def _process(config: HdpConfig, federation: Federation, *, stacked: bool) -> Process:
     """The process of a plan; a TFF client is a chunk of clients if `stacked`."""
     task, plan = federation.task, federation.plan
-    features = task.test_features
     # One step on the whole data at rate 1 makes the update the gradient.
     rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
     if stacked:
         clients = stacked_clients(
             build_model=config.training_model(task),
-            data_type=chunk_type(features.shape[1:], features.dtype),
+            data_type=chunk_type(*task.train.feature_spec),
             client_learning_rate=rate,
             client_momentum=SGD_MOMENTUM[config.client_optimizer],
         )
     else:
+        shape, dtype = task.train.feature_spec
         spec = (
-            tf.TensorSpec([None, *features.shape[1:]], features.dtype),
+            tf.TensorSpec([None, *shape], dtype),
             tf.TensorSpec([None], tf.int32),
         )
         clients = single_clients(

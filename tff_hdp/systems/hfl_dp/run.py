@@ -67,11 +67,10 @@ class HflDp(System):
             C=config.clip_norm,
             paper_epsilons=(config.eps1, config.eps2) if theorem_1 else (None, None),
         )
-        features = self.task.test_features
         self._model = StackedModel(self.task.build_model())
         self.process = build_hfl_dp(
             build_model=config.training_model(self.task),
-            data_type=chunk_type(features.shape[1:], features.dtype),
+            data_type=chunk_type(*self.task.train.feature_spec),
             edge_round=self.plan,
             cloud_round=self.cloud_plan,
             k2=config.k2,

@@ -61,7 +61,6 @@ class UdpHypernet(System):
             config, self.weights, folder.resolved.get("noise_multiplier")
         )
         self.zoning, self.sampling = one_zone(self.train.client_ids), self.plan
-        features = self.train.features
         local = self.task.build_model()
         self.hypernetwork = Hypernetwork(
             descriptor_dim=config.descriptor_dim,
@@ -72,7 +71,7 @@ class UdpHypernet(System):
         self.users_at_once = users_at_once(expected)
         self.process = udp_hypernet.build_udp_hypernet(
             build_model=config.training_model(self.task),
-            data_type=udp_hypernet.user_type(features.shape[1:], features.dtype),
+            data_type=udp_hypernet.user_type(*self.train.feature_spec),
             hypernetwork=self.hypernetwork,
             plan=self.plan,
             client_learning_rate=config.client_learning_rate,
