@@ -141,11 +141,11 @@ class Level:
 _LEAST_NORM, _GREATEST_NORM = 1e-12, 1e12
 
 
-def check_clip_norm(name: str, clip_norm: float) -> None:
-    """Raises ArgumentError unless updates clipped to it have squares in float32."""
-    ok = _LEAST_NORM <= clip_norm <= _GREATEST_NORM
+def check_norm(name: str, norm: float) -> None:
+    """Raises ArgumentError unless vectors of that norm have squares in float32."""
+    ok = _LEAST_NORM <= norm <= _GREATEST_NORM
     allowed = f"at least {_LEAST_NORM:g} and at most {_GREATEST_NORM:g}"
-    require(ok, name, clip_norm, f"{allowed}, whose squares float32 has")
+    require(ok, name, norm, f"{allowed}, whose squares float32 has")
 
 
 def check_multiplier(z: float) -> None:
@@ -180,7 +180,7 @@ class Clipping:
 
     def __post_init__(self) -> None:
         norm = check_positive("clip_norm", self.clip_norm)
-        check_clip_norm("clip_norm", norm)
+        check_norm("clip_norm", norm)
         object.__setattr__(self, "clip_norm", norm)
         kinds = ("flat", "per_layer", "adaptive")
         check_word("kind", self.kind, kinds)

@@ -15,7 +15,7 @@ from tff_hdp.errors import (
     check_left,
     require,
 )
-from tff_hdp.privacy.parts import check_clip_norm
+from tff_hdp.privacy.parts import check_norm
 from tff_hdp.runtime import RUNTIMES
 from tff_hdp.runtime.environment import multiplies_bfloat16
 
@@ -226,9 +226,9 @@ class RunConfig:
             ok = not isinstance(value, str) and math.isfinite(value) and value > 0
             self._require(ok, name, allowed)
 
-    def _check_clip_norm(
-        self, name: str = "clip_norm", allowed: str = "a finite number greater than 0"
+    def _check_norm(
+        self, name: str, allowed: str = "a finite number greater than 0"
     ) -> None:
         """Refuses now what a plan would, once there is a run folder."""
         self._check_positive(name, allowed=allowed)
-        check_clip_norm(name, getattr(self, name))
+        check_norm(name, getattr(self, name))

@@ -178,7 +178,7 @@ class FlTopConfig(RunConfig):
         if self.clip_norm != "auto":
             with contextlib.suppress(ValueError):
                 self._set("clip_norm", float(self.clip_norm))
-            self._check_clip_norm(allowed="a finite number > 0, or auto")
+            self._check_norm("clip_norm", allowed="a finite number > 0, or auto")
         if not self.is_private:
             names = ("noise_multiplier", "clip_norm")
             check_left(self, names, f"nothing with {self.scheme}")

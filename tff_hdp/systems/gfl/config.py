@@ -82,7 +82,7 @@ class GflConfig(RunConfig):
             *("examples_per_client", "repetitions"),
         )
         self._check_positive("mu", "ridge")
-        self._check_clip_norm("gradient_bound")
+        self._check_norm("gradient_bound")
         self._require(0.0 < self.edge_probability <= 1.0, "edge_probability", "(0, 1]")
         if self.sigma_g is None:
             self._set("sigma_g", 0.0 if self.scheme == "none" else 0.2)

@@ -317,7 +317,7 @@ class HdpConfig(ZonesConfig):
         if self.target_epsilon is not None:
             self._check_positive("target_epsilon")
         if self.clip_norm != "auto":
-            self._check_clip_norm(allowed="a finite number > 0, or auto")
+            self._check_norm("clip_norm", allowed="a finite number > 0, or auto")
 
     def _check_noise(self) -> None:
         if self.plan is not None:

@@ -96,7 +96,7 @@ class HflDpConfig(RunConfig):
         elif self.clip_norm is None:
             self._set("clip_norm", 15.0)
         else:
-            self._check_clip_norm()
+            self._check_norm("clip_norm")
 
     def build(self, folder: "RunFolder") -> "System":
         """See base class."""

@@ -78,7 +78,7 @@ class UdpHypernetConfig(RunConfig):
             *("local_steps", "batch_size", "descriptor_dim", "hidden_width"),
             *("example_cap", "tests_per_user"),
         )
-        self._check_clip_norm()
+        self._check_norm("clip_norm")
         self._check_positive("client_learning_rate", "server_learning_rate")
         if self.descriptor_learning_rate != 0:
             self._check_positive(
@@ -116,7 +116,7 @@ class UdpHypernetConfig(RunConfig):
             self._require(self.privacy != "none", name, "nothing with privacy=none")
         if self.sigma is not None:
             # S q / W times z, and bounded like S.
-            self._check_clip_norm("sigma")
+            self._check_norm("sigma")
         if self.noise_multiplier is not None:
             check_multiplier(self.noise_multiplier)
         allowed = "exactly one of sigma, noise_multiplier and target_epsilon with "
