@@ -21,8 +21,9 @@ from tff_hdp.protocols.elections.setup import Call
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg.errors import BelowThresholdError
 from tff_hdp.protocols.secagg.fixed_point import FixedPoint
+from tff_hdp.protocols.secagg.real_sums import secure_sum
 from tff_hdp.protocols.secagg.rounds import PROTOCOLS as SECURE_SUMS
-from tff_hdp.protocols.secagg.rounds import SUPER_NODE, masking_graph, secure_sum
+from tff_hdp.protocols.secagg.rounds import SUPER_NODE, masking_graph
 
 PROTOCOLS = ("election", *SECURE_SUMS)
 BITS = 32

@@ -124,21 +124,3 @@ def test_concentrated_privacy_bounds_the_true_divergence(sigma, k, shift):
 def test_concentrated_privacy_of_wide_noise_is_the_gaussians():
     epsilon = noise.concentrated_epsilon(30.0, 10.0, 9, 10**6)
     assert epsilon == pytest.approx(30.0 / 30.0)
-
-
-def test_shares_add_up_when_the_fewest_are_left():
-    share = noise.share_std(3.0, 9)
-    assert share == pytest.approx(1.0)
-    samples = sum(
-        noise.discrete_gaussian(10 * share, 30_000, random=seeded(i)) for i in range(9)
-    )
-    assert samples.std() == pytest.approx(30.0, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [((1.0, 0), "min_clients is 0"), ((float("inf"), 1), "stddev is inf")],
-)
-def test_bad_shares_are_refused(arguments, message):
-    with pytest.raises(ArgumentError, match=message):
-        noise.share_std(*arguments)

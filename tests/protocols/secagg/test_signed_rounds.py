@@ -19,12 +19,8 @@ from tff_hdp.protocols.secagg.errors import (
 )
 from tff_hdp.protocols.secagg.fixed_point import FixedPoint
 from tff_hdp.protocols.secagg.messages import Round, list_digest
-from tff_hdp.protocols.secagg.rounds import (
-    SUPER_NODE,
-    masking_graph,
-    run_round,
-    secure_sum,
-)
+from tff_hdp.protocols.secagg.real_sums import secure_sum
+from tff_hdp.protocols.secagg.rounds import SUPER_NODE, masking_graph, run_round
 from tff_hdp.protocols.secagg.server import Server
 from tff_hdp.protocols.secagg.signing import make_signers
 

@@ -6,13 +6,8 @@ from tff_hdp.protocols.secagg.errors import BelowThresholdError, SecureAggregati
 from tff_hdp.protocols.secagg.fixed_point import FixedPoint
 from tff_hdp.protocols.secagg.graphs import MaskingGraph, complete, sparse
 from tff_hdp.protocols.secagg.messages import Round
-from tff_hdp.protocols.secagg.rounds import (
-    PROTOCOLS,
-    SecureSum,
-    masking_graph,
-    run_round,
-    secure_sum,
-)
+from tff_hdp.protocols.secagg.real_sums import SecureSum, secure_sum
+from tff_hdp.protocols.secagg.rounds import PROTOCOLS, masking_graph, run_round
 from tff_hdp.protocols.secagg.server import Server
 
 __all__ = [

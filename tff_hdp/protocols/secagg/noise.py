@@ -14,31 +14,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from tff_hdp.errors import check_nonnegative, require
+from tff_hdp.errors import require
 from tff_hdp.protocols.secagg.masks import SecureRandom
 
 # Where a uniform number is nearer than this to a probability that was computed
 # in floating point, the probability is computed to 60 digits.
 _MARGIN = 2.0**-44
 _MAX_SIGMA = 2.0**40
-
-
-def share_std(stddev: float, min_clients: int) -> float:
-    """Each client's share of noise whose sum must carry `stddev`.
-
-    With drop-outs the sum is over fewer clients: shares are sized for the
-    fewest that a round accepts, so the total is never less than asked for.
-
-    Args:
-      stddev: Standard deviation of the sum's noise.
-      min_clients: The fewest survivors of a round that is not refused.
-
-    Raises:
-      ArgumentError: If `min_clients` is below 1 or `stddev` negative.
-    """
-    require(min_clients >= 1, "min_clients", min_clients, ">= 1")
-    check_nonnegative("stddev", stddev)
-    return stddev / math.sqrt(min_clients)
 
 
 def sum_gap(sigma: float, num_clients: int) -> float:

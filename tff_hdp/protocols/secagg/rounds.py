@@ -1,7 +1,5 @@
 """Whole rounds of secure aggregation among simulated parties."""
 
-import dataclasses
-import math
 import os
 import random
 from collections.abc import Callable, Mapping
@@ -9,17 +7,16 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, check_word
+from tff_hdp.errors import check_word
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.meter import Meter
-from tff_hdp.protocols.secagg import graphs, noise
+from tff_hdp.protocols.secagg import graphs
 from tff_hdp.protocols.secagg.client import PHASES, Client, Phase
 from tff_hdp.protocols.secagg.errors import (
     BelowThresholdError,
     MalformedMessageError,
     UnknownClientError,
 )
-from tff_hdp.protocols.secagg.fixed_point import FixedPoint, from_ring, to_ring
 from tff_hdp.protocols.secagg.graphs import MaskingGraph
 from tff_hdp.protocols.secagg.messages import SUPER_NODE, Round
 from tff_hdp.protocols.secagg.server import Server
@@ -28,21 +25,6 @@ from tff_hdp.protocols.secagg.signing import make_signers, quorum
 RandomBytes = Callable[[str], Callable[[int], bytes]]
 Protocol = Literal["bonawitz", "graph"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
-
-
-@dataclasses.dataclass(frozen=True)
-class SecureSum:
-    """What a round gave.
-
-    Attributes:
-      total: [d] float64, the sum of the survivors' updates (and noise).
-      survivors: Whose updates are in it.
-      meter: Time, messages and bytes of every party.
-    """
-
-    total: np.ndarray
-    survivors: tuple[str, ...]
-    meter: Meter
 
 
 def masking_graph(
@@ -64,82 +46,6 @@ def masking_graph(
     if signed and graph.degree is None:
         return graphs.complete(num_clients, threshold=quorum(num_clients))
     return graph
-
-
-def secure_sum(
-    updates: Mapping[str, np.ndarray],
-    *,
-    encoding: FixedPoint,
-    graph: MaskingGraph,
-    round_number: int = 0,
-    session: str = "",
-    drops: Mapping[str, Phase] | None = None,
-    min_survivors: int | None = None,
-    stddev: float = 0.0,
-    signed: bool = False,
-    attempt: int = 0,
-    unmasked: Mapping[str, set[tuple[int, str]]] | None = None,
-    meter: Meter | None = None,
-) -> SecureSum:
-    """Sums clients' real vectors so that the super-node sees only the sum.
-
-    Args:
-      updates: For every client its [d] update, clipped by the caller.
-      encoding: Fixed point for at least so many clients, and for the noise that is
-        there if all of them survive: sqrt(k / `min_survivors`) times `stddev`.
-      graph: Who masks with whom, and the threshold.
-      round_number: Binds keys and messages to this round.
-      session: Likewise to this sum; see `Round.session`.
-      drops: Clients that go silent, with the first phase they miss.
-      min_survivors: The fewest updates worth a sum; None takes the threshold.
-      stddev: Standard deviation of the discrete Gaussian noise of the sum
-        when `min_survivors` are left, in the updates' units; more survivors
-        leave more. Each client adds its share under the mask.
-      signed: As in `run_round`; `graph` is then of `masking_graph(signed=True)`.
-      attempt: Which at this sum, from 0.
-      unmasked: As in `run_round`; to be kept where a sum may be tried again.
-      meter: Counts time and bytes; None starts a new one.
-
-    Returns:
-      A `SecureSum`, within `encoding.max_error` of the survivors' plain sum if
-      there is no noise.
-
-    Raises:
-      BelowThresholdError: If too few clients are left; nothing is revealed.
-      ArgumentError: If an argument is out of range, or the encoding has no room for
-        the noise.
-      BadInputError: If an update is no vector of the others' length.
-    """
-    if not 1 <= len(updates) <= encoding.max_clients:
-        raise ArgumentError(
-            "updates", f"of {len(updates)} clients", f"1..{encoding.max_clients}"
-        )
-    size = np.size(next(iter(updates.values())))
-    fewest = graph.threshold if min_survivors is None else min_survivors
-    share = noise.share_std(stddev, fewest)
-    encoding.check_room(len(updates), share * math.sqrt(len(updates)), size)
-    sigma = share / encoding.step
-    meter = Meter(SUPER_NODE) if meter is None else meter
-    terms = Round(
-        round_number,
-        size,
-        encoding.bits,
-        graph.threshold,
-        session,
-        attempt=attempt,
-        min_survivors=fewest,
-    )
-    total, survivors = run_round(
-        updates,
-        terms,
-        encode=lambda update: _encode(update, encoding, sigma),
-        degree=graph.degree,
-        drops=drops,
-        signed=signed,
-        unmasked=unmasked,
-        meter=meter,
-    )
-    return SecureSum(encoding.decode(total), survivors, meter)
 
 
 def run_round(
@@ -256,12 +162,3 @@ def run_round(
         told = step("agree", told, Client.agree, server.end_agree)
     total = step("unmask", told, Client.unmask, server.end_unmask)
     return total, server.survivors
-
-
-def _encode(update: np.ndarray, encoding: FixedPoint, sigma: float) -> np.ndarray:
-    values = encoding.encode(update)
-    if sigma:
-        integers = from_ring(values, encoding.bits)
-        integers += noise.discrete_gaussian(sigma, len(values))
-        values = to_ring(integers, encoding.bits)
-    return values
