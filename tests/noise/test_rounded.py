@@ -73,7 +73,7 @@ def test_the_sum_is_what_all_bits_give(monkeypatch, size, dtype):
     stddev, step = 5.3, 0.125
     found = rounded.rounded_sum(
         tf.constant(values),
-        tf.constant(stddev, tf.float64),
+        tf.constant(stddev / step, tf.float64),
         tf.constant(step, tf.float64),
     )
 

@@ -115,16 +115,16 @@ def test_the_sum_is_what_all_bits_give(asked, size, dtype):
     """Whatever the value's size: exactly, by fractions, then rounded to its type."""
     scales = 10.0 ** np.random.default_rng(5).integers(-9, 12, size)
     values = (scales * np.pi).astype(dtype)
-    stddev, step = np.float64(5.3), np.float64(0.125)
-    found = rounded_by_numpy.system_rounded_sum(values, stddev, step)
+    sigma, step = np.float64(5.3 / 0.125), np.float64(0.125)
+    found = rounded_by_numpy.system_rounded_sum(values, sigma, step)
 
     padded = np.append(values, dtype(0))[: size + size % 2].reshape(2, -1)
     codes = asked[0].view(np.int32).reshape(padded.shape)
     unsettled = rounded_by_numpy.settle(
-        padded, codes, stddev, step, out=np.empty_like(padded)
+        padded, codes, sigma, step, out=np.empty_like(padded)
     )
     assert (size < 1000) or len(unsettled) > 10
-    noise = by_all_bits(*bits_of(asked, size, unsettled), stddev / step)
+    noise = by_all_bits(*bits_of(asked, size, unsettled), sigma)
     noise = noise.reshape(-1)[:size]
     exact = [
         round(fractions.Fraction(float(v)) / fractions.Fraction(0.125) + part)
@@ -165,11 +165,11 @@ def test_what_leaves_float32_is_drawn_by_float64(stddev):
     """Noise of a step's inverse or a value's steps beyond float32's range."""
     step = np.float64(2.0 ** (np.floor(np.log2(stddev)) - 5))
     values = np.zeros(20_000, np.float64)
-    found = rounded_by_numpy.system_rounded_sum(values, np.float64(stddev), step)
+    found = rounded_by_numpy.system_rounded_sum(values, stddev / step, step)
     assert found.std() / stddev == pytest.approx(1.0, abs=5 / 40_000**0.5)
     values = np.full(1000, 2e38, np.float32)
     with np.errstate(over="ignore"):
-        found = rounded_by_numpy.system_rounded_sum(values, np.float64(stddev), step)
+        found = rounded_by_numpy.system_rounded_sum(values, stddev / step, step)
     assert not np.isnan(found).any()
     if stddev < 1:
         np.testing.assert_array_equal(found, values)

@@ -30,8 +30,10 @@ def laplace(shape, stddev):
 
 def in_numpy(shape, stddev):
     """`gaussian` as the in-process runtime computes it."""
-    given = np.float64(stddev), np.float64(grid_step(stddev))
-    bits = samplers.system_add_gaussian(np.zeros(shape, np.float32), *given)
+    step = np.float64(grid_step(stddev))
+    bits = samplers.system_add_gaussian(
+        np.zeros(shape, np.float32), stddev / step, step
+    )
     return tf.constant(bits.view(np.float32))
 
 
@@ -267,7 +269,9 @@ def test_blocks_share_no_noise(blocks):
 def test_in_process_numpy_computes_it(monkeypatch):
     context = in_process.create_in_process_context()
     monkeypatch.setattr(
-        samplers, "system_rounded_sum", lambda values, stddev, step: values + stddev
+        samplers,
+        "system_rounded_sum",
+        lambda values, sigma, step: values + sigma * step,
     )
     with tff.framework.get_context_stack().install(context):
         add = tff.tensorflow.computation(

@@ -20,12 +20,12 @@ _FIRST = 2**_FIRST_BITS
 _OPEN_TURN = 1.05 * math.pi / _FIRST
 
 
-def rounded_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+def rounded_sum(values: tf.Tensor, sigma: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     """`values` plus Gaussian noise, to the nearest step.
 
     Args:
       values: float32 or float64 [n].
-      stddev: Of the noise, float64 [], positive.
+      sigma: The noise's standard deviation, in steps, float64 [], positive.
       step: Of the grid, float64 [], a power of two.
 
     Returns:
@@ -39,10 +39,10 @@ def rounded_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Ten
     part = tf.reshape(tf.pad(scaled - whole, [[0, 2 * half - size]]), [2, half])
     codes = tf.reshape(tf.bitcast(secure_words((half + 1) // 2), tf.uint16), [-1])
     codes = tf.reshape(codes[: 2 * half], [2, half])
-    near, unsettled = nearest(part, codes, stddev / step)
+    near, unsettled = nearest(part, codes, sigma)
     near = tf.cond(
         tf.size(unsettled) > 0,
-        lambda: _by_all_bits(near, unsettled, part, codes, stddev / step),
+        lambda: _by_all_bits(near, unsettled, part, codes, sigma),
         lambda: near,
     )
     total = whole + tf.reshape(near, [-1])[:size]
@@ -50,22 +50,22 @@ def rounded_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Ten
 
 
 def nearest(
-    part: tf.Tensor, codes: tf.Tensor, stddev: tf.Tensor
+    part: tf.Tensor, codes: tf.Tensor, sigma: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """What numbers plus noise round to, as far as the noise's first bits tell.
 
     Args:
       part: float64 [2, n], each in [0, 1].
       codes: The first bits of n radii and n turns, uint16 [2, n].
-      stddev: Of the noise, float64 [].
+      sigma: Of the noise, float64 [].
 
     Returns:
       Whole numbers, float64 [2, n], and the pairs of which one at least may still
       round to another, int32 [unsettled].
     """
-    stddev = tf.cast(stddev, tf.float32)
+    sigma = tf.cast(sigma, tf.float32)
     first, turn = tf.unstack(tf.cast(codes, tf.float32))
-    radius = stddev * tf.sqrt(-2.0 * tf.math.log((first + 0.5) / _FIRST))
+    radius = sigma * tf.sqrt(-2.0 * tf.math.log((first + 0.5) / _FIRST))
     turn = (turn + 0.5) * (2.0 * math.pi / _FIRST)
     x, y = radius * tf.cos(turn), radius * tf.sin(turn)
     x_part, y_part = tf.unstack(tf.cast(part, tf.float32))
@@ -73,7 +73,7 @@ def nearest(
     # The uniform number of the radius lies between first and first + 1, the logarithm
     # within 1 / first; where that is 0, it can be anything. To turn moves one number
     # of the pair by the other.
-    radius_error = 1.01 * stddev**2 / (first * radius)
+    radius_error = 1.01 * sigma**2 / (first * radius)
     room = tf.maximum(
         tf.abs(x + x_part - x_near) + _OPEN_TURN * tf.abs(y),
         tf.abs(y + y_part - y_near) + _OPEN_TURN * tf.abs(x),
@@ -88,7 +88,7 @@ def _by_all_bits(
     pairs: tf.Tensor,
     part: tf.Tensor,
     codes: tf.Tensor,
-    stddev: tf.Tensor,
+    sigma: tf.Tensor,
 ) -> tf.Tensor:
     """`near` [2, n], with what some pairs (int32 [m]) round to by all their bits."""
     known = tf.cast(tf.gather(codes, pairs, axis=1), tf.int64)
@@ -100,7 +100,7 @@ def _by_all_bits(
     high, turn = tf.unstack(
         known * shifts + tf.bitwise.bitwise_and(further, shifts - 1)
     )
-    settled = tf.round(tf.gather(part, pairs, axis=1) + stddev * box_muller(high, turn))
+    settled = tf.round(tf.gather(part, pairs, axis=1) + sigma * box_muller(high, turn))
     # One row at a time: the first index of a scatter is the row.
     rows = [
         tf.tensor_scatter_nd_update(row, pairs[:, tf.newaxis], new)

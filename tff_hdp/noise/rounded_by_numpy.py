@@ -23,13 +23,13 @@ _UNIFORM_ERROR = 2.0**-22
 
 
 def system_rounded_sum(
-    values: np.ndarray, stddev: np.ndarray, step: np.ndarray
+    values: np.ndarray, sigma: np.ndarray, step: np.ndarray
 ) -> np.ndarray:
     """`values` plus Gaussian noise, to the nearest step.
 
     Args:
       values: float32 or float64 [n].
-      stddev: Of the noise, float64 [], positive.
+      sigma: The noise's standard deviation, in steps, float64 [], positive.
       step: Of the grid, float64 [], a power of two.
 
     Returns:
@@ -41,15 +41,15 @@ def system_rounded_sum(
     result = np.empty_like(values)
     given, sums = values.reshape(2, -1), result.reshape(2, -1)
     codes = system_words(given.shape[1]).view(np.int32).reshape(2, -1)
-    pairs = settle(given, codes, stddev, step, out=sums)
-    sums[:, pairs] = _by_all_bits(given[:, pairs], codes[:, pairs], stddev, step)
+    pairs = settle(given, codes, sigma, step, out=sums)
+    sums[:, pairs] = _by_all_bits(given[:, pairs], codes[:, pairs], sigma, step)
     return result[:size]
 
 
 def settle(
     values: np.ndarray,
     codes: np.ndarray,
-    stddev: np.ndarray,
+    sigma: np.ndarray,
     step: np.ndarray,
     *,
     out: np.ndarray,
@@ -59,7 +59,7 @@ def settle(
     Args:
       values: float32 or float64 [2, n].
       codes: The first bits of n radii and n turns, int32 [2, n].
-      stddev: Of the noise, float64 [].
+      sigma: Of the noise, float64 [].
       step: Of the grid, float64 [].
       out: Like `values`; takes the rounded sums.
 
@@ -78,7 +78,7 @@ def settle(
             here = np.s_[:, start : start + PAIRS]
             part, sums = values[here], out[here]
             x, y, error, far = (array[: part.shape[1]] for array in floats)
-            _draw(codes[here], float(stddev / step), x, y, error, far)
+            _draw(codes[here], float(sigma), x, y, error, far)
             _round(x, part[0], step, sums[0], scaled=room[: len(x)], far=far)
             # The other number's distance takes the place of this one's noise.
             _round(y, part[1], step, sums[1], scaled=room[: len(x)], far=x)
@@ -90,7 +90,7 @@ def settle(
 
 def _draw(
     codes: np.ndarray,
-    stddev: float,
+    sigma: float,
     x: np.ndarray,
     y: np.ndarray,
     error: np.ndarray,
@@ -105,7 +105,7 @@ def _draw(
     uniform *= 2.0**-32
     uniform += 0.5
     np.log(uniform, out=radius)
-    radius *= 2.0 * stddev**2
+    radius *= 2.0 * sigma**2
     # Not times -2, which has the radius -0 and its error minus infinity.
     np.sqrt(np.abs(radius, out=radius), out=radius)
     turn = y
@@ -116,7 +116,7 @@ def _draw(
     x *= radius
     y *= radius
     uniform *= radius
-    np.divide(_UNIFORM_ERROR * stddev**2, uniform, out=error)
+    np.divide(_UNIFORM_ERROR * sigma**2, uniform, out=error)
     radius *= _ANGLE_ERROR
     error += radius
 
@@ -147,7 +147,7 @@ def _round(
 
 
 def _by_all_bits(
-    values: np.ndarray, codes: np.ndarray, stddev: np.ndarray, step: np.ndarray
+    values: np.ndarray, codes: np.ndarray, sigma: np.ndarray, step: np.ndarray
 ) -> np.ndarray:
     """Sums of some pairs, float64 [2, m], of which the first bits are known."""
     high, turn = codes.astype(np.int64)
@@ -157,5 +157,5 @@ def _by_all_bits(
     turn = (turn << 32) | (further & (2**32 - 1))
     scaled = values.astype(np.float64) / step
     whole = np.floor(scaled)
-    noise = stddev / step * system_box_muller(high, turn)
+    noise = sigma * system_box_muller(high, turn)
     return (whole + np.rint(scaled - whole + noise)) * step

@@ -107,7 +107,9 @@ def _add(
         places = [i for i, t in enumerate(flat) if t.dtype == dtype]
         joined = tf.concat([tf.reshape(flat[i], [-1]) for i in places], 0)
         result = tf.cond(
-            stddev > 0.0, lambda x=joined: noised(x, stddev, step), lambda x=joined: x
+            stddev > 0.0,
+            lambda x=joined: noised(x, stddev / step, step),
+            lambda x=joined: x,
         )
         sizes = tf.stack([tf.size(flat[i]) for i in places])
         parts = tf.split(result, sizes, num=len(places))
@@ -135,29 +137,29 @@ def _step(stddev: tf.Tensor) -> tf.Tensor:
     return tf.bitcast(power, tf.float64) * (2.0 / STEPS)
 
 
-def _gaussian_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+def _gaussian_sum(values: tf.Tensor, sigma: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     number = tf.TensorSpec([], tf.float64)
     numbers = tf.TensorSpec([None], values.dtype)
     draw = traced_once(_gaussian_sum_bits, numbers, number, number)
-    return tf.bitcast(draw(values, stddev, step), values.dtype)
+    return tf.bitcast(draw(values, sigma, step), values.dtype)
 
 
 @tf.function(autograph=False, experimental_implements=MARKER)
 def _gaussian_sum_bits(
-    values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor
+    values: tf.Tensor, sigma: tf.Tensor, step: tf.Tensor
 ) -> tf.Tensor:
     # What is computed in Python must return no floats.
-    return tf.bitcast(rounded_sum(values, stddev, step), _BITS[values.dtype])
+    return tf.bitcast(rounded_sum(values, sigma, step), _BITS[values.dtype])
 
 
 def system_add_gaussian(
-    values: np.ndarray, stddev: np.ndarray, step: np.ndarray
+    values: np.ndarray, sigma: np.ndarray, step: np.ndarray
 ) -> np.ndarray:
     """What `add_gaussian` gives, by NumPy in this process.
 
     Args:
       values: float32 or float64 [n].
-      stddev: float64 [], positive.
+      sigma: The standard deviation, in steps, float64 [], positive.
       step: Of the grid, float64 [], a power of two.
 
     Returns:
@@ -166,10 +168,10 @@ def system_add_gaussian(
     # All zones' noise is one draw; clients' chunks draw side by side as it is.
     threads = os.cpu_count() if len(values) > _MOST_ALONE else 1
     if threads == 1:
-        result = system_rounded_sum(values, stddev, step)
+        result = system_rounded_sum(values, sigma, step)
     else:
         spans = np.array_split(values, threads)
-        add = functools.partial(system_rounded_sum, stddev=stddev, step=step)
+        add = functools.partial(system_rounded_sum, sigma=sigma, step=step)
         with futures.ThreadPoolExecutor(threads) as pool:
             result = np.concatenate(list(pool.map(add, spans)))
     return result.view(_BITS[tf.as_dtype(values.dtype)].as_numpy_dtype)
@@ -178,11 +180,11 @@ def system_add_gaussian(
 replace_function(MARKER, system_add_gaussian)
 
 
-def _laplace_sum(values: tf.Tensor, stddev: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+def _laplace_sum(values: tf.Tensor, sigma: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     """`values` plus Laplace noise, to the nearest step."""
     # The difference of two exponentials, of variance 2.
     first, second = tf.split(exponential(secure_words(2 * tf.size(values))), 2)
-    noise = (first - second) * math.sqrt(0.5) * (stddev / step)
+    noise = (first - second) * math.sqrt(0.5) * sigma
     scaled = tf.cast(values, tf.float64) / step
     # Whole steps apart, so that a large value costs the noise no precision.
     whole = tf.floor(scaled)
