@@ -32,12 +32,12 @@ def key_stream(key: tf.Tensor, count: tf.Tensor | int) -> tf.Tensor:
     # As long as each other, so that few blocks are left over.
     length = (blocks + chunks - 1) // chunks
 
-    def chunk(i: tf.Tensor, words: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+    def write(i: tf.Tensor, words: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
         return i + 1, words.write(i, _blocks(key, i * length, length))
 
     words = tf.TensorArray(tf.uint32, size=chunks, element_shape=[None, _WORDS])
     _, words = tf.while_loop(
-        lambda i, _: i < chunks, chunk, (0, words), parallel_iterations=2
+        lambda i, _: i < chunks, write, (0, words), parallel_iterations=2
     )
     pairs = tf.reshape(words.stack(), [-1, 2])
     return tf.bitcast(pairs, tf.int64)[:count]
