@@ -118,20 +118,3 @@ def classes(model: tf.keras.Model, features: np.ndarray) -> np.ndarray:
     batches = (features[start : start + _BATCH] for start in starts)
     found = [np.argmax(model(batch, training=False), -1) for batch in batches]
     return np.concatenate(found)
-
-
-def training_columns(metrics: Any) -> dict[str, float]:
-    """Columns of metrics.csv, from the metrics of a process that counts by example.
-
-    Args:
-      metrics: The process's: sums `loss` (nats), `correct` and `examples`, and how
-        many `clients` there were, were `clipped` and were `rejected`.
-    """
-    examples = max(float(metrics["examples"]), 1.0)
-    return {
-        "train_loss": float(metrics["loss"]) / examples,
-        "train_accuracy": float(metrics["correct"]) / examples,
-        "clients": int(metrics["clients"]),
-        "clipped": int(metrics["clipped"]),
-        "rejected": int(metrics["rejected"]),
-    }

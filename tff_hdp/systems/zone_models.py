@@ -185,3 +185,20 @@ def build_zoned_process(
     return tff.learning.templates.LearningProcess(
         init_fn, next_fn, get_model_weights, set_model_weights
     )
+
+
+def training_columns(metrics: Any) -> dict[str, float]:
+    """Columns of metrics.csv, from the metrics of a process built here.
+
+    Args:
+      metrics: The process's, of clients that measure sums `loss` (nats), `correct` and
+        `examples`, and how many of them were `clipped` and `rejected`.
+    """
+    examples = max(float(metrics["examples"]), 1.0)
+    return {
+        "train_loss": float(metrics["loss"]) / examples,
+        "train_accuracy": float(metrics["correct"]) / examples,
+        "clients": int(metrics["clients"]),
+        "clipped": int(metrics["clipped"]),
+        "rejected": int(metrics["rejected"]),
+    }

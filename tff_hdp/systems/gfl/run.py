@@ -13,13 +13,13 @@ from tasks import gfl_logistic
 from tff_hdp.aggregators.vectors import split
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan, RoundLedger
 from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
-from tff_hdp.simulation.classifier import training_columns
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.gfl.process import build_gfl, cohort_type
 from tff_hdp.systems.gfl.setup import build_graph, build_servers, load, side_by_side
+from tff_hdp.systems.zone_models import training_columns
 from tff_hdp.topology.mixing import metropolis, spectral_gap
 
 OPERATOR_METRICS = for_the_operator(

@@ -16,7 +16,6 @@ from tff_hdp.clients.batches import Participant, chunks, order_of_steps
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy import FullParticipation, NoisePlan, RoundLedger
-from tff_hdp.simulation.classifier import training_columns
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
@@ -25,6 +24,7 @@ from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
 from tff_hdp.systems.hfl_dp.setup import build_edges, build_noise
 from tff_hdp.systems.hfl_dp.worth import READING, noise_table, warnings
+from tff_hdp.systems.zone_models import training_columns
 
 _LOG = logging.getLogger(__name__)
 OPERATOR_METRICS = (
