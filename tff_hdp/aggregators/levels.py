@@ -23,6 +23,7 @@ from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 from tff_hdp.aggregators.queries import (
     GaussianSumQuery,
     LevelQueries,
+    clip_of,
     global_norm,
     with_secure_noise,
 )
@@ -286,15 +287,20 @@ def zone_events(plan: NoisePlan) -> list[Any]:
     return [dp_accounting.GaussianDpEvent(z).to_named_tuple() for z in zones]
 
 
-def clip_norm(plan: NoisePlan, queries: LevelQueries, state: Any) -> tf.Tensor:
-    """S of this round: moving where clipping adapts, infinite without a clip."""
-    if queries == LevelQueries():
-        return tf.constant(float("inf"))
+def clips(plan: NoisePlan, queries: LevelQueries, state: Any) -> dict[str, Any]:
+    """To what a round clips.
+
+    Returns:
+      `clip_norm`, the round's S: moving where clipping adapts, infinite without a
+      clip; and with queries `clip_norms`, that of every level, by `clip_of`.
+    """
+    by_level = queries.each(lambda _, own: clip_of(own), state)
+    if not by_level:
+        return {"clip_norm": tf.constant(float("inf"))}
+    norm = tf.constant(plan.clipping.clip_norm, tf.float32)
     if queries.server is not None:
-        metrics = queries.server.derive_metrics(state["server"])
-        if "clip" in metrics:
-            return metrics["clip"]
-    return tf.constant(plan.clipping.clip_norm, tf.float32)
+        norm = queries.server.derive_metrics(state["server"]).get("clip", norm)
+    return {"clip_norm": norm, "clip_norms": by_level}
 
 
 def void_unless(delivered: tf.Tensor, event: Any) -> Any:

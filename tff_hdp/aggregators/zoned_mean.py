@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
-from tff_hdp.aggregators.queries import LevelQueries, clip_of, global_norm
+from tff_hdp.aggregators.queries import LevelQueries, global_norm
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 
@@ -341,14 +341,10 @@ class ZonedMean:
             rejected=total["rejected"],
             update_norm=tf.math.divide_no_nan(total["norm"], count),
             tensor_norms=tf.math.divide_no_nan(total["tensor_norms"], count),
-            clip_norm=levels.clip_norm(self.plan, self._queries, state),
+            **levels.clips(self.plan, self._queries, state),
         )
         if events:
             measurements["events"] = events
-            # What events do not tell.
-            measurements["clip_norms"] = self._queries.each(
-                lambda _, own: clip_of(own), state
-            )
         return measurements
 
 
