@@ -36,11 +36,11 @@ def plan_of(mode, config="none", zones=3, z=1.0):
     return with_encoding(plan, size=SIZE - 1, bits=30)
 
 
-def shares_of(counts, plan, z=0.0, seed=0):
+def shares_of(counts, plan, seed=0):
     rng = np.random.default_rng(seed)
     largest = int(plan.encoding.clip / plan.encoding.step)
     return [
-        [Share(rng.integers(-largest, largest, SIZE), z) for _ in range(count)]
+        [Share(rng.integers(-largest, largest, SIZE)) for _ in range(count)]
         for count in counts
     ]
 
@@ -105,10 +105,7 @@ def test_everybody_adds_exactly_sampled_noise_under_the_mask(mode):
         plan = dataclasses.replace(plan_of(mode, config), encoding=None)
         plan = with_encoding(plan, size=wide - 1, bits=30)
         shares = [
-            [
-                Share(np.zeros(wide, np.int64), plan.client_noise_multiplier)
-                for _ in range(count)
-            ]
+            [Share(np.zeros(wide, np.int64), config == "c1") for _ in range(count)]
             for count in counts
         ]
         outputs = [
@@ -139,7 +136,7 @@ def test_noise_is_discrete_gaussian_in_law():
     plan = with_encoding(dataclasses.replace(plan, encoding=None), size=size, bits=11)
     sigma = plan.client_noise_multiplier * plan.clipping.clip_norm / plan.encoding.step
     assert 10 < sigma < 20
-    shares = [[Share(np.zeros(size + 1, np.int64), 1.0)] * 3]
+    shares = [[Share(np.zeros(size + 1, np.int64), carries_noise=True)] * 3]
     found = [
         protocol_sums(
             plan, shares, protocol="bonawitz", round_number=number, size=size + 1

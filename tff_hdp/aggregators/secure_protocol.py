@@ -26,15 +26,20 @@ from tff_hdp.protocols.secagg.rounds import SUPER_NODE, Protocol
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """What one party puts into a sum.
+    """What one client puts into its zone's sum.
 
     Attributes:
       vector: [d + 1] integers, a record and its weight.
-      stddev: Of the noise that the party adds to the record, in an update's units.
+      carries_noise: Whether it adds the plan's noise of a client to the record.
     """
 
     vector: np.ndarray
-    stddev: float = 0.0
+    carries_noise: bool = False
+
+
+# A party's vector, and the standard deviation of the noise that it adds to the record,
+# in an update's units.
+_Input = tuple[np.ndarray, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +111,10 @@ def protocol_sums(
         left_out[i] = 0 < len(shares) < plan.min_zone_clients
         if left_out[i] or not shares:
             continue
-        named = {f"zone {i} client {j}": share for j, share in enumerate(shares)}
+        named = {
+            f"zone {i} client {j}": (s.vector, plan.client_stddev * s.carries_noise)
+            for j, s in enumerate(shares)
+        }
         if plan.secure_aggregation:
             vectors[i], meter = run.secure(f"zone {i}", named, dropped[i])
             meters.append(meter)
@@ -114,12 +122,8 @@ def protocol_sums(
             vectors[i] = run.plain(named)
     upper = None
     if plan.secure_server:
-        outputs = {
-            f"super-node {i}": Share(vector, stddev)
-            for i, (vector, stddev) in enumerate(
-                zip(vectors, plan.node_stddevs[0], strict=True)
-            )
-        }
+        pairs = zip(vectors, plan.node_stddevs[0], strict=True)
+        outputs = {f"super-node {i}": pair for i, pair in enumerate(pairs)}
         vectors, upper = run.secure("server", outputs)
     return ProtocolSums(vectors, left_out, _costs(meters, upper))
 
@@ -133,22 +137,22 @@ class _Runner:
     signed: bool
 
     def secure(
-        self, whose: str, shares: Mapping[str, Share], dropped: int = 0
+        self, whose: str, inputs: Mapping[str, _Input], dropped: int = 0
     ) -> tuple[np.ndarray, Meter]:
-        """The sum of all shares, int64 [size], by the protocol."""
+        """The sum of all inputs, int64 [size], by the protocol."""
         meter = Meter(SUPER_NODE)
         unmasked = collections.defaultdict(set)
         try:
-            total = self._attempt(whose, 0, shares, dropped, unmasked, meter)
+            total = self._attempt(whose, 0, inputs, dropped, unmasked, meter)
         except BelowThresholdError:
-            total = self._attempt(whose, 1, shares, 0, unmasked, meter)
+            total = self._attempt(whose, 1, inputs, 0, unmasked, meter)
         return from_ring(total, self.plan.encoding.bits), meter
 
     def _attempt(
         self,
         whose: str,
         attempt: int,
-        shares: Mapping[str, Share],
+        inputs: Mapping[str, _Input],
         dropped: int,
         unmasked: Mapping[str, set],
         meter: Meter,
@@ -156,10 +160,10 @@ class _Runner:
         bits = self.plan.encoding.bits
         gone = [f"dropped client {j}" for j in range(dropped)]
         # Nobody may drop out of a sum over zones.
-        fewest = len(shares) if whose == "server" else self.plan.min_zone_clients
-        graph = masking_graph(self.protocol, len(shares) + dropped, signed=self.signed)
+        fewest = len(inputs) if whose == "server" else self.plan.min_zone_clients
+        graph = masking_graph(self.protocol, len(inputs) + dropped, signed=self.signed)
         total, _ = run_round(
-            {**shares, **dict.fromkeys(gone)},
+            {**inputs, **dict.fromkeys(gone)},
             Round(
                 self.round_number,
                 self.size,
@@ -169,7 +173,7 @@ class _Runner:
                 attempt=attempt,
                 min_survivors=fewest,
             ),
-            encode=lambda share: to_ring(self._noised(share), bits),
+            encode=lambda own: to_ring(self._noised(*own), bits),
             degree=graph.degree,
             drops=dict.fromkeys(gone, "mask"),
             signed=self.signed,
@@ -178,14 +182,14 @@ class _Runner:
         )
         return total
 
-    def plain(self, shares: Mapping[str, Share]) -> np.ndarray:
-        """The sum where the super-node sees every share."""
-        return np.sum([self._noised(share) for share in shares.values()], axis=0)
+    def plain(self, inputs: Mapping[str, _Input]) -> np.ndarray:
+        """The sum where the super-node sees every input."""
+        return np.sum([self._noised(*own) for own in inputs.values()], axis=0)
 
-    def _noised(self, share: Share) -> np.ndarray:
-        vector = share.vector.astype(np.int64)
-        if share.stddev:
-            sigma = share.stddev / self.plan.encoding.step
+    def _noised(self, vector: np.ndarray, stddev: float) -> np.ndarray:
+        vector = vector.astype(np.int64)
+        if stddev:
+            sigma = stddev / self.plan.encoding.step
             vector[:-1] += noise.discrete_gaussian(sigma, self.size - 1)
         return vector
 

@@ -141,8 +141,7 @@ class ProtocolProcess:
             names = "zone", "vector", "carries_noise"
             clients = zip(*(shares[name] for name in names), strict=True)
             for zone, vector, carries in clients:
-                stddev = plan.client_stddev if carries else 0.0
-                zones[int(zone)].append(Share(vector, stddev))
+                zones[int(zone)].append(Share(vector, bool(carries)))
         sums = protocol_sums(
             plan,
             zones,
