@@ -13,6 +13,8 @@ import tensorflow_federated as tff
 
 from tasks.task import Task
 
+# From features and their clients to classes.
+Classify = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
 Evaluate = Callable[[tff.learning.models.ModelWeights], dict[str, float]]
 _BATCH = 512
 _EVALUATIONS: "weakref.WeakKeyDictionary[Task, Evaluate]" = weakref.WeakKeyDictionary()
@@ -110,6 +112,16 @@ def save_classifier(
     module = tf.Module()
     module.kept = model.variables
     tf.saved_model.save(module, str(path / "saved_model"), signatures=serve)
+
+
+def load_classifier(path: pathlib.Path) -> Classify:
+    """What `save_classifier` wrote, one for the examples of all clients.
+
+    Args:
+      path: The folder with `model.keras`.
+    """
+    model = tf.keras.models.load_model(path / "model.keras")
+    return lambda features, _: classes(model, features)
 
 
 def classes(model: tf.keras.Model, features: np.ndarray) -> np.ndarray:

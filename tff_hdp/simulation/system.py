@@ -15,8 +15,9 @@ import tasks
 from tasks import personal
 from tff_hdp.privacy import NoisePlan, RoundLedger
 from tff_hdp.simulation.classifier import (
-    classes,
+    Classify,
     evaluation_of,
+    load_classifier,
     save_classifier,
     seeded,
 )
@@ -26,8 +27,6 @@ from tff_hdp.topology import Zoning
 
 # From a client's index to its own generator.
 RngOf = Callable[[int], np.random.Generator]
-# From features and their clients to classes.
-Classify = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
 _TESTS = ("accuracy", "user_accuracy", "loss", "balanced_accuracy", "auroc")
 NO_NOISE = "No noise was added: no observer is promised anything."
 
@@ -183,8 +182,7 @@ class System(abc.ABC):
           A function from features [N, ...] and each example's client, int [N], to
           classes [N]. Most systems have one model for all clients.
         """
-        model = tf.keras.models.load_model(path / "model.keras")
-        return lambda features, _: classes(model, features)
+        return load_classifier(path)
 
     @property
     def published(self) -> tuple[str, ...]:
