@@ -26,7 +26,7 @@ def write(path, text):
 def test_a_column_of_a_table(tmp_path):
     table = write(
         tmp_path / "t.csv",
-        "capability, client,region\n2.5,b,rome\n1,a,lima\n3,c,rome\n",
+        "capability, client ,region\n2.5,b ,rome\n1,a,lima \n3,c,rome\n",
     )
     regions = load_attribute(table, "region", client_ids=IDS)
     assert regions == {"a": "lima", "b": "rome", "c": "rome"}
@@ -44,6 +44,7 @@ def test_a_column_of_a_table(tmp_path):
         ("client,region\na,\n", "line 2 leaves one of client, region empty"),
         ("client,region\na\n", "line 2 leaves one of client, region empty"),
         ("", r"header is \[\]; it lacks 'client'"),
+        ("client,region,region\na,x,y\nb,x,y\nc,x,y\n", "header has 'region' twice"),
     ],
 )
 def test_bad_tables_are_refused(tmp_path, text, message):
@@ -102,3 +103,16 @@ def test_a_small_world_is_connected_and_sparse(n):
     assert graph.number_of_edges() == min(3 * n, n * (n - 1) // 2)
     again = small_world(ids, rng=np.random.default_rng(0))
     assert set(graph.edges) == set(again.edges)
+
+
+def test_small_worlds_are_drawn_anew_and_neighbours_are_no_order_of_ids():
+    """Of 200 clients on a ring in their own order 9 in 10 links were of near ones."""
+    ids = list(range(200))
+    worlds = [small_world(ids, rng=np.random.default_rng(seed)) for seed in (1, 2)]
+    assert set(worlds[0].edges) != set(worlds[1].edges)
+    near = [min(abs(a - b), 200 - abs(a - b)) <= 3 for a, b in worlds[0].edges]
+    # A pair at random is near with probability 6 / 199: 18 of 600, standard error 4.2.
+    assert sum(near) < 40
+    # A ring of six neighbours each is 3/5 clustered, and its links rewired with
+    # probability p leave about (1 - p)^3 of that (Barrat and Weigt 2000).
+    assert nx.average_clustering(worlds[0]) == pytest.approx(0.6 * 0.9**3, abs=0.06)

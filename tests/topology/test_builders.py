@@ -75,6 +75,17 @@ def test_overlay_gives_the_number_of_zones_asked_for(num_zones):
     assert zoning.num_zones == num_zones
 
 
+@pytest.mark.parametrize("heavy", [("ab", "cd"), ("bc", "da")])
+def test_the_weights_of_an_overlays_links_count(heavy):
+    """A square, two opposite sides of which are heavy: each is a zone."""
+    overlay = nx.Graph()
+    for link in ("ab", "bc", "cd", "da"):
+        overlay.add_edge(*link, weight=9.0 if link in heavy else 1.0)
+    zoning = zones_by_overlay(tuple("abcd"), overlay=overlay, num_zones=2)
+    found = {frozenset(zoning.clients_in(zone)) for zone in range(2)}
+    assert found == set(map(frozenset, heavy))
+
+
 def test_overlay_without_links_leaves_everyone_alone():
     graph = nx.empty_graph(4)
     graph = nx.relabel_nodes(graph, str)
@@ -160,6 +171,8 @@ def test_zones_of_given_sizes_are_dealt_at_random():
     [
         ((4, 0, 6), r"zone_sizes\[1\] is 0"),
         ((4, 4), "zone_sizes is 4,4; allowed: .*10 .the clients"),
+        ((4.5, 5.5), r"zone_sizes\[0\] is 4.5; allowed: a whole number"),
+        ((4, "6"), r"zone_sizes\[1\] is 6; allowed: a whole number"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(sizes, message):
@@ -181,3 +194,38 @@ def test_levels_are_added_above_any_zones():
     assert with_levels(zones, (), rng=np.random.default_rng(1)) == zones
     with pytest.raises(ArgumentError, match=r"levels\[0\] is 6; allowed: 1..5"):
         with_levels(zones, (6,), rng=np.random.default_rng(1))
+    with pytest.raises(ArgumentError, match=r"levels\[0\] is 2.5; allowed: a whole"):
+        with_levels(zones, (2.5,), rng=np.random.default_rng(1))
+
+
+def test_levels_are_added_above_other_levels():
+    ids = [f"c{i}" for i in range(12)]
+    zones = zones_by_key(ids, keys={c: i % 6 for i, c in enumerate(ids)})
+    once = with_levels(zones, (4,), rng=np.random.default_rng(1))
+    twice = with_levels(once, (2,), rng=np.random.default_rng(2))
+    assert twice.level_sizes == (12, 6, 4, 2)
+    assert twice.parents[0] == once.parents[0]
+    with pytest.raises(ArgumentError, match=r"levels\[0\] is 5; allowed: 1..4"):
+        with_levels(once, (5,), rng=np.random.default_rng(2))
+
+
+def test_who_shares_a_zone_or_a_node_is_dealt_at_random():
+    """Of 6 in 2 groups of 3, two given ones are together with probability 2/5."""
+    together = np.zeros(2)
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        zones = equal_zones(IDS, 2, rng=rng).zone_of
+        alone = equal_zones(IDS, 6, rng=rng)
+        (nodes,) = with_levels(alone, (2,), rng=rng).parents
+        together += [zones[0] == zones[2], nodes[0] == nodes[2]]
+    for count in together:
+        assert scipy.stats.binomtest(int(count), 400, 0.4).pvalue > 1e-4
+
+
+def test_clients_of_one_capability_keep_their_order():
+    """Else what a zone is hangs on how NumPy sorts."""
+    ids = [f"c{i}" for i in range(1000)]
+    capability = {c: float(i % 2) for i, c in enumerate(ids)}
+    zoning = zones_by_capability(ids, capability=capability, num_zones=4)
+    expected = [ids[:500:2], ids[500::2], ids[1:500:2], ids[501::2]]
+    assert [list(zoning.clients_in(zone)) for zone in range(4)] == expected

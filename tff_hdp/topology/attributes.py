@@ -40,9 +40,9 @@ def load_attribute(
 
     Raises:
       FileNotFoundError: If there is no such file.
-      FileError: If the header lacks `client` or the column, a client is missing,
-        unknown or stands there twice, or its cell is empty. The message names
-        the file and the offender.
+      FileError: If the header lacks `client` or the column or has one twice, a client
+        is missing, unknown or stands there twice, or its cell is empty. The message
+        names the file and the offender.
     """
     rows = _rows(path, ("client", column))
     values: dict[str, str] = {}
@@ -80,8 +80,8 @@ def load_overlay(path: str | Path, *, client_ids: Sequence[str]) -> nx.Graph:
 
     Raises:
       FileNotFoundError: If there is no such file.
-      FileError: If the header lacks a column, a link names an unknown client or
-        joins a client to itself, or a weight is not within `WEIGHTS`.
+      FileError: If the header lacks a column or has one twice, a link names an unknown
+        client or joins a client to itself, or a weight is not within `WEIGHTS`.
     """
     graph = nx.Graph()
     graph.add_nodes_from(client_ids)
@@ -125,6 +125,9 @@ def _rows(path: str | Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     missing = next((name for name in columns if name not in header), None)
     if missing is not None:
         raise FileError(path, f"header is {header}; it lacks {missing!r}")
+    twice = next((name for name in columns if header.count(name) > 1), None)
+    if twice is not None:
+        raise FileError(path, f"header has {twice!r} twice")
     places = [header.index(name) for name in columns]
     rows = []
     for line, row in lines:

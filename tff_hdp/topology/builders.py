@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import networkx as nx
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, as_float, require
+from tff_hdp.errors import ArgumentError, as_float, check_count, require
 from tff_hdp.topology.zoning import Zoning, check_num_zones
 
 
@@ -22,11 +22,12 @@ def zones_of_sizes(
       rng: Decides who goes where.
 
     Raises:
-      ArgumentError: If a size is below 1 or they do not sum to the clients.
+      ArgumentError: If a size is no whole number >= 1, or they do not sum to the
+        clients.
     """
-    for i, size in enumerate(zone_sizes):
-        if size < 1:
-            raise ArgumentError(f"zone_sizes[{i}]", size, "a whole number >= 1")
+    zone_sizes = [
+        check_count(f"zone_sizes[{i}]", size, 1) for i, size in enumerate(zone_sizes)
+    ]
     if sum(zone_sizes) != len(client_ids):
         raise ArgumentError(
             "zone_sizes",
@@ -165,6 +166,7 @@ def with_levels(
     parents = list(zoning.parents)
     below = zoning.level_sizes[-1]
     for i, count in enumerate(levels):
+        count = check_count(f"levels[{i}]", count)
         if not 1 <= count <= below:
             raise ArgumentError(
                 f"levels[{i}]", count, f"1..{below} (the nodes beneath)"
