@@ -64,6 +64,11 @@ def test_json_and_csv_of_one_tree_agree(tmp_path):
         ("z.json", "{", "not JSON"),
         ("z.json", "[" * 100_000, "nested so deep"),
         ("z.json", '{"x":' * 40 + '["a"]' + "}" * 40, "more than 32 levels"),
+        (
+            "z.csv",
+            "client,zone" + ",level" * 32 + "\na" + ",x" * 33 + "\n",
+            "33 levels; allowed are 32",
+        ),
         ("z.json", '{"x": [NaN]}', "holds NaN"),
         ("z.json", '{"\\ud800x": ["a"]}', "half of a character"),
         ("z.json", '{"x": ["a\\uDC00"]}', "half of a character"),

@@ -30,6 +30,15 @@ def test_metropolis_on_a_star_by_hand():
     np.testing.assert_allclose(matrix, expected / 4)
 
 
+def test_metropolis_sees_who_is_linked_and_nothing_else_of_a_graph():
+    """Loops, links that are given twice, weights and the order of nodes."""
+    graph = nx.MultiGraph()
+    graph.add_nodes_from([3, 1, 0, 2])
+    graph.add_edges_from([(0, 1), (0, 2), (0, 3), (3, 0), (1, 1)], weight=0.25)
+    expected = mixing.metropolis(nx.star_graph(3))
+    np.testing.assert_array_equal(mixing.metropolis(graph), expected)
+
+
 @given(size=st.integers(1, 15), p=st.floats(0, 1), seed=st.integers(0, 1000))
 def test_metropolis_is_doubly_stochastic_on_any_graph(size, p, seed):
     graph = nx.gnp_random_graph(size, p, seed=seed)
@@ -66,6 +75,11 @@ def test_the_gap_bounds_how_fast_models_agree():
             r"matrix\[0\] is of sum 0.9",
         ),
         (lambda: mixing.check_mixing([[1.5, -0.5], [0, 1]]), r"\[0, 1\] is -0.5"),
+        (
+            lambda: mixing.check_mixing([[0.5, 0.5 + 1e-6], [0, 1]]),
+            r"matrix\[0\] is of sum 1.000001",
+        ),
+        (lambda: mixing.spectral_gap([[0.5, 0.4], [0, 1]]), r"matrix\[0\] is of sum"),
         (lambda: mixing.check_mixing([[np.nan, 1], [0, 1]]), r"\[0, 0\] is nan"),
         (lambda: mixing.check_mixing([["x"]]), r"matrix is \['x'\]; allowed: numbers"),
         (lambda: mixing.check_mixing([[1], [0, 1]]), "allowed: numbers of shape"),

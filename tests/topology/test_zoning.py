@@ -57,6 +57,26 @@ def test_levels_of_a_hand_built_tree():
             r"parents\[0\] is of 1 entries; allowed: one for each of 2 nodes",
         ),
         (
+            {"client_ids": ("a", "b"), "zone_of": (0, 1), "parents": ((0, 2),)},
+            r"parents\[0\] is without 1; allowed: every index of 0..2",
+        ),
+        (
+            {"client_ids": ("a", "b"), "zone_of": (0, 1), "parents": ((0, -1),)},
+            r"parents\[0\] is -1; allowed: indices from 0 on",
+        ),
+        (
+            {"client_ids": ("a", "b"), "zone_of": ([0], [1])},
+            "zone_of is of int64; allowed: whole numbers",
+        ),
+        (
+            {"client_ids": "ab", "zone_of": (0, 1)},
+            "client_ids is ab; allowed: a sequence",
+        ),
+        (
+            {"client_ids": (["a"], "b"), "zone_of": (0, 1)},
+            "client_ids is a; allowed: hashable ids",
+        ),
+        (
             {"client_ids": ("a", "b"), "zone_of": (0, 1), "zone_names": ("x",)},
             "zone_names is x; allowed: one for each of 2 zones",
         ),
@@ -71,9 +91,18 @@ def test_one_zone_holds_everybody():
     assert one_zone(IDS) == Zoning(IDS, (0,) * 8)
 
 
-def test_unknown_zone_is_refused():
-    with pytest.raises(ArgumentError, match=r"zone is 1; allowed: 0\.\.0"):
-        Zoning(("a",), (0,)).clients_in(1)
+@pytest.mark.parametrize("zone", [1, -1])
+def test_unknown_zone_is_refused(zone):
+    with pytest.raises(ArgumentError, match=rf"zone is {zone}; allowed: 0\.\.0"):
+        Zoning(("a",), (0,)).clients_in(zone)
+
+
+def test_members_rise_however_many_they_are():
+    zone_of = np.random.default_rng(0).integers(0, 3, 5000)
+    zoning = Zoning(range(5000), zone_of)
+    for zone, members in enumerate(zoning.members):
+        np.testing.assert_array_equal(members, np.flatnonzero(zone_of == zone))
+        assert zoning.clients_in(zone) == tuple(members)
 
 
 @given(n=st.integers(1, 60), data=st.data())
