@@ -178,6 +178,20 @@ def test_nothing_is_run_where_nobody_came():
     assert found.costs["secagg_bytes_up"] == 0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_who_is_of_no_zone_makes_none_large_enough_to_be_shown(mode):
+    """A third party beside two, of whom the sum would be shown of three."""
+    plan = plan_of(mode, zones=2)
+    shares = shares_of((2, 3), plan)
+    expected = plain_sums(shares, plan.min_zone_clients)
+    shares[0].append(Share(np.zeros(SIZE, np.int64), counted=False))
+    found = run(plan, shares)
+    if plan.secure_server:
+        expected = expected.sum(axis=0)
+    np.testing.assert_array_equal(found.vectors, expected)
+    assert found.left_out.tolist() == [plan.secure_aggregation, False]
+
+
 def test_plans_that_ignore_small_zones_are_refused():
     plan = dataclasses.replace(plan_of("zone"), min_zone_clients=1)
     with pytest.raises(ValueError, match=r"min_zone_clients is 1; .* at least 2"):

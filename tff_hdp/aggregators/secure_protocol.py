@@ -31,10 +31,13 @@ class Share:
     Attributes:
       vector: [d + 1] integers, a record and its weight.
       carries_noise: Whether it adds the plan's noise of a client to the record.
+      counted: Whether it counts as one of its zone. Who is in it only because its own
+        is none does not, and makes no zone large enough to be shown.
     """
 
     vector: np.ndarray
     carries_noise: bool = False
+    counted: bool = True
 
 
 # A party's vector, and the standard deviation of the noise that it adds to the record,
@@ -74,9 +77,9 @@ def protocol_sums(
 ) -> ProtocolSums:
     """Sums every zone, and the zones, as `plan` says who may see what.
 
-    A zone with fewer than `plan.min_zone_clients` survivors is refused before it
-    unmasks: nothing of it is revealed. Its super-node still adds its noise, as
-    `SecureZonedMean.zone_outputs` explains.
+    A zone with fewer survivors that count than `plan.min_zone_clients` is refused
+    before it unmasks: nothing of it is revealed. Its super-node still adds its noise,
+    as `SecureZonedMean.zone_outputs` explains.
 
     A sum that lost more clients than its protocol bears is refused likewise, and
     started anew among those who are left. So whether a zone is left out depends
@@ -108,8 +111,9 @@ def protocol_sums(
     left_out = np.zeros(plan.num_zones, bool)
     meters = []
     for i, shares in enumerate(zones):
-        left_out[i] = 0 < len(shares) < plan.min_zone_clients
-        if left_out[i] or not shares:
+        came = sum(share.counted for share in shares)
+        left_out[i] = 0 < came < plan.min_zone_clients
+        if came < plan.min_zone_clients:
             continue
         named = {
             f"zone {i} client {j}": (s.vector, plan.client_stddev * s.carries_noise)

@@ -132,13 +132,15 @@ def sent_apart(contributions: Any, profiles: Any, zones: tf.Tensor) -> tuple[Any
     Returns:
       The sum of the contributions by zone without their vectors, and the shares:
       `vector` (int32 [C, vector_size], without noise and within 2^29 of zero),
-      `carries_noise` (bool [C]) and `zone` (int32 [C]).
+      `carries_noise` (bool [C]), `zone` (int32 [C]) and `counted` (bool [C], whether a
+      client is one of its zone).
     """
     besides = collections.OrderedDict(contributions)
     shares = collections.OrderedDict(
         vector=tf.cast(besides.pop("vector"), tf.int32),
         carries_noise=profiles["carries_noise"],
         zone=profiles["zone"],
+        counted=besides["counted"] > 0,
     )
     return _added_up(besides, _members(zones, profiles["zone"])), shares
 

@@ -138,10 +138,11 @@ class ProtocolProcess:
         sent, operator, train = self.collect(state, list(data.clients))
         zones: list[list[Share]] = [[] for _ in range(plan.num_zones)]
         for shares in sent:
-            names = "zone", "vector", "carries_noise"
+            names = "zone", "vector", "carries_noise", "counted"
             clients = zip(*(shares[name] for name in names), strict=True)
-            for zone, vector, carries in clients:
-                zones[int(zone)].append(Share(vector, bool(carries)))
+            for zone, vector, carries, counted in clients:
+                share = Share(vector, bool(carries), bool(counted))
+                zones[int(zone)].append(share)
         sums = protocol_sums(
             plan,
             zones,

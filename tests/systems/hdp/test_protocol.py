@@ -78,7 +78,7 @@ def alone(quiet=(), rejected=()):
     ]
 
 
-def chunks(quiet=(), rejected=()):
+def chunks(quiet=(), rejected=(), zones=ZONES):
     """One chunk of the first zone, one of two zones, one of the last."""
     examples, orders, w = cohort()
     return [
@@ -88,7 +88,7 @@ def chunks(quiet=(), rejected=()):
                 [orders[i] for i in group],
                 weights=[2.0 if i in rejected else w[i] for i in group],
                 carries_noise=[i not in quiet for i in group],
-                zone=[ZONES[i] for i in group],
+                zone=[zones[i] for i in group],
             )
         )
         for group in ([0, 1], [2, 3], [4, 5])
@@ -289,6 +289,23 @@ def test_rounds_in_which_noise_was_left_out_are_not_recorded(clients, protocol, 
     assert measured["noising"].tolist() == [2, 1, 2]
     assert measured["clients"].tolist() == [3, 1, 2]
     assert measured["rejected"] == 1
+
+
+@pytest.mark.parametrize("protocol", ["intrinsic", "bonawitz"])
+def test_clients_of_no_zone_make_none_large_enough_to_be_shown(protocol):
+    """Two of them beside one of the first zone, whose sum would be its update."""
+    plan = encoded(configurations.none(**OPTIONS), "zone", largest=2.0)
+    process = process_of(plan, "stacked", protocol)
+    moved = []
+    for zones in ((0, 9, -1, 1, 2, 2), (9, 9, -1, 1, 2, 2)):
+        data = data_of("stacked", protocol, zones=zones)
+        output = process.next(start(process), data)
+        measured = output.metrics["aggregator"]
+        assert measured["counted"].tolist() == [zones[0] == 0, 1, 2]
+        assert measured["left_out"] == 1 + (zones[0] == 0)
+        moved.append(released(process, output.state))
+    np.testing.assert_array_equal(*moved)
+    assert np.abs(moved[0] - released(process, start(process))).max() > 0.01
 
 
 def test_the_protocol_refuses_plans_that_ignore_small_zones():

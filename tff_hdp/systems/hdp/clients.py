@@ -47,8 +47,7 @@ class Clients:
       bind: From a mean, the type of its `client_state`, and whether clients of a TFF
         client send apart, to a `Train`. A TFF client sends a pair of contribution
         and zones; apart, the vectors of its C clients are not in the contribution
-        but beside the pair, as `vector` (int32 [C, vector_size]) and
-        `carries_noise` (bool [C]).
+        but beside the pair, as `contributions.sent_apart` has them.
     """
 
     initial_weights: tff.Computation
