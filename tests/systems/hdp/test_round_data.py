@@ -9,6 +9,7 @@ from tff_hdp.privacy import Clipping, FullParticipation, configurations
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.systems.hdp.attendance import Attendance
 from tff_hdp.systems.hdp.clients import chunks_span_zones
+from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import build_federation
 from tff_hdp.systems.hdp.round_data import Chunking, chunking, round_data
 
@@ -22,11 +23,11 @@ def build(config, **clipping):
     )
 
 
-def data_of(config, federation, cohort, how):
+def data_of(config, federation, cohort, how, byzantine=()):
     sampler = CohortSampler(plan=federation.plan, zoning=federation.zoning, entropy=9)
     present = Attendance(
         cohort=np.array(cohort),
-        byzantine=np.zeros(len(cohort), bool),
+        byzantine=np.isin(cohort, byzantine),
         dropped=(0,) * federation.zoning.num_zones,
         skipped=0,
         seats=[],
@@ -86,6 +87,50 @@ def test_each_client_is_in_one_chunk_with_its_own_zone(hdp_config, tmp_path, acr
             assert zone_of[client] == zone
             found.append(client)
     assert sorted(found) == cohort.tolist()
+
+
+@pytest.mark.parametrize("how", [Chunking(0), Chunking(9, True)], ids=str)
+def test_a_client_has_its_weight_and_a_byzantine_one_none_and_no_noise(
+    hdp_config, tmp_path, how
+):
+    """In c5 the first of every zone's clients carry noise, here 40 %."""
+    settings = {"privacy": "c5", "alpha": 0.4, "weighting": "examples"}
+    config = hdp_config(tmp_path, **settings)
+    federation = build(config)
+    zone_of = np.asarray(federation.zoning.zone_of)
+    n, sizes = len(zone_of), federation.task.train.sizes
+    rank = np.array([np.sum(zone_of[:i] == zone_of[i]) for i in range(n)])
+    weights, noises = sizes / sizes.max(), rank < 0.4 * 50
+    assert federation.plan.noising_clients == (20,) * 4
+    np.testing.assert_allclose(
+        federation.plan.zone_weights,
+        [weights[zone_of == zone].sum() for zone in range(4)],
+    )
+    bad = np.arange(0, n, 5)
+    weights[bad], noises[bad] = 2.0, False
+    found = {"weight": [], "carries_noise": [], "zone": []}
+    for data in data_of(config, federation, np.arange(n), how, byzantine=bad):
+        given = data["profile"] if isinstance(data, dict) else data
+        for name, values in found.items():
+            values.extend(np.ravel(given.get_single_element()[name]))
+    expected = zip(zone_of, weights.astype(np.float32), noises, strict=True)
+    names = ("zone", "weight", "carries_noise")
+    found = zip(*(found[name] for name in names), strict=True)
+    assert sorted(found) == sorted(expected)
+
+
+def test_fedsgd_takes_one_batch_of_all_that_a_client_has(hdp_config, tmp_path):
+    rate = HdpConfig.client_learning_rate  # another is refused
+    settings = {"client_learning_rate": rate, "num_clients": 50}
+    config = hdp_config(tmp_path, algorithm="fedsgd", **settings)
+    federation = build(config)
+    assert federation.task.train.sizes.min() > config.batch_size
+    cohort = [3, 8, 21]
+    data = data_of(config, federation, cohort, Chunking(0))
+    for client, entry in zip(cohort, data, strict=True):
+        (batch,) = entry["examples"].as_numpy_iterator()
+        own = federation.task.train.examples(client)[1]
+        np.testing.assert_array_equal(np.sort(batch[1]), np.sort(own))
 
 
 @pytest.mark.parametrize(
