@@ -222,7 +222,7 @@ def test_auto_clip_norm_comes_from_a_pilot_and_says_so(hdp_config, tmp_path):
             {"sampling": "fixed"},
             {"estimator": "bounded"},
             {"weighting": "examples"},
-            {"algorithm": "fedsgd", "local_epochs": 1, "server_learning_rate": 0.5},
+            {"algorithm": "fedsgd", "client_learning_rate": 0.02},
             {"client_optimizer": "sgdm"},
             {"client_optimizer": "adam", "server_optimizer": "adam"},
             {"privacy": "c5", "alpha": 0.5},
