@@ -76,7 +76,14 @@ def test_a_fixed_subset_exchanges_its_coordinates_alone():
     )
 
 
-@pytest.mark.parametrize("coordinates", [[], [1, 1], [4, 2], [0, 6], [-1, 2]])
+@pytest.mark.parametrize(
+    "coordinates",
+    [
+        *([], [1, 1], [4, 2], [0, 6], [-1, 2], [0, 2**32 + 1]),
+        *([1.2, 1.7], [0, np.nan, 2], [False, True], [[0, 1]]),
+        np.array([4, 2], np.uint32),
+    ],
+)
 def test_bad_coordinates_are_refused(coordinates):
     with pytest.raises(ValueError, match=r"coordinates is .*; allowed: rising ones"):
         FixedSubset(np.zeros(6, np.float32), np.array(coordinates))

@@ -27,15 +27,36 @@ def build():
     )
 
 
+def build_of_text():
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [
+            layers.InputLayer([5]),
+            layers.Embedding(12, 4),
+            layers.Flatten(),
+            layers.Dense(7, activation="tanh"),
+            layers.Dense(3),
+        ]
+    )
+
+
+# The model, the shape of an example, and what its numbers are below.
+MODELS = {"images": (build, (6, 6, 2), 256), "text": (build_of_text, (5,), 12)}
+
+
 @pytest.mark.parametrize("formed", [False, True])
-@pytest.mark.parametrize("where", ["everywhere", "one tensor"])
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("images", "everywhere"), ("images", "one tensor"), ("text", "everywhere")],
+)
 def test_updates_are_those_of_a_mask(
-    float64, monkeypatch, make_clients, as_chunk, where, formed
+    float64, monkeypatch, make_clients, as_chunk, name, where, formed
 ):
     """In float64; where kernels are formed for every client, and where not."""
     if not formed:
         monkeypatch.setattr(subset, "_SMALL", 20)
     tf.keras.utils.set_random_seed(0)
+    build, shape, high = MODELS[name]
     keras = build()
     initial = [tf.constant(v.numpy()) for v in keras.trainable_variables]
     model = StackedModel(keras)
@@ -44,7 +65,7 @@ def test_updates_are_those_of_a_mask(
     pool = model.size if where == "everywhere" else last
     first = 0 if where == "everywhere" else last - 21
     chosen = np.sort(rng.choice(np.arange(first, pool), 9, replace=False))
-    chunk = as_chunk(*make_clients((6, 6, 2), SIZES, classes=3))
+    chunk = as_chunk(*make_clients(shape, SIZES, high=high, classes=3))
     mask = np.zeros(model.size, bool)
     mask[chosen] = True
     rule = SgdRule(learning_rate=RATE, mask=split(mask, model.shapes))

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import require
 
 # How far a bound for the greatest of random numbers is set from where it is expected.
 _DEVIATIONS = 10.0
@@ -81,15 +81,15 @@ class FixedSubset(Compressor):
       coordinates: Which K, distinct and rising; clients are told once.
 
     Raises:
-      ArgumentError: If the coordinates are none, repeat, or leave 0..n-1.
+      ArgumentError: If the coordinates are no whole numbers, none at all, do not
+        rise, or leave 0..n-1.
     """
 
     def __init__(self, initial: np.ndarray, coordinates: np.ndarray) -> None:
-        _check_coordinates(coordinates, len(initial))
+        self._coordinates = _check_coordinates(coordinates, len(initial))
         self._initial = initial
-        self._coordinates = np.asarray(coordinates, np.int32)
         self.num_weights = len(initial)
-        self.upload_size = self.download_size = len(coordinates)
+        self.upload_size = self.download_size = len(self._coordinates)
 
     def send(self, weights: tf.Tensor) -> tf.Tensor:
         """See base class."""
@@ -196,14 +196,12 @@ def _spread(values: tf.Tensor, coordinates: tf.Tensor, size: int) -> tf.Tensor:
     return tf.scatter_nd(coordinates[:, tf.newaxis], values, [size])
 
 
-def _check_coordinates(coordinates: np.ndarray, num_weights: int) -> None:
-    if (
-        not len(coordinates)
-        or np.any(np.diff(coordinates) <= 0)
-        or not 0 <= coordinates[0] <= coordinates[-1] < num_weights
-    ):
-        raise ArgumentError(
-            "coordinates",
-            np.asarray(coordinates),
-            f"rising ones in 0..{num_weights - 1}",
-        )
+def _check_coordinates(coordinates: np.ndarray, num_weights: int) -> np.ndarray:
+    """Returns them as int32; refuses others than distinct and rising ones."""
+    found = np.asarray(coordinates)
+    ok = found.ndim == 1 and found.size > 0 and found.dtype.kind in "iu"
+    # Differences of unsigned numbers are never negative.
+    ok = ok and np.all(np.diff(found.astype(np.int64)) > 0)
+    ok = ok and 0 <= found[0] <= found[-1] < num_weights
+    require(ok, "coordinates", found, f"rising ones in 0..{num_weights - 1}")
+    return found.astype(np.int32)

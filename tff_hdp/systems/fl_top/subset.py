@@ -44,6 +44,7 @@ class SubsetProblem:
         self.start = [tf.gather(join(initial), coordinates)[tf.newaxis]]
         self._model = model
         self._features = features
+        self._dense = set(model.dense_kernels)
         self._parts = []
         begin = 0
         for weight, shape, size in zip(initial, model.shapes, model.sizes, strict=True):
@@ -69,9 +70,9 @@ class SubsetProblem:
         """The model's weights where the chosen ones are `values`, [C, K]."""
         moved = values - self.start[0]
         found = []
-        for weight, inside, own in self._parts:
+        for place, (weight, inside, own) in enumerate(self._parts):
             steps = tf.boolean_mask(moved, inside, axis=1)
-            if weight.shape.rank == 2 and weight.shape.num_elements() > _SMALL:
+            if place in self._dense and weight.shape.num_elements() > _SMALL:
                 found.append(MovedKernel(weight, own, steps))
             else:
                 found.append(_formed(weight, own, steps))
