@@ -1,6 +1,7 @@
 """FL-TOP's rounds against Keras clients trained one by one, and its noise."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -19,7 +20,12 @@ from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top.client_work import train_compressed
 from tff_hdp.systems.fl_top.compressed_sensing import CompressedSensing
-from tff_hdp.systems.fl_top.compressors import FixedSubset, Identity, RandomSubset
+from tff_hdp.systems.fl_top.compressors import (
+    FixedSubset,
+    Identity,
+    RandomSubset,
+    draw_subset,
+)
 from tff_hdp.systems.fl_top.process import build_fl_top
 from tff_hdp.systems.secure_sums import ProtocolData, SecureSums
 
@@ -153,6 +159,26 @@ def test_a_round_is_the_mean_of_clients_trained_one_by_one(task, initial, scheme
     np.testing.assert_allclose(found, np.mean(trained, axis=0), **TOLERANCE)
     others = np.setdiff1d(whole, coordinates)
     np.testing.assert_array_equal(found[others], flatten(initial)[others])
+
+
+def test_random_weights_are_others_every_round(task, initial):
+    """Of all parties: what clients train is what the server takes it for."""
+    n = len(flatten(initial))
+    process = build(task, quiet_plan(), RandomSubset(n, 50, seed=9))
+    state, (data, orders) = start(process, initial), cohort_data(task, range(2))
+    weights = [flatten(initial)]
+    for _ in range(2):
+        state = process.next(state, data).state
+        weights.append(flat_weights(process, state))
+    model = task.build_model()
+    for number, (before, after) in enumerate(itertools.pairwise(weights)):
+        chosen = draw_subset(n, 50, 9, tf.constant(number)).numpy()
+        trained = [
+            top_k_sgd(model, [before], task.train.examples(c), orders[c], chosen)
+            for c in range(2)
+        ]
+        np.testing.assert_allclose(after, np.mean(trained, axis=0), **TOLERANCE)
+        assert np.abs(after - before).max() > 10 * TOLERANCE["atol"]
 
 
 def test_all_weights_chosen_is_fl_std(task, initial):
