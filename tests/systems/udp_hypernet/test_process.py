@@ -124,7 +124,7 @@ def together(users, weights=None):
 
 
 def plain_update(network, weights, user):
-    """Lines 8 to 12 and 16 for one user, with Keras and one tape."""
+    """Lines 8 to 12 and 16 for one user, with Keras and one tape; and its loss."""
     phi = [tf.Variable(p) for p in weights["phi"]]
     descriptor = tf.Variable(weights["descriptors"][user])
     keras = build_model()
@@ -135,10 +135,12 @@ def plain_update(network, weights, user):
         loss_fn = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         optimizer = tf.keras.optimizers.SGD(ETA)
         features, labels = examples(user)
+        summed, seen = 0.0, 0
         for rows in order(user):
             rows = rows[rows >= 0]
             with tf.GradientTape() as inner:
                 loss = loss_fn(labels[rows], keras(features[rows]))
+            summed, seen = summed + len(rows) * float(loss), seen + len(rows)
             gradients = inner.gradient(loss, keras.trainable_weights)
             optimizer.apply_gradients(
                 zip(gradients, keras.trainable_weights, strict=True)
@@ -152,7 +154,7 @@ def plain_update(network, weights, user):
             [tf.reduce_sum(t * d) for t, d in zip(theta, delta, strict=True)]
         )
     pulled, of_v = tape.gradient(inner_product, (phi, descriptor))
-    return [p.numpy() for p in pulled], of_v.numpy()
+    return [p.numpy() for p in pulled], of_v.numpy(), summed / seen
 
 
 def norm(tensors):
@@ -172,6 +174,8 @@ def test_a_noiseless_round_is_the_plain_one(network, runtime, users_at_once):
     given = data(users, w) if users_at_once == 1 else [*data([0]), together([3, 4], w)]
     output = process.next(state, given)
     updates = {u: plain_update(network, weights, u) for u in users}
+    loss = np.mean([loss for *_, loss in updates.values()])
+    assert output.metrics["train_loss"] == pytest.approx(loss, rel=1e-4)
     for i, found in enumerate(output.state["phi"]):
         mean = sum(w[u] * updates[u][0][i] for u in users) / sum(w.values())
         expected = weights["phi"][i] - LAMBDA * mean
@@ -312,7 +316,7 @@ def test_a_user_that_is_none_is_rejected_alone(network, in_process):
     fields["user"] = np.array([1, USERS, -1], np.int32)
     output = process.next(state, [tf.data.Dataset.from_tensors(fields)])
     assert output.metrics["aggregator"]["rejected"] == 2
-    update, own = plain_update(network, weights, 1)
+    update, own, _ = plain_update(network, weights, 1)
     for i, found in enumerate(output.state["phi"]):
         expected = weights["phi"][i] - LAMBDA * update[i]
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
