@@ -1,6 +1,7 @@
 """What pages, notebooks and programs' own words refer to is there."""
 
 import ast
+import functools
 import itertools
 import json
 import os
@@ -54,6 +55,7 @@ CONFIGS = {
 GENERATED = ("benchmarks/.venvs",)
 
 
+@functools.cache
 def text_of(path):
     """The words of a page, of a notebook's cells, or of a program's docstring."""
     if path.suffix == ".ipynb":
@@ -191,6 +193,7 @@ def anchors(page):
     return found
 
 
+@functools.cache
 def commands():
     """The flags that pages and docstrings give to every program."""
     found = {}
@@ -204,15 +207,9 @@ def commands():
 
 
 @pytest.mark.parametrize("program", sorted(commands()))
-def test_every_command_line_is_one_that_the_program_takes(program):
+def test_every_command_line_is_one_that_the_program_takes(program, run_program):
     assert (ROOT / program).exists(), f"{program} is not there"
-    shown = subprocess.run(
-        [sys.executable, program, "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    ).stdout
+    shown = run_program(program, "--help").stdout
     for flag, page in commands()[program].items():
         # absl's own flags are not of the program.
         if flag not in ("flagfile", "help"):

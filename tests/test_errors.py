@@ -89,13 +89,8 @@ def test_a_file_error_names_the_file():
         ("None", '"word"', "argument is word; allowed: flags only, see --help"),
     ],
 )
-def test_the_command_line_adds_dashes_to_flags_alone(repository, error, word, line):
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(error=error, word=word)],
-        capture_output=True,
-        text=True,
-        cwd=repository,
-    )
+def test_the_command_line_adds_dashes_to_flags_alone(run_program, error, word, line):
+    result = run_program("-c", PROGRAM.format(error=error, word=word))
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"error: {line}\n"
 

@@ -105,11 +105,11 @@ def same():
 
 
 @pytest.fixture(scope="session")
-def run_python(start_program):
+def run_python(run_program):
     """Runs a program in a process of its own and returns what it printed."""
 
     def run(program):
-        done = start_program("-c", program)
+        done = run_program("-c", program)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

@@ -2,9 +2,6 @@
 
 import collections
 import contextlib
-import pathlib
-import subprocess
-import sys
 import threading
 
 import grpc
@@ -21,7 +18,6 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.cluster import ClusterContext, contents
 from tff_hdp.runtime.cluster.connection import Connection
 
-ROOT = pathlib.Path(__file__).parents[2]
 ROWS = 400
 ELEMENT = collections.OrderedDict(
     features=tff.TensorType(np.uint8, [None, None, 64]),
@@ -124,13 +120,14 @@ here.total([here.chunk(here.client(i)) for i in range(8)], 1.0)
 """
 
 
-def test_a_run_that_ended_left_nothing(host_worker):
+def test_a_run_that_ended_left_nothing(host_worker, run_program):
     """Who asks the worker then for all it may have gets no client's examples."""
     with host_worker("--port=0") as host:
         # Another run's executor is the same one: it is not freed with this run.
         other = Connection(host.address, 0)
         other.open(10.0)
-        subprocess.run([sys.executable, "-c", RUN, host.address], check=True, cwd=ROOT)
+        done = run_program("-c", RUN, host.address)
+        assert done.returncode == 0, done.stderr
         texts, type_ = [], tff.TensorType(np.str_)
         for number in range(300):
             ref = executor_pb2.ValueRef(id=str(number))

@@ -106,6 +106,8 @@ def test_what_the_user_has_set_stays():
 
 
 THREADS = """
+import os
+os.environ |= {variables}
 import tensorflow as tf
 {before}
 from tff_hdp import runtime
@@ -123,8 +125,11 @@ print(tf.config.threading.get_intra_op_parallelism_threads())
         ("tf.constant(1)", {}, 0),
     ],
 )
-def test_an_operation_has_one_thread_unless_the_user_chose(before, variables, threads):
-    done = run(THREADS.format(before=before), CUDA_VISIBLE_DEVICES="", **variables)
+def test_an_operation_has_one_thread_unless_the_user_chose(
+    run_program, before, variables, threads
+):
+    variables = {"CUDA_VISIBLE_DEVICES": "", **variables}
+    done = run_program("-c", THREADS.format(before=before, variables=variables))
     assert done.stdout.split() == [str(threads)], done.stderr
 
 

@@ -212,7 +212,7 @@ class TestErrors:
         assert context.invoke(count, None) == 4
 
 
-def test_the_package_installs_it_and_imports_no_tensorflow(run_python):
+def test_the_package_installs_it_and_imports_no_tensorflow(start_program):
     program = """
 import sys
 from tff_hdp import runtime
@@ -225,7 +225,8 @@ def total(x):
 assert total([1, 2, 3]) == 6
 print("done")
 """
-    assert run_python(program) == "done"
+    done = start_program("-c", program)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
 def test_a_forked_process_is_told_so_instead_of_waiting_for_ever(run_python):
