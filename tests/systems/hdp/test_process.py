@@ -1,6 +1,7 @@
 """The zoned process against TFF's own federated averaging."""
 
 import collections
+import functools
 import pathlib
 import resource
 
@@ -53,6 +54,7 @@ def examples(size, seed, batch_size=4):
     return client_batches(*client(size, seed), order)
 
 
+@functools.cache
 def hdp(plan=None, client_rate=0.1, server_rate=1.0):
     plan = plan or configurations.none(zone_sizes=(5, 5), sampling=SAMPLING)
     return build_hdp(
