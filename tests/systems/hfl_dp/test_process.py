@@ -23,8 +23,9 @@ FEATURES, CLASSES = 6, 3
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def in_process():
+    """One context for all: what a process was compiled to is found again."""
     runtime.set_context("in_process")
 
 
@@ -167,26 +168,27 @@ def test_one_client_is_sgd():
     np.testing.assert_allclose(models[0], vector, **TOLERANCE)
 
 
+@functools.cache
+def edges_by_hand(n, N, rounds, **settings):
+    """The edges' models after every round, k2 = 2."""
+    found = [[flatten(start().trainable)] * N]
+    for number in range(rounds):
+        clients = ((found[-1][s // n], s, number) for s in range(n * N))
+        trained = [train_alone(*client, **settings) for client in clients]
+        edges = np.reshape(trained, [N, n, -1]).mean(1)
+        if number % 2:
+            edges[:] = edges.mean(0)
+        found.append(edges)
+    return found[1:]
+
+
 @pytest.mark.parametrize("together", [1, 2, 3])
 def test_edges_go_alone_and_meet_at_the_cloud(together):
     """N = 2, k2 = 2, k1 = 2 iterations with a proximal term, by hand."""
-    n, N, settings = 3, 2, {"epochs": 2, "proximal": 0.5}
+    n, N = 3, 2
     process = build(n=n, N=N, proximal=0.5)
-    edges = [flatten(start().trainable)] * N
-    for number in range(3):
+    for number, edges in enumerate(edges_by_hand(n, N, 3, epochs=2, proximal=0.5)):
         models, _ = run(process, n, N, number + 1, epochs=2, together=together)
-        edges = [
-            np.mean(
-                [
-                    train_alone(edges[e], s, number, **settings)
-                    for s in range(e * n, (e + 1) * n)
-                ],
-                axis=0,
-            )
-            for e in range(N)
-        ]
-        if (number + 1) % 2 == 0:
-            edges = [np.mean(edges, axis=0)] * N
         np.testing.assert_allclose(models, edges, **TOLERANCE)
         assert np.allclose(models[0], models[1], atol=1e-6) == (number == 1)
 
@@ -254,9 +256,9 @@ def draws(noise, n, N, rounds, repeats=120, poison=None):
     begun = process.set_model_weights(process.initialize(), start())
     if rounds == 2:
         begun = begun._replace(aggregator=np.int32(1))  # the cloud's turn
+    given = data(n, N, 0, poison=poison)
     found = [
-        process.next(begun, data(n, N, 0, poison=poison)).state.global_model_weights
-        for _ in range(repeats)
+        process.next(begun, given).state.global_model_weights for _ in range(repeats)
     ]
     return np.stack(found) - flatten(start().trainable)
 
