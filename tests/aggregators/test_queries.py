@@ -239,7 +239,7 @@ BARE = tfp.GaussianSumQuery(1.0, 0.0)
         ),
         ({"upper": [[ONE]]}, "queries is none that clips; allowed: some that clip"),
         (
-            {"zones": [BARE, tfp.NoPrivacySumQuery()], "upper": [[ONE]]},
+            {"zones": [tfp.NoPrivacySumQuery()] * 2, "upper": [[ONE]]},
             "queries is none that clips",
         ),
         (
@@ -272,6 +272,23 @@ def test_queries_under_which_the_plan_is_not_accounted_are_refused(given, messag
     ZonedMean(UPPER, record, queries=LevelQueries(zones=[BARE] * 2, upper=[[ONE]]))
     with pytest.raises(ArgumentError, match=message):
         ZonedMean(UPPER, record, queries=LevelQueries(**given))
+
+
+class Doubled(tfp.GaussianSumQuery):
+    """Changes records before it clips them."""
+
+    def preprocess_record(self, params, record):
+        return super().preprocess_record(params, 2.0 * record)
+
+
+@pytest.mark.parametrize("other", [Doubled(1.0, 0.0), NestedSumQuery([BARE])])
+def test_zones_have_queries_of_one_class(other):
+    """The first zone's makes of all zones' records what its own would be."""
+    with pytest.raises(
+        ArgumentError, match=r"queries\.zones is .*; allowed: all of one"
+    ):
+        LevelQueries(zones=[BARE, other])
+    LevelQueries(zones=[other, other])
 
 
 def test_only_the_server_has_a_query_of_ones_own_where_clipping_adapts():

@@ -83,6 +83,7 @@ def test_the_gap_bounds_how_fast_models_agree():
         (lambda: mixing.check_mixing([[np.nan, 1], [0, 1]]), r"\[0, 0\] is nan"),
         (lambda: mixing.check_mixing([["x"]]), r"matrix is \['x'\]; allowed: numbers"),
         (lambda: mixing.check_mixing([[1], [0, 1]]), "allowed: numbers of shape"),
+        (lambda: mixing.check_mixing(np.eye(2) + 0.1j), "allowed: numbers of shape"),
         (
             lambda: mixing.check_mixing([[0, 1], [0.5, 0.5]], doubly_stochastic=True),
             r"matrix\[0, 1\] is 1.0; allowed: 0.5, as \[1, 0\] has",

@@ -189,7 +189,7 @@ class LevelQueries:
     Raises:
       ArgumentError: If a query below the server rescales what it noises, an upper one
         noises parts of a record unevenly, or one of a zone does where zones clip
-        their parts otherwise.
+        their parts otherwise, or zones' queries are of several classes.
     """
 
     client: tfp.DPQuery | None = None
@@ -219,6 +219,9 @@ class LevelQueries:
                 allowed = "one for all parts of a record, which others clip otherwise"
                 name = f"noise of queries.{level}"
                 require(shared or len(found) <= 1, name, found, allowed)
+        # All zones' records are preprocessed by the first one's.
+        kinds = {tuple(type(p).__name__ for p in _parts(q)) for q in self.zones}
+        require(len(kinds) <= 1, "queries.zones", sorted(kinds), "all of one class")
 
     def with_secure_noise(self) -> "LevelQueries":
         """The same, with all Gaussian noise drawn by `tff_hdp.noise`."""

@@ -60,7 +60,8 @@ def check_mixing(matrix: np.ndarray, *, doubly_stochastic: bool = False) -> np.n
       ArgumentError: If a condition fails, naming the row or entry and its value.
     """
     try:
-        matrix = np.asarray(matrix, np.float64)
+        # Of complex numbers "unsafe" would take the real parts.
+        matrix = np.asarray(matrix).astype(np.float64, casting="same_kind")
     except (TypeError, ValueError) as error:
         raise ArgumentError("matrix", matrix, "numbers of shape [s, s]") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
