@@ -281,7 +281,13 @@ class Doubled(tfp.GaussianSumQuery):
         return super().preprocess_record(params, 2.0 * record)
 
 
-@pytest.mark.parametrize("other", [Doubled(1.0, 0.0), NestedSumQuery([BARE])])
+def of_the_same_name():
+    return type("GaussianSumQuery", (Doubled,), {})(1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "other", [Doubled(1.0, 0.0), NestedSumQuery([BARE]), of_the_same_name()]
+)
 def test_zones_have_queries_of_one_class(other):
     """The first zone's makes of all zones' records what its own would be."""
     with pytest.raises(

@@ -220,8 +220,9 @@ class LevelQueries:
                 name = f"noise of queries.{level}"
                 require(shared or len(found) <= 1, name, found, allowed)
         # All zones' records are preprocessed by the first one's.
-        kinds = {tuple(type(p).__name__ for p in _parts(q)) for q in self.zones}
-        require(len(kinds) <= 1, "queries.zones", sorted(kinds), "all of one class")
+        kinds = {tuple(map(type, _parts(query))) for query in self.zones}
+        names = [type(query).__name__ for query in self.zones]
+        require(len(kinds) <= 1, "queries.zones", names, "all of one class")
 
     def with_secure_noise(self) -> "LevelQueries":
         """The same, with all Gaussian noise drawn by `tff_hdp.noise`."""
