@@ -3,7 +3,7 @@
 Cosines of even frequency are the same from both ends of a row, those of odd frequency
 the other way round: the sums and the differences of mirrored entries are transformed
 apart, by matrices of half the size, in half the arithmetic of whole ones. On CPUs that
-is sooner done than TensorFlow's FFT, by which `tf.signal.dct` goes (docs/benchmarks.md).
+is sooner done than TensorFlow's FFT, as of `tf.signal.dct` (docs/benchmarks.md).
 """
 
 import numpy as np
