@@ -176,7 +176,8 @@ def test_clients_noise_adds_up_however_it_is_drawn(add_up):
         profiles_of(), carries_noise=tf.constant([True, False, True, True, True])
     )
     given, _ = updates(scale=0.0)
-    draws = [summed(add_up, plan, given, profiles) for _ in range(60)]
+    draw = tf.function(lambda: summed(add_up, plan, given, profiles))
+    draws = [draw() for _ in range(60)]
     assert all(int(draw["noising"]) == 4 for draw in draws)
     noise = np.concatenate([np.ravel(t) for d in draws for t in d["record"]])
     stddev = 2 * plan.client_noise_multiplier * S
@@ -196,7 +197,8 @@ def test_clients_noise_is_in_their_own_zones_sum_alone(add_up):
         carries_noise=tf.constant([True, False, True, False, True]),
     )
     zones = zones_of(profiles)
-    draws = [add_up(mean, sent, given, like, profiles, zones) for _ in range(60)]
+    draw = tf.function(lambda: add_up(mean, sent, given, like, profiles, zones))
+    draws = [draw() for _ in range(60)]
     place = zones.numpy().tolist().index
     for draw in draws:
         assert draw["noising"].numpy()[[place(0), place(1)]].tolist() == [0, 3]

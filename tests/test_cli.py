@@ -1,0 +1,33 @@
+"""How programs start and end; how they fail is in test_errors."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import atexit, gc, sys
+from tff_hdp import cli
+
+class Looked:
+    def __del__(self):
+        print("looked through")
+
+# Run after what the program asks for, which is asked for later.
+atexit.register(lambda: print("left alone" if gc.get_freeze_count() else "garbage"))
+
+def main(argv):
+    looked = Looked()
+    looked.itself = looked
+    print("often" if gc.get_threshold() <= (700, 10, 10) else "seldom")
+    return 3
+
+sys.exit(cli.run(main))
+"""
+
+
+def test_what_stays_to_the_end_is_not_looked_through():
+    # A new interpreter: that of the tests' server has its objects frozen already.
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3
+    assert done.stdout.split("\n") == ["seldom", "left alone", ""]
