@@ -54,8 +54,9 @@ def test_the_greatest_lots_win_whatever_the_bound(monkeypatch, deviations, size)
 def test_every_weight_is_equally_likely_to_be_drawn():
     rounds, population, size = 2000, 37, 5
     counts = np.zeros(population)
-    for number in range(rounds):
-        counts[draw_subset(population, size, 1, tf.constant(number)).numpy()] += 1
+    draw = tf.function(lambda number: draw_subset(population, size, 1, number))
+    for number in tf.range(rounds):
+        counts[draw(number).numpy()] += 1
     assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 

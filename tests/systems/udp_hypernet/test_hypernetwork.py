@@ -100,13 +100,14 @@ def test_pull_back_is_the_transposed_jacobian(values, stack):
     phi, (descriptors, updates) = [tf.constant(p) for p in values[0]], stack
     found = formed(NETWORK.pull_back(phi, descriptors, updates)[0])
     for user, descriptor in enumerate(descriptors):
-        with tf.GradientTape(persistent=True) as tape:
+        with tf.GradientTape() as tape:
             tape.watch(phi)
             theta = NETWORK(phi, tf.constant(descriptor))
             theta = tf.concat([tf.reshape(t, [-1]) for t in theta], 0)
         flat = np.concatenate([u[user].ravel() for u in updates])
-        for tensor, pulled in zip(phi, found, strict=True):
-            brute_force = np.tensordot(flat, tape.jacobian(theta, tensor).numpy(), 1)
+        jacobians = tape.jacobian(theta, phi)
+        for jacobian, pulled in zip(jacobians, found, strict=True):
+            brute_force = np.tensordot(flat, jacobian.numpy(), 1)
             np.testing.assert_allclose(pulled[user], brute_force, rtol=1e-4, atol=1e-4)
 
 
