@@ -15,6 +15,7 @@ from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
+from tff_hdp.systems.udp_hypernet.run import UdpHypernet
 from tff_hdp.systems.udp_hypernet.setup import evenly, users_at_once
 
 SETTINGS = {
@@ -105,10 +106,10 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
 def test_a_resumed_run_has_one_plan(tmp_path):
     """q W = .7 users and z = 1: by way of sigma and back, z would lose a bit."""
     settings = {"num_clients": 14, "sampling_rate": 0.05, "noise_multiplier": 1.0}
-    for rounds in (1, 2, 3):
+    for rounds in (1, 2):
         result = experiment.run(config(tmp_path, rounds=rounds, **settings))
     ((run, rounds),) = result.ledger.history
-    assert (run.plan.server_noise_multiplier, rounds) == (1.0, 3)
+    assert (run.plan.server_noise_multiplier, rounds) == (1.0, 2)
     phi = next(r for r in result.accounts if r.observer == "released_model")
     assert phi.epsilon_paper is not None
 
@@ -188,17 +189,20 @@ def test_too_many_users_for_a_test_each_is_refused(tmp_path):
         )
 
 
-def test_descriptors_stay_as_drawn_at_rate_0(tmp_path):
-    found = {}
-    for rate, rounds in ((0.0, 1), (0.0, 2), (0.5, 2)):
-        out = tmp_path / f"{rate}_{rounds}"
-        experiment.run(
-            config(out, descriptor_learning_rate=rate, rounds=rounds, seed=6)
-        )
+def test_descriptors_stay_as_drawn_at_rate_0(tmp_path, monkeypatch):
+    drawn = []
+
+    def draw(system, draw=UdpHypernet.initial_weights):
+        drawn.append(draw(system))
+        return drawn[-1]
+
+    monkeypatch.setattr(UdpHypernet, "initial_weights", draw)
+    for rate in (0.0, 0.5):
+        out = tmp_path / str(rate)
+        experiment.run(config(out, descriptor_learning_rate=rate, rounds=1))
         with np.load(out / "model" / "last" / "descriptors.npz") as kept:
-            found[rate, rounds] = kept["descriptors"]
-    np.testing.assert_array_equal(found[0.0, 1], found[0.0, 2])
-    assert not np.array_equal(found[0.0, 2], found[0.5, 2])
+            stayed = np.array_equal(kept["descriptors"], drawn[-1]["descriptors"])
+        assert stayed == (rate == 0)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 7])
