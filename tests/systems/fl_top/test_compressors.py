@@ -10,6 +10,7 @@ from sklearn.linear_model import orthogonal_mp
 from tff_hdp.systems.fl_top import compressors
 from tff_hdp.systems.fl_top.compressed_sensing import (
     CompressedSensing,
+    kth_greatest,
     largest_coefficients,
 )
 from tff_hdp.systems.fl_top.compressors import (
@@ -58,6 +59,25 @@ def test_every_weight_is_equally_likely_to_be_drawn():
     for number in tf.range(rounds):
         counts[draw(number).numpy()] += 1
     assert scipy.stats.chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.abs(np.random.default_rng(0).standard_t(2, size=999)),
+        np.repeat([3.0, 0.25, 0.0], 333),
+        # Next to each other, down to the last bit; and less than any normal number.
+        np.random.default_rng(1).permutation(1.0 + np.arange(999) * 2.0**-23),
+        np.random.default_rng(2).permutation(np.arange(999) * 2.0**-149),
+        [*np.geomspace(1e-38, 1e38, 998), np.inf],
+    ],
+    ids=["spread", "ties", "last bits", "denormal", "all sizes"],
+)
+def test_the_kth_greatest_is_that_of_the_sorted(values):
+    values = np.array(values, np.float32)
+    found = [kth_greatest(tf.constant(values), k) for k in (1, 2, 334, 500, 998, 999)]
+    expected = np.sort(values)[::-1][[0, 1, 333, 499, 997, 998]]
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_fixed_subset_exchanges_its_coordinates_alone():

@@ -27,6 +27,8 @@ from tff_hdp.systems.fl_top.cosines import CosineTransform
 _SAFETY = 0.99
 _SHRINK = 2.0
 _MOST_SHRINKS = 20
+# Upper halves of float32 numbers that are not negative.
+_BINS = 2**15
 
 
 class CompressedSensing(Compressor):
@@ -132,8 +134,26 @@ class CompressedSensing(Compressor):
 
     def _threshold(self, x: tf.Tensor) -> tf.Tensor:
         """Keeps the `sparsity` entries of largest magnitude."""
-        least = tf.math.top_k(tf.abs(x), self._sparsity).values[-1]
+        least = kth_greatest(tf.abs(x), self._sparsity)
         return tf.where(tf.abs(x) >= least, x, 0.0)
+
+
+def kth_greatest(x: tf.Tensor, k: int) -> tf.Tensor:
+    """The k-th of x [n] in falling order, float32 that is not negative.
+
+    Counts by sign, exponent and the seven highest bits of the mantissa; only what is
+    in the bin of the k-th is sorted. Bits of such numbers are in the order of the
+    numbers.
+    """
+    bits = tf.bitcast(x, tf.int32)
+    bins = tf.bitwise.right_shift(bits, 16)
+    counts = tf.math.bincount(bins, minlength=_BINS, maxlength=_BINS)
+    # Of each bin and those above it.
+    at_least = tf.cumsum(counts, reverse=True)
+    own = tf.math.count_nonzero(at_least >= k, dtype=tf.int32) - 1
+    left = k - (at_least[own] - counts[own])
+    among = tf.boolean_mask(bits, tf.equal(bins, own))
+    return tf.bitcast(tf.math.top_k(among, left).values[-1], tf.float32)
 
 
 def largest_coefficients(update: np.ndarray, size: int) -> np.ndarray:
