@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tasks
-from tff_hdp.clients.sgd import full_gradients
+from tff_hdp.clients.gram import GramProblem
+from tff_hdp.clients.sgd import SgdRule, WeightProblem, descend, full_gradients
 from tff_hdp.clients.stacked_model import StackedModel
 
 DATASET = tasks.TASKS["digits"]
@@ -41,3 +42,42 @@ def test_gradients_are_keras_own_client_by_client(name):
     assert float(sums["examples"]) == labels.size
     assert float(sums["correct"]) == hits
     assert float(sums["loss"]) == pytest.approx(sum(losses), rel=1e-5)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("problem", [WeightProblem, GramProblem])
+def test_others_orders_do_not_matter_where_a_clients_model_overflows(problem, momentum):
+    """Else who takes part decides whether another's update is rejected."""
+    layers, rng = tf.keras.layers, np.random.default_rng(0)
+    tf.keras.utils.set_random_seed(0)
+    model = tf.keras.Sequential(
+        [
+            layers.InputLayer([6]),
+            layers.Dense(5, activation="relu"),
+            layers.Dense(5, activation="relu"),
+            layers.Dense(3),
+        ]
+    )
+    features = np.float32([0.01, 1e13])[:, None, None] * rng.normal(size=[2, 3, 6])
+    # The first client has an example on which the model overflows, which it leaves
+    # out; the second's model overflows after its one step.
+    features[0, 0] = 1e38
+    features, labels = np.float32(features), np.int32([[0, 1, 2], [2, 0, 1]])
+    rule = SgdRule(learning_rate=0.1, momentum=momentum)
+    initial = [tf.constant(w) for w in model.trainable_weights]
+
+    def trained(clients, order):
+        given = StackedModel(model), initial, tf.constant(features[clients])
+        return descend(problem(*given), rule, order, tf.constant(labels[clients]))
+
+    wide = [[[1, 2, -1], [-1] * 3], [[0, 1, 2], [-1] * 3]]
+    together, sums = trained(slice(0, 2), tf.constant(wide))
+    assert np.isfinite(sums["loss"])
+    for i, order in enumerate([[1, 2], [0, 1, 2]]):
+        alone, _ = trained(slice(i, i + 1), tf.constant([[order]]))
+        for found, expected in zip(together, alone, strict=True):
+            assert np.all(np.isfinite(expected))
+            # Of the second client's gradients the float32 holds a few digits.
+            scale = np.abs(expected).max()
+            own = found[i, : expected.shape[1]]
+            np.testing.assert_allclose(own, expected[0], atol=1e-4 * scale)

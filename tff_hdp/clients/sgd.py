@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.updates import cross_entropy
+from tff_hdp.clients.updates import cross_entropy, without
 from tff_hdp.errors import ArgumentError
 
 # How many tensors like the stacked weights a step holds at most: the weights, their
@@ -100,7 +100,7 @@ class Batch(NamedTuple):
     """The examples of one step.
 
     Attributes:
-      rows: [C, B] rows into each client's examples; 0 where there is none.
+      rows: [C, B] rows into each client's examples; where there is none, any.
       labels: [C, B]; one that is no class spoils its client's gradient.
       present: [C, B], 1 for an example and 0 for none, of the weights' dtype.
       learning_rate: Of the step.
@@ -121,7 +121,8 @@ class Batch(NamedTuple):
         gradients need not be multiplied by it.
         """
         losses = cross_entropy(self.labels, logits)
-        own = tf.reduce_sum(losses * self.present, 1)
+        losses = tf.where(self.present > 0, losses, tf.zeros_like(losses))
+        own = tf.reduce_sum(losses, 1)
         count = tf.reduce_sum(self.present, 1)
         means = tf.math.divide_no_nan(self.learning_rate * own, count)
         return tf.reduce_sum(means), tf.reduce_sum(own)
@@ -253,18 +254,24 @@ def descend(
         t: tf.Tensor, weights: Any, velocities: Any, centres: Any, sums: Any
     ) -> Any:
         rows = order[:, t]
-        present = tf.cast(rows >= 0, dtype)
+        absent = rows < 0
+        moving = tf.logical_not(tf.reduce_all(absent, 1))
+        present = tf.cast(tf.logical_not(absent), dtype)
+        # What counts 0 times is no number where a model overflows: how wide and long
+        # others' orders are must not add any to a client's own.
+        rows = tf.where(absent, rows[:, :1], rows)
         given = tf.clip_by_value(rows, 0, tf.shape(labels)[1] - 1)
         asked = tf.gather(labels, given, batch_dims=1)
         # Where there is no example any class will do; a row beyond them has none.
-        asked = tf.where(rows < 0, 0, tf.where(rows > given, -1, asked))
+        asked = tf.where(absent, 0, tf.where(rows > given, -1, asked))
         batch = Batch(given, asked, present, rule.learning_rate, t)
         gradients, logits, loss = problem.gradients(weights, batch)
+        gradients = [_of_moving(gradient, moving) for gradient in gradients]
         if centres:
             begins = tf.equal(t % rule.centre_every, 0)
             centres = tf.cond(begins, lambda: weights, lambda: centres)
         moved = [
-            _step(rule, i, *tensors, tf.reduce_any(present > 0, 1))
+            _step(rule, i, *tensors, moving)
             for i, tensors in enumerate(
                 zip(
                     weights,
@@ -296,6 +303,16 @@ def _gradients(
     return tape.gradient(loss, weights), logits, summed
 
 
+def _of_moving(
+    gradient: tf.Tensor | SparseRows, moving: tf.Tensor
+) -> tf.Tensor | SparseRows:
+    """A weight's gradient, zero for clients that have no examples in a step."""
+    still = tf.logical_not(moving)
+    if isinstance(gradient, SparseRows):
+        return gradient._replace(values=without(gradient.values, still))
+    return without(gradient, still)
+
+
 def _step(
     rule: SgdRule,
     index: int,
@@ -317,7 +334,6 @@ def _step(
     if mask is not None:
         gradient = tf.where(mask, gradient, tf.zeros_like(gradient))
     if by_gradient_alone:
-        # Zero for a client without examples.
         return weight - gradient, None
     moving = tf.reshape(moving, [-1] + [1] * (weight.shape.rank - 1))
     if velocity is not None:
