@@ -153,7 +153,8 @@ def images(*layers):
         lambda k: [k.Conv2D(3, 2), k.MaxPooling2D(2, 1), k.MaxPooling2D(2, 2, "same")],
         # Neither rises with each of its inputs: pooled after, not before.
         lambda k: [k.Conv2D(3, 2, activation="softmax"), k.MaxPooling2D()],
-        lambda k: [k.Conv2D(3, 2, activation=tf.abs), k.MaxPooling2D()],
+        lambda k: [k.Conv2D(3, 2, activation="swish"), k.MaxPooling2D()],
+        lambda k: [k.Conv2D(3, 2, activation=tf.nn.relu), k.Activation(tf.nn.softmax)],
         lambda k: [k.Conv2D(3, 2), k.ReLU(1.0, 0.1, 0.2), k.MaxPooling2D((3, 1))],
         lambda k: [k.Reshape([21, 4]), k.ZeroPadding1D((1, 2)), k.Activation("tanh")],
     ],
@@ -215,6 +216,11 @@ class Doubled(tf.keras.layers.Flatten):
         tf.keras.layers.Flatten(data_format="channels_first"),
         tf.keras.layers.MaxPooling2D(data_format="channels_first"),
         tf.keras.layers.Dense(3),  # of every pixel
+        # Of all clients' numbers together, or with weights of their own.
+        tf.keras.layers.Conv2D(4, 3, activation=tf.nn.l2_normalize),
+        tf.keras.layers.Activation(lambda x: x - tf.reduce_max(x, 0)),
+        tf.keras.layers.Conv2D(4, 3, activation=tf.keras.layers.PReLU()),
+        tf.keras.layers.Activation(tf.keras.layers.PReLU()),
         Doubled(),
     ],
 )

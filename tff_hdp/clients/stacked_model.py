@@ -4,6 +4,7 @@ A stack of C clients holds every weight with a leading axis [C, ...]; a dense
 layer is then one batched matrix product for all clients.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,14 @@ import tensorflow as tf
 
 from tff_hdp.clients.updates import out_of_range, spoilt
 from tff_hdp.errors import ArgumentError
+
+# Take every number, or every row of the last axis, by itself: of a stack as of a batch.
+_ACTIVATIONS = [
+    function
+    for room in (tf.keras.activations, tf.nn)
+    for name in vars(tf.keras.activations)
+    if inspect.isfunction(function := getattr(room, name, None))
+]
 
 Weights = Sequence[tf.Tensor]
 Layer = Callable[[list[tf.Tensor], tf.Tensor], tf.Tensor]
@@ -169,6 +178,13 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
     keras = tf.keras.layers
     # A user's own kind of one of these may do anything.
     kind = type(layer)
+    activation = getattr(layer, "activation", tf.keras.activations.linear)
+    if activation not in _ACTIVATIONS:
+        raise ArgumentError(
+            f"layer {layer.name}.activation",
+            getattr(activation, "__name__", type(activation).__name__),
+            "for clients in a stack one of tf.keras.activations",
+        )
     if getattr(layer, "data_format", "channels_last") != "channels_last":
         name = f"layer {layer.name}.data_format"
         raise ArgumentError(name, layer.data_format, "channels_last")
