@@ -1,6 +1,7 @@
 """Every node's mean and noise against the plan's formula, written down in NumPy."""
 
 import collections
+import dataclasses
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def plan_of(estimator, mixing, kind, z=1.0):
         sampling=PoissonSampling(tuple(RATES)),
         client_noise_multiplier=0.7 * z,
         noising_clients=(2, 0, 3),
-        zone_noise_multipliers=(1.5 * z, 0.4 * z, 0.6 * z),
+        zone_noise_multipliers=(1.5 * z, 0.4 * z, 0.0),
         server_noise_multiplier=6.0 * z,
         upper_levels=(Level(PARENTS, (3.0 * z, 4.0 * z)),) if z else (),
         clipping=Clipping(clip_norm=S, kind=kind),
@@ -151,6 +152,24 @@ def test_every_node_puts_out_the_mean_of_its_plan(estimator, mixing, kind):
     assert measured["clients"].numpy().tolist() == [5, 0, 3]
     assert measured["counted"].numpy().tolist() == [4, 0, 3]
     assert measured["rejected"] == 3
+
+
+ALONE = {
+    "clients": {"client_noise_multiplier": 1e-8},
+    "one zone": {"zone_noise_multipliers": (0.0, 1e-8, 0.0)},
+    "one node above": {"upper_levels": (Level(PARENTS, (0.0, 1e-8)),)},
+    "server": {"server_noise_multiplier": 1e-8},
+}
+
+
+@pytest.mark.parametrize("kind", ["flat", "per_layer"])
+@pytest.mark.parametrize("alone", ALONE.values(), ids=ALONE)
+def test_every_client_is_clipped_whoever_noises_alone(alone, kind):
+    plan = plan_of("fixed", (0.2, 0.5, 0.3), kind).without_noise()
+    plan, clients = dataclasses.replace(plan, **alone), clients_of(1.0)
+    levels, _ = found(plan, clients)
+    for nodes, (means, _) in zip(levels, expected(plan, clients), strict=True):
+        np.testing.assert_allclose(nodes, means, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize(

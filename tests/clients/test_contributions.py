@@ -15,6 +15,7 @@ from tff_hdp.clients.contributions import (
     sum_one_by_one,
     zones_of,
 )
+from tff_hdp.noise import grid_step
 from tff_hdp.privacy import Clipping, FullParticipation, configurations
 
 CLIENTS, ROWS, WIDTH, HIDDEN = 5, 6, 30, 4
@@ -170,7 +171,7 @@ def test_clients_of_several_zones_are_summed_each_in_its_own(add_up, poisoned):
 
 @pytest.mark.parametrize("add_up", [sum_by_norms, sum_one_by_one])
 def test_clients_noise_adds_up_however_it_is_drawn(add_up):
-    """One draw for all has the variance of one each, of those that noise."""
+    """One draw for all has the variance and the grid of one each that noises."""
     plan = plan_of("c1")
     profiles = dict(
         profiles_of(), carries_noise=tf.constant([True, False, True, True, True])
@@ -183,6 +184,10 @@ def test_clients_noise_adds_up_however_it_is_drawn(add_up):
     stddev = 2 * plan.client_noise_multiplier * S
     assert abs(noise.std() / stddev - 1) < 5 / (2 * noise.size) ** 0.5
     assert abs(noise.mean()) < 5 * stddev / noise.size**0.5
+    # Coarser, it would tell how many there are.
+    steps = noise / grid_step(plan.client_stddev)
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    assert abs(np.mean(steps % 2) - 0.5) < 5 / (2 * noise.size**0.5)
 
 
 @pytest.mark.parametrize("add_up", [sum_by_norms, sum_one_by_one])
