@@ -81,3 +81,15 @@ def test_others_orders_do_not_matter_where_a_clients_model_overflows(problem, mo
             scale = np.abs(expected).max()
             own = found[i, : expected.shape[1]]
             np.testing.assert_allclose(own, expected[0], atol=1e-4 * scale)
+
+
+def test_a_client_that_asks_for_a_row_beyond_its_examples_spoils_its_own_alone():
+    layers = [tf.keras.layers.InputLayer([2]), tf.keras.layers.Dense(3)]
+    model = tf.keras.Sequential(layers)
+    initial = [tf.constant(w) for w in model.trainable_weights]
+    problem = WeightProblem(StackedModel(model), initial, tf.ones([2, 4, 2]))
+    order = tf.constant([[[0, 4], [1, 2]], [[0, 3], [1, 2]]])
+    rule = SgdRule(learning_rate=0.1)
+    trained, _ = descend(problem, rule, order, tf.zeros([2, 4], tf.int32))
+    for weight in trained:
+        assert np.all(np.isnan(weight[0])) and np.all(np.isfinite(weight[1]))

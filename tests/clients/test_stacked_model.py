@@ -229,6 +229,19 @@ def test_what_cannot_be_stacked_is_named(layer):
     _assert_is_not_stacked(layer, shape)
 
 
+class DoubledLogits(tf.keras.Sequential):
+    """A user's own kind of a model of layers that can be stacked."""
+
+    def call(self, inputs):
+        return 2 * super().call(inputs)
+
+
+def test_a_users_own_kind_of_a_sequential_is_not_stacked():
+    layers = [tf.keras.layers.InputLayer([2]), tf.keras.layers.Dense(3)]
+    assert is_supported(tf.keras.Sequential(layers))
+    assert not is_supported(DoubledLogits(layers))
+
+
 @pytest.mark.parametrize(
     "option", ["kernel_regularizer", "bias_regularizer", "activity_regularizer"]
 )

@@ -10,6 +10,7 @@ from tff_hdp.clients.updates import (
     clip,
     cross_entropy,
     norms,
+    out_of_range,
     screen,
     weighted_sum,
 )
@@ -68,6 +69,11 @@ def test_cross_entropy_is_tensorflows_but_for_labels_that_are_no_class():
     np.testing.assert_allclose(gradients[right], shares - own, rtol=1e-5, atol=1e-6)
     assert np.all(np.isnan(losses[~right]))
     assert np.all(np.isnan(gradients[~right]))
+
+
+def test_numbers_that_32_bits_would_bring_into_range_are_out_of_it():
+    given = tf.constant([2, 3, -1, 2**32 + 1, -(2**32) + 1], tf.int64)
+    assert out_of_range(given, 3).numpy().tolist() == [False, True, True, True, True]
 
 
 @pytest.mark.parametrize("rest", [1e-8, 1e-5, 1e-4, 2.4e-4, 1e-3, 1.0])

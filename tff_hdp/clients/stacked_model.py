@@ -45,7 +45,8 @@ class StackedModel:
     """
 
     def __init__(self, model: tf.keras.Sequential) -> None:
-        if not isinstance(model, tf.keras.Sequential):
+        # A user's own kind of one may do more than its layers.
+        if type(model) is not tf.keras.Sequential:
             raise ArgumentError("model", type(model).__name__, "a Sequential")
         self._layers: list[tuple[int, Layer]] = []
         for layer in model.layers:
