@@ -150,8 +150,9 @@ def test_noise_finer_than_the_clients_grid_is_not_shown_between_its_steps():
         **COMMON,
     )
     assert phase_length(plan) < 5 / SIZE**0.5
+    # In which a client moves a sixth of what it does in its zone.
     above = NoisePlan(
-        zone_sizes=(1, 1),
+        zone_sizes=(3, 3),
         zone_noise_multipliers=(1.0, 1.0),
         upper_levels=(Level((0, 0), (fine,)),),
         server_noise_multiplier=1.0,
