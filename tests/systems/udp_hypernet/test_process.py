@@ -348,6 +348,12 @@ def test_more_users_at_once_than_were_built_for_end_the_round(network, in_proces
         process.next(state, [together([0, 1, 2, 3])])
 
 
+def test_nobody_gets_a_row_that_is_not_of_its_own_users():
+    for users in ([3], [4, 2], [2, 1, 4]):
+        keys = udp_hypernet.row_keys(tf.constant(users), 3).numpy().tolist()
+        assert keys[: len(users)] == users and {*keys} == {*users}
+
+
 def test_types_say_what_goes_where(network):
     process = build(network, noiseless())
     state_type = process.initialize.type_signature.result.member

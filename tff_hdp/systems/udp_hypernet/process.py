@@ -159,22 +159,9 @@ def build_udp_hypernet(
         chunk["labels"] = tf.where(is_one[:, tf.newaxis], chunk["labels"], -1)
         return mean.seated(chunk)
 
-    def padded(of_users: tf.Tensor, rest_as: tf.Tensor | int = 0) -> tf.Tensor:
-        """Of `users_at_once` users, another value after those that are."""
-        rest = users_at_once - tf.shape(of_users)[0]
-        said = tf.debugging.assert_non_negative(rest, "more users than users_at_once")
-        with tf.control_dependencies([said]):
-            rest = tf.identity(rest)
-        paddings = [[0, rest], *[[0, 0]] * (of_users.shape.rank - 1)]
-        shape = [users_at_once, *of_users.shape[1:]]
-        filled = tf.pad(of_users, paddings, constant_values=rest_as)
-        return tf.ensure_shape(filled, shape)
-
     @tff.tensorflow.computation(data_type)
     def keys_of(data: tf.data.Dataset) -> tf.Tensor:
-        user = known(data)["user"]
-        # Nobody gets a row that is not of its own users.
-        return padded(user, user[0])
+        return row_keys(known(data)["user"], users_at_once)
 
     @tff.tensorflow.computation(table_type, np.int32)
     def row(table: tf.Tensor, user: tf.Tensor) -> tf.Tensor:
@@ -210,8 +197,8 @@ def build_udp_hypernet(
         # A user whose training diverged keeps its descriptor.
         moved, _ = screen(moved, instead=0.0)
         return (contribution, zones), collections.OrderedDict(
-            user=padded(chunk["user"]),
-            descriptor=padded(moved),
+            user=_padded(chunk["user"], users_at_once),
+            descriptor=_padded(moved, users_at_once),
             loss=tf.reduce_sum(losses),
             users=tf.cast(tf.shape(losses)[0], tf.float32),
         )
@@ -294,6 +281,30 @@ def build_udp_hypernet(
     return tff.learning.templates.LearningProcess(
         initialize, next_fn, get_model_weights, set_model_weights
     )
+
+
+def row_keys(users: tf.Tensor, count: int) -> tf.Tensor:
+    """Which rows of the table are sent for some users: no one else's.
+
+    Args:
+      users: int32 [U], U at least 1.
+      count: How many rows are sent, U or more.
+
+    Returns:
+      int32 [count].
+    """
+    return _padded(users, count, users[0])
+
+
+def _padded(of_users: tf.Tensor, count: int, rest_as: tf.Tensor | int = 0) -> tf.Tensor:
+    """Of `count` users, another value after those that are."""
+    rest = count - tf.shape(of_users)[0]
+    said = tf.debugging.assert_non_negative(rest, "more users than users_at_once")
+    with tf.control_dependencies([said]):
+        rest = tf.identity(rest)
+    paddings = [[0, rest], *[[0, 0]] * (of_users.shape.rank - 1)]
+    filled = tf.pad(of_users, paddings, constant_values=rest_as)
+    return tf.ensure_shape(filled, [count, *of_users.shape[1:]])
 
 
 def _formed(updates: tf.Tensor | OuterProducts) -> tf.Tensor:
