@@ -24,7 +24,7 @@ Client = collections.namedtuple("Client", "zone weight noises update")
 
 # The third has no finite norm, the fourth no weight that counts; zone 1 is empty but
 # for the last, whose zone there is none of.
-PLACES = [(0, 0.3), (0, 1.0), (0, 0.9), (0, 1.7), (2, 1.0), (2, 0.2), (2, 1.0), (7, 1)]
+PLACES = [(0, 0.3), (0, 1.0), (0, 0.9), (0, 1.7), (2, 1.0), (2, 0.2), (2, 1.0), (3, 1)]
 
 
 def plan_of(estimator, mixing, kind, z=1.0):
