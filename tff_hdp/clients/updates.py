@@ -58,12 +58,14 @@ def weighted_sum(updates: tf.Tensor | OuterProducts, factors: tf.Tensor) -> tf.T
 
 def without(value: tf.Tensor, dropped: tf.Tensor) -> tf.Tensor:
     """`value` [C, ...] with zeros for the clients dropped, bool [C]."""
-    selector = tf.reshape(dropped, [-1] + [1] * (value.shape.rank - 1))
-    return tf.cond(
-        tf.reduce_any(dropped),
-        lambda: tf.where(selector, tf.zeros_like(value), value),
-        lambda: value,
-    )
+    places = tf.where(dropped)
+
+    def zeroed() -> tf.Tensor:
+        # Touches those clients' alone; a choice for each number goes through all.
+        shape = tf.concat([tf.shape(places)[:1], tf.shape(value)[1:]], 0)
+        return tf.tensor_scatter_nd_update(value, places, tf.zeros(shape, value.dtype))
+
+    return tf.cond(tf.size(places) > 0, zeroed, lambda: value)
 
 
 def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
