@@ -42,7 +42,7 @@ def report(rows: list[dict[str, Any]], csv: str | None) -> None:
 
     Args:
       rows: A measurement each.
-      csv: The file to write; None for none.
+      csv: The file to write, in which rows of other machines stay; None for none.
     """
     import pandas as pd
 
@@ -53,6 +53,10 @@ def report(rows: list[dict[str, Any]], csv: str | None) -> None:
         path = pathlib.Path(csv)
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = frame.assign(machine=described("cpu"))
+        if path.exists():
+            before = pd.read_csv(path)
+            others = before[before["machine"] != described("cpu")]
+            whole = pd.concat([others, whole])
         whole.to_csv(path, index=False, float_format="%.4g")
 
 

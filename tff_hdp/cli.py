@@ -87,9 +87,8 @@ def run(
 def _spare_the_collector() -> None:
     """Looks less often for garbage among what stays to the end.
 
-    TensorFlow makes a million objects when it is imported, and more for every graph.
-    To go through them again and again, and once more at the end, is a quarter of a
-    short run.
+    TensorFlow makes objects by the hundred thousand when it is imported, and more for
+    every graph; to go through them again and again, and at the end, a short run feels.
     """
     gc.set_threshold(50_000, 20, 50)
     atexit.register(gc.freeze)

@@ -2,6 +2,7 @@
 
 import importlib
 
+import pandas as pd
 import pytest
 
 
@@ -17,6 +18,18 @@ def test_cpu_and_its_instructions_are_named(machine, monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     said = machine.described("cpu")
     assert "cores of An M (AVX-512, oneDNN held to AVX2), CPU only" in said
+
+
+def test_rows_of_other_machines_stay_and_a_machines_own_are_replaced(
+    machine, monkeypatch, tmp_path
+):
+    path = tmp_path / "rows.csv"
+    for name, seconds in (("one", 1.5), ("other", 2.5), ("one", 3.5)):
+        monkeypatch.setattr(machine, "described", lambda device, name=name: name)
+        machine.report([{"what": "a round", "seconds": seconds}], str(path))
+    found = pd.read_csv(path).set_index("machine")["seconds"]
+    assert found.to_dict() == {"other": 2.5, "one": 3.5}
+    assert len(found) == 2
 
 
 def test_a_gpu_that_is_not_there_is_refused(machine, assert_refused):

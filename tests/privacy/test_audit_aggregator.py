@@ -172,7 +172,7 @@ PATHS = [
 
 @pytest.fixture
 def run(request):
-    """A release on the one of the paths that noise takes which the test is given."""
+    """A release on the path that the test names."""
     name, context = request.param
     request.getfixturevalue(context)
     return RELEASES[name]

@@ -266,7 +266,6 @@ def descend(
         asked = tf.where(absent, 0, tf.where(rows > given, -1, asked))
         batch = Batch(given, asked, present, rule.learning_rate, t)
         gradients, logits, loss = problem.gradients(weights, batch)
-        gradients = [_of_moving(gradient, moving) for gradient in gradients]
         if centres:
             begins = tf.equal(t % rule.centre_every, 0)
             centres = tf.cond(begins, lambda: weights, lambda: centres)
@@ -303,16 +302,6 @@ def _gradients(
     return tape.gradient(loss, weights), logits, summed
 
 
-def _of_moving(
-    gradient: tf.Tensor | SparseRows, moving: tf.Tensor
-) -> tf.Tensor | SparseRows:
-    """A weight's gradient, zero for clients that have no examples in a step."""
-    still = tf.logical_not(moving)
-    if isinstance(gradient, SparseRows):
-        return gradient._replace(values=without(gradient.values, still))
-    return without(gradient, still)
-
-
 def _step(
     rule: SgdRule,
     index: int,
@@ -322,19 +311,24 @@ def _step(
     gradient: tf.Tensor | SparseRows,
     moving: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """The next value of one weight and of its velocity; `moving` is bool [C]."""
+    """The next value of one weight and of its velocity; `moving` is bool [C].
+
+    Who stands still gets nothing of its gradient: that is 0 only where it is finite.
+    """
+    still = tf.logical_not(moving)
     mask = rule.mask[index] if rule.mask else None
     by_gradient_alone = not (rule.momentum or rule.proximal)
     if isinstance(gradient, SparseRows):
         if by_gradient_alone and mask is None:
-            return tf.tensor_scatter_nd_sub(weight, *gradient), None
+            values = without(gradient.values, still)
+            return tf.tensor_scatter_nd_sub(weight, gradient.places, values), None
         gradient = gradient.dense(weight)
     if rule.proximal:
         gradient += rule.learning_rate * rule.proximal * (weight - centre)
     if mask is not None:
         gradient = tf.where(mask, gradient, tf.zeros_like(gradient))
     if by_gradient_alone:
-        return weight - gradient, None
+        return weight - without(gradient, still), None
     moving = tf.reshape(moving, [-1] + [1] * (weight.shape.rank - 1))
     if velocity is not None:
         gradient = rule.momentum * velocity + gradient
