@@ -13,6 +13,7 @@ from tff_hdp.clients.updates import (
     out_of_range,
     screen,
     weighted_sum,
+    with_rows_of,
 )
 
 
@@ -124,3 +125,27 @@ def test_outer_products_of_a_client_that_counts_nothing_may_be_anything(outer, s
     np.testing.assert_array_equal(
         weighted_sum(spoilt, factors), weighted_sum(outer, factors)
     )
+
+
+@pytest.mark.parametrize("kept", [(), (1,), (0, 2), (0, 1, 2)])
+def test_kept_rows_are_as_before_and_what_they_were_kept_from_is_too(kept):
+    """Over steps of a loop, where TensorFlow writes into what it need not keep."""
+    start = tf.constant(np.arange(6.0).reshape(3, 2), tf.float32)
+    places = tf.reshape(tf.constant(kept, tf.int64), [-1, 1])
+
+    @tf.function
+    def go(places: tf.Tensor, by: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def step(t, value, before):
+            return t + 1, with_rows_of(value, places, value + by), before + value
+
+        return tf.while_loop(lambda t, *_: t < 4, step, (0, start, 0 * start))[1:]
+
+    for by in (1.0, 0.0, np.inf):
+        value, before = go(places, tf.constant(by))
+        moves = np.where(np.isin(range(3), kept), 0.0, by)[:, np.newaxis]
+        steps = start + np.zeros_like(moves)
+        total = 0 * steps
+        for _ in range(4):
+            total, steps = total + steps, steps + moves
+        np.testing.assert_array_equal(value, steps)
+        np.testing.assert_array_equal(before, total)

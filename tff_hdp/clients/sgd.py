@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.updates import cross_entropy, without
+from tff_hdp.clients.updates import cross_entropy, with_rows_of, without
 from tff_hdp.errors import ArgumentError
 
 # How many tensors like the stacked weights a step holds at most: the weights, their
@@ -315,22 +315,19 @@ def _step(
 
     Who stands still gets nothing of its gradient: that is 0 only where it is finite.
     """
-    still = tf.logical_not(moving)
     mask = rule.mask[index] if rule.mask else None
     by_gradient_alone = not (rule.momentum or rule.proximal)
     if isinstance(gradient, SparseRows):
         if by_gradient_alone and mask is None:
-            values = without(gradient.values, still)
+            values = without(gradient.values, tf.logical_not(moving))
             return tf.tensor_scatter_nd_sub(weight, gradient.places, values), None
         gradient = gradient.dense(weight)
     if rule.proximal:
         gradient += rule.learning_rate * rule.proximal * (weight - centre)
     if mask is not None:
         gradient = tf.where(mask, gradient, tf.zeros_like(gradient))
-    if by_gradient_alone:
-        return weight - without(gradient, still), None
-    moving = tf.reshape(moving, [-1] + [1] * (weight.shape.rank - 1))
+    still = tf.where(tf.logical_not(moving))
     if velocity is not None:
-        gradient = rule.momentum * velocity + gradient
-        velocity = tf.where(moving, gradient, velocity)
-    return tf.where(moving, weight - gradient, weight), velocity
+        moved = rule.momentum * velocity + gradient
+        velocity = gradient = with_rows_of(velocity, still, moved)
+    return with_rows_of(weight, still, weight - gradient), velocity

@@ -68,6 +68,19 @@ def without(value: tf.Tensor, dropped: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.size(places) > 0, zeroed, lambda: value)
 
 
+def with_rows_of(value: tf.Tensor, places: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+    """`new` [C, ...], but with the rows of `value` at `places`, int64 [K, 1].
+
+    Args:
+      value: [C, ...].
+      places: Of clients.
+      new: The result of an operation, used by nothing else: it is written over.
+    """
+    # A scatter would copy all of it.
+    rows = tf.cast(places[:, 0], tf.int32)
+    return tf.raw_ops.InplaceUpdate(x=new, i=rows, v=tf.gather_nd(value, places))
+
+
 def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Every example's cross-entropy in nats; NaN where the label is no class.
 
