@@ -303,6 +303,33 @@ def test_every_account_pays_for_finite_precision():
     assert 2 * loss < 1e-4 < 2e11 * composition.RELATIVE_ERROR
 
 
+@pytest.mark.parametrize(
+    ("z", "q", "count"),
+    [
+        (0.8, 0.4, 20),
+        (1.0, 1e-3, 3000),
+        (5.0, 1e-4, 100),
+        (20.0, 0.01, 50),
+        (0.3, 0.05, 5),
+        (10.0, 0.95, 300),
+        (2000.0, 0.2, 10),
+    ],
+)
+def test_a_sampled_gaussian_is_dp_accountings(z, q, count):
+    mechanism = SampledGaussian(q, Spectrum((z * z,), (0.0,)), hidden=True)
+    grid = composition._grid(frozenset({(mechanism, count)}), DELTA)
+    theirs = from_gaussian_mechanism(
+        z, value_discretization_interval=grid, sampling_prob=q
+    )
+    ours = mechanism.pld(1, grid)
+    epsilons = [
+        pld.self_compose(count).get_epsilon_for_delta(DELTA) for pld in (ours, theirs)
+    ]
+    assert epsilons[0] == pytest.approx(epsilons[1], rel=1e-5)
+    for side in ("_pmf_remove", "_pmf_add"):
+        assert getattr(ours, side).size <= 1.2 * getattr(theirs, side).size + 2
+
+
 def test_a_sampled_gaussian_that_dp_accounting_refuses():
     """Its deltas rise by rounding, of which it says that they must not."""
     q, z, delta = 0.05, 0.0624, 0.049

@@ -142,7 +142,7 @@ class Laplace(Mechanism):
             absent = np.maximum(-np.expm1(epsilon), 0.0)
             return (1 - self.q) * absent + self.q * np.maximum(present, absent)
 
-        pmf = connected_dots(deltas, self.loss_span, discretisation)
+        pmf = connected_dots(deltas, -self.loss_span, self.loss_span, discretisation)
         return pld_of(pmf).self_compose(rounds)
 
 
@@ -155,16 +155,26 @@ def _laplace_rdp(m: Laplace, orders: tuple[float, ...]) -> np.ndarray:
 
 
 def connected_dots(
-    deltas_of: Callable[[np.ndarray], np.ndarray], span: float, discretisation: float
+    deltas_of: Callable[[np.ndarray], np.ndarray],
+    least: float,
+    most: float,
+    discretisation: float,
 ) -> "PLDPmf":
-    """Connects the dots of a hockey-stick divergence over the losses up to `span`."""
+    """Connects the dots of a hockey-stick divergence over all losses there are.
+
+    Args:
+      deltas_of: The divergence at an epsilon.
+      least: Loss below which there is hardly ever any, < 0.
+      most: Loss above which there is hardly ever any, > 0.
+      discretisation: Distance of the dots.
+    """
     from dp_accounting.pld import pld_pmf
 
-    top = max(1, math.ceil(span / discretisation))
-    deltas = deltas_of(np.arange(-top, top + 1) * discretisation)
+    low, high = math.floor(least / discretisation), math.ceil(most / discretisation)
+    deltas = deltas_of(np.arange(low, high + 1) * discretisation)
     deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-        discretisation, -top, top, deltas
+        discretisation, low, high, deltas
     )
     # To compose a sparse one the library takes its size to the power of the rounds.
     return pmf.to_dense_pmf()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Beyond so many an account is of bins of them.
 _MOST_VARIANCES = 300
-# A hockey-stick divergence is computed for each point, or for each and each variance.
+# Of a grid for each of whose points and variances a divergence is computed.
 _MOST_POINTS = 5e5
 
 
@@ -71,10 +71,7 @@ class SampledGaussian(Mechanism):
     @property
     def most_points(self) -> float:
         """See base class."""
-        of_library = self.noise_multiplier is not None and (
-            self.hidden or self.q == 1.0
-        )
-        return Mechanism.most_points if of_library else _MOST_POINTS
+        return Mechanism.most_points if self.spectrum.is_certain else _MOST_POINTS
 
     def given_noise(self) -> tuple["SampledGaussian", float]:
         """See base class."""
@@ -99,26 +96,7 @@ class SampledGaussian(Mechanism):
         z = self.noise_multiplier
         if z is not None and self.q == 1.0:
             return Gaussian(z).pld(rounds, discretisation)
-        if z is not None and self.hidden:
-            one = _poisson_pld(z, self.q, discretisation)
-        else:
-            one = _mixture_pld(self, discretisation)
-        return one.self_compose(rounds)
-
-
-# A second of work, for every account of a run that goes on.
-@functools.lru_cache(maxsize=64)
-def _poisson_pld(z: float, q: float, discretisation: float) -> "Pld":
-    from dp_accounting.pld import privacy_loss_distribution as pld_lib
-
-    try:
-        return pld_lib.from_gaussian_mechanism(
-            z, value_discretization_interval=discretisation, sampling_prob=q
-        )
-    except ValueError:  # its deltas, off by rounding, rise
-        return _mixture_pld(
-            SampledGaussian(q, Spectrum((z * z,), (0.0,)), hidden=True), discretisation
-        )
+        return _sampled_pld(self, discretisation).self_compose(rounds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +149,7 @@ class FixedSizeGaussian(Mechanism):
             )
             return np.where(epsilon >= 0.0, of(remove=True), of(remove=False))
 
-        pmf = connected_dots(deltas, self.loss_span, discretisation)
+        pmf = connected_dots(deltas, -self.loss_span, self.loss_span, discretisation)
         return pld_of(pmf).self_compose(rounds)
 
     @property
@@ -242,19 +220,27 @@ def _hidden_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray | N
 # Privacy loss distributions ----------------------------------------------------
 
 
-def _mixture_pld(m: SampledGaussian, discretisation: float) -> "Pld":
-    """The PLD of a mixture of Gaussians over known variances.
+# For every account of a run that goes on.
+@functools.lru_cache(maxsize=32)
+def _sampled_pld(m: SampledGaussian, discretisation: float) -> "Pld":
+    """The PLD of one round.
 
     The hockey-stick divergence of the pair (variance, output) is the mean of
     the divergences given the variance, so it is exact at the grid's points and
-    pessimistic between them.
+    pessimistic between them. With one variance it is dp_accounting's PLD of a sampled
+    Gaussian, which goes through the points one by one in Python.
     """
     spectrum = m.spectrum.compact().binned(_MOST_VARIANCES)
+    losses = np.array([-m.loss_span, m.loss_span])
+    if m.hidden and m.q < 1.0:
+        # Of (1-q) N(0) + q N(1) against N(0), given those of N(1) against N(0).
+        losses = np.logaddexp(math.log1p(-m.q), math.log(m.q) + losses)
 
     def pmf(remove: bool) -> "PLDPmf":
         deltas = functools.partial(
             sampled_delta, q=m.q, spectrum=spectrum, hidden=m.hidden, remove=remove
         )
-        return connected_dots(deltas, m.loss_span, discretisation)
+        least, most = losses if remove else -losses[::-1]
+        return connected_dots(deltas, least, most, discretisation)
 
     return pld_of(pmf(True), pmf(False)) if m.hidden else pld_of(pmf(True))

@@ -114,14 +114,13 @@ class Program:
             UnsupportedComputationError: if it uses an intrinsic, or a kind of
                 building block, that has no meaning here.
         """
-        # Secure sums and selects give the plain values: nothing is hidden from the
-        # one process that holds all of them anyway.
-        computation = tff.backends.test.replace_secure_intrinsics_with_bodies(
-            computation
-        )
-        block, _ = tff.tensorflow.replace_intrinsics_with_bodies(
-            computation.to_building_block()
-        )
+        block = computation.to_building_block()
+        if any(uri.startswith("federated_secure") for uri in _intrinsics(block)):
+            # They give the plain values: nothing is hidden from the one process that
+            # holds all of them anyway.
+            plain = tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
+            block = plain.to_building_block()
+        block, _ = tff.tensorflow.replace_intrinsics_with_bodies(block)
         block = tff.framework.to_call_dominant(block)
         signature = block.type_signature
         if is_functional(signature.result):
@@ -265,6 +264,13 @@ def _placement(type_: tff.Type) -> tuple[tff.Type, bool]:
     if not isinstance(type_, tff.FederatedType):
         return type_, False
     return type_.member, type_.placement is tff.CLIENTS and not type_.all_equal
+
+
+def _intrinsics(block: tff.framework.ComputationBuildingBlock) -> Iterator[str]:
+    if isinstance(block, tff.framework.Intrinsic):
+        yield block.uri
+    for child in block.children():
+        yield from _intrinsics(child)
 
 
 def _free_names(block: tff.framework.ComputationBuildingBlock) -> set[str]:

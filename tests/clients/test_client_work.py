@@ -1,0 +1,44 @@
+"""Optimizers by name."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_hdp.clients.client_work import build_optimizer
+from tff_hdp.errors import ArgumentError
+
+THEIRS = {
+    "sgd": tff.learning.optimizers.build_sgdm(0.1),
+    "sgdm": tff.learning.optimizers.build_sgdm(0.1, 0.9),
+    "adam": tff.learning.optimizers.build_adam(0.1),
+    "yogi": tff.learning.optimizers.build_yogi(0.1),
+    "adagrad": tff.learning.optimizers.build_adagrad(0.1),
+}
+
+
+def steps(optimizer: tff.learning.optimizers.Optimizer) -> list[np.ndarray]:
+    @tf.function
+    def step(state, weights, gradients):
+        return optimizer.next(state, weights, gradients)
+
+    weights = [tf.ones([2, 3]), tf.zeros([3])]
+    state = optimizer.initialize([tf.TensorSpec(w.shape, w.dtype) for w in weights])
+    for gradient in (1.0, -0.5, 3.0):
+        state, weights = step(state, weights, [gradient * tf.exp(w) for w in weights])
+    return [w.numpy() for w in weights]
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_an_optimizer_by_name_steps_as_tffs_own(name):
+    """Whose steps autograph rewrites in a `tf.function`."""
+    for ours, theirs in zip(
+        steps(build_optimizer(name, 0.1)), steps(THEIRS[name]), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+        assert not np.array_equal(ours, np.ones_like(ours))
+
+
+def test_an_optimizer_that_nobody_knows():
+    with pytest.raises(ArgumentError, match=r"optimizer.*lion"):
+        build_optimizer("lion", 0.1)
