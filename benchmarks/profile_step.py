@@ -99,7 +99,7 @@ def _training(
     from tff_hdp.clients import training
     from tff_hdp.clients.sgd import SgdRule
     from tff_hdp.clients.stacked_model import StackedModel
-    from tff_hdp.clients.updates import weighted_sum
+    from tff_hdp.clients.updates import weighted_sums
 
     work = works.WORKS[name]
     keras = tensorflow_model.build_model(work)
@@ -123,7 +123,8 @@ def _training(
     given = (model, weights, chunk, rule)
 
     def total(updates: list[Any], part: Any) -> list[tf.Tensor]:
-        return [weighted_sum(u, part["weight"][tf.newaxis])[0] for u in updates]
+        factors = [part["weight"][tf.newaxis]] * len(updates)
+        return [total[0] for total in weighted_sums(updates, factors)]
 
     def run() -> Any:
         if model.convolves:

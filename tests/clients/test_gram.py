@@ -9,7 +9,7 @@ from tff_hdp.clients import gram, training
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_stack
-from tff_hdp.clients.updates import norms, weighted_sum
+from tff_hdp.clients.updates import norms, weighted_sums
 
 SIZES = (9, 4, 1, 12)
 WIDTH, HIDDEN, CLASSES = 50, 7, 5
@@ -157,7 +157,8 @@ def test_features_made_to_cancel_do_not_pass_for_short():
         )
         problem.examples = tf.constant(examples[None])
         update = problem.kernel_update(tf.constant(coordinates[None]))
-        released = weighted_sum(update, tf.constant([[1.0]]))[0].numpy()
+        (released,) = weighted_sums([update], [tf.constant([[1.0]])])
+        released = released[0].numpy()
         exact = np.float64(examples).T @ np.float64(coordinates)
         size = np.linalg.norm(examples) * np.linalg.norm(coordinates)
         np.testing.assert_allclose(released, -exact, atol=1e-5 * size)

@@ -14,7 +14,7 @@ from tff_hdp.clients import deferred
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel, is_supported
 from tff_hdp.clients.training import chunk_size, train_one_by_one, train_stack
-from tff_hdp.clients.updates import weighted_sum
+from tff_hdp.clients.updates import weighted_sums
 from tff_hdp.errors import ArgumentError
 
 # In float64 what is left of rounding is far below any mistake.
@@ -111,7 +111,8 @@ def test_clients_one_by_one_add_up_to_each_alone(
 
     def then(updates, part):
         seen.append(part["weight"].shape)
-        return [weighted_sum(u, part["weight"][tf.newaxis])[0] for u in updates]
+        factors = [part["weight"][tf.newaxis]] * len(updates)
+        return [total[0] for total in weighted_sums(updates, factors)]
 
     weights = [0.25, 0.5, 1.0, 0.75]
     chunk = as_chunk(examples, order, weights=weights)

@@ -12,7 +12,7 @@ from tff_hdp.clients.updates import (
     norms,
     out_of_range,
     screen,
-    weighted_sum,
+    weighted_sums,
     with_rows_of,
 )
 
@@ -103,8 +103,8 @@ def test_outer_products_have_the_norms_and_sums_of_what_they_form(outer):
         [[0.5, 0.0, 0.0, 1.0, 0.0, 1e-3, 0.0], [0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.25]]
     )
     expected = np.einsum("zc,cab->zab", factors, formed)
-    np.testing.assert_allclose(weighted_sum(outer, factors), expected, rtol=1e-5)
-    np.testing.assert_allclose(weighted_sum(formed, factors), expected, rtol=1e-5)
+    for found in weighted_sums([outer, formed], [factors] * 2):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_outer_products_have_norms_that_their_sides_squares_do_not():
@@ -123,7 +123,7 @@ def test_outer_products_of_a_client_that_counts_nothing_may_be_anything(outer, s
     assert np.isfinite(norms(spoilt)).tolist() == [i != 3 for i in range(7)]
     factors = tf.constant([[1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0]])
     np.testing.assert_array_equal(
-        weighted_sum(spoilt, factors), weighted_sum(outer, factors)
+        *weighted_sums([spoilt, outer], [factors] * 2),
     )
 
 

@@ -8,7 +8,12 @@ import tensorflow as tf
 
 from tff_hdp.aggregators.queries import LevelQueries
 from tff_hdp.aggregators.zoned_mean import PER_ZONE, ZonedMean
-from tff_hdp.clients.updates import OuterProducts, norms, sum_over_clients, weighted_sum
+from tff_hdp.clients.updates import (
+    OuterProducts,
+    norms,
+    sum_over_clients,
+    weighted_sums,
+)
 from tff_hdp.privacy.plan import NoisePlan
 
 # AutoGraph would take longer to rewrite the functions that a contribution calls than
@@ -72,12 +77,11 @@ def sum_by_norms(
     contributions = mean.weighted(clipped, profiles)
     members = _members(zones, profiles["zone"])
     scaled = tf.nest.flatten(contributions.pop("record"))
-    sums = [
-        weighted_sum(
-            update, tf.where(members & (made > 0.0), made / length, tf.zeros_like(made))
-        )
-        for update, made, length in zip(updates, scaled, lengths, strict=True)
+    factors = [
+        tf.where(members & (made > 0.0), made / length, tf.zeros_like(made))
+        for made, length in zip(scaled, lengths, strict=True)
     ]
+    sums = weighted_sums(updates, factors)
     total = collections.OrderedDict(
         record=tf.nest.pack_sequence_as(like, sums), **_added_up(contributions, members)
     )

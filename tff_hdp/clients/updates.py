@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -42,30 +42,40 @@ def norms(updates: tf.Tensor | OuterProducts) -> tf.Tensor:
     return tf.sqrt(tf.reduce_sum(tf.square(updates), axes))
 
 
-def weighted_sum(updates: tf.Tensor | OuterProducts, factors: tf.Tensor) -> tf.Tensor:
-    """sum_c factors_zc u_c of one weight's updates, [Z, ...].
+def weighted_sums(
+    updates: Sequence[tf.Tensor | OuterProducts], factors: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
+    """sum_c factors_zc u_c of every weight's updates, each [Z, ...].
 
     Args:
-      updates: [C, ...].
-      factors: [Z, C]; where all of a client's are 0, its u_c may be anything.
+      updates: Per weight, [C, ...].
+      factors: Per weight, [Z, C]; where all of a client's are 0, its u_c may be
+        anything.
     """
-    dropped = tf.reduce_all(tf.equal(factors, 0.0), 0)
-    if isinstance(updates, OuterProducts):
-        left = without(updates.left, dropped) * factors[:, :, tf.newaxis]
-        return tf.matmul(left, without(updates.right, dropped), transpose_a=True)
-    return tf.tensordot(factors, without(updates, dropped), 1)
+    sides = [
+        (u.left, u.right) if isinstance(u, OuterProducts) else (u,) for u in updates
+    ]
+    dropped = tf.reduce_all(tf.equal(tf.concat(factors, 0), 0.0), 0)
+    return [
+        tf.matmul(factor[:, :, tf.newaxis] * left[0], right, transpose_a=True)
+        if left
+        else tf.tensordot(factor, right, 1)
+        for (*left, right), factor in zip(without(sides, dropped), factors, strict=True)
+    ]
 
 
-def without(value: tf.Tensor, dropped: tf.Tensor) -> tf.Tensor:
-    """`value` [C, ...] with zeros for the clients dropped, bool [C]."""
-    places = tf.where(dropped)
+def without(values: Any, dropped: tf.Tensor) -> Any:
+    """Tensors [C, ...], with zeros for the clients dropped, bool [C]."""
 
-    def zeroed() -> tf.Tensor:
-        # Touches those clients' alone; a choice for each number goes through all.
-        shape = tf.concat([tf.shape(places)[:1], tf.shape(value)[1:]], 0)
-        return tf.tensor_scatter_nd_update(value, places, tf.zeros(shape, value.dtype))
+    def zeroed(value: tf.Tensor) -> tf.Tensor:
+        rows = tf.reshape(dropped, [-1] + [1] * (value.shape.rank - 1))
+        return tf.where(rows, tf.zeros([], value.dtype), value)
 
-    return tf.cond(tf.size(places) > 0, zeroed, lambda: value)
+    return tf.cond(
+        tf.reduce_any(dropped),
+        lambda: tf.nest.map_structure(zeroed, values),
+        lambda: values,
+    )
 
 
 def with_rows_of(value: tf.Tensor, places: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
