@@ -26,7 +26,7 @@ from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.systems.hdp.clients import single_clients
 from tff_hdp.systems.hdp.process import build_hdp
 
-pytestmark = pytest.mark.usefixtures("native_context")
+pytestmark = pytest.mark.usefixtures("in_process_default")
 DOC = pathlib.Path(__file__).parents[2] / "docs" / "drop_in.md"
 SGD = tff.learning.optimizers.build_sgdm
 SIZES, ZONES = (4, 9, 3, 6), (0, 1, 1, 0)
@@ -142,7 +142,8 @@ def test_unweighted_equals_our_own_process(initial, config):
     compare(plan, initial, our_data(w=w), data_of(w=w))
 
 
-def test_weighted_equals_our_own_process(initial):
+def test_weighted_equals_our_own_process(initial, native_context):
+    del native_context
     plan = configurations.none(
         **OPTIONS, estimator="fixed", mixing="equal", zone_weights=(1.0, 2.0)
     )
@@ -151,7 +152,8 @@ def test_weighted_equals_our_own_process(initial):
     compare(plan, initial, our_data(w=w), data_of(), example_cap=6)
 
 
-def test_weighted_equals_tffs_mean(initial):
+def test_weighted_equals_tffs_mean(initial, native_context):
+    del native_context
     plan = configurations.none(**OPTIONS)
     zoned = [*initial, np.zeros(4, np.float32)]
     found, _ = run(drop_in(plan, example_cap=9), zoned, data_of())

@@ -26,7 +26,7 @@ from tff_hdp.privacy import (
 
 SIZES = (5, 3, 4)
 SAMPLING = PoissonSampling((0.5,) * 3)
-pytestmark = pytest.mark.usefixtures("native_context")
+pytestmark = pytest.mark.usefixtures("in_process_default")
 
 
 # Noise -----------------------------------------------------------------------
@@ -104,7 +104,10 @@ def test_noise_of_every_configuration(
     assert measured == pytest.approx(math.sqrt(variance), rel=NOISE_TOLERANCE)
 
 
-def test_noise_of_unequal_mixing_and_upper_levels(profiles, measured_noise):
+def test_noise_of_unequal_mixing_and_upper_levels(
+    profiles, measured_noise, native_context
+):
+    del native_context
     plan = NoisePlan(
         zone_sizes=(4, 4, 8),
         sampling=FixedSizeSampling((2, 2, 2)),

@@ -142,6 +142,7 @@ def test_workers_find_the_same(native_worker, host_worker):
             )
 
 
+@pytest.mark.slow
 def test_onednn_changes_results_by_rounding_alone():
     with_it, without = (
         np.frombuffer(bytes.fromhex(done.stdout.strip()), np.float32)

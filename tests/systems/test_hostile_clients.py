@@ -8,8 +8,8 @@ from scripts.parts import torture_clients, torture_systems
 from tff_hdp import runtime
 
 QUICK = (
-    *("hdp single", "hdp zones", "hdp span", "hdp text single", "hdp text stacked"),
-    *("hdp protocol", "hfl_dp", "gfl", "fl_top", "fl_top protocol"),
+    *("hdp single", "hdp span", "hdp text stacked", "hdp protocol"),
+    *("hfl_dp", "gfl", "fl_top"),
 )
 
 

@@ -149,7 +149,8 @@ class FixedSizeGaussian(Mechanism):
             )
             return np.where(epsilon >= 0.0, of(remove=True), of(remove=False))
 
-        pmf = connected_dots(deltas, -self.loss_span, self.loss_span, discretisation)
+        most = float(_sampled_loss(self.k / self.n, self.loss_span))
+        pmf = connected_dots(deltas, -most, most, discretisation)
         return pld_of(pmf).self_compose(rounds)
 
     @property
@@ -232,9 +233,8 @@ def _sampled_pld(m: SampledGaussian, discretisation: float) -> "Pld":
     """
     spectrum = m.spectrum.compact().binned(_MOST_VARIANCES)
     losses = np.array([-m.loss_span, m.loss_span])
-    if m.hidden and m.q < 1.0:
-        # Of (1-q) N(0) + q N(1) against N(0), given those of N(1) against N(0).
-        losses = np.logaddexp(math.log1p(-m.q), math.log(m.q) + losses)
+    if m.hidden:
+        losses = _sampled_loss(m.q, losses)
 
     def pmf(remove: bool) -> "PLDPmf":
         deltas = functools.partial(
@@ -244,3 +244,8 @@ def _sampled_pld(m: SampledGaussian, discretisation: float) -> "Pld":
         return connected_dots(deltas, least, most, discretisation)
 
     return pld_of(pmf(True), pmf(False)) if m.hidden else pld_of(pmf(True))
+
+
+def _sampled_loss(q: float, loss: np.ndarray | float) -> np.ndarray | float:
+    """The loss of (1-q) Q + q P against Q where that of P against Q is `loss`."""
+    return loss if q == 1.0 else np.logaddexp(math.log1p(-q), math.log(q) + loss)

@@ -12,7 +12,7 @@ from tff_hdp.privacy import Clipping, PoissonSampling, configurations
 from tff_hdp.systems.hdp.clients import stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
 
-pytestmark = pytest.mark.usefixtures("native_context")
+pytestmark = pytest.mark.usefixtures("in_process_default")
 WIDTH, CLASSES = 40, 50
 S, Z, ROUNDS = 0.5, 1.4, 3
 # 2,050 coordinates over three rounds: the standard error of a measured standard
