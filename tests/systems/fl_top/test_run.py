@@ -36,6 +36,13 @@ def config(out, **changes):
     return FlTopConfig(**settings | changes)
 
 
+@pytest.fixture(scope="module")
+def private(tmp_path_factory):
+    """A run of three rounds with noise."""
+    out = tmp_path_factory.mktemp("private") / "run"
+    return experiment.run(config(out, scheme="fl_top_dp", ratio=0.05))
+
+
 def cost_kilobytes(*, size, rounds, clients_per_round, clients):
     """The paper's cost of a client: 4 K' Round C / 1000 kB."""
     return 4 * size * rounds * clients_per_round / clients / 1000
@@ -133,12 +140,11 @@ def test_a_private_run_under_the_masking_protocol(tmp_path):
     assert (sent >= frame["secagg_bytes_up"] + 5 * 64).all()
 
 
-def test_a_private_run_says_what_its_epsilons_rest_on(tmp_path):
-    result = experiment.run(config(tmp_path, scheme="fl_top_dp", ratio=0.05))
-    facts = resolved(tmp_path)
-    frame = pd.read_csv(tmp_path / "metrics.csv")
+def test_a_private_run_says_what_its_epsilons_rest_on(private):
+    facts = resolved(private.path)
+    frame = pd.read_csv(private.path / "metrics.csv")
     assert frame["clip_norm"].to_numpy() == pytest.approx(facts["clip_norm"])
-    (row,) = results.table([tmp_path]).to_dict("records")
+    (row,) = results.table([private.path]).to_dict("records")
     options = {"clients": 39, "per_round": 8, "sigma": 1.54}
     ledger = fl_top_dp.FlTopLedger()
     ledger.record(fl_top_dp.plan(**options), 3)  # all of them, whichever is best
@@ -148,20 +154,19 @@ def test_a_private_run_says_what_its_epsilons_rest_on(tmp_path):
     assert row["epsilon_paper"] == fl_top_dp.paper_epsilon(
         **options, rounds=row["round"], delta=1e-5
     )
-    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    privacy = json.loads((private.path / "privacy.json").read_text())
     assert privacy["rounds"] == 3
     notes = " ".join(privacy["notes"])
     for words in ("public data", "operator", "Theorem 1", "test set", "assumed"):
         assert words in notes
-    assert {r.observer for r in result.accounts} == set(rows)
+    assert {r.observer for r in private.accounts} == set(rows)
     for words in ("replacing a client", "without replacement", "against the server"):
-        assert words in result.summary
+        assert words in private.summary
 
 
-def test_the_other_weights_stay_at_the_start(tmp_path):
-    experiment.run(config(tmp_path, scheme="fl_top_dp", ratio=0.05))
-    initial, scores = fl_top_setup.read_setup(tmp_path)
-    with np.load(tmp_path / results.WEIGHTS_FILE) as saved:
+def test_the_other_weights_stay_at_the_start(private):
+    initial, scores = fl_top_setup.read_setup(private.path)
+    with np.load(private.path / results.WEIGHTS_FILE) as saved:
         final = saved["final"]
     chosen = top_k(scores, 120)
     others = np.setdiff1d(np.arange(WEIGHTS), chosen)
