@@ -83,6 +83,33 @@ def test_others_orders_do_not_matter_where_a_clients_model_overflows(problem, mo
             np.testing.assert_allclose(own, expected[0], atol=1e-4 * scale)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("problem", [WeightProblem, GramProblem])
+def test_a_step_without_examples_is_none(problem, momentum):
+    """Between others too: who stands still keeps its velocity."""
+    layers = [tf.keras.layers.InputLayer([4]), tf.keras.layers.Dense(3)]
+    tf.keras.utils.set_random_seed(0)
+    model = tf.keras.Sequential(layers)
+    features = np.random.default_rng(0).normal(size=[2, 3, 4]).astype(np.float32)
+    initial = [tf.constant(w) for w in model.trainable_weights]
+    given = StackedModel(model), initial, tf.constant(features)
+    rule = SgdRule(learning_rate=0.1, momentum=momentum)
+    none, own = [-1, -1], [[0, 1], [2, 0], [1, 2]]
+    other = [[0, 1], [1, 2], [2, 0], [0, 2]]
+    (between, _), (after, _) = (
+        descend(
+            problem(*given),
+            rule,
+            tf.constant([order, other]),
+            tf.zeros([2, 3], tf.int32),
+        )
+        for order in ([own[0], none, *own[1:]], [*own, none])
+    )
+    for one, two in zip(between, after, strict=True):
+        assert np.any(one[0])
+        np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
 def test_a_client_that_asks_for_a_row_beyond_its_examples_spoils_its_own_alone():
     layers = [tf.keras.layers.InputLayer([2]), tf.keras.layers.Dense(3)]
     model = tf.keras.Sequential(layers)

@@ -55,7 +55,7 @@ def build_optimizer(
     if name not in builders:
         raise ArgumentError("optimizer", name, ", ".join(builders))
     optimizer = builders[name](learning_rate)
-    # Its steps branch on what Python knows; to rewrite them is a tenth of a start.
+    # AutoGraph would rewrite its steps, which branch on what Python knows alone.
     optimizer.next = tf.autograph.experimental.do_not_convert(optimizer.next)
     return optimizer
 
