@@ -29,6 +29,7 @@ def test_a_part_that_is_not_there_is_one_line(run_program):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("every_core")
 def test_workers_are_one_and_one_a_core(run_program, tmp_path):
     file = tmp_path / "rows.csv"
     done = run_program(

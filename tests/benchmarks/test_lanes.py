@@ -22,6 +22,7 @@ def test_processor_seconds_are_those_of_all_threads():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("every_core")
 def test_each_number_of_threads_has_a_row():
     import lanes
     import works

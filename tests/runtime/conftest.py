@@ -72,13 +72,13 @@ def native_plain_context(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def in_process_context():
-    return in_process.create_in_process_context()
+    return in_process.create_in_process_context(clients_at_once=2)
 
 
 @pytest.fixture
 def context():
     """A new in-process context, nobody's default."""
-    return in_process.create_in_process_context()
+    return in_process.create_in_process_context(clients_at_once=2)
 
 
 @pytest.fixture

@@ -90,6 +90,7 @@ def data(n, N, number, epochs=1, together=None, poison=None):
     return chunks
 
 
+@functools.cache  # A new seed has TensorFlow prepare every graph anew.
 def start():
     tf.keras.utils.set_random_seed(0)
     weights = tff.learning.models.ModelWeights.from_model(build_model())

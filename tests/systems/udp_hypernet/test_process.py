@@ -80,11 +80,16 @@ def noiseless(q=0.5):
     return configurations.none(zone_sizes=(USERS,), sampling=PoissonSampling((q,)))
 
 
-def start(process, network):
+@functools.cache  # A new seed has TensorFlow prepare every graph anew.
+def initial(network):
     tf.keras.utils.set_random_seed(11)
     weights = udp_hypernet.initial_weights(build_model, network, USERS)
     tf.random.set_seed(None)
-    weights = tf.nest.map_structure(lambda t: t.numpy(), weights)
+    return tf.nest.map_structure(lambda t: t.numpy(), weights)
+
+
+def start(process, network):
+    weights = initial(network)
     return process.set_model_weights(process.initialize(), weights), weights
 
 
