@@ -18,7 +18,7 @@ CORES = sorted(os.sched_getaffinity(0))
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.sched_setaffinity(0, {CORES[int(worker.removeprefix("gw")) % len(CORES)]})
 
-import tff_hdp  # noqa: F401, before the plugins import TensorFlow
+import tff_hdp  # noqa: E402, F401, before the plugins import TensorFlow
 
 pytest_plugins = [
     "tests.fixtures.accounts",
