@@ -46,6 +46,7 @@ def test_deep_leakage(target, victims):
     assert np.median(psnr(images, found[:, 0])) > 35
 
 
+@pytest.mark.slow
 def test_deep_leakage_of_several_local_steps(target, victims):
     """Matching one step to the update of five is worse than unrolling them."""
     images, _, updates = victims(target("dnn", 5, 0.2), 3)

@@ -20,8 +20,8 @@ NOTHING_PROMISED = {
 @pytest.mark.parametrize(
     "system",
     [
-        "udp_hypernet",
         "gfl",
+        pytest.param("udp_hypernet", marks=pytest.mark.slow),
         pytest.param("fl_top", marks=pytest.mark.slow),
         pytest.param("hfl_dp", marks=pytest.mark.slow),
     ],

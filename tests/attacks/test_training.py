@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.thinning import thinned
 from tff_hdp.attacks import property, run
 from tff_hdp.attacks.attacker import Attacker
 from tff_hdp.attacks.config import AttackConfig
@@ -38,7 +39,7 @@ def test_likelihood_ratios_by_another_library():
         np.testing.assert_allclose(found[shadow], here - out)
 
 
-@pytest.mark.parametrize(("apart", "shared"), [(1.0, 1.0), (3.0, 1.0)])
+@pytest.mark.parametrize(("apart", "shared"), thinned([1.0, 3.0], [1.0], every=2))
 def test_interval_of_the_area_is_of_the_area(apart, shared):
     """Shadows whose noise all their clients share: 95 % intervals of 60 attacks.
 
@@ -142,6 +143,7 @@ def test_kinds_of_writers(handwriting):
 
 
 @pytest.mark.parametrize("attack", ["property", "update_difference"])
+@pytest.mark.slow
 def test_kinds_of_writers_under_the_clip_norm_that_is_given(
     handwriting, attack, monkeypatch
 ):

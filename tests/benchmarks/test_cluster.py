@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 
+@pytest.mark.slow
 def test_the_command_has_a_row_a_case(run_program, tmp_path):
     file = tmp_path / "rows.csv"
     done = run_program(

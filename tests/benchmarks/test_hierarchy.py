@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 
+@pytest.mark.slow
 def test_parts_add_up(run_program, tmp_path):
     file = tmp_path / "rows.csv"
     done = run_program(

@@ -32,6 +32,7 @@ def test_all_sum_the_same_updates(calls):
         )
 
 
+@pytest.mark.slow
 def test_the_command_has_a_row_a_size_and_method(run_program, tmp_path):
     file = tmp_path / "rows.csv"
     done = run_program(

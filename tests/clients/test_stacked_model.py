@@ -40,7 +40,7 @@ RULES = {
 
 
 @pytest.mark.parametrize(
-    ("which", "rule"), thinned(list(ARCHITECTURES), list(RULES), every=4)
+    ("which", "rule"), thinned(list(ARCHITECTURES), list(RULES), every=8)
 )
 def test_a_stack_trains_like_each_client_alone(
     float64, make_clients, assert_trains_like_each_alone, which, rule
@@ -69,7 +69,7 @@ def test_a_stack_trains_like_each_client_alone(
 
 @pytest.mark.parametrize(
     ("size_large", "momentum"),
-    thinned([(8, 2**20), (8, 10), (11, 2**20)], [0.0, 0.9], every=2),
+    thinned([(8, 2**20), (8, 10), (11, 2**20)], [0.0, 0.9], every=3),
 )
 def test_clients_one_by_one_add_up_to_each_alone(
     monkeypatch, float64, make_clients, as_chunk, train_alone, size_large, momentum

@@ -10,6 +10,7 @@ import pytest
 
 NOTEBOOKS = sorted((pathlib.Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 MOST_BYTES = 400_000
+QUICK = ("five_papers", "quickstart")
 TINY = {
     "bring_your_own": (
         "target_epsilon, delta, rounds, q, clip_norm = 4.0, 1e-5, 2, 0.8, 0.5\n"
@@ -53,7 +54,14 @@ def kernel():
     manager.shutdown_kernel(now=True)
 
 
-@each
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] * (path.stem not in QUICK))
+        for path in NOTEBOOKS
+    ],
+    ids=lambda path: path.stem,
+)
 def test_runs(path, tmp_path, kernel):
     notebook = nbformat.read(path, as_version=4)
     settings = [

@@ -94,7 +94,6 @@ def unweighted_fed_avg(aggregator, of=model):
 
 
 QUICK = {
-    "fed_avg": fed_avg,
     "clipping": lambda: unweighted_fed_avg(
         tff.aggregators.clipping_factory(
             tff.aggregators.PrivateQuantileEstimationProcess.no_noise(0.1, 0.5, 0.5),
@@ -103,6 +102,7 @@ QUICK = {
     ),
 }
 SLOW = {
+    "fed_avg": fed_avg,
     "secure": lambda: unweighted_fed_avg(
         tff.learning.secure_aggregator(weighted=False)
     ),

@@ -7,6 +7,7 @@ import os
 import tempfile
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -92,6 +93,7 @@ class TestRandomness:
 
 
 class TestResources:
+    @pytest.mark.slow
     def test_memory_is_bounded_over_rounds_and_cohort_sizes(self, installed):
         spec = collections.OrderedDict(
             x=tf.TensorSpec([None, 50], tf.float32), y=tf.TensorSpec([None], tf.int32)

@@ -105,21 +105,27 @@ def test_an_account_at_losses_beyond_a_floats_exponent_warns_of_nothing():
     [
         {"clients": 10**6, "zones": 1000, "clients_per_round": 10**4},
         {"clients": 500, "zones": 500, "colluding_clients": 100, "delta": 0.999999},
-        {"clients": 10**9, "clients_per_round": 1.0, "rounds": 200},
-        {"clients": 10**8, "sampling": "fixed", "rounds": 200},
-        {"clients": 10**6 + 3, "zones": 1000, "mixing": "equal", "rounds": 200},
         {"clients": 10**8, "sampling": "fixed", "clients_per_round": 10**5},
-        {
-            **{"clients": 10**6, "zones": 1000, "secure_aggregation": True},
-            "min_zone_clients": 2,
-        },
-        {
-            **{"clients": 10**6, "zones": 1000, "sampling": "full", "rounds": 0},
-            **{"min_zone_clients": 100, "dropout_rate": 0.1, "colluding_clients": 5},
-        },
+        *(
+            pytest.param(asked, marks=pytest.mark.slow)
+            for asked in [
+                {"clients": 10**9, "clients_per_round": 1.0, "rounds": 200},
+                {"clients": 10**8, "sampling": "fixed", "rounds": 200},
+                {"clients": 10**6 + 3, "zones": 1000, "mixing": "equal", "rounds": 200},
+                {
+                    **{"clients": 10**6, "zones": 1000, "secure_aggregation": True},
+                    "min_zone_clients": 2,
+                },
+                {
+                    **{"clients": 10**6, "zones": 1000, "sampling": "full"},
+                    **{"min_zone_clients": 100, "dropout_rate": 0.1},
+                    **{"colluding_clients": 5, "rounds": 0},
+                },
+            ]
+        ),
     ],
     ids=[
-        *("large", "delta next to 1", "rare", "fixed", "unequal", "many drawn"),
+        *("large", "delta next to 1", "many drawn", "rare", "fixed", "unequal"),
         *("left out below", "no rounds"),
     ],
 )

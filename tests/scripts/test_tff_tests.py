@@ -48,6 +48,7 @@ def source(tmp_path):
     return tmp_path / "source"
 
 
+@pytest.mark.slow
 def test_what_passes_natively_alone_is_named(source, tmp_path, run_program):
     rows = tmp_path / "rows.csv"
     done = run_program("scripts/tff_tests.py", "--tff_source", source, "--csv", rows)

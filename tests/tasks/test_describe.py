@@ -31,7 +31,14 @@ def test_rows_of_bundled_sets_are_documented(name):
     assert f"| {' | '.join(describe.row(name, None))} |" == documented_rows()[name]
 
 
-@pytest.mark.parametrize("name", [name for name in tasks.TASKS if name not in BUNDLED])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * name.endswith("_mirrored"))
+        for name in tasks.TASKS
+        if name not in BUNDLED
+    ],
+)
 def test_documented_rows_are_what_the_command_prints(name, data_dir, no_network):
     cells = describe.row(name, str(data_dir))
     documented = documented_rows()[name]

@@ -120,7 +120,13 @@ def test_a_bad_setting_names_the_flag(tmp_path, changes, named):
         config(tmp_path, **changes)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(
+    "system",
+    [
+        pytest.param(system, marks=[pytest.mark.slow] * (system == "fl_top"))
+        for system in SYSTEMS
+    ],
+)
 def test_what_all_runs_share_reaches_every_system(system, tmp_path):
     """Some settings of the command line did nothing."""
     changes = {

@@ -10,6 +10,7 @@ import tensorflow_federated as tff
 
 import tasks
 from tasks.models import CNN_LARGE
+from tests.thinning import thinned
 from tff_hdp import systems
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation import experiment
@@ -66,9 +67,9 @@ def test_the_papers_costs(ratio, rounds, printed):
 @pytest.mark.parametrize(
     ("scheme", "ratio", "down", "up"),
     [
-        ("fl_std", 1.0, WEIGHTS, WEIGHTS),
+        pytest.param("fl_std", 1.0, WEIGHTS, WEIGHTS, marks=pytest.mark.slow),
         ("fl_top", 0.05, 120, 120),
-        ("fl_basic", 0.05, WEIGHTS, 120),
+        pytest.param("fl_basic", 0.05, WEIGHTS, 120, marks=pytest.mark.slow),
         ("fl_cs", 0.05, WEIGHTS, 120),
     ],
 )
@@ -94,6 +95,7 @@ def test_a_row_counts_what_was_exchanged(tmp_path, scheme, ratio, down, up):
     assert "N/A" in result.summary and not result.accounts
 
 
+@pytest.mark.slow
 def test_the_largest_coefficients_are_drawn_once_and_kept(tmp_path):
     settings = {"scheme": "fl_cs", "ratio": 0.05, "coefficients": "largest"}
     experiment.run(config(tmp_path, rounds=1, **settings))
@@ -104,6 +106,7 @@ def test_the_largest_coefficients_are_drawn_once_and_kept(tmp_path):
     assert result.metrics["round"] == 2
 
 
+@pytest.mark.slow
 def test_a_private_run_under_the_masking_protocol(tmp_path):
     """The same account but for what discrete noise may cost; resumed; bytes counted."""
     settings = {"scheme": "fl_top_dp", "ratio": 0.05, "rounds": 2}
@@ -175,16 +178,16 @@ def test_the_other_weights_stay_at_the_start(private):
     assert np.mean(final[chosen] != initial[chosen]) > 0.9
 
 
-def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
+@pytest.mark.parametrize("scheme", thinned(["fl_top", "fl_basic"], every=2))
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, scheme):
     whole, halves = tmp_path / "whole", tmp_path / "halves"
-    for scheme in ("fl_top", "fl_basic"):
-        settings = {"scheme": scheme, "ratio": 0.1}
-        once = experiment.run(config(whole / scheme, rounds=4, **settings))
-        experiment.run(config(halves / scheme, rounds=2, **settings))
-        twice = experiment.run(config(halves / scheme, rounds=4, **settings))
-        frames = [pd.read_csv(r.path / "metrics.csv") for r in (once, twice)]
-        for column in ("accuracy", "loss", "train_loss", "update_norm"):
-            np.testing.assert_allclose(*(f[column] for f in frames), rtol=1e-4)
+    settings = {"scheme": scheme, "ratio": 0.1}
+    once = experiment.run(config(whole, rounds=4, **settings))
+    experiment.run(config(halves, rounds=2, **settings))
+    twice = experiment.run(config(halves, rounds=4, **settings))
+    frames = [pd.read_csv(r.path / "metrics.csv") for r in (once, twice)]
+    for column in ("accuracy", "loss", "train_loss", "update_norm"):
+        np.testing.assert_allclose(*(f[column] for f in frames), rtol=1e-4)
 
 
 def test_another_set_up_than_the_runs_own_is_refused_in_one_line(tmp_path):

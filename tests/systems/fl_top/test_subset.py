@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.thinning import thinned
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.clients.sgd import SgdRule, descend
 from tff_hdp.clients.stacked_model import StackedModel
@@ -44,15 +45,19 @@ def build_of_text():
 MODELS = {"images": (build, (6, 6, 2), 256), "text": (build_of_text, (5,), 12)}
 
 
-@pytest.mark.parametrize("formed", [False, True])
 @pytest.mark.parametrize(
-    ("name", "where"),
-    [("images", "everywhere"), ("images", "one tensor"), ("text", "everywhere")],
+    ("case", "formed"),
+    thinned(
+        [("images", "everywhere"), ("images", "one tensor"), ("text", "everywhere")],
+        [False, True],
+        every=2,
+    ),
 )
 def test_updates_are_those_of_a_mask(
-    float64, monkeypatch, make_clients, as_chunk, name, where, formed
+    float64, monkeypatch, make_clients, as_chunk, case, formed
 ):
     """In float64; where kernels are formed for every client, and where not."""
+    name, where = case
     if not formed:
         monkeypatch.setattr(subset, "_SMALL", 20)
     tf.keras.utils.set_random_seed(0)

@@ -50,6 +50,7 @@ def test_without_noise_nobodys_epsilon_is_aimed_at(hdp_config, tmp_path, monkeyp
     ]
 
 
+@pytest.mark.slow
 def test_modes_share_data_and_evaluation(hdp_config, tmp_path, monkeypatch):
     gc.collect()
     called, before = [], len(classifier._EVALUATIONS)

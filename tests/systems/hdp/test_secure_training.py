@@ -51,7 +51,7 @@ def plain_metrics(run, tmp_path_factory):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"secure_aggregation": "zone"},
+        pytest.param({"secure_aggregation": "zone"}, marks=pytest.mark.slow),
         {"secure_aggregation": "both", "secure_aggregation_protocol": "bonawitz"},
         pytest.param(
             {

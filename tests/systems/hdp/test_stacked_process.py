@@ -53,7 +53,7 @@ def as_dataset(chunk):
 
 
 @pytest.mark.parametrize(
-    ("width", "config"), thinned(list(WIDTHS), ["none", "c2"], every=2)
+    ("width", "config"), thinned(list(WIDTHS), ["none", "c2"], every=4)
 )
 def test_both_processes_take_the_same_steps(
     native_context, make_clients, as_chunk, config, width

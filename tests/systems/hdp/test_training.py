@@ -45,6 +45,7 @@ def test_a_run_leaves_its_models_which_need_no_tff(finished):
         )
 
 
+@pytest.mark.slow
 def test_a_recurrent_model_of_text_trains_and_is_kept(hdp_config, tmp_path):
     """Client by client; the kept model reads text without this library."""
     asked = hdp_config(
@@ -159,6 +160,7 @@ def test_a_run_leaves_metrics_ledger_and_figure(finished):
 
 
 @pytest.mark.parametrize("privacy", thinned(["hdp", "none"], every=2))
+@pytest.mark.slow
 def test_training_alone_or_in_stacks_gives_the_same_cohorts(
     hdp_config, tmp_path, privacy
 ):
@@ -227,7 +229,7 @@ def test_auto_clip_norm_comes_from_a_pilot_and_says_so(hdp_config, tmp_path):
             {"client_optimizer": "adam", "server_optimizer": "adam"},
             {"privacy": "c5", "alpha": 0.5},
         ],
-        every=3,
+        every=9,
     ),
     ids=str,
 )

@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from tests.thinning import thinned
 from tff_hdp import systems
 from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation import experiment
@@ -101,13 +102,14 @@ def test_hierfavg_learns_and_promises_nothing(tmp_path):
     assert not (tmp_path / "noise.csv").exists()
 
 
-@pytest.mark.parametrize("noise", ["exact", "theorem_1"])
+@pytest.mark.parametrize("noise", thinned(["exact", "theorem_1"], every=2))
 def test_noise_is_for_the_rounds_it_was_chosen_for(tmp_path, noise):
     experiment.run(config(tmp_path, noise=noise, rounds=2))
     with pytest.raises(ArgumentError, match="rounds is 8; allowed: 2"):
         experiment.run(config(tmp_path, noise=noise, rounds=8))
 
 
+@pytest.mark.slow
 def test_more_rounds_keep_the_noise_where_exposures_are_given(tmp_path):
     given = {"exposures": ("6", "3", "3", "3", "3")}
     experiment.run(config(tmp_path, rounds=2, **given))

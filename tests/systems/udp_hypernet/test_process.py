@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.thinning import thinned
 from tff_hdp.clients.batches import make_chunk
 from tff_hdp.privacy import PoissonSampling, configurations
 from tff_hdp.runtime.in_process import create_in_process_context
@@ -176,7 +177,7 @@ def clip(tensors, bound):
     return [t * min(1.0, bound / norm(tensors)) for t in tensors]
 
 
-@pytest.mark.parametrize("users_at_once", [1, 3])
+@pytest.mark.parametrize("users_at_once", thinned([3, 1], every=2))
 def test_a_noiseless_round_is_the_plain_one(network, runtime, users_at_once):
     process = build(network, noiseless(), users_at_once)
     state, weights = start(process, network)
@@ -247,7 +248,7 @@ def test_evaluation_is_each_users_own_keras_model(network, in_process):
         assert loss[user] == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("users_at_once", [1, 4])
+@pytest.mark.parametrize("users_at_once", thinned([4, 1], every=2))
 def test_the_step_is_clipped_weighted_and_over_q_w(network, in_process, users_at_once):
     """With sigma far below S the noisy round is the noiseless one to its noise."""
     process = build(network, CLIPPING, users_at_once)
@@ -333,6 +334,7 @@ def test_a_user_that_is_none_is_rejected_alone(network, in_process):
     assert not np.delete(moved, 1, 0).any()
 
 
+@pytest.mark.slow
 def test_one_by_one_comes_to_the_same(network, in_process, monkeypatch):
     """What a plan whose clip no norm decides takes: every update is formed."""
     states = []

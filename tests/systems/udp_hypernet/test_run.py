@@ -103,6 +103,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
     assert (a["epsilon_rdp"] == np.inf).all()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_one_plan(tmp_path):
     """q W = .7 users and z = 1: by way of sigma and back, z would lose a bit."""
     settings = {"num_clients": 14, "sampling_rate": 0.05, "noise_multiplier": 1.0}
@@ -114,6 +115,7 @@ def test_a_resumed_run_has_one_plan(tmp_path):
     assert phi.epsilon_paper is not None
 
 
+@pytest.mark.slow
 def test_both_runtimes_run_the_same_rounds(tmp_path):
     frames = [
         pd.read_csv(
@@ -126,6 +128,7 @@ def test_both_runtimes_run_the_same_rounds(tmp_path):
     np.testing.assert_allclose(frames[0][columns], frames[1][columns], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_personal_models_learn_their_users(tmp_path):
     result = experiment.run(noiseless(tmp_path, rounds=60, local_steps=10))
     frame = pd.read_csv(tmp_path / "metrics.csv")
@@ -137,7 +140,11 @@ def test_personal_models_learn_their_users(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "multiplier"),
     [
-        ({"noise_multiplier": None, "sigma": 0.05}, 0.05 * 0.3 * 30 / 0.1),
+        pytest.param(
+            {"noise_multiplier": None, "sigma": 0.05},
+            0.05 * 0.3 * 30 / 0.1,
+            marks=pytest.mark.slow,
+        ),
         ({"weighting": "examples", "example_cap": 60}, 2.0),
     ],
 )
@@ -189,6 +196,7 @@ def test_too_many_users_for_a_test_each_is_refused(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_descriptors_stay_as_drawn_at_rate_0(tmp_path, monkeypatch):
     drawn = []
 
