@@ -129,6 +129,7 @@ def handwriting(tmp_path_factory):
     return str(folder)
 
 
+@pytest.mark.slow
 def test_kinds_of_writers(handwriting):
     options = {"task": "mnist", "model": "dnn", "data_dir": handwriting}
     seen = AttackConfig(attack="property", privacy="none", level="1", **options)

@@ -10,7 +10,7 @@ import pytest
 
 NOTEBOOKS = sorted((pathlib.Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 MOST_BYTES = 400_000
-QUICK = ("five_papers", "quickstart")
+QUICK = ("quickstart",)
 TINY = {
     "bring_your_own": (
         "target_epsilon, delta, rounds, q, clip_norm = 4.0, 1e-5, 2, 0.8, 0.5\n"

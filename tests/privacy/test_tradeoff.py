@@ -33,7 +33,14 @@ def test_known_rates():
     np.testing.assert_allclose(rates, [0.0183, 0.0924, 0.3891], atol=1e-4)
 
 
-@pytest.mark.parametrize(("z", "rounds"), [(1.0, 1), (2.0, 1), (3.0, 5)])
+@pytest.mark.parametrize(
+    ("z", "rounds"),
+    [
+        pytest.param(1.0, 1, marks=pytest.mark.slow),
+        pytest.param(2.0, 1, marks=pytest.mark.slow),
+        (3.0, 5),
+    ],
+)
 def test_closed_form_and_pld_agree(z, rounds):
     exact, numeric = tradeoff(Gaussian(z), rounds), from_pld(Gaussian(z), rounds)
     fpr = np.array([1e-3, 0.01, 0.1, 0.4, 0.9])

@@ -7,15 +7,12 @@ import pytest
 from scripts.parts import torture_clients, torture_systems
 from tff_hdp import runtime
 
-QUICK = (
-    *("hdp single", "hdp span", "hdp text stacked", "hdp protocol"),
-    *("hfl_dp", "gfl", "fl_top"),
-)
+QUICK = ("hdp span", "hdp protocol", "hfl_dp", "gfl", "fl_top", "udp_hypernet")
 
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [(name, 8) for name in [*QUICK, "udp_hypernet"]]
+    [(name, 8) for name in QUICK]
     + [
         pytest.param(name, 300, marks=pytest.mark.slow)
         for name in torture_systems.systems()

@@ -34,7 +34,7 @@ def test_rows_of_bundled_sets_are_documented(name):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * name.endswith("_mirrored"))
+        pytest.param(name, marks=[pytest.mark.slow] * name.startswith("cifar"))
         for name in tasks.TASKS
         if name not in BUNDLED
     ],

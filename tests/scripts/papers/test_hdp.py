@@ -18,7 +18,6 @@ def folder(run_program, tmp_path_factory):
     return out
 
 
-@pytest.mark.slow
 def test_table_i_has_every_configuration(folder):
     table = pd.read_csv(folder / "table1.csv")
     assert set(table["configuration"]) == {f"C{i}" for i in range(1, 8)}

@@ -162,6 +162,7 @@ def test_a_sum_that_was_not_planned_for_is_accounted_first(hdp_config, tmp_path)
         build(settings(hdp_config, tmp_path, found, **changes))
 
 
+@pytest.mark.slow
 def test_a_run_says_what_came_of_its_promises_and_stands_alone(
     hdp_config, tmp_path, made
 ):
