@@ -14,7 +14,7 @@ from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.gfl import account as gfl_account
 from tff_hdp.systems.gfl import plan as gfl
 
-# FL-TOP's cohorts are of a fixed size, whose Rényi account takes a second for each z.
+# The Rényi account of cohorts of a fixed size, FL-TOP's, takes long.
 each = pytest.mark.parametrize(
     "system",
     [
