@@ -12,8 +12,8 @@ import pytest
 # for each other beside them: an account of seconds took a quarter of an hour.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Each on a core of its own, with the programs that it starts: TensorFlow has threads for
-# all cores in every process, which would wait for each other.
+# Each on a core of its own, with the programs that it starts: TensorFlow has threads
+# for all cores in every process, which would wait for each other.
 CORES = sorted(os.sched_getaffinity(0))
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.sched_setaffinity(0, {CORES[int(worker.removeprefix("gw")) % len(CORES)]})
