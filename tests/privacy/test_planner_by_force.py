@@ -255,7 +255,9 @@ def shared(client, zones):
     )
 
 
-@pytest.mark.parametrize("released", thinned([2.0, None], every=2))
+@pytest.mark.parametrize(
+    "released", thinned([2.0, None], every=2), ids=["three", "two"]
+)
 def test_no_share_of_the_clients_in_the_noise_is_better(released):
     """It used to be least for the client noise that the own super-node needs."""
     far = [Promise("aggregator", 6.0)]

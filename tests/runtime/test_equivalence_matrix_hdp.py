@@ -146,7 +146,7 @@ def test_chunks_equal_single_clients_on_workers(cluster_context, run_on, same):
 
 @pytest.mark.parametrize(
     ("runtime", "build"),
-    thinned(["native_plain", "in_process", "cluster"], [hdp, stacked], every=3),
+    thinned(["native_plain", "in_process", "cluster"], [hdp, stacked], every=2),
 )
 def test_clients_noise_is_the_plans_on_every_runtime(build, runtime, request, run_on):
     """Without training, what moves the model is the noise of five clients."""

@@ -54,6 +54,7 @@ NOT_COMPARED = {"round_seconds"}
 @pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 )
+@pytest.mark.usefixtures("every_core")
 def test_same_measurements(name, cluster_context, tmp_path):
     config_class, settings = (QUICK | SLOW)[name]
     addresses = tuple(member.address for member in cluster_context.members)
