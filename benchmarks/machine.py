@@ -37,25 +37,28 @@ def described(devices: str) -> str:
     return f"{said} with {' and '.join(gpus())}"
 
 
-def report(rows: list[dict[str, Any]], csv: str | None) -> None:
+def report(
+    rows: list[dict[str, Any]], csv: str | None, *, devices: str = "cpu"
+) -> None:
     """Prints rows and the machine they were measured on, and writes both.
 
     Args:
       rows: A measurement each.
       csv: The file to write, in which rows of other machines stay; None for none.
+      devices: See `described`.
     """
     import pandas as pd
 
     frame = pd.DataFrame(rows)
     print(frame.to_string(index=False, float_format="{:.3g}".format))
-    print(described("cpu"))
+    print(described(devices))
     if csv:
         path = pathlib.Path(csv)
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = frame.assign(machine=described("cpu"))
+        whole = frame.assign(machine=described(devices))
         if path.exists():
             before = pd.read_csv(path)
-            others = before[before["machine"] != described("cpu")]
+            others = before[before["machine"] != described(devices)]
             whole = pd.concat([others, whole])
         whole.to_csv(path, index=False, float_format="%.4g")
 

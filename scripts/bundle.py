@@ -6,13 +6,16 @@
 
 The other machine needs Linux on x86-64, a C library no older than this machine's, a
 shell, tar and gzip; no Python, no compiler, no root. Pieces have checksums, and are
-small enough to be carried one by one.
+small enough to be carried one by one. For one kind of GPU alone they are a third:
+
+    python scripts/bundle.py --gpu=9.0 --extras=gpu,dev     # with what tests need
 """
 
 import glob
 import gzip
 import hashlib
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +25,7 @@ from collections.abc import Iterable, Iterator
 
 from absl import flags
 
+from scripts import device_code
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
 
@@ -48,7 +52,8 @@ for folder in "$here"/python/lib/{python}/site-packages/nvidia/*/lib; do
   libraries=$libraries:$folder
 done
 export LD_LIBRARY_PATH="$libraries${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
-export PYTHONHOME="$here/python" PYTHONPATH="$here/project" PYTHONNOUSERSITE=1
+export PYTHONHOME="$here/python" PYTHONNOUSERSITE=1
+unset PYTHONPATH
 cd "$here/project" && exec "$here/python/bin/{python}" "$@"
 """
 UNPACK = """#!/bin/sh
@@ -133,6 +138,8 @@ def install_packages(tree: pathlib.Path, extras: Iterable[str]) -> None:
         input=listed,
         check=True,
     )
+    # A path of programs' own, as benchmarks give theirs, does not hide the project.
+    (target / f"{NAME}.pth").write_text("../../../../project\n")
     for pattern in UNUSED:
         for place in glob.glob(pattern, root_dir=target, recursive=True):
             path = target / place
@@ -140,6 +147,31 @@ def install_packages(tree: pathlib.Path, extras: Iterable[str]) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
+
+
+def architecture(capability: str) -> int:
+    """Ten times a compute capability, such as 90 of 9.0.
+
+    Raises:
+      ArgumentError: If it is none.
+    """
+    if not re.fullmatch(r"[0-9]+\.[0-9]", capability):
+        raise ArgumentError("gpu", capability, "a compute capability, such as 9.0")
+    return int(capability.replace(".", ""))
+
+
+def keep_one_gpu(tree: pathlib.Path, gpu: int) -> None:
+    """Blanks out what other kinds of GPU would run, see `device_code`.
+
+    Args:
+      tree: Of the bundle, with its packages.
+      gpu: Its `architecture`.
+    """
+    packages = tree / "python" / "lib" / PYTHON / "site-packages"
+    for pattern in ("nvidia/*/lib/*.so*", "tensorflow/*.so*"):
+        for library in packages.glob(pattern):
+            if library.stat().st_size:
+                device_code.keep_for(library, gpu)
 
 
 def copy_project(tree: pathlib.Path) -> None:
@@ -223,11 +255,14 @@ def main(argv: list[str]) -> int:
     out, piece_mb = pathlib.Path(flags.FLAGS.out), flags.FLAGS.piece_mb
     if piece_mb < 1:
         raise ArgumentError("piece_mb", piece_mb, ">= 1")
+    gpu = None if flags.FLAGS.gpu is None else architecture(flags.FLAGS.gpu)
     tree = ROOT / "build" / "bundle"
     shutil.rmtree(tree, ignore_errors=True)
     copy_project(tree)
     copy_interpreter(tree)
     install_packages(tree, flags.FLAGS.extras)
+    if gpu is not None:
+        keep_one_gpu(tree, gpu)
     launcher = tree / "run"
     launcher.write_text(LAUNCHER.format(python=PYTHON))
     launcher.chmod(0o755)
@@ -241,4 +276,5 @@ if __name__ == "__main__":
     flags.DEFINE_string("out", str(ROOT / "dist" / "bundle"), "Where the pieces go.")
     flags.DEFINE_integer("piece_mb", 60, "Size of a piece at most, MB (2^20 bytes).")
     flags.DEFINE_list("extras", ["gpu"], "Extras of setup.py that come along.")
+    flags.DEFINE_string("gpu", None, "Compute capability of the only GPU to pack for.")
     sys.exit(cli.run(main))

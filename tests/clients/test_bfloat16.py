@@ -127,7 +127,7 @@ def _apart(found, wanted):
 def test_machines_that_multiply_bfloat16(gpus, cpuinfo, found, monkeypatch):
     details = [{"compute_capability": gpu} if gpu else {} for gpu in gpus]
     config, read = tf.config, pathlib.Path.read_text
-    monkeypatch.setattr(config, "list_physical_devices", lambda _: range(len(gpus)))
+    monkeypatch.setattr(config, "get_visible_devices", lambda _: range(len(gpus)))
     monkeypatch.setattr(config.experimental, "get_device_details", details.__getitem__)
     monkeypatch.setattr(
         pathlib.Path,

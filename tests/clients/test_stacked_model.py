@@ -16,6 +16,7 @@ from tff_hdp.clients.stacked_model import StackedModel, is_supported
 from tff_hdp.clients.training import chunk_size, train_one_by_one, train_stack
 from tff_hdp.clients.updates import weighted_sums
 from tff_hdp.errors import ArgumentError
+from tff_hdp.runtime import environment
 
 # In float64 what is left of rounding is far below any mistake.
 EXACT = {"rtol": 1e-8, "atol": 1e-10}
@@ -65,6 +66,40 @@ def test_a_stack_trains_like_each_client_alone(
         options["mask"][1] = None
     sums = assert_trains_like_each_alone(model, examples, order, **EXACT, **options)
     assert float(sums["examples"]) == 2 * sum(SIZES)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_what_gpus_compute_is_the_same(monkeypatch, make_clients, as_chunk, momentum):
+    """Convolutions in groups, and clients that stand still; on any device."""
+    layers = tf.keras.layers
+    tf.keras.utils.set_random_seed(0)
+    model = tf.keras.Sequential(
+        [
+            layers.InputLayer([8, 9, 2]),
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(3, 3, padding="same", activation="tanh"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(4, (3, 2), use_bias=False, activation="tanh"),
+            layers.Flatten(),
+            layers.Dense(10),
+        ]
+    )
+    examples, order = make_clients((8, 9, 2), SIZES)
+    assert len({len(steps) for steps in order}) > 1
+    sent = [tf.constant(w) for w in model.trainable_variables]
+    rule = SgdRule(learning_rate=0.1, momentum=momentum)
+    found = []
+    for gpus in (0, 1):
+        monkeypatch.setattr(environment, "gpus", lambda gpus=gpus: gpus)
+        chunk = as_chunk(examples, order)
+        found.append(train_stack(StackedModel(model), sent, chunk, rule))
+    (alone, sums), (side_by_side, same) = found
+    for expected, updates in zip(alone, side_by_side, strict=True):
+        assert np.abs(expected).max() > 1e-3
+        np.testing.assert_allclose(updates, expected, rtol=1e-3, atol=1e-6)
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_allclose(b, a, rtol=1e-4), sums, same
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,6 +322,7 @@ def _assert_is_not_stacked(layer, shape):
     ],
 )
 def test_chunks_fit_memory_and_use_every_core(monkeypatch, cores, clients, most):
+    monkeypatch.setattr(environment, "gpus", lambda: 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
     assert chunk_size(_sized(1_000), clients) == most
     assert chunk_size(_sized(159_010), clients) == most
@@ -301,12 +337,32 @@ def test_chunks_fit_memory_and_use_every_core(monkeypatch, cores, clients, most)
 def test_chunks_that_train_one_by_one_share_the_cores_out_evenly(
     monkeypatch, cores, clients, most
 ):
+    monkeypatch.setattr(environment, "gpus", lambda: 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
     assert chunk_size(_sized(1_000, convolves=True), clients) == most
     large = chunk_size(_sized(1_500_000, convolves=True), clients)
     # By memory, 14.
     assert large == min(max(most, 5), math.ceil(clients / cores), 14)
     assert chunk_size(_sized(10**9, convolves=True), clients) == 1
+
+
+@pytest.mark.parametrize("convolves", [False, True])
+@pytest.mark.parametrize(
+    ("gpus", "clients", "weights", "most"),
+    [
+        (1, 100, 159_010, 100),
+        (2, 100, 159_010, 50),
+        (2, 7.5, 1_000, 4),
+        (1, 1000, 1_000, 200),
+        (1, 100, 2_156_490, 41),
+        (4, 20, 10**9, 1),
+    ],
+)
+def test_chunks_of_gpus_are_as_large_as_fits(
+    monkeypatch, convolves, gpus, clients, weights, most
+):
+    monkeypatch.setattr(environment, "gpus", lambda: gpus)
+    assert chunk_size(_sized(weights, convolves), clients) == most
 
 
 def _sized(weights, convolves=False):

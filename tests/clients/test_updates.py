@@ -131,17 +131,17 @@ def test_outer_products_of_a_client_that_counts_nothing_may_be_anything(outer, s
 def test_kept_rows_are_as_before_and_what_they_were_kept_from_is_too(kept):
     """Over steps of a loop, where TensorFlow writes into what it need not keep."""
     start = tf.constant(np.arange(6.0).reshape(3, 2), tf.float32)
-    places = tf.reshape(tf.constant(kept, tf.int64), [-1, 1])
+    still = tf.constant(np.isin(range(3), kept))
 
     @tf.function
-    def go(places: tf.Tensor, by: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def go(still: tf.Tensor, by: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         def step(t, value, before):
-            return t + 1, with_rows_of(value, places, value + by), before + value
+            return t + 1, with_rows_of(value, still, value + by), before + value
 
         return tf.while_loop(lambda t, *_: t < 4, step, (0, start, 0 * start))[1:]
 
     for by in (1.0, 0.0, np.inf):
-        value, before = go(places, tf.constant(by))
+        value, before = go(still, tf.constant(by))
         moves = np.where(np.isin(range(3), kept), 0.0, by)[:, np.newaxis]
         steps = start + np.zeros_like(moves)
         total = 0 * steps

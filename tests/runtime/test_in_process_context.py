@@ -135,6 +135,36 @@ print("done")
 """
         assert run_python(program) == "done"
 
+    def test_data_sets_are_made_by_the_processor(self, run_python):
+        program = """
+import numpy as np, tensorflow as tf, tensorflow_federated as tff
+from tff_hdp.runtime import in_process
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(
+    cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+)
+in_process.set_in_process_context(devices=["CPU:1"])
+
+@tff.tensorflow.computation(np.int64, (np.int64, [2]))
+def rows(x, y):
+    return tf.data.Dataset.from_tensor_slices((y + x, y)), x
+
+@tff.federated_computation(
+    tff.FederatedType(np.int64, tff.CLIENTS),
+    tff.FederatedType((np.int64, [2]), tff.CLIENTS),
+)
+def compute(x, y):
+    return tff.federated_map(rows, (x, y))
+
+both = [rows(2, [3, 4])[0], *(data for data, _ in compute([1, 2], [[3, 4], [5, 6]]))]
+for data in both:
+    assert data._variant_tensor.device.endswith("CPU:0"), data._variant_tensor.device
+    assert len(list(data)) == 2
+print("done")
+"""
+        assert run_python(program) == "done"
+
     def test_unknown_device_is_named(self):
         message = r"devices\[0\] is TPU:9; allowed: .*CPU:0"
         with pytest.raises(ArgumentError, match=message):

@@ -62,6 +62,7 @@ class GramProblem:
         flat = tf.reshape(self.examples, [-1, kernel.shape[0]])
         shape = [*tf.unstack(tf.shape(self.examples)[:2]), kernel.shape[1]]
         self._products = tf.reshape(tf.matmul(flat, kernel), shape)
+        self._clients = tf.range(tf.cast(shape[0], tf.int64))[:, tf.newaxis]
         self.start = [tf.zeros([1, *shape[1:]], kernel.dtype)]
         self.start += [w[tf.newaxis] for w in others]
 
@@ -78,9 +79,7 @@ class GramProblem:
             logits = self._model.from_first_dense(others, products)
             loss, summed = batch.loss(logits)
         first, *rest = tape.gradient(loss, [products, *others])
-        clients = tf.broadcast_to(
-            tf.range(tf.shape(batch.rows)[0])[:, tf.newaxis], tf.shape(batch.rows)
-        )
+        clients = tf.broadcast_to(self._clients, tf.shape(batch.rows))
         places = tf.stack([clients, batch.rows], -1)
         return [SparseRows(places, first), *rest], logits, summed
 

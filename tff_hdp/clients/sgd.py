@@ -100,8 +100,8 @@ class Batch(NamedTuple):
     """The examples of one step.
 
     Attributes:
-      rows: [C, B] rows into each client's examples; where there is none, any.
-      labels: [C, B]; one that is no class spoils its client's gradient.
+      rows: int64 [C, B] rows into each client's examples; where there is none, any.
+      labels: int64 [C, B]; one that is no class spoils its client's gradient.
       present: [C, B], 1 for an example and 0 for none, of the weights' dtype.
       learning_rate: Of the step.
       number: Of the step, from 0, int32 [].
@@ -122,14 +122,13 @@ class Batch(NamedTuple):
         """
         losses = cross_entropy(self.labels, logits)
         losses = tf.where(self.present > 0, losses, tf.zeros_like(losses))
-        own = tf.reduce_sum(losses, 1)
-        count = tf.reduce_sum(self.present, 1)
-        means = tf.math.divide_no_nan(self.learning_rate * own, count)
-        return tf.reduce_sum(means), tf.reduce_sum(own)
+        count = tf.reduce_sum(self.present, 1, keepdims=True)
+        shares = tf.math.divide_no_nan(self.learning_rate * self.present, count)
+        return tf.reduce_sum(losses * shares), tf.reduce_sum(losses)
 
     def sums(self, logits: tf.Tensor, loss: tf.Tensor) -> dict[str, tf.Tensor]:
         """`loss` (nats), `correct` and `examples` over all clients, float32 []."""
-        hits = tf.equal(tf.argmax(logits, -1, tf.int32), self.labels)
+        hits = tf.equal(tf.argmax(logits, -1), self.labels)
         correct = tf.reduce_sum(tf.cast(hits, self.present.dtype) * self.present)
         return collections.OrderedDict(
             loss=tf.cast(loss, tf.float32),
@@ -219,6 +218,7 @@ def full_gradients(
       Per weight [C, ...]; and `loss` (nats), `correct` and `examples`, each summed
       over all examples, float32 [].
     """
+    labels = tf.cast(labels, tf.int64)
     present = tf.ones_like(labels, weights[0].dtype)
     batch = Batch(tf.zeros_like(labels), labels, present, learning_rate=1.0)
     gradients, logits, loss = _gradients(model, weights, features, batch)
@@ -244,6 +244,7 @@ def descend(
     """
     clients, steps = order.shape[0] or tf.shape(order)[0], tf.shape(order)[1]
     dtype = problem.start[0].dtype
+    *batches, moving = _batches(order, labels, dtype)
     weights = [tf.tile(w, [clients] + [1] * (w.shape.rank - 1)) for w in problem.start]
     velocities = [tf.zeros_like(w) for w in weights] if rule.momentum else []
     # c, where it does not stay at the weights sent.
@@ -253,24 +254,14 @@ def descend(
     def step(
         t: tf.Tensor, weights: Any, velocities: Any, centres: Any, sums: Any
     ) -> Any:
-        rows = order[:, t]
-        absent = rows < 0
-        moving = tf.logical_not(tf.reduce_all(absent, 1))
-        present = tf.cast(tf.logical_not(absent), dtype)
-        # What counts 0 times is no number where a model overflows: how wide and long
-        # others' orders are must not add any to a client's own.
-        rows = tf.where(absent, rows[:, :1], rows)
-        given = tf.clip_by_value(rows, 0, tf.shape(labels)[1] - 1)
-        asked = tf.gather(labels, given, batch_dims=1)
-        # Where there is no example any class will do; a row beyond them has none.
-        asked = tf.where(absent, 0, tf.where(rows > given, -1, asked))
-        batch = Batch(given, asked, present, rule.learning_rate, t)
+        own = (part[:, t] for part in batches)
+        batch = Batch(*own, learning_rate=rule.learning_rate, number=t)
         gradients, logits, loss = problem.gradients(weights, batch)
         if centres:
             begins = tf.equal(t % rule.centre_every, 0)
             centres = tf.cond(begins, lambda: weights, lambda: centres)
         moved = [
-            _step(rule, i, *tensors, moving)
+            _step(rule, i, *tensors, moving[:, t])
             for i, tensors in enumerate(
                 zip(
                     weights,
@@ -290,6 +281,36 @@ def descend(
         lambda t, *_: t < steps, step, (0, weights, velocities, centres, sums)
     )
     return weights, sums
+
+
+def _batches(
+    order: tf.Tensor, labels: tf.Tensor, dtype: tf.DType
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """What the steps' batches hold, and which clients move, each [C, steps, ...].
+
+    All of it before the first step, and in 64 bits: a GPU leaves numbers of 32 to the
+    processor, to which it would send them in every step.
+
+    Args:
+      order: [C, steps, B], see `descend`.
+      labels: [C, N].
+      dtype: Of the weights.
+
+    Returns:
+      `rows`, `labels` and `present` of `Batch`; and bool [C, steps].
+    """
+    order, labels = tf.cast(order, tf.int64), tf.cast(labels, tf.int64)
+    absent = order < 0
+    # What counts 0 times is no number where a model overflows: how wide and long
+    # others' orders are must not add any to a client's own.
+    rows = tf.where(absent, order[:, :, :1], order)
+    given = tf.clip_by_value(rows, 0, tf.shape(labels, tf.int64)[1] - 1)
+    asked = tf.gather(labels, given, batch_dims=1)
+    # Where there is no example any class will do; a row beyond them has none.
+    none = tf.zeros_like(asked)
+    asked = tf.where(absent, none, tf.where(rows > given, none - 1, asked))
+    present = tf.cast(tf.logical_not(absent), dtype)
+    return given, asked, present, tf.logical_not(tf.reduce_all(absent, 2))
 
 
 def _gradients(
@@ -326,7 +347,7 @@ def _step(
         gradient += rule.learning_rate * rule.proximal * (weight - centre)
     if mask is not None:
         gradient = tf.where(mask, gradient, tf.zeros_like(gradient))
-    still = tf.where(tf.logical_not(moving))
+    still = tf.logical_not(moving)
     if velocity is not None:
         moved = rule.momentum * velocity + gradient
         velocity = gradient = with_rows_of(velocity, still, moved)

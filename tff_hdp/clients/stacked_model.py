@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tff_hdp.clients.updates import out_of_range, spoilt
 from tff_hdp.errors import ArgumentError
+from tff_hdp.runtime import environment
 
 # Take every number, or every row of the last axis, by itself: of a stack as of a batch.
 _ACTIVATIONS = [
@@ -303,10 +304,27 @@ def _convolution(layer: tf.keras.layers.Conv2D) -> Callable[..., tf.Tensor]:
             dilations=layer.dilation_rate,
         )
 
+    def side_by_side(kernel: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        """One convolution in groups, whose channels are all clients'."""
+        clients, batch = _leading(x)
+        height, width, channels = x.shape[2:]
+        *window, _, filters = kernel.shape[1:]
+        images = tf.transpose(x, [1, 2, 3, 0, 4])
+        kernels = tf.transpose(kernel, [1, 2, 3, 0, 4])
+        shapes = (
+            [*window, channels, clients * filters],
+            [batch, height, width, clients * channels],
+        )
+        product = one_client(tuple(map(tf.reshape, (kernels, images), shapes)))
+        shape = tf.concat([tf.shape(product)[:3], [clients, filters]], 0)
+        return tf.transpose(tf.reshape(product, shape), [3, 0, 1, 2, 4])
+
     def apply(kernel: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         if kernel.shape[0] == 1:
             only = (tf.squeeze(kernel, 0), tf.squeeze(x, 0))
             return tf.expand_dims(one_client(only), 0)
+        if environment.gpus():
+            return side_by_side(kernel, x)
         # A convolution per client keeps oneDNN's kernels; a grouped one has none.
         return tf.map_fn(
             one_client,

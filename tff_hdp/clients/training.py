@@ -14,6 +14,7 @@ from tff_hdp.clients.gram import GramProblem
 from tff_hdp.clients.sgd import COPIES, SUMS, SgdRule, WeightProblem, descend
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.updates import sum_over_clients
+from tff_hdp.runtime import environment
 
 # From the updates of a stack of clients, a tensor [C, ...] per weight, and
 # their chunk.
@@ -29,23 +30,38 @@ _CHUNKS_A_CORE = 5
 # A chunk sends a sum back, though, which on a cluster costs as the model is large.
 _LARGE = 10**6
 _CHUNK_BYTES = 512 * 2**20
+# A GPU waits for one small operation after another: the more clients each of them is
+# for, the better.
+_GPU_MOST = 200
+_GPU_CHUNK_BYTES = 2 * 2**30
+
+
+def one_by_one(model: StackedModel) -> bool:
+    """Whether clients of a chunk had better train one after the other.
+
+    On CPUs those of a model that convolves, see `train_one_by_one`.
+    """
+    return model.convolves and not environment.gpus()
 
 
 def chunk_size(model: StackedModel, clients: float) -> int:
-    """How many clients to train at once, so that they fit memory and use every core.
+    """How many clients to train at once: they fit memory and use every core or GPU.
 
     Args:
       model: What they train.
       clients: Of a round, in expectation.
     """
+    client_bytes = 4 * COPIES * model.size
+    if gpus := environment.gpus():
+        by_gpus = math.ceil(clients / gpus)
+        return max(1, min(by_gpus, _GPU_MOST, _GPU_CHUNK_BYTES // client_bytes))
     cores = len(os.sched_getaffinity(0))
     share = math.ceil(clients / cores)
     by_cores = max(_LEAST, share)
     if model.convolves:
         least = min(_LEAST, share) if model.size > _LARGE else 1
         by_cores = max(least, math.ceil(share / _CHUNKS_A_CORE))
-    by_memory = _CHUNK_BYTES // (4 * COPIES * model.size)
-    return max(1, min(by_cores, _MOST, by_memory))
+    return max(1, min(by_cores, _MOST, _CHUNK_BYTES // client_bytes))
 
 
 def train_stack(
@@ -131,11 +147,11 @@ def train_one_by_one(
 def train_clients(
     model: StackedModel, initial: Sequence[tf.Tensor], chunk: Any, rule: SgdRule
 ) -> tuple[list[tf.Tensor], Any]:
-    """As `train_stack`, but one client after the other where the model convolves.
+    """As `train_stack`, but one client after the other where that is better.
 
-    See `train_one_by_one`; here the updates are kept apart.
+    See `one_by_one`; here the updates are kept apart.
     """
-    if not model.convolves:
+    if not one_by_one(model):
         return train_stack(model, initial, chunk, rule)
 
     pairs = zip(model.shapes, initial, strict=True)

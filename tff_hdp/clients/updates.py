@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tff_hdp.runtime import environment
+
 
 @dataclasses.dataclass(frozen=True)
 class OuterProducts:
@@ -71,22 +73,27 @@ def without(values: Any, dropped: tf.Tensor) -> Any:
         rows = tf.reshape(dropped, [-1] + [1] * (value.shape.rank - 1))
         return tf.where(rows, tf.zeros([], value.dtype), value)
 
-    return tf.cond(
-        tf.reduce_any(dropped),
-        lambda: tf.nest.map_structure(zeroed, values),
-        lambda: values,
-    )
+    def all_zeroed() -> Any:
+        return tf.nest.map_structure(zeroed, values)
+
+    if environment.gpus():  # which would wait for the answer
+        return all_zeroed()
+    return tf.cond(tf.reduce_any(dropped), all_zeroed, lambda: values)
 
 
-def with_rows_of(value: tf.Tensor, places: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-    """`new` [C, ...], but with the rows of `value` at `places`, int64 [K, 1].
+def with_rows_of(value: tf.Tensor, kept: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+    """`new` [C, ...], but with the rows of `value` where `kept`, bool [C].
 
     Args:
       value: [C, ...].
-      places: Of clients.
+      kept: Which clients'.
       new: The result of an operation, used by nothing else: it is written over.
     """
-    # A scatter would copy all of it.
+    if environment.gpus():
+        rows = tf.reshape(kept, [-1] + [1] * (value.shape.rank - 1))
+        return tf.where(rows, value, new)
+    # That, like a scatter, would copy all of it.
+    places = tf.where(kept)
     rows = tf.cast(places[:, 0], tf.int32)
     return tf.raw_ops.InplaceUpdate(x=new, i=rows, v=tf.gather_nd(value, places))
 
@@ -104,11 +111,14 @@ def cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     Returns:
       [...] of the logits' dtype.
     """
-    wrong = out_of_range(labels, logits.shape[-1])
+    # A GPU keeps numbers of 64 bits with the logits; those of 32 stay behind.
+    labels, classes = tf.cast(labels, tf.int64), logits.shape[-1]
+    wrong = out_of_range(labels, classes)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-        tf.where(wrong, tf.zeros_like(labels), labels), logits
+        tf.reshape(tf.where(wrong, tf.zeros_like(labels), labels), [-1]),
+        tf.reshape(logits, [-1, classes]),
     )
-    return spoilt(losses, wrong)
+    return spoilt(tf.reshape(losses, tf.shape(labels)), wrong)
 
 
 def out_of_range(ids: tf.Tensor, size: int) -> tf.Tensor:

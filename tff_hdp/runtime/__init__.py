@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_hdp.errors import ArgumentError, check_word
+from tff_hdp.runtime import environment
 
 RUNTIMES = ("in_process", "native", "cluster")
 
@@ -61,6 +62,8 @@ def __getattr__(name: str) -> Any:
 def _create_context(
     runtime: str, workers: Sequence[str], log_file: str | os.PathLike[str] | None
 ) -> Any:
+    if runtime != "in_process":
+        _leave_gpus_alone()
     if runtime == "native":
         from tff_hdp.runtime.native import NativeWorker, create_native_context
 
@@ -78,6 +81,15 @@ def _create_context(
     return create_in_process_context()
 
 
+def _leave_gpus_alone() -> None:
+    """TFF's workers compute on CPUs: what is built for them must be built for those."""
+    import tensorflow as tf
+
+    # TensorFlow may be in use already, and then refuses.
+    with contextlib.suppress(RuntimeError):
+        tf.config.set_visible_devices([], "GPU")
+
+
 def _give_operations_one_thread() -> None:
     """On CPUs, where clients fill the cores; unless the user chose another number.
 
@@ -86,7 +98,7 @@ def _give_operations_one_thread() -> None:
     import tensorflow as tf
 
     chosen = tf.config.threading.get_intra_op_parallelism_threads()
-    if chosen or _THREADS in os.environ or tf.config.list_physical_devices("GPU"):
+    if chosen or _THREADS in os.environ or environment.gpus():
         return
     # TensorFlow may be in use already, and then refuses.
     with contextlib.suppress(RuntimeError):

@@ -30,6 +30,13 @@ def prepare() -> None:
     atexit.register(_release_default_context)
 
 
+def gpus() -> int:
+    """How many GPUs this process may use. Imports TensorFlow, and starts nothing."""
+    import tensorflow as tf
+
+    return len(tf.config.get_visible_devices("GPU"))
+
+
 def multiplies_bfloat16() -> bool:
     """Whether this machine's GPUs, or else its CPU, multiply bfloat16 numbers.
 
@@ -38,8 +45,8 @@ def multiplies_bfloat16() -> bool:
     """
     import tensorflow as tf
 
-    if gpus := tf.config.list_physical_devices("GPU"):
-        details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+    if used := tf.config.get_visible_devices("GPU"):
+        details = [tf.config.experimental.get_device_details(gpu) for gpu in used]
         return all(d.get("compute_capability", (0, 0)) >= (8, 0) for d in details)
     try:
         known = pathlib.Path("/proc/cpuinfo").read_text().split()

@@ -7,6 +7,7 @@ round costs few calls however many steps the computation was written in.
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -44,7 +45,11 @@ class Function:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.compute = compute
         specs = [values.tensor_specs(node.type) for node in self.inputs]
-        self._sizes = [len(values.tensor_specs(node.type)) for node in self.outputs]
+        made = [values.tensor_specs(node.type) for node in self.outputs]
+        self._sizes = list(map(len, made))
+        self._makes_data = any(
+            spec.dtype == tf.variant for spec in itertools.chain.from_iterable(made)
+        )
 
         def body(*tensors: tf.Tensor) -> list[tf.Tensor]:
             remaining = iter(tensors)
@@ -71,8 +76,11 @@ class Function:
         tensors = []
         if self._run is not None:
             arguments = itertools.chain.from_iterable(inputs)
+            # No GPU holds a data set, and one that says it does cannot be read.
+            cpu = tf.device("/device:CPU:0")
             try:
-                tensors = self._run(*arguments)
+                with cpu if self._makes_data else contextlib.nullcontext():
+                    tensors = self._run(*arguments)
             except tf.errors.OpError as error:
                 error.__class__ = _as_of_a_worker(type(error))
                 raise

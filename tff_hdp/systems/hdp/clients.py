@@ -25,6 +25,7 @@ from tff_hdp.clients.contributions import (
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import (
+    one_by_one,
     profiles,
     train_metrics,
     train_one_by_one,
@@ -124,7 +125,7 @@ def chunks_span_zones(plan: NoisePlan, model: StackedModel) -> bool:
     A zone costs such a chunk a sum, which is little where all its clients' updates are
     there at once, and as much as an update where they come one by one.
     """
-    return norms_decide(plan, None) and not model.convolves
+    return norms_decide(plan, None) and not one_by_one(model)
 
 
 def stacked_clients(
@@ -161,7 +162,7 @@ def stacked_clients(
         by_norms = norms_decide(mean.plan, mean.given_queries)
         add_up = sum_by_norms if by_norms else sum_one_by_one
         # One by one adds up over clients, of whom apart none may be lost.
-        alone = stacked.convolves and not apart
+        alone = one_by_one(stacked) and not apart
 
         @tff.tensorflow.computation(sent_type, weights_type, data_type)
         def train_chunk(sent: Any, weights: Any, data: tf.data.Dataset) -> Any:
