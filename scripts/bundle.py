@@ -6,7 +6,7 @@
 
 The other machine needs Linux on x86-64, a C library no older than this machine's, a
 shell, tar and gzip; no Python, no compiler, no root. Pieces have checksums, and are
-small enough to be carried one by one. For one kind of GPU alone they are a third:
+small enough to be carried one by one. For one kind of GPU alone they are fewer:
 
     python scripts/bundle.py --gpu=9.0 --extras=gpu,dev     # with what tests need
 """

@@ -1,13 +1,15 @@
+import functools
 import math
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting.rdp import RdpAccountant
 from scipy import integrate, stats
 
 from tff_hdp.privacy.composition import LARGE_ORDERS, ORDERS
-from tff_hdp.privacy.divergences import log_moments
+from tff_hdp.privacy.divergences import log_moments, without_replacement_moments
 from tff_hdp.privacy.sampled import SampledGaussian
 from tff_hdp.privacy.spectrum import (
     Spectrum,
@@ -39,6 +41,61 @@ def test_moments_match_quadrature(order):
 
     whole, _ = integrate.quad(integrand, -12, 32, limit=500, points=[0.0, order])
     assert log_moments(q, z, (order,))[0] == pytest.approx(math.log(whole), rel=1e-8)
+
+
+def exact_without_replacement(q, z, order):
+    """Theorem 27 of Wang et al. term by term, in as many digits as it takes."""
+    with mpmath.workdps(400):
+        moments = [mpmath.exp(mpmath.mpf(i) * (i - 1) / 2 / z**2) for i in range(257)]
+
+        @functools.cache
+        def difference(i):
+            terms = (
+                (-1) ** k * mpmath.binomial(i, k) * moments[k] for k in range(i + 1)
+            )
+            return mpmath.fsum(terms)
+
+        total = mpmath.mpf(1)
+        for i in range(2, order + 1):
+            bound = 2 * moments[i]
+            if i == 2:
+                bound = min(bound, 4 * (moments[2] - 1))
+            else:
+                even = difference(i // 2 * 2) * difference((i + 1) // 2 * 2)
+                bound = min(bound, 4 * mpmath.sqrt(even))
+            total += mpmath.mpf(q) ** i * mpmath.binomial(order, i) * bound
+        return float(mpmath.log(total))
+
+
+@pytest.mark.parametrize(
+    ("q", "z", "order"),
+    [
+        *((0.2, 10.0, 2), (0.2, 10.0, 3), (0.2, 10.0, 64)),
+        *((0.7, 100.0, 63), (0.2, 1000.0, 128), (0.99, 1.0, 40)),
+        *((0.3, 0.5, 20), (0.3, 0.49, 20), (1e-4, 2.0, 50), (0.01, 100.0, 256)),
+    ],
+)
+def test_moments_without_replacement_are_exact(q, z, order):
+    found = without_replacement_moments(q, z, (float(order),))[0]
+    expected = exact_without_replacement(q, z, order)
+    assert found == pytest.approx(expected, rel=1e-9)
+    # Between whole orders, on the line between them (Corollary 10).
+    ends = without_replacement_moments(q, z, (order, order + 0.25, order + 1.0))
+    assert ends[1] == pytest.approx(0.75 * ends[0] + 0.25 * ends[2], rel=1e-12)
+
+
+@pytest.mark.parametrize("z", [0.02, 0.3, 1.0, 2.0])
+@pytest.mark.parametrize("q", [1e-4, 0.2, 0.99, 1.0])
+def test_moments_without_replacement_match_dp_accounting(q, z):
+    """Where z is so small that its differences keep their digits."""
+    orders = (1.0001, 1.5, 2.0, 2.5, 7.3, 20.0, 63.5, 256.0, 256.5, 300.0, 1024.0)
+    event = dp_accounting.SampledWithoutReplacementDpEvent(
+        10**4, round(q * 10**4), dp_accounting.GaussianDpEvent(z)
+    )
+    relation = dp_accounting.NeighboringRelation.REPLACE_ONE
+    theirs = RdpAccountant(orders, relation).compose(event).rdp
+    found = without_replacement_moments(q, z, orders) / (np.asarray(orders) - 1)
+    np.testing.assert_allclose(found, theirs, rtol=1e-9)
 
 
 def test_large_orders_keep_tiny_moments():

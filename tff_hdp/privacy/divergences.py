@@ -120,6 +120,84 @@ def _fractional(q: float, z: float, a: np.ndarray) -> np.ndarray:
     return special.logsumexp(exponent + log_weight, axis=-1)
 
 
+# Up to this order the bound has moments of p/q - 1 in it, beyond it those of p/q alone,
+# as in dp_accounting.
+_MOST_CENTRED = 256
+
+
+def without_replacement_moments(
+    q: float, z: float, orders: tuple[float, ...]
+) -> np.ndarray:
+    """Bounds on log moments under sampling without replacement, replace-one neighbours.
+
+    Wang, Balle and Kasiviswanathan 2019, Theorem 27, and between whole orders their
+    Corollary 10. dp_accounting's for `SampledWithoutReplacementDpEvent` are the same
+    but where z is large: it loses differences to rounding, and its bound is looser.
+
+    Args:
+      q: Share of the clients that is drawn, in (0, 1].
+      z: Noise standard deviation over the replace-one sensitivity, > 0.
+      orders: Orders a > 1.
+
+    Returns:
+      Shape [len(orders)]; divided by a - 1, bounds on the Renyi divergence.
+    """
+    a = np.asarray(orders, dtype=np.float64)
+    if q == 1.0:
+        return a * (a - 1) / (2 * z * z)
+    below, above = np.floor(a), np.ceil(a)
+    whole = np.unique(np.concatenate([below, above])).astype(int)
+    moments = _whole_without_replacement(q, z, whole)
+    low, high = (moments[np.searchsorted(whole, n)] for n in (below, above))
+    # Infinities of no weight would make it NaN.
+    share = a - below
+    return np.where(share == 0, low, (1 - share) * low + share * high)
+
+
+def _whole_without_replacement(q: float, z: float, orders: np.ndarray) -> np.ndarray:
+    """ln(1 + sum_i C(a,i) q^i b_i), i = 2..a, b_i the theorem's for the Gaussian."""
+    i = np.arange(2, max(int(orders.max()), 2) + 1)
+    loose = math.log(2) + (i - 1) * i / (2 * z * z)
+    close = i[i <= _MOST_CENTRED]
+    even = _log_even_moments(z)
+    between = even[close // 2] + even[(close + 1) // 2]
+    tight = np.minimum(loose[: len(close)], math.log(4) + 0.5 * between)
+    loose[0] = tight[0]
+    result = np.zeros(len(orders))
+    for place, a in enumerate(orders):
+        if a > 1:
+            n = i[: a - 1]
+            bounds = (tight if a <= _MOST_CENTRED else loose)[: a - 1]
+            choose = special.gammaln(n + 1) + special.gammaln(a - n + 1)
+            logs = bounds + n * math.log(q) + special.gammaln(a + 1) - choose
+            result[place] = np.logaddexp(0.0, special.logsumexp(logs))
+    return result
+
+
+def _log_even_moments(z: float) -> np.ndarray:
+    """Logs of E_{x~N(0,z^2)}[(p/q - 1)^2k], k = 0.., where p/q = exp((2x-1) / 2z^2).
+
+    As differences of p/q's own moments they would lose all digits where z is large.
+    By the trapezoidal rule, which for whole powers errs by exp(-2 pi^2 z^2 / step^2).
+    """
+    powers = np.arange(0, _MOST_CENTRED + 1, 2)
+    if z < 0.5:
+        # Twice p/q's own moment is then less than what these are for.
+        return np.full(len(powers), np.inf)
+    # Powers of p/q move the bulk to the right, and small ones of what is left of it
+    # to both sides.
+    reach = (12 + math.sqrt(_MOST_CENTRED)) * z
+    x = np.arange(-reach, reach + _MOST_CENTRED, z / 16)
+    loss = (2 * x - 1) / (2 * z * z)
+    with np.errstate(divide="ignore"):
+        below = np.log(-np.expm1(np.minimum(loss, 0.0)))
+    log_apart = np.where(loss > 0, _log_expm1(np.maximum(loss, 0.0)), below)
+    log_weight = -0.5 * (x / z) ** 2 - math.log(16 * math.sqrt(2 * math.pi))
+    with np.errstate(invalid="ignore"):
+        terms = powers[:, np.newaxis] * log_apart
+    return special.logsumexp(np.where(np.isnan(terms), 0.0, terms) + log_weight, axis=1)
+
+
 def _log_expm1(x: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
         return np.where(x > 30, x, np.log(np.expm1(np.minimum(x, 30.0))))

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy import special
 
-from tff_hdp.privacy.divergences import log_mean_exp, log_moments, sampled_delta
+from tff_hdp.privacy.divergences import (
+    log_mean_exp,
+    log_moments,
+    sampled_delta,
+    without_replacement_moments,
+)
 from tff_hdp.privacy.mechanisms import (
     Gaussian,
     Mechanism,
@@ -172,20 +177,10 @@ def _sampled_gaussian_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.n
 
 @functools.lru_cache(maxsize=1024)
 def _fixed_size_rdp(m: FixedSizeGaussian, orders: tuple[float, ...]) -> np.ndarray:
-    import dp_accounting
-    from dp_accounting.rdp import RdpAccountant
-
-    # Beyond 1024 the bound's quadratic book-keeping costs more than it saves.
-    served = tuple(a for a in orders if a <= 1024)
-    event = dp_accounting.SampledWithoutReplacementDpEvent(
-        m.n, m.k, dp_accounting.GaussianDpEvent(m.noise_multiplier)
-    )
-    accountant = RdpAccountant(
-        served, dp_accounting.NeighboringRelation.REPLACE_ONE
-    ).compose(event)
-    rdp = np.full(len(orders), np.inf)
-    rdp[: len(served)] = accountant.rdp
-    return frozen(rdp)
+    if m.noise_multiplier == 0.0:
+        return frozen(np.full(len(orders), np.inf))
+    moments = without_replacement_moments(m.k / m.n, m.noise_multiplier, orders)
+    return frozen(moments / (np.asarray(orders) - 1))
 
 
 def _revealed_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
