@@ -97,6 +97,13 @@ def test_the_bundle_trains_where_there_is_nothing(tmp_path):
         check=True,
     )
     assert str(tmp_path / "new") in loaded.stdout
+    # As benchmarks start theirs, with a path of their own.
+    child = (
+        "import os, subprocess, sys; subprocess.run([sys.executable, '-c', "
+        "'import tff_hdp, scripts.bundle'], env=os.environ | {'PYTHONPATH': '/'}, "
+        "check=True)"
+    )
+    subprocess.run([tmp_path / "new/tff_hdp/run", "-c", child], check=True)
 
 
 def test_a_folder_that_is_no_clone_is_said_to_be_none(tmp_path, monkeypatch):
