@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -156,3 +157,23 @@ def test_onednn_changes_results_by_rounding_alone():
 def test_nothing_is_printed_that_the_program_does_not_print(name):
     done = run(PROGRAMS[name])
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "hidden"), [("native", True), ("cluster", True), ("in_process", False)]
+)
+def test_what_workers_run_is_not_built_for_gpus(monkeypatch, runtime, hidden):
+    import tensorflow as tf
+
+    from tff_hdp import runtime as runtimes
+    from tff_hdp.runtime import cluster, in_process, native
+
+    asked = []
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda *a: asked.append(a))
+    monkeypatch.setattr(runtimes, "_give_operations_one_thread", lambda: None)
+    monkeypatch.setattr(native, "NativeWorker", mock.Mock())
+    monkeypatch.setattr(native, "create_native_context", mock.Mock())
+    monkeypatch.setattr(cluster, "ClusterContext", mock.Mock())
+    monkeypatch.setattr(in_process, "create_in_process_context", mock.Mock())
+    runtimes._create_context(runtime, ["host:1"], None)
+    assert asked == ([([], "GPU")] if hidden else [])
