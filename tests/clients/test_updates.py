@@ -15,6 +15,7 @@ from tff_hdp.clients.updates import (
     weighted_sums,
     with_rows_of,
 )
+from tff_hdp.runtime import environment
 
 
 def test_rows_are_clipped_one_by_one():
@@ -114,8 +115,12 @@ def test_outer_products_have_norms_that_their_sides_squares_do_not():
     assert float(found[0]) == pytest.approx(exact, rel=1e-5)
 
 
+@pytest.mark.parametrize("gpus", [0, 1])
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_outer_products_of_a_client_that_counts_nothing_may_be_anything(outer, side):
+def test_outer_products_of_a_client_that_counts_nothing_may_be_anything(
+    monkeypatch, outer, side, gpus
+):
+    monkeypatch.setattr(environment, "gpus", lambda: gpus)
     sides = {"left": outer.left.numpy(), "right": outer.right.numpy()}
     spoilt = dict(sides, **{side: sides[side].copy()})
     spoilt[side][3, 1] = np.nan

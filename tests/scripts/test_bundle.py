@@ -83,7 +83,8 @@ def test_the_bundle_trains_where_there_is_nothing(tmp_path):
     result = subprocess.run(
         [
             *("env", "-i", "PATH=/usr/bin:/bin", tmp_path / "new/tff_hdp/run"),
-            *("scripts/train.py", "--rounds=1", f"--out={tmp_path / 'run'}"),
+            *("scripts/train.py", "--noise_multiplier=1", "--rounds=1"),
+            f"--out={tmp_path / 'run'}",
         ],
         capture_output=True,
         text=True,
