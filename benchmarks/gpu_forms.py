@@ -79,7 +79,7 @@ def timed(
     chunk = _chunk(work, clients)
     sent = works.initial_weights(work)
     rows, first_form = [], None
-    # A dense stack has one form; one by one, nothing is there to compile for.
+    # A dense stack has one form.
     forms = FORMS if work.filters else ("stack",)
     for form in forms:
         for compiled in (False, True) if form != "one by one" else (False,):

@@ -14,14 +14,7 @@ from tff_hdp.simulation.config import RunConfig
 from tff_hdp.systems.gfl import account as gfl_account
 from tff_hdp.systems.gfl import plan as gfl
 
-# The Rényi account of cohorts of a fixed size, FL-TOP's, takes long.
-each = pytest.mark.parametrize(
-    "system",
-    [
-        pytest.param(system, marks=[pytest.mark.slow] * (system == "fl_top"))
-        for system in SYSTEMS
-    ],
-)
+each = pytest.mark.parametrize("system", SYSTEMS)
 
 
 def config(out, **changes):
