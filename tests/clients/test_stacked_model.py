@@ -13,7 +13,12 @@ from tests.thinning import thinned
 from tff_hdp.clients import deferred
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel, is_supported
-from tff_hdp.clients.training import chunk_size, train_one_by_one, train_stack
+from tff_hdp.clients.training import (
+    chunk_size,
+    one_by_one,
+    train_one_by_one,
+    train_stack,
+)
 from tff_hdp.clients.updates import weighted_sums
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime import environment
@@ -361,7 +366,10 @@ def test_chunks_that_train_one_by_one_share_the_cores_out_evenly(
 def test_chunks_of_gpus_are_as_large_as_fits(
     monkeypatch, convolves, gpus, clients, weights, most
 ):
+    monkeypatch.setattr(environment, "gpus", lambda: 0)
+    assert one_by_one(_sized(weights, convolves)) == convolves
     monkeypatch.setattr(environment, "gpus", lambda: gpus)
+    assert not one_by_one(_sized(weights, convolves))
     assert chunk_size(_sized(weights, convolves), clients) == most
 
 

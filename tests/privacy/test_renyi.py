@@ -6,10 +6,14 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting.rdp import RdpAccountant
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from tff_hdp.privacy.composition import LARGE_ORDERS, ORDERS
-from tff_hdp.privacy.divergences import log_moments, without_replacement_moments
+from tff_hdp.privacy.divergences import (
+    _log_even_moments,
+    log_moments,
+    without_replacement_moments,
+)
 from tff_hdp.privacy.sampled import SampledGaussian
 from tff_hdp.privacy.spectrum import (
     Spectrum,
@@ -82,6 +86,26 @@ def test_moments_without_replacement_are_exact(q, z, order):
     # Between whole orders, on the line between them (Corollary 10).
     ends = without_replacement_moments(q, z, (order, order + 0.25, order + 1.0))
     assert ends[1] == pytest.approx(0.75 * ends[0] + 0.25 * ends[2], rel=1e-12)
+
+
+@pytest.mark.parametrize("power", [0, 2, 30, 256])
+def test_even_moments_around_one(power):
+    place = power // 2
+    # Of much noise, those of a Gaussian of deviation 1 / z: (2k - 1)!! / z^2k.
+    z = 1e7
+    double = special.gammaln(power + 1) - special.gammaln(place + 1)
+    expected = double - place * math.log(2) - power * math.log(z)
+    assert _log_even_moments(z)[place] == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    z = 10.0
+    with mpmath.workdps(400):
+        terms = [
+            (-1) ** i
+            * mpmath.binomial(power, i)
+            * mpmath.exp(mpmath.mpf(i) * (i - 1) / 2 / z**2)
+            for i in range(power + 1)
+        ]
+        exact = float(mpmath.log(mpmath.fsum(terms)))
+    assert _log_even_moments(z)[place] == pytest.approx(exact, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("z", [0.02, 0.3, 1.0, 2.0])
