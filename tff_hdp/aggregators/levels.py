@@ -185,11 +185,10 @@ def noise_as_clients(
     together = each * tf.sqrt(tf.cast(noising, tf.float64))
     specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), value)
 
+    @tf.autograph.experimental.do_not_convert
     def noised(zone: tuple[Structure, tf.Tensor]) -> Structure:
         return add_gaussian(*zone, each=each)
 
-    # AutoGraph has nothing to rewrite here, and would take its time.
-    noised = tf.autograph.experimental.do_not_convert(noised)
     return tf.map_fn(noised, (value, together), fn_output_signature=specs)
 
 

@@ -4,7 +4,6 @@ In float64, with a victim axis throughout: victims' inputs differ, their first w
 do not. Local steps are unrolled, and the clip is part of it.
 """
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -108,7 +107,7 @@ def with_gradient(
       compiles: Whether to use XLA.
     """
 
-    @functools.partial(tf.function, jit_compile=compiles, reduce_retracing=True)
+    @tf.function(jit_compile=compiles, reduce_retracing=True, autograph=False)
     def evaluate(*arguments: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         variables = list(arguments[:-1])
         with tf.GradientTape() as tape:

@@ -89,7 +89,7 @@ class Target:
         ]
         weights = [tf.TensorSpec(shape, tf.float32) for shape in self.shapes]
 
-        @tf.function(input_signature=[*batches, weights])
+        @tf.function(input_signature=[*batches, weights], autograph=False)
         def train(
             features: tf.Tensor, labels: tf.Tensor, initial: list[tf.Tensor]
         ) -> tf.Tensor:

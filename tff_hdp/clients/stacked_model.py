@@ -294,6 +294,7 @@ def _convolution(layer: tf.keras.layers.Conv2D) -> Callable[..., tf.Tensor]:
 
     in_bfloat16 = layer.compute_dtype == "bfloat16"
 
+    @tf.autograph.experimental.do_not_convert
     def one_client(args: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         kernel, x = (tf.cast(t, tf.bfloat16) for t in args) if in_bfloat16 else args
         return tf.nn.conv2d(

@@ -178,6 +178,7 @@ def client_by_client(
       The tensors, each [C, ...], and the sums added up.
     """
 
+    @tf.autograph.experimental.do_not_convert
     def alone(client: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
         found, sums = train(_alone(chunk, client))
         return [tf.squeeze(tensor, 0) for tensor in found], sums

@@ -104,7 +104,7 @@ def save_classifier(
     model.save(path / "model.keras")
     spec = tf.TensorSpec([None, *features.shape[1:]], features.dtype, "features")
 
-    @tf.function(input_signature=[spec])
+    @tf.function(input_signature=[spec], autograph=False)
     def serve(features: tf.Tensor) -> dict[str, tf.Tensor]:
         logits = model(features, training=False)
         return {"logits": logits, "probabilities": tf.nn.softmax(logits)}

@@ -270,7 +270,12 @@ def _dataset_of(elements: list[Any], type_: tff.Type) -> tf.data.Dataset:
         dataset = tf.data.Dataset.from_tensors(tuple(rows[0]))
         for row in rows[1:]:
             dataset = dataset.concatenate(tf.data.Dataset.from_tensors(tuple(row)))
-    return dataset.map(lambda *row: to_element(unflatten(row, type_), type_))
+
+    @tf.autograph.experimental.do_not_convert
+    def element(*row: tf.Tensor) -> Any:
+        return to_element(unflatten(row, type_), type_)
+
+    return dataset.map(element)
 
 
 def _known(spec: tf.TensorSpec) -> list[int]:

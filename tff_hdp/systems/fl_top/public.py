@@ -71,7 +71,9 @@ def accumulated_gradients(
     weights = [tf.constant(w)[tf.newaxis] for w in initial]
     scores = [tf.zeros_like(w) for w in weights]
     batch = tf.constant(features)[tf.newaxis], tf.constant(labels)[tf.newaxis]
-    gradients = tf.function(lambda weights: full_gradients(stacked, weights, *batch)[0])
+    gradients = tf.function(
+        lambda weights: full_gradients(stacked, weights, *batch)[0], autograph=False
+    )
     for _ in range(steps):
         step = gradients(weights)
         scores = [s + tf.abs(g) for s, g in zip(scores, step, strict=True)]
@@ -131,7 +133,7 @@ class PublicRound:
     def sent(self, compressor: Compressor, draws: int = 1) -> Iterator[np.ndarray]:
         """What such a client sends, [upload_size], at each of so many draws."""
 
-        @tf.function
+        @tf.function(autograph=False)
         def one(draw: tf.Tensor) -> tf.Tensor:
             sent, _ = train_compressed(
                 self._model,

@@ -4,6 +4,7 @@ import collections
 import functools
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators import LevelQueries
@@ -93,8 +94,14 @@ class _Server:
         server_optimizer: tff.learning.optimizers.Optimizer,
     ) -> None:
         self._mean, self._clients = mean, clients
-        self._finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
-            server_optimizer, clients.initial_weights.type_signature.result
+        templates = tff.learning.templates
+        self._finalizer = templates.build_apply_optimizer_finalizer(
+            server_optimizer,
+            clients.initial_weights.type_signature.result,
+            # AutoGraph would take longer to rewrite it than TensorFlow to trace it.
+            tf.autograph.experimental.do_not_convert(
+                templates.reject_non_finite_update
+            ),
         )
         initial_state = tff.tensorflow.computation(mean.initial_state)
         self._client_state = tff.tensorflow.computation(

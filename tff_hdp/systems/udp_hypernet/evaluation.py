@@ -57,8 +57,9 @@ def build_personal_evaluation(
     starts, sizes = tf.constant(tests.starts), tf.constant(tests.sizes)
     network = build_model()
 
-    @tf.function
+    @tf.function(autograph=False)
     def test_all(phi: Any, descriptors: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        @tf.autograph.experimental.do_not_convert
         def test_one(args: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, tf.Tensor]:
             descriptor, start, size = args
             theta = hypernetwork(phi, descriptor)
