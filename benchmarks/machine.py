@@ -7,6 +7,8 @@ import re
 import subprocess
 from typing import Any
 
+from tff_hdp.errors import ArgumentError
+
 # From the newest on; the first that a CPU has is named.
 _INSTRUCTIONS = {
     "amx_tile": "AMX",
@@ -46,6 +48,9 @@ def report(
       rows: A measurement each.
       csv: The file to write, in which rows of other machines stay; None for none.
       devices: See `described`.
+
+    Raises:
+      ArgumentError: If a file that is not of such rows stands where `csv` says.
     """
     import pandas as pd
 
@@ -58,6 +63,9 @@ def report(
         whole = frame.assign(machine=described(devices))
         if path.exists():
             before = pd.read_csv(path)
+            if "machine" not in before:
+                allowed = "a new file, or one of rows that name their machine"
+                raise ArgumentError("csv", csv, allowed)
             others = before[before["machine"] != described(devices)]
             whole = pd.concat([others, whole])
         whole.to_csv(path, index=False, float_format="%.4g")

@@ -5,6 +5,8 @@ import importlib
 import pandas as pd
 import pytest
 
+from tff_hdp.errors import ArgumentError
+
 
 @pytest.fixture
 def machine(monkeypatch, repository):
@@ -30,6 +32,18 @@ def test_rows_of_other_machines_stay_and_a_machines_own_are_replaced(
     found = pd.read_csv(path).set_index("machine")["seconds"]
     assert found.to_dict() == {"other": 2.5, "one": 3.5}
     assert len(found) == 2
+
+
+def test_a_file_of_something_else_is_neither_read_nor_written(
+    machine, tmp_path, capsys
+):
+    path = tmp_path / "rows.csv"
+    path.write_text("what,seconds\na round,1.5\n")
+    with pytest.raises(ArgumentError, match=r"csv is .*rows that name their machine"):
+        machine.report([{"what": "a round", "seconds": 2.5}], str(path))
+    assert path.read_text() == "what,seconds\na round,1.5\n"
+    # What was measured for minutes is not lost.
+    assert "2.5" in capsys.readouterr().out
 
 
 def test_a_gpu_that_is_not_there_is_refused(machine, assert_refused):

@@ -10,8 +10,13 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.system import RoundInput
 from tff_hdp.systems.hdp.pilot import find_clipping
 
-# Of each round: clients by zone, their mean norm, and that of each tensor.
-ROUNDS = [([2, 1], 3.0, [1.0, 2.5]), ([0, 0], 0.0, [0.0, 0.0]), ([0, 5], 1.0, [0.5, 1])]
+# Of each round: clients by zone, how many of them were rejected, the mean norm of all
+# and that of each tensor.
+ROUNDS = [
+    ([2, 1], [0, 0], 3.0, [1.0, 2.5]),
+    ([0, 0], [0, 0], 0.0, [0.0, 0.0]),
+    ([0, 5], [0, 0], 1.0, [0.5, 1]),
+]
 
 
 class Folder:
@@ -41,9 +46,10 @@ class Pilot:
 
     def next(self, state, number):
         assert state == number - 1
-        clients, norm, tensors = self._rounds[number - 1]
+        clients, rejected, norm, tensors = self._rounds[number - 1]
         measured = {
             "clients": np.array(clients),
+            "rejected": np.array(rejected),
             "update_norm": np.float32(norm),
             "tensor_norms": np.array(tensors, np.float32),
         }
@@ -71,7 +77,7 @@ def found(hdp_config, tmp_path):
     return find
 
 
-def test_the_clip_norm_is_the_mean_over_all_clients(found):
+def test_the_clip_norm_is_the_mean_over_all_updates(found):
     clipping = found(ROUNDS)
     assert clipping.clip_norm == pytest.approx((3 * 3.0 + 5 * 1.0) / 8)
     assert clipping.kind == "flat"
@@ -88,4 +94,16 @@ def test_layers_have_means_of_their_own(found):
 @pytest.mark.parametrize("norm", [0.0, math.nan, math.inf])
 def test_a_pilot_that_measures_no_norm_is_refused(found, norm):
     with pytest.raises(ArgumentError, match="clip_norm is auto; allowed: a number"):
-        found([([1, 2], norm, [norm, norm])])
+        found([([1, 2], [0, 0], norm, [norm, norm])])
+
+
+def test_a_rejected_update_has_no_norm_to_count(found):
+    # Of four updates one was rejected: the mean of all four counts it as 0.
+    rounds = [([2, 2], [0, 1], 3.0, [1.5, 2.25])]
+    assert found(rounds).clip_norm == pytest.approx(4.0)
+    assert found(rounds, clipping="per_layer").layer_norms == pytest.approx((2.0, 3.0))
+
+
+def test_a_pilot_of_which_all_is_rejected_is_refused(found):
+    with pytest.raises(ArgumentError, match="0 updates that were not rejected"):
+        found([([1, 2], [1, 2], 0.0, [0.0, 0.0])])

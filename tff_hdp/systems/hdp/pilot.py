@@ -58,7 +58,7 @@ def find_clipping(
 def _pilot_norms(
     config: HdpConfig, task: tasks.Task, folder: RunFolder, build: Build
 ) -> dict[str, Any]:
-    """Mean norms of client updates, whole and per tensor, without privacy."""
+    """Mean norms of accepted updates, whole and per tensor, without privacy."""
     _LOG.info(
         "pilot of %d rounds without noise for clip_norm=auto", config.pilot_rounds
     )
@@ -72,7 +72,7 @@ def _pilot_norms(
     system = build(pilot, federation)
     entropy = fresh_entropy() if config.seed is None else config.seed
     state, carried = system.process.initialize(), {}
-    clients, whole, tensors = 0.0, 0.0, 0.0
+    accepted, whole, tensors = 0.0, 0.0, 0.0
     for number in range(1, config.pilot_rounds + 1):
         given = system.prepare(entropy, number, carried)
         carried = given.carried
@@ -80,7 +80,8 @@ def _pilot_norms(
         state = output.state
         measured = output.metrics["aggregator"]
         count = float(np.sum(measured["clients"]))
-        clients += count
+        # The aggregator's means count a rejected update as one of norm 0.
+        accepted += count - float(np.sum(measured["rejected"]))
         whole += count * float(measured["update_norm"])
         tensors += count * np.asarray(measured["tensor_norms"])
     if not (math.isfinite(whole) and whole > 0.0):
@@ -88,7 +89,7 @@ def _pilot_norms(
             "clip_norm",
             "auto",
             "a number, or a pilot that sees finite updates: this one saw, in "
-            f"pilot_rounds={config.pilot_rounds}, {clients:g} clients with updates of "
-            f"mean norm {whole / max(clients, 1.0):g}",
+            f"pilot_rounds={config.pilot_rounds}, {accepted:g} updates that were not "
+            f"rejected, of mean norm {whole / max(accepted, 1.0):g}",
         )
-    return {"update": whole / clients, "tensors": (tensors / clients).tolist()}
+    return {"update": whole / accepted, "tensors": (tensors / accepted).tolist()}
