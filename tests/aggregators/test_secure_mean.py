@@ -183,7 +183,9 @@ def test_sums_of_the_largest_records_do_not_wrap(updates, profiles, secure, flat
 
 def test_saturated_clients_are_counted(updates, profiles, secure, flat):
     values = updates(3, scale=0.01)
-    values[1]["bias"][0] = 9.0
+    # As large as a coordinate may be, and barely larger.
+    values[0]["bias"][0] = values[2]["bias"][1] = 0.5
+    values[1]["bias"][0] = 0.501
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     (found,) = secure(encoded(plan, "zone", largest=0.5), values, profiles([0, 1, 2]))
     assert found.measurements["saturated"] == 1
@@ -356,6 +358,17 @@ def test_refuses_an_encoding_without_room_for_the_noise(value_type):
     plan = dataclasses.replace(plan, secure_aggregation=True, encoding=bare)
     with pytest.raises(ArgumentError, match=r"at least .* with 420 coordinates"):
         HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
+
+
+def test_refuses_an_encoding_barely_finer_than_the_finest(value_type):
+    plan = configurations.c1(zone_sizes=SIZES, sampling=SAMPLING, noise_multiplier=1.0)
+    plan = encoded(plan, "zone")
+    HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
+    finer = dataclasses.replace(plan.encoding, step=0.999 * plan.encoding.step)
+    with pytest.raises(ArgumentError, match=r"at least .* with 420 coordinates"):
+        HierarchicalMeanFactory(dataclasses.replace(plan, encoding=finer)).create(
+            value_type, WEIGHT_TYPE
+        )
 
 
 def test_integer_updates_are_refused():
