@@ -55,6 +55,15 @@ def test_no_generator_that_can_be_run_backwards_draws_a_cohort(sampling, monkeyp
     assert len(set(drawn)) > 5
 
 
+@pytest.mark.parametrize(
+    "sampling", [PoissonSampling((0.5, 0.7)), FixedSizeSampling((3, 4))]
+)
+def test_the_order_of_a_cohort_tells_nothing_of_its_clients_numbers(sampling):
+    for number in range(20):
+        cohort = sampler(sampling).draw(number)
+        assert cohort.tolist() == sorted(cohort, key=lambda c: (ZONING.zone_of[c], c))
+
+
 def test_a_round_can_be_drawn_again_alone():
     first, again = (sampler(PoissonSampling((0.5, 0.5))) for _ in range(2))
     cohorts = [first.draw(number) for number in range(6)]

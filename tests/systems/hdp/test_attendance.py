@@ -15,6 +15,7 @@ from tests.systems.hdp.participations import (
     run,
     same,
 )
+from tff_hdp.protocols.elections import SuperNodes
 from tff_hdp.systems.hdp.attendance import Elections
 from tff_hdp.systems.hdp.faults import Faults
 from tff_hdp.systems.hdp.seats import (
@@ -227,6 +228,44 @@ def test_without_elections_a_failed_super_node_costs_its_zone_the_round():
         assert present.metrics["failed_super_nodes"] == 3 - len(zones)
     skipped = sum(present.metrics["skipped_zones"] for present in rounds)
     assert scipy.stats.binomtest(skipped, 1200, 0.2).pvalue > 1e-4
+
+
+def test_who_fell_silent_is_not_called_again_in_the_round(monkeypatch):
+    calls, seat = {}, SuperNodes.seat
+
+    def watched(self, zone, number, online, *, stops, **others):
+        calls.setdefault((number, zone), []).append((set(online), set(stops)))
+        return seat(self, zone, number, online, stops=stops, **others)
+
+    monkeypatch.setattr(SuperNodes, "seat", watched)
+    faults = Faults(supernode_failure_rate=0.5, drop_rate=0.3)
+    run(participation(faults=faults, elections=DRAWN), 30)
+    silent = 0
+    for (first, stops), *later in calls.values():
+        for online, still in later:
+            assert still == stops
+            assert online < first and not online & stops
+            silent += len(first & stops)
+    assert silent > 0
+
+
+def test_who_drops_out_of_a_skipped_zone_would_not_have_delivered():
+    faults = Faults(supernode_failure_rate=0.5, drop_rate=0.1)
+    parties = participation(q=0.9, faults=faults)
+    zone_of, of_led, of_skipped = np.array(ZONING.zone_of), 0, 0
+    for number, present in enumerate(run(parties, 60), start=1):
+        drawn = parties.sampler.draw(number)
+        missing = np.bincount(
+            zone_of[np.setdiff1d(drawn, present.cohort)], minlength=ZONING.num_zones
+        )
+        # Of the eight of a zone not all drop out.
+        led = np.bincount(zone_of[present.cohort], minlength=ZONING.num_zones) > 0
+        assert (~led).sum() == present.skipped
+        dropped = np.array(present.dropped)
+        np.testing.assert_array_equal(dropped[led], missing[led])
+        assert not dropped[~led].any()
+        of_led, of_skipped = of_led + dropped.sum(), of_skipped + missing[~led].sum()
+    assert of_led > 0 and of_skipped > 0
 
 
 def test_too_few_voters_skip_the_zone_and_say_so():
