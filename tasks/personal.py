@@ -58,6 +58,24 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
     return tuple(parts)
 
 
+def own_tests(task: Task) -> ClientData | None:
+    """The test examples of those clients that have any, in the clients' order.
+
+    None where the task's test examples are of no client.
+
+    Args:
+      task: Whose test set, and whose clients.
+    """
+    owners, ids = task.test_owners, task.train.client_ids
+    if owners is None or not np.any(owners >= 0):
+        return None
+    who = np.unique(owners[owners >= 0])
+    return _by_owner(
+        *(tuple(ids[i] for i in who), task.test_features, task.test_labels),
+        np.where(owners >= 0, np.searchsorted(who, owners), -1),
+    )
+
+
 def _by_owner(
     client_ids: tuple[str, ...],
     features: np.ndarray,

@@ -71,3 +71,17 @@ def test_a_client_without_test_examples_is_refused():
     owners = np.array([0, 0, -1, 0, 0], np.int32)
     with pytest.raises(ArgumentError, match="without examples for client 'c1'"):
         personal.split(small_task([2, 1], test_owners=owners), seed=0)
+
+
+def test_own_tests_are_of_those_clients_that_have_any():
+    owners = np.array([2, 0, -1, 2, 0], np.int32)
+    test = personal.own_tests(small_task([2, 1, 1], test_owners=owners))
+    assert test.client_ids == ("c0", "c2")
+    assert test.labels.tolist() == [1, 4, 0, 3]
+    assert test.features.ravel().tolist() == [101, 104, 100, 103]
+    assert test.sizes.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("owners", [None, np.full(5, -1, np.int32)])
+def test_test_examples_of_no_client_are_nobodys_own(owners):
+    assert personal.own_tests(small_task([2, 1], test_owners=owners)) is None

@@ -23,7 +23,8 @@ class Evaluation:
       accuracy: On the task's test set; of personal models on the clients' own tests.
       confusion: [classes, classes] int64, how often each true class (row) was taken
         for each (column) there.
-      clients: One row a client: `client`, `zone`, `examples`, `accuracy`.
+      clients: One row a client that has such examples: `client`, `zone`, `examples`,
+        `accuracy`.
       clients_on: Which examples those are, in words.
     """
 
@@ -83,10 +84,11 @@ def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
     classify, task = system.load_model(model), system.task
     own = system.own_tests
     held = task.train if own is None else own
-    owners = np.repeat(np.arange(len(held.client_ids)), held.sizes)
-    guesses = classify(held.features, owners)
-    right = np.bincount(owners, guesses == held.labels, len(held.client_ids))
-    zone_of = system.zoning.zone_of[: len(held.client_ids)]
+    number_of = {client: i for i, client in enumerate(task.train.client_ids)}
+    who = [number_of[client] for client in held.client_ids]
+    guesses = classify(held.features, np.repeat(who, held.sizes))
+    right = np.add.reduceat(guesses == held.labels, held.offsets[:-1], dtype=np.int64)
+    zone_of = [system.zoning.zone_of[i] for i in who]
     if names := system.zoning.zone_names:
         zone_of = [names[zone] for zone in zone_of]
     clients = pd.DataFrame(
@@ -94,7 +96,7 @@ def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
             "client": held.client_ids,
             "zone": zone_of,
             "examples": held.sizes,
-            "accuracy": right / np.maximum(held.sizes, 1),
+            "accuracy": right / held.sizes,
         }
     )
     labels = held.labels
@@ -106,7 +108,7 @@ def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
         card=read_json(model / "card.json"),
         accuracy=float(np.mean(guesses == labels)),
         confusion=confusion,
-        clients=clients[clients["examples"] > 0],
+        clients=clients,
         clients_on=(
             "their own training examples, as the test set belongs to nobody"
             if own is None

@@ -194,10 +194,8 @@ class System(abc.ABC):
 
     @property
     def own_tests(self) -> tasks.ClientData | None:
-        """Every client's own test examples, where the task has such."""
-        if self.task.test_owners is None:
-            return None
-        return personal.split(self.task, seed=0)[1]
+        """The clients' own test examples, of those that have any."""
+        return personal.own_tests(self.task)
 
     # The account -------------------------------------------------------------
 

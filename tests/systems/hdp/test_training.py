@@ -11,11 +11,9 @@ import tensorflow as tf
 import tasks
 from scripts import report as program
 from tests.thinning import thinned
-from tff_hdp import systems
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import Ledger
 from tff_hdp.simulation import experiment, report
-from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.simulation.journal import Journal
 
 
@@ -61,30 +59,6 @@ def test_a_recurrent_model_of_text_trains_and_is_kept(hdp_config, tmp_path):
     guesses = model.predict(task.test_features, verbose=0).argmax(-1)
     reached = np.mean(guesses == task.test_labels)
     assert reached == pytest.approx(result.accuracy)
-
-
-def test_a_finished_run_is_evaluated_by_class_zone_and_client(finished):
-    before = (finished.path / "config.json").read_bytes()
-    found = evaluate_run(systems.config_of(finished.path), "last")
-    task = finished.config.load_task(5)
-    assert found.accuracy == pytest.approx(finished.accuracy)
-    assert found.confusion.sum(1).tolist() == np.bincount(task.test_labels).tolist()
-    assert np.trace(found.confusion) / found.confusion.sum() == found.accuracy
-    model = tf.keras.models.load_model(finished.path / "model/last/model.keras")
-    right = model.predict(task.train.features, verbose=0).argmax(-1)
-    right = right == task.train.labels
-    own = [
-        right[task.train.offsets[i] : task.train.offsets[i + 1]].mean()
-        for i in range(len(task.train.client_ids))
-    ]
-    assert found.clients["accuracy"].tolist() == pytest.approx(own)
-    assert found.worst_decile == pytest.approx(np.sort(own)[: len(own) // 10].mean())
-    zones = found.zones
-    assert zones["clients"].tolist() == [50] * 4
-    overall = np.average(zones["accuracy"], weights=zones["examples"])
-    assert overall == pytest.approx(right.mean())
-    assert "training examples" in found.clients_on
-    assert (finished.path / "config.json").read_bytes() == before
 
 
 def test_programs_evaluate_a_run_and_make_a_page_of_it(finished, run_program, tmp_path):

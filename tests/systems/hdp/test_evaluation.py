@@ -1,0 +1,88 @@
+"""A finished run's model, tested by class, zone and client."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+from tff_hdp import systems
+from tff_hdp.simulation import experiment
+from tff_hdp.simulation.evaluation import Evaluation, evaluate_run
+from tff_hdp.systems.hdp.config import HdpConfig
+
+
+@pytest.fixture(scope="module")
+def finished(hdp_config, tmp_path_factory):
+    """What came of a run of three rounds."""
+    return experiment.run(hdp_config(tmp_path_factory.mktemp("finished")))
+
+
+def test_a_finished_run_is_evaluated_by_class_zone_and_client(finished):
+    before = (finished.path / "config.json").read_bytes()
+    found = evaluate_run(systems.config_of(finished.path), "last")
+    task = finished.config.load_task(5)
+    assert found.accuracy == pytest.approx(finished.accuracy)
+    assert found.confusion.sum(1).tolist() == np.bincount(task.test_labels).tolist()
+    assert np.trace(found.confusion) / found.confusion.sum() == found.accuracy
+    model = tf.keras.models.load_model(finished.path / "model/last/model.keras")
+    right = model.predict(task.train.features, verbose=0).argmax(-1)
+    right = right == task.train.labels
+    own = [
+        right[task.train.offsets[i] : task.train.offsets[i + 1]].mean()
+        for i in range(len(task.train.client_ids))
+    ]
+    assert found.clients["accuracy"].tolist() == pytest.approx(own)
+    assert found.worst_decile == pytest.approx(np.sort(own)[: len(own) // 10].mean())
+    zones = found.zones
+    assert zones["clients"].tolist() == [50] * 4
+    overall = np.average(zones["accuracy"], weights=zones["examples"])
+    assert overall == pytest.approx(right.mean())
+    assert "training examples" in found.clients_on
+    assert (finished.path / "config.json").read_bytes() == before
+
+
+def test_clients_without_tests_of_their_own_are_left_out(finished, monkeypatch):
+    load = HdpConfig.load_task
+    count = len(load(finished.config, 5).test_labels)
+    # Three in four have some; the first and the last have none.
+    owners = np.random.default_rng(4).integers(150, size=count) * 4 // 3 + 1
+    owners[owners == 199], owners[:9] = 7, -1
+    config = systems.config_of(finished.path)
+    zone_of = evaluate_run(config).clients.set_index("client")["zone"]
+    monkeypatch.setattr(
+        HdpConfig,
+        "load_task",
+        lambda self, seed: dataclasses.replace(load(self, seed), test_owners=owners),
+    )
+    found = evaluate_run(config)
+    task = finished.config.load_task(5)
+    model = tf.keras.models.load_model(finished.path / "model/last/model.keras")
+    right = model.predict(task.test_features, verbose=0).argmax(-1) == task.test_labels
+    assert found.accuracy == pytest.approx(right.mean())
+    who = sorted(set(owners) - {-1})
+    assert 0 not in who and 199 not in who and len(who) > 50
+    ids = np.array(task.train.client_ids)
+    assert found.clients["client"].tolist() == ids[who].tolist()
+    assert found.clients["examples"].tolist() == [sum(owners == i) for i in who]
+    own = [right[owners == i].mean() for i in who]
+    assert found.clients["accuracy"].tolist() == pytest.approx(own)
+    assert found.worst_decile == pytest.approx(np.sort(own)[: len(own) // 10].mean())
+    assert found.clients["zone"].tolist() == zone_of[ids[who]].tolist()
+    assert "own test examples" in found.clients_on
+
+
+@pytest.mark.parametrize(
+    ("count", "worst"), [(1, [0]), (9, [0]), (10, [0]), (29, [0, 1])]
+)
+def test_the_worst_decile_is_a_tenth_rounded_down_and_one_at_least(count, worst):
+    accuracies = np.random.default_rng(2).permutation(np.arange(count) ** 2 / 1000)
+    found = Evaluation(
+        card={},
+        accuracy=0.5,
+        confusion=np.zeros([2, 2], np.int64),
+        clients=pd.DataFrame({"accuracy": accuracies}),
+        clients_on="their own test examples",
+    )
+    assert found.worst_decile == pytest.approx(np.mean(np.square(worst)) / 1000)
