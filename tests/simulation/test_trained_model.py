@@ -122,6 +122,15 @@ def test_an_undone_round_is_forgotten(tmp_path):
     ]
 
 
+def test_a_round_that_is_run_again_has_the_score_of_its_last_time(tmp_path):
+    ModelKeeper(Pair(), tmp_path)(4, {"score": 0.9}, state(4))
+    keeper = ModelKeeper(Pair(), tmp_path)
+    keeper(4, {"score": 0.2}, state(4))
+    keeper(5, {"score": 0.3}, state(5))
+    keeper.write(5, {"score": 0.3}, state(5))
+    assert best(tmp_path) == (5, 0.3)
+
+
 def test_what_was_left_half_written_is_in_nobodys_way(tmp_path):
     class Broken(Pair):
         def save_model(self, released, path):
