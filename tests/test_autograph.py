@@ -34,19 +34,21 @@ def rewritten(source):
         called = argument.func if isinstance(argument, ast.Call) else argument
         return ast.unparse(called) in told
 
+    # A `tf.function` is in order where it is called with `autograph=False`.
+    as_written = {
+        node.func
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and "autograph=False" in map(ast.unparse, node.keywords)
+    }
     for node in nodes:
-        if isinstance(node, ast.FunctionDef):
-            decorators = map(ast.unparse, node.decorator_list)
-            asks = "tf.function" in decorators
+        asks = False
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "tf.function":
+            asks = node not in as_written
         elif isinstance(node, ast.Call):
             name = ast.unparse(node.func)
             place = 0 if name.endswith(").map") else REWRITING.get(name)
             asks = place is not None and not is_told(node.args[place])
-            if name == "tf.function":
-                keywords = {k.arg: ast.unparse(k.value) for k in node.keywords}
-                asks = keywords.get("autograph") != "False"
-        else:
-            continue
         if asks:
             yield node.lineno
 
@@ -66,6 +68,8 @@ def test_autograph_rewrites_nothing():
         "@tf.function\ndef f(x): return x",
         "@tf.function(jit_compile=True)\ndef f(x): return x",
         "g = tf.function(f)",
+        "g = tf.function(f, autograph=True)",
+        "@functools.partial(tf.function, jit_compile=True)\ndef f(x): return x",
         "y = tf.map_fn(f, x)",
         "y = tf.vectorized_map(lambda a: a, x)",
         "y = tf.data.Dataset.from_tensors(x).map(f)",
