@@ -8,15 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tff_hdp import systems
-from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import Evaluation, evaluate_run
 from tff_hdp.systems.hdp.config import HdpConfig
-
-
-@pytest.fixture(scope="module")
-def finished(hdp_config, tmp_path_factory):
-    """What came of a run of three rounds."""
-    return experiment.run(hdp_config(tmp_path_factory.mktemp("finished")))
 
 
 def test_a_finished_run_is_evaluated_by_class_zone_and_client(finished):

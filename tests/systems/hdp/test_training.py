@@ -17,12 +17,6 @@ from tff_hdp.simulation import experiment, report
 from tff_hdp.simulation.journal import Journal
 
 
-@pytest.fixture(scope="module")
-def finished(hdp_config, tmp_path_factory):
-    """What came of a run of three rounds."""
-    return experiment.run(hdp_config(tmp_path_factory.mktemp("finished")))
-
-
 def test_a_run_leaves_its_models_which_need_no_tff(finished):
     frame = pd.read_csv(finished.path / "metrics.csv").set_index("round")
     task = finished.config.load_task(5)

@@ -98,7 +98,7 @@ class _Server:
         self._finalizer = templates.build_apply_optimizer_finalizer(
             server_optimizer,
             clients.initial_weights.type_signature.result,
-            # AutoGraph would take longer to rewrite it than TensorFlow to trace it.
+            # AutoGraph finds nothing to rewrite in it, and takes its time.
             tf.autograph.experimental.do_not_convert(
                 templates.reject_non_finite_update
             ),
