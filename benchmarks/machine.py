@@ -7,8 +7,6 @@ import re
 import subprocess
 from typing import Any
 
-from tff_hdp.errors import ArgumentError
-
 # From the newest on; the first that a CPU has is named.
 _INSTRUCTIONS = {
     "amx_tile": "AMX",
@@ -52,7 +50,10 @@ def report(
     Raises:
       ArgumentError: If a file that is not of such rows stands where `csv` says.
     """
+    # Peers read this file too, in environments that have neither.
     import pandas as pd
+
+    from tff_hdp.errors import ArgumentError
 
     frame = pd.DataFrame(rows)
     print(frame.to_string(index=False, float_format="{:.3g}".format))
