@@ -74,8 +74,9 @@ class Participation:
     skipped not on the cohort either. So a skipped zone tells no more of who
     takes part than who is online, which is no secret, and voters, whom
     transcripts name, are drawn apart from the cohort. A round that is released again
-    has another cohort and other drop-outs, on which its account rests, and the same
-    elections among the same clients.
+    has another cohort, and others of it are online or drop out: the account takes how
+    many come as drawn anew in every release. Its elections stand, among whoever was
+    online when they were held.
 
     Args:
       plan: How zones sample.
@@ -127,8 +128,7 @@ class Participation:
         drops = self.sampler.generator(round_number, stream=_DROPS, earlier=earlier)
         # Of all clients, so that nobody's hangs on who else was drawn.
         drops = (drops.random(self._zoning.num_clients) < faults.drop_rate)[drawn]
-        online = self.sampler.generator(round_number, stream=_ONLINE)
-        online = online.random(self._zoning.num_clients) < faults.online_rate
+        online = self._online(round_number, earlier=earlier)
         bad = byzantine_clients(
             self._zoning,
             faults.byzantine_share(round_number),
@@ -140,9 +140,7 @@ class Participation:
             gone = fails.random(self._zoning.num_zones) < faults.supernode_failure_rate
             skipped, failed = np.flatnonzero(gone), int(gone.sum())
         else:
-            seats, carried = self._hold_elections(
-                round_number, carried, online, bad, fails
-            )
+            seats, carried = self._hold_elections(round_number, carried, bad, fails)
             skipped = [s["zone"] for s in seats if s["super_node"] is None]
             failed = sum(len(s["failed"]) for s in seats)
         led = ~np.isin(self._zone_of[drawn], skipped)
@@ -175,11 +173,15 @@ class Participation:
             metrics=metrics,
         )
 
+    def _online(self, round_number: int, *, earlier: int = 0) -> np.ndarray:
+        """Who of all clients is online, bool [n]."""
+        rng = self.sampler.generator(round_number, stream=_ONLINE, earlier=earlier)
+        return rng.random(self._zoning.num_clients) < self._faults.online_rate
+
     def _hold_elections(
         self,
         round_number: int,
         carried: dict[str, Any],
-        online: np.ndarray,
         bad: np.ndarray,
         fails: np.random.Generator,
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -187,6 +189,7 @@ class Participation:
         nodes = self._super_nodes
         nodes.load_state_dict(carried)
         voters = self.sampler.generator(round_number, stream=_VOTERS)
+        online = self._online(round_number)
         there, unsound = set(self._ids[online]), set(self._ids[bad])
         seats = [
             self._seat(zone, round_number, there, unsound, voters, fails)
