@@ -126,6 +126,28 @@ def test_a_stopped_run_goes_on_with_what_it_carried(tmp_path):
     assert {entropy for entropy, *_ in first + second} == {first[0][0]}
 
 
+def test_a_run_that_is_ended_where_it_stands_has_a_last_round(tmp_path):
+    """It was to go on, so the round it stopped after had no test and no epsilon."""
+    changes, told = {"evaluate_every": 4}, []
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, CountingSystem([], fail_after=3), **changes)
+    assert "total" not in pd.read_csv(tmp_path / "metrics.csv")
+    changes["rounds"] = 3
+
+    def note(number, metrics, _):
+        told.append((number, metrics["total"], metrics["epsilon"]))
+
+    for _ in range(2):
+        seen = []
+        run(tmp_path, CountingSystem(seen), [note], **changes)
+        assert not seen
+        frame = pd.read_csv(tmp_path / "metrics.csv")
+        assert frame["round"].tolist() == [1, 2, 3]
+        last = frame.iloc[-1]
+        assert (last["total"], last["epsilon"], last["ran"]) == (6.0, 27.0, 3.0)
+    assert told == [(3, 6.0, 27.0)] * 2
+
+
 def test_secrets_are_the_operating_systems_unless_seeded(tmp_path):
     entropies = []
     for name, changes in (("a", {}), ("b", {}), ("c", {"seed": 7}), ("d", {"seed": 7})):

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import copy
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,6 +75,8 @@ def train(
     ledger = system.new_ledger()
     folder.journal.recall(ledger)
     statement = _Statement(config, system, folder)
+    if 0 < start.round_number == config.rounds:
+        start = _as_the_last(start, config, system, folder, ledger)
     state = start.state
     if start.round_number:
         # A kill may have come between that round's release and its watchers.
@@ -119,6 +122,26 @@ def train(
             )
             releases.begin(done, one, output.metrics)
     return state, ledger
+
+
+def _as_the_last(
+    done: Checkpoint,
+    config: RunConfig,
+    system: System,
+    folder: RunFolder,
+    ledger: RoundLedger[Any],
+) -> Checkpoint:
+    """Gives a round the test and epsilon of a run's last one, where it lacks them.
+
+    So it does where the run was meant to go on when it ran the round.
+    """
+    number, metrics = done.round_number, dict(done.metrics)
+    if system.headline not in metrics:
+        metrics |= system.evaluate(done.state)
+    if "epsilon" not in metrics:
+        metrics |= epsilons(config, ledger, number)
+    folder.release_metrics(number, metrics)
+    return dataclasses.replace(done, metrics=metrics)
 
 
 class _Releases:

@@ -15,6 +15,7 @@ from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.gfl import plan as formulas
+from tff_hdp.systems.gfl import run as gfl_run
 from tff_hdp.systems.gfl import setup as gfl_setup
 from tff_hdp.systems.gfl.config import GflConfig
 
@@ -59,6 +60,19 @@ def test_a_hybrid_run_leaves_metrics_account_and_figure(tmp_path):
     found = evaluate_run(systems.config_of(tmp_path), "last")
     assert found.accuracy == pytest.approx(frame["accuracy"].iloc[-1])
     assert found.zones["clients"].tolist() == [6] * 4
+
+
+def test_a_run_goes_on_where_the_spectral_gap_is_rounded_otherwise(
+    tmp_path, monkeypatch
+):
+    experiment.run(config(tmp_path, scheme="none", rounds=1))
+    gap = gfl_run.spectral_gap
+    monkeypatch.setattr(gfl_run, "spectral_gap", lambda m: gap(m) * (1 + 1e-14))
+    experiment.run(config(tmp_path, scheme="none", rounds=2))
+    assert pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2]
+    monkeypatch.setattr(gfl_run, "spectral_gap", lambda m: gap(m) + 1e-6)
+    with pytest.raises(ArgumentError, match="began with spectral_gap"):
+        experiment.run(config(tmp_path, scheme="none", rounds=3))
 
 
 def test_without_privacy_it_nears_the_optimum(tmp_path):
