@@ -62,6 +62,7 @@ def main(argv: list[str]) -> int:
     import pandas as pd
     import works
 
+    machine.hide_gpus()
     f = flags.FLAGS
     cli.check_choices("what", f.what, PARTS)
     rows = []
@@ -86,7 +87,7 @@ def main(argv: list[str]) -> int:
                     "last MB": case.megabytes[-1],
                 }
             )
-    machine.report(rows, f.csv)
+    machine.report(rows, f.csv, key=["work", "clients", "workers", "kept"])
     return 0
 
 

@@ -11,7 +11,6 @@ of updates lies from the first form's, in shares of its norm: `works.Work.roundi
 why that is more than rounding.
 """
 
-import os
 import statistics
 import sys
 import time
@@ -52,13 +51,14 @@ def main(argv: list[str]) -> int:
     if f.device == "GPU" and not machine.gpus():
         raise ArgumentError("device", "GPU", "CPU, where nvidia-smi finds no GPU")
     if f.device == "CPU":
-        os.environ.update(machine.HIDDEN)
+        machine.hide_gpus()
     rows = []
     for name in f.work:
         work = works.WORKS[name]
         clients = f.clients or work.clients
         rows += timed(work, clients, turns=f.turns, device=f.device)
-    machine.report(rows, f.csv, devices=f.device.lower())
+    key = ["work", "form", "clients", "jit_compile"]
+    machine.report(rows, f.csv, key=key, devices=f.device.lower())
     return 0
 
 

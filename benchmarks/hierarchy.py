@@ -41,6 +41,7 @@ def main(argv: list[str]) -> int:
     import machine
     import pandas as pd
 
+    machine.hide_gpus()
     f = flags.FLAGS
     rows = []
     for n in map(int, f.clients):
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
             }
             rows.append(row)
             print(row, file=sys.stderr, flush=True)
-    machine.report(rows, f.csv)
+    machine.report(rows, f.csv, key=["n", "k"])
     return 0
 
 

@@ -57,6 +57,7 @@ def main(argv: list[str]) -> int:
     from tff_hdp.attacks.attacker import Attacker
     from tff_hdp.attacks.config import AttackConfig
 
+    machine.hide_gpus()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     f = flags.FLAGS

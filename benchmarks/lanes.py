@@ -44,13 +44,14 @@ def main(argv: list[str]) -> int:
     import machine
     import works
 
+    machine.hide_gpus()
     rows = []
     for name in f.work:
         work = works.WORKS[name]
         if f.clients is not None:
             work = dataclasses.replace(work, clients=f.clients)
         rows += timed(work, f.rounds)
-    machine.report(rows, f.csv)
+    machine.report(rows, f.csv, key=["work", "clients", "threads"])
     return 0
 
 

@@ -5,6 +5,7 @@ import pathlib
 import platform
 import re
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 # From the newest on; the first that a CPU has is named.
@@ -14,7 +15,12 @@ _INSTRUCTIONS = {
     "avx512f": "AVX-512",
     "avx2": "AVX2",
 }
-HIDDEN = {"CUDA_VISIBLE_DEVICES": ""}
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def hide_gpus() -> None:
+    """Leaves CPUs alone to TensorFlow, which has not computed yet, and to children."""
+    os.environ[_VISIBLE] = ""
 
 
 def described(devices: str) -> str:
@@ -38,13 +44,19 @@ def described(devices: str) -> str:
 
 
 def report(
-    rows: list[dict[str, Any]], csv: str | None, *, devices: str = "cpu"
+    rows: list[dict[str, Any]],
+    csv: str | None,
+    *,
+    key: Sequence[str],
+    devices: str = "cpu",
 ) -> None:
     """Prints rows and the machine they were measured on, and writes both.
 
     Args:
       rows: A measurement each.
-      csv: The file to write, in which rows of other machines stay; None for none.
+      csv: The file to write, in which other rows stay: those of other machines, and of
+        what was not measured this time. None for none.
+      key: Columns that say what a row measures.
       devices: See `described`.
 
     Raises:
@@ -58,23 +70,22 @@ def report(
     frame = pd.DataFrame(rows)
     print(frame.to_string(index=False, float_format="{:.3g}".format))
     print(described(devices))
-    if csv:
+    if csv and rows:
         path = pathlib.Path(csv)
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = frame.assign(machine=described(devices))
         if path.exists():
-            before = pd.read_csv(path)
-            if "machine" not in before:
-                allowed = "a new file, or one of rows that name their machine"
+            before, which = pd.read_csv(path), [*key, "machine"]
+            if not {*which} <= {*before}:
+                allowed = f"a new file, or one of rows with {', '.join(which)}"
                 raise ArgumentError("csv", csv, allowed)
-            others = before[before["machine"] != described(devices)]
-            whole = pd.concat([others, whole])
+            whole = pd.concat([before, whole]).drop_duplicates(which, keep="last")
         whole.to_csv(path, index=False, float_format="%.4g")
 
 
 def gpus() -> list[str]:
     """Names of NVIDIA's GPUs; none where there is no driver, or they are hidden."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+    if os.environ.get(_VISIBLE) == "":
         return []
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:

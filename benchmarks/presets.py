@@ -57,6 +57,7 @@ def main(argv: list[str]) -> int:
         return 0
     import machine
 
+    machine.hide_gpus()
     rows = []
     for preset in _presets(f.papers):
         command = [sys.executable, __file__, f"--preset={preset}"]
@@ -71,7 +72,7 @@ def main(argv: list[str]) -> int:
         rows.append(json.loads(done.stdout.splitlines()[-1]))
         print(rows[-1], flush=True)
     hours = sum(row["minutes"] for row in rows) / 60
-    machine.report(rows, f.csv)
+    machine.report(rows, f.csv, key=["preset"])
     print(f"one run of each: {hours:.1f} h")
     return 0
 

@@ -51,6 +51,7 @@ def main(argv: list[str]) -> int:
         raise ArgumentError("rounds", f.rounds, f"more than {_WARM}")
     import machine
 
+    machine.hide_gpus()
     spent = watch()
     rows = []
     for task in f.tasks:
@@ -59,7 +60,7 @@ def main(argv: list[str]) -> int:
         with tempfile.TemporaryDirectory(dir=f.out) as folder:
             _run(task, f.rounds, f"{folder}/run")
         rows += medians(task, spent)
-    machine.report(rows, f.csv)
+    machine.report(rows, f.csv, key=["task", "part"])
     return 0
 
 

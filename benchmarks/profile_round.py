@@ -79,8 +79,10 @@ def main(argv: list[str]) -> int:
     if f.clients is not None and f.clients < 1:
         raise ArgumentError("clients", f.clients, "a whole number >= 1")
 
+    import machine
     import neighbour_works
 
+    machine.hide_gpus()
     result = []
     for name in f.work:
         by_operation = _shares(name)

@@ -43,6 +43,7 @@ def main(argv: list[str]) -> int:
     import machine
     import tensorflow as tf
 
+    machine.hide_gpus()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     rows = []
@@ -55,7 +56,7 @@ def main(argv: list[str]) -> int:
             rows.append(_measured(text, function, flops, steps))
     if f.forms:
         rows += [_measured(name, *form) for name, form in _forms().items()]
-    machine.report(rows, f.csv)
+    machine.report(rows, f.csv, key=["part"])
     return 0
 
 

@@ -1,11 +1,14 @@
 """Writes measurements into docs/benchmarks.md and draws its figure.
 
     python benchmarks/report.py FILE...
+    python benchmarks/report.py --rows_only FILE...
 
-The files are what run.py and profile_round.py wrote with --json; their rows replace
-what stands between the page's markers. Those of run.py are left beside the page as
-results/benchmarks/rounds_<kind of CPU>.csv, and what such files of all kinds come to,
-compared, as results/benchmarks/fast.csv.
+The files are what run.py and profile_round.py wrote with --json, all of one machine;
+their tables replace what stands between the page's markers, and are refused where the
+page would lose one. Rows of run.py are left beside the page as
+results/benchmarks/rounds_<machine>.csv, in which other works' rows stay, and what such
+files of all machines come to, compared, as results/benchmarks/fast.csv; --rows_only
+writes these alone.
 """
 
 import collections
@@ -17,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
-from kinds_of_cpu import compared, kind
+from side_by_side import compared, file_name
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
@@ -57,20 +60,34 @@ def main(argv: list[str]) -> int:
     if len(argv) < 2:
         raise ArgumentError("FILE", None, "files written by --json")
     timed, profiled = _read(argv[1:])
+    if not timed and not profiled:
+        raise ArgumentError("FILE", argv[1:], "files with measurements")
+    machines = {row["machine"] for row in timed}
+    if len(machines) > 1:
+        found = " and ".join(sorted(machines))
+        raise ArgumentError("FILE", argv[1:], f"files of one machine, not of {found}")
     page = pathlib.Path(flags.FLAGS.page)
-    text = page.read_text()
-    text = _replace(text, "measurements", _tables(timed))
-    if profiled:
-        text = _replace(text, "profile", _profile_table(profiled))
-    page.write_text(text)
-    print(page)
+    if not flags.FLAGS.rows_only:
+        _write_page(page, timed, profiled)
     if timed:
         _write_rows(timed, page.parent / _RESULTS)
+    return 0
+
+
+def _write_page(
+    page: pathlib.Path, timed: Sequence[Measurement], profiled: Sequence[Measurement]
+) -> None:
+    text = page.read_text()
+    if timed:
+        text = _replace(text, "measurements", _tables(timed))
+    if profiled:
+        text = _replace(text, "profile", _profile_table(profiled))
     if _drawn(timed):
         figure = page.parent / _FIGURE
         _draw(_drawn(timed), figure)
         print(figure)
-    return 0
+    page.write_text(text)
+    print(page)
 
 
 def _read(paths: Sequence[str]) -> tuple[list[Measurement], list[Measurement]]:
@@ -87,7 +104,11 @@ def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     rows = pd.DataFrame(timed).drop(columns=["parts", "notes"], errors="ignore")
-    path = folder / f"rounds_{kind(rows['machine'].iloc[0])}.csv"
+    path = folder / file_name(rows["machine"].iloc[0])
+    if path.exists():
+        before = pd.read_csv(path)
+        others = before[~before["work"].isin(rows["work"])]
+        rows = pd.concat([others.dropna(axis=1, how="all"), rows])
     rows.to_csv(path, index=False, float_format="%.4g")
     print(path)
     fast = folder / "fast.csv"
@@ -98,9 +119,24 @@ def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
 def _replace(text: str, marker: str, body: str) -> str:
     start, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
     pattern = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)
-    if not pattern.search(text):
+    before = pattern.search(text)
+    if before is None:
         raise FileError(flags.FLAGS.page, f"lacks the markers {start} and {end}")
+    if lost := _headed(before[0]) - _headed(body):
+        raise FileError(
+            flags.FLAGS.page,
+            f"has {', '.join(sorted(lost))} too, which the files have not: give all of "
+            f"a machine's, or empty the page between {start} and {end}",
+        )
     return pattern.sub(lambda _: f"{start}\n{body}\n{end}", text)
+
+
+def _headed(body: str) -> set[str]:
+    """The headings of what stands between markers, or else its first table's."""
+    lines = body.splitlines()
+    headings = {line[4:] for line in lines if line.startswith("### ")}
+    table = next((line for line in lines if line.startswith("| ")), "")
+    return headings or {cell.strip() for cell in table.strip("|").split(" | ")} - {""}
 
 
 def _tables(timed: Sequence[Measurement]) -> str:
@@ -285,4 +321,5 @@ def _line(cells: Sequence[str]) -> str:
 
 if __name__ == "__main__":
     flags.DEFINE_string("page", str(_DOCS / "benchmarks.md"), "The page to rewrite.")
+    flags.DEFINE_boolean("rows_only", False, "Leave the page as it is.")
     sys.exit(cli.run(main))

@@ -14,7 +14,6 @@ fails the run.
 import dataclasses
 import json
 import logging
-import os
 import pathlib
 import signal
 import sys
@@ -72,7 +71,7 @@ def main(argv: list[str]) -> int:
     import measure
 
     if f.devices == "cpu":
-        os.environ.update(machine.HIDDEN)
+        machine.hide_gpus()
     elif not machine.gpus():
         raise ArgumentError("devices", "gpu", "cpu, where nvidia-smi finds no GPU")
     # So that children end with this program: their owners' finally clauses run.

@@ -47,6 +47,7 @@ def main(argv: list[str]) -> int:
     import tensorflow as tf
     import works
 
+    machine.hide_gpus()
     steps = works.WORKS["A"].steps
     if f.block < 1 or steps % f.block:
         raise ArgumentError("block", f.block, f"a divisor of {steps}")

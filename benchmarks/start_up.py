@@ -39,6 +39,7 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     import machine
 
+    machine.hide_gpus()
     f = flags.FLAGS
     versions = {"this": ROOT}
     if f.earlier is not None:
@@ -67,7 +68,7 @@ def main(argv: list[str]) -> int:
         }
         for (name, what), took in seconds.items()
     ]
-    machine.report(rows, f.csv)
+    machine.report(rows, f.csv, key=["version", "what"])
     return 0
 
 

@@ -51,9 +51,13 @@ def row(**changes):
 @pytest.fixture
 def report(run_program):
     """Runs benchmarks/report.py on a page and files of measurements."""
-    return lambda page, *paths: run_program(
-        "benchmarks/report.py", f"--page={page}", *paths
-    )
+
+    def run(*given):
+        options = [path for path in given if str(path).startswith("--")]
+        page, *paths = [path for path in given if path not in options]
+        return run_program("benchmarks/report.py", f"--page={page}", *options, *paths)
+
+    return run
 
 
 def test_tables_and_figure_replace_what_was_there(report, tmp_path):
@@ -93,7 +97,9 @@ def test_tables_and_figure_replace_what_was_there(report, tmp_path):
     assert "| matrix products | 40% |" in text
     figure = tmp_path / "figures" / "benchmarks_rounds.png"
     assert figure.stat().st_size > 1000
-    rows = pd.read_csv(tmp_path / "results" / "benchmarks" / "rounds_avx2.csv")
+    rows = pd.read_csv(
+        tmp_path / "results" / "benchmarks" / "rounds_2_cores_of_a_cpu_avx2.csv"
+    )
     assert list(rows["seconds_median"]) == [2.0, 0.1, 2.0]
     assert report(page, times, shares).returncode == 0
     assert page.read_text() == text
@@ -167,12 +173,13 @@ def test_kinds_of_cpu_stand_side_by_side(report, tmp_path):
         for name, seconds in (("flower", 1.0), ("fedjax", 0.6), ("pfl", 0.7))
     ]
     times.write_text(json.dumps([row(), row(**ours, seconds_median=0.1), *others]))
-    assert report(page, times).returncode == 0
+    assert report("--rows_only", page, times).returncode == 0
     loop = {"work": "F", "task": "digits", "machine": "2 cores of Another (AMX)"}
     loop |= {"rounds_per_second": 2.0, "accuracy": 0.9}
     fast = row(**loop, **ours) | {"seconds_median": 0.5}
     times.write_text(json.dumps([row(**loop), fast]))
-    assert report(page, times).returncode == 0
+    assert report("--rows_only", page, times).returncode == 0
+    assert page.read_text() == PAGE
     found = pd.read_csv(tmp_path / "results" / "benchmarks" / "fast.csv", index_col=0)
     avx2, other = "2 cores of a CPU (AVX2)", "2 cores of Another (AMX)"
     assert set(found) == {avx2, other}
@@ -186,19 +193,87 @@ def test_kinds_of_cpu_stand_side_by_side(report, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "said, kind",
+    "said, name",
     [
-        ("2 cores of An M (AVX2), CPU only", "avx2"),
-        ("2 cores of An M (AVX-512 VNNI), CPU only", "avx512"),
-        ("2 cores of An M (AMX), CPU only", "amx"),
-        ("2 cores of An M (AMX, oneDNN held to AVX2), CPU only", "held"),
+        ("2 cores of An M(R) @ 2.5GHz (AMX), CPU only", "2_cores_of_an_m_2_5ghz_amx"),
+        (
+            "2 cores of An M (AMX, oneDNN held to AVX2), CPU only",
+            "2_cores_of_an_m_amx_onednn_held_to_avx2",
+        ),
+        (
+            "2 cores of An M (AMX) with A G, driver 5",
+            "2_cores_of_an_m_amx_with_a_g_dri",
+        ),
     ],
 )
-def test_kind_of_cpu(monkeypatch, said, kind):
+def test_every_machine_has_a_file_of_its_own(monkeypatch, said, name):
+    """So rows of one with a GPU do not take the place of its CPU's."""
     monkeypatch.syspath_prepend(str(FOLDER))
-    import kinds_of_cpu
+    import side_by_side
 
-    assert kinds_of_cpu.kind(said) == kind
+    assert side_by_side.file_name(said).startswith(f"rounds_{name}")
+
+
+def test_a_work_measured_again_leaves_other_works_rows(report, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    times = tmp_path / "times.json"
+    times.write_text(json.dumps([row(), row(work="B", seconds_median=2.25)]))
+    assert report(page, times).returncode == 0
+    text = page.read_text()
+    times.write_text(json.dumps([row(seconds_median=2.125)]))
+    result = report(page, times)
+    assert result.returncode == 2
+    assert "page.md: has B: 20 clients, two convolutions too" in result.stderr
+    assert page.read_text() == text
+    rows = tmp_path / "results" / "benchmarks" / "rounds_2_cores_of_a_cpu_avx2.csv"
+    seconds = pd.read_csv(rows).set_index("work")["seconds_median"]
+    assert seconds.to_dict() == {"A": 2.0, "B": 2.25}
+    assert report("--rows_only", page, times).returncode == 0
+    seconds = pd.read_csv(rows).set_index("work")["seconds_median"]
+    assert seconds.to_dict() == {"A": 2.125, "B": 2.25}
+
+
+def test_a_profile_alone_leaves_the_times(report, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    profile = {"program": "stacked", "shares": {"matrix products": 0.4}}
+    shares = tmp_path / "shares.json"
+    shares.write_text(json.dumps([profile | {"work": "A"}, profile | {"work": "B"}]))
+    assert report(page, shares).returncode == 0
+    text = page.read_text()
+    assert text.count("old") == 1 and "| matrix products | 40% | 40% |" in text
+    shares.write_text(json.dumps([profile | {"work": "A"}]))
+    result = report(page, shares)
+    assert result.returncode == 2 and "has B, stacked too" in result.stderr
+    assert page.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "rows, said",
+    [
+        ([], "files with measurements"),
+        ([row(), row(machine="Another")], "files of one machine, not of 2 cores of a"),
+    ],
+)
+def test_files_that_say_nothing_or_of_two_machines(report, tmp_path, rows, said):
+    page, times = tmp_path / "page.md", tmp_path / "times.json"
+    page.write_text(PAGE)
+    times.write_text(json.dumps(rows))
+    result = report(page, times)
+    assert result.returncode == 2 and said in result.stderr
+    assert page.read_text() == PAGE
+
+
+def test_a_work_that_native_tff_did_not_run_is_compared_with_the_rest(report, tmp_path):
+    page, times = tmp_path / "page.md", tmp_path / "times.json"
+    page.write_text(PAGE)
+    ours = row(runtime="in_process", program="stacked")
+    times.write_text(json.dumps([ours]))
+    result = report(page, times)
+    assert result.returncode == 0, result.stderr
+    found = pd.read_csv(tmp_path / "results" / "benchmarks" / "fast.csv", index_col=0)
+    assert list(found.index) == ["100 clients, dense: against the floor"]
 
 
 @pytest.mark.parametrize("page", ["no markers", PAGE.replace("<!-- /meas", "<!-- ")])

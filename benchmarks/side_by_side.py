@@ -1,10 +1,10 @@
-"""How much faster than others a round in process is, by kind of CPU.
+"""How much faster than others a round in process is, machine by machine.
 
-The rows of run.py lie in a file for each kind, `rounds_<kind>.csv`; a machine's own
-replace those of the machine of its kind before it.
+The rows of run.py lie in a file for each machine, `rounds_<machine>.csv`.
 """
 
 import pathlib
+import re
 from collections.abc import Sequence
 
 import pandas as pd
@@ -22,18 +22,14 @@ _LOOPS = {"mnist": "whole loop on mnist", "digits": "whole loop on digits"}
 _ORDER = [*_WORKS.values(), *_LOOPS.values()]
 
 
-def kind(machine: str) -> str:
-    """`amx`, `avx512` or `avx2`: the widest of them that a CPU has.
+def file_name(machine: str) -> str:
+    """Of a machine's rows.
 
     Args:
-      machine: What `machine.described` said. Where oneDNN was held to less than the
-        CPU has, the rows are of neither kind and have one of their own.
+      machine: What `machine.described` said.
     """
-    if "held to" in machine:
-        return "held"
-    if "AMX" in machine:
-        return "amx"
-    return "avx512" if "AVX-512" in machine else "avx2"
+    words = machine.removesuffix(", CPU only").replace("(R)", "").lower()
+    return f"rounds_{re.sub('[^a-z0-9]+', '_', words).strip('_')}.csv"
 
 
 def compared(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
@@ -77,8 +73,9 @@ def _seconds(rows: pd.DataFrame) -> dict[tuple[str, str], float]:
 def _against(
     seconds: dict[tuple[str, str], float], said: str, tff: str, of: str
 ) -> dict[str, str]:
-    ours = seconds[_OURS]
-    found = {f"{said}faster than {tff}": f"{seconds[_TFF] / ours:.3g} times"}
+    ours, found = seconds[_OURS], {}
+    if _TFF in seconds:
+        found[f"{said}faster than {tff}"] = f"{seconds[_TFF] / ours:.3g} times"
     peers = [name for name in _PEERS if (name, name) in seconds]
     if peers:
         fastest = min(peers, key=lambda name: seconds[name, name])
