@@ -20,6 +20,7 @@ from tff_hdp.privacy import (
     configurations,
 )
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
+from tff_hdp.privacy.threat import ALL_OBSERVERS
 from tff_hdp.protocols.secagg import FixedPoint
 
 DELTA = 1e-5
@@ -81,6 +82,31 @@ def test_rounds_under_different_plans_compose_as_dp_accounting_does():
     # 40 rounds were private against the aggregator, 60 were not.
     aggregator = [r for r in ledger.account(DELTA) if r.observer == "aggregator"]
     assert aggregator[0].epsilon_rdp is None
+
+
+@pytest.mark.parametrize(
+    ("carried", "fellows"),
+    [("hdp", {"fellow_super_node"}), ("ldp", {"fellow_super_node", "fellow_client"})],
+)
+def test_who_knew_noise_of_its_own_looks_whatever_plan_is_last(carried, fellows):
+    """Fellows are observers of the first plan only; turned, of the last one only."""
+    runs = [(make(carried, z=2.0), 20), (make("cdp"), 1)]
+    found = []
+    for history in (runs, runs[::-1]):
+        ledger = Ledger()
+        for plan, count in history:
+            ledger.record(plan, count)
+        rows = ledger.account(DELTA, ("rdp",))
+        found.append([(r.observer, r.level, r.epsilon_rdp) for r in rows])
+    order = [observer for observer in ALL_OBSERVERS if observer in fellows]
+    seen = ["super_node", "aggregator", "released_model", *order]
+    for each, turned in zip(*found, strict=True):
+        assert each[:2] == turned[:2]
+        assert each[2] == pytest.approx(turned[2], rel=1e-12)
+    assert [observer for observer, *_ in found[0]] == seen
+    epsilons = {observer: epsilon for observer, _, epsilon in found[0]}
+    for fellow in fellows:
+        assert epsilons[fellow] > epsilons["released_model"]
 
 
 def test_each_round_is_accounted_under_its_own_threat_model():

@@ -17,6 +17,7 @@ from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.paper import paper_epsilon
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import (
+    ALL_OBSERVERS,
     CLIENT_KINDS,
     OBSERVERS,
     AccountedRound,
@@ -117,7 +118,7 @@ def account_history(
 ) -> list[AccountRow]:
     """Accounts runs of rounds under different plans over the same zones.
 
-    A client's kind is the one it has under the last plan.
+    A client's kind is the one it has under the last plan; observers are those of any.
 
     Args:
       history: Rounds with how many times each was run.
@@ -139,7 +140,12 @@ def account_history(
     rows = []
     cells_of_clients = _cells(plans)
     peers_known = any(run.threat.peers_known for run, _ in history)
-    for observer, level in observers(plans[-1], peers_known=peers_known):
+    # Whoever knows noise of its own in some of the rounds looks at all of them.
+    looking = {
+        each for plan in set(plans) for each in observers(plan, peers_known=peers_known)
+    }
+    order = ALL_OBSERVERS.index
+    for observer, level in sorted(looking, key=lambda each: (each[1], order(each[0]))):
         cells: dict[ClientKind, list[tuple[int, AccountRow]]] = {}
         for zones, index in cells_of_clients:
             zone = zones[0]
