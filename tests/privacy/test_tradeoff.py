@@ -7,7 +7,7 @@ from scipy import stats
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.divergences import gaussian_epsilon
 from tff_hdp.privacy.mechanisms import Gaussian, Laplace
-from tff_hdp.privacy.sampled import SampledGaussian
+from tff_hdp.privacy.sampled import FixedSizeGaussian, SampledGaussian
 from tff_hdp.privacy.spectrum import Spectrum
 from tff_hdp.privacy.tradeoff import (
     Tradeoff,
@@ -96,6 +96,37 @@ def test_laplace_is_bounded_by_its_pure_epsilon():
 def test_mechanism_without_a_pld_is_refused():
     with pytest.raises(ArgumentError, match="PLD"):
         tradeoff(Laplace(1.0, coordinates=5))
+
+
+def test_epsilons_whose_exponentials_no_float_holds_bound_nothing():
+    """1 - delta falls on a line from 0 to 755, beyond the floats' e^709.8."""
+    epsilons = np.linspace(0, 755, 2000)
+    bound = Tradeoff(None, epsilons, 1 - epsilons / 755)
+    fpr = np.array([0.0, 1e-300, 1e-3, 1.0])
+    within = epsilons[epsilons < 709]
+    up = np.exp(within) * fpr[:, np.newaxis] + 1 - within / 755
+    down = 1 - np.exp(-within) * (within / 755 - fpr[:, np.newaxis])
+    least = np.minimum(np.minimum(up, down).min(-1), 1)
+    np.testing.assert_allclose(bound.power(fpr)[1:], least[1:], rtol=1e-12)
+    assert bound.power(0.0) == 0.0
+    assert 0.99 < bound.advantage < bound.auc < 1.0
+
+
+@pytest.mark.filterwarnings("error")
+def test_noise_that_hides_nothing_bounds_by_who_takes_part():
+    """Losses beyond 1e5: neighbours are told apart if the client came, in 2 of 10."""
+    bound = tradeoff(FixedSizeGaussian(10, 2, 0.002))
+    fpr = np.array([0.0, 1e-3, 0.1, 0.5, 0.9])
+    expected = np.minimum(fpr + 0.2, 1)
+    np.testing.assert_allclose(bound.power(fpr), expected, atol=1e-6)
+    assert bound.advantage == pytest.approx(0.2, abs=1e-6)
+    assert bound.auc == pytest.approx(0.68, abs=1e-6)
+
+
+def test_noise_too_small_for_any_grid_is_refused():
+    """A grid of 1e-3 over its losses would have 10^11 points."""
+    with pytest.raises(ArgumentError, match=r"mechanism is .* a grid of 50\.\d"):
+        tradeoff(sampled(0.2, 1e-4))
 
 
 @pytest.mark.parametrize("mu", [0.0, 1.0, 3.0])

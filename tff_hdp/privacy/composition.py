@@ -22,7 +22,7 @@ LARGE_ORDERS = tuple(float(round(2 ** (k / 2))) for k in range(21, 35))
 
 _STEPS_PER_EPSILON = 2e4
 _STEPS_PER_ROUND = 8
-_COARSEST_GRID = 1.0
+COARSEST_GRID = 1.0
 _SMALLEST_PLD_DELTA = 1e-10
 # Of ten times as many, on a grid fine enough for each, some do not come back.
 _MOST_PLD_ROUNDS = 10**6
@@ -91,7 +91,7 @@ def epsilon_by_pld(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
     if spent >= delta:
         return None, (_bare_words(spent),)
     grid = _grid(rounds, delta)
-    if not grid <= _COARSEST_GRID:
+    if not grid <= COARSEST_GRID:
         return None, (f"noise too small for PLD: it would need a grid of {grid:g}",)
     composed = None
     for mechanism, count in rounds:
@@ -103,6 +103,17 @@ def epsilon_by_pld(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
     if not math.isfinite(epsilon):
         return None, (*notes, "no finite epsilon by PLD")
     return epsilon, notes
+
+
+def finest_grid(rounds: Rounds) -> float:
+    """The finest grid on which PLDs of these rounds have a size that is bounded.
+
+    Infinite where noise is so small that no grid is coarse enough.
+    """
+    sound, _ = _without_bare_rounds(rounds)
+    span = max(m.loss_span for m, _ in rounds)
+    span = max(span, _convert(sound, ORDERS, 1e-15)[0])
+    return 2 * span / min(m.most_points for m, _ in rounds)
 
 
 def precision_loss(numbers: float, epsilon: float, delta: float) -> float:
@@ -190,12 +201,10 @@ def _grid(rounds: Rounds, delta: float) -> float:
     sound, spent = _without_bare_rounds(rounds)
     # Where delta is large, epsilon is next to nothing beside the losses' span.
     epsilon = _convert(sound, ORDERS, min(delta - spent, 0.01))[0]
-    span = max(m.loss_span for m, _ in rounds)
-    span = max(span, _convert(sound, ORDERS, 1e-15)[0])
     # Of very many rounds each needs some points of its own.
     narrow = _STEPS_PER_EPSILON / _STEPS_PER_ROUND * min(m.loss_span for m, _ in rounds)
     fine = min(max(min(epsilon, narrow), 1e-3), 1e9) / _STEPS_PER_EPSILON
-    coarse = 2 * span / min(m.most_points for m, _ in rounds)
+    coarse = finest_grid(rounds)
     if not math.isfinite(coarse):
         return math.inf
     return 1e-4 * 2.0 ** math.ceil(math.log2(max(fine, coarse) / 1e-4))

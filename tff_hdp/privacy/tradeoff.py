@@ -16,11 +16,15 @@ from scipy import integrate, optimize, stats
 
 from tff_hdp.errors import check_count, check_nonnegative, require
 from tff_hdp.privacy.audit import checked_scores, clopper_pearson_lower
+from tff_hdp.privacy.composition import COARSEST_GRID, finest_grid
 from tff_hdp.privacy.mechanisms import Gaussian, Mechanism
 from tff_hdp.privacy.sampled import SampledGaussian
 
 _GRID = 1e-3
 _SMALLEST_DELTA = 1e-9
+# e^709 times any float that is not 0, but for denormal ones, is 1 or more, so a larger
+# epsilon bounds no rate; and e^710 is beyond what a float holds.
+_LARGEST_EPSILON = 709.0
 _LINES = 2000
 _THRESHOLDS = 24
 
@@ -56,7 +60,7 @@ class Tradeoff:
                 return np.ones_like(alpha)
             return stats.norm.cdf(stats.norm.ppf(alpha) + self.mu)
         a, e, d = alpha[..., np.newaxis], self.epsilons, self.deltas
-        up = np.exp(e) * a + d
+        up = np.exp(np.minimum(e, _LARGEST_EPSILON)) * a + d
         down = 1 - np.exp(-e) * (1 - d - a)
         return np.minimum(1.0, np.minimum(up, down).min(-1))
 
@@ -93,7 +97,8 @@ def tradeoff(mechanism: Mechanism | None, rounds: int = 1) -> Tradeoff:
       rounds: T >= 0; 0 shows nothing.
 
     Raises:
-      ArgumentError: If `rounds` is negative, or the mechanism has no PLD.
+      ArgumentError: If `rounds` is negative, or the mechanism has no PLD or too
+        little noise for one.
     """
     if check_count("rounds", rounds) == 0:
         return Tradeoff(0.0)
@@ -103,10 +108,17 @@ def tradeoff(mechanism: Mechanism | None, rounds: int = 1) -> Tradeoff:
     if noise_multiplier is not None and not slack:
         return Tradeoff(math.sqrt(rounds) / noise_multiplier)
     require(not mechanism.no_pld, "mechanism", mechanism.no_pld, "one with a PLD")
-    pld = mechanism.pld(rounds, _GRID)
+    grid = max(_GRID, finest_grid(frozenset({(mechanism, rounds)})))
+    require(
+        grid <= COARSEST_GRID,
+        "mechanism",
+        f"one whose PLD needs a grid of {grid:g}",
+        f"one of more noise, that needs {COARSEST_GRID:g} or less",
+    )
+    pld = mechanism.pld(rounds, grid)
     top = pld.get_epsilon_for_delta(_SMALLEST_DELTA)
     top = float(top) if math.isfinite(top) else 100.0
-    epsilons = np.linspace(0, max(top, 1.0), _LINES)
+    epsilons = np.linspace(0, min(max(top, 1.0), _LARGEST_EPSILON), _LINES)
     deltas = np.asarray(pld.get_delta_for_epsilon(epsilons))
     return Tradeoff(None, epsilons + slack, np.minimum(deltas * math.exp(slack), 1.0))
 
