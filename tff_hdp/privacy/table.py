@@ -23,6 +23,7 @@ _CODES = (
     ("Fh", r"\d+ of \d+ clients,.* hidden"),
     ("Fr", r"\d+ of \d+ clients,.* revealed|exactly \d+ of"),
     ("N", "no guarantee"),
+    ("Ns", "the zone's mixing weight is 0"),
     ("H", "the observer does not learn who takes part"),
     ("K", "the observer may learn who takes part"),
     ("V", "participa.*taken as revealed"),
@@ -33,7 +34,7 @@ _CODES = (
     ("S", "secure "),
     ("X", ".*(collude|known to the observer|own super-node is not among)"),
     ("X", r"the elected super-node|received by another|\d+ noising clients subtract"),
-    ("X", "a fellow client knows|a super-node of another zone knows"),
+    ("X", "a fellow client knows|a super-node (of another zone|elsewhere)"),
     ("Y", "noise of finite precision|noise on a grid"),
     ("U", ".*(not counted|none of their noise is|whose is lost is unknown)"),
     ("T", "super-nodes are trusted to top up"),
@@ -41,7 +42,8 @@ _CODES = (
     ("G", "PLD on a grid of"),
     ("B", ".* of delta pays for"),
     ("Q", "epsilon is the sum of the rounds'"),
-    ("I", "no finite epsilon|PLD is not resolved|noise too small for PLD|no PLD"),
+    ("I", "no finite epsilon|PLD is not (resolved|taken)"),
+    ("I", "noise too small for PLD|no PLD"),
     ("O", ""),
 )
 _FIELDS = ("neighbours", "sampling", "assumptions")

@@ -187,7 +187,7 @@ def _sampled_view(
             sampling=_sampling_words(plan, zone, hidden=False),
             assumptions=(
                 "no guarantee: the observer learns who takes part, and so that the "
-                "client is there; zero_out neighbours have one",
+                "client is there (zero_out neighbours have one)",
             ),
         )
     spectrum, factor = noise.spectrum, 1.0

@@ -46,6 +46,7 @@ _PLAIN: Mapping[str, str] = {
     "Fr": "In every round chance picks a fixed number of clients. The account grants "
     "that the observer finds out whom.",
     "N": "No noise, or not enough, protects what this observer sees.",
+    "Ns": "Nothing that this client sends reaches what this observer sees.",
     "H": "The promise holds only if the observer does not learn who takes part in "
     "which round.",
     "K": "The promise holds even if the observer learns who takes part in which round.",
