@@ -111,6 +111,21 @@ def test_where_no_noise_helps_the_observer_is_refused():
 
 
 @pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("hdp", r"target_epsilon is 1e-12; .* against the aggregator \(hdp clients: "),
+        ("trusting", "observer is aggregator; .* protects trusting clients from"),
+        (None, "observer is aggregator; .* protects trusting clients from"),
+    ],
+)
+def test_the_reason_is_that_of_the_clients_asked_for(kind, words):
+    """Super-nodes of half of the zones add noise; the rest rely on the server."""
+    asked = {"target_epsilon": 1e-12, "observer": "aggregator", "client_kind": kind}
+    with pytest.raises(ArgumentError, match=words):
+        calibrate(maker("c6", beta=0.5), **asked, rounds=1, delta=1e-5)
+
+
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"rounds": 0}, "rounds is 0"),

@@ -59,7 +59,7 @@ def calibrate(
     if z == math.inf:
         plan = make_plan(LARGEST_MULTIPLIER)
         rows = account(plan, 1, 1e-5, ("rdp",), threat=threat)
-        row = worst(rows, observer)
+        row = worst(rows, observer, client_kind)
         if row.noise_multiplier is None:
             raise ArgumentError(
                 "observer",
