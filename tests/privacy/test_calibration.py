@@ -10,6 +10,7 @@ from tff_hdp.privacy import (
     configurations,
     worst,
 )
+from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.divergences import gaussian_epsilon
 
 FEDERATION = {"zone_sizes": (50,) * 10, "sampling": PoissonSampling((0.2,) * 10)}
@@ -108,6 +109,25 @@ def test_targets_that_cannot_be_met(arguments, words):
 def test_where_no_noise_helps_the_observer_is_refused():
     with pytest.raises(ArgumentError, match=r"observer is super_node.*own update"):
         calibrate(maker("hdp"), target_epsilon=1.0, observer="super_node", **BUDGET)
+
+
+def test_what_is_found_is_within_what_a_config_takes():
+    """The targets are what multipliers on either side of the bound come to."""
+    federation = {
+        **{"privacy": "cdp", "clients": 10, "zones": 2, "clients_per_round": 10.0},
+        **{"sampling": "full", "rounds": 10**5},
+    }
+
+    def calibrated(z):
+        plan = AccountConfig(**federation).noise_plan(z)
+        target = worst(account(plan, 10**5, 1e-5, ("rdp",)), "released_model")
+        config = AccountConfig(**federation, calibrate=target.epsilon_rdp)
+        return config.calibrated().noise_multiplier
+
+    for z in (4e5, 9.9e5):
+        assert calibrated(z) == pytest.approx(z, rel=2e-4)
+    with pytest.raises(ArgumentError, match=r"^calibrate is 0\.0007.* up to 1e\+06 "):
+        calibrated(1.02e6)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from tff_hdp.errors import ArgumentError, check_count, check_positive, check_word
 from tff_hdp.privacy.accountant import SOUND, Sound, account, worst
+from tff_hdp.privacy.parts import LARGEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import ClientKind, Observer, ThreatModel
 
 _RELATIVE = 1e-4
-LARGEST_MULTIPLIER = 2.0**20
 SMALLEST_MULTIPLIER = 2.0**-10
 
 
@@ -42,7 +42,7 @@ def calibrate(
 
     Raises:
       ArgumentError: If an argument is out of range, or no multiplier between 2^-10
-        and 2^20 meets or misses the target; the reason is that of the account.
+        and 1e6 meets or misses the target; the reason is that of the account.
     """
     if not callable(make_plan):
         name = type(make_plan).__name__
@@ -89,15 +89,15 @@ def _least_multiplier(
 ) -> float:
     """The least z with epsilon(z, method) <= target, within 1e-4 above.
 
-    Infinite where 2^20 is too little, 0 where 2^-10 is enough.
+    Infinite where 1e6 is too little, 0 where 2^-10 is enough.
     """
     high = 1.0
     # Renyi DP, which is cheap and close, brackets what another account asks for.
     for by in dict.fromkeys(("rdp", method)):
         while epsilon(high, by) > target:
-            high *= 2
-            if high > LARGEST_MULTIPLIER:
+            if high == LARGEST_MULTIPLIER:
                 return math.inf
+            high = min(2 * high, LARGEST_MULTIPLIER)
         high = _least_below(functools.partial(epsilon, by=by), high, target)
         if high == 0.0:
             return 0.0

@@ -4,7 +4,8 @@ import heapq
 import math
 from collections.abc import Callable
 
-from tff_hdp.privacy.calibration import LARGEST_MULTIPLIER, SMALLEST_MULTIPLIER
+from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER
+from tff_hdp.privacy.parts import LARGEST_MULTIPLIER
 
 # Share of the least sum by which what is found may exceed it.
 TOLERANCE = 0.01
@@ -27,7 +28,7 @@ def least_sum(falls: Callable[[float], float], price: float, low: float) -> floa
       low: The least t allowed, > 0.
 
     Returns:
-      t; infinite where `falls` is for every t up to 2^40.
+      t; infinite where `falls` is for every t up to 1e12.
     """
     values: dict[float, float] = {}
 
@@ -84,7 +85,7 @@ def least_below(
       guess: Near the result, if it is known.
 
     Returns:
-      The variance; infinite where 2^40 is too little, 2^-20 where less is enough.
+      The variance; infinite where 1e12 is too little, 2^-20 where less is enough.
     """
 
     def excess(log_variance: float) -> float:

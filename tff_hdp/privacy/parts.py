@@ -148,9 +148,13 @@ def check_norm(name: str, norm: float) -> None:
     require(ok, name, norm, f"{allowed}, whose squares float32 has")
 
 
+# Of a noise multiplier that somebody may mean, and the most that is searched for one.
+LARGEST_MULTIPLIER = 1e6
+
+
 def check_multiplier(z: float) -> None:
     """Raises ArgumentError unless `z` is a noise multiplier that somebody may mean."""
-    require(1e-6 <= z <= 1e6, "noise_multiplier", z, "1e-6..1e6")
+    require(1e-6 <= z <= LARGEST_MULTIPLIER, "noise_multiplier", z, "1e-6..1e6")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
