@@ -352,6 +352,16 @@ def test_refuses_encodings_that_do_not_suit(value_type, encoding, message):
         HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
 
 
+def test_refuses_an_encoding_that_leaves_nothing_of_weights(value_type):
+    """One by hand, for more clients than the plan has."""
+    plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
+    for clients, one in ((512, 63), (50_000, 0)):
+        many = FixedPoint.for_sum(clip=1.0, bits=16, max_clients=clients)
+        plan = dataclasses.replace(plan, secure_aggregation=True, encoding=many)
+        with pytest.raises(ArgumentError, match=f"bits is 16; .* {one} steps"):
+            HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
+
+
 def test_refuses_an_encoding_without_room_for_the_noise(value_type):
     plan = configurations.c1(zone_sizes=SIZES, sampling=SAMPLING, noise_multiplier=1.0)
     bare = FixedPoint.for_sum(clip=1.0, bits=30, max_clients=5)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
@@ -222,6 +223,30 @@ def test_encoding_refuses_steps_as_wide_as_the_clip_norm():
         ValueError, match="bits is 12; allowed: more: rounding 1000000 coordinates"
     ):
         with_encoding(plan, size=10**6, bits=12)
+
+
+@pytest.mark.parametrize("estimator", ["realised", "bounded"])
+def test_encoding_refuses_bits_too_few_for_weights(estimator):
+    """At 16 bits a weight of 1 is (2^15 - 1) // k, here 65 and 63 of at least 64."""
+
+    def plan_of_zone(clients, estimator):
+        return configurations.none(
+            zone_sizes=(clients, 10),
+            sampling=FullParticipation(),
+            estimator=estimator,
+            secure_aggregation=True,
+        )
+
+    for clients in (500, 511):
+        with_encoding(plan_of_zone(clients, estimator), size=10, bits=16)
+    for clients, one in ((512, 63), (5000, 6), (40_000, 0)):
+        plan = plan_of_zone(clients, estimator)
+        words = f"bits is 16; .* {clients} clients .* {one} steps .* {estimator}, which"
+        with pytest.raises(ArgumentError, match=words):
+            with_encoding(plan, size=10, bits=16)
+        # Nobody divides by weights there, which are sent as 0.
+        with_encoding(plan_of_zone(clients, "fixed"), size=10, bits=16)
+        with_encoding(plan, size=10)
 
 
 def test_serialises():

@@ -16,7 +16,7 @@ from tff_hdp.aggregators.vectors import centred, decode, encode, join, split
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.secure import with_encoding
+from tff_hdp.privacy.secure import check_weight_one, with_encoding
 
 # As tested; the ring of `FixedPoint` has room for two more.
 MAX_BITS = 30
@@ -46,8 +46,8 @@ class SecureZonedMean(ZonedMean):
       weight_one: The integer that stands for weight 1.
 
     Raises:
-      ArgumentError: If the encoding is too coarse for the record, or its sums
-        could wrap around.
+      ArgumentError: If the encoding is too coarse for the record or for weights by
+        which sums are divided, or its sums could wrap around.
     """
 
     in_fixed_point = True
@@ -61,7 +61,7 @@ class SecureZonedMean(ZonedMean):
         self._check_encoding()
         self.vector_size = self.size + 1
         self.modulus = 2**plan.encoding.bits
-        self.weight_one = (self.modulus // 2 - 1) // plan.encoding.max_clients
+        self.weight_one = check_weight_one(plan)
 
     def contribution(self, sent: Any, update: Any, profile: Any) -> Any:
         """Screens, clips, weights, encodes and noises one client's update.

@@ -3,13 +3,16 @@
 import dataclasses
 import math
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg import FixedPoint
 
 FEWEST_BITS, DEFAULT_BITS = 16, 30
 # A sum of one client is that client's update.
 LEAST_CLIENTS = 2
+# Steps from weight 0 to 1. A weight is rounded up to the next, so a mean is too short
+# by at most one step over the mean weight.
+_FEWEST_WEIGHT_STEPS = 2**6
 
 
 def with_encoding(
@@ -29,8 +32,8 @@ def with_encoding(
         takes the clip norm, beyond which no coordinate of a clipped update is.
 
     Raises:
-      ArgumentError: If `bits` are too few for the sums or the clip norm, or the plan
-        is none for secure sums.
+      ArgumentError: If `bits` are too few for the sums, their weights or the clip
+        norm, or the plan is none for secure sums.
     """
     encoding = FixedPoint.for_sum(
         clip=plan.clipping.clip_norm if largest is None else largest,
@@ -47,7 +50,27 @@ def with_encoding(
             f"more: rounding {size} coordinates moves an update by up to {moved:.3g}, "
             f"not less than the clip norm {plan.clipping.clip_norm:.6g}",
         )
-    return dataclasses.replace(plan, encoding=encoding, size=size)
+    encoded = dataclasses.replace(plan, encoding=encoding, size=size)
+    check_weight_one(encoded)
+    return encoded
+
+
+def check_weight_one(plan: NoisePlan) -> int:
+    """Returns the integer that stands for weight 1 beside a plan's encoded updates.
+
+    Those of `max_clients` add up to no more than the ring has room for.
+
+    Raises:
+      ArgumentError: If the plan's sums are divided by weights, of which so small an
+        integer leaves too little.
+    """
+    bits, clients = plan.encoding.bits, plan.encoding.max_clients
+    one = (2 ** (bits - 1) - 1) // clients
+    ok = plan.estimator == "fixed" or one >= _FEWEST_WEIGHT_STEPS
+    allowed = f"more: in sums of {clients} clients they leave {one} steps to a weight "
+    allowed += f"of 1, and estimator {plan.estimator}, which divides by weights, needs "
+    require(ok, "bits", bits, f"{allowed}{_FEWEST_WEIGHT_STEPS}")
+    return one
 
 
 def _largest_noise(plan: NoisePlan) -> float:
