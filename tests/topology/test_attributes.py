@@ -70,7 +70,7 @@ def test_a_wide_header_takes_linear_time(tmp_path):
 
 
 def test_an_overlay_and_its_communities(tmp_path):
-    links = write(tmp_path / "o.csv", "a,b,weight\na,b,3\nb,a,2\n")
+    links = write(tmp_path / "o.csv", "a,b,weight\nb,a,2\n")
     overlay = load_overlay(links, client_ids=IDS)
     assert set(overlay) == set(IDS)
     assert list(overlay.edges(data="weight")) == [("a", "b", 2.0)]
@@ -82,6 +82,8 @@ def test_an_overlay_and_its_communities(tmp_path):
     [
         ("a,z,1", "'z' is linked but is not a client"),
         ("a,a,1", "'a' is linked to itself"),
+        ("a,b,1\na,b,1", "link 'a'-'b' stands there twice"),
+        ("a,b,1\nb,c,1\nb,a,5", "link 'b'-'a' stands there twice"),
         ("a,b,-1", "weight of 'a'-'b' is '-1'"),
         ("a,b,heavy", "weight of 'a'-'b' is 'heavy'"),
         ("a,b,inf", "weight of 'a'-'b' is 'inf'"),

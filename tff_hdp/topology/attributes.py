@@ -81,7 +81,8 @@ def load_overlay(path: str | Path, *, client_ids: Sequence[str]) -> nx.Graph:
     Raises:
       FileNotFoundError: If there is no such file.
       FileError: If the header lacks a column or has one twice, a link names an unknown
-        client or joins a client to itself, or a weight is not within `WEIGHTS`.
+        client, joins a client to itself or stands there twice, in either direction,
+        or a weight is not within `WEIGHTS`.
     """
     graph = nx.Graph()
     graph.add_nodes_from(client_ids)
@@ -91,6 +92,8 @@ def load_overlay(path: str | Path, *, client_ids: Sequence[str]) -> nx.Graph:
             raise FileError(path, f"{stranger!r} is linked but is not a client")
         if a == b:
             raise FileError(path, f"{a!r} is linked to itself")
+        if graph.has_edge(a, b):
+            raise FileError(path, f"link {a!r}-{b!r} stands there twice")
         weight, (least, most) = number_of(cell), WEIGHTS
         if not least <= weight <= most:
             raise FileError(
