@@ -27,7 +27,7 @@ from absl import flags
 
 from scripts import device_code
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.errors import ArgumentError, FileError, require
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAME = "tff_hdp"
@@ -44,6 +44,8 @@ UNUSED = (
     "nvidia/nccl",  # collectives across GPUs
     "**/__pycache__",
 )
+# The names of what it writes.
+OWN = re.compile(rf"{NAME}\.tar\.gz\.\d{{3,}}|SHA256SUMS|unpack\.sh")
 LAUNCHER = """#!/bin/sh
 # Runs the bundled Python in the project's folder, with nothing from outside.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -188,19 +190,37 @@ def copy_project(tree: pathlib.Path) -> None:
             shutil.copy2(ROOT / name, target)
 
 
+def files_of_bundle(out: pathlib.Path) -> list[pathlib.Path]:
+    """The files of an earlier bundle, in whose place the next one comes.
+
+    Args:
+      out: The folder; it need not be there.
+
+    Raises:
+      ArgumentError: If it holds anything else, or is no folder.
+    """
+    if not out.exists():
+        return []
+    found = list(out.iterdir()) if out.is_dir() else []
+    own = all(path.is_file() and OWN.fullmatch(path.name) for path in found)
+    require(out.is_dir() and own, "out", out, "a new folder, or one of a bundle alone")
+    return found
+
+
 def pack(tree: pathlib.Path, out: pathlib.Path, piece_bytes: int) -> list[str]:
     """Writes a folder as pieces of one archive, with checksums and `unpack.sh`.
 
     Args:
       tree: What to pack, under the name `tff_hdp`.
-      out: Where to; made anew.
+      out: Where to; see `files_of_bundle`.
       piece_bytes: A piece's size at most.
 
     Returns:
       The pieces' names in order.
     """
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    for path in files_of_bundle(out):
+        path.unlink()
+    out.mkdir(parents=True, exist_ok=True)
     pieces = Pieces(out, piece_bytes)
     with (
         gzip.GzipFile(fileobj=pieces, mode="wb", compresslevel=4) as stream,
@@ -256,6 +276,7 @@ def main(argv: list[str]) -> int:
     if piece_mb < 1:
         raise ArgumentError("piece_mb", piece_mb, ">= 1")
     gpu = None if flags.FLAGS.gpu is None else architecture(flags.FLAGS.gpu)
+    files_of_bundle(out)
     tree = ROOT / "build" / "bundle"
     shutil.rmtree(tree, ignore_errors=True)
     copy_project(tree)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from scripts import bundle
-from tff_hdp.errors import FileError
+from tff_hdp.errors import ArgumentError, FileError
 
 PIECE = 50_000
 
@@ -59,6 +59,38 @@ def test_a_harmed_piece_is_not_unpacked(packed, tmp_path, harm):
         piece.write_bytes(data)
     assert unpack(out, tmp_path / "new").returncode != 0
     assert not list((tmp_path / "new").iterdir())
+
+
+def test_a_new_bundle_replaces_the_last_ones_files(packed, tmp_path):
+    out, names, _ = packed
+    (again,) = bundle.pack(tmp_path / "tree", out, 10 * PIECE)
+    assert again == names[0]
+    assert {path.name for path in out.iterdir()} == {again, "SHA256SUMS", "unpack.sh"}
+    assert unpack(out, tmp_path / "new").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", ".ssh", "tff_hdp.tar.gz.000/deep"])
+def test_a_folder_of_anything_else_is_left_as_it_is(packed, tmp_path, name):
+    out = tmp_path / "home"
+    (out / name).parent.mkdir(parents=True)
+    for path in (out / name, out / "unpack.sh"):
+        path.write_text("mine")
+    with pytest.raises(ArgumentError, match=f"out is {out}; allowed: a new folder"):
+        bundle.pack(tmp_path / "tree", out, PIECE)
+    with pytest.raises(ArgumentError, match="out is"):
+        bundle.pack(tmp_path / "tree", out / "unpack.sh", PIECE)
+    assert (out / name).read_text() == (out / "unpack.sh").read_text() == "mine"
+
+
+def test_what_would_be_overwritten_is_refused_before_anything_is_built(
+    tmp_path, monkeypatch, start_program
+):
+    (tmp_path / "thesis.txt").write_text("mine")
+    # Building would end at once, as nothing can be asked of git.
+    monkeypatch.setenv("PATH", "")
+    result = start_program("scripts/bundle.py", f"--out={tmp_path}")
+    assert result.returncode == 2 and f"--out is {tmp_path}" in result.stderr
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
 def test_what_python_links_to_is_found_without_the_c_library():
