@@ -57,8 +57,9 @@ def main(argv: list[str]) -> int:
     _check_list("runtimes", f.runtimes, RUNTIMES)
     _check_list("peers", f.peers, _PEERS)
     _check_list("tasks", f.tasks, _LOOPS)
-    if "F" in f.work and "cluster" in f.runtimes:
-        raise ArgumentError("runtimes", f.runtimes, "native, in_process with --work=F")
+    if "cluster" in f.runtimes and {"E", "F"} & set(f.work):
+        allowed = "native, in_process with --work=E and with --work=F"
+        raise ArgumentError("runtimes", f.runtimes, allowed)
     logging.getLogger("tff_hdp_bench").setLevel(logging.INFO)
     for name in ("rounds", "clients", "training_rounds", "runs", "loop_rounds"):
         value = f[name].value

@@ -123,6 +123,7 @@ def test_work_f_against_native(measured):
         (["--rounds=0"], ["--rounds", "0", ">= 1"]),
         (["--work=F", "--tasks=cifar10"], ["--tasks", "cifar10", "digits, mnist"]),
         (["--work=F", "--runtimes=cluster"], ["--runtimes", "cluster", "native"]),
+        (["--work=E", "--runtimes=cluster"], ["--runtimes", "cluster", "--work=E"]),
         (["--work=F", "--loop_rounds=0"], ["--loop_rounds", "0", ">= 1"]),
         (["--cohorts=10,-1"], ["--cohorts", "10,-1", ">= 1"]),
         (["--work=C", "--clients=15"], ["--clients", "15", "multiple of 10"]),
