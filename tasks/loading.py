@@ -100,6 +100,26 @@ def _choice(
 def _read(dataset: Dataset, data_dir: str | None) -> Examples:
     if dataset.files is None:
         return dataset.read(None)
+    folder = data_folder(dataset, data_dir)
+    try:
+        return dataset.read(folder)
+    except UnavailableError as error:
+        raise DataNotFoundError(
+            f"task {dataset.name!r} has no data in {str(folder)!r}: {error}. "
+            f"{dataset.files}"
+        ) from error
+
+
+def data_folder(dataset: Dataset, data_dir: str | None) -> Path:
+    """The folder that a data set's files lie in.
+
+    Args:
+      dataset: One that has files.
+      data_dir: As for `tasks.load`; `~` is the user's home.
+
+    Raises:
+      DataNotFoundError: If none is given, or it is not there.
+    """
     given = data_dir or os.environ.get(DATA_DIR_VARIABLE)
     if not given:
         raise DataNotFoundError(
@@ -111,12 +131,7 @@ def _read(dataset: Dataset, data_dir: str | None) -> Examples:
         raise DataNotFoundError(
             f"data_dir is {given!r}, which is not a folder. {dataset.files}"
         )
-    try:
-        return dataset.read(folder)
-    except UnavailableError as error:
-        raise DataNotFoundError(
-            f"task {dataset.name!r} has no data in {given!r}: {error}. {dataset.files}"
-        ) from error
+    return folder
 
 
 def _split_over_clients(

@@ -1,5 +1,7 @@
 """Attacks on runs of HDP's own process: shadow models, and successive differences."""
 
+import os
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -170,6 +172,15 @@ def test_kinds_of_writers_under_the_clip_norm_that_is_given(
     batches, _ = property._writers(attacker)
     norms = np.linalg.norm(attacker.target.updates(*batches), axis=1)
     assert made == [0.125, pytest.approx(np.median(norms))]
+
+
+def test_writers_are_looked_for_where_the_task_is(handwriting, monkeypatch):
+    home, name = os.path.split(handwriting)
+    monkeypatch.setenv("HOME", home)
+    options = {"task": "mnist", "model": "dnn", "data_dir": f"~/{name}"}
+    attacker = Attacker(AttackConfig(attack="property", **options))
+    (images, _), student = property._writers(attacker)
+    assert images.shape == (180, 64, 28, 28, 1) and student.sum() == 90
 
 
 def test_updates_of_writers_that_diverge_are_refused(handwriting):

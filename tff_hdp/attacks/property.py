@@ -8,13 +8,11 @@ sees of a victim.
 
 import dataclasses
 import math
-import os
-import pathlib
 
 import numpy as np
 
 from tasks import mnist, packs
-from tasks.loading import DATA_DIR_VARIABLE
+from tasks.loading import data_folder
 from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.inversion import bar
 from tff_hdp.attacks.membership import Records, clipped
@@ -153,7 +151,7 @@ def _writers(attacker: Attacker) -> tuple[tuple[np.ndarray, np.ndarray], np.ndar
     if config.task != "mnist":
         allowed = "mnist, whose writers are of two kinds"
         raise ArgumentError("task", config.task, allowed)
-    path = pathlib.Path(config.data_dir or os.environ[DATA_DIR_VARIABLE]) / mnist.PACK
+    path = data_folder(mnist.MNIST, config.data_dir) / mnist.PACK
     if not path.exists():
         raise ArgumentError(
             "data_dir", path.parent, f"a folder that holds {mnist.PACK}"
