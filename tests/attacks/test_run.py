@@ -218,6 +218,14 @@ def test_updates_that_are_not_finite_are_left_out(caplog):
     assert "victim 0 is left out" in caplog.text
 
 
+@pytest.mark.parametrize("attack", ["membership", "identification", "observers"])
+def test_a_rate_at_which_no_update_is_finite_is_refused(attack):
+    """There is nobody to draw for a trial."""
+    config = AttackConfig(attack=attack, clip_norm="1", learning_rate=1e39)
+    with pytest.raises(ArgumentError, match=r"^learning_rate is 1e\+39; .* finite"):
+        run.run(config)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [

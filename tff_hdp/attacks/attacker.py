@@ -228,13 +228,19 @@ class Attacker:
         Args:
           others_known: Whether others can be subtracted; else the attacker's own
             records are among them. None: as the config says.
+
+        Raises:
+          ArgumentError: If no client's is finite.
         """
         known = self.config.others_known if others_known is None else others_known
         used = slice(_POOL if known else _POOL + _OWN)
         batch = self.target.features[used], self.target.labels[used]
         updates = self.target.updates(*(part[:, np.newaxis] for part in batch))
         sent = filters.clipped(updates, self.clip_norm)
-        return filters.Records.of(sent[:_POOL], sent[_POOL:])
+        found = filters.Records.of(sent[:_POOL], sent[_POOL:])
+        allowed = "one at which some updates are finite"
+        require(len(found) > 0, "learning_rate", self.config.learning_rate, allowed)
+        return found
 
 
 def identified(
