@@ -24,6 +24,7 @@ import neighbour_works
 from absl import flags
 from clock import Clock
 
+import tasks
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 
@@ -53,7 +54,11 @@ def main(argv: list[str]) -> int:
     if not f.papers or not set(f.papers) <= set(_SYSTEMS):
         raise ArgumentError("papers", f.papers, f"some of {', '.join(_SYSTEMS)}")
     if f.preset is not None:
-        print(json.dumps(timed(f.preset, f.rounds)))
+        try:
+            found = timed(f.preset, f.rounds)
+        except tasks.DataNotFoundError as error:
+            found = {"left_out": str(error)}
+        print(json.dumps(found))
         return 0
     import machine
 
@@ -63,14 +68,17 @@ def main(argv: list[str]) -> int:
         command = [sys.executable, __file__, f"--preset={preset}"]
         command += [f"--rounds={f.rounds}", f"--data_dir={f.data_dir or ''}"]
         done = subprocess.run(command, capture_output=True, text=True)
-        if "has no data" in done.stderr:
-            print(f"{preset}: {done.stderr.splitlines()[-1]}")
-            continue
         if done.returncode:
             print(done.stderr[-2000:], file=sys.stderr)
             return 1
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
-        print(rows[-1], flush=True)
+        row = json.loads(done.stdout.splitlines()[-1])
+        if "left_out" in row:
+            print(f"{preset} left out: {row['left_out']}", flush=True)
+            continue
+        rows.append(row)
+        print(row, flush=True)
+    if not rows:
+        raise tasks.DataNotFoundError("no preset has its data")
     hours = sum(row["minutes"] for row in rows) / 60
     machine.report(rows, f.csv, key=["preset"])
     print(f"one run of each: {hours:.1f} h")

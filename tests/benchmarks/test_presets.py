@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 pytestmark = pytest.mark.usefixtures("benchmarks_on_path")
@@ -20,6 +21,41 @@ def test_small_presets_are_left_out():
     assert all((folder / f"{name}.flags").exists() for name in found)
     assert (folder / "udp_alg" / "2a_small.flags").exists()
     assert "udp_alg/2a_small" not in found
+
+
+def test_a_preset_without_its_data_says_so(run_program, tmp_path):
+    given = ("--preset=gfl/mnist_none", f"--data_dir={tmp_path / 'nowhere'}")
+    found = run_program("benchmarks/presets.py", *given)
+    assert found.returncode == 0, found.stderr
+    left_out = json.loads(found.stdout.splitlines()[-1])["left_out"]
+    assert "nowhere', which is not a folder" in left_out
+
+
+# Estimates two presets, of which one needs no data.
+CODE = """
+import sys
+sys.path[0] = "benchmarks"
+import presets
+from tff_hdp import cli
+presets._presets = lambda papers: [f"gfl/{paper}" for paper in papers]
+presets._SYSTEMS |= {"figure2_none": "gfl", "mnist_none": "gfl"}
+presets.define_flags()
+sys.exit(cli.run(presets.main))
+"""
+
+
+@pytest.mark.slow
+def test_what_has_no_data_is_left_out_of_the_rows(run_program, tmp_path):
+    csv = tmp_path / "presets.csv"
+    given = (f"--data_dir={tmp_path / 'nowhere'}", f"--csv={csv}", "--rounds=3")
+    papers = "--papers=mnist_none,figure2_none"
+    found = run_program("-c", CODE, *given, papers)
+    assert found.returncode == 0, found.stderr
+    assert "gfl/mnist_none left out: data_dir is" in found.stdout
+    assert pd.read_csv(csv)["preset"].tolist() == ["gfl/figure2_none"]
+    none = run_program("-c", CODE, *given, "--papers=mnist_none")
+    assert none.returncode == 2 and "no preset has its data" in none.stderr
+    assert pd.read_csv(csv)["preset"].tolist() == ["gfl/figure2_none"]
 
 
 @pytest.mark.slow
