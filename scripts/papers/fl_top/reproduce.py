@@ -20,7 +20,7 @@ from typing import Any
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.systems.fl_top.config import FlTopConfig
 
 PARTS = (
@@ -76,14 +76,14 @@ def main(argv: list[str]) -> int:
 
 def ratios() -> tuple[float, ...]:
     """The ratios asked for; none for the paper's."""
+    # Rows and run folders are told apart by three.
+    allowed = "numbers in (0, 1] of three significant digits at most"
     try:
         found = tuple(float(ratio) for ratio in flags.FLAGS.ratios or ())
     except ValueError as error:
-        raise ArgumentError(
-            "ratios", flags.FLAGS.ratios, "numbers in (0, 1]"
-        ) from error
-    if not all(0.0 < ratio <= 1.0 for ratio in found):
-        raise ArgumentError("ratios", flags.FLAGS.ratios, "numbers in (0, 1]")
+        raise ArgumentError("ratios", flags.FLAGS.ratios, allowed) from error
+    ok = all(0.0 < ratio <= 1.0 and float(f"{ratio:.3g}") == ratio for ratio in found)
+    require(ok, "ratios", flags.FLAGS.ratios, allowed)
     return found
 
 

@@ -89,6 +89,11 @@ def test_one_command_regenerates_a_table_and_again_resumes_it(run_program, tmp_p
         ("fl_top.py", ["--scheme=fl_top", "--clip_norm=1"], ["--clip_norm", "fl_top"]),
         ("fl_top.py", ["--ratio=2"], ["--ratio", "2", "(0, 1]"]),
         ("papers/fl_top/reproduce.py", ["--ratios=few"], ["--ratios", "few"]),
+        (
+            "papers/fl_top/reproduce.py",
+            ["--ratios=0.1234", "--schemes=fl_top", "--scale=tiny"],
+            ["--ratios is 0.1234", "three significant digits"],
+        ),
         ("papers/fl_top/reproduce.py", ["--schemes=fl_low"], ["--schemes", "fl_low"]),
         ("papers/fl_top/reproduce.py", ["--schemes="], ["--schemes", "empty"]),
         ("papers/fl_top/reproduce.py", ["--what=table3"], ["--what", "table2, table"]),
