@@ -84,6 +84,7 @@ def run(
     if "seed" in given:
         raise ArgumentError("seed", given["seed"], "--seeds, a run of all for each")
     numbers = cli.check_seeds(flags.FLAGS.seeds)
+    results = results_folder(given, paper, own=own)
     folder = pathlib.Path(given.pop("out", f"runs/{paper}"))
     found = studies(asked.scale)
     chosen, missing = [], []
@@ -102,14 +103,13 @@ def run(
             missing.append(f"{part} left out: {error}")
     if not chosen:
         raise tasks.DataNotFoundError("; ".join(missing))
-    own = own or asked.scale == "tiny" or not given.keys() <= set(_ELSEWHERE)
     failed = study_runs.run(
         chosen,
         seeds=numbers,
         folder=folder / asked.scale,
         changes=given,
         at_once=asked.jobs,
-        results=folder if own else study_runs.RESULTS,
+        results=results,
         pages=[study_runs.ROOT / "docs" / page],
         draw=draw,
         wanted=wanted,
@@ -117,6 +117,23 @@ def run(
     for line in missing:
         print(line)
     return 1 if failed else 0
+
+
+def results_folder(
+    given: Mapping[str, Any], paper: str, *, own: bool = False
+) -> pathlib.Path:
+    """Where CSVs go, in a folder for each paper: see `run`.
+
+    Args:
+      given: Settings on the command line.
+      paper: As given to `run`.
+      own: Likewise.
+    """
+    from scripts.papers.result_tables import RESULTS
+
+    elsewhere = given.keys() <= {"out", *_ELSEWHERE}
+    own = own or flags.FLAGS.scale == "tiny" or not elsewhere
+    return pathlib.Path(given.get("out", f"runs/{paper}")) if own else RESULTS
 
 
 def refuse_of_training(names: Iterable[str] = ()) -> None:

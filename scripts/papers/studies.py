@@ -108,6 +108,10 @@ class Study:
             ],
         )
 
+    def csv(self, results: pathlib.Path) -> pathlib.Path:
+        """The CSV in a folder of the papers' folders."""
+        return results / self.paper / f"{self.name}.csv"
+
     def jobs(
         self, seeds: Sequence[int], folder: pathlib.Path, changes: Mapping[str, Any]
     ) -> list[sweep_runs.Job]:
@@ -139,7 +143,7 @@ class Study:
         Returns:
           The CSV's path.
         """
-        path = results / self.paper / f"{self.name}.csv"
+        path = self.csv(results)
         frame = self._in_order(
             pd.concat([self._measured(jobs), self._rows_before(path, jobs)])
         )

@@ -13,6 +13,7 @@ runs FL-TOP-DP under the masking protocol. Takes every flag of scripts/fl_top.py
 those by which a part's rows differ; it then counts for all, and results stay in --out.
 """
 
+import itertools
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -59,16 +60,19 @@ def main(argv: list[str]) -> int:
     from scripts.papers.fl_top import figures, trained
 
     names = {trained.name_of(scheme) for scheme in flags.FLAGS.schemes}
+    results = program.results_folder(given, "fl_top")
+    # Others that the CSV has stay there, and are not run again.
+    chosen = {1.0, *(asked or itertools.chain(*trained.PRINTED.values()))}
 
     def wanted(label: Mapping[str, Any]) -> bool:
-        of_ratio = not asked or float(label.get("r", "nan")) in (1.0, *asked)
+        of_ratio = float(label["r"]) in chosen if "r" in label else not asked
         return label["scheme"] in names and of_ratio
 
     return program.run(
         *(parts, FlTopConfig),
         paper="fl_top",
         page="fl_top.md",
-        studies=lambda scale: trained.studies(scale, parts, asked),
+        studies=lambda scale: trained.studies(scale, parts, asked, results),
         draw=figures.draw,
         wanted=wanted,
     )

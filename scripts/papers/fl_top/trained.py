@@ -181,7 +181,10 @@ PARTS = {
 
 
 def studies(
-    scale: str, parts: Sequence[str], extra: Sequence[float] = ()
+    scale: str,
+    parts: Sequence[str],
+    extra: Sequence[float] = (),
+    results: pathlib.Path = RESULTS,
 ) -> Mapping[str, Study]:
     """Studies at a scale, by part.
 
@@ -189,16 +192,30 @@ def studies(
       scale: One of `program.SCALES`.
       parts: Which.
       extra: Ratios that the paper has not.
+      results: The folder of the papers' folders of CSVs. A study also has the ratios
+        that are in its own there, whose rows would else be dropped.
     """
-    found = {name: PARTS[name](scale, extra) for name in parts}
-    if scale == "full":
-        return found
-    changes = TINY if scale == "tiny" else {}
-    return {
+
+    def study(name: str, extra: Sequence[float]) -> Study:
+        found = PARTS[name](scale, extra)
+        changes = TINY if scale == "tiny" else {}
         # The second table's tasks are small as they are.
-        name: study if name in SMALL and not changes else study.at(scale, changes)
-        for name, study in found.items()
+        as_it_is = scale == "full" or (name in SMALL and not changes)
+        return found if as_it_is else found.at(scale, changes)
+
+    return {
+        name: study(name, [*extra, *_ratios_in(study(name, extra).csv(results))])
+        for name in parts
     }
+
+
+def _ratios_in(path: pathlib.Path) -> set[float]:
+    """The ratios below 1 of a CSV's rows; none of one that is not there."""
+    if not path.exists():
+        return set()
+    # As text: pandas' numbers may be off by their last bit.
+    rows = pd.read_csv(path, dtype=str)
+    return {float(r) for r in rows.get("r", ())} - {1.0}
 
 
 def chosen(path: pathlib.Path) -> dict[str, dict[str, Any]]:

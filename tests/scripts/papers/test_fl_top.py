@@ -62,6 +62,48 @@ def test_every_scheme_takes_the_best_of_its_own_sweep(tmp_path):
         trained.chosen(tmp_path / "nothing.csv")
 
 
+# Runs a program whose runs end at once; says which were asked for.
+CODE = """
+import runpy, sys
+import pandas as pd
+from scripts.papers import studies
+from scripts.papers.fl_top import figures, trained
+from scripts.parts import sweep_runs
+
+asked = []
+
+def row(job):
+    facts = {"digest": job.digest, "git_commit": "", "folder": "", "loss": 1.0}
+    return {**job.settings, **facts, "best_balanced_accuracy": 0.5}
+
+sweep_runs.run_jobs = lambda jobs, at_once: asked.extend(jobs) or []
+sweep_runs.Job.is_finished = property(lambda job: job in asked)
+sweep_runs.table = lambda jobs: pd.DataFrame(map(row, asked))
+studies.table = lambda path: [job.settings["r"] for job in asked]
+trained.measure = lambda path, table: {}
+figures.draw = lambda *_: None
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_ratio_of_ones_own_stays_in_the_csv_and_is_not_run_again(
+    run_program, tmp_path
+):
+    flags = ("--what=table2", "--scale=tiny", "--seeds=0", "--schemes=fl_top")
+    path = tmp_path / "fl_top" / "table2_tiny.csv"
+    given = ("scripts/papers/fl_top/reproduce.py", *flags, f"--out={tmp_path}")
+    for more, asked, rows in (
+        (["--ratios=0.2"], ["0.2"], [0.2]),
+        ([], ["0.01", "0.05", "0.1"], [0.01, 0.05, 0.1, 0.2]),
+        (["--ratios=0.3,1"], ["0.3"], [0.01, 0.05, 0.1, 0.2, 0.3]),
+    ):
+        found = run_program("-c", CODE, *given, *more)
+        assert found.returncode == 0, found.stderr
+        assert str(asked) in found.stdout
+        assert pd.read_csv(path)["r"].tolist() == rows
+
+
 @pytest.mark.slow
 def test_one_command_regenerates_a_table_and_again_resumes_it(run_program, tmp_path):
     arguments = (
