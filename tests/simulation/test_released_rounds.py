@@ -90,6 +90,13 @@ def test_the_folder_of_checkpoints_is_made_closed(tmp_path, umask):
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
+def test_the_newest_checkpoint_is_so_beyond_six_digits(tmp_path, caplog):
+    with RunFolder(config(tmp_path)) as folder:
+        release(folder, 0, 999_998, 999_999, 1_000_000)
+    assert load(tmp_path).round_number == 1_000_000
+    assert "rounds that are run again" not in caplog.text
+
+
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "delete", "older"])
 def test_a_round_whose_checkpoint_is_gone_is_counted_again(run, caplog, damage):
     file = newest(run)

@@ -25,6 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.errors import FileError
+from tff_hdp.simulation.files import by_round
 from tff_hdp.simulation.journal import Journal
 
 _LOG = logging.getLogger(__name__)
@@ -154,7 +155,7 @@ class Checkpoints:
         Raises:
           FileError: If the journal is not the one that a checkpoint knows of.
         """
-        for path in sorted(self._path.glob("round_*"), reverse=True):
+        for path in sorted(self._path.glob("round_*"), key=by_round, reverse=True):
             try:
                 (releases, head), found = _read(path, like)
             except (FileError, OSError) as error:

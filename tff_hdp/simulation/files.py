@@ -69,6 +69,14 @@ def write_bytes(path: pathlib.Path, content: bytes, *, durable: bool = False) ->
         sync_names(path.parent)
 
 
+def by_round(path: pathlib.Path) -> tuple[int, str]:
+    """A key by which files named after rounds come in the rounds' order.
+
+    Numbers outgrow the zeros before them.
+    """
+    return len(path.name), path.name
+
+
 def sync_names(folder: pathlib.Path) -> None:
     """Waits until the disk has the names of the files in a folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

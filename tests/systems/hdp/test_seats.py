@@ -15,6 +15,7 @@ from tff_hdp.systems.hdp.seats import (
     REGISTRY,
     count_exposure,
     read_registries,
+    read_seats,
     verify_seats,
     write_seats,
 )
@@ -106,6 +107,15 @@ def test_a_run_whose_last_elections_are_gone_does_not_verify(held, tmp_path):
     )
     with pytest.raises(ElectionError, match="elections of 2 rounds, of 3 that were"):
         verify_seats(tmp_path, registries, rounds=3, max_failures=9, max_unfinished=9)
+
+
+def test_rounds_come_in_their_order_beyond_five_digits(tmp_path):
+    numbers = [9_999, 10_000, 10_001, 99_999, 100_000, 100_001]
+    others = {"zone": 0, "failed": [], "elections": 0, "transcripts": []}
+    for number in numbers:
+        write_seats(tmp_path, number, [{**others, "super_node": str(number)}])
+    found = [int(seats[0]["super_node"]) for seats in read_seats(tmp_path)]
+    assert found == numbers
 
 
 def test_nobody_leads_on_where_super_nodes_rotate(tmp_path):

@@ -18,7 +18,7 @@ from tff_hdp.errors import FileError
 from tff_hdp.protocols.elections.chain import Chain
 from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.transcripts import Transcript
-from tff_hdp.simulation.files import sync_names, write_json
+from tff_hdp.simulation.files import by_round, sync_names, write_json
 from tff_hdp.topology.reading import read_json
 
 REGISTRY = "registry.json"
@@ -59,7 +59,7 @@ def read_seats(path: pathlib.Path) -> list[list[dict[str, Any]]]:
       FileNotFoundError: If there are none.
       FileError: If a file holds no list of seats.
     """
-    files = sorted(path.glob("round_*.json"))
+    files = sorted(path.glob("round_*.json"), key=by_round)
     if not files:
         raise FileNotFoundError(f"{path} holds no round_*.json of elections")
     return [_read_round(file) for file in files]
