@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import pathlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -135,9 +136,9 @@ def _are_alike(one: AccountRow, other: AccountRow) -> bool:
 def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
     """One row a run: mode, accuracy, the worst-off client's epsilon per observer."""
     rows = []
-    for run in runs:
+    for mode, run in zip(_modes(runs), runs, strict=True):
         row: dict[str, object] = {
-            "mode": run.label,
+            "mode": mode,
             "accuracy": f"{run.accuracy:.3f}",
         }
         for observer in OBSERVERS:
@@ -150,7 +151,11 @@ def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
 
 def comparison_text(runs: Sequence[Run]) -> str:
     """The table of a comparison and everything its epsilons rest on."""
-    rows = [{"mode": run.label, **a.to_dict()} for run in runs for a in run.accounts]
+    rows = [
+        {"mode": mode, **row.to_dict()}
+        for mode, run in zip(_modes(runs), runs, strict=True)
+        for row in run.accounts
+    ]
     notes = list(dict.fromkeys(n for run in runs if run.accounts for n in run.notes))
     return "\n".join(
         [
@@ -164,6 +169,18 @@ def comparison_text(runs: Sequence[Run]) -> str:
             *notes,
         ]
     )
+
+
+def _modes(runs: Sequence[Run]) -> list[str]:
+    """The runs' labels, with the folder where several have the same."""
+    modes = [run.label for run in runs]
+    for folder in (lambda path: path.resolve().name, str):
+        counts = Counter(modes)
+        modes = [
+            mode if counts[mode] == 1 else f"{run.label} ({folder(run.path)})"
+            for mode, run in zip(modes, runs, strict=True)
+        ]
+    return modes
 
 
 def metric_figure(
@@ -210,8 +227,10 @@ def comparison_figure(
     multipliers -= {None}
     if len(multipliers) == 1:
         title += f", noise multiplier {multipliers.pop():g}"
-    names = {"none": "no DP"}
-    metrics = {names.get(r.label, r.label.upper()): r.metrics for r in runs}
+    metrics = {}
+    for mode, run in zip(_modes(runs), runs, strict=True):
+        name = "no DP" if run.label == "none" else run.label.upper()
+        metrics[name + mode.removeprefix(run.label)] = run.metrics
     metric_figure(metrics, path, metric=metric, title=title)
 
 
