@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tff_hdp import systems
+from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.evaluation import Evaluation, evaluate_run
 from tff_hdp.systems.hdp.config import HdpConfig
 
@@ -34,6 +35,15 @@ def test_a_finished_run_is_evaluated_by_class_zone_and_client(finished):
     assert overall == pytest.approx(right.mean())
     assert "training examples" in found.clients_on
     assert (finished.path / "config.json").read_bytes() == before
+
+
+def test_what_was_trained_in_bfloat16_is_tested_without(finished):
+    """It could not be built again: no convolution, or no machine that can do it."""
+    config = systems.config_of(finished.path)
+    asked = dataclasses.replace(config, compute_dtype="bfloat16")
+    with pytest.raises(ArgumentError, match="compute_dtype is bfloat16"):
+        asked.training_model(finished.config.load_task(5))
+    assert evaluate_run(asked).accuracy == evaluate_run(config).accuracy
 
 
 def test_clients_without_tests_of_their_own_are_left_out(finished, monkeypatch):
