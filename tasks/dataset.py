@@ -21,6 +21,8 @@ TEST_SHARE = 0.2
 class Examples:
     """A data set as read, before it is split over clients.
 
+    Lists and columns of pandas become arrays.
+
     Attributes:
       features: [N, ...] numbers of any type and shape, for training: pixels,
         measurements, sequences of ids.
@@ -29,8 +31,9 @@ class Examples:
       test_labels: [M] int32.
       source: Where the examples came from, in words.
       split: How training and test examples were separated, in words.
-      writers: [N] str, who wrote each training example; None if unknown.
-      test_writers: [M] str, who wrote each test example, where the set was split
+      writers: [N] str or whole numbers, who wrote each training example; None if
+        unknown.
+      test_writers: [M] likewise, who wrote each test example, where the set was split
         within writers; None says that the test examples are nobody's who trains, and
         that what they measure may be published.
     """
@@ -43,6 +46,14 @@ class Examples:
     split: str
     writers: np.ndarray | None = None
     test_writers: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if field.name.endswith(("features", "labels", "writers")):
+                value = getattr(self, field.name)
+                if value is not None:
+                    # pandas would take numbers of rows for names of rows.
+                    object.__setattr__(self, field.name, np.asanyarray(value))
 
     def check(self, name: str, shape: tuple[int, ...], num_classes: int) -> None:
         """Raises ArgumentError unless the examples are what their data set says.
@@ -74,9 +85,11 @@ class Examples:
                     f"whole numbers of shape [{len(x)}]",
                 )
             w = getattr(self, f"{part}writers")
-            if w is not None and np.shape(w) != y.shape:
+            if w is not None and not (w.shape == y.shape and _are_names(w)):
                 raise ArgumentError(
-                    f"{where}writers", f"of shape {np.shape(w)}", f"shape {y.shape}"
+                    f"{where}writers",
+                    f"{w.dtype} of shape {w.shape}",
+                    f"text or whole numbers of shape [{len(y)}]",
                 )
             if not 0 <= y.min() <= y.max() < num_classes:
                 raise ArgumentError(
@@ -134,6 +147,12 @@ class Dataset:
         return {"input_shape": self.input_shape, "num_classes": self.num_classes}
 
 
+def _are_names(values: np.ndarray) -> bool:
+    """Whether each is text or a whole number, of which `str` makes a client's id."""
+    is_text = values.dtype.kind == "O" and all(isinstance(v, str) for v in values.flat)
+    return is_text or values.dtype.kind in "iuU"
+
+
 def canonical_order(
     features: np.ndarray, labels: np.ndarray, writers: np.ndarray | None = None
 ) -> np.ndarray:
@@ -145,7 +164,8 @@ def canonical_order(
     Args:
       features: [N, ...].
       labels: [N] integers; break ties between identical features.
-      writers: [N] str; break ties between identical features and labels.
+      writers: [N] str or whole numbers; break ties between identical features and
+        labels.
 
     Returns:
       [N] int64, a permutation of the rows.

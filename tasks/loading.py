@@ -201,4 +201,5 @@ def _test_owners(
     if partition != "writer" or examples.test_writers is None:
         return None
     index = {client: i for i, client in enumerate(client_ids)}
-    return np.array([index.get(w, -1) for w in examples.test_writers], np.int32)
+    owners = [index.get(str(writer), -1) for writer in examples.test_writers]
+    return np.array(owners, np.int32)

@@ -166,14 +166,14 @@ def by_writer(
     """Makes each writer a client.
 
     Args:
-      writers: [N] str, the writer of each row.
+      writers: [N] str or whole numbers, the writer of each row.
       num_clients: How many writers to draw at random; all of them if None. The
         rows of writers not drawn belong to nobody.
       rng: Source of randomness.
 
     Returns:
-      The chosen writers in sorted order, and for each the int64 indices of its
-      rows.
+      The chosen writers in sorted order, as text, and for each the int64 indices of
+      its rows.
 
     Raises:
       ArgumentError: If there are fewer writers than clients.

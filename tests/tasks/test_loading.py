@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -166,6 +167,12 @@ WHOLE = {
         ({"labels": np.zeros(3, int)}, r"x.labels is int64 of shape \(3,\); .*\[4\]"),
         ({"labels": np.array([0, 1, 2, 0])}, "x.labels is 0..2; allowed: 0..1"),
         ({"test_labels": np.array([-1, 0])}, "x.test_labels is -1..0; allowed: 0..1"),
+        ({"writers": list("abca"), "test_writers": [1, 2]}, None),
+        ({"writers": np.array([b"a", b"b"] * 2)}, r"x.writers is \|S1 of shape \(4,\)"),
+        ({"writers": [1.0, np.nan, 2.0, 1.0]}, "float64.*text or whole numbers of"),
+        ({"writers": ["a", None, "b", "a"]}, "x.writers is object of shape"),
+        ({"writers": list("abc")}, r"x.writers is <U1 of shape \(3,\); .* \[4\]"),
+        ({"test_writers": [True, False]}, "x.test_writers is bool of shape"),
     ],
 )
 def test_malformed_examples_are_one_line(changes, message):
@@ -176,6 +183,47 @@ def test_malformed_examples_are_one_line(changes, message):
     with pytest.raises(ArgumentError, match=message) as error:
         examples.check("x", (3,), 2)
     assert "\n" not in str(error.value)
+
+
+def text(numbers):
+    return numbers.astype(str)
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        (text, text),
+        (lambda w: text(w).astype(object), lambda w: text(w).tolist()),
+        (np.int64, np.uint8),
+        (list, text),
+        (lambda w: pd.Series(w, index=range(8)[::-1]), pd.Series),
+    ],
+)
+def test_writers_own_their_examples_however_they_are_told(train, test):
+    writers, tested = np.array([3, 10, 3, 2, 10, 2, 2, 3]), np.array([10, 4, 2, 3, 10])
+    examples = Examples(
+        features=np.arange(8, dtype=np.uint8).reshape(8, 1),
+        labels=np.zeros(8, int),
+        test_features=np.zeros([5, 1], np.uint8),
+        test_labels=np.zeros(5, int),
+        source="here",
+        split="none",
+        writers=train(writers),
+        test_writers=test(tested),
+    )
+    dataset = dataclasses.replace(
+        tasks.TASKS["digits"],
+        input_shape=(1,),
+        partitions=("writer",),
+        read=lambda _: examples,
+    )
+    options = dict.fromkeys(("model", "data_dir", "num_clients", "partition"))
+    task = loading.load_task(dataset, **options, dirichlet_alpha=None, seed=0)
+    ids = task.train.client_ids
+    held = {ids[i]: sorted(task.train.examples(i)[0].ravel()) for i in range(len(ids))}
+    assert held == {"2": [3, 5, 6], "3": [0, 2, 7], "10": [1, 4]}
+    owners = [None if owner < 0 else ids[owner] for owner in task.test_owners]
+    assert owners == ["10", None, "2", "3", "10"]
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\3\4 cut short", b"none of NumPy's"])
