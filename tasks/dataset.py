@@ -105,7 +105,7 @@ class Dataset:
       name: As `--task` takes it.
       num_classes: How many classes.
       input_shape: Of an example: height, width and channels of an image, columns of
-        a table, length of a sequence.
+        a table, length of a sequence, or what else a dense model flattens.
       max_value: The largest value a feature can take, or each column; None for ids.
       models: Architectures by name; the first is the default. Where features are
         quantities, `softmax` is one of them without being named.
@@ -120,6 +120,9 @@ class Dataset:
       encoding: Likewise.
       mirrored: Whether a client has each of its images mirrored left to right too;
         the test images stay as they are.
+
+    Raises:
+      ArgumentError: If a model takes no such examples, or features have no range.
     """
 
     name: str
@@ -140,6 +143,13 @@ class Dataset:
         if self.max_value is not None:
             models = {**self.models, "softmax": SOFTMAX}
             object.__setattr__(self, "models", models)
+        for model in self.models.values():
+            model.check(
+                self.name,
+                input_shape=self.input_shape,
+                max_value=self.max_value,
+                min_value=self.min_value,
+            )
 
     @property
     def model_shape(self) -> dict[str, Any]:

@@ -5,9 +5,12 @@ layers described without TensorFlow.
 """
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from tff_hdp.errors import ArgumentError, require
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -30,26 +33,49 @@ class Architecture:
     filters: tuple[int, ...]
     units: int | None
 
+    def check(
+        self,
+        name: str,
+        *,
+        input_shape: tuple[int, ...],
+        max_value: Value | None,
+        min_value: Value = 0.0,
+    ) -> None:
+        """Raises ArgumentError unless the model can be built for a data set.
+
+        Args:
+          name: The data set's.
+          input_shape: As `build` takes it.
+          max_value: Likewise.
+          min_value: Likewise.
+        """
+        if self.filters:
+            least = 2 ** len(self.filters)
+            fits = len(input_shape) == 3 and min(input_shape[:2]) >= least
+            allowed = f"height and width of {least} or more, and channels, "
+            allowed += f"before {len(self.filters)} convolutions"
+            require(fits, f"{name}.input_shape", input_shape, allowed)
+        _check_range(name, input_shape, min_value, max_value)
+
     def layers(
         self, *, input_shape: tuple[int, ...], num_classes: int
     ) -> list[tuple[str, int]]:
         """The layers that hold parameters, in order.
 
         Args:
-          input_shape: Height, width and channels of an example, or its columns.
+          input_shape: Of an example; height, width and channels for convolutions.
           num_classes: Number of logits.
 
         Returns:
           For each layer, its description and number of parameters.
         """
-        *square, channels = input_shape
-        height, width = square or (1, 1)
         result = []
         for filters in self.filters:
+            height, width, channels = input_shape
             parameters = (KERNEL * KERNEL * channels + 1) * filters
             result.append((f"Conv2D {KERNEL}x{KERNEL}, {filters}", parameters))
-            height, width, channels = height // 2, width // 2, filters
-        inputs = height * width * channels
+            input_shape = height // 2, width // 2, filters
+        inputs = math.prod(input_shape)
         for units in filter(None, (self.units, num_classes)):
             result.append((f"Dense {units}", (inputs + 1) * units))
             inputs = units
@@ -95,7 +121,7 @@ class Architecture:
         fixes them.
 
         Args:
-          input_shape: Height, width and channels of an example, or its columns.
+          input_shape: Of an example; height, width and channels for convolutions.
           num_classes: Number of logits.
           max_value: The largest raw value, or that of each column, mapped to 1.
           min_value: The smallest, mapped to 0.
@@ -129,6 +155,11 @@ class TextArchitecture:
     units: int
     recurrent: bool
     embedding: int = 8
+
+    def check(self, name: str, *, input_shape: tuple[int, ...], **_: object) -> None:
+        """See `Architecture.check`."""
+        one = len(input_shape) == 1
+        require(one, f"{name}.input_shape", input_shape, "a window alone, as (16,)")
 
     def layers(
         self, *, input_shape: tuple[int, ...], num_classes: int
@@ -227,6 +258,27 @@ def rescaling(low: Value, high: Value) -> "tf.keras.layers.Layer":
     low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
     scale = 1.0 / (high - low)
     return tf.keras.layers.Rescaling(scale.tolist(), (-low * scale).tolist())
+
+
+def _check_range(
+    name: str, input_shape: tuple[int, ...], low: Value, high: Value | None
+) -> None:
+    """Raises ArgumentError unless `rescaling` maps such examples to finite numbers."""
+    ends = []
+    for end, value in (("min_value", low), ("max_value", high)):
+        allowed = f"a finite number, or one for each column of {input_shape}"
+        try:
+            # As the model computes: what float32 does not tell apart is no range.
+            ends.append(np.broadcast_to(np.array(value, np.float32), input_shape))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"{name}.{end}", value, allowed) from error
+        require(np.isfinite(ends[-1]).all(), f"{name}.{end}", value, allowed)
+    lows, highs = ends
+    if np.any(highs <= lows):
+        at = tuple(np.argwhere(highs <= lows)[0])
+        allowed = f"above min_value, which is {lows[at]:g} in float32"
+        allowed += f" (column {at[-1]})" if np.ndim(low) or np.ndim(high) else ""
+        raise ArgumentError(f"{name}.max_value", f"{highs[at]:g}", allowed)
 
 
 def _listed(layers: list[tuple[str, int]]) -> str:

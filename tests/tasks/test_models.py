@@ -1,9 +1,15 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tasks
+from tasks import text
+from tasks.dataset import Examples
+from tasks.loading import load_task
 from tasks.models import CNN_LARGE, CNN_SMALL, DNN
+from tff_hdp.errors import ArgumentError
 
 ALL = [(name, model) for name, models in tasks.MODELS.items() for model in models]
 ALLOWED = (
@@ -87,6 +93,74 @@ def test_raw_bytes_are_normalised_in_the_graph(name):
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(model(image) ** 2)
     assert np.any(tape.gradient(total, image).numpy() != 0)
+
+
+@pytest.mark.parametrize("shape", [(5,), (8, 8), (2, 3, 1, 2), ()])
+def test_a_dense_model_takes_examples_of_any_shape(shape):
+    rng = np.random.default_rng(3)
+    labels = np.arange(12) % 10
+    features = rng.integers(17, size=(12, *shape)).astype(np.uint8)
+
+    def read(_):
+        return Examples(features, labels, features, labels, "here", "none")
+
+    dataset = dataclasses.replace(tasks.TASKS["digits"], input_shape=shape, read=read)
+    options = dict.fromkeys(("data_dir", "partition", "dirichlet_alpha"))
+    task = load_task(dataset, model="softmax", num_clients=3, seed=0, **options)
+    made = task.build_model()
+    assert f"; {made.count_params()} parameters" in task.description
+    kernel, bias = made.get_weights()
+    logits = features.reshape(12, -1) / 16 @ kernel + bias
+    np.testing.assert_allclose(made(features), logits, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"input_shape": (8, 8), "models": {"cnn": CNN_SMALL}},
+            "digits.input_shape is 8,8; allowed: height and width of 4 or more, and",
+        ),
+        (
+            {"input_shape": (3, 8, 1), "models": {"cnn": CNN_SMALL}},
+            "digits.input_shape is 3,8,1; allowed: height and width of 4 or more",
+        ),
+        (
+            {"input_shape": (8, 8), "models": text.MODELS},
+            "digits.input_shape is 8,8; allowed: a window alone",
+        ),
+        ({"max_value": 0}, "digits.max_value is 0; allowed: above min_value, which is"),
+        ({"min_value": 17.0}, "digits.max_value is 16; allowed: above .* is 17 in fl"),
+        # Apart, but not in float32.
+        (
+            {"min_value": 2.0**24, "max_value": 2.0**24 + 1},
+            "digits.max_value is 1.67772e\\+07; allowed: above min_value",
+        ),
+        ({"max_value": None}, "digits.max_value is None; allowed: a finite number"),
+        ({"min_value": float("-inf")}, "digits.min_value is -inf; allowed: a finite"),
+        (
+            {"input_shape": (3,), "min_value": (0, 2, 0), "max_value": (1, 2, 3)},
+            r"digits.max_value is 2; allowed: above .* is 2 in float32 \(column 1\)",
+        ),
+        (
+            {"input_shape": (3,), "max_value": (1, 2)},
+            r"digits.max_value is 1,2; .* one for each column of \(3,\)",
+        ),
+    ],
+)
+def test_a_data_set_that_its_models_do_not_fit_is_refused(changes, message):
+    with pytest.raises(ArgumentError, match=f"^{message}") as error:
+        dataclasses.replace(tasks.TASKS["digits"], **changes)
+    assert "\n" not in str(error.value)
+
+
+def test_the_smallest_image_that_convolutions_take_is_taken():
+    models = {"cnn": CNN_SMALL}
+    dataset = dataclasses.replace(
+        tasks.TASKS["digits"], input_shape=(4, 5, 1), models=models
+    )
+    made = CNN_SMALL.build(**dataset.model_shape, max_value=16)
+    assert made.count_params() == CNN_SMALL.num_parameters(**dataset.model_shape)
 
 
 def test_each_column_of_a_table_is_mapped_from_its_own_range():
