@@ -100,7 +100,8 @@ def load(
 
     The training/test split of a set is fixed; `seed` only decides which
     training example goes to which client. The result does not depend on where
-    a set was read from, nor on the order of its examples there.
+    a set was read from, nor on the order of its examples there; only `description`
+    says which of its files were.
 
     Args:
       name: As `tasks.find` takes it: a bundled set's, or module:NAME.
