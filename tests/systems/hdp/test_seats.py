@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+from csv import DictReader
 
 import pytest
 
@@ -16,6 +18,7 @@ from tff_hdp.systems.hdp.seats import (
     count_exposure,
     read_registries,
     read_seats,
+    report_exposure,
     verify_seats,
     write_seats,
 )
@@ -34,6 +37,17 @@ def held(tmp_path_factory):
         write_seats(path, number, present.seats, parties.registries())
     again = run(participation(faults=faults, elections=elections), 1)
     return path, rounds, again
+
+
+def test_who_was_elected_for_a_round_that_never_ran_saw_nothing(held, tmp_path):
+    """As where a run is ended at the round it was killed in, by fewer rounds."""
+    path, rounds, _ = held
+    shutil.copytree(path, tmp_path / "elections")
+    assert "in 2 rounds" in report_exposure(tmp_path, 2)
+    with (tmp_path / "exposure.csv").open() as file:
+        seen = {row["client"]: int(row["aggregates_seen"]) for row in DictReader(file)}
+    assert seen == rounds[1].carried["exposure"] != rounds[2].carried["exposure"]
+    assert len(read_seats(tmp_path / "elections")) == 2
 
 
 def test_transcripts_verify_and_repeat(held):

@@ -187,7 +187,9 @@ class Hdp(System):
     def finish(self, path: pathlib.Path, state: Any) -> str:
         """Writes who saw how many zone aggregates, where super-nodes are elected."""
         del state
-        return "" if self.elections is None else report_exposure(path)
+        if self.elections is None:
+            return ""
+        return report_exposure(path, self.config.rounds)
 
     def _participation(self, entropy: int) -> Participation:
         return Participation(

@@ -235,8 +235,15 @@ def summary(path: pathlib.Path) -> str:
     )
 
 
-def report_exposure(folder: pathlib.Path) -> str:
-    """Writes `exposure.csv` into a run folder and says what it holds."""
+def report_exposure(folder: pathlib.Path, rounds: int) -> str:
+    """Writes `exposure.csv` into a run folder and says what it holds.
+
+    Elections of rounds after the last one are taken away: they were held in advance,
+    and nobody led by them.
+    """
+    files = sorted((folder / "elections").glob("round_*.json"), key=by_round)
+    for file in files[rounds:]:
+        file.unlink()
     seen = count_exposure(folder / "elections")
     with (folder / "exposure.csv").open("w", newline="") as file:
         rows = csv.writer(file)
