@@ -140,6 +140,9 @@ class Dataset:
     mirrored: bool = False
 
     def __post_init__(self) -> None:
+        if self.mirrored and len(self.input_shape) != 3:
+            allowed = "height, width and channels where images are mirrored"
+            raise ArgumentError(f"{self.name}.input_shape", self.input_shape, allowed)
         if self.max_value is not None:
             models = {**self.models, "softmax": SOFTMAX}
             object.__setattr__(self, "models", models)

@@ -129,6 +129,10 @@ def test_a_dense_model_takes_examples_of_any_shape(shape):
             {"input_shape": (8, 8), "models": text.MODELS},
             "digits.input_shape is 8,8; allowed: a window alone",
         ),
+        (
+            {"input_shape": (8, 8), "models": {}, "mirrored": True},
+            "digits.input_shape is 8,8; allowed: height, width and channels where",
+        ),
         ({"max_value": 0}, "digits.max_value is 0; allowed: above min_value, which is"),
         ({"min_value": 17.0}, "digits.max_value is 16; allowed: above .* is 17 in fl"),
         # Apart, but not in float32.
