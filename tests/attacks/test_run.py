@@ -218,6 +218,7 @@ def test_updates_that_are_not_finite_are_left_out(caplog):
     assert "victim 0 is left out" in caplog.text
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 @pytest.mark.parametrize("attack", ["membership", "identification", "observers"])
 def test_a_rate_at_which_no_update_is_finite_is_refused(attack):
     """There is nobody to draw for a trial."""
