@@ -79,7 +79,9 @@ def report(
             if not {*which} <= {*before}:
                 allowed = f"a new file, or one of rows with {', '.join(which)}"
                 raise ArgumentError("csv", csv, allowed)
-            whole = pd.concat([before, whole]).drop_duplicates(which, keep="last")
+            whole = pd.concat([before, whole])
+            # As text: a file does not tell "50" from 50.
+            whole = whole[~whole[which].astype(str).duplicated(keep="last")]
         whole.to_csv(path, index=False, float_format="%.4g")
 
 

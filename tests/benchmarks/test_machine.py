@@ -37,7 +37,7 @@ def test_what_is_measured_again_is_replaced_and_all_else_stays(
         ("one", "a round", 1, 5.5),
     ):
         monkeypatch.setattr(machine, "described", lambda device, name=name: name)
-        row = {"what": what, "threads": threads, "seconds": seconds}
+        row = {"what": what, "threads": f"{threads}", "seconds": seconds}
         machine.report([row], str(path), key=["what", "threads"])
     machine.report([], str(path), key=["what", "threads"])
     found = pd.read_csv(path).set_index(["machine", "what", "threads"])["seconds"]
