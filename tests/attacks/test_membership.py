@@ -27,6 +27,13 @@ CLIP = 0.5
 CANARIES = Records(CLIP**2 * np.eye(10))
 
 
+def test_a_record_whose_squares_float32_lacks_is_clipped_to_the_norm():
+    records = np.float32([[3e30, 4e30], [0.03, 0.04], [3.0, 4.0]])
+    found = clipped(records, 0.5)
+    np.testing.assert_allclose(found, [[0.3, 0.4], [0.03, 0.04], [0.3, 0.4]], rtol=1e-6)
+    assert found.dtype == records.dtype
+
+
 def vantage(mode="ldp", level=1, z=1.0, q=1.0):
     plan = configurations.CONFIGURATIONS[mode](
         zone_sizes=(2, 2),

@@ -56,8 +56,10 @@ def clipped(records: np.ndarray, clip_norm: float | None) -> np.ndarray:
     """Rows [N, d], shortened to norm S where they are longer; None clips nothing."""
     if clip_norm is None:
         return records
-    norms = np.linalg.norm(records, axis=1, keepdims=True)
-    return records * np.minimum(1.0, clip_norm / np.maximum(norms, 1e-300))
+    # The squares of a record that float32 holds are more than it holds.
+    norms = np.linalg.norm(records.astype(np.float64), axis=1, keepdims=True)
+    factors = np.minimum(1.0, clip_norm / np.maximum(norms, 1e-300))
+    return (records * factors).astype(records.dtype)
 
 
 def membership(
