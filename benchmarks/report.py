@@ -103,7 +103,13 @@ def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
     import pandas as pd
 
     folder.mkdir(parents=True, exist_ok=True)
-    rows = pd.DataFrame(timed).drop(columns=["parts", "notes"], errors="ignore")
+    rows = pd.DataFrame(
+        {
+            **row,
+            **{f"seconds, {kind}": s for kind, s in (row.get("parts") or {}).items()},
+        }
+        for row in timed
+    ).drop(columns=["parts", "notes"], errors="ignore")
     path = folder / file_name(rows["machine"].iloc[0])
     if path.exists():
         before = pd.read_csv(path)

@@ -133,6 +133,13 @@ def test_loops_have_their_rounds_a_second_and_their_parts(report, tmp_path):
     assert "| 60.25 | 0.88 | 1234 |" in text
     assert "| of a round, in ms | round | evaluation | all else |" in text
     assert "| stacked, digits | 10.0 | 2.0 | 3.0 | 30.0% |" in text
+    rows = pd.read_csv(tmp_path / "results/benchmarks/rounds_2_cores_of_a_cpu_avx2.csv")
+    parts = rows.loc[rows["program"] == "stacked", rows.columns.str.contains(",")]
+    assert parts.iloc[0].to_dict() == {
+        "seconds, round": 0.01,
+        "seconds, evaluation": 0.002,
+        "seconds, all else": 0.003,
+    }
     assert "fed_avg: as TFF has it." in text
     assert "figures" not in text
 

@@ -140,7 +140,8 @@ def _as_the_last(
         metrics |= system.evaluate(done.state)
     if "epsilon" not in metrics:
         metrics |= epsilons(config, ledger, number)
-    folder.release_metrics(number, metrics)
+    if metrics != done.metrics:
+        folder.release_metrics(number, metrics)
     return dataclasses.replace(done, metrics=metrics)
 
 
