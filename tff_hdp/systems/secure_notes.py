@@ -13,7 +13,8 @@ _SIGNED = (
     "keys to sign by are known beforehand, and the super-node or server colludes with "
     "fewer clients than the protocol's threshold and than a third of them; parties "
     "may lie, since every message is signed and what was changed is refused, but a "
-    "client's own wrong update counts"
+    "client's own wrong update counts, and clients are not said to have dropped out of "
+    "a sum, which is then tried again without them, when they did not"
 )
 
 

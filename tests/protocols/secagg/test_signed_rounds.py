@@ -22,7 +22,7 @@ from tff_hdp.protocols.secagg.messages import Round, list_digest
 from tff_hdp.protocols.secagg.real_sums import secure_sum
 from tff_hdp.protocols.secagg.rounds import SUPER_NODE, masking_graph, run_round
 from tff_hdp.protocols.secagg.server import Server
-from tff_hdp.protocols.secagg.signing import make_signers
+from tff_hdp.protocols.secagg.signing import make_signers, quorum
 
 TERMS = Round(0, 2, 32, 5)
 
@@ -145,6 +145,19 @@ def test_keys_of_the_super_nodes_own_making_are_refused():
     clients["a"].share(sent)
 
 
+def test_the_super_node_is_no_clients_peer():
+    """It would hold a share of every secret, and help with as many attempts as asked."""
+    server, clients, signers = signed_parties()
+    for client in clients.values():
+        server.receive(client.advertise())
+    sent = server.end_advertise()["a"]
+    own = Client(SUPER_NODE, TERMS, signer=signers[SUPER_NODE]).advertise()
+    more = dataclasses.replace(sent, peers=sent.peers | {SUPER_NODE: own})
+    with pytest.raises(errors.UnknownClientError, match="'super-node', which is no cl"):
+        clients["a"].share(signers[SUPER_NODE].sign(more, TERMS.digest))
+    clients["a"].share(sent)
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"session": "zone 3, attempt 0"}, {"session": "zone 2, attempt 1"}, {"size": 3}],
@@ -186,7 +199,8 @@ def test_survivors_around_a_client_are_those_of_all():
     server, clients, signers = signed_parties()
     told = masked(server, clients)["a"]
     hub = signers[SUPER_NODE]
-    for summed in (told.summed[1:], (*told.summed, "a"), told.summed[::-1]):
+    ghost = (*told.summed, "h")
+    for summed in (told.summed[1:], (*told.summed, "a"), told.summed[::-1], ghost):
         changed = dataclasses.replace(told, summed=summed, signature=b"")
         changed = hub.sign(changed, TERMS.digest)
         with pytest.raises(SecureAggregationError, match="are not those of all"):
@@ -326,6 +340,48 @@ def test_two_attempts_are_not_unmasked_by_different_honest_clients(remembering):
     second[0].end_unmask()
 
 
+def test_two_attempts_that_differ_in_one_honest_client_are_not_both_unmasked():
+    """Of two sums that do, the difference is its update.
+
+    Each takes more than half of its honest clients, and none helps with both.
+    """
+    for called in range(3, 200):
+        for liars in range((called - 1) // 3 + 1):
+            honest = called - liars
+            first = quorum(called) - liars
+            # Those left out are one honest client and maybe liars.
+            for others in range(honest - 1, called):
+                corrupt = others - (honest - 1)
+                if corrupt <= (others - 1) // 3:
+                    assert first + quorum(others) - corrupt > honest
+
+
+def test_two_attempts_that_differ_in_two_honest_clients_may_both_be_unmasked():
+    """What protocols.md and privacy.json say is assumed not to happen."""
+    first, second, liars = "abcdef", "abcf", {"f"}
+    signers, unmasked = make_signers(first), {name: set() for name in first}
+    told = {}
+    for attempt, called in enumerate((first, second)):
+        public = {n: signers["a"].public[n] for n in (*called, SUPER_NODE)}
+        own = {n: dataclasses.replace(signers[n], public=public) for n in public}
+        terms = dataclasses.replace(
+            TERMS, session="zone 2", attempt=attempt, threshold=quorum(len(called))
+        )
+        server = Server(terms, called, signer=own[SUPER_NODE])
+        clients = {
+            n: Client(
+                n, terms, signer=own[n], unmasked=None if n in liars else unmasked[n]
+            )
+            for n in called
+        }
+        told[called] = server, clients, agreed(server, clients)
+    for called, helping in ((first, "fdea"), (second, "fbc")):
+        server, clients, survivors = told[called]
+        for name in helping:
+            server.receive(clients[name].unmask(survivors[name]))
+        server.end_unmask()
+
+
 def test_a_threshold_below_the_quorum_is_refused():
     signers = make_signers("abcdefg")
     terms = dataclasses.replace(TERMS, threshold=4)
@@ -363,6 +419,9 @@ def test_clients_hold_the_super_node_to_the_fewest_survivors():
         lie = messages.Survivors(0, name, few, ("g",), few)
         with pytest.raises(BelowThresholdError, match="agreed to no fewer than 7"):
             clients[name].agree(signers[SUPER_NODE].sign(lie, terms.digest))
+        ghosts = messages.Survivors(0, name, few, ("g",), (*few, "h"))
+        with pytest.raises(SecureAggregationError, match="are not those of all"):
+            clients[name].agree(signers[SUPER_NODE].sign(ghosts, terms.digest))
         clients[name].agree(told[name])
 
 

@@ -93,7 +93,7 @@ class Client:
 
         Raises:
           ArgumentError: If it signs and the threshold is below the quorum: two attempts
-            could be unmasked by different honest clients.
+            by the same clients could be unmasked by different honest ones.
         """
         if signer is not None:
             require(
@@ -258,9 +258,8 @@ class Client:
         self._check(message)
         self._check_survivors(message)
         summed = set(message.summed)
-        if tuple(sorted(summed)) != message.summed or summed & self._held.keys() != set(
-            message.survivors
-        ):
+        # All pairs mask: nobody survives whom this client does not mask with.
+        if tuple(sorted(summed)) != message.summed or summed != set(message.survivors):
             raise SecureAggregationError(
                 f"survivors around {self.client_id!r} are not those of all"
             )
@@ -419,6 +418,9 @@ class Client:
         }
         for peer, sent in peers.items():
             check_round(sent, self.terms.number)
+            # With a share of every secret, it would be a client that helps each time.
+            if peer == SUPER_NODE:
+                raise UnknownClientError(f"keys of {peer!r}, which is no client")
             if peer == self.client_id or sent.client != peer:
                 raise UnknownClientError(f"keys of {sent.client!r} stand for {peer!r}")
             if self._signer is not None:
