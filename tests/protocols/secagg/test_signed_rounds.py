@@ -146,7 +146,7 @@ def test_keys_of_the_super_nodes_own_making_are_refused():
 
 
 def test_the_super_node_is_no_clients_peer():
-    """It would hold a share of every secret, and help with as many attempts as asked."""
+    """It would hold a share of every secret, and help with every attempt."""
     server, clients, signers = signed_parties()
     for client in clients.values():
         server.receive(client.advertise())
