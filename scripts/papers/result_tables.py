@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 import pandas as pd
 
+from scripts.papers import attack_tables
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.table import legend, numbered, rests_on
@@ -116,6 +117,8 @@ def observers(frame: pd.DataFrame) -> dict[str, list[str]]:
 
 def shown(name: str) -> str:
     """What a page shows of <paper>/<study>: its table, or that there is none."""
+    if name in attack_tables.TABLES:
+        return _plain(attack_tables.TABLES[name](RESULTS))
     path = RESULTS / f"{name}.csv"
     return table(path) if path.exists() else NOT_RUN
 

@@ -1,57 +1,112 @@
-"""Every number in a table of docs/attacks.md is in a CSV that its section names."""
+"""Every number in a table of docs/attacks.md, and every result in its prose."""
 
-import itertools
-import pathlib
+import functools
+import random
 import re
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
-CSV = re.compile(r"`(docs/results/[\w/]+\.csv)`")
-NUMBER = re.compile(r"(?<![\w.=-])\d[\d,]*(?:\.\d+)?(?![\w=-])")
-PAGE = (ROOT / "docs" / "attacks.md").read_text()
-SECTIONS = {
-    text.partition("\n")[0].removeprefix("## "): text
-    for text in re.split(r"\n(?=## )", PAGE)
-    if CSV.search(text)
+from scripts.papers import attack_tables, result_tables
+from tff_hdp.attacks.vantage import Vantage
+from tff_hdp.privacy import Clipping, FullParticipation, configurations
+
+PAGE = result_tables.ROOT / "docs" / "attacks.md"
+TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+# Shares, decibels and epsilons.
+RESULT = re.compile(r"\b\d\.\d{3}\b|[\d.]+(?= dB)|(?<=epsilon of )[\d,]+")
+HELD = {
+    "super-node that sees its clients": {"level": 1},
+    "super-node, secure sum": {"level": 1, "secure": True},
+    "elected super-node, secure sum": {"level": 1, "secure": True, "elected": True},
+    "server that sees zones": {"level": 2},
+    "server, secure sum": {"level": 2, "secure": True},
+    "another client": {"level": 0},
+    "whoever gets the model": {"level": "outside"},
 }
+shown = functools.cache(result_tables.shown)
 
 
-def tables(section):
-    """The rows of a section's tables, their heads apart."""
-    rows = [line for line in section.splitlines() if line.startswith("|")]
-    for head, rule in itertools.pairwise(rows):
-        if set(rule) <= set("|- :"):
-            rows.remove(head)
-            rows.remove(rule)
-    return rows
+def vantage(mode, level, secure=False, elected=False):
+    plan = configurations.CONFIGURATIONS[mode](
+        zone_sizes=(2, 2),
+        sampling=FullParticipation(),
+        clipping=Clipping(clip_norm=1.0),
+        noise_multiplier=1.0,
+        secure_aggregation=secure,
+        secure_server=secure,
+    )
+    return Vantage(plan=plan, level=level, elected=elected)
 
 
-def is_among(number, values):
-    """Whether it is one of the values, rounded to as many digits as it has."""
-    digits = len(number.partition(".")[2])
-    shown = float(number.replace(",", ""))
-    return any(abs(value - shown) <= 0.51 * 10.0**-digits for value in values)
+@functools.cache
+def held():
+    """What an observer holds, by the account."""
+    lines = ["| observer | m | LDP | HDP | CDP |", "|---|---|---|---|---|"]
+    for name, options in HELD.items():
+        seen = [vantage(mode, **options) for mode in ("ldp", "hdp", "cdp")]
+        nus = " | ".join(f"{it.noise_multiplier:.3g}" for it in seen)
+        lines.append(f"| {name} | {seen[0].unknown_clients} | {nus} |")
+    return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("name", SECTIONS)
-def test_numbers_in_tables_are_in_the_csv(name):
-    values = []
-    for path in CSV.findall(SECTIONS[name]):
-        # In words too: "and 3 super-nodes".
-        values += map(float, re.findall(r"\d+(?:\.\d+)?", (ROOT / path).read_text()))
-    checked = 0
-    for row in tables(SECTIONS[name]):
-        for cell in row.strip("|").split("|"):
-            # Settings that words name, like "z = 1", are not results.
-            if re.search(r"[A-Za-z]{2}|=", cell.replace("none", "")):
-                continue
-            for number in NUMBER.findall(cell):
-                checked += 1
-                assert is_among(number, values), f"{number} in: {row}"
-    assert checked > 3
+def numbers(found):
+    return {float(number.replace(",", "").rstrip(".")) for number in found}
 
 
-def test_a_number_that_is_not_there_is_found():
-    assert is_among("0.76", [0.7602]) and is_among("14,600", [14600.4])
-    assert not is_among("0.77", [0.7602]) and not is_among("14,601", [14602.2])
+def faults(page):
+    """What is not as the CSVs, or the account, have it."""
+    text = page.read_text()
+    embedded = result_tables.embedded(page)
+    for name, table in embedded.items():
+        if table != shown(name):
+            yield f"{name} is not of its CSV"
+    made = {held(), *(f"{table}\n" for table in embedded.values())}
+    for table in TABLE.findall(text):
+        if table not in made and not table.startswith("| `--attack` |"):
+            yield f"made by hand: {table.splitlines()[0]}"
+    for section in re.split(r"^## ", text, flags=re.MULTILINE):
+        tables = " ".join(TABLE.findall(section))
+        prose = re.sub(r"^(?:\||    ).*\n", "", section, flags=re.MULTILINE)
+        for result in sorted(numbers(RESULT.findall(prose))):
+            if result not in numbers(NUMBER.findall(tables)):
+                yield f"in no table of its section: {result:g}"
+
+
+def moved(number, by):
+    """The number a few units of its last digit away."""
+    digits, comma = len(number.partition(".")[2]), "," * ("," in number)
+    value = float(number.replace(",", "")) + by * 10.0**-digits
+    return f"{abs(value):{comma}.{digits}f}"
+
+
+def test_numbers_are_those_of_the_csvs():
+    assert list(faults(PAGE)) == []
+    assert set(attack_tables.TABLES) <= set(result_tables.embedded(PAGE))
+
+
+@pytest.mark.parametrize("at", range(len(TABLE.findall(PAGE.read_text())) - 1))
+def test_a_number_that_is_another_is_found(at, tmp_path):
+    """Five cells of each table, each moved by 1 or 2 in its last digit."""
+    text, before = PAGE.read_text(), set(faults(PAGE))
+    tables = [it for it in TABLE.finditer(text) if "| `--attack` |" not in it[0]]
+    cells = list(NUMBER.finditer(text, *tables[at].span()))
+    draws = random.Random(at)
+    for cell in draws.sample(cells, 5):
+        other = moved(cell[0], draws.choice((-1, 1, 2)))
+        page = tmp_path / "attacks.md"
+        page.write_text(text[: cell.start()] + other + text[cell.end() :])
+        assert set(faults(page)) - before, f"{other} for {cell[0]}"
+
+
+def test_a_result_in_prose_that_is_another_is_found(tmp_path):
+    text, page = PAGE.read_text(), tmp_path / "attacks.md"
+    changes = (
+        ("finds 0.209 under", "finds 0.210 under"),
+        (", 47.7 dB and", ", 47.8 dB and"),
+        ("epsilon of 14,600", "epsilon of 14,700"),
+    )
+    for result, other in changes:
+        assert result in text
+        page.write_text(text.replace(result, other))
+        assert len(list(faults(page))) == 1

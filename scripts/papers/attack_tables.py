@@ -1,0 +1,313 @@
+"""The tables of docs/attacks.md whose CSVs hold more than a page shows, or less.
+
+`scripts.papers.result_tables` puts them into the page. Each is a function from the
+folder of results to the table's cells, texts under the heads that the page gives them;
+an epsilon that no account has is none, and has no neighbours.
+"""
+
+import pathlib
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+_MODES = {"none": "none", "ldp": "LDP", "hdp": "HDP", "cdp": "CDP"}
+_OTHER_DATA = {
+    "fashion_mnist": "Fashion-MNIST, dnn",
+    "digits": "digits, dnn",
+    "cifar10": "CIFAR-10, Zhu's",
+    "cifar100": "CIFAR-100, Zhu's",
+    "cifar10_lenet": "CIFAR-10, lenet",
+}
+_SYSTEMS = {
+    "fl_top": "FL-TOP-DP",
+    "udp_hypernet": "UDP-Alg",
+    "gfl": "GFL, hybrid",
+    "hfl_dp": "HFL-DP",
+}
+# FL-TOP's other observers see no more than the secure sum.
+_PARTIES = {
+    ("fl_top", "aggregator"): "whoever sees the secure sum",
+    ("udp_hypernet", "aggregator"): "server",
+    ("udp_hypernet", "descriptors"): "whoever sees a descriptor",
+    ("udp_hypernet", "released_model"): "whoever gets phi",
+    ("gfl", "super_node"): "the client's own server",
+    ("gfl", "other_servers"): "all other servers together",
+    ("gfl", "released_model"): "whoever gets all servers' models",
+    ("hfl_dp", "super_node"): "edge",
+    ("hfl_dp", "edge_broadcast"): "another client of the edge",
+    ("hfl_dp", "aggregator"): "cloud",
+    ("hfl_dp", "released_model"): "whoever gets the cloud's model",
+}
+# The paper's conclusions and, from Table IV, what became of them: LDP0 is the cell of
+# another client under LDP, 1 the super-node's and 2 the server's.
+_CONCLUSIONS = (
+    (
+        "another client: LDP or HDP suffices",
+        "identification among 10",
+        "LDP {LDP0.identified:.3f} of at most {LDP0.bound:.3f}, "
+        "HDP {HDP0.identified:.3f} of {HDP0.bound:.3f}, "
+        "CDP {CDP0.identified:.3f} of {CDP0.bound:.3f}, none {none0.identified:.3f}",
+    ),
+    (
+        "super-node: only LDP",
+        "analytic, DLG; identification",
+        "LDP {LDP1.psnr_mean:.1f} dB (the floor), {LDP1.identified:.3f} of "
+        "{LDP1.bound:.3f}; HDP {HDP1.psnr_mean:.1f} dB, {HDP1.identified:.3f}, and "
+        "CDP {CDP1.psnr_mean:.1f} dB, {CDP1.identified:.3f}: no bound. True",
+    ),
+    (
+        "server: LDP or HDP",
+        "identification among 10",
+        "LDP {LDP2.identified:.3f} of {LDP2.bound:.3f}, HDP {HDP2.identified:.3f} of "
+        "{HDP2.bound:.3f}; CDP {CDP2.psnr_mean:.1f} dB, {CDP2.identified:.3f}: "
+        "no bound. True",
+    ),
+)
+_OBSERVER = {"observer": "{observer}"}
+_NOISE = {"who adds noise": "{privacy}", "nu": "{noise_multiplier:.3g}"}
+_AUC = {"AUC": "{auc:.3f}", "bound": "{auc_bound:.3f}"}
+_AUC_BETWEEN = {
+    "AUC, 95 %": "{auc:.3f} ({auc_low:.3f}, {auc_high:.3f})",
+    "bound": "{auc_bound:.3f}",
+}
+_FOUND = {"found": "{identified:.3f}", "bound": "{bound:.3f}"}
+_PSNR = "{psnr_mean:.1f} ({psnr_low:.1f}, {psnr_high:.1f})"
+_EPSILON = {"epsilon": "{epsilon}"}
+_NEIGHBOURS = _EPSILON | {"neighbours": "{neighbours}"}
+
+
+def observers(results: pathlib.Path) -> pd.DataFrame:
+    """Every observer in every mode with noise."""
+    frame = _read(results, "observers").query("privacy != 'none'")
+    return _cells(frame, _OBSERVER | _NOISE | _AUC | _NEIGHBOURS)
+
+
+def table4_mnist(results: pathlib.Path) -> pd.DataFrame:
+    """The paper's Table IV, level by level."""
+    frame = _read(results, "table4_mnist").sort_values("level", kind="stable")
+    return _cells(
+        frame,
+        {
+            "level": "{level}",
+            "noise": "{privacy}",
+            "m": "{unknown_clients}",
+            "nu": "{noise_multiplier:.3g}",
+            "PSNR ↑, 95 %": _PSNR,
+            "guessing": "{psnr_floor:.1f}",
+            "by": "{reconstruction}",
+            "SSIM ↑": "{ssim_mean:.2f}",
+            "MS-SSIM ↑": "{ms_ssim_mean:.2f}",
+            "identified ↑": "{identified:.3f}",
+            "bound": "{bound:.3f}",
+            "epsilon": "{epsilon}",
+            "paper's LPIPS": "{paper_lpips}",
+        },
+    )
+
+
+def table4_others(results: pathlib.Path) -> pd.DataFrame:
+    """Table IV's reconstruction on other data, the modes side by side."""
+    keys = {"data, model": "{data}", "level": "{level}", "guessing": "{psnr_floor:.1f}"}
+    frames = _others(results).values()
+    return pd.concat([_by_mode(frame, keys, _PSNR) for frame in frames])
+
+
+def table4_found(results: pathlib.Path) -> pd.DataFrame:
+    """Who is found on other data, by nu alone, and the bound, which no data moves.
+
+    Raises:
+      ValueError: If observers with the same nu found differently.
+    """
+    others = pd.concat(_others(results).values())
+    others = others.sort_values("noise_multiplier", ascending=False)
+    keys = {"data, model": "{data}", "nu": "nu = {noise_multiplier:.3g}"}
+    found = _cells(others, keys | {"share": "{identified:.3f}"})
+    bound = _cells(others.assign(data="bound"), keys | {"share": "{bound:.3f}"})
+    cells = pd.concat([found, bound]).drop_duplicates()
+    wide = cells.pivot(index="data, model", columns="nu", values="share")
+    wide = wide.loc[[*_OTHER_DATA.values(), "bound"], found["nu"].unique()]
+    return wide.reset_index()
+
+
+def table4_lpips(results: pathlib.Path) -> pd.DataFrame:
+    """What the paper prints for another client."""
+    others = _others(results)
+    frames = [others[name].query("level == 0") for name in ("cifar10", "cifar100")]
+    keys = {"data": "{task}"}
+    return pd.concat([_by_mode(frame, keys, "{paper_lpips}") for frame in frames])
+
+
+def conclusions(results: pathlib.Path) -> pd.DataFrame:
+    """The paper's conclusions beside the cells of Table IV that they are of."""
+    frame = _read(results, "table4_mnist")
+    cells = {f"{cell.privacy}{cell.level}": cell for cell in frame.itertuples()}
+    rows = [(*words, text.format(**cells)) for *words, text in _CONCLUSIONS]
+    return pd.DataFrame(rows, columns=["paper", "tried", "reached, bound"])
+
+
+def super_node(results: pathlib.Path) -> pd.DataFrame:
+    """Digits as their own super-node sees them."""
+    columns = {
+        "who adds noise": "{privacy}",
+        "PSNR, dB": "{psnr_mean:.1f}",
+        "95 % interval of the mean": "{psnr_low:.1f}, {psnr_high:.1f}",
+        "SSIM": "{ssim_mean:.2f}",
+        "bound on finding it among 10": "{bound:.3f}",
+    }
+    return _cells(_read(results, "super_node"), columns | _EPSILON)
+
+
+def rotation(results: pathlib.Path) -> pd.DataFrame:
+    """One that leads a zone again and again, under LDP and under HDP."""
+    ldp, hdp = (_read(results, f"rotation_{mode}") for mode in ("ldp", "hdp"))
+    return _beside(ldp, hdp, {"aggregates seen": "{aggregates}"})
+
+
+def rotation_leaders(results: pathlib.Path) -> pd.DataFrame:
+    """Several that lead a zone once each, under LDP and under HDP."""
+    frame = _read(results, "rotation_leaders")
+    ldp, hdp = (frame[frame["privacy"] == mode] for mode in ("LDP", "HDP"))
+    keys = {"leaders together": "{aggregates}", "left unknown": "{unknown_clients}"}
+    return _beside(ldp, hdp, keys)
+
+
+def rotation_together(results: pathlib.Path) -> pd.DataFrame:
+    """Other zones' super-nodes that collude with whoever gets the model."""
+    frame = _read(results, "rotation_together")
+    allies = frame["observer"].str.extract(r"(\d+) super-nodes")[0].fillna("0")
+    keys = {"colluding super-nodes of 9 others": "{allies}", "nu": _NOISE["nu"]}
+    return _cells(frame.assign(allies=allies), keys | _FOUND | _EPSILON)
+
+
+def membership_sampled(results: pathlib.Path) -> pd.DataFrame:
+    """Cohorts that are drawn; without noise everybody sees who came."""
+    frame = _read(results, "membership_sampled")
+    frame["came"] = frame["sampling"].str.rpartition(" ")[2]
+    frame.loc[frame["noise_multiplier"] == 0, "came"] = "seen"
+    columns = _OBSERVER | _NOISE | {"who came": "{came}"}
+    return _cells(frame, columns | _AUC | _NEIGHBOURS)
+
+
+def lira(results: pathlib.Path) -> pd.DataFrame:
+    """The released model alone."""
+    columns = _NOISE | {"probability": "{sampling_probability:g}"}
+    return _cells(_read(results, "lira"), columns | _AUC_BETWEEN | _NEIGHBOURS)
+
+
+def systems(results: pathlib.Path) -> pd.DataFrame:
+    """The four neighbour systems."""
+    frame = _read(results, "systems")
+    keys = zip(frame["system"], frame["observer"], strict=True)
+    frame["party"] = [_PARTIES.get(key) for key in keys]
+    share = frame["ratio"].map(", {:.0%} of weights".format, na_action="ignore")
+    frame["name"] = frame["system"].map(_SYSTEMS) + share.fillna("")
+    columns = {
+        "system": "{name}",
+        "observer": "{party}",
+        "nu": "{noise_multiplier:.3g}",
+        "clip norm": "{clip_norm:.3f}",
+        "found (95 %)": "{identified:.3f} ({identified_low:.2f}, "
+        "{identified_high:.2f})",
+        "bound": "{bound:.3f}",
+    }
+    return _cells(frame.dropna(subset="party"), columns | _NEIGHBOURS)
+
+
+def kinds(results: pathlib.Path) -> pd.DataFrame:
+    """What kind of client it is, after some rounds."""
+    columns = _OBSERVER | _NOISE | {"rounds": "{rounds}"}
+    return _cells(_read(results, "property"), columns | _AUC | _NEIGHBOURS)
+
+
+def update_difference(results: pathlib.Path) -> pd.DataFrame:
+    """What kind of client it is, from successive models."""
+    frame = _read(results, "update_difference")
+    return _cells(frame, _NOISE | _AUC_BETWEEN | _NEIGHBOURS)
+
+
+def inversion(results: pathlib.Path) -> pd.DataFrame:
+    """Two attacks beside another library's."""
+    paths = [results / "benchmarks" / f"inversion_{it}.csv" for it in ("dlg", "ig")]
+    columns = {
+        "attack": "{attack}",
+        "library": "{library}",
+        "evaluations": "{evaluations:.0f}",
+        "PSNR, median": "{psnr_median:.1f}",
+        "least, most": "{psnr_min:.1f}, {psnr_max:.1f}",
+        "seconds, median": "{seconds_median:.1f}",
+    }
+    return _cells(pd.concat(map(pd.read_csv, paths)), columns)
+
+
+TABLES: dict[str, Callable[[pathlib.Path], pd.DataFrame]] = {
+    "attacks/observers": observers,
+    "attacks/table4_mnist": table4_mnist,
+    "attacks/table4_others": table4_others,
+    "attacks/table4_found": table4_found,
+    "attacks/table4_lpips": table4_lpips,
+    "attacks/conclusions": conclusions,
+    "attacks/super_node": super_node,
+    "attacks/rotation": rotation,
+    "attacks/rotation_together": rotation_together,
+    "attacks/rotation_leaders": rotation_leaders,
+    "attacks/membership_sampled": membership_sampled,
+    "attacks/lira": lira,
+    "attacks/systems": systems,
+    "attacks/property": kinds,
+    "attacks/update_difference": update_difference,
+    "benchmarks/inversion": inversion,
+}
+
+
+def _read(results: pathlib.Path, name: str) -> pd.DataFrame:
+    """A CSV of attacks, what is no number or is missing in a page's words."""
+    frame = pd.read_csv(results / "attacks" / f"{name}.csv")
+    neighbours = frame["neighbours"].str.replace("_", " ")
+    frame["neighbours"] = neighbours.where(frame["epsilon"].notna(), "")
+    frame["epsilon"] = frame["epsilon"].map(_epsilon)
+    frame["privacy"] = frame["privacy"].map(_MODES)
+    frame["noise_multiplier"] = frame["noise_multiplier"].fillna(0.0)
+    if "paper_lpips" in frame:
+        frame["paper_lpips"] = frame["paper_lpips"].astype(object).fillna("")
+    return frame
+
+
+def _others(results: pathlib.Path) -> dict[str, pd.DataFrame]:
+    """Table IV's CSVs of other data, each with what the page calls it."""
+    return {
+        name: _read(results, f"table4_{name}").assign(data=data)
+        for name, data in _OTHER_DATA.items()
+    }
+
+
+def _cells(frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
+    """By its head, what each column's format makes of the rows."""
+    rows = frame.to_dict("records")
+    return pd.DataFrame(
+        {head: [text.format(**row) for row in rows] for head, text in columns.items()}
+    )
+
+
+def _by_mode(frame: pd.DataFrame, keys: Mapping[str, str], cell: str) -> pd.DataFrame:
+    """A row for each of the keys, with a cell for every mode."""
+    cells = _cells(frame, {**keys, "mode": "{privacy}", "cell": cell})
+    wide = cells.pivot(index=list(keys), columns="mode", values="cell")
+    return wide[["LDP", "HDP", "CDP", "none"]].reset_index()
+
+
+def _beside(
+    ldp: pd.DataFrame, hdp: pd.DataFrame, keys: Mapping[str, str]
+) -> pd.DataFrame:
+    """LDP's rows and, of the same keys, what is found under HDP of unknown others."""
+    known = {"LDP, nu": _NOISE["nu"], **_FOUND, **_EPSILON}
+    unknown = {"HDP, others unknown": "{identified_others_unknown:.3f}"}
+    rows = _cells(ldp, {**keys, **known})
+    others = _cells(hdp, {**keys, **unknown})
+    return rows.merge(others, on=list(keys), how="left").fillna("")
+
+
+def _epsilon(epsilon: float) -> str:
+    """Three digits, or all before the point."""
+    if pd.isna(epsilon):
+        return "none"
+    return f"{epsilon:.3g}" if epsilon < 1000 else f"{epsilon:,.0f}"
