@@ -1,5 +1,6 @@
 """Epsilon of noise plans: reference values, sampling, neighbours, and extremes."""
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -16,9 +17,12 @@ from tff_hdp.privacy import (
     PoissonSampling,
     ThreatModel,
     account,
+    accountant,
     configurations,
 )
+from tff_hdp.privacy.accountant import SOUND, account_history, client_row
 from tff_hdp.privacy.divergences import gaussian_epsilon
+from tff_hdp.privacy.threat import AccountedRound
 
 T, DELTA = 200, 1e-5
 CIFAR = {"zone_sizes": (50,) * 10, "sampling": PoissonSampling((0.2,) * 10)}
@@ -208,6 +212,90 @@ def test_dropouts_only_ever_cost(row):
         r = row(rows, "released_model")
         assert r.noise_multiplier == pytest.approx(10 * math.sqrt(1 - rate))
         assert r.epsilon_rdp > whole.epsilon_rdp
+
+
+# Clients of one kind with other histories ---------------------------------------
+
+
+def two_plans(first, last, rounds=1):
+    """Rounds of one zone's plan and one round of another's, from (z, noising, server).
+
+    Of 20 clients the first 10 may carry noise in both.
+    """
+
+    def run(z, noising, server):
+        plan = NoisePlan(
+            zone_sizes=(20,),
+            sampling=PoissonSampling((0.3,)),
+            client_noise_multiplier=z,
+            noising_clients=(noising,),
+            server_noise_multiplier=server,
+            size=1000,
+        )
+        return AccountedRound(plan)
+
+    return [(run(*first), rounds), (run(*last), 1)]
+
+
+def released(history, methods=SOUND):
+    """Rows against who gets the model: the account's, and those of both clients."""
+    rows = account_history(history, DELTA, methods)
+    each = [
+        client_row(history, "released_model", 3, 0, index, DELTA, methods)
+        for index in (0, 10)
+    ]
+    return [r for r in rows if r.observer == "released_model"], each
+
+
+@pytest.mark.parametrize(
+    ("history", "several"),
+    [
+        # More by RDP is who noises later, by PLD who always does.
+        (two_plans((1.5, 10, 0.793), (1.5, 20, 1000.0), rounds=50), True),
+        # Who always noises has more by both.
+        (two_plans((1.5, 10, 1.0), (1.5, 20, 1000.0), rounds=50), False),
+        # Who never noised has more, but only that account is of added clients.
+        (two_plans((4.0, 10, 1.0), (0.0, 0, 5.0)), True),
+        # Who did not noise at first was promised nothing then.
+        (two_plans((1.5, 10, 0.0), (1.5, 20, 1.0)), False),
+    ],
+)
+def test_no_row_states_less_of_a_client_than_its_own_account(history, several):
+    rows, each = released(history)
+    assert each[0].client_kind == each[1].client_kind
+    assert len(rows) == 1 + several
+    assert set(rows) <= set(each)
+    for client in each:
+        assert any(
+            (row.neighbours == client.neighbours or row.epsilon_rdp is None)
+            and row.epsilon("rdp") >= client.epsilon("rdp")
+            and row.epsilon("pld") >= client.epsilon("pld")
+            for row in rows
+        )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        ((3.0, None), (4.0, 2.0), [0, 1]),
+        ((4.0, 2.0), (3.0, None), [0, 1]),
+        ((4.0, None), (3.0, 2.0), [0]),
+        ((3.0, 2.0), (4.0, 2.0), [1]),
+        ((None, 2.0), (None, None), [1]),
+    ],
+)
+def test_no_guarantee_by_a_method_counts_as_the_largest_epsilon(
+    monkeypatch, first, second, kept
+):
+    history = two_plans((1.5, 10, 1.0), (1.5, 20, 1.0))
+    _, (row, _) = released(history, methods=())
+    each = [
+        dataclasses.replace(row, epsilon_rdp=rdp, epsilon_pld=pld)
+        for rdp, pld in (first, second)
+    ]
+    monkeypatch.setattr(accountant, "client_row", lambda *given: each[given[4] > 0])
+    found = account_history(history, DELTA)
+    assert set(found) == {each[index] for index in kept}
 
 
 # Numbers ------------------------------------------------------------------------

@@ -119,6 +119,9 @@ def account_history(
     """Accounts runs of rounds under different plans over the same zones.
 
     A client's kind is the one it has under the last plan; observers are those of any.
+    Clients of one kind may differ in what they did before: of a zone's that are told
+    apart so, each has a row unless another one states as much or more, by every method
+    and under the same neighbour relation, or no guarantee at all.
 
     Args:
       history: Rounds with how many times each was run.
@@ -253,21 +256,31 @@ def like_zones(plan: NoisePlan, besides: Sequence[Hashable] = ()) -> list[int]:
 
 
 def _joined(cells: Sequence[tuple[int, AccountRow]]) -> list[AccountRow]:
-    """One row where all zones agree, else the worst row of every zone."""
-    rows: dict[int, AccountRow] = {}
+    """The rows of all zones where they agree, else of every zone.
+
+    Of a zone's those are left out that another one covers.
+    """
+    rows: dict[int, tuple[AccountRow, ...]] = {}
     for zone, row in cells:
-        if zone in rows:
-            row = max(rows[zone], row, key=_strength)
-        rows[zone] = row
+        kept = rows.get(zone, ())
+        if not any(_covers(each, row) for each in kept):
+            rows[zone] = (*(each for each in kept if not _covers(row, each)), row)
     distinct = set(rows.values())
     if len(distinct) == 1:
-        return list(distinct)
-    return [dataclasses.replace(row, zone=zone) for zone, row in sorted(rows.items())]
+        return list(distinct.pop())
+    return [
+        dataclasses.replace(row, zone=zone)
+        for zone, kept in sorted(rows.items())
+        for row in kept
+    ]
 
 
-def _strength(row: AccountRow) -> float:
-    values = [e for e in (row.epsilon_rdp, row.epsilon_pld) if e is not None]
-    return max(values) if values else math.inf
+def _covers(row: AccountRow, other: AccountRow) -> bool:
+    """Whether what `row` promises is kept to the clients of `other` too."""
+    promised = any(math.isfinite(row.epsilon(method)) for method in SOUND)
+    if promised and row.neighbours != other.neighbours:
+        return False
+    return all(row.epsilon(method) >= other.epsilon(method) for method in SOUND)
 
 
 def client_row(
