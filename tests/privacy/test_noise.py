@@ -19,6 +19,7 @@ from tff_hdp.privacy import (
     PoissonSampling,
     ThreatModel,
 )
+from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.privacy.views import observers, view
 
@@ -74,6 +75,48 @@ def test_the_zone_whose_noise_is_lost_may_be_any(sizes, sampling, noising):
     seen = view(AccountedRound(plan, threat), "released_model", 3, 0, True)
     least = divergences(plan, threat, "released_model", 3, 0)
     assert (seen.mechanism.rdp(ORDERS) >= least * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize(
+    ("observer", "lost", "threat"),
+    [
+        ("fellow_super_node", 1, ThreatModel()),
+        ("fellow_super_node", 2, ThreatModel(colluding_super_nodes=1)),
+        ("released_model", 1, ThreatModel(colluding_super_nodes=1)),
+        ("released_model", 1, ThreatModel(elected_super_nodes=True)),
+        ("released_model", 1, ThreatModel(skipped_zones=1)),
+        ("released_model", 0, ThreatModel()),
+    ],
+)
+def test_the_zone_whose_noise_is_lost_may_be_one_on_the_clients_grid(
+    observer, lost, threat
+):
+    """Noise on another grid counts for nothing, so it is no loss."""
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        s, n = int(rng.integers(3, 6)), int(rng.integers(2, 6))
+        parts = rng.choice([2, 2, 3, 4], s)
+        plan = with_encoding(
+            NoisePlan(
+                zone_sizes=(n,) * s,
+                sampling=FullParticipation(),
+                client_noise_multiplier=1.0,
+                noising_clients=(n,) * s,
+                mixing=tuple((parts / parts.sum()).tolist()),
+                secure_aggregation=True,
+            ),
+            size=100,
+        )
+        for zone in range(s):
+            seen = view(AccountedRound(plan, threat), observer, 3, zone, True)
+            others = [j for j in range(s) if j != zone]
+            least = min(
+                n * (1 + sum(parts[j] == parts[zone] for j in others if j not in gone))
+                for gone in itertools.combinations(others, lost)
+            )
+            assert seen.effective_noise**2 == pytest.approx(least, rel=1e-9)
+            words = "client noise of zones on another grid is not counted"
+            assert (words in seen.assumptions) == (len({*parts}) > 1)
 
 
 def is_plain(plan, threat):

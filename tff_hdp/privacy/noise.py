@@ -111,9 +111,11 @@ def noise_in_output(
     known_above = (_upper_noise(plan, *branch, relative) for branch in fellows)
     fixed = max(fixed - max(known_above, default=0.0), 0.0)
     carriers = plan.noise_carriers
+    # The worst to lose is one whose noise would have counted.
+    on_grid = _on_one_grid(plan, relative, notes)
     weights = {
         j: (plan.client_noise_multiplier * relative[j]) ** 2
-        for j in _pools_left(plan, zone, relative, lost, notes)
+        for j in _pools_left(plan, zone, on_grid, lost, notes)
         if carriers[j] > 0
     }
     if plan.estimator == "bounded" and set(weights) - {zone}:
@@ -121,8 +123,11 @@ def noise_in_output(
         notes.append(
             "client noise of other zones is not counted: random denominators scale it"
         )
-    if plan.encoding is not None and weights:
-        weights, fixed = _on_one_grid(plan, weights, relative, fixed, notes)
+    encoded = plan.encoding is not None
+    if encoded and weights and 0.0 < math.sqrt(fixed) < MIN_STEPS * plan.relative_step:
+        # It does not blur the grid, and so could be told apart.
+        fixed = 0.0
+        notes.append("noise finer than the grid of the client noise is not counted")
     known = threat.colluding_clients
     if observer == "fellow_client":
         known += 1
@@ -148,25 +153,18 @@ def noise_in_output(
 
 
 def _on_one_grid(
-    plan: NoisePlan,
-    weights: dict[int, float],
-    relative: dict[int, float],
-    fixed: float,
-    notes: list[str],
-) -> tuple[dict[int, float], float]:
-    """What is left of client noise `weights`, by zone, and of `fixed` noise beside it.
+    plan: NoisePlan, relative: dict[int, float], notes: list[str]
+) -> dict[int, float]:
+    """Zones, of those in `relative`, whose client noise is on the client's grid.
 
-    Discrete noise scaled onto another grid could be told apart from the client's,
-    and so could continuous noise that does not blur the grid.
+    Discrete noise scaled onto another grid could be told apart from the client's.
     """
-    same = {j: w for j, w in weights.items() if math.isclose(relative[j], 1.0)}
-    if len(same) < len(weights):
+    if plan.encoding is None:
+        return relative
+    same = {j: r for j, r in relative.items() if math.isclose(r, 1.0)}
+    if any(plan.noise_carriers[j] for j in relative.keys() - same):
         notes.append("client noise of zones on another grid is not counted")
-    least = MIN_STEPS * plan.relative_step
-    if fixed and least > math.sqrt(fixed):
-        notes.append("noise finer than the grid of the client noise is not counted")
-        fixed = 0.0
-    return same, fixed
+    return same
 
 
 def _lost_zones(
