@@ -162,6 +162,25 @@ def test_a_sum_that_was_not_planned_for_is_accounted_first(hdp_config, tmp_path)
         build(settings(hdp_config, tmp_path, found, **changes))
 
 
+def test_a_clip_that_was_not_planned_for_is_accounted_first(hdp_config, tmp_path):
+    """A zeroed update moves adaptive clipping's count too, and twice as far."""
+    central = dataclasses.replace(FEDERATION, noising_clients=(0,) * 4)
+    threat = ThreatModel(neighbours="zero_out")
+    made = planner.plan(
+        central, {"released_model": 2.0}, rounds=2, delta=1e-5, threat=threat
+    )
+    config = settings(hdp_config, tmp_path, made)
+    layers, adaptive = (
+        dataclasses.replace(made.plan, clipping=Clipping(kind=kind))
+        for kind in ("per_layer", "adaptive")
+    )
+    check_promises(config, layers, ThreatModel())
+    rows = account(adaptive, 2, 1e-5, threat=threat)
+    assert worst(rows, "released_model", method="pld").epsilon_pld > 2.0
+    with pytest.raises(ArgumentError, match=r"a plan whose released_model<=2 this run"):
+        check_promises(config, adaptive, ThreatModel())
+
+
 @pytest.mark.slow
 def test_a_run_says_what_came_of_its_promises_and_stands_alone(
     hdp_config, tmp_path, made

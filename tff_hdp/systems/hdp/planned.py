@@ -183,9 +183,11 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
     fields = ("size", "clipping", "zone_weights")
     same = {name: getattr(made.plan, name) for name in fields}
     as_made = dataclasses.replace(plan, **same) == made.plan
-    if as_made and uniform and plan.size <= made.plan.size:
+    adaptive = plan.clipping.kind == "adaptive"
+    if as_made and uniform and not adaptive and plan.size <= made.plan.size:
         return
-    # On a grid, or with weights of its own: what was planned for is another sum.
+    # On a grid, with weights of its own or beside the count of adaptive clipping: what
+    # was planned for is another sum.
     run = AccountedRound(plan, made.threat)
     for promise, epsilon in made.reached([(run, config.rounds)]):
         if epsilon > promise.epsilon:
