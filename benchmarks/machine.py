@@ -61,11 +61,13 @@ def report(
 
     Raises:
       ArgumentError: If a file that is not of such rows stands where `csv` says.
+      FileError: If it is no CSV.
     """
     # Peers read this file too, in environments that have neither.
     import pandas as pd
 
-    from tff_hdp.errors import ArgumentError
+    from tff_hdp.errors import ArgumentError, FileError
+    from tff_hdp.simulation.files import write_text
 
     frame = pd.DataFrame(rows)
     print(frame.to_string(index=False, float_format="{:.3g}".format))
@@ -75,14 +77,17 @@ def report(
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = frame.assign(machine=described(devices))
         if path.exists():
-            before, which = pd.read_csv(path), [*key, "machine"]
+            try:
+                before, which = pd.read_csv(path), [*key, "machine"]
+            except ValueError as error:  # pandas' own are such
+                raise FileError(path, f"is no CSV: {error}") from error
             if not {*which} <= {*before}:
                 allowed = f"a new file, or one of rows with {', '.join(which)}"
                 raise ArgumentError("csv", csv, allowed)
             whole = pd.concat([before, whole])
             # As text: a file does not tell "50" from 50.
             whole = whole[~whole[which].astype(str).duplicated(keep="last")]
-        whole.to_csv(path, index=False, float_format="%.4g")
+        write_text(path, whole.to_csv(index=False, float_format="%.4g"))
 
 
 def gpus() -> list[str]:

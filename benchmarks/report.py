@@ -24,6 +24,7 @@ from side_by_side import compared, file_name
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.simulation.files import write_text
 
 _FIGURE = "figures/benchmarks_rounds.png"
 _RESULTS = "results/benchmarks"
@@ -115,7 +116,7 @@ def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
         before = pd.read_csv(path)
         others = before[~before["work"].isin(rows["work"])]
         rows = pd.concat([others.dropna(axis=1, how="all"), rows])
-    rows.to_csv(path, index=False, float_format="%.4g")
+    write_text(path, rows.to_csv(index=False, float_format="%.4g"))
     print(path)
     fast = folder / "fast.csv"
     compared(sorted(folder.glob("rounds_*.csv"))).to_csv(fast, index=False)

@@ -17,7 +17,7 @@ import pandas as pd
 
 from scripts.papers import attack_tables
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy.table import legend, numbered, rests_on
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -40,6 +40,22 @@ _SHARES = {"auroc", "loss", "hospital"} | {
 }
 
 
+def read(source: pathlib.Path | TextIO, dtype: Any = None) -> pd.DataFrame:
+    """A study's CSV.
+
+    Args:
+      source: Where it is.
+      dtype: See `pandas.read_csv`.
+
+    Raises:
+      FileError: If it is no CSV.
+    """
+    try:
+        return pd.read_csv(source, dtype=dtype)
+    except ValueError as error:  # pandas' own are such
+        raise FileError(str(source), f"is no CSV: {error}") from error
+
+
 def table(source: pathlib.Path | TextIO) -> str:
     """A study's CSV as Markdown: mean and spread over seeds beside what is printed.
 
@@ -47,8 +63,11 @@ def table(source: pathlib.Path | TextIO) -> str:
     rests on are codes beside it, spelled out below. That against a fellow party is the
     largest against another client or another zone's super-node. A CSV that names no
     metric is shown as it is, with codes for words.
+
+    Raises:
+      FileError: If it is no CSV.
     """
-    frame = pd.read_csv(source)
+    frame = read(source)
     if "metric" not in frame:
         return _plain(frame)
     metric = frame["metric"][0]

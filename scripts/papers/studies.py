@@ -14,10 +14,12 @@ from typing import Any
 import pandas as pd
 
 from scripts.papers import presets
-from scripts.papers.result_tables import RESULTS, ROOT, embed, table
+from scripts.papers.result_tables import RESULTS, ROOT, embed, read, table
 from scripts.parts import sweep_runs
 from tff_hdp import systems
+from tff_hdp.errors import FileError
 from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.files import write_text
 
 FIGURES = ROOT / "docs" / "figures"
 # Columns that a CSV has of its study, not of its runs.
@@ -142,6 +144,9 @@ class Study:
 
         Returns:
           The CSV's path.
+
+        Raises:
+          FileError: If what is there is no such CSV.
         """
         path = self.csv(results)
         frame = self._in_order(
@@ -181,7 +186,9 @@ class Study:
         """Rows of a CSV, if there is one, that no finished run replaces."""
         if not path.exists():
             return pd.DataFrame()
-        old = pd.read_csv(path).drop(columns=list(_FRONT), errors="ignore")
+        old = read(path).drop(columns=list(_FRONT), errors="ignore")
+        if lacking := {*self.lines[0].label, "digest", "seed"} - {*old}:
+            raise FileError(path, f"lacks columns {', '.join(sorted(lacking))}")
         digests = {_key(self._label(job)): job.digest for job in jobs}
         new = {(_key(self._label(j)), j.config.seed) for j in jobs if j.is_finished}
         rows = zip(self._keys(old), old["digest"], old["seed"], strict=True)
@@ -228,7 +235,7 @@ class Study:
 
 
 def _write(frame: pd.DataFrame, path: pathlib.Path) -> None:
-    frame.to_csv(path, index=False, float_format="%.6g")
+    write_text(path, frame.to_csv(index=False, float_format="%.6g"))
 
 
 # Draws a study's picture of its runs into a file.

@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 
 FOLDER = pathlib.Path(__file__).parents[2] / "benchmarks"
 MEASURING = sorted(path.name for path in FOLDER.glob("*.py") if path.stem != "machine")
@@ -80,3 +80,20 @@ def test_a_gpu_that_is_not_there_is_refused(machine, assert_refused):
     if machine.gpus():
         pytest.skip("there is a GPU")
     assert_refused("benchmarks/run.py", ["--devices=gpu"], ["--devices", "gpu"])
+
+
+def test_a_file_that_is_no_csv_is_refused_and_kept(machine, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.touch()
+    with pytest.raises(FileError, match=r"rows.csv: is no CSV"):
+        machine.report([{"what": "a round", "seconds": 2.5}], str(path), key=["what"])
+    assert path.read_text() == ""
+
+
+def test_rows_are_whole_for_whoever_reads_them_meanwhile(machine, tmp_path):
+    path = tmp_path / "rows.csv"
+    machine.report([{"what": "a", "seconds": 1.5}], str(path), key=["what"])
+    with path.open() as file:
+        machine.report([{"what": "b", "seconds": 2.5}], str(path), key=["what"])
+        assert pd.read_csv(file)["what"].tolist() == ["a"]
+    assert pd.read_csv(path)["what"].tolist() == ["a", "b"]

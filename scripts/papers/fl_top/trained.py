@@ -7,9 +7,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
-from scripts.papers.result_tables import RESULTS
+from scripts.papers.result_tables import RESULTS, read
 from scripts.papers.studies import Line, Study
 from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
@@ -214,7 +212,7 @@ def _ratios_in(path: pathlib.Path) -> set[float]:
     if not path.exists():
         return set()
     # As text: pandas' numbers may be off by their last bit.
-    rows = pd.read_csv(path, dtype=str)
+    rows = read(path, str)
     return {float(r) for r in rows.get("r", ())} - {1.0}
 
 
@@ -226,10 +224,11 @@ def chosen(path: pathlib.Path) -> dict[str, dict[str, Any]]:
 
     Raises:
       ArgumentError: If it is not there.
+      FileError: If it is no CSV.
     """
     if not path.exists():
         raise ArgumentError("what", "table1_own", "--what=sweep first")
-    frame = pd.read_csv(path, dtype={"S": str})
+    frame = read(path, {"S": str})
     means = frame.groupby(["scheme", "step", "S"])["accuracy"].mean().reset_index()
     best = means.loc[means.groupby("scheme")["accuracy"].idxmax()]
     return {

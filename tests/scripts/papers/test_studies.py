@@ -17,6 +17,7 @@ from scripts.papers.hdp import reproduce, trained
 from scripts.papers.hfl_dp import trained as hfl_dp
 from scripts.papers.udp_alg import trained as udp_alg
 from scripts.parts import sweep_runs
+from tff_hdp.errors import FileError
 from tff_hdp.systems.gfl.config import GflConfig
 from tff_hdp.systems.hdp.seats import write_seats
 
@@ -348,6 +349,49 @@ def test_rows_of_lines_that_have_not_been_run_yet_stay_in_the_csv(
     everything = tabulate([0], ("none", "iid", "hybrid"))
     assert len(everything) == 3
     assert set(tabulate([1], ("iid",))) == {*everything, ("iid", 1)}
+
+
+def study_of_files(tmp_path, monkeypatch):
+    """A study's path, and what writes rows of one finished run into it."""
+    study = studies.Study("gfl", "mnist", gfl.studies("tiny")["mnist"].lines, GflConfig)
+    monkeypatch.setattr(sweep_runs.Job, "is_finished", True)
+
+    def write(seed):
+        (job,) = study.jobs([seed], tmp_path, {})[:1]
+        row = {"digest": job.digest, "git_commit": "", "folder": "", "seed": seed}
+        rows = pd.DataFrame([row | job.settings | {"accuracy": 0.5}])
+        monkeypatch.setattr(sweep_runs, "table", lambda jobs: rows)
+        return study.write([job], tmp_path)
+
+    return tmp_path / "gfl" / "mnist.csv", write
+
+
+def test_a_csv_is_whole_for_whoever_reads_it_meanwhile(tmp_path, monkeypatch):
+    path, write = study_of_files(tmp_path, monkeypatch)
+    write(0)
+    with path.open() as file:
+        write(1)
+        assert pd.read_csv(file)["seed"].tolist() == [0]
+    assert pd.read_csv(path)["seed"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        ("", "is no CSV: No columns"),
+        ("scheme,digest,seed\nnone,a,0\nnone,a,0,1\n", "is no CSV: .*line 3"),
+        ("scheme,printed,dig", "lacks columns digest, seed$"),
+    ],
+)
+def test_what_is_no_csv_of_a_study_is_refused_and_kept(
+    tmp_path, monkeypatch, left, words
+):
+    path, write = study_of_files(tmp_path, monkeypatch)
+    path.parent.mkdir()
+    path.write_text(left)
+    with pytest.raises(FileError, match=f"mnist.csv: {words}"):
+        write(0)
+    assert path.read_text() == left
 
 
 @pytest.mark.parametrize(
