@@ -186,7 +186,8 @@ class Study:
         """Rows of a CSV, if there is one, that no finished run replaces."""
         if not path.exists():
             return pd.DataFrame()
-        old = read(path).drop(columns=list(_FRONT), errors="ignore")
+        # Some digests could be read as numbers.
+        old = read(path, {"digest": str}).drop(columns=list(_FRONT), errors="ignore")
         if lacking := {*self.lines[0].label, "digest", "seed"} - {*old}:
             raise FileError(path, f"lacks columns {', '.join(sorted(lacking))}")
         digests = {_key(self._label(job)): job.digest for job in jobs}

@@ -79,7 +79,8 @@ def test_every_row_in_the_docs_is_of_settings_that_the_command_has(paper, scale,
         path = result_tables.RESULTS / paper / f"{study.name}.csv"
         if path.exists():
             known = {job.digest for job in study.jobs([0], pathlib.Path("runs"), {})}
-            assert set(pd.read_csv(path)["digest"]) <= known, path
+            rows = pd.read_csv(path, dtype={"digest": str})
+            assert set(rows["digest"]) <= known, path
 
 
 def test_a_digest_is_not_changed_by_a_newer_setting_at_its_default(tmp_path):
@@ -373,6 +374,17 @@ def test_a_csv_is_whole_for_whoever_reads_it_meanwhile(tmp_path, monkeypatch):
         write(1)
         assert pd.read_csv(file)["seed"].tolist() == [0]
     assert pd.read_csv(path)["seed"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("digest", ["123456789012", "012345678901", "1234567890e1"])
+def test_rows_stay_whose_digest_could_be_a_number(tmp_path, monkeypatch, digest):
+    monkeypatch.setattr(sweep_runs.Job, "digest", digest)
+    path, write = study_of_files(tmp_path, monkeypatch)
+    write(0)
+    write(1)
+    rows = pd.read_csv(path, dtype=str)
+    assert rows["seed"].tolist() == ["0", "1"]
+    assert rows["digest"].tolist() == [digest, digest]
 
 
 @pytest.mark.parametrize(
