@@ -5,6 +5,8 @@ import functools
 
 import numpy as np
 import pytest
+import scipy.optimize
+import scipy.stats
 
 from tff_hdp.attacks.observation import Federation
 from tff_hdp.attacks.vantage import Vantage, parse_level
@@ -169,6 +171,29 @@ def test_cells_of_two_zones_and_four_clients(level, elected, secure, m, nu):
         vantage = Vantage(plan=plan, level=level, elected=elected)
         assert vantage.unknown_clients == m
         assert vantage.noise_multiplier == pytest.approx(multiplier * Z)
+
+
+@pytest.mark.parametrize(
+    ("multiplier", "rounds"), [(1e-3, 1), (1e3, 2 * 10**6), (1.0, 1)]
+)
+def test_epsilon_is_one_that_holds_though_pld_has_none(multiplier, rounds):
+    """At most a tenth above the exact one of Balle and Wang (2018)."""
+    plan = dataclasses.replace(plan_of("ldp"), client_noise_multiplier=multiplier)
+    vantage = Vantage(plan=plan, level=1)
+    mu, delta = rounds**0.5 / multiplier, 1e-5
+
+    def excess(epsilon):
+        first = scipy.stats.norm.cdf(mu / 2 - epsilon / mu)
+        log_tail = scipy.stats.norm.logcdf(-mu / 2 - epsilon / mu)
+        return first - np.exp(epsilon + log_tail) - delta
+
+    exact = scipy.optimize.brentq(excess, 0.0, mu**2 / 2 + 10 * mu)
+    assert exact <= vantage.epsilon(rounds, delta) <= 1.1 * exact
+
+
+def test_no_noise_is_no_guarantee_at_any_number_of_rounds():
+    vantage = Vantage(plan=plan_of("none"), level=1)
+    assert vantage.epsilon(1, 1e-5) is vantage.epsilon(2 * 10**6, 1e-5) is None
 
 
 def test_observers_that_are_not_there_are_refused():

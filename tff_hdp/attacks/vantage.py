@@ -10,7 +10,7 @@ import functools
 from typing import Literal
 
 from tff_hdp.errors import ArgumentError, require
-from tff_hdp.privacy.composition import epsilon_by_pld
+from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp
 from tff_hdp.privacy.parts import FullParticipation, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import AccountedRound, Observer, ThreatModel
@@ -184,11 +184,15 @@ class Vantage:
         return tradeoff(self.view.mechanism, 0 if self.view.sees_nothing else rounds)
 
     def epsilon(self, rounds: int, delta: float) -> float | None:
-        """Epsilon of so many rounds by PLD; None where nothing is guaranteed."""
+        """Epsilon of so many rounds; None where nothing is guaranteed.
+
+        By PLD, or where there is none, as with very little noise, by RDP.
+        """
         if self.view.mechanism is None:
             return 0.0 if self.view.sees_nothing else None
         rounds_of = frozenset({(self.view.mechanism, rounds)})
-        return epsilon_by_pld(rounds_of, delta)[0]
+        epsilon = epsilon_by_pld(rounds_of, delta)[0]
+        return epsilon_by_rdp(rounds_of, delta)[0] if epsilon is None else epsilon
 
 
 @functools.lru_cache(maxsize=256)
