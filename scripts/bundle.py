@@ -25,7 +25,6 @@ from collections.abc import Iterable, Iterator
 
 from absl import flags
 
-from scripts import device_code
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError, require
 
@@ -151,31 +150,6 @@ def install_packages(tree: pathlib.Path, extras: Iterable[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def architecture(capability: str) -> int:
-    """Ten times a compute capability, such as 90 of 9.0.
-
-    Raises:
-      ArgumentError: If it is none.
-    """
-    if not re.fullmatch(r"[0-9]+\.[0-9]", capability):
-        raise ArgumentError("gpu", capability, "a compute capability, such as 9.0")
-    return int(capability.replace(".", ""))
-
-
-def keep_one_gpu(tree: pathlib.Path, gpu: int) -> None:
-    """Blanks out what other kinds of GPU would run, see `device_code`.
-
-    Args:
-      tree: Of the bundle, with its packages.
-      gpu: Its `architecture`.
-    """
-    packages = tree / "python" / "lib" / PYTHON / "site-packages"
-    for pattern in ("nvidia/*/lib/*.so*", "tensorflow/*.so*"):
-        for library in packages.glob(pattern):
-            if library.stat().st_size:
-                device_code.keep_for(library, gpu)
-
-
 def copy_project(tree: pathlib.Path) -> None:
     """Copies what git tracks, or would, into `project/`."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
@@ -271,11 +245,13 @@ class Pieces:
 
 def main(argv: list[str]) -> int:
     """Builds the tree, packs it, and says what came of it."""
+    from scripts import device_code
+
     cli.refuse_arguments(argv)
     out, piece_mb = pathlib.Path(flags.FLAGS.out), flags.FLAGS.piece_mb
     if piece_mb < 1:
         raise ArgumentError("piece_mb", piece_mb, ">= 1")
-    gpu = None if flags.FLAGS.gpu is None else architecture(flags.FLAGS.gpu)
+    gpu = None if flags.FLAGS.gpu is None else device_code.architecture(flags.FLAGS.gpu)
     files_of_bundle(out)
     tree = ROOT / "build" / "bundle"
     shutil.rmtree(tree, ignore_errors=True)
@@ -283,7 +259,8 @@ def main(argv: list[str]) -> int:
     copy_interpreter(tree)
     install_packages(tree, flags.FLAGS.extras)
     if gpu is not None:
-        keep_one_gpu(tree, gpu)
+        packages = tree / "python" / "lib" / PYTHON / "site-packages"
+        device_code.keep_one_gpu(packages, gpu)
     launcher = tree / "run"
     launcher.write_text(LAUNCHER.format(python=PYTHON))
     launcher.chmod(0o755)

@@ -10,9 +10,12 @@ header each and the code, as machine code (ELF) or as source for the driver (PTX
 
 import mmap
 import pathlib
+import re
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from tff_hdp.errors import ArgumentError
 
 # Magic number, version, and the length of what heads a fat binary.
 _BEGIN = struct.pack("<IHH", 0xBA55ED50, 1, 16)
@@ -34,6 +37,30 @@ class Entry(NamedTuple):
     architecture: int
     begin: int
     end: int
+
+
+def architecture(capability: str) -> int:
+    """Ten times a compute capability, such as 90 of 9.0.
+
+    Raises:
+      ArgumentError: If it is none.
+    """
+    if not re.fullmatch(r"[0-9]+\.[0-9]", capability):
+        raise ArgumentError("gpu", capability, "a compute capability, such as 9.0")
+    return int(capability.replace(".", ""))
+
+
+def keep_one_gpu(packages: pathlib.Path, gpu: int) -> None:
+    """Blanks out what other kinds of GPU would run of installed packages.
+
+    Args:
+      packages: The folder that they lie in.
+      gpu: Its `architecture`.
+    """
+    for pattern in ("nvidia/*/lib/*.so*", "tensorflow/*.so*"):
+        for library in packages.glob(pattern):
+            if library.stat().st_size:
+                keep_for(library, gpu)
 
 
 def keep_for(library: pathlib.Path, architecture: int) -> int:

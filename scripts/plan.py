@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, ClassVar
 import tqdm
 
 import tasks
-from scripts.parts import plan_text
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError, check_count, check_left, require
 from tff_hdp.privacy.config import FederationConfig
@@ -241,6 +240,8 @@ def define_flags() -> None:
 
 def main(argv: list[str]) -> int:
     """Prints the plan that the flags ask for."""
+    from scripts.parts import plan_text
+
     config = cli.config_from_flags(PlanConfig)
     if config.task is None:
         cli.refuse_arguments(argv)

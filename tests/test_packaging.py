@@ -106,6 +106,11 @@ def test_the_library_comes_from_the_wheel(installed, tmp_path):
         ("scripts/papers/udp_alg/reproduce.py", []),
         ("scripts/papers/comparison/reproduce.py", []),
         ("benchmarks/protocols.py", []),
+        ("scripts/sweep.py", []),
+        ("scripts/plan.py", ["--promises=released_model<=2"]),
+        ("scripts/bundle.py", []),
+        ("scripts/torture.py", []),
+        ("scripts/torture_inputs.py", []),
     ],
 )
 def test_a_program_without_its_clone_is_one_line(

@@ -4,8 +4,7 @@ import struct
 
 import pytest
 
-from scripts import bundle
-from scripts.device_code import keep_for
+from scripts.device_code import architecture, keep_for
 from tff_hdp.errors import ArgumentError
 
 PTX, ELF = 1, 2
@@ -87,6 +86,6 @@ def test_other_kinds_of_entries_are_left_alone(tmp_path):
 
 @pytest.mark.parametrize("capability", ["90", "9", "sm_90", "9.0a", ""])
 def test_a_capability_is_two_numbers(capability):
-    assert bundle.architecture("9.0") == 90
+    assert architecture("9.0") == 90
     with pytest.raises(ArgumentError, match=f"gpu is {capability}"):
-        bundle.architecture(capability)
+        architecture(capability)

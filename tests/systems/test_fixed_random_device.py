@@ -6,7 +6,7 @@ import pytest
 PROGRAM = """
 import sys
 import tensorflow as tf
-from scripts.torture import SYSTEMS
+from scripts.parts.torture_folders import SYSTEMS
 from tff_hdp.simulation import experiment
 system, out = sys.argv[1:]
 print(tf.random.normal([4]).numpy().tolist())
