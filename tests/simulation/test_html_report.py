@@ -171,6 +171,21 @@ def test_an_attack_that_was_killed_is_named(run):
 
 
 @pytest.mark.parametrize(
+    "other",
+    [
+        *('{"psnr": 1.0}', '["psnr"]', "[[]]", "1", "null", '[{"psnr": [1.0]}]'),
+        pytest.param("[" * 10**5, id="nested too deep"),
+    ],
+)
+def test_what_an_attack_did_not_write_is_named(run, other):
+    rows = run.path / "attacks" / "rows.json"
+    rows.parent.mkdir()
+    rows.write_text(other)
+    with pytest.raises(FileError, match=r"rows\.json: holds no attack's rows"):
+        page(run)
+
+
+@pytest.mark.parametrize(
     ("published", "accounted", "shown"),
     [
         (["accuracy"], True, True),

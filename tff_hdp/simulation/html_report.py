@@ -269,9 +269,18 @@ def _attacks(run: Run) -> list[str]:
 
 def _attack_rows(file: pathlib.Path) -> list[dict[str, Any]]:
     try:
-        return json.loads(file.read_text())  # may hold infinities
-    except ValueError as error:
+        rows = json.loads(file.read_text())  # may hold infinities
+    except (ValueError, RecursionError) as error:
         raise FileError(file, f"holds no attack's rows: {error}") from error
+    if not isinstance(rows, list) or not all(map(_is_row, rows)):
+        raise FileError(file, "holds no attack's rows: no list of flat objects")
+    return rows
+
+
+def _is_row(found: Any) -> bool:
+    """Whether JSON is an object without others in it."""
+    is_object = isinstance(found, dict)
+    return is_object and not any(isinstance(v, dict | list) for v in found.values())
 
 
 # Drawing ----------------------------------------------------------------------------
