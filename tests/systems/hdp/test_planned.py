@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import math
+import re
 
 import pytest
 
@@ -24,7 +25,7 @@ from tff_hdp.simulation import experiment, report
 from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.hdp.federation import build_federation
-from tff_hdp.systems.hdp.planned import check_promises, with_own_plan
+from tff_hdp.systems.hdp.planned import check_promises, with_own_plan, with_plan_copied
 
 FEDERATION = NoisePlan(
     zone_sizes=(50,) * 4,
@@ -59,11 +60,36 @@ def build(config):
 def test_the_file_given_may_go_once_a_run_has_begun(hdp_config, tmp_path, made):
     config = settings(hdp_config, tmp_path, made)
     with RunFolder(config) as folder:
-        own = with_own_plan(config, folder)
+        own = with_plan_copied(with_own_plan(config, folder), folder)
         (tmp_path / "plan.json").unlink()
         assert (
             build(own).plan.node_noise_multipliers == made.plan.node_noise_multipliers
         )
+        assert with_own_plan(config, folder) == own
+
+
+def test_a_refusal_at_the_first_start_names_the_file_given(hdp_config, tmp_path, made):
+    """The folder's copy goes with the folder."""
+    given = re.escape(str(tmp_path / "plan.json"))
+    for changes, words in (
+        ({"mixing": "equal"}, f"plan is {given}; allowed: a plan for"),
+        ({"rounds": 3}, f"which the promises of {given} are for"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            experiment.run(settings(hdp_config, tmp_path, made, **changes))
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_that_is_changed_before_it_is_copied_is_refused(
+    hdp_config, tmp_path, made
+):
+    config = settings(hdp_config, tmp_path, made)
+    with RunFolder(config) as folder:
+        own = with_own_plan(config, folder)
+        (tmp_path / "plan.json").write_text("{}")
+        with pytest.raises(FileError, match="is not the plan that the run in"):
+            with_plan_copied(own, folder)
+        assert not (folder.path / "plan.json").exists()
 
 
 def test_a_run_may_lose_as_many_clients_as_planned(hdp_config, tmp_path, made):

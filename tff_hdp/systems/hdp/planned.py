@@ -21,7 +21,9 @@ from tff_hdp.topology import Zoning
 
 
 def with_own_plan(config: HdpConfig, folder: RunFolder) -> HdpConfig:
-    """The settings with the run folder's copy of the plan, made at its first start.
+    """The settings with the run folder's copy of the plan, where there is one already.
+
+    Refusals at the first start name the file that was given.
 
     Args:
       config: The run's settings.
@@ -35,18 +37,41 @@ def with_own_plan(config: HdpConfig, folder: RunFolder) -> HdpConfig:
     if config.plan is None:
         return config
     given, copy = pathlib.Path(config.plan), folder.path / "plan.json"
-    began = folder.resolved.get("plan")
-    of_run = copy if began is not None and copy.exists() else given
-    text = of_run.read_text()
-    for file in (of_run, *([given] if given.exists() else ())):
-        if began is not None and _digest(file.read_text()) != began:
-            raise FileError(file, f"is not the plan that the run in {folder.path} has")
-    if of_run == given:
-        read_plan(given)
-        folder.resolve(plan=_digest(text))
-        write_text(copy, text, durable=True)
-    # The promises are read again after the last round, when the other may be gone.
+    if "plan" in folder.resolved and copy.exists():
+        for file in (copy, *([given] if given.exists() else ())):
+            _of_run(file, folder)
+        return dataclasses.replace(config, plan=str(copy))
+    text = _of_run(given, folder)
+    read_plan(given)
+    folder.resolve(plan=_digest(text))
+    return config
+
+
+def with_plan_copied(config: HdpConfig, folder: RunFolder) -> HdpConfig:
+    """The settings with the run folder's copy of the plan, made if there is none.
+
+    The promises are read again after the last round, when the file given may be gone.
+
+    Args:
+      config: Of `with_own_plan`.
+      folder: The run's.
+
+    Raises:
+      FileError: If the file has changed since `with_own_plan` read it.
+    """
+    if config.plan is None:
+        return config
+    copy = folder.path / "plan.json"
+    write_text(copy, _of_run(pathlib.Path(config.plan), folder), durable=True)
     return dataclasses.replace(config, plan=str(copy))
+
+
+def _of_run(file: pathlib.Path, folder: RunFolder) -> str:
+    """A plan's text; refused if the run began with another."""
+    text = file.read_text()
+    if _digest(text) != folder.resolved.get("plan", _digest(text)):
+        raise FileError(file, f"is not the plan that the run in {folder.path} has")
+    return text
 
 
 def noise_of_plan(

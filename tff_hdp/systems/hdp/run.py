@@ -31,7 +31,7 @@ from tff_hdp.systems.hdp.federation import (
     threat_of_round,
 )
 from tff_hdp.systems.hdp.pilot import find_clipping
-from tff_hdp.systems.hdp.planned import kept_promises, with_own_plan
+from tff_hdp.systems.hdp.planned import kept_promises, with_own_plan, with_plan_copied
 from tff_hdp.systems.hdp.process import build_hdp
 from tff_hdp.systems.hdp.round_data import chunking, round_data
 from tff_hdp.systems.hdp.seats import check_readable, report_exposure, write_seats
@@ -89,6 +89,7 @@ def build(config: HdpConfig, folder: RunFolder) -> "Hdp":
         clipping=find_clipping(config, task, folder, Hdp),
         resolved=folder.resolved,
     )
+    config = with_plan_copied(config, folder)
     _remember_zones(config, folder, federation)
     folder.resolve(**resolved_noise(federation.plan), task=task.description)
     return Hdp(config, federation, seats_path=folder.path / "elections")
