@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     from tff_hdp.attacks import run as runs
 
     if config.out:
-        runs.open_folder(config.out)
+        runs.open_folder(config)
     outcome = runs.run(config)
     if config.out:
         runs.write(config, outcome.rows)

@@ -49,6 +49,39 @@ def test_a_folder_of_something_else_is_refused_before_the_attack(tmp_path, run_p
         run.write(AttackConfig(out=str(tmp_path)), [{}])
 
 
+def test_another_attacks_rows_are_not_written_over(tmp_path, run_program):
+    config = AttackConfig(out=str(tmp_path), format="json", data_dir="here")
+    run.write(config, [{"found": 1}])
+    # What is printed, and where data lies, may be another.
+    run.write(dataclasses.replace(config, format="csv", data_dir=None), [{"found": 2}])
+    with pytest.raises(ArgumentError, match="seed is 1; allowed: 0, with which the"):
+        run.write(dataclasses.replace(config, seed=1), [{"found": 3}])
+    # Before the attack.
+    result = run_program("scripts/attack.py", f"--out={tmp_path}", "--victims=5")
+    said = "--victims is 5; allowed: 8, with which the attack in"
+    assert result.returncode == 2
+    assert result.stderr == f"error: {said} out={tmp_path} was made\n"
+    for name in ("rows.json", "rows.csv"):
+        assert "2" in (tmp_path / name).read_text()
+
+
+def test_an_attack_that_ended_while_it_wrote_is_run_again(tmp_path):
+    config = AttackConfig(out=str(tmp_path))
+    with pytest.raises(TypeError):
+        run.write(config, [{"found": object()}])  # no JSON
+    with pytest.raises(ArgumentError, match="seed is 1; allowed: 0"):
+        run.open_folder(dataclasses.replace(config, seed=1))
+    run.write(config, [{"found": 2}])
+    assert json.loads((tmp_path / "rows.json").read_text()) == [{"found": 2}]
+
+
+@pytest.mark.parametrize("left", ["", "[]", "1", "{"])
+def test_settings_of_nobody_knows_what_are_refused(tmp_path, left):
+    (tmp_path / "config.json").write_text(left)
+    with pytest.raises((ArgumentError, FileError), match=r"of its own|not JSON"):
+        run.open_folder(AttackConfig(out=str(tmp_path)))
+
+
 def test_one_victim_has_no_interval():
     config = AttackConfig(attack="analytic", privacy="none", level="1", victims=1)
     (row,) = run.run(config).rows

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import io
 import json
 import pathlib
 from collections.abc import Sequence
@@ -17,6 +18,10 @@ from tff_hdp.attacks.system_attack import identify_in_system
 from tff_hdp.attacks.table4 import table4
 from tff_hdp.errors import require
 from tff_hdp.simulation.files import write_text
+from tff_hdp.topology.reading import read_json
+
+# What the rows are the same with.
+_MAY_CHANGE = ("out", "figure", "format", "data_dir")
 
 
 def run(config: AttackConfig) -> Outcome:
@@ -55,33 +60,48 @@ def run(config: AttackConfig) -> Outcome:
     return Outcome([row | found])
 
 
-def open_folder(out: str) -> pathlib.Path:
+def open_folder(config: AttackConfig) -> pathlib.Path:
     """The folder for an attack's results, made if it is not there.
 
     Args:
-      out: Where.
+      config: Its settings; `out` says where.
 
     Raises:
-      ArgumentError: If the settings there are those of something else, such as a run.
+      ArgumentError: If something else lies there, such as a run, or an attack with
+        other settings.
+      FileError: If nobody can tell what lies there.
       OSError: If it cannot be made.
     """
-    folder = pathlib.Path(out)
+    folder = pathlib.Path(config.out)
     folder.mkdir(parents=True, exist_ok=True)
-    free = not (folder / "config.json").exists() or (folder / "rows.json").exists()
-    require(free, "out", out, "a folder of its own, not that of a run")
+    record = folder / "config.json"
+    if not record.exists():
+        return folder
+    made = read_json(record)
+    is_attack = isinstance(made, dict) and "attack" in made
+    require(is_attack, "out", config.out, "a folder of its own, not that of a run")
+    for field in dataclasses.fields(config):
+        # A setting that is newer than the attack changes nothing at its default.
+        name, before = field.name, made.get(field.name, field.default)
+        allowed = f"{before}, with which the attack in out={config.out} was made"
+        same = name in _MAY_CHANGE or getattr(config, name) == before
+        require(same, name, getattr(config, name), allowed)
     return folder
 
 
 def write(config: AttackConfig, rows: Sequence[dict[str, Any]]) -> None:
-    """Leaves rows.json, config.json and rows.csv in `config.out`.
+    """Leaves config.json, rows.json and rows.csv in `config.out`.
 
     Raises:
       ArgumentError: If something else lies there.
+      FileError: If nobody can tell what lies there.
     """
-    folder, settings = open_folder(config.out), dataclasses.asdict(config)
-    write_text(folder / "rows.json", json.dumps(rows, indent=2) + "\n")
+    folder, settings = open_folder(config), dataclasses.asdict(config)
+    # The settings first: rows without them would be anybody's to write over.
     write_text(folder / "config.json", json.dumps(settings, indent=2) + "\n")
-    with (folder / "rows.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_text(folder / "rows.json", json.dumps(rows, indent=2) + "\n")
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(folder / "rows.csv", table.getvalue())
