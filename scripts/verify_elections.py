@@ -85,7 +85,8 @@ def main(argv: list[str]) -> int:
         f"have known the winner; {sum(chain.failures for chain in chains)} super-nodes "
         "said to have failed"
     )
-    print(seats.summary(path))
+    releases = kept.releases_by_round if journal.is_file() else None
+    print(seats.summary(path, releases))
     return 0
 
 

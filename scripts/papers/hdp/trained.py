@@ -11,6 +11,7 @@ from scripts.papers.hdp.tables import SHARES
 from scripts.papers.studies import Line, Study
 from tasks.models import DNN
 from tff_hdp.privacy import worst
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.report import read_run
 from tff_hdp.systems.hdp import seats
 from tff_hdp.systems.hdp.config import HdpConfig
@@ -245,7 +246,8 @@ def measure_seats(path: pathlib.Path) -> Mapping[str, Any]:
     """
     folder = path / "elections"
     rounds = [seat for seats_now in seats.read_seats(folder) for seat in seats_now]
-    seen, tenures = seats.count_exposure(folder), seats.count_tenures(folder)
+    releases = Journal(path / "journal.jsonl").releases_by_round
+    seen, tenures = seats.count_exposure(folder, releases), seats.count_tenures(folder)
     return {
         "elections": sum(seat["elections"] for seat in rounds),
         "tenure": sum(tenures) / len(tenures),

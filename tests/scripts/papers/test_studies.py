@@ -18,6 +18,7 @@ from scripts.papers.hfl_dp import trained as hfl_dp
 from scripts.papers.udp_alg import trained as udp_alg
 from scripts.parts import sweep_runs
 from tff_hdp.errors import FileError
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.systems.gfl.config import GflConfig
 from tff_hdp.systems.hdp.seats import write_seats
 
@@ -497,15 +498,22 @@ def test_terms_of_office_are_counted_from_the_seats(tmp_path):
         [seat(0, "a", 0), seat(1, None, 0)],
         [seat(0, "c", 1), seat(1, "b", 1)],
     ]
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.begin({})
     for number, seats_now in enumerate(rounds, start=1):
         write_seats(tmp_path / "elections", number, seats_now)
-    assert trained.measure_seats(tmp_path) == {
+        journal.announce(journal.entry(number, {"history": []}))
+    found = {
         "elections": 4,
         "tenure": pytest.approx(5 / 4),
         "saw_any": 3,
         "most_seen": 2,
         "skipped": pytest.approx(1 / 6),
     }
+    assert trained.measure_seats(tmp_path) == found
+    # The last checkpoint was lost, so that its round was released again.
+    journal.announce(journal.entry(3, {"history": []}))
+    assert trained.measure_seats(tmp_path) == {**found, "most_seen": 3}
 
 
 @pytest.mark.slow

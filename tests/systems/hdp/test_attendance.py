@@ -115,8 +115,10 @@ def test_a_resumed_run_goes_on_with_the_same_seats(policy):
     assert not all(map(same, other, whole))
 
 
-def test_elections_stand_where_a_round_is_released_again():
-    parties = participation(faults=FAULTS, elections=DRAWN)
+@pytest.mark.parametrize("policy", ["persistent", "rotate"])
+def test_elections_stand_where_a_round_is_released_again(policy):
+    elections = dataclasses.replace(DRAWN, policy=policy)
+    parties = participation(faults=FAULTS, elections=elections)
     kept, others = ("zone", "super_node", "failed", "refused", "elections"), 0
     for number in range(1, 41):
         first, again = (parties.attend(number, {}, earlier=i) for i in (0, 1))

@@ -1,5 +1,6 @@
 """Whole runs with elections, faults and levels: sound ledgers, nothing hangs."""
 
+import collections
 import dataclasses
 import functools
 import json
@@ -26,6 +27,7 @@ from tff_hdp.privacy.composition import ORDERS
 from tff_hdp.simulation import experiment
 from tff_hdp.systems.hdp.faults import Faults
 from tff_hdp.systems.hdp.federation import build_federation, threat_of_round
+from tff_hdp.systems.hdp.seats import read_seats
 
 FAULTS = {
     "elect_super_nodes": "persistent",
@@ -150,6 +152,39 @@ def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path):
         texts = [(out / "elections" / name).read_text() for out in (whole, parts)]
         assert texts[0] == texts[1]
     assert (whole / "exposure.csv").read_text() == (parts / "exposure.csv").read_text()
+
+
+@pytest.mark.parametrize("policy", thinned(["persistent", "rotate"], every=2))
+def test_who_led_a_round_that_was_released_again_saw_it_again(
+    hdp_config, tmp_path, policy
+):
+    config = hdp_config(tmp_path, **FAULTS | {"elect_super_nodes": policy})
+    experiment.run(config)
+    held, before = seats_of(tmp_path), read(tmp_path)
+    for number in (5, 6):
+        (tmp_path / "checkpoints" / f"round_{number:06d}").write_bytes(b"broken")
+    again = experiment.run(config)
+    assert again.ledger.rounds == 8
+    assert seats_of(tmp_path) == held
+    assert read(tmp_path)["clients"].tolist() != before["clients"].tolist()
+    leaders = [held[number] for number in (1, 2, 3, 4, 5, 6, 5, 6)]
+    seen = collections.Counter(leader for zones in leaders for leader in zones)
+    del seen[None]
+    exposure = pd.read_csv(tmp_path / "exposure.csv", index_col="client")
+    assert exposure["aggregates_seen"].to_dict() == seen
+    # An end before the lost rounds takes back nothing of what was seen.
+    for number in (5, 6):
+        (tmp_path / "checkpoints" / f"round_{number:06d}").write_bytes(b"broken")
+    text = (tmp_path / "exposure.csv").read_text()
+    experiment.run(dataclasses.replace(config, rounds=4))
+    assert (tmp_path / "exposure.csv").read_text() == text
+    assert seats_of(tmp_path) == held
+
+
+def seats_of(path):
+    """Every round's super-nodes, zone by zone."""
+    rounds = enumerate(read_seats(path / "elections"), start=1)
+    return {n: [seat["super_node"] for seat in seats] for n, seats in rounds}
 
 
 @pytest.mark.parametrize(

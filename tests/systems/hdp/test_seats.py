@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections import Counter
 from csv import DictReader
 
 import pytest
@@ -11,6 +12,7 @@ from tests.systems.hdp.participations import participation, run, same
 from tff_hdp.errors import FileError
 from tff_hdp.protocols.elections.electorate import ElectionError
 from tff_hdp.protocols.elections.supernodes import SuperNodes
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.systems.hdp.attendance import Elections
 from tff_hdp.systems.hdp.faults import Faults
 from tff_hdp.systems.hdp.seats import (
@@ -39,15 +41,42 @@ def held(tmp_path_factory):
     return path, rounds, again
 
 
+def release(folder, *rounds):
+    journal = Journal(folder / "journal.jsonl")
+    journal.begin({})
+    for number in rounds:
+        journal.announce(journal.entry(number, {"history": []}))
+
+
+def exposure(folder):
+    with (folder / "exposure.csv").open() as file:
+        return {row["client"]: int(row["aggregates_seen"]) for row in DictReader(file)}
+
+
 def test_who_was_elected_for_a_round_that_never_ran_saw_nothing(held, tmp_path):
     """As where a run is ended at the round it was killed in, by fewer rounds."""
     path, rounds, _ = held
     shutil.copytree(path, tmp_path / "elections")
-    assert "in 2 rounds" in report_exposure(tmp_path, 2)
-    with (tmp_path / "exposure.csv").open() as file:
-        seen = {row["client"]: int(row["aggregates_seen"]) for row in DictReader(file)}
+    release(tmp_path, 1, 2)
+    assert "in 2 rounds" in report_exposure(tmp_path)
+    seen = exposure(tmp_path)
     assert seen == rounds[1].carried["exposure"] != rounds[2].carried["exposure"]
     assert len(read_seats(tmp_path / "elections")) == 2
+
+
+def test_a_round_that_was_released_again_was_seen_again(held, tmp_path):
+    """As where its checkpoint was lost; the run may have been ended before it."""
+    path, rounds, _ = held
+    shutil.copytree(path, tmp_path / "elections")
+    release(tmp_path, 1, 2, 3, 2)
+    # Super-nodes count for themselves what they see.
+    once, before = rounds[2].carried["exposure"], rounds[0].carried["exposure"]
+    second = Counter(rounds[1].carried["exposure"]) - Counter(before)
+    said = report_exposure(tmp_path)
+    assert sum(second.values()) > 0
+    assert exposure(tmp_path) == Counter(once) + second
+    assert f"the most exposed one {max(exposure(tmp_path).values())}" in said
+    assert len(read_seats(tmp_path / "elections")) == 3
 
 
 def test_transcripts_verify_and_repeat(held):

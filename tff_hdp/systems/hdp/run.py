@@ -190,7 +190,7 @@ class Hdp(System):
         del state
         if self.elections is None:
             return ""
-        return report_exposure(path, self.config.rounds)
+        return report_exposure(path)
 
     def _participation(self, entropy: int) -> Participation:
         return Participation(

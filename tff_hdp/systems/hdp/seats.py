@@ -19,6 +19,7 @@ from tff_hdp.protocols.elections.chain import Chain
 from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.transcripts import Transcript
 from tff_hdp.simulation.files import by_round, sync_names, write_json
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.topology.reading import read_json
 
 REGISTRY = "registry.json"
@@ -189,14 +190,22 @@ def _is_seat(seat: Any) -> bool:
     )
 
 
-def count_exposure(path: pathlib.Path) -> Counter[str]:
-    """How many zone aggregates each client saw that saw any."""
-    return Counter(
-        seat["super_node"]
-        for seats in read_seats(path)
-        for seat in seats
-        if seat["super_node"] is not None
-    )
+def count_exposure(
+    path: pathlib.Path, releases: Mapping[int, int] | None = None
+) -> Counter[str]:
+    """How many zone aggregates each client saw that saw any.
+
+    Args:
+      path: The run folder's `elections`.
+      releases: How often each round was released, by its number. Its elections stood,
+        so whoever led saw as many aggregates. None takes every round as released once.
+    """
+    seen: Counter[str] = Counter()
+    for number, seats in enumerate(read_seats(path), start=1):
+        times = 1 if releases is None else releases.get(number, 0)
+        leaders = (seat["super_node"] for seat in seats)
+        seen.update([leader for leader in leaders if leader is not None] * times)
+    return seen
 
 
 def count_tenures(path: pathlib.Path) -> list[int]:
@@ -220,10 +229,15 @@ def count_tenures(path: pathlib.Path) -> list[int]:
     return tenures
 
 
-def summary(path: pathlib.Path) -> str:
-    """Elections, skipped zones, tenure and exposure of a run, in words."""
+def summary(path: pathlib.Path, releases: Mapping[int, int] | None = None) -> str:
+    """Elections, skipped zones, tenure and exposure of a run, in words.
+
+    Args:
+      path: The run folder's `elections`.
+      releases: As `count_exposure` takes it.
+    """
     rounds = read_seats(path)
-    seen, tenures = count_exposure(path), count_tenures(path)
+    seen, tenures = count_exposure(path, releases), count_tenures(path)
     held = sum(seat["elections"] for seats in rounds for seat in seats)
     skipped = sum(seat["super_node"] is None for seats in rounds for seat in seats)
     mean = sum(tenures) / max(1, len(tenures))
@@ -235,18 +249,19 @@ def summary(path: pathlib.Path) -> str:
     )
 
 
-def report_exposure(folder: pathlib.Path, rounds: int) -> str:
+def report_exposure(folder: pathlib.Path) -> str:
     """Writes `exposure.csv` into a run folder and says what it holds.
 
-    Elections of rounds after the last one are taken away: they were held in advance,
-    and nobody led by them.
+    A round that was released again counts each time. Elections of rounds after the last
+    one released are taken away: they were held in advance, and nobody led by them.
     """
-    files = sorted((folder / "elections").glob("round_*.json"), key=by_round)
-    for file in files[rounds:]:
+    journal, path = Journal(folder / "journal.jsonl"), folder / "elections"
+    for file in sorted(path.glob("round_*.json"), key=by_round)[journal.last_round :]:
         file.unlink()
-    seen = count_exposure(folder / "elections")
+    releases = journal.releases_by_round
+    seen = count_exposure(path, releases)
     with (folder / "exposure.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["client", "aggregates_seen"])
         rows.writerows(sorted(seen.items(), key=lambda pair: (-pair[1], pair[0])))
-    return summary(folder / "elections") + " (exposure.csv)"
+    return summary(path, releases) + " (exposure.csv)"
