@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
+import tasks
 from tasks.task import ClientData, Task
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.zones import build_elections, build_zoning
 
@@ -176,6 +178,38 @@ def test_a_zone_that_may_elect_nobody_is_refused():
         else:
             with pytest.raises(ArgumentError, match=r"min_capability is 4\.5; .* 4, "):
                 build_elections(config, TASK, zoning)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"elect_super_nodes": "rotate", "min_capability": 90.0},
+        {"zoning": "capability"},
+    ],
+    ids=str,
+)
+def test_a_run_keeps_to_the_capabilities_it_began_with(hdp_config, tmp_path, changes):
+    """With others that may lead, no later transcript would verify."""
+    file, out = tmp_path / "capabilities.csv", tmp_path / "run"
+    ids = tasks.load("digits", seed=5).train.client_ids
+    config = hdp_config(out, capability_file=str(file), **changes)
+
+    def begin(rows):
+        write(file, ["client,capability", *rows])
+        with RunFolder(config) as folder:
+            if not folder.journal.began:
+                folder.resolve(partition_seed=5)
+            system = config.build(folder)
+            folder.begin()
+        return system
+
+    rows = [f"{client},{number}" for number, client in enumerate(ids)]
+    began = begin(rows)
+    message = "capability_file is .*; allowed: the .* with which the run in out"
+    with pytest.raises(ArgumentError, match=message):
+        begin([f"{client},{number}" for number, client in enumerate(reversed(ids))])
+    # Another order of the rows is no other file.
+    assert begin(rows[::-1]).zoning == began.zoning
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,16 @@ def build(config: HdpConfig, folder: RunFolder) -> "Hdp":
         resolved=folder.resolved,
     )
     config = with_plan_copied(config, folder)
-    _remember_zones(config, folder, federation)
+    zoning = federation.zoning
+    named = "capability_file" if config.zoning == "capability" else "zoning_file"
+    _remember("zones", (zoning.zone_of, zoning.parents), named, config, folder)
     folder.resolve(**resolved_noise(federation.plan), task=task.description)
-    return Hdp(config, federation, seats_path=folder.path / "elections")
+    system = Hdp(config, federation, seats_path=folder.path / "elections")
+    if system.elections is not None and system.elections.capability is not None:
+        # In whatever order the file has them.
+        read = sorted(system.elections.capability.items())
+        _remember("capabilities", read, "capability_file", config, folder)
+    return system
 
 
 class Hdp(System):
@@ -239,16 +246,15 @@ def _process(config: HdpConfig, federation: Federation, *, stacked: bool) -> Pro
     )
 
 
-def _remember_zones(
-    config: HdpConfig, folder: RunFolder, federation: Federation
+def _remember(
+    name: str, value: Any, setting: str, config: HdpConfig, folder: RunFolder
 ) -> None:
-    """Refuses to go on with other zones than the run began with."""
-    links = (federation.zoning.zone_of, federation.zoning.parents)
-    digest = hashlib.sha256(repr(links).encode()).hexdigest()
-    if folder.resolved.get("zones", digest) != digest:
+    """Refuses to go on with other zones or capabilities than the run began with."""
+    digest = hashlib.sha256(repr(value).encode()).hexdigest()
+    if folder.resolved.get(name, digest) != digest:
         raise ArgumentError(
-            "zoning_file",
-            config.zoning_file,
-            f"the zones with which the run in out={folder.path} began",
+            setting,
+            getattr(config, setting),
+            f"the {name} with which the run in out={folder.path} began",
         )
-    folder.resolve(zones=digest)
+    folder.resolve(**{name: digest})
