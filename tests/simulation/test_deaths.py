@@ -59,6 +59,9 @@ def test_at_any_write_ledger_and_account_lead_what_was_released(tmp_path, act):
         assert ledger.rounds == stated(out) == len(observer.released) == rounds
         assert pd.read_csv(out / "metrics.csv")["round"].tolist() == [1, 2, 3]
         assert [path.name for path in out.rglob(".*")] == [".lock"]
+        # Each holds the run's secret, so that none may stay.
+        kept = sorted(path.name for path in (out / "checkpoints").iterdir())
+        assert kept == [f"round_{number:06d}" for number in (1, 2, 3)]
 
 
 def test_what_a_killed_write_left_is_gone_with_the_next(tmp_path, monkeypatch):

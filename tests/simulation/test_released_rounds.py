@@ -58,6 +58,15 @@ def test_a_checkpoint_is_plain(tmp_path):
         write_checkpoint(tmp_path / "one", {}, [np.array([{}])])
 
 
+def test_all_checkpoints_that_were_left_over_are_forgotten(run):
+    for number in (0, 1):
+        shutil.copy(newest(run, 3), newest(run, number))
+    with RunFolder(config(run)) as folder:
+        release(folder, 6)
+    kept = sorted((run / "checkpoints").iterdir())
+    assert kept == [newest(run, i) for i in (4, 5, 6)]
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
 def test_the_runs_secret_is_for_its_owners_eyes_only(tmp_path, umask):
     with RunFolder(config(tmp_path)) as folder:

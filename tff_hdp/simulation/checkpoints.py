@@ -103,7 +103,6 @@ class Checkpoints:
         state = tf.nest.flatten(checkpoint.state)
         write_checkpoint(self._unfinished, record, state)
         self._finish(record)
-        self._file(number - _KEPT).unlink(missing_ok=True)
 
     def take_up(self) -> None:
         """Finishes what a kill left unfinished; what is not whole is removed.
@@ -125,11 +124,19 @@ class Checkpoints:
         self._finish(record)
 
     def _finish(self, record: dict[str, Any]) -> None:
-        """Puts the unfinished checkpoint's round in the journal and names it."""
+        """Puts the unfinished checkpoint's round in the journal and names it.
+
+        All but the last three are forgotten before: whoever is killed in between comes
+        back here, also where no round is left to run.
+        """
         entry, (releases, head) = record["entry"], record["journal"]
         if entry is not None and head == self._journal.head_with(entry):
             self._journal.announce(entry)
         self._check_known(self._unfinished, releases, head)
+        oldest = self._file(max(0, record["round"] - _KEPT + 1))
+        for path in self._path.glob("round_*"):
+            if by_round(path) < by_round(oldest):
+                path.unlink()
         path = self._file(record["round"])
         self._unfinished.replace(path)
         # For a machine that loses its power; a killed program's writes are kept.
