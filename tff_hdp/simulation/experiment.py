@@ -101,7 +101,8 @@ def run(
         )
         finished = report.read_run(folder.path)
         metrics = finished.metrics.iloc[-1].to_dict()
-        keeper.write(config.rounds, metrics, state)
+        scores = finished.metrics.set_index("round")[system.headline]
+        keeper.write(scores.to_dict(), state)
         figure = folder.path / "figures" / f"{system.headline}.png"
         report.comparison_figure([finished], figure, system.headline)
         return RunResult(

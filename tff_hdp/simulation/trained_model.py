@@ -4,7 +4,8 @@
     <out>/model/best/   after the evaluated round with the best headline metric
 
 Each holds what the system saves, for a classifier `model.keras` and `saved_model/`, and
-a `card.json`. Best is a choice made on test data.
+a `card.json`. Best is a choice made on test data. Where the best round's weights are
+gone, as those of one before a better one that was undone, the card says so.
 """
 
 import dataclasses
@@ -74,31 +75,49 @@ class ModelKeeper:
         leaves = map(np.asarray, tf.nest.flatten(self._system.released(state)))
         write_arrays(self._file, *leaves, round=number, value=value)
 
-    def write(self, number: int, metrics: Mapping[str, float], state: Any) -> None:
+    def write(self, scores: Mapping[int, float], state: Any) -> None:
         """Writes `model/last` and, if a round was evaluated, `model/best`.
 
         Args:
-          number: The last round's.
-          metrics: Its row of metrics.csv.
-          state: After it.
+          scores: The headline metric by round, as in metrics.csv; NaN if the round was
+            not evaluated.
+          state: After the last of them.
         """
         released = self._system.released(state)
-        last = _Best(number, metrics.get(self._system.headline, math.nan))
+        number = max(scores)
+        last = _Best(number, scores[number])
         save = functools.partial(self._system.save_model, released)
         self._write("last", save, last)
         if self._best == last:
             copy = functools.partial(
                 shutil.copytree, self._folder / "last", dirs_exist_ok=True
             )
-            self._write("best", copy, last)
+            self._write("best", copy, last, self._gone(scores))
         elif self._best is not None:
             count = len(tf.nest.flatten(released))
             leaves = read_arrays(self._file, *(f"arr_{i}" for i in range(count)))
             best = tf.nest.pack_sequence_as(released, leaves)
             save = functools.partial(self._system.save_model, best)
-            self._write("best", save, self._best)
+            self._write("best", save, self._best, self._gone(scores))
 
-    def _write(self, name: str, save: Callable[[pathlib.Path], Any], of: _Best) -> None:
+    def _gone(self, scores: Mapping[int, float]) -> str:
+        """Which round was better than the best one kept, in words; else nothing."""
+        kept = self._best
+        tested = {kept.round_number: kept.value} | dict(scores)
+        tested = {n: score for n, score in tested.items() if not math.isnan(score)}
+        choose = min if self._system.headline_falls else max
+        best = choose(tested, key=tested.get)
+        if tested[best] == tested[kept.round_number]:
+            return ""
+        return f" of those whose weights are left (round {best} had {tested[best]:g})"
+
+    def _write(
+        self,
+        name: str,
+        save: Callable[[pathlib.Path], Any],
+        of: _Best,
+        gone: str = "",
+    ) -> None:
         task, metric = self._system.task, self._system.headline
         # The folder is this process's alone: what lies there was killed half-way.
         partial = self._folder / f".{name}"
@@ -112,8 +131,8 @@ class ModelKeeper:
             if metric not in self._system.published:
                 data = "clients' own data, without noise"
                 privacy += ", and does not hold for the choice of this one"
-            chosen = f"the evaluated round with the best test {metric}: a choice made "
-            chosen += f"on {data}"
+            chosen = f"the evaluated round with the best test {metric}{gone}: a choice "
+            chosen += f"made on {data}"
         card = {
             "round": of.round_number,
             "metric": metric,
