@@ -343,6 +343,9 @@ def test_weights_of_a_run_are_taken(tmp_path, target):
     found = load_target(task, weights=str(tmp_path), seed=9)
     for a, b in zip(found.weights, target().weights, strict=True):
         np.testing.assert_array_equal(a, b)
+    (folder / "model.keras").write_bytes(b"")
+    with pytest.raises(FileError, match=r"model\.keras: is damaged"):
+        load_target(task, weights=str(tmp_path), seed=9)
 
 
 def test_what_no_attack_can_be_made_of_is_refused():

@@ -17,6 +17,7 @@ from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_stack
 from tff_hdp.errors import ArgumentError, FileError, require
+from tff_hdp.simulation.classifier import load_keras
 from tff_hdp.simulation.files import read_arrays
 from tff_hdp.topology.reading import read_json
 
@@ -219,4 +220,4 @@ def _trained(folder: pathlib.Path, task: str) -> list[np.ndarray]:
     ran = read_json(folder / "config.json").get("flags", {}).get("task")
     if ran != task:
         raise FileError(folder, f"is a run of task {ran}, not {task}")
-    return tf.keras.models.load_model(path).get_weights()
+    return load_keras(path).get_weights()

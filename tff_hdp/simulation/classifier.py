@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks.task import Task
+from tff_hdp.errors import FileError
 
 # From features and their clients to classes.
 Classify = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
@@ -119,9 +120,24 @@ def load_classifier(path: pathlib.Path) -> Classify:
 
     Args:
       path: The folder with `model.keras`.
+
+    Raises:
+      FileError: If that file is damaged or missing.
     """
-    model = tf.keras.models.load_model(path / "model.keras")
+    model = load_keras(path / "model.keras")
     return lambda features, _: classes(model, features)
+
+
+def load_keras(path: pathlib.Path) -> tf.keras.Model:
+    """A model that Keras saved in a file.
+
+    Raises:
+      FileError: If the file is damaged or missing.
+    """
+    try:
+        return tf.keras.models.load_model(path)
+    except Exception as error:  # Those of zip, JSON, HDF5 and Keras share no base.
+        raise FileError(path, f"is damaged, or no Keras model: {error}") from error
 
 
 def classes(model: tf.keras.Model, features: np.ndarray) -> np.ndarray:

@@ -67,6 +67,7 @@ def evaluate_run(config: RunConfig, which: str = "last") -> Evaluation:
     Raises:
       ArgumentError: If `which` is another word.
       FileNotFoundError: If the folder holds no such model, or the data is missing.
+      FileError: If a file of the model is damaged.
     """
     if which not in ROUNDS:
         raise ArgumentError("round", which, ", ".join(ROUNDS))

@@ -181,6 +181,9 @@ class System(abc.ABC):
         Returns:
           A function from features [N, ...] and each example's client, int [N], to
           classes [N]. Most systems have one model for all clients.
+
+        Raises:
+          FileError: If a file is damaged or missing.
         """
         return load_classifier(path)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tasks import personal
 from tff_hdp import systems
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import evaluate_run
@@ -89,6 +89,10 @@ def test_a_run_leaves_account_metrics_and_users(tmp_path):
     reached = np.mean(local(x).numpy().argmax(-1) == y)
     assert reached == users["own_accuracy"][7]
     assert found.confusion.sum() == users["own_tests"].sum()
+    for name in ("local_model.keras", "hypernetwork.keras"):
+        (model / name).write_bytes((model / name).read_bytes()[:-100])
+        with pytest.raises(FileError, match=f"{name}: is damaged"):
+            evaluate_run(systems.config_of(result.path))
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tasks import ClientData, personal
 from tff_hdp.aggregators import round_events
 from tff_hdp.clients.batches import example_weights, make_chunk, order_of_steps
-from tff_hdp.simulation.classifier import Classify, classes
+from tff_hdp.simulation.classifier import Classify, classes, load_keras
 from tff_hdp.simulation.files import read_arrays
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import (
@@ -158,8 +158,8 @@ class UdpHypernet(System):
 
     def load_model(self, path: pathlib.Path) -> Classify:
         """See base class. Every client's examples go to its own model."""
-        network = tf.keras.models.load_model(path / "hypernetwork.keras")
-        model = tf.keras.models.load_model(path / "local_model.keras")
+        network = load_keras(path / "hypernetwork.keras")
+        model = load_keras(path / "local_model.keras")
         (descriptors,) = read_arrays(path / "descriptors.npz", "descriptors")
 
         def classify(features: np.ndarray, users: np.ndarray) -> np.ndarray:
