@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import types
 
 import numpy as np
@@ -113,6 +114,29 @@ def test_the_best_round_is_saved_once_where_it_is_the_last(tmp_path):
     assert best(tmp_path) == (2, 0.9) and len(saved) == 1
     last = json.loads((tmp_path / "model" / "last" / "card.json").read_text())
     assert (last["round"], last["chosen"]) == (2, "the last round")
+
+
+@pytest.mark.parametrize("scores", [{1: 0.9, 2: 0.5}, {1: 0.5, 2: 0.9}])
+def test_where_the_last_model_is_the_best_one_is_too(tmp_path, monkeypatch, scores):
+    """A run with a last model is taken for finished; here it is killed before."""
+
+    class Killed(Pair):
+        def save_model(self, released, path):
+            if (tmp_path / "model" / "best").exists():
+                raise OSError("killed")
+            super().save_model(released, path)
+
+    def killed(*folders, **options):
+        raise OSError("killed")
+
+    monkeypatch.setattr(shutil, "copytree", killed)
+    keeper = ModelKeeper(Killed(), tmp_path)
+    for number, score in scores.items():
+        keeper(number, {"score": score}, state(number))
+    with pytest.raises(OSError, match="killed"):
+        keeper.write(scores, state(2))
+    assert best(tmp_path)[1] == 0.9
+    assert not (tmp_path / "model" / "last").exists()
 
 
 def test_an_undone_round_is_forgotten(tmp_path):

@@ -17,6 +17,7 @@ from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.fl_top.config import FlTopConfig
 from tff_hdp.systems.gfl.config import GflConfig
 from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hdp.run import Hdp
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
@@ -92,6 +93,24 @@ def torture(run_program, *flags):
     result = run_program("scripts/torture.py", *flags, timeout=None)
     assert result.returncode == 0, result.stdout + result.stderr
     return [line.split() for line in result.stdout.splitlines()[1:]]
+
+
+def test_a_run_has_its_last_model_once_all_else_is_there(
+    hdp_config, tmp_path, monkeypatch
+):
+    """By which sweeps and studies know that it is finished."""
+
+    def killed(system, path, state):
+        raise OSError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Hdp, "finish", killed)
+        with pytest.raises(OSError, match="killed"):
+            experiment.run(hdp_config(tmp_path, rounds=1))
+    assert (tmp_path / "figures").is_dir()
+    assert not (tmp_path / "model" / "last").exists()
+    experiment.run(hdp_config(tmp_path, rounds=1))
+    assert (tmp_path / "model" / "last" / "card.json").exists()
 
 
 def test_a_killed_program_loses_nothing(run_program):

@@ -101,10 +101,12 @@ def run(
         )
         finished = report.read_run(folder.path)
         metrics = finished.metrics.iloc[-1].to_dict()
-        scores = finished.metrics.set_index("round")[system.headline]
-        keeper.write(scores.to_dict(), state)
         figure = folder.path / "figures" / f"{system.headline}.png"
         report.comparison_figure([finished], figure, system.headline)
+        summary = system.finish(folder.path, state)
+        # Last: whoever finds the model takes the run for finished.
+        scores = finished.metrics.set_index("round")[system.headline]
+        keeper.write(scores.to_dict(), state)
         return RunResult(
             config=config,
             path=folder.path,
@@ -112,7 +114,7 @@ def run(
             accounts=accounts,
             metrics=metrics,
             headline=system.headline,
-            summary=system.finish(folder.path, state),
+            summary=summary,
             notes=tuple(finished.notes),
         )
 

@@ -76,7 +76,7 @@ class ModelKeeper:
         write_arrays(self._file, *leaves, round=number, value=value)
 
     def write(self, scores: Mapping[int, float], state: Any) -> None:
-        """Writes `model/last` and, if a round was evaluated, `model/best`.
+        """Writes `model/best`, if a round was evaluated, and then `model/last`.
 
         Args:
           scores: The headline metric by round, as in metrics.csv; NaN if the round was
@@ -87,18 +87,18 @@ class ModelKeeper:
         number = max(scores)
         last = _Best(number, scores[number])
         save = functools.partial(self._system.save_model, released)
-        self._write("last", save, last)
         if self._best == last:
-            copy = functools.partial(
-                shutil.copytree, self._folder / "last", dirs_exist_ok=True
+            self._write("best", save, last, self._gone(scores))
+            save = functools.partial(
+                shutil.copytree, self._folder / "best", dirs_exist_ok=True
             )
-            self._write("best", copy, last, self._gone(scores))
         elif self._best is not None:
             count = len(tf.nest.flatten(released))
             leaves = read_arrays(self._file, *(f"arr_{i}" for i in range(count)))
             best = tf.nest.pack_sequence_as(released, leaves)
-            save = functools.partial(self._system.save_model, best)
-            self._write("best", save, self._best, self._gone(scores))
+            save_best = functools.partial(self._system.save_model, best)
+            self._write("best", save_best, self._best, self._gone(scores))
+        self._write("last", save, last)
 
     def _gone(self, scores: Mapping[int, float]) -> str:
         """Which round was better than the best one kept, in words; else nothing."""
