@@ -16,9 +16,11 @@ from tff_hdp.privacy import (
     PoissonSampling,
     configurations,
 )
+from tff_hdp.privacy.secure import with_encoding
 
 SIZES = (5, 3, 4)
 SAMPLING = PoissonSampling((0.5,) * 3)
+FLOATS = tff.TensorType(np.float32, [3])
 pytestmark = pytest.mark.usefixtures("native_context")
 
 
@@ -239,6 +241,62 @@ def test_integer_updates_are_refused():
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     with pytest.raises(TypeError, match="int32"):
         HierarchicalMeanFactory(plan).create(tff.to_type((np.int32, [3])), WEIGHT_TYPE)
+
+
+PLANS = {
+    "plain": configurations.c2(
+        zone_sizes=(2, 1),
+        sampling=FullParticipation(),
+        noise_multiplier=1e-7,
+        clipping=Clipping(clip_norm=2.0),
+    ),
+    "per layer": configurations.c2(
+        zone_sizes=(2, 1),
+        sampling=FullParticipation(),
+        noise_multiplier=1.0,
+        clipping=Clipping(clip_norm=2.0, kind="per_layer"),
+    ),
+    "secure": with_encoding(
+        configurations.c1(
+            zone_sizes=(2, 1),
+            sampling=FullParticipation(),
+            noise_multiplier=1e-5,
+            clipping=Clipping(clip_norm=2.0),
+            secure_aggregation=True,
+        ),
+        size=5,
+        bits=30,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("value_type", "words"),
+    [
+        (tff.to_type([]), r"^tensors of an update is none; allowed: one or more"),
+        (tff.StructType([]), r"^value_type is <>; allowed: tensors, in lists"),
+        (tff.StructType([FLOATS]), r"^value_type is <float32\[3\]>; allowed: tens"),
+        (tff.to_type([(np.float32, [0]), FLOATS]), r"^shape of an .* is \(0,\); all"),
+        (tff.to_type((np.float32, [None])), r"^shape of an .* is \(None,\); allowed: "),
+    ],
+)
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_updates_of_no_known_size_are_refused(plan, value_type, words):
+    with pytest.raises(ArgumentError, match=words):
+        HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
+
+
+@pytest.mark.parametrize("kind", ["plain", "secure"])
+def test_updates_may_be_of_several_dtypes(profiles, clipped, flat, kind):
+    rng = np.random.default_rng(10)
+    values = [[rng.normal(size=3).astype(np.float32), rng.normal(size=2)]] * 2
+    values.append([3.0 * part for part in values[0]])
+    mixed = tff.to_type([(np.float32, [3]), (np.float64, [2])])
+    process = HierarchicalMeanFactory(PLANS[kind]).create(mixed, WEIGHT_TYPE)
+    output = process.next(process.initialize(), values, profiles([0, 0, 1]))
+    assert [part.dtype for part in output.result] == [np.float32, np.float64]
+    expected = np.mean([clipped(value, 2.0) for value in values], axis=0)
+    np.testing.assert_allclose(flat(output.result), expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("plan", [None, "x", {}])

@@ -74,7 +74,7 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
     Raises:
       ArgumentError: If `inner` may not stand here; from `create`, if plan, queries
         and value do not fit each other.
-      TypeError: From `create`, if the value is not a structure of floats.
+      TypeError: From `create`, if the value holds a tensor that is not of floats.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         return self._process_of(value_type)
 
     def _process_of(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
-        _check_floats(value_type)
+        _check_containers(value_type)
         record = tff.types.type_to_tf_tensor_specs(value_type)
         mean = build_mean(self._plan, record, queries=self._queries)
         return _process(mean, value_type, self._inner)
@@ -338,9 +338,8 @@ def _check_inner(plan: NoisePlan, inner: Inner | None, exact: bool) -> None:
         )
 
 
-def _check_floats(value_type: tff.Type) -> None:
-    for spec in tf.nest.flatten(tff.types.type_to_tf_tensor_specs(value_type)):
-        if not spec.dtype.is_floating:
-            raise TypeError(
-                f"value_type holds {spec.dtype.name}; a mean needs floating tensors"
-            )
+def _check_containers(value_type: tff.Type) -> None:
+    """Refuses structures that TFF hands over in none of Python's containers."""
+    bare = tff.types.contains(value_type, lambda t: type(t) is tff.StructType)
+    allowed = "tensors, in lists, tuples or dicts as `tff.to_type` takes them"
+    require(not bare, "value_type", value_type, allowed)

@@ -61,12 +61,14 @@ class GaussianSumQuery(tfp.GaussianSumQuery):
 
 
 def global_norm(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The L2 norm of all tensors together, float [].
+    """The L2 norm of all tensors together, of the widest dtype among them, [].
 
     As `tf.linalg.global_norm` and `tf.norm`, of which TensorFlow can vectorize neither
     over clients: one's operation not at all, the other's not for a single client.
     """
-    squares = [tf.reduce_sum(tf.square(tensor)) for tensor in tensors]
+    tensors = list(map(tf.convert_to_tensor, tensors))
+    widest = max((tensor.dtype for tensor in tensors), key=lambda dtype: dtype.size)
+    squares = [tf.reduce_sum(tf.square(tf.cast(t, widest))) for t in tensors]
     return tf.sqrt(tf.add_n(squares))
 
 

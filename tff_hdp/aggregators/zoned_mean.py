@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
 from tff_hdp.aggregators.queries import LevelQueries, global_norm
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan
 
 # What is summed within zones; the rest of a contribution is summed over all.
@@ -46,7 +46,9 @@ class ZonedMean:
       ArgumentError: If `queries` do not fit the plan (`LevelQueries.check_fits`), or
         the plan wants noise topped up, which no super-node does here, or sums in fixed
         point or small zones left out, which `SecureZonedMean` does, or is for shorter
-        updates.
+        updates; or an update holds no tensor, or one without numbers or of a size that
+        is not known.
+      TypeError: If an update holds a tensor that is not of floats.
     """
 
     in_fixed_point = False
@@ -54,6 +56,7 @@ class ZonedMean:
     def __init__(
         self, plan: NoisePlan, record: Any, *, queries: LevelQueries | None = None
     ) -> None:
+        _check_update(record)
         if queries:
             queries.check_fits(plan)
         if plan.top_up:
@@ -178,8 +181,8 @@ class ZonedMean:
         """
         queries = self._queries
         record, rejected = levels.screen(update)
-        norms = tf.stack([global_norm([t]) for t in tf.nest.flatten(record)])
-        norms = tf.cast(norms, tf.float32)
+        each = [global_norm([t]) for t in tf.nest.flatten(record)]
+        norms = tf.stack([tf.cast(norm, tf.float32) for norm in each])
         if queries.server is not None:
             record = queries.server.preprocess_record(sent["server"], record)
         if queries.zones:
@@ -346,6 +349,18 @@ class ZonedMean:
         if events:
             measurements["events"] = events
         return measurements
+
+
+def _check_update(record: Any) -> None:
+    specs = tf.nest.flatten(record)
+    require(len(specs) > 0, "tensors of an update", "none", "one or more")
+    for spec in specs:
+        if not spec.dtype.is_floating:
+            name = spec.dtype.name
+            raise TypeError(f"an update holds {name}; a mean needs floating tensors")
+        known = bool(spec.shape.num_elements())
+        allowed = "of known dimensions, none of which is 0"
+        require(known, "shape of an update's tensor", spec.shape, allowed)
 
 
 def _made(
