@@ -101,7 +101,8 @@ def screen(update: Structure) -> tuple[Structure, tf.Tensor]:
     """Zeroes an update whose norm is not finite in float32.
 
     That is one with a NaN, an infinity, or values so large that their squares
-    overflow: clipping would turn those into NaN.
+    overflow: clipping would turn those into NaN. Squares are taken in float32, or in
+    float64 if a tensor is of that.
 
     Args:
       update: Structure of float tensors.
@@ -109,7 +110,8 @@ def screen(update: Structure) -> tuple[Structure, tf.Tensor]:
     Returns:
       The update or zeros of its shape, and whether it was rejected (bool []).
     """
-    finite = tf.math.is_finite(global_norm(tf.nest.flatten(update)))
+    norm = tf.cast(global_norm(tf.nest.flatten(update)), tf.float32)
+    finite = tf.math.is_finite(norm)
     kept = tf.nest.map_structure(
         lambda t: tf.where(finite, t, tf.zeros_like(t)), update
     )

@@ -61,13 +61,16 @@ class GaussianSumQuery(tfp.GaussianSumQuery):
 
 
 def global_norm(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The L2 norm of all tensors together, of the widest dtype among them, [].
+    """The L2 norm of all tensors together, [], in the widest of float32 and theirs.
+
+    In float16 the squares of 256 and more would overflow.
 
     As `tf.linalg.global_norm` and `tf.norm`, of which TensorFlow can vectorize neither
     over clients: one's operation not at all, the other's not for a single client.
     """
     tensors = list(map(tf.convert_to_tensor, tensors))
-    widest = max((tensor.dtype for tensor in tensors), key=lambda dtype: dtype.size)
+    dtypes = [tf.float32, *(tensor.dtype for tensor in tensors)]
+    widest = max(dtypes, key=lambda dtype: dtype.size)
     squares = [tf.reduce_sum(tf.square(tf.cast(t, widest))) for t in tensors]
     return tf.sqrt(tf.add_n(squares))
 
