@@ -1,5 +1,7 @@
 """Noise against scipy's distributions, to its tails, and its grid."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -70,8 +72,57 @@ def test_noise_that_is_no_number_is_refused(stddev):
     with pytest.raises(ArgumentError, match="stddev"):
         add_gaussian(tf.zeros([3]), stddev)
     for add in (add_gaussian, add_laplace):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="not finite"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="out of range"):
             add(tf.zeros([3]), tf.constant(stddev))
+
+
+BOTH = pytest.mark.parametrize("add", [add_gaussian, add_laplace])
+RANGES = [(tf.float32, 2.0**-121, 2.0**122), (tf.float64, 2.0**-507, 2.0**1018)]
+
+
+@BOTH
+@pytest.mark.parametrize(("dtype", "least", "most"), RANGES)
+def test_noise_that_floats_do_not_hold_is_refused(add, dtype, least, most):
+    """It came as none, as NaN or as infinities, with an event that called it noise."""
+    for stddev in (5e-324, 1e-310, 0.99 * least, 1.01 * most):
+        words = f"stddev is {stddev}; allowed: 0, or {least:.3g}..{most:.3g} for "
+        with pytest.raises(ArgumentError, match=re.escape(words + dtype.name)):
+            add(tf.zeros([3], dtype), stddev)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="out of range"):
+            add(tf.zeros([3], dtype), tf.constant(stddev, tf.float64))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="out of range"):
+        add(tf.zeros([3], dtype), tf.constant(1e-40, tf.float32))
+
+
+def test_noise_of_each_party_has_the_same_range():
+    with pytest.raises(
+        ArgumentError, match=r"^each is 1e-40; allowed: 0, or 3\.76e-37"
+    ):
+        add_gaussian(tf.zeros([3]), 1.0, each=1e-40)
+
+
+@BOTH
+@pytest.mark.parametrize("number", [0.0, -0.0])
+def test_no_noise_is_in_range(add, number):
+    for stddev in (number, tf.constant(number), tf.constant(number, tf.float64)):
+        np.testing.assert_array_equal(add(tf.ones([3]), stddev), np.ones(3))
+
+
+@BOTH
+@pytest.mark.parametrize("runtime", ["graphs", "in process"])
+@pytest.mark.parametrize(("dtype", "least", "most"), RANGES)
+def test_the_least_and_the_most_noise_are_drawn(add, runtime, dtype, least, most):
+    """A standard error is below 1 %. Values are as large as they can be squared."""
+    numbers = tff.TensorType(dtype.as_numpy_dtype, [20_000])
+    draw, context = add, in_process.create_in_process_context()
+    if runtime == "in process":
+        draw = tff.tensorflow.computation(lambda v, s: add(v, s), numbers, np.float64)
+    largest = np.full([20_000], dtype.max**0.5, dtype.as_numpy_dtype)
+    with tff.framework.get_context_stack().install(context):
+        for stddev in (np.float64(least), np.float64(most)):
+            noise = np.asarray(draw(np.zeros_like(largest), stddev)) / stddev
+            assert noise.std() == pytest.approx(1.0, rel=0.07)
+            assert np.isfinite(draw(largest, stddev)).all()
 
 
 def test_one_draw_for_several_is_on_the_grid_of_each():

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_hdp.errors import check_nonnegative
+from tff_hdp.errors import check_nonnegative, require
 from tff_hdp.noise.normals import exponential
 from tff_hdp.noise.rounded import rounded_sum
 from tff_hdp.noise.rounded_by_numpy import system_rounded_sum
@@ -32,6 +32,13 @@ STEPS = 64
 # Numbers beyond which threads share the work.
 _MOST_ALONE = 2**19
 _BITS = {tf.float32: tf.int32, tf.float64: tf.int64}
+# Standard deviations that can be drawn. The grid's step, a 32nd of the least, must be a
+# normal number, as TensorFlow takes smaller ones for 0; in float64 it must divide any
+# value that has a square. `STEPS` times any but the greatest must be finite.
+_RANGES = {
+    tf.float32: (2.0**-121, 2.0**122),
+    tf.float64: (2.0**-507, 2.0**1018),
+}
 _EXPONENT = np.int64(0x7FF0000000000000)
 
 
@@ -57,8 +64,8 @@ def add_gaussian(
 
     Args:
       values: Structure of float32 or float64 tensors.
-      stddev: Standard deviation, float [], the same for every number; 0 adds
-        nothing.
+      stddev: Standard deviation, float [], the same for every number: 0, which adds
+        nothing, or 2^-121 to 2^122, for float64 tensors 2^-507 to 2^1018.
       each: That of one party's noise, where it is drawn for several at once: the grid
         is then the one that each would have used.
 
@@ -66,7 +73,7 @@ def add_gaussian(
       A structure like `values`.
 
     Raises:
-      ArgumentError: If the standard deviation is negative or not finite.
+      ArgumentError: If a standard deviation is out of range.
       InvalidArgumentError: If it is so as a tensor.
       TypeError: If a tensor is of another type.
     """
@@ -78,10 +85,16 @@ def add_laplace(values: Any, stddev: tf.Tensor | float) -> Any:
 
     Args:
       values: Structure of floating tensors.
-      stddev: Standard deviation, sqrt(2) times the scale, float [].
+      stddev: Standard deviation, sqrt(2) times the scale, float []; its range is that
+        of `add_gaussian`.
 
     Returns:
       A structure like `values`.
+
+    Raises:
+      ArgumentError: As there.
+      InvalidArgumentError: Likewise.
+      TypeError: Likewise.
     """
     return _add(values, stddev, stddev, _laplace_sum)
 
@@ -97,7 +110,6 @@ def _add(
     A key and a stream cost something each.
     """
     flat = [tf.convert_to_tensor(t) for t in tf.nest.flatten(values)]
-    stddev, step = _checked(stddev), _step(_checked(each))
     found = list(flat)
     for tensor in flat:
         if tensor.dtype not in _BITS:
@@ -106,9 +118,11 @@ def _add(
     for dtype in dict.fromkeys(t.dtype for t in flat):
         places = [i for i, t in enumerate(flat) if t.dtype == dtype]
         joined = tf.concat([tf.reshape(flat[i], [-1]) for i in places], 0)
+        own = _checked("stddev", stddev, dtype)
+        step = _step(_checked("each", each, dtype))
         result = tf.cond(
-            stddev > 0.0,
-            lambda x=joined: noised(x, stddev / step, step),
+            own > 0.0,
+            lambda x=joined, own=own, step=step: noised(x, own / step, step),
             lambda x=joined: x,
         )
         sizes = tf.stack([tf.size(flat[i]) for i in places])
@@ -119,14 +133,22 @@ def _add(
     return tf.nest.pack_sequence_as(values, found)
 
 
-def _checked(stddev: tf.Tensor | float) -> tf.Tensor:
-    """As float64 []; noise that is not a number would be none."""
+def _checked(name: str, stddev: tf.Tensor | float, dtype: tf.DType) -> tf.Tensor:
+    """As float64 []; noise that is not a number, or rounds to 0, would be none."""
+    least, most = _RANGES[dtype]
+    allowed = f"0, or {least:.3g}..{most:.3g} for {dtype.name}"
     if not tf.is_tensor(stddev):
-        check_nonnegative("stddev", float(stddev))
-        return tf.constant(float(stddev), tf.float64)
+        number = check_nonnegative(name, float(stddev))
+        require(number == 0.0 or least <= number <= most, name, number, allowed)
+        return tf.constant(number, tf.float64)
+    if stddev.dtype not in _BITS:
+        stddev = tf.cast(stddev, tf.float64)
+    # By its bits, as numbers that are not normal equal 0.
+    is_zero = tf.equal(tf.bitcast(tf.abs(stddev), _BITS[stddev.dtype]), 0)
     stddev = tf.cast(stddev, tf.float64)
-    said = "the noise's standard deviation is negative or not finite"
-    right = tf.logical_and(stddev >= 0.0, tf.math.is_finite(stddev))
+    in_range = tf.logical_and(stddev >= least, stddev <= most)
+    said = f"the noise's standard deviation is out of range; allowed: {allowed}"
+    right = tf.logical_or(is_zero, in_range)
     with tf.control_dependencies([tf.debugging.Assert(right, [said, stddev])]):
         return tf.identity(stddev)
 

@@ -62,7 +62,7 @@ class GflPlan:
             sigma_g = check_positive("sigma_g", self.sigma_g)
             allowed = f"at least {LEAST_NOISE:g}, below which float32 has none"
             require(sigma_g >= LEAST_NOISE, "sigma_g", sigma_g, allowed)
-            most = MOST_NOISE * self.mu * self.B if self.masked else 2.0**127
+            most = MOST_NOISE * self.mu * self.B if self.masked else 2.0**122
             allowed = f"at most {most:g}, beyond which float32 is too coarse"
             require(sigma_g <= most, "sigma_g", sigma_g, allowed)
         elif self.sigma_g != 0:

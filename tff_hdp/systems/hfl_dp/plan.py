@@ -58,8 +58,9 @@ class HflDpRound:
             check_positive(name, getattr(self, name))
         for name in ("sigma_u", "sigma_e", "n_down"):
             stddev = check_nonnegative(name, getattr(self, name))
-            ok = stddev == 0 or 2.0**-126 <= stddev < 2.0**127
-            require(ok, name, stddev, "0 or 2^-126 to below 2^127, as float32 has it")
+            # Room for grids that are finer by the number of clients or edges.
+            ok = stddev == 0 or 2.0**-100 <= stddev <= 2.0**122
+            require(ok, name, stddev, "0 or 2^-100 to 2^122, as float32 has it")
             object.__setattr__(self, name, stddev)
         if self.C is not None:
             object.__setattr__(self, "C", check_positive("C", self.C))
