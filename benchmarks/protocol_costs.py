@@ -10,8 +10,9 @@ import numpy as np
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.elections.election import Elector
-from tff_hdp.protocols.elections.election_round import RELAY, run_election
+from tff_hdp.protocols.elections.election_round import run_election
 from tff_hdp.protocols.elections.electorate import (
+    RELAY,
     RUN_BYTES,
     BeyondThresholdError,
     Identity,

@@ -11,8 +11,13 @@ import numpy as np
 from scripts.parts.mutations import Counts, mutated, outcome_of
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections.election import Elector
-from tff_hdp.protocols.elections.election_round import RELAY, run_election
-from tff_hdp.protocols.elections.electorate import RUN_BYTES, Identity, Registry
+from tff_hdp.protocols.elections.election_round import run_election
+from tff_hdp.protocols.elections.electorate import (
+    RELAY,
+    RUN_BYTES,
+    Identity,
+    Registry,
+)
 from tff_hdp.protocols.elections.setup import Call
 from tff_hdp.protocols.elections.transcripts import Transcript
 from tff_hdp.protocols.meter import Meter

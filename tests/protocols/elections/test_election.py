@@ -22,8 +22,8 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.elections import ballots, electorate, group, relay, transcripts
 from tff_hdp.protocols.elections.ballots import Ballot, Certificate, Outcome
 from tff_hdp.protocols.elections.election import Elector
-from tff_hdp.protocols.elections.election_round import RELAY
 from tff_hdp.protocols.elections.electorate import (
+    RELAY,
     BeyondThresholdError,
     ElectionError,
     Identity,

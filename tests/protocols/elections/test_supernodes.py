@@ -40,6 +40,16 @@ def test_a_super_node_stays_while_online_and_is_replaced_when_gone():
     assert nodes.elections == 2
 
 
+def test_a_client_cannot_have_the_relays_name():
+    """Each other's messages would count as theirs."""
+    zoning = Zoning(("relay", "b", "c", "d"), (0,) * 4)
+    with pytest.raises(ArgumentError, match=r"^client_ids is relay; allowed: ids t"):
+        SuperNodes(zoning).seat(0, 0, zoning.client_ids)
+    # Where there is no relay, the name is as good as any.
+    drawn = SuperNodes(zoning, run_protocol=False)
+    assert drawn.seat(0, 0, zoning.client_ids).elected
+
+
 def test_a_failed_super_node_is_replaced_within_the_round():
     nodes = SuperNodes(ZONING)
     failed = nodes.seat(1, 4, "efg").super_node

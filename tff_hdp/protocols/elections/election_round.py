@@ -14,14 +14,18 @@ from tff_hdp.protocols.elections.ballots import (
     sign,
 )
 from tff_hdp.protocols.elections.election import Elector
-from tff_hdp.protocols.elections.electorate import ElectionError, Identity, Registry
+from tff_hdp.protocols.elections.electorate import (
+    RELAY,
+    ElectionError,
+    Identity,
+    Registry,
+)
 from tff_hdp.protocols.elections.pvss import ORDER
 from tff_hdp.protocols.elections.relay import Relay
 from tff_hdp.protocols.elections.setup import Call, Setup
 from tff_hdp.protocols.elections.transcripts import Transcript
 from tff_hdp.protocols.meter import Meter
 
-RELAY = "relay"
 Phase = Literal["deal", "confirm", "reveal"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 

@@ -19,6 +19,8 @@ FaultModel = Literal["crash", "byzantine"]
 Policy = Literal["persistent", "rotate"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 RUN_BYTES = 16
+# The relay's name among parties.
+RELAY = "relay"
 
 # What reading fields of any kinds may raise.
 _NOT_AS_MADE = (TypeError, ValueError, AttributeError, OverflowError)
@@ -137,8 +139,8 @@ class Registry:
     Raises:
       ArgumentError: If there is no client, a client or key repeats, an eligible id
         is unknown, there is no such policy, or `call_size` is not in 1..n; and, where
-        there is a relay, if `run` is not of 16 bytes or a share key is none, by which
-        one client would stop every election.
+        there is a relay, if a client has its name, `run` is not of 16 bytes or a share
+        key is none, by which one client would stop every election.
     """
 
     zone: int
@@ -165,6 +167,8 @@ class Registry:
             raise ArgumentError("call_size", self.call_size, f"1..{len(ids)}")
         if not self.relay_key:
             return
+        if RELAY in known:
+            raise ArgumentError("client_ids", RELAY, "ids that are not the relay's")
         if len(self.run) != RUN_BYTES:
             raise ArgumentError("run", f"of {len(self.run)} bytes", f"{RUN_BYTES}")
         for voter in self.voters:

@@ -13,7 +13,6 @@ from tff_hdp.errors import ArgumentError, check_word, require
 from tff_hdp.protocols.elections.chain import Standing
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import (
-    RELAY,
     Phase,
     UnsoundElector,
     draw_winner,
@@ -21,6 +20,7 @@ from tff_hdp.protocols.elections.election_round import (
 )
 from tff_hdp.protocols.elections.electorate import (
     POLICIES,
+    RELAY,
     RUN_BYTES,
     ElectionError,
     FaultModel,
@@ -164,7 +164,8 @@ class SuperNodes:
           ElectionError: If an election is refused, with the transcripts of all that
             were held. The zone then has no super-node, and is as if it had just
             left.
-          ArgumentError: If a client online is not of the zone.
+          ArgumentError: If a client online is not of the zone, or one of the zone has
+            the relay's name.
         """
         members = set(self.zoning.clients_in(zone))
         stranger = next((client for client in online if client not in members), None)
