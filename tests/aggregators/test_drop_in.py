@@ -222,6 +222,49 @@ def test_a_lost_client_fills_up_no_zone(initial):
         np.testing.assert_array_equal(before, after)
 
 
+def test_rounds_of_a_builder_that_carries_no_zone_are_refused():
+    """Clients of FedSGD send gradients, which a profile has none of."""
+    plan = configurations.c2(noise_multiplier=1.0, **OPTIONS)
+    process = tff.learning.algorithms.build_fed_sgd(
+        zoned_model(MODEL_FN),
+        model_aggregator=HierarchicalMeanFactory(plan, example_cap=9),
+    )
+    measured = process.next(process.initialize(), data_of()).metrics["aggregator"]
+    assert measured["lost"] == measured["rejected"] == 4
+    with pytest.raises(ArgumentError, match=r"^lost is 4; .* all 4 clients; they sent"):
+        round_events(measured)
+
+
+@pytest.mark.parametrize("present", [[], [2]])
+def test_rounds_in_which_nobodys_training_ends_well_are_recorded(initial, present):
+    """TFF sends zeros for whom it diverged; noise is added as ever."""
+    plan = configurations.c2(noise_multiplier=1.0, **OPTIONS)
+    data = data_of(spoilt=present)
+    zoned = [*initial, np.zeros(4, np.float32)]
+    _, metrics = run(drop_in(plan), zoned, [data[i] for i in present], rounds=1)
+    assert metrics["aggregator"]["lost"] == len(present)
+    ledger = Ledger()
+    ledger.record(plan, events=round_events(metrics["aggregator"]))
+    assert ledger.rounds == 1
+
+
+@pytest.mark.parametrize("kind", ["weighted", "unweighted"])
+def test_builders_that_no_zoned_model_suits(kind):
+    """They compute with a gradient of every weight."""
+    plan = configurations.c2(noise_multiplier=1.0, **OPTIONS)
+    algorithms, mean = tff.learning.algorithms, HierarchicalMeanFactory(plan)
+    if kind == "unweighted":
+        mean = UnweightedHierarchicalMeanFactory(plan)
+    options = {"base_optimizer": SGD(0.1), "model_aggregator": mean}
+    with pytest.raises(AttributeError, match="NoneType"):
+        getattr(algorithms, f"build_{kind}_mime_lite")(zoned_model(MODEL_FN), **options)
+    options = {"client_optimizer_fn": SGD(0.1), "model_aggregator": mean}
+    with pytest.raises(ValueError, match="None"):
+        getattr(algorithms, f"build_{kind}_fed_prox")(
+            zoned_model(MODEL_FN), proximal_strength=0.1, **options
+        )
+
+
 # Types -----------------------------------------------------------------------
 
 UPDATE = [(np.float32, [6, 5]), (np.float32, [5])]

@@ -156,9 +156,18 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     Returns:
       Events by level, and with them the levels' `clip_norms` and how many `clients`
       of each zone took part and were `noising`; None where nobody measured.
+
+    Raises:
+      ArgumentError: If there are updates of clients, but of no client a profile.
     """
     if measurements is None:
         return None
+    came, lost = np.sum(measurements["clients"]), measurements.get("lost", 0)
+    # Of clients that are lost by themselves TFF sends zeros.
+    unknown = 0 < lost == came and measurements["update_norm"] > 0.0
+    allowed = f"fewer than all {came} clients; they sent updates without a zone, which "
+    allowed += "those of build_weighted_fed_avg and build_unweighted_fed_avg have"
+    require(not unknown, "lost", lost, allowed)
     zones = np.size(measurements["clients"])
     restore = dp_accounting.DpEvent.from_named_tuple
     events = _by_level(measurements.get("events") or {}, restore, zones)
