@@ -48,6 +48,41 @@ class TestConcurrency:
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             assert all(pool.map(call, range(60)))
 
+    def test_what_makes_clients_data_calls_a_computation_itself(self, run_python):
+        program = """
+import signal
+from tff_hdp.runtime import in_process
+context = in_process.set_in_process_context(clients_at_once=2)
+import numpy as np, tensorflow as tf, tensorflow_federated as tff
+SEQUENCE = tff.SequenceType(np.int32)
+negated = tff.tensorflow.computation(lambda x: -x, np.int32)
+
+@tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+def total(x):
+    return tff.federated_sum(tff.federated_map(negated, x))
+
+added = tff.tensorflow.computation(
+    lambda rows: rows.reduce(0, lambda sum, row: sum + row), SEQUENCE
+)
+
+@tff.federated_computation(tff.FederatedType(SEQUENCE, tff.CLIENTS))
+def compute(rows):
+    return tff.federated_map(added, rows)
+
+def rows():
+    # In threads of TensorFlow's, for which TFF has other contexts.
+    yield context.invoke(total, [1, 2, 3])
+    yield context.invoke(total, [])
+
+data = tf.data.Dataset.from_generator(
+    rows, output_signature=tf.TensorSpec([], tf.int32)
+)
+signal.alarm(60)  # Ends a process whose threads wait for each other.
+assert compute([data] * 5) == [-6] * 5
+print("done")
+"""
+        assert run_python(program) == "done"
+
     def test_program_logic_awaits(self):
         context = in_process.create_async_in_process_context()
         with tff.framework.get_context_stack().install(

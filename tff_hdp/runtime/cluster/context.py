@@ -227,7 +227,7 @@ class ClusterContext(InProcessContext):
 
         Args:
             workers: host:port of each, all running; see scripts/worker.py.
-            clients_per_worker: how many clients' work a worker has at a time.
+            clients_per_worker: how many clients' work of a call a worker has at a time.
             bytes_kept: how much of clients' data each worker keeps, so that it need
                 not be sent again; what was not used for longest goes first.
             default_num_clients: the number of clients of a computation whose argument

@@ -47,8 +47,8 @@ class InProcessContext(tff.framework.SyncContext):
         Args:
             devices: names of the logical devices to use, such as "GPU:0"; None for all
                 GPUs TensorFlow sees, or the CPU without any.
-            clients_at_once: how many clients' work to run at a time; None for one a
-                device on GPUs, one a core on CPUs.
+            clients_at_once: how many clients' work of a call to run at a time; None for
+                one a device on GPUs, one a core on CPUs.
             default_num_clients: the number of clients of a computation whose argument
                 does not tell.
             intra_op_threads: how many threads share one operation, in all of this

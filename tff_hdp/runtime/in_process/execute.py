@@ -1,6 +1,8 @@
 """Running the stages of a program on the devices of this process."""
 
 import collections
+import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from typing import Any, TypeVar
@@ -26,7 +28,8 @@ class Workers:
     def __init__(self, devices: Sequence[str], threads: int) -> None:
         self.devices = tuple(devices)
         self._threads = threads
-        self._pool = futures.ThreadPoolExecutor(threads, "tff_hdp_client")
+        self._kept = self._new_pool()
+        self._kept_is_free = threading.Lock()
 
     def in_order(self, work: Callable[[int], T], count: int) -> Iterator[T]:
         """Yields `work(i)` for i = 0..count-1, computing somewhat ahead.
@@ -38,17 +41,37 @@ class Workers:
             yield from map(work, range(count))
             return
         pending: collections.deque[futures.Future[T]] = collections.deque()
-        try:
-            for i in range(count):
-                if len(pending) == 2 * self._threads:
+        with self._pool() as pool:
+            try:
+                for i in range(count):
+                    if len(pending) == 2 * self._threads:
+                        yield pending.popleft().result()
+                    pending.append(pool.submit(work, i))
+                while pending:
                     yield pending.popleft().result()
-                pending.append(self._pool.submit(work, i))
-            while pending:
-                yield pending.popleft().result()
+            finally:
+                for future in pending:
+                    future.cancel()
+                futures.wait(pending)
+
+    @contextlib.contextmanager
+    def _pool(self) -> Iterator[futures.Executor]:
+        """The threads kept for calls or, where a call has these, new ones.
+
+        What makes a client's data may call a computation: its clients would wait for
+        threads that wait for them.
+        """
+        if not self._kept_is_free.acquire(blocking=False):
+            with self._new_pool() as pool:
+                yield pool
+            return
+        try:
+            yield self._kept
         finally:
-            for future in pending:
-                future.cancel()
-            futures.wait(pending)
+            self._kept_is_free.release()
+
+    def _new_pool(self) -> futures.Executor:
+        return futures.ThreadPoolExecutor(self._threads, "tff_hdp_client")
 
     def client_values(
         self,
