@@ -133,6 +133,44 @@ def test_seeded_shuffles_start_over(agree_twice):
     agree_twice(compute, [examples(6).shuffle(6, seed=1), examples(3)])
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: tf.data.Dataset.range(4).shuffle(4, seed=1).repeat(2),
+        lambda: tf.data.Dataset.random(4, rerandomize_each_iteration=True).take(6),
+    ],
+)
+def test_what_is_drawn_by_a_seed_starts_over_at_every_use(agree_twice, draw):
+    sequence = tff.SequenceType(np.int64)
+    in_order = tff.tensorflow.computation(
+        lambda ds: ds.reduce(np.int64(0), lambda s, e: 10 * s + e % 10), sequence
+    )
+
+    @tff.tensorflow.computation(sequence, np.int64)
+    def and_a_number(ds, x):
+        return ds.reduce(x, lambda s, e: 10 * s + e % 10)
+
+    @tff.federated_computation(
+        tff.FederatedType(sequence, tff.CLIENTS),
+        tff.FederatedType(np.int64, tff.CLIENTS),
+        tff.FederatedType(sequence, tff.SERVER),
+    )
+    def compute(at_clients, numbers, at_server):
+        pairs = tff.federated_zip((at_clients, numbers))
+        total = tff.federated_sum(tff.federated_map(in_order, at_clients))
+        return (
+            total,
+            tff.federated_map(in_order, at_clients),
+            tff.federated_map(and_a_number, pairs),
+            tff.federated_map(and_a_number, pairs),
+            tff.federated_map(and_a_number, (at_server, total)),
+            tff.federated_map(in_order, at_server),
+            tff.federated_map(in_order, at_server),
+        )
+
+    agree_twice(compute, [draw(), draw()], [3, 4], draw())
+
+
 def test_variables_and_tables_start_anew(agree_twice):
     @tff.tensorflow.computation(np.str_, np.int64)
     def local(word, amount):

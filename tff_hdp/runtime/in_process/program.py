@@ -136,8 +136,25 @@ class Program:
         self.result = self._call(block, argument, {})
 
     def _add(self, node: Node) -> Node:
+        if node.operand:
+            node = dataclasses.replace(node, operand=self._for_one_use(node.operand))
         self.nodes.append(node)
         return node
+
+    def _for_one_use(self, tree: Tree) -> Tree:
+        """The tree with inputs of its own for data sets, of which each use gets one.
+
+        TFF ships a data set to every use, where it starts over.
+        """
+        if isinstance(tree, Node):
+            is_data = isinstance(tree, Input) or tree.meaning is _identity
+            if is_data and tff.types.contains(tree.type, _is_sequence):
+                return self._add(dataclasses.replace(tree))
+            return tree
+        if isinstance(tree, Local):
+            own = {k: self._for_one_use(part) for k, part in tree.captures.items()}
+            return dataclasses.replace(tree, captures=own)
+        return tuple(map(self._for_one_use, tree))
 
     def _inputs(self, type_: tff.Type, path: tuple[int, ...]) -> Tree:
         if isinstance(type_, tff.StructType):
@@ -257,6 +274,10 @@ _EVALUATIONS = frozenset(("federated_eval_at_clients", "federated_eval_at_server
 
 def _identity(value: Any) -> Any:
     return value
+
+
+def _is_sequence(type_: tff.Type) -> bool:
+    return isinstance(type_, tff.SequenceType)
 
 
 def _placement(type_: tff.Type) -> tuple[tff.Type, bool]:

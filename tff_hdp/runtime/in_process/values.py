@@ -13,6 +13,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+# What draws by a generator of seeds, its last input.
+_SEEDED = frozenset(
+    ("RandomDatasetV2", "ShuffleAndRepeatDatasetV2", "ShuffleDatasetV3")
+)
+
 
 def flatten(value: Any, type_: tff.Type | None) -> list[tf.Tensor]:
     """Returns the tensors of a value, depth first."""
@@ -229,27 +234,27 @@ def _ingest_sequence(value: Any, type_: tff.SequenceType) -> tf.Tensor:
         if not type_.is_assignable_from(found):
             raise TypeError(f"expected a dataset of type {type_}, found one of {found}")
         variant = tf.data.experimental.to_variant(value)
-        return _started_over(variant) if _shuffles_by_seed(value) else variant
+        return _started_over(variant) if _draws_by_seed(value) else variant
 
 
-def _shuffles_by_seed(dataset: tf.data.Dataset) -> bool:
+def _draws_by_seed(dataset: tf.data.Dataset) -> bool:
     seeds = (getattr(dataset, name, None) for name in ("_seed", "_seed2"))
     if any(seed is not None and int(seed) for seed in seeds):
         return True
-    return any(map(_shuffles_by_seed, dataset._inputs()))
+    return any(map(_draws_by_seed, dataset._inputs()))
 
 
 def _started_over(variant: tf.Tensor) -> tf.Tensor:
     """Returns a copy of a dataset whose seeded shuffles give their first order.
 
-    TFF ships datasets anew for every call, and so they always start over. The eager
-    object would go on where the last call left it: its generator is given up here.
+    TFF ships datasets anew for every use, and so they always start over. The eager
+    object would go on where the last use left it: its generator is given up here.
     """
     graph = tf.compat.v1.GraphDef.FromString(
         tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy()
     )
     for node in tuple(graph.node):
-        if node.op in ("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2"):
+        if node.op in _SEEDED:
             node.input[-1] = f"{node.name}/fresh_generator"
             graph.node.add(name=node.input[-1], op="DummySeedGenerator")
     return tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
