@@ -207,8 +207,7 @@ def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:
     if kind is keras.Rescaling:
         return lambda _, x: _rescaled(layer, x)
     if kind in (keras.ReLU, keras.Activation):
-        # Not by calling the layer, which would round float64.
-        return lambda _, x: layer.call(x)
+        return lambda _, x: _activated(layer, x)
     raise ArgumentError(
         "model",
         f"one with layer {layer.name}, of type {kind.__name__}",
@@ -357,6 +356,11 @@ class _MaxPooling:
 def _rescaled(layer: tf.keras.layers.Rescaling, x: tf.Tensor) -> tf.Tensor:
     """As the layer does, which would round float64."""
     return x * layer.scale + layer.offset if x.dtype == tf.float64 else layer(x)
+
+
+def _activated(layer: tf.keras.layers.Layer, x: tf.Tensor) -> tf.Tensor:
+    """As the layer does of a model's input, but for float64."""
+    return layer.call(x if x.dtype == tf.float64 else tf.cast(x, layer.variable_dtype))
 
 
 def _leading(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
