@@ -205,7 +205,10 @@ def test_a_stack_computes_what_keras_does_for_each_client(float64, layers):
     models = [images(*layers(tf.keras.layers)) for _ in range(3)]
     features = np.random.default_rng(0).normal(size=[3, 4, 7, 6, 2])
     weights = [tf.stack(w) for w in zip(*(m.weights for m in models), strict=True)]
-    found = StackedModel(models[0])(weights, tf.constant(features))
+    stacked = StackedModel(models[0])
+    kinds = list(map(type, models[0].layers))
+    assert stacked.convolves == (tf.keras.layers.Conv2D in kinds)
+    found = stacked(weights, tf.constant(features))
     for model, own, logits in zip(models, features, found, strict=True):
         np.testing.assert_allclose(logits, model(own), **EXACT)
 

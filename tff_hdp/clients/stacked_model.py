@@ -40,6 +40,7 @@ class StackedModel:
       shapes: Of the model's weights, in Keras' order.
       sizes: How many numbers each of them holds.
       size: How many all do.
+      convolves: Whether there is a convolution, of which every client has its own.
 
     Raises:
       ArgumentError: If a layer or one of its options is not supported, naming it.
@@ -61,6 +62,8 @@ class StackedModel:
         self.shapes = tuple(tuple(w.shape) for w in model.trainable_weights)
         self.sizes = tuple(map(math.prod, self.shapes))
         self.size = sum(self.sizes)
+        convolution = tf.keras.layers.Conv2D
+        self.convolves = any(isinstance(layer, convolution) for layer in model.layers)
         counts = [count for count, _ in self._layers]
         self._first = next((i for i, count in enumerate(counts) if count), None)
         if len(model.non_trainable_weights):
@@ -99,19 +102,14 @@ class StackedModel:
     def reads_examples_densely(self) -> bool:
         """Whether the first layer with weights is dense."""
         first = None if self._first is None else self._layers[self._first][1]
-        return _is_affine(first, tf.keras.layers.Dense)
-
-    @property
-    def convolves(self) -> bool:
-        """Whether there is a convolution, of which every client has its own."""
-        return any(_is_affine(e, tf.keras.layers.Conv2D) for _, e in self._layers)
+        return _is_dense(first)
 
     @property
     def dense_kernels(self) -> list[int]:
         """The numbers of the weights that are dense layers' kernels."""
         found, position = [], 0
         for count, layer in self._layers:
-            if _is_affine(layer, tf.keras.layers.Dense):
+            if _is_dense(layer):
                 found.append(position)
             position += count
         return found
@@ -265,8 +263,8 @@ class _Affine:
         return self.layer.activation(product)
 
 
-def _is_affine(layer: Layer | None, kind: type[tf.keras.layers.Layer]) -> bool:
-    return isinstance(layer, _Affine) and isinstance(layer.layer, kind)
+def _is_dense(layer: Layer | None) -> bool:
+    return isinstance(layer, _Affine) and isinstance(layer.layer, tf.keras.layers.Dense)
 
 
 def _product(layer: tf.keras.layers.Dense) -> Callable[..., tf.Tensor]:
