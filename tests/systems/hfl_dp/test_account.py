@@ -347,7 +347,15 @@ def test_rounds_that_make_no_sense(changes, message):
 
 @pytest.mark.parametrize("name", ["sigma_u1", "sigma_e", "n_e"])
 def test_noise_beyond_float32_is_refused(name):
-    for noise in (5e39, 1e37, 1e-31, 5e-39):
-        allowed = r"; allowed: 0 or 2\^-100 to 2\^122"
-        with pytest.raises(ArgumentError, match=re.escape(f"is {noise}") + allowed):
+    for noise in (5e39, 1e37, 1e-34, 5e-39):
+        allowed = re.escape(f"is {noise}; allowed: 0 or 1.2e-34..5.32e+36")
+        with pytest.raises(ArgumentError, match=allowed):
             rounds(hfl_dp.HflDpNoise(**{name: noise}))
+
+
+@pytest.mark.parametrize("n", [1, 3, 1000])
+def test_the_least_noise_leaves_room_to_hide_its_grid(n):
+    """By two of its steps over n, of at least 2^-121: the least noise of float32."""
+    edge, _ = rounds(HflDpNoise(2.0**-116 * n), n=n)
+    step = 2.0 ** math.floor(math.log2(edge.sigma_u)) / 32
+    assert 2.0 * step / n >= 2.0**-121

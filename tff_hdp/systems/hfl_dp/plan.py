@@ -56,11 +56,14 @@ class HflDpRound:
     def __post_init__(self) -> None:
         for name in ("n", "N"):
             check_positive(name, getattr(self, name))
+        # Noise of a 32nd of a client's over n may have to hide the grid of n clients'
+        # mean, and be itself within what can be drawn in float32.
+        least, most = 2.0**-116 * self.n, 2.0**122
         for name in ("sigma_u", "sigma_e", "n_down"):
             stddev = check_nonnegative(name, getattr(self, name))
-            # Room for grids that are finer by the number of clients or edges.
-            ok = stddev == 0 or 2.0**-100 <= stddev <= 2.0**122
-            require(ok, name, stddev, "0 or 2^-100 to 2^122, as float32 has it")
+            ok = stddev == 0 or least <= stddev <= most
+            allowed = f"0 or {least:.3g}..{most:.3g}, as float32 has it"
+            require(ok, name, stddev, allowed)
             object.__setattr__(self, name, stddev)
         if self.C is not None:
             object.__setattr__(self, "C", check_positive("C", self.C))
