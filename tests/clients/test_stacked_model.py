@@ -1,7 +1,5 @@
 """Clients trained in stacks against each trained alone."""
 
-import math
-import types
 from unittest import mock
 
 import numpy as np
@@ -13,12 +11,7 @@ from tests.thinning import thinned
 from tff_hdp.clients import deferred
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel, is_supported
-from tff_hdp.clients.training import (
-    chunk_size,
-    one_by_one,
-    train_one_by_one,
-    train_stack,
-)
+from tff_hdp.clients.training import train_one_by_one, train_stack
 from tff_hdp.clients.updates import weighted_sums
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime import environment
@@ -340,70 +333,6 @@ def _assert_is_not_stacked(layer, shape):
     assert not is_supported(model)
     with pytest.raises(ValueError, match=layer.name):
         StackedModel(model)
-
-
-@pytest.mark.parametrize(
-    ("cores", "clients", "most"),
-    [
-        (1, 100, 50),
-        (2, 100, 50),
-        (2, 61.5, 31),
-        (2, 30, 15),
-        (2, 7, 5),
-        (4, 100, 25),
-        (64, 999, 16),
-    ],
-)
-def test_chunks_fit_memory_and_use_every_core(monkeypatch, cores, clients, most):
-    monkeypatch.setattr(environment, "gpus", lambda: 0)
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
-    assert chunk_size(_sized(1_000), clients) == most
-    assert chunk_size(_sized(159_010), clients) == most
-    assert 1 <= chunk_size(_sized(2_156_490), clients) < 20
-    assert chunk_size(_sized(10**9), clients) == 1
-
-
-@pytest.mark.parametrize(
-    ("cores", "clients", "most"),
-    [(1, 20, 4), (2, 20, 2), (2, 50, 5), (2, 7.5, 1), (4, 1000, 50), (64, 20, 1)],
-)
-def test_chunks_that_train_one_by_one_share_the_cores_out_evenly(
-    monkeypatch, cores, clients, most
-):
-    monkeypatch.setattr(environment, "gpus", lambda: 0)
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
-    assert chunk_size(_sized(1_000, convolves=True), clients) == most
-    large = chunk_size(_sized(1_500_000, convolves=True), clients)
-    # By memory, 14.
-    assert large == min(max(most, 5), math.ceil(clients / cores), 14)
-    assert chunk_size(_sized(10**9, convolves=True), clients) == 1
-
-
-@pytest.mark.parametrize("convolves", [False, True])
-@pytest.mark.parametrize(
-    ("gpus", "clients", "weights", "most"),
-    [
-        (1, 100, 159_010, 100),
-        (2, 100, 159_010, 50),
-        (2, 7.5, 1_000, 4),
-        (1, 1000, 1_000, 200),
-        (1, 100, 2_156_490, 41),
-        (4, 20, 10**9, 1),
-    ],
-)
-def test_chunks_of_gpus_are_as_large_as_fits(
-    monkeypatch, convolves, gpus, clients, weights, most
-):
-    monkeypatch.setattr(environment, "gpus", lambda: 0)
-    assert one_by_one(_sized(weights, convolves)) == convolves
-    monkeypatch.setattr(environment, "gpus", lambda: gpus)
-    assert not one_by_one(_sized(weights, convolves))
-    assert chunk_size(_sized(weights, convolves), clients) == most
-
-
-def _sized(weights, convolves=False):
-    """A stand-in for a model of so many weights."""
-    return types.SimpleNamespace(size=weights, convolves=convolves)
 
 
 @pytest.mark.parametrize(
