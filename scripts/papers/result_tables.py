@@ -15,7 +15,6 @@ from typing import Any, TextIO
 
 import pandas as pd
 
-from scripts.papers import attack_tables
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy.table import legend, numbered, rests_on
@@ -136,6 +135,9 @@ def observers(frame: pd.DataFrame) -> dict[str, list[str]]:
 
 def shown(name: str) -> str:
     """What a page shows of <paper>/<study>: its table, or that there is none."""
+    # In the clone alone, without which `cli.run` says in a line that it is missing.
+    from scripts.papers import attack_tables
+
     if name in attack_tables.TABLES:
         return _plain(attack_tables.TABLES[name](RESULTS))
     path = RESULTS / f"{name}.csv"
