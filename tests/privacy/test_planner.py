@@ -13,6 +13,7 @@ from tff_hdp.privacy import (
     PoissonSampling,
     ThreatModel,
     account,
+    calibrate,
     demands,
     planner,
     worst,
@@ -52,6 +53,38 @@ def released(plan):
     client = s * q * plan.noising_clients[0] * plan.client_noise_multiplier**2
     zones = sum(z * z for z in plan.zone_noise_multipliers)
     return one * math.sqrt(client + zones + plan.server_noise_multiplier**2)
+
+
+@pytest.mark.parametrize(
+    ("q", "rounds", "epsilon"),
+    [(0.01, 20, 0.1), (0.01, 20, 1.0), (0.001, 1, 1.0), (0.001, 1, 0.05)],
+)
+def test_small_cohorts_have_a_plan_by_the_account_that_counts(q, rounds, epsilon):
+    """Their epsilon by PLD falls off much faster than that by Renyi DP."""
+    federation = NoisePlan(zone_sizes=(100,), sampling=PoissonSampling((q,)))
+    found = planner.plan(
+        federation, {"released_model": epsilon}, rounds=rounds, delta=DELTA
+    )
+    least = calibrate(
+        lambda z: dataclasses.replace(federation, server_noise_multiplier=z),
+        target_epsilon=epsilon,
+        observer="released_model",
+        rounds=rounds,
+        delta=DELTA,
+        method="pld",
+    )
+    assert found.kept[0].epsilon <= epsilon
+    assert found.plan.server_noise_multiplier == pytest.approx(least, rel=2e-3)
+
+
+def test_a_secure_sum_that_does_not_hold_saves_no_noise_and_costs_none():
+    """The server then sees every zone's output, as without it."""
+    secure = dataclasses.replace(ALIKE, secure_server=True)
+    threat = ThreatModel(secure_sums_hold=False)
+    promises = {"aggregator": 6.0}
+    found, plain = make(secure, promises, threat=threat), make(promises=promises)
+    assert found.noise == pytest.approx(plain.noise, rel=1e-3)
+    assert found.kept[0].epsilon == pytest.approx(plain.kept[0].epsilon, rel=2e-3)
 
 
 def test_no_plan_on_a_grid_keeps_the_promises_with_less_noise():

@@ -17,7 +17,7 @@ from tff_hdp.privacy.accountant import (
     client_row,
     like_zones,
 )
-from tff_hdp.privacy.least import least_below
+from tff_hdp.privacy.least import aimed, least_below
 from tff_hdp.privacy.noise import noise_in_output
 from tff_hdp.privacy.parts import LARGEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
@@ -135,11 +135,14 @@ class Demand:
         self.target = self._margin * promise.epsilon
         self._federation, base = federation, federation.base
         # Of a secure sum over zones the observer sees nothing else.
-        self._is_summed = promise.observer == "aggregator" and base.secure_server
+        summed = base.secure_server and federation.threat.secure_sums_hold
+        self._is_summed = promise.observer == "aggregator" and summed
         # Whose noise is for it, a level of `NoisePlan.node_noise_multipliers`.
         self._depth = 0 if self._is_summed else level - 2
         far = level > 2 or self._is_summed
         self.sees_nothing = far and base.mixing_weights[zones[0]] == 0
+        # Epsilons of plans by Renyi DP, and by the account that counts.
+        self._tried: list[tuple[float, float]] = []
         self._found: dict[float, float] = {}
         self._known: list[tuple[float, float, float]] = []
 
@@ -219,11 +222,9 @@ class Demand:
         Returns:
           Whether the target moved by more, for a plan that comes near it.
         """
-        if not math.isfinite(counted):
-            self.target *= 0.5
-            return True
-        decides = rdp > 0.9 * self.target
-        target = self._margin * self.promise.epsilon * rdp / counted
+        decides = rdp > 0.9 * self.target or not math.isfinite(counted)
+        self._tried.append((rdp, counted))
+        target = aimed(self._tried, self._margin * self.promise.epsilon)
         moved = abs(target / self.target - 1.0) > near
         if moved:
             self.target = target

@@ -11,6 +11,8 @@ from tff_hdp.privacy.parts import LARGEST_MULTIPLIER
 TOLERANCE = 0.01
 # Relative error of the least variance that meets a target.
 _NEAR = 5e-5
+# The factor by which an argument to try next differs from the last one, at most.
+_FARTHEST = 10.0
 _LEAST, _MOST = SMALLEST_MULTIPLIER**2, LARGEST_MULTIPLIER**2
 
 
@@ -114,3 +116,45 @@ def least_below(
         before, at, found = (at, found), then, excess(then)
         if at != before[0]:
             slope = min((found - before[1]) / (at - before[0]), -0.1)
+
+
+def aimed(tried: list[tuple[float, float]], wanted: float) -> float:
+    """Where to try next for a rising function's value to be `wanted`.
+
+    Args:
+      tried: Arguments > 0 and values >= 0, maybe infinite, the last one last; the
+        oldest are dropped that contradict those after them.
+      wanted: > 0.
+
+    Returns:
+      As if values were proportional to arguments, or steeper where they were found to
+      be; between those tried that are nearest.
+    """
+    while True:
+        below = max((each for each in tried if each[1] <= wanted), default=None)
+        above = min((each for each in tried if each[1] > wanted), default=None)
+        if not (below and above) or below[0] < above[0]:
+            break
+        del tried[0]
+    argument, value = tried[-1]
+    least = below[0] if below else 0.0
+    most = above[0] if above else math.inf
+    if 0 < value < math.inf:
+        ends = (below, above) if below and above else tried[-2:]
+        change = (wanted / value) ** (1.0 / _steepness(*ends))
+        found = argument * min(max(change, 1.0 / _FARTHEST), _FARTHEST)
+        if least <= found <= most:
+            return found
+    if below and above:
+        return math.sqrt(least * most)
+    return 2.0 * least if below else 0.5 * most
+
+
+def _steepness(*points: tuple[float, float]) -> float:
+    """By how much logarithms of values rise with those of arguments, 1/2 or more."""
+    first, last = points[0], points[-1]
+    known = all(0 < value < math.inf for _, value in points)
+    if first[0] == last[0] or not known:
+        return 1.0
+    found = math.log(last[1] / first[1]) / math.log(last[0] / first[0])
+    return max(found, 0.5)
