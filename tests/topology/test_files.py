@@ -77,6 +77,8 @@ def test_json_and_csv_of_one_tree_agree(tmp_path):
         ("z.csv", "\udcff", "not UTF-8"),
         ("z.csv", "client,zone\na," + "x" * 140_000 + "\n", "line 2: field larger"),
         ("z.csv", "client,zone\na," + "x" * 100_000 + "\nb,", "line 3 is"),
+        ("z.csv", 'client,zone\na,p\nb,"q\nc,r\n', "line 4: unexpected end of data"),
+        ("z.csv", 'client,zone\na,"p\nb,"q\n', "line 3: ',' expected after"),
         ("z.csv", "x" * 100_000, "must begin|header"),
         ("z.txt", "", "allowed: a .csv or .json file"),
     ],
@@ -89,6 +91,23 @@ def test_bad_files_are_refused_naming_the_offender(tmp_path, name, text, message
         load_zones(path, client_ids=ids)
     assert name in str(error.value)
     assert len(str(error.value)) < 600
+
+
+@pytest.mark.parametrize("ids", [None, ("a",), ("a", "b", "c")], ids=str)
+def test_a_quote_that_is_not_closed_swallows_no_clients(tmp_path, ids):
+    path = tmp_path / "z.csv"
+    path.write_text('client,zone,region\na,p,"\nb,q,e\nc,r,w\n')
+    with pytest.raises(FileError) as error:
+        load_zones(path, client_ids=ids)
+    assert str(error.value) == f"{path}: line 4: unexpected end of data"
+
+
+def test_names_in_quotes(tmp_path):
+    path = tmp_path / "z.csv"
+    path.write_text('client,zone\n"a, the first", "say ""p"""\nb,q\n')
+    zoning = load_zones(path)
+    assert zoning.client_ids == ("a, the first", "b")
+    assert zoning.zone_names == ('say "p"', "q")
 
 
 def test_a_character_of_two_halves_is_one(tmp_path):

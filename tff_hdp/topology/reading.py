@@ -72,7 +72,9 @@ def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
       OSError: If it cannot be read.
       FileError: If it is no text, or no CSV.
     """
-    rows = csv.reader(io.StringIO(read_text(path), newline=""), skipinitialspace=True)
+    text = io.StringIO(read_text(path), newline="")
+    # Unless strict, it takes all after a quote that is not closed for one cell.
+    rows = csv.reader(text, skipinitialspace=True, strict=True)
     try:
         for row in rows:
             if row:
