@@ -89,6 +89,7 @@ SOUND = {
             "federation": plan_of(0.0),
             "promises": {"released_model": 2.0},
             **{"rounds": 3, "delta": 1e-5, "method": "rdp"},
+            **{"trusting": (0, 0), "threat": ThreatModel()},
         },
     ),
     "record": (

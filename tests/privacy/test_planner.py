@@ -1,9 +1,11 @@
 """From promises to plans: against brute force, and what cannot be kept."""
 
 import dataclasses
+import fractions
 import itertools
 import math
 
+import numpy as np
 import pytest
 
 from tff_hdp.errors import ArgumentError
@@ -15,6 +17,7 @@ from tff_hdp.privacy import (
     account,
     calibrate,
     demands,
+    planned,
     planner,
     worst,
 )
@@ -306,3 +309,42 @@ def test_what_cannot_be_kept_is_refused_with_the_reason(
 def test_what_is_no_federation_is_refused_by_name(federation, words):
     with pytest.raises(ArgumentError, match=words):
         make(federation)
+
+
+@pytest.mark.parametrize(
+    ("promises", "options"),
+    [
+        ([Promise("aggregator", np.float32(6.0))], {}),
+        ([Promise("aggregator", np.int64(6))], {}),
+        ([Promise("aggregator", fractions.Fraction(6))], {}),
+        ([Promise("super_node", 6.0, np.int64(1))], {}),
+        ({"aggregator": 6.0}, {"delta": np.float32(1e-5)}),
+        ({"aggregator": 6.0}, {"rounds": np.int64(20)}),
+        ({"aggregator": 6.0}, {"trusting": np.array([1, 2, 0, 0])}),
+        ({"aggregator": 6.0}, {"trusting": [1.0, 2.0, 0.0, 0.0]}),
+    ],
+)
+def test_a_plan_of_any_numbers_goes_through_its_file(tmp_path, promises, options):
+    found = make(promises=promises, **options)
+    found.write(tmp_path / "plan.json")
+    assert planned.read_plan(tmp_path / "plan.json") == found
+    assert "<=6" in str(found.kept[0].promise)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"trusting": (0.5, 1.5, 0, 0)}, r"trusting\[0\] is 0.5; allowed: a whole"),
+        ({"trusting": (True, 0, 0, 0)}, r"trusting\[0\] is True; allowed: a whole"),
+        ({"trusting": "1234"}, "trusting is 1234; allowed: a sequence"),
+        ({"trusting": 3}, "trusting is 3; allowed: a sequence"),
+        ({"threat": None}, "threat is None; allowed: a ThreatModel"),
+        ({"threat": "cohort_known"}, "threat is cohort_known; allowed: a Threat"),
+    ],
+)
+def test_what_a_plans_file_cannot_hold_is_refused_before_the_search(
+    monkeypatch, options, words
+):
+    monkeypatch.setattr(planner, "_Keeper", None)
+    with pytest.raises(ArgumentError, match=words):
+        make(**options)

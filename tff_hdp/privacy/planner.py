@@ -31,6 +31,7 @@ from tff_hdp.privacy.demands import (
     largest_epsilon,
 )
 from tff_hdp.privacy.least import least_sum
+from tff_hdp.privacy.parts import entries
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planned import Planned
 from tff_hdp.privacy.promises import Kept, Promise, from_clients_up
@@ -89,12 +90,15 @@ def plan(
         raise ArgumentError("federation", name, "a NoisePlan without noise")
     ok, kinds = federation.estimator != "realised", "fixed (the default) or bounded"
     require(ok, "federation.estimator", "realised", kinds)
-    check_delta("delta", delta)
+    delta = check_delta("delta", delta)
     rounds = check_count("rounds", rounds, 1)
     require(not federation.is_noisy, "federation", "noisy", "a plan without noise")
     check_word("method", method, SOUND)
+    require(isinstance(threat, ThreatModel), "threat", threat, "a ThreatModel")
     promises = sorted(_promises(promises), key=from_clients_up)
-    trusting = (0,) * federation.num_zones if trusting is None else tuple(trusting)
+    if trusting is None:
+        trusting = (0,) * federation.num_zones
+    trusting = entries("trusting", trusting, check_count)
     asked = Federation(
         base=federation, trusting=trusting, rounds=rounds, delta=delta, threat=threat
     )

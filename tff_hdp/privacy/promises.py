@@ -1,9 +1,14 @@
 """A promise, and how a plan keeps it."""
 
 import dataclasses
-import numbers
 
-from tff_hdp.errors import check_count, check_nonnegative, check_positive, require
+from tff_hdp.errors import (
+    check_count,
+    check_nonnegative,
+    check_positive,
+    check_word,
+    require,
+)
 from tff_hdp.privacy.threat import ALL_OBSERVERS
 
 # An epsilon nearer to what is promised than this share of it may decide the noise.
@@ -34,12 +39,11 @@ class Promise:
     level: int = 1
 
     def __post_init__(self) -> None:
-        known = self.observer in ALL_OBSERVERS
-        require(known, "promises", self.observer, ", ".join(ALL_OBSERVERS))
-        number = isinstance(self.epsilon, numbers.Real)
-        require(number, "promises", self.epsilon, "an epsilon, a finite number > 0")
-        check_positive("promises", self.epsilon)
-        check_count("promises", self.level, 1)
+        check_word("promises", self.observer, ALL_OBSERVERS)
+        epsilon = check_positive("promises", self.epsilon)
+        object.__setattr__(self, "epsilon", epsilon)
+        level = check_count("promises", self.level, 1)
+        object.__setattr__(self, "level", level)
         ok = self.level == 1 or self.observer == "super_node"
         found = f"{self.observer}:{self.level}"
         require(ok, "promises", found, "a level for a super_node only")
