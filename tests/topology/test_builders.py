@@ -34,13 +34,39 @@ def test_zones_by_dominant_label():
     assert zones_by_key(tuple(labels), keys=keys).zone_of == (1, 2, 0, 1)
 
 
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int32, np.int64, np.uint64])
+def test_labels_of_any_integer_type_have_a_dominant_one(dtype):
+    keys = dominant_labels({"a": np.array([1, 0, 1], dtype)})
+    assert keys == {"a": 1} and type(keys["a"]) is int
+
+
+def test_the_largest_labels_are_counted_too():
+    labels = {"a": [2**62, 3, 2**62], "b": np.array([2**64 - 1], np.uint64)}
+    assert dominant_labels(labels) == {"a": 2**62, "b": 2**64 - 1}
+
+
 @pytest.mark.parametrize(
-    ("labels", "message"),
-    [({"a": []}, r"labels\['a'\] is empty"), ({"a": [1, -2]}, r"labels\['a'\] is -2")],
+    ("labels", "found"),
+    [
+        ([], "empty"),
+        ([1, -2], "-2"),
+        (np.array([1.0, 2.0]), r"\[1. 2.\]"),
+        ([1.5, 2], "1.5,2"),
+        (np.array([[1, 2], [2, 2]]), r"\[\[1 2\] \[2 2\]\]"),
+        ([[1], [1, 2]], r"\[1\],\[1, 2\]"),
+        (["1", "1"], "1,1"),
+        ("11", "11"),
+        ([None], "None"),
+        (None, "None"),
+        (3, "3"),
+        ({1}, r"\{1\}"),
+        ([10**30], str(10**30)),
+    ],
+    ids=str,
 )
-def test_bad_labels_are_refused(labels, message):
-    with pytest.raises(ArgumentError, match=message):
-        dominant_labels(labels)
+def test_bad_labels_are_refused(labels, found):
+    with pytest.raises(ArgumentError, match=rf"^labels\['a'\] is {found}; allowed: "):
+        dominant_labels({"a": labels})
 
 
 def test_zones_by_capability_are_ordered_bands():
@@ -96,6 +122,28 @@ def test_overlay_in_pieces_cannot_make_fewer_zones():
     graph = nx.Graph([("a", "b"), ("c", "d")])
     with pytest.raises(ArgumentError, match="num_zones is 1; allowed: at least 2"):
         zones_by_overlay(("a", "b", "c", "d"), overlay=graph, num_zones=1)
+
+
+@pytest.mark.parametrize("num_zones", [None, 2])
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), "1", None, 1e300])
+def test_links_whose_weights_mean_nothing_are_refused(num_zones, weight):
+    overlay = nx.Graph([("a", "b", {"weight": 1.0}), ("b", "c", {"weight": weight})])
+    with pytest.raises(ArgumentError) as error:
+        zones_by_overlay(tuple("abc"), overlay=overlay, num_zones=num_zones)
+    assert error.value.name == "overlay['b']['c']['weight']"
+    assert error.value.allowed == "a number in [1e-09, 1e+09]"
+
+
+@pytest.mark.parametrize("num_zones", [None, 2])
+@pytest.mark.parametrize(
+    "overlay",
+    [nx.path_graph(tuple("abc"), nx.DiGraph), {"a": "b", "b": "c", "c": "a"}, "abc", 3],
+    ids=lambda overlay: type(overlay).__name__,
+)
+def test_what_is_no_undirected_graph_is_refused(num_zones, overlay):
+    words = f"^overlay is {type(overlay).__name__}; allowed: an undirected"
+    with pytest.raises(ArgumentError, match=words):
+        zones_by_overlay(tuple("abc"), overlay=overlay, num_zones=num_zones)
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,12 @@ import networkx as nx
 import numpy as np
 
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.topology.builders import check_same_clients
+from tff_hdp.topology.builders import WEIGHTS, check_same_clients
 from tff_hdp.topology.reading import number_of, read_rows
 
 # Of the small world: the links of a client, and the share of them that is rewired.
 NEIGHBOURS = 6
 REWIRED = 0.1
-# Of a link: sums of products of such weights neither overflow nor vanish.
-WEIGHTS = (1e-9, 1e9)
 
 
 def load_attribute(

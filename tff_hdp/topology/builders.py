@@ -10,6 +10,9 @@ import numpy as np
 from tff_hdp.errors import ArgumentError, as_float, check_count, require
 from tff_hdp.topology.zoning import Zoning, check_num_zones
 
+# Of a link: sums of products of such weights neither overflow nor vanish.
+WEIGHTS = (1e-9, 1e9)
+
 
 def zones_of_sizes(
     client_ids: Sequence[str], zone_sizes: Sequence[int], *, rng: np.random.Generator
@@ -65,17 +68,25 @@ def dominant_labels(labels: Mapping[str, Sequence[int]]) -> dict[str, int]:
       labels: For each client the labels of its examples, non-negative integers.
 
     Raises:
-      ArgumentError: If a client has no examples or a label is negative.
+      ArgumentError: If a client has no examples, or its labels are something else.
     """
-    keys = {}
-    for client, values in labels.items():
-        values = np.asarray(values)
-        if values.size == 0:
-            raise ArgumentError(f"labels[{client!r}]", (), "at least one label")
-        if values.min() < 0:
-            raise ArgumentError(f"labels[{client!r}]", values.min(), "labels >= 0")
-        keys[client] = int(np.bincount(values).argmax())
-    return keys
+    return {
+        client: _dominant(f"labels[{client!r}]", values)
+        for client, values in labels.items()
+    }
+
+
+def _dominant(name: str, values: Sequence[int]) -> int:
+    allowed = "one or more integers >= 0, in one flat sequence"
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # sequences of unequal lengths
+        raise ArgumentError(name, values, allowed) from error
+    ok = array.ndim == 1 and array.size > 0 and array.dtype.kind in "biu"
+    require(ok, name, values, allowed)
+    require(array.min() >= 0, name, array.min(), "labels >= 0")
+    found, counts = np.unique(array, return_counts=True)
+    return int(found[counts.argmax()])
 
 
 def _score(capability: Mapping[str, float], client: str) -> float:
@@ -117,17 +128,25 @@ def zones_by_overlay(
     Args:
       client_ids: Distinct client ids; these are the overlay's nodes.
       overlay: Undirected graph of who is linked to whom; an edge attribute
-        `weight` counts if present.
+        `weight`, within `WEIGHTS`, counts if present.
       num_zones: s; None takes the partition of largest modularity.
 
     Returns:
       A `Zoning`, largest community first.
 
     Raises:
-      ArgumentError: If the nodes are not the clients, `num_zones` is out of range,
-        or the overlay falls into more components than `num_zones`.
+      ArgumentError: If the overlay is no such graph, its nodes are not the clients,
+        `num_zones` is out of range, or it falls into more components than `num_zones`.
     """
+    ok = isinstance(overlay, nx.Graph) and not overlay.is_directed()
+    require(ok, "overlay", type(overlay).__name__, "an undirected networkx.Graph")
     check_same_clients("overlay", overlay, client_ids)
+    least, most = WEIGHTS
+    allowed = f"a number in [{least:g}, {most:g}]"
+    for a, b, weight in overlay.edges(data="weight", default=1.0):
+        name = f"overlay[{a!r}][{b!r}]['weight']"
+        number = as_float(name, weight, allowed)
+        require(least <= number <= most, name, weight, allowed)
     limits = {}
     if num_zones is not None:
         num_zones = check_num_zones(num_zones, len(client_ids))
