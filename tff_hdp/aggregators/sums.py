@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators.secure_mean import SecureZonedMean
-from tff_hdp.aggregators.totals import federated_total
+from tff_hdp.aggregators.totals import add_rows, federated_total
 from tff_hdp.aggregators.zoned_mean import PER_ZONE, ZonedMean
 
 
@@ -140,9 +140,7 @@ def _plain_vectors(mean: SecureZonedMean, sent: Any) -> Any:
     @tff.tensorflow.computation(zero.type_signature.result, sent.type_signature.member)
     def add(total: Any, sent: Any) -> tf.Tensor:
         contribution, zones = sent
-        return tf.tensor_scatter_nd_add(
-            total, zones[:, tf.newaxis], contribution["vector"]
-        )
+        return add_rows(total, zones, contribution["vector"])
 
     return federated_total(zero, add, sent)
 

@@ -5,6 +5,8 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.runtime import environment
+
 
 def federated_total(zero: tff.Computation, add: tff.Computation, values: Any) -> Any:
     """Adds up clients' values; for use inside a `tff.federated_computation`.
@@ -29,3 +31,11 @@ def federated_total(zero: tff.Computation, add: tff.Computation, values: Any) ->
         return total
 
     return tff.federated_aggregate(values, zero(), add, merge, report)
+
+
+def add_rows(total: tf.Tensor, places: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """`total` [s, ...] with rows [Z, ...] added at their places, int32 [Z]."""
+    if environment.gpus():
+        # A scatter there has one thread for a row, which may be a whole model.
+        return total + tf.math.unsorted_segment_sum(rows, places, total.shape[0])
+    return tf.tensor_scatter_nd_add(total, places[:, tf.newaxis], rows)

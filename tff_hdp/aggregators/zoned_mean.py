@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
 from tff_hdp.aggregators.queries import LevelQueries, global_norm
+from tff_hdp.aggregators.totals import add_rows
 from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan
 
@@ -243,11 +244,9 @@ class ZonedMean:
 
     def add(self, total: Any, contribution: Any, zones: tf.Tensor) -> Any:
         """Adds a contribution to its zones (int32 [Z]) in a total."""
-
-        def scatter(t: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
-            return tf.tensor_scatter_nd_add(t, zones[:, tf.newaxis], update)
-
-        return _made(scatter, tf.add, total, contribution)
+        return _made(
+            lambda t, rows: add_rows(t, zones, rows), tf.add, total, contribution
+        )
 
     def release(self, state: Any, total: Any) -> tuple[Any, Any, Any]:
         """The mean with every level's noise: what the server outputs.

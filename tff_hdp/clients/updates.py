@@ -61,9 +61,17 @@ def weighted_sums(
     return [
         tf.matmul(factor[:, :, tf.newaxis] * left[0], right, transpose_a=True)
         if left
-        else tf.tensordot(factor, right, 1)
+        else _combined(factor, right)
         for (*left, right), factor in zip(without(sides, dropped), factors, strict=True)
     ]
+
+
+def _combined(factor: tf.Tensor, updates: tf.Tensor) -> tf.Tensor:
+    """[Z, ...] of factors [Z, C] and updates [C, ...]."""
+    shape = updates.shape[1:]
+    # `tf.tensordot` would find shapes out by a dozen operations, on a GPU each a copy.
+    flat = tf.reshape(updates, [-1, shape.num_elements()])
+    return tf.reshape(tf.matmul(factor, flat), [-1, *shape])
 
 
 def without(values: Any, dropped: tf.Tensor) -> Any:

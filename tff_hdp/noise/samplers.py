@@ -143,8 +143,10 @@ def _checked(name: str, stddev: tf.Tensor | float, dtype: tf.DType) -> tf.Tensor
         return tf.constant(number, tf.float64)
     if stddev.dtype not in _BITS:
         stddev = tf.cast(stddev, tf.float64)
-    # By its bits, as numbers that are not normal equal 0.
-    is_zero = tf.equal(tf.bitcast(tf.abs(stddev), _BITS[stddev.dtype]), 0)
+    # By its bits but the sign's: numbers that are not normal equal 0, and a GPU's
+    # arithmetic makes them so.
+    bits = tf.bitcast(stddev, _BITS[stddev.dtype])
+    is_zero = tf.equal(tf.bitwise.bitwise_and(bits, bits.dtype.max), 0)
     stddev = tf.cast(stddev, tf.float64)
     in_range = tf.logical_and(stddev >= least, stddev <= most)
     said = f"the noise's standard deviation is out of range; allowed: {allowed}"

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators.totals import federated_total
+from tff_hdp.aggregators.totals import add_rows, federated_total
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.systems.states import algorithm_state
 
@@ -120,9 +120,8 @@ def build_zoned_process(
 
     @tff.tensorflow.computation(total_type, sent_type)
     def add(total: Any, sent: Any) -> Any:
-        zones = sent["zone"][:, tf.newaxis]
         sums = {
-            name: tf.tensor_scatter_nd_add(total[name], zones, sent[name])
+            name: add_rows(total[name], sent["zone"], sent[name])
             for name in ("sums", "clients")
         }
         measured = tf.nest.map_structure(tf.add, total["measured"], sent["measured"])
