@@ -2,14 +2,13 @@
 
     python benchmarks/gpu_profile.py --csv=docs/results/benchmarks/gpu_profile.csv
 
-Traces rounds with TensorFlow's profiler. A row is a kind of kernel or copy: its share
-of the rounds' seconds, on all streams together, how many of it a round has, and which
-one of it took longest. What the shares lack of 1 is a GPU that waits for the host.
+Traces rounds with TensorFlow's profiler. A row is a kind of operation, or copies: its
+share of the rounds' seconds, on all streams together, and how many of its kernels a
+round has. What the shares lack of 1 is a GPU that waits for the host.
 """
 
 import collections
 import pathlib
-import re
 import sys
 import tempfile
 import time
@@ -21,18 +20,9 @@ from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 
 _WORKS = ("A", "B", "cnn_small", "lenet")
-# By what CUDA's and cuDNN's kernels are called; the first that fits.
-_KINDS = (
-    ("copies from and to the host", "memcpy(h2d|d2h)|memcpyhtod|memcpydtoh"),
-    ("copies on the device", "memcpy|memset"),
-    ("convolutions", "conv|fprop|dgrad|wgrad|winograd|cudnn|nchw|nhwc"),
-    ("matrix products", "gemm|gemv|cutlass|splitk"),
-    ("pooling", "pool"),
-    ("gather and scatter", "gather|scatter|segment"),
-    ("transposes", "transpose|swapdim|tensor3index|shuffle"),
-    ("sums", "reduc|sum"),
-)
-_REST = "element by element, and the rest"
+_COPIES = "copies from and to the host"
+_REST = "all others"
+_LEAST = 0.005  # share of the rounds' seconds of an operation that has a row
 
 
 def define_flags() -> None:
@@ -43,7 +33,7 @@ def define_flags() -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Prints a row for each work and kind."""
+    """Prints a row for each work and kind of operation."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
     if not f.work or not set(f.work) <= set(_WORKS):
@@ -55,8 +45,8 @@ def main(argv: list[str]) -> int:
     rows = []
     for name in f.work:
         space, seconds = traced(name, f.rounds)
-        rows += kinds(space, name, seconds=seconds, rounds=f.rounds)
-    machine.report(rows, f.csv, key=["work", "kind"], devices="gpu")
+        rows += operations(space, name, seconds=seconds, rounds=f.rounds)
+    machine.report(rows, f.csv, key=["work", "operation"], devices="gpu")
     return 0
 
 
@@ -82,7 +72,7 @@ def traced(name: str, rounds: int) -> tuple[Any, float]:
         return xplane_pb2.XSpace.FromString(trace.read_bytes()), seconds
 
 
-def kinds(
+def operations(
     space: Any, name: str, *, seconds: float, rounds: int
 ) -> list[dict[str, object]]:
     """Rows of a trace.
@@ -94,40 +84,43 @@ def kinds(
       rounds: In the trace.
     """
     spent, count = collections.Counter(), collections.Counter()
-    longest: dict[str, collections.Counter] = collections.defaultdict(
-        collections.Counter
-    )
     for plane in space.planes:
         if not plane.name.startswith("/device:GPU"):
             continue
         for line in plane.lines:
-            if not line.name.startswith("Stream"):  # others repeat these, by step
+            if not line.name.startswith("Stream"):  # others say it again, by step
                 continue
             for event in line.events:
-                kernel = plane.event_metadata[event.metadata_id].name
-                kind = kind_of(kernel)
-                spent[kind] += event.duration_ps / 1e12
-                count[kind] += 1
-                longest[kind][kernel] += event.duration_ps
-    rows = []
-    for kind, own in spent.most_common():
-        ((kernel, picoseconds),) = longest[kind].most_common(1)
-        row = {"work": name, "kind": kind, "share": own / seconds}
-        row |= {"events a round": count[kind] / rounds}
-        row["milliseconds a round"] = 1e3 * own / rounds
-        row["longest"] = f"{kernel[:80]} ({picoseconds / 1e12 / own:.0%})"
-        rows.append(row)
-    whole = {"work": name, "kind": "the round", "share": 1.0, "events a round": None}
-    return [*rows, whole | {"milliseconds a round": 1e3 * seconds / rounds}]
+                operation = _operation(plane, event)
+                spent[operation] += event.duration_ps / 1e12
+                count[operation] += 1
+    for operation in [o for o in spent if spent[o] < _LEAST * seconds]:
+        spent[_REST] += spent.pop(operation)
+        count[_REST] += count.pop(operation)
+    ordered = [*sorted(spent, key=lambda o: (o == _REST, -spent[o])), "the round"]
+    spent["the round"] = seconds
+    return [
+        {
+            "work": name,
+            "operation": operation,
+            "share": spent[operation] / seconds,
+            "milliseconds": 1e3 * spent[operation] / rounds,
+            "kernels": count[operation] / rounds or None,
+        }
+        for operation in ordered
+    ]
 
 
-def kind_of(kernel: str) -> str:
-    """Which kind a kernel is, by its name."""
-    named = re.sub("[^a-z0-9]", "", kernel.lower())
-    for kind, pattern in _KINDS:
-        if re.search(pattern, named):
-            return kind
-    return _REST
+def _operation(plane: Any, event: Any) -> str:
+    """The type of TensorFlow's operation that an event on a GPU is of."""
+    kernel = plane.event_metadata[event.metadata_id].name
+    if kernel in ("MemcpyH2D", "MemcpyD2H"):
+        return _COPIES
+    for stat in event.stats:
+        if plane.stat_metadata[stat.metadata_id].name == "tf_op":
+            said = stat.str_value or plane.stat_metadata[stat.ref_value].name
+            return said.rpartition(":")[2]
+    return kernel
 
 
 if __name__ == "__main__":

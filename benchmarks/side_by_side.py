@@ -1,6 +1,7 @@
 """How much faster than others a round in process is, machine by machine.
 
-The rows of run.py lie in a file for each machine, `rounds_<machine>.csv`.
+The rows of run.py lie in a file for each machine, `rounds_<machine>.csv`, and with GPUs
+`gpu_rounds_<machine>.csv`, of which no comparison is made: too little ran there.
 """
 
 import pathlib
@@ -28,8 +29,10 @@ def file_name(machine: str) -> str:
     Args:
       machine: What `machine.described` said.
     """
-    words = machine.removesuffix(", CPU only").replace("(R)", "").lower()
-    return f"rounds_{re.sub('[^a-z0-9]+', '_', words).strip('_')}.csv"
+    words = machine.removesuffix(", CPU only")
+    kind = "gpu_rounds" if words == machine else "rounds"
+    words = words.replace("(R)", "").lower()
+    return f"{kind}_{re.sub('[^a-z0-9]+', '_', words).strip('_')}.csv"
 
 
 def compared(paths: Sequence[pathlib.Path]) -> pd.DataFrame:

@@ -181,10 +181,13 @@ def test_kinds_of_cpu_stand_side_by_side(report, tmp_path):
     ]
     times.write_text(json.dumps([row(), row(**ours, seconds_median=0.1), *others]))
     assert report("--rows_only", page, times).returncode == 0
-    loop = {"work": "F", "task": "digits", "machine": "2 cores of Another (AMX)"}
-    loop |= {"rounds_per_second": 2.0, "accuracy": 0.9}
+    loop = {"work": "F", "task": "digits", "rounds_per_second": 2.0, "accuracy": 0.9}
+    loop |= {"machine": "2 cores of Another (AMX), CPU only"}
     fast = row(**loop, **ours) | {"seconds_median": 0.5}
     times.write_text(json.dumps([row(**loop), fast]))
+    assert report("--rows_only", page, times).returncode == 0
+    # Of what a GPU computed the machine's CPUs say nothing.
+    times.write_text(json.dumps([row(**ours) | {"machine": "2 cores with a GPU"}]))
     assert report("--rows_only", page, times).returncode == 0
     assert page.read_text() == PAGE
     found = pd.read_csv(tmp_path / "results" / "benchmarks" / "fast.csv", index_col=0)
@@ -202,14 +205,17 @@ def test_kinds_of_cpu_stand_side_by_side(report, tmp_path):
 @pytest.mark.parametrize(
     "said, name",
     [
-        ("2 cores of An M(R) @ 2.5GHz (AMX), CPU only", "2_cores_of_an_m_2_5ghz_amx"),
+        (
+            "2 cores of An M(R) @ 2.5GHz (AMX), CPU only",
+            "rounds_2_cores_of_an_m_2_5ghz_amx",
+        ),
         (
             "2 cores of An M (AMX, oneDNN held to AVX2), CPU only",
-            "2_cores_of_an_m_amx_onednn_held_to_avx2",
+            "rounds_2_cores_of_an_m_amx_onednn_held_to_avx2",
         ),
         (
             "2 cores of An M (AMX) with A G, driver 5",
-            "2_cores_of_an_m_amx_with_a_g_dri",
+            "gpu_rounds_2_cores_of_an_m_amx_with_a_g_driver_5",
         ),
     ],
 )
@@ -218,7 +224,7 @@ def test_every_machine_has_a_file_of_its_own(monkeypatch, said, name):
     monkeypatch.syspath_prepend(str(FOLDER))
     import side_by_side
 
-    assert side_by_side.file_name(said).startswith(f"rounds_{name}")
+    assert side_by_side.file_name(said) == f"{name}.csv"
 
 
 def test_a_work_measured_again_leaves_other_works_rows(report, tmp_path):
