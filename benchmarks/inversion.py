@@ -56,6 +56,7 @@ def main(argv: list[str]) -> int:
 
     from tff_hdp.attacks.attacker import Attacker
     from tff_hdp.attacks.config import AttackConfig
+    from tff_hdp.simulation.files import write_text
 
     machine.hide_gpus()
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -87,7 +88,8 @@ def main(argv: list[str]) -> int:
     ]
     print(pd.DataFrame(rows).drop(columns="machine").to_string(index=False))
     if f.csv:
-        pd.DataFrame(rows).to_csv(f.csv, index=False, float_format="%.5g")
+        table = pd.DataFrame(rows).to_csv(index=False, float_format="%.5g")
+        write_text(pathlib.Path(f.csv), table)
     return 0
 
 

@@ -119,7 +119,8 @@ def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
     write_text(path, rows.to_csv(index=False, float_format="%.4g"))
     print(path)
     fast = folder / "fast.csv"
-    compared(sorted(folder.glob("rounds_*.csv"))).to_csv(fast, index=False)
+    table = compared(sorted(folder.glob("rounds_*.csv")))
+    write_text(fast, table.to_csv(index=False))
     print(fast)
 
 

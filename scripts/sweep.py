@@ -48,6 +48,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> int:
     """Runs what is left to run, then writes the tables."""
     from scripts.parts import sweep_runs as sweep
+    from tff_hdp.simulation.files import write_text
 
     given = flags.FLAGS
     seeds = given.seeds
@@ -71,12 +72,12 @@ def main(argv: list[str]) -> int:
     if frame.empty:
         return 1
     metric = given.metric or sweep.headline(jobs)
-    frame.to_csv(folder / "runs.csv", index=False)
+    write_text(folder / "runs.csv", frame.to_csv(index=False))
     measured = sweep.measured(jobs)
     if metric not in measured:
         raise ArgumentError("metric", metric, ", ".join(measured))
     summed = sweep.summary(frame, names, metric)
-    summed.to_csv(folder / "summary.csv", index=False)
+    write_text(folder / "summary.csv", summed.to_csv(index=False))
     sweep.draw(jobs, names or ["seed"], metric, folder / f"{metric}.png")
     print(f"test {metric} after the last round, over seeds {','.join(seeds)}")
     print(summed.to_string(index=False, float_format="{:.4g}".format))

@@ -29,6 +29,7 @@ from tqdm import tqdm
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.files import write_text
 
 # A file makes a context by one of these, of TFF's backends native or test.
 _MAKES_A_CONTEXT = re.compile(r"\bset_(a?sync)_(local|test)_cpp_execution_context\(")
@@ -91,7 +92,8 @@ def main(argv: list[str]) -> int:
     for name in ("cases", "native_pass", "in_process_pass", "skipped", "worse"):
         print(f"{name}: {sum(row[name] for row in rows)}")
     if f.csv:
-        pd.DataFrame(rows, columns=FIELDS).to_csv(f.csv, index=False)
+        table = pd.DataFrame(rows, columns=FIELDS).to_csv(index=False)
+        write_text(pathlib.Path(f.csv), table)
     return int(any(row["worse"] or not row["cases"] for row in rows))
 
 

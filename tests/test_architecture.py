@@ -99,6 +99,16 @@ def test_simulation_knows_no_system():
         assert "tff_hdp.systems" not in path.read_text(), path
 
 
+@pytest.mark.parametrize("room", ["tff_hdp", "scripts", "benchmarks"])
+def test_tables_are_written_whole(room):
+    """By `write_text`: who reads one meanwhile, or after a kill, has all of it."""
+    for path in files_of(room):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).endswith(".to_csv"):
+                assert [ast.unparse(a) for a in call.args] in ([], ["sys.stdout"]), path
+
+
 def test_no_files_import_each_other():
     files = [path for room in FLOOR_OF for path in files_of(room)]
     modules = {module_of(path): path for path in files}

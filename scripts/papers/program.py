@@ -177,6 +177,7 @@ def write_accounts(
       ArgumentError: If a flag is given that would do nothing.
     """
     from scripts.papers import presets, result_tables
+    from tff_hdp.simulation.files import write_text
 
     if alone:
         names = {field.name for field in dataclasses.fields(config_class)}
@@ -192,7 +193,7 @@ def write_accounts(
         if folder is not None:
             path = pathlib.Path(folder) / paper / f"{name}.csv"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
+            write_text(path, content)
             print(path)
         print()
 

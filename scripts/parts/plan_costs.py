@@ -15,6 +15,7 @@ import pandas as pd
 
 from scripts.parts import sweep_runs
 from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation.files import write_text
 
 if TYPE_CHECKING:
     from scripts.plan import PlanConfig
@@ -105,7 +106,8 @@ def _write(reached: Sequence[Reached], runs: int, path: pathlib.Path) -> None:
         "sd": [each.spread for each in reached],
         "this one costs": accuracy.shift() - accuracy,
     }
-    pd.DataFrame(columns).to_csv(path, index=False, float_format="%.3f")
+    table = pd.DataFrame(columns).to_csv(index=False, float_format="%.3f")
+    write_text(path, table)
 
 
 def _digest(value: Any) -> str:

@@ -14,6 +14,7 @@ from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.table import account_text
 from tff_hdp.privacy.threat import OBSERVERS
 from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.files import write_text
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.plain_words import largest_epsilon
 from tff_hdp.topology.reading import read_json
@@ -246,6 +247,6 @@ def write_comparison(runs: Sequence[Run], folder: pathlib.Path) -> None:
         )
         for run in runs
     ]
-    table.to_csv(folder / "table.csv", index=False)
-    (folder / "table.txt").write_text(comparison_text(runs) + "\n")
+    write_text(folder / "table.csv", table.to_csv(index=False))
+    write_text(folder / "table.txt", comparison_text(runs) + "\n")
     comparison_figure(runs, folder / "accuracy.png")

@@ -81,11 +81,12 @@ def account(part: str, folder: pathlib.Path) -> None:
     import pandas as pd
 
     from scripts.papers.hdp import closed_form
+    from tff_hdp.simulation.files import write_text
 
     rows, notes = getattr(closed_form, part)(folder)
-    pd.DataFrame(rows).to_csv(folder / f"{part}.csv", index=False)
+    write_text(folder / f"{part}.csv", pd.DataFrame(rows).to_csv(index=False))
     text = "\n".join([*shown(rows), "", *notes])
-    (folder / f"{part}.txt").write_text(text + "\n")
+    write_text(folder / f"{part}.txt", text + "\n")
     print(f"{part}\n{text}\n")
 
 

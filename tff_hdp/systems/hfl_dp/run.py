@@ -16,6 +16,7 @@ from tff_hdp.clients.batches import Participant, chunks, order_of_steps
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy import FullParticipation, NoisePlan, RoundLedger
+from tff_hdp.simulation.files import write_text
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import RngOf, System, for_the_operator
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
@@ -149,6 +150,6 @@ class HflDp(System):
         if not self.worth:
             return ""
         frame = pd.DataFrame([dataclasses.asdict(row) for row in self.worth])
-        frame.to_csv(path / "noise.csv", index=False)
+        write_text(path / "noise.csv", frame.to_csv(index=False))
         table = frame.to_string(index=False, float_format=lambda x: f"{x:.4g}")
         return f"{table}\n{READING}"

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tasks.task import ClientData, Task
 from tff_hdp.clients.updates import cross_entropy
+from tff_hdp.simulation.files import write_text
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 
 # How many examples of the common test set every user's model is tried on at the end.
@@ -150,7 +151,7 @@ class UserTests:
                 f"on {tests.sizes[0]} examples of the common test set: "
                 f"{_spread(common)}"
             )
-        pd.DataFrame(columns).to_csv(path, index=False)
+        write_text(path, pd.DataFrame(columns).to_csv(index=False))
         return "\n".join(lines)
 
 
