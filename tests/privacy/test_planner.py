@@ -10,6 +10,7 @@ import pytest
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
+    Clipping,
     Level,
     NoisePlan,
     PoissonSampling,
@@ -304,6 +305,10 @@ def test_what_cannot_be_kept_is_refused_with_the_reason(
     [
         ("clients", "federation is str"),
         (dataclasses.replace(ALIKE, estimator="realised"), "estimator is realised"),
+        (
+            dataclasses.replace(ALIKE, clipping=Clipping(kind="adaptive")),
+            "^federation.clipping.kind is adaptive; allowed: flat .*or per_layer$",
+        ),
     ],
 )
 def test_what_is_no_federation_is_refused_by_name(federation, words):

@@ -90,6 +90,9 @@ def plan(
         raise ArgumentError("federation", name, "a NoisePlan without noise")
     ok, kinds = federation.estimator != "realised", "fixed (the default) or bounded"
     require(ok, "federation.estimator", "realised", kinds)
+    # It is for plans whose server alone noises; the least noise may lie anywhere.
+    ok, kind = federation.clipping.kind != "adaptive", "federation.clipping.kind"
+    require(ok, kind, "adaptive", "flat (the default) or per_layer")
     delta = check_delta("delta", delta)
     rounds = check_count("rounds", rounds, 1)
     require(not federation.is_noisy, "federation", "noisy", "a plan without noise")
