@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     import machine
 
     if not machine.gpus():
-        raise ArgumentError("work", f.work, "a machine where nvidia-smi finds a GPU")
+        raise ArgumentError("work", f.work, "on a machine where nvidia-smi finds a GPU")
     rows = []
     for name in f.work:
         space, seconds = traced(name, f.rounds)

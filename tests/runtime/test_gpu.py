@@ -150,7 +150,7 @@ def test_steps_copy_nothing(gpus, federation, tmp_path):
         run()
         found.append(copies(traced(run, tmp_path / str(count))))
     # One of each step would be 45 more. What is around the steps is not always copied
-    # in as many pieces: 8 events more were seen, none of them in the loop.
+    # in as many pieces: an H200 had 8 events more of 290, the host's among them.
     assert found[0] > 0
     assert abs(found[1] - found[0]) < (steps[1] - steps[0]) / 2
 
