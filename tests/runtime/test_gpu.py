@@ -112,7 +112,10 @@ def kernels(counts):
 
 
 def copies(counts):
-    """How often a GPU's memory and the host's were copied from one to the other."""
+    """How often a GPU's memory and the host's were copied from one to the other.
+
+    The host's events say the same once more.
+    """
     return sum(
         n
         for (plane, name), n in counts.items()
@@ -144,15 +147,14 @@ def test_client_work_is_on_the_gpu(gpus, federation, tmp_path):
 
 
 def test_steps_copy_nothing(gpus, federation, tmp_path):
-    found, steps = [], (5, 50)
-    for count in steps:
-        run = federation([gpus[0]], steps=count)
+    found = []
+    for steps in (5, 50):
+        run = federation([gpus[0]], steps=steps)
         run()
-        found.append(copies(traced(run, tmp_path / str(count))))
-    # One of each step would be 45 more. What is around the steps is not always copied
-    # in as many pieces: an H200 had 8 events more of 290, the host's among them.
+        found.append(copies(traced(run, tmp_path / str(steps))))
+    # What is around the steps is not always copied in as many pieces.
     assert found[0] > 0
-    assert abs(found[1] - found[0]) < (steps[1] - steps[0]) / 2
+    assert found[1] <= found[0] + 5
 
 
 def test_memory_is_flat_over_a_hundred_rounds(gpus, federation):

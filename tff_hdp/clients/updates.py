@@ -69,7 +69,7 @@ def weighted_sums(
 def _combined(factor: tf.Tensor, updates: tf.Tensor) -> tf.Tensor:
     """[Z, ...] of factors [Z, C] and updates [C, ...]."""
     shape = updates.shape[1:]
-    # `tf.tensordot` would find shapes out by a dozen operations, on a GPU each a copy.
+    # `tf.tensordot` finds shapes out by operations, whose numbers a GPU copies.
     flat = tf.reshape(updates, [-1, shape.num_elements()])
     return tf.reshape(tf.matmul(factor, flat), [-1, *shape])
 
