@@ -116,6 +116,7 @@ def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
         before = pd.read_csv(path)
         others = before[~before["work"].isin(rows["work"])]
         rows = pd.concat([others.dropna(axis=1, how="all"), rows])
+        rows = rows.reindex(columns=before.columns.union(rows.columns, sort=False))
     write_text(path, rows.to_csv(index=False, float_format="%.4g"))
     print(path)
     fast = folder / "fast.csv"

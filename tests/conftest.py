@@ -43,8 +43,10 @@ hypothesis.settings.load_profile("untimed")
 REPOSITORY = pathlib.Path(__file__).parents[1]
 # What a machine with a GPU computes on it.
 ON_GPUS = (
+    "tests/aggregators/test_totals.py",
     "tests/clients/test_gram.py",
     "tests/clients/test_stacked_model.py",
+    "tests/clients/test_updates.py",
     "tests/noise/test_samplers.py",
     "tests/runtime/test_equivalence_matrix_",
     "tests/runtime/test_gpu.py",

@@ -7,6 +7,9 @@ import populations
 import torch
 import works
 
+# As the others compute: on newer GPUs convolutions shorten their factors unless told
+# not to.
+torch.backends.cudnn.allow_tf32 = False
 # A GPU wherever one is to be seen; `--devices=cpu` hides them.
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

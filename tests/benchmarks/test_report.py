@@ -240,14 +240,18 @@ def test_a_work_measured_again_leaves_other_works_rows(report, tmp_path):
     assert "page.md: has B: 20 clients, two convolutions too" in result.stderr
     assert page.read_text() == text
     rows = tmp_path / "results" / "benchmarks" / "rounds_2_cores_of_a_cpu_avx2.csv"
-    seconds = pd.read_csv(rows).set_index("work")["seconds_median"]
-    assert seconds.to_dict() == {"A": 2.0, "B": 2.25}
+    before = pd.read_csv(rows)
+    assert before.set_index("work")["seconds_median"].to_dict() == {"A": 2.0, "B": 2.25}
     with rows.open() as file:
         assert report("--rows_only", page, times).returncode == 0
         # Who reads it meanwhile reads the old one to its end.
         assert pd.read_csv(file)["seconds_median"].tolist() == [2.0, 2.25]
-    seconds = pd.read_csv(rows).set_index("work")["seconds_median"]
-    assert seconds.to_dict() == {"A": 2.125, "B": 2.25}
+    after = pd.read_csv(rows)
+    assert after.set_index("work")["seconds_median"].to_dict() == {
+        "A": 2.125,
+        "B": 2.25,
+    }
+    assert [*after] == [*before]
 
 
 def test_a_profile_alone_leaves_the_times(report, tmp_path):
