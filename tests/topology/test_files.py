@@ -102,6 +102,16 @@ def test_a_quote_that_is_not_closed_swallows_no_clients(tmp_path, ids):
     assert str(error.value) == f"{path}: line 4: unexpected end of data"
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_two_quotes_too_many_swallow_no_clients(tmp_path, end):
+    path = tmp_path / "z.csv"
+    lines = ["client,zone,region", 'a,p,"', "b,q,e", '",r', "c,r,w", ""]
+    path.write_text(end.join(lines), newline="")
+    with pytest.raises(FileError) as error:
+        load_zones(path)
+    assert str(error.value) == f"{path}: line 4: a cell in quotes has a line break"
+
+
 def test_names_in_quotes(tmp_path):
     path = tmp_path / "z.csv"
     path.write_text('client,zone\n"a, the first", "say ""p"""\nb,q\n')

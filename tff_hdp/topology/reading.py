@@ -70,13 +70,17 @@ def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
     Raises:
       OSError: If it cannot be read.
-      FileError: If it is no text, or no CSV.
+      FileError: If it is no text, or no CSV, or a cell goes over several lines: two
+        quotes too many would make one of all rows between them.
     """
     text = io.StringIO(read_text(path), newline="")
     # Unless strict, it takes all after a quote that is not closed for one cell.
     rows = csv.reader(text, skipinitialspace=True, strict=True)
     try:
         for row in rows:
+            if any("\n" in cell or "\r" in cell for cell in row):
+                broken = f"line {rows.line_num}: a cell in quotes has a line break"
+                raise FileError(path, broken)
             if row:
                 yield rows.line_num, [cell.strip() for cell in row]
     except csv.Error as error:
