@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 from tests.thinning import thinned
 from tff_hdp import privacy
 from tff_hdp.aggregators import (
+    WEIGHT_TYPE,
     HierarchicalMeanFactory,
     UnweightedHierarchicalMeanFactory,
     client,
@@ -207,19 +208,18 @@ def test_a_lost_client_is_counted_and_its_noise_not_claimed(initial):
         Ledger().record(plan, events=events)
 
 
-def test_a_lost_client_fills_up_no_zone(initial):
-    """Whose zone is not known makes none large enough to be shown."""
+@pytest.mark.parametrize("factory", ["weighted", "unweighted"])
+def test_no_clients_data_may_leave_a_zone_out(factory):
+    """Whose training diverges has no zone, and a zone of as many as it takes goes."""
     plan = dataclasses.replace(PLAN, secure_aggregation=True, min_zone_clients=2)
     plan = with_encoding(plan, size=59, bits=30)
-    zoned = [*initial, np.zeros(4, np.float32)]
-    alone, lost = 0, 1  # of zones 0 and 1
-    data = data_of(spoilt=(lost,))
-    found, metrics = run(drop_in(plan), zoned, [data[alone], data[lost]], rounds=1)
-    measured = metrics["aggregator"]
-    assert measured["clients"].tolist() == [2, 0]
-    assert measured["lost"] == measured["left_out"] == 1
-    for before, after in zip(zoned, found, strict=True):
-        np.testing.assert_array_equal(before, after)
+    with pytest.raises(ArgumentError, match=r"min_zone_clients is 2; allowed: 1 with"):
+        if factory == "weighted":
+            HierarchicalMeanFactory(plan).create(ZONED, tff.to_type(np.float32))
+        else:
+            UnweightedHierarchicalMeanFactory(plan).create(ZONED)
+    # Profiles of their own say which zone, whatever becomes of the update.
+    HierarchicalMeanFactory(plan).create(tff.to_type(UPDATE), WEIGHT_TYPE)
 
 
 def test_rounds_of_a_builder_that_carries_no_zone_are_refused():
@@ -292,6 +292,7 @@ def test_type_signatures(weight):
         tensor_norms=(np.float32, [2]),
         clip_norm=np.float32,
         lost=np.int32,
+        strays=np.int32,
     )
     expected = tff.FunctionType(
         [("state", state_type), *sent],

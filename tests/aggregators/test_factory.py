@@ -229,6 +229,22 @@ def test_half_precision_is_averaged_and_measured(dtype, profiles):
     assert output.measurements["update_norm"] == 800.0
 
 
+def test_norms_are_of_what_is_in_the_sum(updates, profiles, aggregate, flat):
+    """Of none whose update, weight or zone is refused."""
+    values = updates(5, seed=3)
+    values[1]["bias"][0] = np.inf
+    clients = profiles([0, 0, 0, 9, 1], [1.0, 1.0, 2.0, 1.0, 0.5])
+    plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
+    (output,) = aggregate(HierarchicalMeanFactory(plan), values, clients)
+    measured = output.measurements
+    assert measured["rejected"] == 3
+    kept = [flat(values[i]) for i in (0, 4)]
+    norms = [np.linalg.norm(v) for v in kept]
+    assert measured["update_norm"] == pytest.approx(sum(norms) / 5, rel=1e-5)
+    kernels = [np.linalg.norm(values[i]["kernel"]) for i in (0, 4)]
+    assert measured["tensor_norms"][0] == pytest.approx(sum(kernels) / 5, rel=1e-5)
+
+
 def test_a_rejected_client_stays_in_a_bounded_denominator(
     updates, profiles, aggregate, flat
 ):

@@ -102,3 +102,20 @@ def test_an_inner_sum_is_refused_beside_an_encoding():
     plan = with_encoding(plan, size=2050, bits=30, largest=1.0)
     with pytest.raises(ArgumentError, match="inner is SumFactory; allowed: None"):
         HierarchicalMeanFactory(plan, inner=tff.aggregators.SumFactory())
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"inner": "sum"}, "inner is sum; allowed: None, or a tff.aggregators"),
+        ({"inner": tff.aggregators.SumFactory}, "inner is .*; allowed: None, or a"),
+        ({"inner": tff.aggregators.MeanFactory()}, "inner is .*; allowed: None, or a"),
+        (
+            {"inner": tff.aggregators.SumFactory(), "inner_is_exact": "no"},
+            "inner_is_exact is 'no'; allowed",
+        ),
+    ],
+)
+def test_what_sums_nothing_is_refused(given, words):
+    with pytest.raises(ArgumentError, match=words):
+        HierarchicalMeanFactory(HDP, **given)

@@ -5,6 +5,7 @@ import pytest
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     FixedSizeSampling,
+    FullParticipation,
     NoisePlan,
     PoissonSampling,
     ThreatModel,
@@ -12,6 +13,7 @@ from tff_hdp.privacy import (
     calibrate,
     configurations,
 )
+from tff_hdp.privacy.divergences import gaussian_epsilon
 from tff_hdp.privacy.threat import AccountedRound
 
 PLAN = NoisePlan(
@@ -103,3 +105,60 @@ def test_colluders_in_a_zone_are_not_fewer_than_all_of_them_make_there():
     for enough in (5, 20, None):
         threat = ThreatModel(colluding_clients=20, colluding_in_zone=enough)
         account(plan, 1, 1e-5, ("rdp",), threat=threat)
+
+
+TEN = (10, 10)
+EVERYBODY = {"zone_sizes": TEN, "sampling": FullParticipation()}
+
+
+@pytest.mark.parametrize("q", [0.5, 1.0])
+@pytest.mark.parametrize("seen", ["cohort_known", "participation_revealed"])
+def test_whose_absence_is_seen_is_told_from_one_that_is_there(q, seen):
+    """Also where everybody else comes in every round."""
+    sampling = PoissonSampling((q, q)) if q < 1 else FullParticipation()
+    plan = configurations.c2(zone_sizes=TEN, noise_multiplier=2.0, sampling=sampling)
+    threat = {"neighbours": "add_or_remove", seen: True}
+    rows = account(plan, 1, 1e-5, ("rdp",), threat=ThreatModel(**threat))
+    (found,) = {r for r in rows if r.observer == "aggregator"}
+    assert found.epsilon_rdp is None
+    assert "the observer learns who takes part" in found.assumptions
+    given = ThreatModel(**threat | {"neighbours": "zero_out"})
+    (found,) = {
+        r
+        for r in account(plan, 1, 1e-5, ("rdp",), threat=given)
+        if r.observer == "aggregator"
+    }
+    assert found.epsilon_rdp > 0.0
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_super_node_sees_who_is_there_before_it_tops_up(secure):
+    plan = configurations.c1(
+        noise_multiplier=2.0, top_up=True, secure_aggregation=secure, **EVERYBODY
+    )
+    threat = ThreatModel(neighbours="add_or_remove")
+    rows = account(plan, 1, 1e-5, ("rdp",), threat=threat)
+    own = {r.epsilon_rdp for r in rows if r.observer == "super_node"}
+    above = {r.epsilon_rdp for r in rows if r.observer == "aggregator"}
+    assert own == {None} and None not in above
+
+
+def test_a_cohort_of_a_fixed_size_has_one_relation_whatever_the_size():
+    """In a zone all of whose clients come one of them is replaced, too: by 2S."""
+    plan = configurations.c2(
+        zone_sizes=(5, 5), noise_multiplier=2.0, sampling=FixedSizeSampling((5, 2))
+    )
+    rows = [r for r in account(plan, 1, 1e-5) if r.observer == "aggregator"]
+    assert {r.neighbours for r in rows} == {"replace_one"}
+    found = rows[0].epsilon_pld
+    assert found == pytest.approx(gaussian_epsilon(1.0, 1e-5), rel=1e-3)
+
+
+def test_weights_that_are_taken_as_public_are_told_of():
+    given = {"noise_multiplier": 2.0, **EVERYBODY}
+    words = "what zones' clients weigh together is public"
+    for weights, told in ((None, False), (TEN, False), ((2.5, 10.0), True)):
+        plan = configurations.c2(zone_weights=weights, **given)
+        rows = account(plan, 1, 1e-5, ("rdp",))
+        seen = [r for r in rows if r.epsilon_rdp is not None]
+        assert {words in r.assumptions for r in seen} == {told}

@@ -32,6 +32,18 @@ def test_poisson_takes_each_client_independently_with_its_zones_q():
     assert stats.chisquare(sizes, binomial).pvalue > 1e-4
 
 
+@pytest.mark.parametrize(("least", "taken"), [(0, True), (1, False), (2, False)])
+def test_nobody_is_drawn_more_often_than_the_account_says(monkeypatch, least, taken):
+    """Numbers have 53 bits: of q = 1.5 * 2^-53 only the first one is drawn."""
+    cohorts = sampler(PoissonSampling((1.5 * 2.0**-53, 1.0)))
+    words = np.full(10, least << 11, "<u8")
+    monkeypatch.setattr(cohorts, "_words", lambda *_: words)
+    expected = [i for i, z in enumerate(ZONING.zone_of) if z == 1 or taken]
+    assert sorted(cohorts.draw(1)) == expected
+    monkeypatch.setattr(cohorts, "_words", lambda *_: np.full(10, 2**64 - 1, "<u8"))
+    assert sorted(cohorts.draw(1)) == [i for i, z in enumerate(ZONING.zone_of) if z]
+
+
 def test_fixed_size_takes_exactly_k_of_each_zone_uniformly():
     cohorts = sampler(FixedSizeSampling((1, 4)))
     counts = np.zeros(10)

@@ -16,7 +16,7 @@ from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.aggregators.sums import inner_zone_sums, zone_sums
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.aggregators.zoned_model import WEIGHT_TYPE
-from tff_hdp.errors import ArgumentError, check_positive, require
+from tff_hdp.errors import ArgumentError, check_bool, check_positive, require
 from tff_hdp.privacy.plan import NoisePlan
 
 Inner = tff.aggregators.UnweightedAggregationFactory
@@ -50,8 +50,8 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
     `tensor_norms` and `clip_norm`; with an encoding `saturated` and `left_out`, how
     many zones had fewer than `plan.min_zone_clients`; for a `zoned_model` `lost`, the
     clients without examples or whose training diverged, which TFF sends as zeros
-    without a zone. Where one left its noise out that the plan counts on, the clients'
-    event has multiplier 0.
+    without a zone, and `strays`, those of them whose update is not zero. Where one left
+    its noise out that the plan counts on, the clients' event has multiplier 0.
 
     An inner factory sums the records, with a leading axis of zones in which all but
     a client's own are zero. An account adds up what several records carry: their
@@ -73,7 +73,8 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
 
     Raises:
       ArgumentError: If `inner` may not stand here; from `create`, if plan, queries
-        and value do not fit each other.
+        and value do not fit each other, or a plan leaves small zones out and the value
+        is of a `zoned_model`: who diverges loses its zone there.
       TypeError: From `create`, if the value holds a tensor that is not of floats.
     """
 
@@ -102,8 +103,8 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         if isinstance(weight_type, tff.TensorType):
             if not np.issubdtype(weight_type.dtype.type, np.floating):
                 raise TypeError(f"weight_type is {weight_type}; a mean needs a float")
-            make = self._process_of
-            return _of_zoned_model(make, value_type, weight_type, self._example_cap)
+            cap = self._example_cap
+            return _of_zoned_model(self, value_type, weight_type, cap)
         WEIGHT_TYPE.check_assignable_from(weight_type)
         return self._process_of(value_type)
 
@@ -144,7 +145,7 @@ class UnweightedHierarchicalMeanFactory(tff.aggregators.UnweightedAggregationFac
 
     def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
         """See base class."""
-        return _of_zoned_model(self._weighted._process_of, value_type)
+        return _of_zoned_model(self._weighted, value_type)
 
 
 def round_events(measurements: Any) -> dict[str, Any] | None:
@@ -164,7 +165,7 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
         return None
     came, lost = np.sum(measurements["clients"]), measurements.get("lost", 0)
     # Of clients that are lost by themselves TFF sends zeros.
-    unknown = 0 < lost == came and measurements["update_norm"] > 0.0
+    unknown = 0 < lost == came and measurements["strays"] > 0
     allowed = f"fewer than all {came} clients; they sent updates without a zone, which "
     allowed += "those of build_weighted_fed_avg and build_unweighted_fed_avg have"
     require(not unknown, "lost", lost, allowed)
@@ -250,30 +251,37 @@ def _process(
 
 
 def _of_zoned_model(
-    make: Any,
+    factory: HierarchicalMeanFactory,
     value_type: tff.Type,
     weight_type: tff.Type | None = None,
     example_cap: float | None = None,
 ) -> tff.templates.AggregationProcess:
-    """The process for a `zoned_model`'s updates; `make` gives that for profiles."""
+    """The process for a `zoned_model`'s updates, whose profiles a factory is given."""
     zoned_model.check_zoned(value_type)
+    least = factory._plan.min_zone_clients
+    allowed = "1 with updates of a zoned_model: a client whose training diverges loses "
+    allowed += "its zone, so its data could decide whether the zone is left out"
+    require(least == 1, "plan.min_zone_clients", least, allowed)
 
     @tff.tensorflow.computation(value_type, weight_type or np.float32)
     def take_off(value: Any, weight: Any) -> Any:
         update, profile, lost = zoned_model.taken_off(value, weight, example_cap)
-        return update, profile, tf.cast(lost, tf.int32)
+        moved = [tf.reduce_any(tf.not_equal(t, 0)) for t in tf.nest.flatten(update)]
+        stray = tf.logical_and(lost, tf.reduce_any(moved))
+        return update, profile, tf.cast(lost, tf.int32), tf.cast(stray, tf.int32)
 
     update_type = take_off.type_signature.result[0]
-    process = make(update_type)
+    process = factory._process_of(update_type)
     put_back = tff.tensorflow.computation(zoned_model.put_back, update_type)
     state_type = process.initialize.type_signature.result
     values_type = tff.FederatedType(value_type, tff.CLIENTS)
 
     def run(state: Any, value: Any, weight: Any) -> Any:
-        update, profile, lost = tff.federated_map(take_off, (value, weight))
+        update, profile, lost, stray = tff.federated_map(take_off, (value, weight))
         output = process.next(state, update, profile)
         result = tff.federated_map(put_back, output.result)
         measured = _with(output.measurements, "lost", tff.federated_sum(lost))
+        measured = _with(measured, "strays", tff.federated_sum(stray))
         measured = tff.federated_map(_void_if_lost(measured), measured)
         return tff.templates.MeasuredProcessOutput(output.state, result, measured)
 
@@ -331,9 +339,12 @@ def _of_all_zones(value_type: tff.Type, zones: int) -> tff.Type:
     )
 
 
-def _check_inner(plan: NoisePlan, inner: Inner | None, exact: bool) -> None:
+def _check_inner(plan: NoisePlan, inner: Any, exact: Any) -> None:
+    check_bool("inner_is_exact", exact)
     if inner is None:
         return
+    allowed = "None, or a tff.aggregators.UnweightedAggregationFactory"
+    require(isinstance(inner, Inner), "inner", inner, allowed)
     if plan.encoding is not None:
         raise ArgumentError(
             "inner", type(inner).__name__, "None where plan.encoding is given"

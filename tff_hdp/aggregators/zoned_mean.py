@@ -229,8 +229,11 @@ class ZonedMean:
             noising=noising,
             bare=(1 - noising) * (1 - rejected),
             rejected=rejected,
-            tensor_norms=clipped["tensor_norms"],
-            norm=clipped["norm"],
+            # What is left out of a sum is of norm 0.
+            tensor_norms=tf.where(
+                refused[..., tf.newaxis], 0.0, clipped["tensor_norms"]
+            ),
+            norm=tf.where(refused, 0.0, clipped["norm"]),
         )
 
     def zero(self, contribution: Any) -> Any:

@@ -161,7 +161,7 @@ def _sampled_view(
 ) -> View:
     plan, threat = run.plan, run.threat
     q = plan.participation[zone]
-    fixed_size = isinstance(plan.sampling, FixedSizeSampling) and q < 1.0
+    fixed_size = isinstance(plan.sampling, FixedSizeSampling)
     bounded = plan.estimator == "bounded"
     adaptive = plan.clipping.kind == "adaptive"
     if hidden and q < 1.0 and noise.varies and (noise.own or fixed_size):
@@ -181,7 +181,7 @@ def _sampled_view(
             neighbours = "add_or_remove"
         else:
             neighbours = "zero_out"
-    if neighbours == "add_or_remove" and not hidden and q < 1.0:
+    if neighbours == "add_or_remove" and not hidden:
         return View(
             neighbours=neighbours,
             sampling=_sampling_words(plan, zone, hidden=False),
@@ -219,7 +219,8 @@ def _sampled_view(
         notes.append("noise on a grid is accounted as such")
     mechanism: Mechanism
     least = spectrum.variances[0]
-    if fixed_size and hidden and neighbours == "replace_one" and least > 0.0:
+    sampled = fixed_size and q < 1.0
+    if sampled and hidden and neighbours == "replace_one" and least > 0.0:
         # Colluding clients know whether they came; worst for the rest is that
         # none of them did.
         n, k = plan.zone_sizes[zone], plan.sampling.sizes[zone]
@@ -240,6 +241,8 @@ def _sampled_view(
         notes.append("accounts the random number of noising participants, not its mean")
     if adaptive:
         notes.append("z is that of update and clipped count together")
+    if plan.zone_weights not in (None, tuple(map(float, plan.zone_sizes))):
+        notes.append("what zones' clients weigh together is public, and what weighs 1")
     if threat.dropout_rate > 0:
         notes.append("clients drop out independently of each other and of the data")
     return View(

@@ -64,8 +64,9 @@ class CohortSampler:
                 least = np.argsort(own, kind="stable")[:size]
                 chosen.append(self._members[zone][np.sort(least)])
             else:
-                uniforms = (own >> np.uint64(11)) * 2.0**-53
-                taken = uniforms < self._plan.participation[zone]
+                # Of 2^53 numbers those of the first q 2^53, whole ones: never more.
+                numbers = (own >> np.uint64(11)) + np.uint64(1)
+                taken = numbers <= self._plan.participation[zone] * 2.0**53
                 chosen.append(self._members[zone][taken])
         return np.concatenate(chosen)
 

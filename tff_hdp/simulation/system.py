@@ -285,5 +285,6 @@ def for_the_operator(columns: str, also: str = "") -> str:
     """The note that some columns of metrics.csv, and what else, carry no noise."""
     return (
         f"{columns} in metrics.csv{also} carry no noise: they are for the operator of "
-        "the simulation, and releasing them would void the epsilons."
+        "the simulation, and releasing them would void the epsilons, as would columns "
+        "of seconds or bytes, which tell how many came."
     )

@@ -92,10 +92,11 @@ def test_a_plan_that_is_changed_before_it_is_copied_is_refused(
         assert not (folder.path / "plan.json").exists()
 
 
-def test_a_run_may_lose_as_many_clients_as_planned(hdp_config, tmp_path, made):
+def test_a_run_may_lose_as_many_clients_as_planned(hdp_config, tmp_path):
     """In floating point 1 - .95 is more than .05."""
-    threat = dataclasses.replace(made.threat, dropout_rate=0.05)
-    kept = dataclasses.replace(made, threat=threat)
+    given = {"rounds": 2, "delta": 1e-5, "method": "rdp"}
+    threat = ThreatModel(dropout_rate=0.05)
+    kept = planner.plan(FEDERATION, PROMISES, threat=threat, **given)
     found = build(settings(hdp_config, tmp_path, kept, online_rate=0.95))
     assert found.threat.dropout_rate > 0.05
     with pytest.raises(ArgumentError, match=r"online_rate is 0\.94; allowed: what"):
@@ -186,6 +187,18 @@ def test_a_sum_that_was_not_planned_for_is_accounted_first(hdp_config, tmp_path)
         ArgumentError, match=r"a plan whose released_model<=.* this run"
     ):
         build(settings(hdp_config, tmp_path, found, **changes))
+
+
+def test_a_file_whose_noise_is_not_that_of_its_promises_starts_no_run(
+    hdp_config, tmp_path, made
+):
+    less = tuple(z / 2 for z in made.plan.zone_noise_multipliers)
+    plan = dataclasses.replace(
+        made.plan, zone_noise_multipliers=less, client_noise_multiplier=1e-3
+    )
+    config = settings(hdp_config, tmp_path, dataclasses.replace(made, plan=plan))
+    with pytest.raises(ArgumentError, match=r"a plan whose .*<=.* this run keeps; it"):
+        check_promises(config, plan, ThreatModel())
 
 
 def test_a_clip_that_was_not_planned_for_is_accounted_first(hdp_config, tmp_path):

@@ -39,8 +39,9 @@ from tff_hdp.systems.hdp.zones import build_elections
 from tff_hdp.systems.secure_sums import ProtocolData, ProtocolProcess, SecureSums
 
 OPERATOR_METRICS = for_the_operator(
-    "clients, offline, dropped, byzantine, empty_zones, left_out_zones, saturated, "
-    "rejected, update_norm, train_loss and train_accuracy"
+    "clients, offline, dropped, byzantine, empty_zones, left_out_zones, "
+    "failed_super_nodes, saturated, rejected, update_norm, train_loss and "
+    "train_accuracy"
 )
 COHORT_HIDDEN = (
     "Zones draw their cohorts and do not show them to the aggregator. One process "
