@@ -241,8 +241,8 @@ def test_norms_are_of_what_is_in_the_sum(updates, profiles, aggregate, flat):
     kept = [flat(values[i]) for i in (0, 4)]
     norms = [np.linalg.norm(v) for v in kept]
     assert measured["update_norm"] == pytest.approx(sum(norms) / 5, rel=1e-5)
-    kernels = [np.linalg.norm(values[i]["kernel"]) for i in (0, 4)]
-    assert measured["tensor_norms"][0] == pytest.approx(sum(kernels) / 5, rel=1e-5)
+    biases = [np.linalg.norm(values[i]["bias"]) for i in (0, 4)]
+    assert measured["tensor_norms"][0] == pytest.approx(sum(biases) / 5, rel=1e-5)
 
 
 def test_a_rejected_client_stays_in_a_bounded_denominator(
