@@ -10,7 +10,7 @@ import numpy as np
 
 from tasks import large
 from tasks.models import SOFTMAX, Architecture, TextArchitecture, Value
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_count, require
 
 # The split is part of the task, not of a run: every seed sees one test set.
 SPLIT_SEED = 0
@@ -103,7 +103,7 @@ class Dataset:
 
     Attributes:
       name: As `--task` takes it.
-      num_classes: How many classes.
+      num_classes: How many classes, 2 or more.
       input_shape: Of an example: height, width and channels of an image, columns of
         a table, length of a sequence, or what else a dense model flattens.
       max_value: The largest value a feature can take, or each column; None for ids.
@@ -122,7 +122,8 @@ class Dataset:
         the test images stay as they are.
 
     Raises:
-      ArgumentError: If a model takes no such examples, or features have no range.
+      ArgumentError: If a field is not as described, a model takes no such examples, or
+        features have no range.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Dataset:
     mirrored: bool = False
 
     def __post_init__(self) -> None:
+        self._check_classes()
         if self.mirrored and len(self.input_shape) != 3:
             allowed = "height, width and channels where images are mirrored"
             raise ArgumentError(f"{self.name}.input_shape", self.input_shape, allowed)
@@ -153,6 +155,18 @@ class Dataset:
                 max_value=self.max_value,
                 min_value=self.min_value,
             )
+
+    def _check_classes(self) -> None:
+        """Takes NumPy's numbers and arrays of names for Python's, as JSON does not."""
+        count = check_count(f"{self.name}.num_classes", self.num_classes, 2)
+        names = self.class_names
+        names = names.tolist() if isinstance(names, np.ndarray) else names
+        ok = isinstance(names, list | tuple) and len(names) in (0, count)
+        ok = ok and all(isinstance(each, str) for each in names)
+        allowed = f"a tuple of {count} texts, or none"
+        require(ok, f"{self.name}.class_names", names, allowed)
+        object.__setattr__(self, "num_classes", count)
+        object.__setattr__(self, "class_names", tuple(names))
 
     @property
     def model_shape(self) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -156,6 +157,33 @@ def test_a_data_set_that_its_models_do_not_fit_is_refused(changes, message):
     with pytest.raises(ArgumentError, match=f"^{message}") as error:
         dataclasses.replace(tasks.TASKS["digits"], **changes)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_classes": 1}, "num_classes is 1; allowed: a whole number >= 2"),
+        ({"num_classes": 2.5}, "num_classes is 2.5; allowed: a whole number >= 2"),
+        ({"class_names": ("a", "b")}, "class_names is a,b; allowed: a tuple of 10"),
+        ({"class_names": ("a",) * 11}, "class_names is a,a,.*; allowed: a tuple of 10"),
+        ({"class_names": tuple(range(10))}, "class_names is 0,1,.*: a tuple of 10"),
+        ({"class_names": "0123456789"}, "class_names is 0123456789; allowed: a tuple"),
+        ({"class_names": None}, "class_names is None; allowed: a tuple of 10 texts"),
+    ],
+    ids=str,
+)
+def test_a_malformed_data_set_is_one_line(changes, message):
+    with pytest.raises(ArgumentError, match=rf"^digits\.{message}") as error:
+        dataclasses.replace(tasks.TASKS["digits"], **changes)
+    assert "\n" not in str(error.value)
+
+
+def test_numbers_and_names_of_numpys_are_ones_that_a_models_card_can_hold():
+    """They ended a run in a traceback once all its rounds were done."""
+    changes = {"num_classes": np.int64(10), "class_names": np.array(list("abcdefghij"))}
+    dataset = dataclasses.replace(tasks.TASKS["digits"], **changes)
+    made = {"classes": dataset.num_classes, "names": dataset.class_names}
+    assert json.loads(json.dumps(made)) == {"classes": 10, "names": list("abcdefghij")}
 
 
 def test_the_smallest_image_that_convolutions_take_is_taken():
