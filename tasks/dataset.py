@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tasks import large
+from tasks import large, partition
 from tasks.models import SOFTMAX, Architecture, TextArchitecture, Value
-from tff_hdp.errors import ArgumentError, check_count, require
+from tff_hdp.errors import ArgumentError, check_count, check_word, require
 
 # The split is part of the task, not of a run: every seed sees one test set.
 SPLIT_SEED = 0
@@ -109,7 +109,7 @@ class Dataset:
       max_value: The largest value a feature can take, or each column; None for ids.
       models: Architectures by name; the first is the default. Where features are
         quantities, `softmax` is one of them without being named.
-      partitions: Allowed partitions, the first the default; of "iid",
+      partitions: Allowed partitions, the first the default; one or more of "iid",
         "dirichlet", "classes" and "writer".
       num_clients: The default for partitions other than "writer".
       read: Reads the set from a folder (None for a bundled set).
@@ -142,6 +142,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         self._check_classes()
+        self._check_partitions()
         if self.mirrored and len(self.input_shape) != 3:
             allowed = "height, width and channels where images are mirrored"
             raise ArgumentError(f"{self.name}.input_shape", self.input_shape, allowed)
@@ -167,6 +168,16 @@ class Dataset:
         require(ok, f"{self.name}.class_names", names, allowed)
         object.__setattr__(self, "num_classes", count)
         object.__setattr__(self, "class_names", tuple(names))
+
+    def _check_partitions(self) -> None:
+        argument, words = f"{self.name}.partitions", self.partitions
+        # Text would be its letters, as where ("writer") lacks its comma.
+        ok = isinstance(words, list | tuple) and len(words) > 0
+        allowed = f"a tuple of one or more of {', '.join(partition.KINDS)}"
+        require(ok, argument, words, allowed)
+        for i, word in enumerate(words):
+            check_word(f"{argument}[{i}]", word, partition.KINDS)
+        object.__setattr__(self, "partitions", tuple(words))
 
     @property
     def model_shape(self) -> dict[str, Any]:

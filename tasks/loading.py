@@ -162,9 +162,12 @@ def _split_over_clients(
         elif partition == "classes":
             parts = partitions.by_classes(labels, count, rng)
             text = f"{partitions.CLASSES_PER_CLIENT} classes a client, seed {seed}"
-        else:
+        elif partition == "iid":
             parts = partitions.iid(len(labels), count, rng)
             text = f"iid, seed {seed}"
+        else:
+            allowed = ", ".join(partitions.KINDS)
+            raise ArgumentError("partition", partition, allowed)
         digits = len(str(count - 1))
         ids = tuple(f"client_{i:0{digits}d}" for i in range(count))
     rows = np.concatenate(parts)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tff_hdp.errors import ArgumentError, as_float, require
 
+KINDS = ("iid", "dirichlet", "classes", "writer")
 CLASSES_PER_CLIENT = 2
 # Nearer to 0 draws take NumPy ever longer, and every client has one class anyway.
 LEAST_ALPHA = 1e-4

@@ -169,6 +169,10 @@ def test_a_data_set_that_its_models_do_not_fit_is_refused(changes, message):
         ({"class_names": tuple(range(10))}, "class_names is 0,1,.*: a tuple of 10"),
         ({"class_names": "0123456789"}, "class_names is 0123456789; allowed: a tuple"),
         ({"class_names": None}, "class_names is None; allowed: a tuple of 10 texts"),
+        ({"partitions": "writer"}, "partitions is writer; allowed: a tuple of one"),
+        ({"partitions": ("iid", "user")}, r"partitions\[1\] is user; allowed: iid, di"),
+        ({"partitions": ()}, "partitions is empty; allowed: a tuple of one or more of"),
+        ({"partitions": None}, "partitions is None; allowed: a tuple of one or more"),
     ],
     ids=str,
 )
