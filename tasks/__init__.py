@@ -81,6 +81,8 @@ def find(name: str) -> Dataset:
         raise ArgumentError(
             "task", name, f"a module on the path (PYTHONPATH): {error}"
         ) from error
+    except SyntaxError as error:
+        raise ArgumentError("task", name, f"a module of Python: {error}") from error
     if not isinstance(found, Dataset):
         raise ArgumentError("task", name, f"a tasks.Dataset {attribute} in {module}")
     return found

@@ -67,11 +67,14 @@ class Examples:
             x = getattr(self, f"{part}features")
             y = getattr(self, f"{part}labels")
             where = f"{name}.{part}"
-            if x.dtype.kind not in "biuf" or x.shape[1:] != shape or not len(x):
+            # TensorFlow has none of more bytes, as np.longdouble's.
+            ok = x.dtype.kind in "biuf" and x.dtype.itemsize <= 8
+            if not ok or x.shape[1:] != shape or not len(x):
+                sizes = ", ".join(map(str, ("1 or more", *shape)))
                 raise ArgumentError(
                     f"{where}features",
                     f"{x.dtype} of shape {x.shape}",
-                    f"numbers of shape [1 or more, {', '.join(map(str, shape))}]",
+                    f"numbers of at most 64 bits, of shape [{sizes}]",
                 )
             if x.dtype != self.features.dtype:
                 raise ArgumentError(f"{where}features", x.dtype, self.features.dtype)
@@ -143,12 +146,14 @@ class Dataset:
     def __post_init__(self) -> None:
         self._check_classes()
         self._check_partitions()
+        self._check_sizes()
         if self.mirrored and len(self.input_shape) != 3:
             allowed = "height, width and channels where images are mirrored"
             raise ArgumentError(f"{self.name}.input_shape", self.input_shape, allowed)
         if self.max_value is not None:
             models = {**self.models, "softmax": SOFTMAX}
             object.__setattr__(self, "models", models)
+        require(bool(self.models), f"{self.name}.models", self.models, "one or more")
         for model in self.models.values():
             model.check(
                 self.name,
@@ -178,6 +183,16 @@ class Dataset:
         for i, word in enumerate(words):
             check_word(f"{argument}[{i}]", word, partition.KINDS)
         object.__setattr__(self, "partitions", tuple(words))
+
+    def _check_sizes(self) -> None:
+        argument, shape = f"{self.name}.input_shape", self.input_shape
+        is_list = isinstance(shape, list | tuple)
+        require(is_list, argument, shape, "a tuple of whole numbers, as (20,)")
+        sizes = (check_count(f"{argument}[{i}]", n, 1) for i, n in enumerate(shape))
+        object.__setattr__(self, "input_shape", tuple(sizes))
+        if any(kind != "writer" for kind in self.partitions):
+            count = check_count(f"{self.name}.num_clients", self.num_clients, 1)
+            object.__setattr__(self, "num_clients", count)
 
     @property
     def model_shape(self) -> dict[str, Any]:

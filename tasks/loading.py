@@ -48,6 +48,10 @@ def load_task(
             f"nothing with partition={partition}, only with partition=dirichlet",
         )
     examples = _read(dataset, data_dir)
+    if not isinstance(examples, Examples):
+        found = f"a function that returns {type(examples).__name__}"
+        allowed = "one that returns tasks.dataset.Examples"
+        raise ArgumentError(f"{dataset.name}.read", found, allowed)
     examples.check(dataset.name, dataset.input_shape, dataset.num_classes)
     train, partition_text = _split_over_clients(
         examples,

@@ -70,6 +70,20 @@ def test_what_is_none_is_refused_in_a_line(module, task, said):
         tasks.load(task.replace("MODULE", module))
 
 
+def test_a_module_that_is_no_python_is_one_line_and_leaves_no_folder(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "with_an_error.py").write_text("def read(:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    out = tmp_path / "run"
+    config = HdpConfig(
+        task="with_an_error:MINE", noise_multiplier=1.0, quiet=True, out=str(out)
+    )
+    with pytest.raises(ArgumentError, match=r"a module of Python: .*line 1"):
+        experiment.run(config)
+    assert not out.exists()
+
+
 def test_a_word_without_a_module_is_refused_with_the_settings():
     with pytest.raises(ArgumentError, match="task is imagenet; allowed: digits, "):
         HdpConfig(noise_multiplier=1.0, task="imagenet")

@@ -157,6 +157,7 @@ WHOLE = {
         ({}, None),
         ({"features": np.zeros([4, 2])}, r"x.features is float64 of shape \(4, 2\)"),
         ({"features": np.zeros([4, 3], "U2")}, "x.features is <U2 of shape"),
+        ({"features": np.zeros([4, 3], np.longdouble)}, "x.features is float128 of"),
         ({"features": np.full([4, 3], np.nan)}, "x.features is nan or inf"),
         (
             {"test_features": np.zeros([2, 3], int)},
@@ -183,6 +184,22 @@ def test_malformed_examples_are_one_line(changes, message):
     with pytest.raises(ArgumentError, match=message) as error:
         examples.check("x", (3,), 2)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("returned", [(WHOLE, "here"), None])
+def test_what_reads_no_examples_is_one_line(returned):
+    dataset = dataclasses.replace(tasks.TASKS["digits"], read=lambda _: returned)
+    options = dict.fromkeys(("model", "data_dir", "num_clients", "partition"))
+    kind = type(returned).__name__
+    with pytest.raises(ArgumentError, match=f"^digits.read is .* returns {kind}; all"):
+        loading.load_task(dataset, **options, dirichlet_alpha=None, seed=0)
+
+
+def test_a_number_of_clients_of_any_type_that_is_whole_is_taken():
+    dataset = dataclasses.replace(tasks.TASKS["digits"], num_clients=20.0)
+    options = dict.fromkeys(("model", "data_dir", "num_clients", "partition"))
+    task = loading.load_task(dataset, **options, dirichlet_alpha=None, seed=0)
+    assert len(task.train.client_ids) == 20
 
 
 def text(numbers):

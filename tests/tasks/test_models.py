@@ -173,6 +173,15 @@ def test_a_data_set_that_its_models_do_not_fit_is_refused(changes, message):
         ({"partitions": ("iid", "user")}, r"partitions\[1\] is user; allowed: iid, di"),
         ({"partitions": ()}, "partitions is empty; allowed: a tuple of one or more of"),
         ({"partitions": None}, "partitions is None; allowed: a tuple of one or more"),
+        ({"input_shape": 64}, r"input_shape is 64; .* whole numbers, as \(20,\)"),
+        ({"input_shape": (8, -8)}, r"input_shape\[1\] is -8; allowed: a whole number"),
+        ({"input_shape": (8, None)}, r"input_shape\[1\] is None; allowed: a whole"),
+        ({"num_clients": None}, "num_clients is None; allowed: a whole number >= 1"),
+        ({"num_clients": 0}, "num_clients is 0; allowed: a whole number >= 1"),
+        (
+            {"models": {}, "max_value": None, "input_shape": (8,)},
+            "models is {}; allowed: one or more",
+        ),
     ],
     ids=str,
 )
