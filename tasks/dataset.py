@@ -55,13 +55,22 @@ class Examples:
                     # pandas would take numbers of rows for names of rows.
                     object.__setattr__(self, field.name, np.asanyarray(value))
 
-    def check(self, name: str, shape: tuple[int, ...], num_classes: int) -> None:
+    def check(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        num_classes: int,
+        *,
+        are_ids: bool = False,
+    ) -> None:
         """Raises ArgumentError unless the examples are what their data set says.
 
         Args:
           name: The data set's.
           shape: Of an example.
           num_classes: How many classes.
+          are_ids: Whether the features are ids, of which there are as many. Those of
+            training are screened client by client, and not looked at here.
         """
         for part in ("", "test_"):
             x = getattr(self, f"{part}features")
@@ -98,6 +107,16 @@ class Examples:
                 raise ArgumentError(
                     f"{where}labels", f"{y.min()}..{y.max()}", f"0..{num_classes - 1}"
                 )
+        if are_ids:
+            x = self.test_features
+            low = min(x[rows].min() for rows in large.blocks(x))
+            high = max(x[rows].max() for rows in large.blocks(x))
+            require(
+                0 <= low <= high < num_classes,
+                f"{name}.test_features",
+                f"{low}..{high}",
+                f"ids in 0..{num_classes - 1}",
+            )
 
 
 @dataclasses.dataclass(frozen=True)

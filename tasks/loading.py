@@ -10,6 +10,7 @@ import numpy as np
 from tasks import large
 from tasks import partition as partitions
 from tasks.dataset import Dataset, Examples, canonical_order
+from tasks.models import TextArchitecture
 from tasks.originals import UnavailableError
 from tasks.task import ClientData, Task
 from tff_hdp.errors import ArgumentError, check_count
@@ -52,7 +53,13 @@ def load_task(
         found = f"a function that returns {type(examples).__name__}"
         allowed = "one that returns tasks.dataset.Examples"
         raise ArgumentError(f"{dataset.name}.read", found, allowed)
-    examples.check(dataset.name, dataset.input_shape, dataset.num_classes)
+    architecture = dataset.models[model]
+    examples.check(
+        dataset.name,
+        dataset.input_shape,
+        dataset.num_classes,
+        are_ids=isinstance(architecture, TextArchitecture),
+    )
     train, partition_text = _split_over_clients(
         examples,
         partition=partition,
@@ -63,7 +70,6 @@ def load_task(
     )
     if dataset.mirrored:
         train, partition_text = _mirrored(train), f"{partition_text}, images mirrored"
-    architecture = dataset.models[model]
     shape = dataset.model_shape
     values = {"max_value": dataset.max_value, "min_value": dataset.min_value}
     return Task(

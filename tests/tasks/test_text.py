@@ -1,5 +1,6 @@
 """Texts as windows, by page and by part, against plain slicing."""
 
+import dataclasses
 import json
 import string
 
@@ -10,7 +11,10 @@ from hypothesis import strategies as st
 
 import tasks
 from tasks import pages, personal, shakespeare
+from tasks.dataset import Examples
+from tasks.loading import load_task
 from tasks.text import ALPHABET, NUM_CLASSES, STEP, WINDOW, encode, windows
+from tff_hdp.errors import ArgumentError
 
 
 def plain(character):
@@ -86,6 +90,26 @@ def test_shakespeare_is_read_part_by_part(write_clients, tmp_path, no_network):
         found = data.examples(data.client_ids.index(role))[1]
         told = [plain(c) for s in snippets for c in s.decode()[::STEP]]
         assert sorted(found.tolist()) == sorted(told)
+
+
+@pytest.mark.parametrize("wrong", [-1, NUM_CLASSES])
+@pytest.mark.parametrize("model", ["dnn", "gru"])
+def test_an_id_that_is_none_is_refused_where_it_is_tested_on(model, wrong):
+    """It ended the first round; one in training rejects its client's update."""
+    rows = np.arange(2 * WINDOW).reshape(2, WINDOW)
+    spoilt = np.where(rows == 20, wrong, rows)
+    options = {"model": model, "num_clients": 1, "partition": "iid", "seed": 0}
+    options |= dict.fromkeys(("data_dir", "dirichlet_alpha"))
+
+    def load(train, test):
+        parts = Examples(train, np.zeros(2, int), test, np.zeros(2, int), "here", "")
+        dataset = dataclasses.replace(tasks.TASKS["pages"], read=lambda _: parts)
+        return load_task(dataset, **options)
+
+    assert wrong in load(spoilt, rows).train.features
+    message = r"pages.test_features is (-1..31|0..41); allowed: ids in 0..40"
+    with pytest.raises(ArgumentError, match=message):
+        load(rows, spoilt)
 
 
 @pytest.mark.parametrize("model", ["dnn", "gru"])
