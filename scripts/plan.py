@@ -29,7 +29,6 @@ from tff_hdp.privacy.config import FederationConfig
 from tff_hdp.privacy.configurations import largest_remainder
 from tff_hdp.privacy.parts import PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.topology.reading import read_rows
 
 if TYPE_CHECKING:
     from scripts.parts.plan_costs import Reached
@@ -214,22 +213,15 @@ class PlanConfig(FederationConfig):
         """Whom each client trusts, by trust_file; nobody is named without one."""
         if self.trust_file is None:
             return {}
-        found: dict[str, str] = {}
-        clients = set(self.zoning.client_ids)
-        rows = read_rows(self.trust_file)
-        _, columns = next(rows, (1, []))
-        for line, cells in rows:
-            row = dict(zip(columns, cells, strict=False))
-            client, word = row.get("client"), row.get("trust")
-            if client not in clients or client in found or word not in TRUST:
-                raise FileError(
-                    self.trust_file,
-                    f"line {line}: needs a client of zoning_file, once, and one of "
-                    f"{', '.join(TRUST)}; found {client}, {word}",
-                )
-            found[client] = word
-        if missing := [c for c in self.zoning.client_ids if c not in found]:
-            raise FileError(self.trust_file, f"lacks client {missing[0]!r}")
+        from tff_hdp.topology.attributes import load_attribute
+
+        ids = self.zoning.client_ids
+        found = load_attribute(self.trust_file, "trust", client_ids=ids)
+        for client, word in found.items():
+            if word not in TRUST:
+                allowed = ", ".join(TRUST)
+                why = f"client {client!r} trusts {word!r}; allowed: {allowed}"
+                raise FileError(self.trust_file, why)
         return found
 
 

@@ -221,15 +221,36 @@ def test_trust_by_file(tmp_path):
     shares = config(clients=20, zones=2, trust_nobody=0.2, trust_server=0.3)
     assert shares._trust() == asked._trust()
     for text, message in (
-        ("".join(rows[:-1]), "trust.csv: lacks client 'c19'"),
-        ("".join(rows) + "c3,nobody\n", "line 22: needs a client of zoning_file, once"),
-        ("".join(rows).replace("server", "all"), "found c14, all"),
+        ("".join(rows[:-1]), "trust.csv: trust is without 'c19'"),
+        ("".join(rows) + "c3,nobody\n", "trust.csv: client 'c3' stands there twice"),
+        ("".join(rows) + "c20,nobody\n", "trust.csv: trust is given for 'c20'"),
+        ("".join(rows).replace("server", "all"), "client 'c14' trusts 'all'; allowed:"),
     ):
         trust.write_text("client,trust\n" + text)
         with pytest.raises(FileError, match=message):
             config(**options)._trust()
     trust.write_bytes(b"client,trust\n\xff,server\n")
     with pytest.raises(FileError, match=r"trust\.csv: not UTF-8"):
+        config(**options)._trust()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "client,trust\na,super_node,nobody\nb,server\n",
+            "line 2 has 3 cells, the hea",
+        ),
+        ("client,trust,trust\na,nobody,server\nb,server,server\n", "'trust' twice"),
+    ],
+)
+def test_nobody_is_taken_to_trust_whom_a_shifted_cell_names(tmp_path, text, message):
+    zones, trust = tmp_path / "zones.csv", tmp_path / "trust.csv"
+    zones.write_text("client,zone\na,z\nb,z\n")
+    trust.write_text(text)
+    files = {"zoning_file": str(zones), "trust_file": str(trust)}
+    options = {"clients": None, "zones": None, "clients_per_round": 1, **files}
+    with pytest.raises(FileError, match=rf"trust\.csv: .*{message}"):
         config(**options)._trust()
 
 

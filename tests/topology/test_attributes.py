@@ -43,6 +43,7 @@ def test_a_column_of_a_table(tmp_path):
         ("client,region\na,x\na,y\n", "client 'a' stands there twice"),
         ("client,region\na,\n", "line 2 leaves one of client, region empty"),
         ("client,region\na\n", "line 2 leaves one of client, region empty"),
+        ("client,name,region\na,Roe, Jo,x\n", "line 2 has 4 cells, the header 3"),
         ("", r"header is \[\]; it lacks 'client'"),
         ("client,region,region\na,x,y\nb,x,y\nc,x,y\n", "header has 'region' twice"),
     ],
@@ -57,6 +58,12 @@ def test_bad_tables_are_refused(tmp_path, text, message):
 def test_a_score_that_is_no_finite_number_is_refused(tmp_path, score):
     table = write(tmp_path / "t.csv", f"client,capability\na,1\nb,{score}\nc,2\n")
     with pytest.raises(FileError, match=f"capability of 'b' is '{score}'"):
+        load_numbers(table, "capability", client_ids=IDS)
+
+
+def test_a_score_with_a_decimal_comma_is_refused(tmp_path):
+    table = write(tmp_path / "t.csv", "client,capability\na,1\nb,2,5\nc,2\n")
+    with pytest.raises(FileError, match=r"t\.csv: line 3 has 3 cells, the header 2"):
         load_numbers(table, "capability", client_ids=IDS)
 
 
@@ -85,6 +92,7 @@ def test_an_overlay_and_its_communities(tmp_path):
         ("a,b,1\na,b,1", "link 'a'-'b' stands there twice"),
         ("a,b,1\nb,c,1\nb,a,5", "link 'b'-'a' stands there twice"),
         ("a,b,-1", "weight of 'a'-'b' is '-1'"),
+        ("b,c,1\na,b,2,5", "line 3 has 4 cells, the header 3"),
         ("a,b,heavy", "weight of 'a'-'b' is 'heavy'"),
         ("a,b,inf", "weight of 'a'-'b' is 'inf'"),
         ("a,b,1e308", "weight of 'a'-'b' is '1e308'"),

@@ -39,8 +39,8 @@ def load_attribute(
     Raises:
       FileNotFoundError: If there is no such file.
       FileError: If the header lacks `client` or the column or has one twice, a client
-        is missing, unknown or stands there twice, or its cell is empty. The message
-        names the file and the offender.
+        is missing, unknown or stands there twice, its cell is empty, or a row has more
+        cells than the header. The message names the file and the offender.
     """
     rows = _rows(path, ("client", column))
     values: dict[str, str] = {}
@@ -80,7 +80,7 @@ def load_overlay(path: str | Path, *, client_ids: Sequence[str]) -> nx.Graph:
       FileNotFoundError: If there is no such file.
       FileError: If the header lacks a column or has one twice, a link names an unknown
         client, joins a client to itself or stands there twice, in either direction,
-        or a weight is not within `WEIGHTS`.
+        a weight is not within `WEIGHTS`, or a row has more cells than the header.
     """
     graph = nx.Graph()
     graph.add_nodes_from(client_ids)
@@ -132,6 +132,10 @@ def _rows(path: str | Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     places = [header.index(name) for name in columns]
     rows = []
     for line, row in lines:
+        if len(row) > len(header):
+            # A comma that is none between cells shifts those after it.
+            found = f"line {line} has {len(row)} cells, the header {len(header)}"
+            raise FileError(path, found)
         cells = tuple(row[i] for i in places if i < len(row) and row[i])
         if len(cells) < len(columns):
             names = ", ".join(columns)
