@@ -170,10 +170,10 @@ class PlanConfig(FederationConfig):
             flags.append(f"--min_zone_clients={self.min_zone_clients}")
         flags += ["--mixing=equal"] if self.mixing == "equal" else []
         flags += ["--cohort_known"] if self.cohort_known else []
-        flags += [f"--drop_rate={self.dropout_rate:g}"] if self.dropout_rate else []
+        flags += [f"--drop_rate={self.dropout_rate}"] if self.dropout_rate else []
         elects = self.elected_super_nodes and not self._unelected
         flags += ["--elect_super_nodes=rotate"] if elects else []
-        return [*flags, f"--rounds={self.rounds}", f"--delta={self.delta:g}"]
+        return [*flags, f"--rounds={self.rounds}", f"--delta={self.delta}"]
 
     @property
     def _unelected(self) -> bool:

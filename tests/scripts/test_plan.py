@@ -82,6 +82,8 @@ def test_what_is_printed_says_what_binds_and_how_to_train(tmp_path):
         {"secure_aggregation": True, "secure_server": True, "sampling": "fixed"},
         {"elected_super_nodes": True, "dropout_rate": 0.1, "cohort_known": True},
         {"secure_aggregation": True, "peers_known": True},
+        # Of more digits than are shown elsewhere, rounded up by six.
+        {"dropout_rate": 0.1234567},
     ],
     ids=str,
 )
@@ -104,6 +106,13 @@ def test_what_training_cannot_be_told_is_said(tmp_path, stub_planner):
     asked = config(trust_nobody=0.2, elected_super_nodes=True)
     assert asked.untold() == ["--elected_super_nodes"]
     assert not [flag for flag in asked.train_flags() if "elect" in flag]
+
+
+def test_training_is_told_numbers_with_all_their_digits():
+    told = config(dropout_rate=0.1234567, delta=1.23456789e-5).train_flags()
+    values = dict(flag.removeprefix("--").split("=") for flag in told)
+    assert float(values["drop_rate"]) == 0.1234567
+    assert float(values["delta"]) == 1.23456789e-5
 
 
 @pytest.mark.parametrize(

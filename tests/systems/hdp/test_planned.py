@@ -103,12 +103,21 @@ def test_a_run_may_lose_as_many_clients_as_planned(hdp_config, tmp_path):
         build(settings(hdp_config, tmp_path, kept, online_rate=0.94))
 
 
+def test_the_drop_rate_that_a_refusal_allows_is_taken(hdp_config, tmp_path, made):
+    threat = dataclasses.replace(made.threat, dropout_rate=0.1234567)
+    kept = dataclasses.replace(made, threat=threat)
+    with pytest.raises(ArgumentError, match="allowed: at most") as caught:
+        build(settings(hdp_config, tmp_path, kept, drop_rate=0.2))
+    (most,) = re.findall(r"at most (\S+),", caught.value.allowed)
+    build(settings(hdp_config, tmp_path, kept, drop_rate=float(most)))
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"rounds": 3}, "rounds is 3; allowed: at most 2, which the promises of"),
         ({"delta": 1e-7}, "delta is 1e-07; allowed: at least 1e-05, which"),
-        ({"drop_rate": 0.5}, "drop_rate is 0.5; allowed: at most 0, which"),
+        ({"drop_rate": 0.5}, "drop_rate is 0.5; allowed: at most 0.0, which"),
         ({"online_rate": 0.9}, "online_rate is 0.9; allowed: what with drop_rate"),
         ({"cohort_known": True}, "cohort_known is True; allowed: False, which"),
         ({"supernode_failure_rate": 0.1}, "supernode_failure_rate is 0.1; allowed: 0,"),

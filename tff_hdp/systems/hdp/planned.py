@@ -168,7 +168,7 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
         (
             "drop_rate",
             config.drop_rate <= made.threat.dropout_rate,
-            f"at most {made.threat.dropout_rate:g}",
+            f"at most {made.threat.dropout_rate}",
         ),
         (
             "online_rate",
