@@ -59,6 +59,10 @@ def test_json_and_csv_of_one_tree_agree(tmp_path):
         ("z.json", '{"x": ["a"], "x": ["b"]}', "group 'x' is given twice"),
         ("z.json", '{"x": ["a"], "r": {"y": ["b"]}}', "'b' lies 2 levels deep, 'a' 1"),
         ("z.json", '{"x": ["a", 3]}', "zone 'x' holds 3"),
+        ("z.json", '{"x": ["a", ""]}', "zone 'x' holds a client whose id is empty"),
+        ("z.json", '{"x": [" "]}', "zone 'x' holds a client whose id is empty"),
+        ("z.json", '{"": ["a"]}', "a group's name is empty"),
+        ("z.json", '{" ": {"x": ["a"]}}', "a group's name is empty"),
         ("z.json", '{"x": 3}', "group 'x' holds 3"),
         ("z.json", '["a"]', "outermost value must be a non-empty object"),
         ("z.json", "{", "not JSON"),
@@ -110,6 +114,17 @@ def test_two_quotes_too_many_swallow_no_clients(tmp_path, end):
     with pytest.raises(FileError) as error:
         load_zones(path)
     assert str(error.value) == f"{path}: line 4: a cell in quotes has a line break"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("z.csv", "client,zone\r\na,p\r\n"), ("z.json", '{"p": ["a"]}')],
+)
+def test_the_mark_that_spreadsheets_write_first_is_no_text(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    zoning = load_zones(path)
+    assert (zoning.client_ids, zoning.zone_names) == (("a",), ("p",))
 
 
 def test_names_in_quotes(tmp_path):

@@ -37,8 +37,9 @@ def load_zones(path: str | Path, *, client_ids: Sequence[str] | None = None) -> 
     Raises:
       FileNotFoundError: If there is no such file.
       FileError: If the file cannot be read as described, has more than `MAX_LEVELS`,
-        puts a client in two zones, a zone in two regions, leaves a zone empty, or
-        its clients are not `client_ids`. The message names the file and the offender.
+        puts a client in two zones, a zone in two regions, leaves a zone or a name
+        empty, or its clients are not `client_ids`. The message names the file and the
+        offender.
       ArgumentError: If the file's name ends otherwise.
     """
     path = Path(path)
@@ -77,6 +78,8 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for name, value in pairs:
         if name in found:
             raise ValueError(f"group {name!r} is given twice")
+        if not name.strip():
+            raise ValueError("a group's name is empty")
         found[name] = value
     return found
 
@@ -95,6 +98,8 @@ def _leaves(node: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     for client in node:
         if not isinstance(client, str):
             raise ValueError(f"zone {above[0]!r} holds {client!r}; give client ids")
+        if not client.strip():
+            raise ValueError(f"zone {above[0]!r} holds a client whose id is empty")
         yield (client, *above)
 
 

@@ -15,7 +15,7 @@ MAX_MEBIBYTES = 256
 
 
 def read_text(path: Path) -> str:
-    """The text of a file.
+    """The text of a file, without the mark before it that spreadsheets write.
 
     Raises:
       OSError: If it cannot be read.
@@ -26,7 +26,7 @@ def read_text(path: Path) -> str:
     if len(data) > MAX_MEBIBYTES * 2**20:
         raise FileError(path, f"has more than {MAX_MEBIBYTES} MiB")
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileError(path, f"not UTF-8: {error}") from error
 
