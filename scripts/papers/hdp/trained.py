@@ -245,7 +245,7 @@ def measure_seats(path: pathlib.Path) -> Mapping[str, Any]:
       rounds that nobody led.
     """
     folder = path / "elections"
-    rounds = [seat for seats_now in seats.read_seats(folder) for seat in seats_now]
+    rounds = [seat for now in seats.read_seats(folder).values() for seat in now]
     releases = Journal(path / "journal.jsonl").releases_by_round
     seen, tenures = seats.count_exposure(folder, releases), seats.count_tenures(folder)
     return {

@@ -1,5 +1,6 @@
 """Who led which zone, with elections held in full: what is kept of it, and verified."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -12,6 +13,8 @@ from tests.systems.hdp.participations import participation, run, same
 from tff_hdp.errors import FileError
 from tff_hdp.protocols.elections.electorate import ElectionError
 from tff_hdp.protocols.elections.supernodes import SuperNodes
+from tff_hdp.simulation import experiment
+from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.systems.hdp.attendance import Elections
 from tff_hdp.systems.hdp.faults import Faults
@@ -152,13 +155,55 @@ def test_a_run_whose_last_elections_are_gone_does_not_verify(held, tmp_path):
         verify_seats(tmp_path, registries, rounds=3, max_failures=9, max_unfinished=9)
 
 
+def test_rounds_keep_their_numbers_where_one_before_is_gone(held, tmp_path):
+    """Those after it were taken for one round earlier each."""
+    path, rounds, _ = held
+    shutil.copytree(path, tmp_path / "elections")
+    release(tmp_path, 1, 2, 3, 3)
+    (tmp_path / "elections" / "round_00002.json").unlink()
+    with pytest.raises(FileError, match=r"elections: lacks .*: round_00002\.json$"):
+        report_exposure(tmp_path)
+    assert not (tmp_path / "exposure.csv").exists()
+    led = [seat["super_node"] for seat in rounds[2].seats]
+    seen = Counter(leader for leader in led if leader is not None)
+    assert count_exposure(tmp_path / "elections", {3: 1}) == seen
+    registries = read_registries(path / REGISTRY)
+    most = {"max_failures": 9, "max_unfinished": 9}
+    with pytest.raises(ElectionError, match=r"of 3 that were; .*: round_00002\.json"):
+        verify_seats(tmp_path / "elections", registries, rounds=2, **most)
+
+
+def test_a_run_whose_elections_are_gone_does_not_go_on(hdp_config, tmp_path):
+    """It counted later rounds as the lost ones, and so who saw how much wrongly."""
+    elected = {"elect_super_nodes": "rotate", "election_protocol": "drawn"}
+    config = hdp_config(tmp_path, zones=2, local_epochs=1, **elected)
+    experiment.run(config)
+    kept = [tmp_path / name for name in ("metrics.csv", "exposure.csv")]
+    before = [file.read_text() for file in kept]
+    (tmp_path / "elections" / "round_00002.json").unlink()
+    for rounds in (4, 3):
+        with pytest.raises(FileError, match=r"elections: lacks .*: round_00002\.json$"):
+            experiment.run(dataclasses.replace(config, rounds=rounds))
+        assert [file.read_text() for file in kept] == before
+    # The model can be tested all the same.
+    assert evaluate_run(config).card["round"] == 3
+
+
+@pytest.mark.parametrize("name", ["round_2.json", "round_x.json", "round_.json"])
+def test_a_file_that_is_named_after_no_round_is_refused(held, tmp_path, name):
+    shutil.copy(held[0] / "round_00001.json", tmp_path / name)
+    with pytest.raises(FileError, match=f"{name}: is named after no round"):
+        read_seats(tmp_path)
+
+
 def test_rounds_come_in_their_order_beyond_five_digits(tmp_path):
     numbers = [9_999, 10_000, 10_001, 99_999, 100_000, 100_001]
     others = {"zone": 0, "failed": [], "elections": 0, "transcripts": []}
     for number in numbers:
         write_seats(tmp_path, number, [{**others, "super_node": str(number)}])
-    found = [int(seats[0]["super_node"]) for seats in read_seats(tmp_path)]
-    assert found == numbers
+    found = read_seats(tmp_path)
+    assert list(found) == numbers
+    assert [int(seats[0]["super_node"]) for seats in found.values()] == numbers
 
 
 def test_nobody_leads_on_where_super_nodes_rotate(tmp_path):

@@ -34,7 +34,12 @@ from tff_hdp.systems.hdp.pilot import find_clipping
 from tff_hdp.systems.hdp.planned import kept_promises, with_own_plan, with_plan_copied
 from tff_hdp.systems.hdp.process import build_hdp
 from tff_hdp.systems.hdp.round_data import chunking, round_data
-from tff_hdp.systems.hdp.seats import check_readable, report_exposure, write_seats
+from tff_hdp.systems.hdp.seats import (
+    check_complete,
+    check_readable,
+    report_exposure,
+    write_seats,
+)
 from tff_hdp.systems.hdp.zones import build_elections
 from tff_hdp.systems.secure_sums import ProtocolData, ProtocolProcess, SecureSums
 
@@ -201,6 +206,9 @@ class Hdp(System):
         return report_exposure(path)
 
     def _participation(self, entropy: int) -> Participation:
+        if self.elections is not None and self.seats_path is not None:
+            # Not in `build`: a model can be tested without them.
+            check_complete(self.seats_path)
         return Participation(
             plan=self.plan,
             zoning=self.zoning,

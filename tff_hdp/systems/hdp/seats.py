@@ -11,14 +11,14 @@ own.
 import csv
 import pathlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tff_hdp.errors import FileError
 from tff_hdp.protocols.elections.chain import Chain
 from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.transcripts import Transcript
-from tff_hdp.simulation.files import by_round, sync_names, write_json
+from tff_hdp.simulation.files import sync_names, write_json
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.topology.reading import read_json
 
@@ -47,23 +47,30 @@ def write_seats(
     if not path.exists():
         path.mkdir(parents=True)
         sync_names(path.parent)
-    write_json(path / f"round_{number:05d}.json", list(seats), durable=True)
+    write_json(path / _file_of(number), list(seats), durable=True)
     if registries and (number == 1 or not (path / REGISTRY).exists()):
         fields = [registry.to_fields() for registry in registries]
         write_json(path / REGISTRY, fields, durable=True)
 
 
-def read_seats(path: pathlib.Path) -> list[list[dict[str, Any]]]:
-    """The seats of every round, in the order of rounds.
+def read_seats(
+    path: pathlib.Path, released: Iterable[int] = ()
+) -> dict[int, list[dict[str, Any]]]:
+    """The seats of every round by its number, in the order of rounds.
+
+    Args:
+      path: The run folder's `elections`.
+      released: Rounds that must be there.
 
     Raises:
       FileNotFoundError: If there are none.
-      FileError: If a file holds no list of seats.
+      FileError: If a file holds no list of seats, or a round released has none.
     """
-    files = sorted(path.glob("round_*.json"), key=by_round)
+    files = _files(path)
+    _check_there(path, files, released)
     if not files:
         raise FileNotFoundError(f"{path} holds no round_*.json of elections")
-    return [_read_round(file) for file in files]
+    return {number: _read_round(file) for number, file in files.items()}
 
 
 def read_registries(file: pathlib.Path) -> dict[int, Registry]:
@@ -93,6 +100,16 @@ def check_readable(path: pathlib.Path) -> None:
         read_seats(path)
     if (path / REGISTRY).exists():
         read_registries(path / REGISTRY)
+
+
+def check_complete(path: pathlib.Path) -> None:
+    """Checks that every round that the run's journal says was released has its seats.
+
+    Raises:
+      FileError: If one has none: nobody could tell who saw its aggregates.
+    """
+    journal = Journal(path.parent / "journal.jsonl")
+    _check_there(path, _files(path), journal.releases_by_round)
 
 
 def verify_seats(
@@ -129,9 +146,11 @@ def verify_seats(
     """
     chains = {zone: Chain(registry) for zone, registry in registries.items()}
     held = read_seats(path)
-    if len(held) < rounds:
-        raise ElectionError(f"elections of {len(held)} rounds, of {rounds} that were")
-    for number, seats in enumerate(held, start=1):
+    rounds = max(rounds, *held)
+    if missing := _missing(held, range(1, rounds + 1)):
+        there = f"elections of {len(held)} rounds, of {rounds} that were"
+        raise ElectionError(f"{there}; missing: {missing}")
+    for number, seats in held.items():
         if sorted(seat["zone"] for seat in seats) != sorted(chains):
             raise ElectionError(f"round {number} has other zones than the registry")
         for seat in seats:
@@ -176,6 +195,34 @@ def _follow(chain: Chain, number: int, seat: Mapping[str, Any]) -> None:
         raise ElectionError(f"{seat['failed']} failed, but by the transcripts {failed}")
 
 
+def _file_of(number: int) -> str:
+    return f"round_{number:05d}.json"
+
+
+def _files(path: pathlib.Path) -> dict[int, pathlib.Path]:
+    """Every round's file by its number, in the order of rounds."""
+    found = {}
+    for file in path.glob("round_*.json"):
+        digits = file.stem.removeprefix("round_")
+        number = int(digits) if digits.isdecimal() else 0
+        if file.name != _file_of(number):
+            raise FileError(file, "is named after no round")
+        found[number] = file
+    return dict(sorted(found.items()))
+
+
+def _missing(there: Iterable[int], needed: Iterable[int]) -> str:
+    """The files of the rounds that are not there, or nothing."""
+    return ", ".join(map(_file_of, sorted(set(needed) - set(there))))
+
+
+def _check_there(
+    path: pathlib.Path, there: Iterable[int], released: Iterable[int]
+) -> None:
+    if missing := _missing(there, released):
+        raise FileError(path, f"lacks what rounds released left there: {missing}")
+
+
 def _read_round(file: pathlib.Path) -> list[dict[str, Any]]:
     seats = read_json(file)
     # There is a zone at least.
@@ -199,9 +246,13 @@ def count_exposure(
       path: The run folder's `elections`.
       releases: How often each round was released, by its number. Its elections stood,
         so whoever led saw as many aggregates. None takes every round as released once.
+
+    Raises:
+      FileNotFoundError: If there are no rounds.
+      FileError: If a file holds no list of seats, or a round released has none.
     """
     seen: Counter[str] = Counter()
-    for number, seats in enumerate(read_seats(path), start=1):
+    for number, seats in read_seats(path, releases or ()).items():
         times = 1 if releases is None else releases.get(number, 0)
         leaders = (seat["super_node"] for seat in seats)
         seen.update([leader for leader in leaders if leader is not None] * times)
@@ -216,7 +267,7 @@ def count_tenures(path: pathlib.Path) -> list[int]:
     """
     tenures: list[int] = []
     leads: dict[int, int] = {}
-    for seats in read_seats(path):
+    for seats in read_seats(path).values():
         for seat in seats:
             zone = seat["zone"]
             if seat["super_node"] is None:
@@ -236,7 +287,7 @@ def summary(path: pathlib.Path, releases: Mapping[int, int] | None = None) -> st
       path: The run folder's `elections`.
       releases: As `count_exposure` takes it.
     """
-    rounds = read_seats(path)
+    rounds = read_seats(path).values()
     seen, tenures = count_exposure(path, releases), count_tenures(path)
     held = sum(seat["elections"] for seats in rounds for seat in seats)
     skipped = sum(seat["super_node"] is None for seats in rounds for seat in seats)
@@ -254,10 +305,14 @@ def report_exposure(folder: pathlib.Path) -> str:
 
     A round that was released again counts each time. Elections of rounds after the last
     one released are taken away: they were held in advance, and nobody led by them.
+
+    Raises:
+      FileError: If a round released has no elections there, or they cannot be read.
     """
     journal, path = Journal(folder / "journal.jsonl"), folder / "elections"
-    for file in sorted(path.glob("round_*.json"), key=by_round)[journal.last_round :]:
-        file.unlink()
+    for number, file in _files(path).items():
+        if number > journal.last_round:
+            file.unlink()
     releases = journal.releases_by_round
     seen = count_exposure(path, releases)
     with (folder / "exposure.csv").open("w", newline="") as file:
