@@ -181,6 +181,11 @@ def check_count(name: str, value: Any, least: int = 0) -> int:
     return value
 
 
+def check_seed(name: str, value: Any) -> None:
+    """Raises ArgumentError unless NumPy takes `value` for a seed."""
+    require(0 <= value < 2**32, name, value, f"0..{2**32 - 1}")
+
+
 def check_whole_numbers(name: str, words: Any) -> tuple[int, ...]:
     """Whole numbers >= 1, or their digits as on a command line, as a tuple.
 

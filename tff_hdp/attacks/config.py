@@ -14,6 +14,7 @@ from tff_hdp.errors import (
     check_left,
     check_positive,
     check_probability,
+    check_seed,
     require,
 )
 from tff_hdp.privacy.configurations import CONFIGURATIONS, even_sizes, plan_of
@@ -169,7 +170,7 @@ class AttackConfig:
         of_curves = self.attack in ("membership", "observers", "property")
         check_count("trials", self.trials, 100 if of_curves else 1)
         check_count("candidates", self.candidates, 2)
-        check_count("seed", self.seed, 0)
+        check_seed("seed", self.seed)
         if self.evaluations is not None:
             check_count("evaluations", self.evaluations, 1)
         check_positive("learning_rate", self.learning_rate)

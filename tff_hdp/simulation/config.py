@@ -13,6 +13,7 @@ from tff_hdp.errors import (
     check_delta,
     check_fields,
     check_left,
+    check_seed,
     require,
 )
 from tff_hdp.privacy.parts import check_norm
@@ -109,8 +110,8 @@ class RunConfig:
         if self.dirichlet_alpha is not None:
             check_alpha(self.dirichlet_alpha)
         check_delta("delta", self.delta)
-        ok = self.seed is None or 0 <= self.seed < 2**32
-        self._require(ok, "seed", f"0..{2**32 - 1}")
+        if self.seed is not None:
+            check_seed("seed", self.seed)
         if self.plan is not None:
             allowed = f"nothing with {self.system}, whose noise is its own; a plan is "
             allowed += "for zones under one server, as scripts/train.py has them"
