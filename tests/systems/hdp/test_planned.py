@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import math
+import os
 import re
 
 import pytest
@@ -66,6 +67,10 @@ def test_the_file_given_may_go_once_a_run_has_begun(hdp_config, tmp_path, made):
             build(own).plan.node_noise_multipliers == made.plan.node_noise_multipliers
         )
         assert with_own_plan(config, folder) == own
+        # What is there is not written again, as where a model is tested.
+        copy = folder.path / "plan.json"
+        os.utime(copy, (1, 1))
+        assert with_plan_copied(own, folder) == own and copy.stat().st_mtime == 1
 
 
 def test_a_refusal_at_the_first_start_names_the_file_given(hdp_config, tmp_path, made):
