@@ -1,5 +1,6 @@
 """Runs side by side: every one is in the figure, and told apart from the others."""
 
+import dataclasses
 import pathlib
 
 import pandas as pd
@@ -12,7 +13,7 @@ from tff_hdp.simulation import report
 ROUNDS = 2
 
 
-def finished(path, label, last):
+def finished(path, label, last, **flags):
     """A run of two rounds, of which the last one's accuracy is given."""
     plan = configurations.c4(
         zone_sizes=(10,), sampling=PoissonSampling((0.5,)), noise_multiplier=2.0
@@ -21,7 +22,7 @@ def finished(path, label, last):
     return report.Run(
         path=pathlib.Path(path),
         label=label,
-        flags={"task": "digits"},
+        flags={"task": "digits", "noise_multiplier": 2.0, **flags},
         metrics=pd.DataFrame({"round": [1, 2], "accuracy": [0.1, last]}),
         accounts=accounts,
         notes=[],
@@ -30,11 +31,15 @@ def finished(path, label, last):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """The last accuracy of every line that is drawn, by what the legend calls it."""
+    """The last accuracy of every line that is drawn, by what the legend calls it.
+
+    The title stands beside them, by its name.
+    """
     lines = {}
 
     def savefig(figure, path, **_):
         (axes,) = figure.axes
+        lines["title"] = axes.get_title()
         lines.update((line.get_label(), line.get_ydata()[-1]) for line in axes.lines)
 
     monkeypatch.setattr(Figure, "savefig", savefig)
@@ -67,7 +72,10 @@ def test_every_run_has_a_line_and_a_row_of_its_own(
     accuracies = [0.2, 0.3, 0.4][: len(runs)]
     given = [finished(*run, last) for run, last in zip(runs, accuracies, strict=True)]
     report.write_comparison(given, tmp_path)
-    assert drawn == dict(zip(legend, accuracies, strict=True))
+    title = "digits"
+    if any(run.accounts for run in given):
+        title += ": noise multiplier 2"
+    assert drawn == {"title": title} | dict(zip(legend, accuracies, strict=True))
     table = pd.read_csv(tmp_path / "table.csv")
     assert table["mode"].tolist() == modes
     assert table["accuracy"].tolist() == accuracies
@@ -75,3 +83,39 @@ def test_every_run_has_a_line_and_a_row_of_its_own(
     for mode, run in zip(modes, given, strict=True):
         # In the table, and in the account of those that have one.
         assert text.count(mode) >= 1 + bool(run.accounts)
+
+
+def test_runs_of_two_tasks_are_told_apart(tmp_path, drawn):
+    """The title said the last one's, and the table nothing."""
+    alike = {"zones": 3, "clients_per_round": 9.0}
+    given = [
+        finished("a", "none", 0.2, task="pages", **alike),
+        finished("b", "hdp", 0.3, **alike),
+    ]
+    report.write_comparison(given, tmp_path)
+    title = "3 zones, 9 clients a round, noise multiplier 2"
+    assert drawn == {"title": title, "no DP, pages": 0.2, "HDP, digits": 0.3}
+    table = pd.read_csv(tmp_path / "table.csv")
+    assert table["task"].tolist() == ["pages", "digits"]
+    assert not {"rounds", "zones", "clients a round"} & set(table)
+    assert "pages" in (tmp_path / "table.txt").read_text()
+
+
+def test_a_table_has_columns_of_what_its_runs_differ_in(tmp_path, drawn):
+    longer = finished("c", "fl_top", 0.4, clients_per_round=9)
+    metrics = pd.DataFrame({"round": [1, 7], "accuracy": [0.1, 0.4]})
+    given = [
+        finished("a", "none", 0.2, zones=3, clients_per_round=9.0),
+        finished("b", "hdp", 0.3, zones=5, clients_per_round=7.5),
+        dataclasses.replace(longer, metrics=metrics),
+    ]
+    report.write_comparison(given, tmp_path)
+    assert drawn["title"] == "digits: noise multiplier 2"
+    table = pd.read_csv(tmp_path / "table.csv", dtype=str)
+    names = ["mode", "rounds", "zones", "clients a round", "accuracy"]
+    assert list(table)[:5] == names
+    assert table[names].to_numpy().tolist() == [
+        ["none", "2", "3", "9", "0.200"],
+        ["hdp", "2", "5", "7.5", "0.300"],
+        ["fl_top", "7", "-", "9", "0.400"],
+    ]

@@ -135,11 +135,16 @@ def _are_alike(one: AccountRow, other: AccountRow) -> bool:
 
 
 def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row a run: mode, accuracy, the worst-off client's epsilon per observer."""
+    """One row a run: mode, accuracy, the worst-off client's epsilon per observer.
+
+    Also task, rounds, zones and clients a round, each where the runs differ in it.
+    """
+    settings = [_settings(run) for run in runs]
     rows = []
-    for mode, run in zip(_modes(runs), runs, strict=True):
+    for mode, run, own in zip(_modes(runs), runs, settings, strict=True):
         row: dict[str, object] = {
             "mode": mode,
+            **{k: v for k, v in own.items() if any(v != s[k] for s in settings)},
             "accuracy": f"{run.accuracy:.3f}",
         }
         for observer in OBSERVERS:
@@ -170,6 +175,18 @@ def comparison_text(runs: Sequence[Run]) -> str:
             *notes,
         ]
     )
+
+
+def _settings(run: Run) -> dict[str, object]:
+    """What must be alike for accuracies to be compared; `-` if a system has no such."""
+    flags = run.flags
+    cohort = flags.get("clients_per_round")
+    return {
+        "task": flags["task"],
+        "rounds": int(run.metrics["round"].iloc[-1]),
+        "zones": flags.get("zones") or "-",
+        "clients a round": "-" if cohort is None else f"{cohort:g}",
+    }
 
 
 def _modes(runs: Sequence[Run]) -> list[str]:
@@ -218,20 +235,21 @@ def metric_figure(
 def comparison_figure(
     runs: Sequence[Run], path: pathlib.Path, metric: str = "accuracy"
 ) -> None:
-    """`metric_figure` of several runs of one task."""
-    flags = runs[-1].flags
-    title = flags["task"]
-    if "zones" in flags:
-        zones = f"{flags['zones']} zones, " if flags["zones"] else ""
-        title += f": {zones}{flags['clients_per_round']:g} clients a round"
+    """`metric_figure` of several runs, whose title is what they have in common."""
+    settings = [_settings(run) for run in runs]
+    shared = {k: v for k, v in settings[0].items() if all(v == s[k] for s in settings)}
+    names = ("zones", "clients a round")
+    said = [f"{shared[k]} {k}" for k in names if shared.get(k, "-") != "-"]
     multipliers = {r.flags.get("noise_multiplier") for r in runs if r.accounts}
     multipliers -= {None}
     if len(multipliers) == 1:
-        title += f", noise multiplier {multipliers.pop():g}"
+        said.append(f"noise multiplier {multipliers.pop():g}")
+    title = ": ".join(filter(None, [shared.get("task"), ", ".join(said)]))
     metrics = {}
     for mode, run in zip(_modes(runs), runs, strict=True):
         name = "no DP" if run.label == "none" else run.label.upper()
-        metrics[name + mode.removeprefix(run.label)] = run.metrics
+        of_task = "" if "task" in shared else f", {run.flags['task']}"
+        metrics[name + mode.removeprefix(run.label) + of_task] = run.metrics
     metric_figure(metrics, path, metric=metric, title=title)
 
 
