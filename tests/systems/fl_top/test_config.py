@@ -44,6 +44,11 @@ def test_a_clip_norm_may_come_as_text():
         ),
         ({"clients_per_round": 0}, "clients_per_round is 0"),
         ({"selection_steps": 0}, "selection_steps is 0"),
+        (
+            {"scheme": "fl_std", "selection_steps": 3},
+            "selection_steps is 3; allowed: nothing but with fl_top or fl_top_dp",
+        ),
+        ({"scheme": "fl_cs_dp", "selection_steps": 3}, "selection_steps is 3; .* with"),
         ({"recovery_iterations": 0}, "recovery_iterations is 0"),
         ({"cohort_chunk": 0}, "cohort_chunk is 0"),
         ({"client_learning_rate": float("nan")}, "client_learning_rate is nan"),

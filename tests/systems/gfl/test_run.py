@@ -167,6 +167,11 @@ def test_flags_that_do_not_fit_the_task(tmp_path, changes, message):
         ({"edge_probability": 1.5}, "edge_probability is 1.5"),
         ({"per_round": 1}, "per_round is 1; allowed: at least 2"),
         ({"model": "dnn"}, "model is dnn; allowed: nothing with"),
+        ({"dirichlet_alpha": 0.1}, "dirichlet_alpha is 0.1; .* task=gfl_logistic"),
+        (
+            {"graph": "ring", "edge_probability": 0.05},
+            "edge_probability is 0.05; allowed: only with graph=random",
+        ),
         ({"task": "digits", "repetitions": 2}, "repetitions is 2; .*task=gfl_logistic"),
     ],
 )

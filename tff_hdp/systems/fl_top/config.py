@@ -115,6 +115,9 @@ class FlTopConfig(RunConfig):
         if self.compression != "fl_cs":
             names = ("coefficients", "recovery_iterations")
             check_left(self, names, "nothing but with fl_cs or fl_cs_dp")
+        if self.compression != "fl_top":
+            allowed = "nothing but with fl_top or fl_top_dp"
+            check_left(self, ("selection_steps",), allowed)
         self._check_ratio()
         self._check_privacy()
         self._check_secure_sum()

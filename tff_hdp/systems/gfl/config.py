@@ -93,12 +93,14 @@ class GflConfig(RunConfig):
         ok = self.scheme != "hybrid" or self.per_round >= 2
         self._require(ok, "per_round", "at least 2, so that masks hide something")
         if self.task == LOGISTIC:
-            check_left(self, ("model", "partition"), f"nothing with task={LOGISTIC}")
+            names = ("model", "partition", "dirichlet_alpha")
+            check_left(self, names, f"nothing with task={LOGISTIC}")
         self._check_used(
             self.task == LOGISTIC,
             f"task={LOGISTIC}",
             *("dimension", "examples_per_client", "repetitions"),
         )
+        self._check_used(self.graph == "random", "graph=random", "edge_probability")
 
     def build(self, folder: "RunFolder") -> "System":
         """See base class."""
