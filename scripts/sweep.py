@@ -14,11 +14,16 @@ import os
 import pathlib
 import re
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from scripts.parts.sweep_runs import Job
 
 
 def define_flags() -> None:
@@ -67,15 +72,14 @@ def main(argv: list[str]) -> int:
         words = [*argv[1:], *(f"--{name}={value}" for name, value in each.items())]
         path = folder / sweep.folder_name(each)
         jobs.append(sweep.job_of(given.program, words, each, path))
-    failed = sweep.run_jobs(jobs, given.jobs)
+    _check_apart(jobs)
+    failed = sweep.run_jobs(jobs, given.jobs, given.metric)
     frame = sweep.table(jobs)
     if frame.empty:
         return 1
     metric = given.metric or sweep.headline(jobs)
     write_text(folder / "runs.csv", frame.to_csv(index=False))
-    measured = sweep.measured(jobs)
-    if metric not in measured:
-        raise ArgumentError("metric", metric, ", ".join(measured))
+    sweep.check_measured([job for job in jobs if job.is_finished], metric)
     summed = sweep.summary(frame, names, metric)
     write_text(folder / "summary.csv", summed.to_csv(index=False))
     sweep.draw(jobs, names or ["seed"], metric, folder / f"{metric}.png")
@@ -83,6 +87,27 @@ def main(argv: list[str]) -> int:
     print(summed.to_string(index=False, float_format="{:.4g}".format))
     print(f"table:  {folder / 'runs.csv'}\nfigure: {folder / f'{metric}.png'}")
     return 1 if failed else 0
+
+
+def _check_apart(jobs: "Sequence[Job]") -> None:
+    """Refuses runs with one folder, or with all settings, in common.
+
+    One would go on where the other ended, or train the same again.
+    """
+    for what, of in (
+        ("folder", lambda job: job.path),
+        ("settings", lambda job: repr(job.config.to_dict() | {"out": None})),
+    ):
+        seen: dict[Any, Job] = {}
+        for job in jobs:
+            other = seen.setdefault(of(job), job)
+            if other is not job:
+                both = " and ".join(
+                    " ".join(f"{name}={value}" for name, value in each.settings.items())
+                    for each in (other, job)
+                )
+                allowed = f"runs that differ; {both} have the same {what}"
+                raise ArgumentError("grid", flags.FLAGS.grid, allowed)
 
 
 if __name__ == "__main__":

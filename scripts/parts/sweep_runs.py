@@ -171,7 +171,7 @@ def folder_name(settings: Mapping[str, str]) -> str:
     return re.sub(r"[^\w.=+-]", "_", name) or "run"
 
 
-def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
+def run_jobs(jobs: Sequence[Job], at_once: int, metric: str | None = None) -> list[Job]:
     """Runs what is not finished, some at a time, and shows how far it is.
 
     A bar on a terminal; elsewhere a line for each run that ends, with the time that is
@@ -180,11 +180,18 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
     Args:
       jobs: Finished ones are left alone, killed ones resume.
       at_once: How many processes.
+      metric: What each must measure, if that matters.
 
     Returns:
       Those that failed, in order; the last line of their logs is shown.
+
+    Raises:
+      ArgumentError: If a run that ended has not measured `metric`; the others, which
+        would not either, are ended.
     """
     waiting = [job for job in jobs if not job.is_finished]
+    if metric is not None:
+        check_measured([job for job in jobs if job not in waiting], metric)
     known = len(jobs) - len(waiting)
     failed: list[Job] = []
     told = known
@@ -201,6 +208,8 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> list[Job]:
                 del running[job]
                 if process.returncode != 0:
                     failed.append(job)
+                elif metric is not None:
+                    check_measured([job], metric)
             ended = len(jobs) - len(waiting) - len(running)
             said = f"{ended}/{len(jobs)} runs, {known} before, {len(failed)} failed"
             done = _rounds_done(jobs)
@@ -278,11 +287,17 @@ def headline(jobs: Sequence[Job]) -> str:
     return read_json(path / "model/last/card.json")["metric"]
 
 
-def measured(jobs: Sequence[Job]) -> list[str]:
+def measured(job: Job) -> list[str]:
     """What metrics.csv of a finished run has, by round and in numbers."""
-    job = next(job for job in jobs if job.is_finished)
     columns = report.read_run(job.path).metrics.select_dtypes("number").columns
     return [name for name in columns if name not in ("round", *job.settings)]
+
+
+def check_measured(jobs: Sequence[Job], metric: str) -> None:
+    """Raises ArgumentError if one of finished runs has not measured a metric."""
+    for names in map(measured, jobs):
+        if metric not in names:
+            raise ArgumentError("metric", metric, ", ".join(names))
 
 
 def table(jobs: Sequence[Job]) -> pd.DataFrame:

@@ -128,7 +128,7 @@ def test_every_run_has_its_row_and_finished_ones_are_left_alone(jobs, tmp_path, 
     assert frame["noise_multiplier"].tolist() == ["1", "1", "2", "2"]
     found = frame["noise_multiplier in the run"].tolist()
     assert found == pytest.approx([3 / 7, 1 + 3 / 7] * 2)
-    assert sweep.measured(jobs) == ["accuracy"]
+    assert sweep.measured(jobs[0]) == ["accuracy"]
     assert frame["seed"].tolist() == [0, 1, 0, 1]
     assert frame["accuracy"].tolist() == pytest.approx([0.3, 0.31, 0.3, 0.31])
     assert frame["digest"].nunique() == 2
@@ -165,6 +165,17 @@ def test_what_a_failing_run_says_is_kept(jobs, tmp_path):
     assert sweep.run_jobs(jobs, 4) == jobs
     assert jobs[0].log.read_text().split("\n")[:2] == ["working", "error: cannot"]
     assert sweep.table(jobs).empty
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_metric_that_no_run_measures_costs_one_run(jobs, tmp_path, at_once):
+    """It was refused once all had trained."""
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=r"metric is foo; allowed: accuracy$"):
+            sweep.run_jobs(jobs, at_once, "foo")
+        # The second time none is begun.
+        assert len(started(tmp_path)) <= at_once
+    assert sweep.run_jobs(jobs, at_once, "accuracy") == []
 
 
 def test_a_folder_of_other_settings_is_not_taken_for_finished(jobs):
@@ -215,6 +226,32 @@ def test_settings_that_the_program_refuses_start_nothing(assert_refused, tmp_pat
         ["--grid=noise_multiplier=1,-1", f"--out={tmp_path}", "--", "--rounds=2"],
         ["noise_multiplier", "-1"],
     )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("grid", "given", "said"),
+    [
+        (
+            "zoning_file=a/b.csv,a_b.csv",
+            ["--zoning=file", "--noise_multiplier=1"],
+            "zoning_file=a/b.csv seed=0 and zoning_file=a_b.csv seed=0 have the same "
+            "folder",
+        ),
+        (
+            "noise_multiplier=1,1.0",
+            ["--rounds=1"],
+            "noise_multiplier=1 seed=0 and noise_multiplier=1.0 seed=0 have the same "
+            "settings",
+        ),
+    ],
+)
+def test_runs_that_are_not_apart_start_nothing(
+    assert_refused, tmp_path, grid, given, said
+):
+    """One went on in the other's folder, or trained the same again."""
+    arguments = [f"--grid={grid}", "--jobs=1", f"--out={tmp_path}", "--", *given]
+    assert_refused("scripts/sweep.py", arguments, ["grid is", said])
     assert not list(tmp_path.iterdir())
 
 
