@@ -186,6 +186,18 @@ def check_seed(name: str, value: Any) -> None:
     require(0 <= value < 2**32, name, value, f"0..{2**32 - 1}")
 
 
+def check_path(name: str, value: str) -> None:
+    """Raises ArgumentError unless files of that name can be made, and told of.
+
+    TensorFlow takes names in UTF-8, and no system one with a zero in it.
+    """
+    try:
+        ok = b"\0" not in value.encode()
+    except UnicodeEncodeError:
+        ok = False
+    require(ok, name, ascii(value), "a path in UTF-8, without zero characters")
+
+
 def check_whole_numbers(name: str, words: Any) -> tuple[int, ...]:
     """Whole numbers >= 1, or their digits as on a command line, as a tuple.
 

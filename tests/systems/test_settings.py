@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import pathlib
 import typing
 
@@ -80,6 +81,19 @@ def test_what_is_allowed_is_said(name, bad, allowed):
     with pytest.raises(ArgumentError) as caught:
         HdpConfig(noise_multiplier=1.0, **{name: bad})
     assert (caught.value.name, caught.value.allowed) == (name, allowed)
+
+
+@pytest.mark.parametrize("config_class", [HdpConfig, GflConfig, FlTopConfig])
+@pytest.mark.parametrize(
+    ("bad", "shown"), [("a\0b", r"'a\x00b'"), (os.fsdecode(b"caf\xe9"), r"'caf\udce9'")]
+)
+def test_a_folder_whose_name_nothing_takes_is_refused(config_class, bad, shown):
+    """The run began, and ended in an error of Python's or TensorFlow's."""
+    with pytest.raises(ArgumentError) as caught:
+        config_class(**CONFIGS[config_class] | {"out": bad})
+    said = f"out is {shown}; allowed: a path in UTF-8, without zero characters"
+    assert str(caught.value) == said
+    assert GflConfig(out="caf\xe9 \u2603").out == "caf\xe9 \u2603"
 
 
 def test_paths_and_numbers_of_numpy_are_taken():

@@ -13,6 +13,7 @@ from tff_hdp.errors import (
     check_delta,
     check_fields,
     check_left,
+    check_path,
     check_seed,
     require,
 )
@@ -120,7 +121,9 @@ class RunConfig:
         ok = bool(self.workers) == (self.runtime == "cluster")
         allowed = "host:port,... with runtime=cluster, and only then"
         self._require(ok, "workers", allowed)
-        if self.out is None:
+        if self.out is not None:
+            check_path("out", self.out)
+        else:
             named = self.task.replace(":", ".")
             self._set("out", f"runs/{named}_{self.label}")
 
