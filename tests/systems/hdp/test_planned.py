@@ -108,9 +108,10 @@ def test_a_run_may_lose_as_many_clients_as_planned(hdp_config, tmp_path):
         build(settings(hdp_config, tmp_path, kept, online_rate=0.94))
 
 
-def test_the_drop_rate_that_a_refusal_allows_is_taken(hdp_config, tmp_path, made):
-    threat = dataclasses.replace(made.threat, dropout_rate=0.1234567)
-    kept = dataclasses.replace(made, threat=threat)
+def test_the_drop_rate_that_a_refusal_allows_is_taken(hdp_config, tmp_path):
+    given = {"rounds": 2, "delta": 1e-5, "method": "rdp"}
+    threat = ThreatModel(dropout_rate=0.1234567)
+    kept = planner.plan(FEDERATION, PROMISES, threat=threat, **given)
     with pytest.raises(ArgumentError, match="allowed: at most") as caught:
         build(settings(hdp_config, tmp_path, kept, drop_rate=0.2))
     (most,) = re.findall(r"at most (\S+),", caught.value.allowed)
