@@ -161,7 +161,7 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
     tells = threat.peers_known or isinstance(plan.sampling, FixedSizeSampling)
     for name, ok, allowed in (
         ("rounds", config.rounds <= made.rounds, f"at most {made.rounds}"),
-        ("delta", config.delta >= made.delta, f"at least {made.delta:g}"),
+        ("delta", config.delta >= made.delta, f"at least {made.delta}"),
         ("cohort_known", known or not threat.cohort_known, "False"),
         (
             "secure_aggregation_protocol",
