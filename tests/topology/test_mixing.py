@@ -30,6 +30,21 @@ def test_metropolis_on_a_star_by_hand():
     np.testing.assert_allclose(matrix, expected / 4)
 
 
+def test_metropolis_weighs_an_edge_by_its_own_ends_by_hand():
+    """Four in a clique, one with a tail of three: degrees 3, 3, 3, 4, 2, 2, 1."""
+    matrix = mixing.metropolis(nx.lollipop_graph(4, 3))
+    expected = [
+        [0.3, 1 / 4, 1 / 4, 1 / 5, 0, 0, 0],
+        [1 / 4, 0.3, 1 / 4, 1 / 5, 0, 0, 0],
+        [1 / 4, 1 / 4, 0.3, 1 / 5, 0, 0, 0],
+        [1 / 5, 1 / 5, 1 / 5, 1 / 5, 1 / 5, 0, 0],
+        [0, 0, 0, 1 / 5, 7 / 15, 1 / 3, 0],
+        [0, 0, 0, 0, 1 / 3, 1 / 3, 1 / 3],
+        [0, 0, 0, 0, 0, 1 / 3, 2 / 3],
+    ]
+    np.testing.assert_allclose(matrix, expected)
+
+
 def test_metropolis_sees_who_is_linked_and_nothing_else_of_a_graph():
     """Loops, links that are given twice, weights and the order of nodes."""
     graph = nx.MultiGraph()
