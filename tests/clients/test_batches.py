@@ -32,6 +32,19 @@ def test_steps_go_through_all_examples_before_any_comes_again(size, steps, batch
             assert len(seen) == len({*seen} & {*range(size)}) == epoch.size
 
 
+def test_every_epoch_and_every_generator_has_an_order_of_its_own():
+    """Two of 50! orders that are alike would be chance, and generators are seeded."""
+    orders = [
+        epoch.ravel().tolist()
+        for seed in (0, 1)
+        for epoch in np.split(
+            make_order(50, epochs=2, batch_size=10, rng=np.random.default_rng(seed)), 2
+        )
+    ]
+    assert all(sorted(order) == list(range(50)) for order in orders)
+    assert len({*map(tuple, orders), tuple(range(50))}) == 5
+
+
 @pytest.mark.parametrize(
     ("weighting", "cap", "expected"),
     [
