@@ -106,6 +106,31 @@ def test_a_seed_never_fixes_the_noise(tmp_path, scheme):
     assert servers[0] != servers[1]
 
 
+def test_networks_side_by_side_draw_batches_of_their_own(tmp_path):
+    """Of the same clients, all of a server's: a client's batch is its generator's."""
+    settings = config(tmp_path, per_round=6, repetitions=2, batch_size=5)
+    with RunFolder(settings) as folder:
+        folder.resolve(partition_seed=5)
+        system = settings.build(folder)
+    train, zones = system.task.train, np.asarray(system.zoning.zone_of)
+    cohort = np.argsort(zones, kind="stable")
+
+    def rng_of(client):
+        return np.random.default_rng([9, int(client)])
+
+    for server, data in enumerate(system.round_data(1, cohort, rng_of)):
+        (fields,) = data.as_numpy_iterator()
+        assert fields["zone"].tolist() == [server, server + 4]
+        for zone, features in zip(fields["zone"], fields["features"], strict=True):
+            for client, found in zip(
+                np.flatnonzero(zones == zone), features, strict=True
+            ):
+                x, _ = train.examples(client % 24)
+                rows = rng_of(client).choice(len(x), 5, replace=False)
+                np.testing.assert_array_equal(found, x[rows])
+        assert (fields["features"][0] != fields["features"][1]).any(axis=(1, 2)).all()
+
+
 def test_softmax_regression_on_a_real_task(tmp_path):
     settings = {"task": "digits", "model": "softmax", "batch_size": 4, "mu": 1.0}
     result = experiment.run(
