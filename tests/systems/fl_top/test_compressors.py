@@ -205,6 +205,15 @@ def test_recovery_of_what_is_not_sparse_stays_bounded():
     assert residuals[-1] < 1.0
 
 
+@pytest.mark.parametrize(("size", "kept"), [(42, 10), (3, 1)])
+def test_a_quarter_as_many_weights_as_measurements_are_recovered(size, kept):
+    """K / 4 by default, and one at least: of numbers of which no two are alike."""
+    x = np.random.default_rng(3).normal(size=[1, 90]).astype(np.float32)
+    sensing = CompressedSensing(90, size, 4, iterations=2)
+    found = sensing.decompress(sensing.compress(x, ROUND)[0], ROUND)
+    assert np.count_nonzero(found) == kept
+
+
 def test_the_largest_coefficients_are_those_of_scipys_transform():
     update = np.random.default_rng(2).normal(size=81).astype(np.float32)
     found = largest_coefficients(update, 10)
