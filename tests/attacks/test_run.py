@@ -188,6 +188,24 @@ def test_rotation_learns_with_every_aggregate(tmp_path):
     figures.draw(outcome, str(tmp_path / "rotation.png"))
 
 
+def test_leaders_together_leave_the_others_of_their_zone():
+    """Zones of six, one the victim: m clients are left, each with noise z = 1."""
+    config = AttackConfig(
+        attack="rotation",
+        privacy="ldp",
+        level="1",
+        elected=True,
+        secure_aggregation=True,
+        clients=12,
+        trials=100,
+    )
+    _, *rows = run.run(config).rows
+    assert [row["aggregates"] for row in rows] == [1, 2, 5]
+    assert [row["unknown_clients"] for row in rows] == [5, 4, 1]
+    nus = [row["noise_multiplier"] for row in rows]
+    assert nus == pytest.approx([5**0.5, 2, 1])
+
+
 def test_table_has_every_cell(monkeypatch, tmp_path):
     monkeypatch.setattr(table4, "LEVELS", ("0", "1"))
     monkeypatch.setattr(
