@@ -138,6 +138,19 @@ def test_own_part_is_subtracted_exactly(mode):
         assert own.std() > 0.9 * Z * CLIP
 
 
+def test_an_observer_of_a_larger_zone_counts_by_as_much_less():
+    """Zones of two and four that weigh the same, seen by the last of the second.
+
+    A record of it counts half of one of the victim's zone, the observer's own too.
+    """
+    size, sizes = 2000, (2, 4)
+    plan = plan_of("none", sizes, mixing="equal")
+    first, second = updates_of(sizes, size)
+    found = round_of(plan, size).seen_by(Vantage(plan=plan, level=0))
+    expected = sum(first) + sum(second[:-1]) / 2
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("mode", ["none", "hdp", "ldp"])
 def test_fixed_point_sums(mode):
     size = 20_000
