@@ -21,6 +21,7 @@ from tff_hdp.systems.hdp.faults import Faults
 from tff_hdp.systems.hdp.seats import (
     REGISTRY,
     count_exposure,
+    count_tenures,
     read_registries,
     read_seats,
     report_exposure,
@@ -204,6 +205,19 @@ def test_rounds_come_in_their_order_beyond_five_digits(tmp_path):
     found = read_seats(tmp_path)
     assert list(found) == numbers
     assert [int(seats[0]["super_node"]) for seats in found.values()] == numbers
+
+
+def test_a_round_in_which_nobody_led_ends_a_term(tmp_path):
+    """Zone 0 is led for two rounds, then not, then for three: no election between."""
+    others = {"failed": [], "transcripts": []}
+    leaders = [("a", 1), ("a", 0), (None, 0), ("a", 0), ("a", 0), ("a", 0)]
+    for number, (leader, held) in enumerate(leaders, start=1):
+        seats = [
+            {**others, "zone": 0, "super_node": leader, "elections": held},
+            {**others, "zone": 1, "super_node": "b", "elections": int(number == 1)},
+        ]
+        write_seats(tmp_path, number, seats)
+    assert sorted(count_tenures(tmp_path)) == [2, 3, 6]
 
 
 def test_nobody_leads_on_where_super_nodes_rotate(tmp_path):
