@@ -2,10 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tff_hdp.privacy import account, paper
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
+from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
+from tff_hdp.systems.udp_hypernet.setup import build_plan
 
 DELTA = 1e-5
 
@@ -68,6 +71,18 @@ def test_weights_enter_through_their_public_sum():
     assert plan.server_noise_multiplier == pytest.approx(0.2 * 0.5 * 4.0 / 0.3)
     noise = plan.server_noise_multiplier * plan.released_sensitivities[0]
     assert noise == pytest.approx(0.2)
+
+
+def test_a_runs_sigma_is_the_deviation_of_its_average():
+    """z = sigma q W / S, W the sum of weights: .3 * .25 * 2.5 / .1."""
+    config = UdpHypernetConfig(
+        task="digits", num_clients=4, sampling_rate=0.25, sigma=0.3, clip_norm=0.1
+    )
+    weights = np.array([1.0, 0.5, 0.75, 0.25])
+    plan = build_plan(config, weights, None)
+    assert plan.server_noise_multiplier == pytest.approx(1.875)
+    noise = plan.server_noise_multiplier * plan.released_sensitivities[0]
+    assert noise == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(
