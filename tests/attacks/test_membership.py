@@ -103,6 +103,29 @@ def test_one_hidden_round_in_closed_form():
     assert curve.auc == pytest.approx(expected, abs=5 * curve.auc_error)
 
 
+def test_candidates_of_unequal_norms_by_the_bayes_rule():
+    """Three of ten with nothing in common, norms .3 to 1, in 20 rounds.
+
+    Scores are +-T |c|^2 / 2 and sqrt(T) sd |c| times normal noise, the victim's own
+    above; Gauss' and Hermite's rule integrates over it. Without T in the rule: .88.
+    """
+    rounds, norms = 20, np.linspace(0.3, 1, 10)
+    options = given(vantage("cdp", "outside", 2.0), records=Records(np.diag(norms**2)))
+    found = identification(**options, candidates=3, trials=20_000, rounds=rounds)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    means, spread = rounds * norms**2 / 2, np.sqrt(rounds) * options["stddev"] * norms
+    expected = []
+    for i in range(10):
+        others = np.arange(10) != i
+        own = means[i] + spread[i] * nodes[:, None]
+        below = stats.norm.cdf((own + means[others]) / spread[others])
+        # The mean product over two others: nine times eight ordered pairs.
+        both = (below.sum(1) ** 2 - (below**2).sum(1)) / 72
+        expected.append(weights @ both / weights.sum())
+    # Five standard errors.
+    assert found.mean() == pytest.approx(np.mean(expected), abs=5 * 0.5 / 141)
+
+
 def test_short_records_and_unknown_others_cost_the_attacker():
     rng = np.random.default_rng(3)
     records = Records.of(clipped(0.04 * rng.normal(size=(50, 100)), 0.3))
