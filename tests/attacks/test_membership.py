@@ -103,6 +103,24 @@ def test_one_hidden_round_in_closed_form():
     assert curve.auc == pytest.approx(expected, abs=5 * curve.auc_error)
 
 
+def test_one_round_of_noising_clients_in_closed_form():
+    """Two of a zone, of whom the other comes and noises too with probability q."""
+    q, z = 0.8, 0.6
+    seen = vantage("ldp", 2, z, q)
+    assert seen.unknown_clients == 2
+    curve = sampled(seen, 1)
+    # Who comes scores N(+-mu^2 / 2, mu^2), mu being 1 / (z sqrt(noising)); else 0.
+    by = {1 - q: 1 / z, q: 1 / (z * np.sqrt(2))}
+    one = sum(p * stats.norm.cdf(mu / 2) for p, mu in by.items())
+    both = sum(
+        p * r * stats.norm.cdf(np.hypot(mu, nu) / 2)
+        for p, mu in by.items()
+        for r, nu in by.items()
+    )
+    expected = (1 - q) ** 2 / 2 + 2 * q * (1 - q) * one + q**2 * both
+    assert curve.auc == pytest.approx(expected, abs=5 * curve.auc_error)
+
+
 def test_candidates_of_unequal_norms_by_the_bayes_rule():
     """Three of ten with nothing in common, norms .3 to 1, in 20 rounds.
 
