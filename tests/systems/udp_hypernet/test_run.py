@@ -13,7 +13,9 @@ from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import evaluate_run
+from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
+from tff_hdp.systems.udp_hypernet import process as udp_hypernet
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 from tff_hdp.systems.udp_hypernet.run import UdpHypernet
 from tff_hdp.systems.udp_hypernet.setup import evenly, users_at_once
@@ -160,6 +162,23 @@ def test_the_noise_that_is_asked_is_the_noise_recorded(tmp_path, changes, multip
     W = read(tmp_path, "config.json")["resolved"]["W"]
     assert run.plan.zone_weights == (W,)
     assert (W < 30) == ("weighting" in changes)
+
+
+def test_a_round_weighs_users_by_their_examples(tmp_path, monkeypatch):
+    """n / 76 of each that was drawn, whichever part it is in; not all have as many."""
+    monkeypatch.setattr(udp_hypernet, "build_udp_hypernet", lambda **_: None)
+    settings = config(tmp_path, weighting="examples", num_clients=31, example_cap=76)
+    with RunFolder(settings) as folder:
+        folder.resolve(partition_seed=5)
+        system = settings.build(folder)
+    sizes, cohort = system.train.sizes, np.arange(0, 30, 3)
+    assert len({*sizes[cohort]}) == 2
+    data = system.round_data(1, cohort, np.random.default_rng)
+    parts = [part for each in data for part in each.as_numpy_iterator()]
+    users = [user for part in parts for user in part["user"]]
+    assert users == cohort.tolist()
+    found = np.concatenate([part["weight"] for part in parts])
+    np.testing.assert_allclose(found, sizes[cohort] / 76, rtol=1e-6)
 
 
 def test_a_target_epsilon_is_met(tmp_path):
