@@ -13,7 +13,6 @@ from tff_hdp.attacks.config import AttackConfig
 from tff_hdp.attacks.property import property_inference
 from tff_hdp.attacks.victims import load_target
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.privacy import NoisePlan, PoissonSampling, planner
 
 COLUMNS = {
     *("attack", "task", "model", "privacy", "level", "noise_multiplier"),
@@ -111,32 +110,6 @@ def test_the_program_prints_a_table_and_what_it_rests_on(run_program):
         "A    neighbours add or remove one client",
         "E    every client every round",
     ]
-
-
-def test_a_planners_file_is_attacked_as_its_rounds_are(tmp_path):
-    federation = NoisePlan(
-        zone_sizes=(10, 30),
-        sampling=PoissonSampling((0.5, 0.2)),
-        noising_clients=(5, 9),
-    )
-    promises = {"super_node": 9.0, "aggregator": 4.0, "released_model": 1.0}
-    made = planner.plan(federation, promises, rounds=1, delta=1e-5, method="rdp")
-    path = tmp_path / "plan.json"
-    made.write(path)
-    config = AttackConfig(plan=str(path), level="1")
-    plan = config.noise_plan(0.5)
-    assert plan.zone_sizes == (5, 6) and plan.noising_clients == (2, 1)
-    assert plan.clipping.clip_norm == 0.5
-    z = made.plan.client_noise_multiplier
-    assert config.vantage(0.5).noise_multiplier == pytest.approx(z)
-    zone = made.plan.zone_noise_multipliers[0]
-    # Another noising client's update, the victim's own noise, and the super-node's.
-    server = dataclasses.replace(config, level="2").vantage(0.5).noise_multiplier
-    assert server == pytest.approx((2 * z**2 + zone**2) ** 0.5)
-    other = {"zones": 3, "privacy": "ldp", "attack": "table4", "system": "gfl"}
-    for name, value in [*other.items(), ("attack", "observers")]:
-        with pytest.raises(ArgumentError, match="plan"):
-            dataclasses.replace(config, **{name: value})
 
 
 def test_identification_and_membership_stay_below_their_bounds(tmp_path):

@@ -257,15 +257,18 @@ class AttackConfig:
 def _cohort_of(plan: NoisePlan, clip_norm: float) -> NoisePlan:
     """A round of a plan as an attacker meets it: its cohort is all there is.
 
-    Each zone has the clients, and of those that noise the whole number below, that are
-    expected in a round.
+    Each zone has the clients that are expected in a round. Where all of a zone noise,
+    all of them do; else the whole number below what is expected of those that noise.
     """
     rates = plan.participation
     expected = map(float.__mul__, rates, map(float, plan.zone_sizes))
     sizes = tuple(max(1, round(n)) for n in expected)
     noising = tuple(
-        min(size, int(q * m))
-        for size, q, m in zip(sizes, rates, plan.noising_clients, strict=True)
+        # As floats, .29 of 100 are less than 29.
+        size if m == n else min(size, int(q * m + 1e-9))
+        for size, q, m, n in zip(
+            sizes, rates, plan.noising_clients, plan.zone_sizes, strict=True
+        )
     )
     return NoisePlan(
         zone_sizes=sizes,

@@ -1,0 +1,64 @@
+"""Plans from files, as an attacker meets their rounds."""
+
+import dataclasses
+
+import pytest
+
+from tff_hdp.attacks.config import AttackConfig
+from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import NoisePlan, PoissonSampling, ThreatModel, planner
+from tff_hdp.privacy.planned import Planned
+
+
+def test_a_planners_file_is_attacked_as_its_rounds_are(tmp_path):
+    federation = NoisePlan(
+        zone_sizes=(10, 30),
+        sampling=PoissonSampling((0.5, 0.2)),
+        noising_clients=(5, 9),
+    )
+    promises = {"super_node": 9.0, "aggregator": 4.0, "released_model": 1.0}
+    made = planner.plan(federation, promises, rounds=1, delta=1e-5, method="rdp")
+    path = tmp_path / "plan.json"
+    made.write(path)
+    config = AttackConfig(plan=str(path), level="1")
+    plan = config.noise_plan(0.5)
+    assert plan.zone_sizes == (5, 6) and plan.noising_clients == (2, 1)
+    assert plan.clipping.clip_norm == 0.5
+    z = made.plan.client_noise_multiplier
+    assert config.vantage(0.5).noise_multiplier == pytest.approx(z)
+    zone = made.plan.zone_noise_multipliers[0]
+    # Another noising client's update, the victim's own noise, and the super-node's.
+    server = dataclasses.replace(config, level="2").vantage(0.5).noise_multiplier
+    assert server == pytest.approx((2 * z**2 + zone**2) ** 0.5)
+    other = {"zones": 3, "privacy": "ldp", "attack": "table4", "system": "gfl"}
+    for name, value in [*other.items(), ("attack", "observers")]:
+        with pytest.raises(ArgumentError, match="plan"):
+            dataclasses.replace(config, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("size", "noising", "q", "cohort"),
+    [
+        # Of 22 that all noise 15 are expected, or 14.999...
+        (22, 22, 15 / 22, (15, 15)),
+        # As floats .29 of 100 are less than 29.
+        (100, 100, 0.29, (29, 29)),
+        (200, 100, 0.29, (58, 29)),
+        # A client alone noises if all do.
+        (9, 9, 0.05, (1, 1)),
+        (9, 8, 0.05, (1, 0)),
+    ],
+)
+def test_as_many_of_a_planned_cohort_noise_as_of_its_zone(
+    tmp_path, size, noising, q, cohort
+):
+    plan = NoisePlan(
+        zone_sizes=(size,),
+        sampling=PoissonSampling((q,)),
+        client_noise_multiplier=1.0,
+        noising_clients=(noising,),
+    )
+    path = tmp_path / "plan.json"
+    Planned(plan=plan, threat=ThreatModel(), rounds=1, delta=1e-5).write(path)
+    found = AttackConfig(plan=str(path), level="outside").noise_plan(0.5)
+    assert (*found.zone_sizes, *found.noising_clients) == cohort
