@@ -48,7 +48,7 @@ class ZonesConfig(RunConfig):
       election_fault_model: Which faults an election withstands.
       election_protocol: `pvss` holds elections in full; `drawn` draws winners by
         the same law, for long simulations.
-      voters: Clients of a zone that are online when it elects, at most.
+      voters: Clients of a zone that are called to elect, online or not, at most.
       min_capability: Least capability of an eligible client.
       drop_rate: Probability that a drawn client never delivers, or that a voter
         falls silent.
