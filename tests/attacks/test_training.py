@@ -14,7 +14,7 @@ from tff_hdp.attacks.lira import area_over_shadows, likelihood_ratios, trained
 from tff_hdp.attacks.membership import clipped
 from tff_hdp.attacks.training import Training
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy.tradeoff import area_interval
+from tff_hdp.privacy.tradeoff import area_interval, area_under
 
 OVERFITTED = {
     "attack": "lira",
@@ -37,8 +37,25 @@ def test_likelihood_ratios_by_another_library():
         x, here = np.delete(said, shadow, 0), np.delete(inside, shadow, 0)
         means = [[x[here[:, c] == k, c].mean() for c in range(5)] for k in (0, 1)]
         spread = np.sqrt(np.mean((x - np.where(here, means[1], means[0])) ** 2))
-        out, here = (stats.norm(mean, spread).logpdf(said[shadow]) for mean in means)
+        # Of a value about a mean of so many others; the densities' heights left out.
+        wide = [spread * np.sqrt(1 + 1 / np.sum(here == k, 0)) for k in (0, 1)]
+        out, here = (
+            stats.norm.logpdf(said[shadow], mean, scale)
+            - stats.norm.logpdf(mean, mean, scale)
+            for mean, scale in zip(means, wide, strict=True)
+        )
         np.testing.assert_allclose(found[shadow], here - out)
+
+
+@pytest.mark.parametrize("shadows", [8, 9, 32])
+def test_where_there_is_nothing_to_find_the_area_is_one_half(shadows):
+    """Within three standard errors of 400 attacks; scores once leant on the counts."""
+    rng, areas = np.random.default_rng(0), []
+    for _ in range(400):
+        inside = rng.permuted(np.arange(shadows)[:, None] % 2 == np.zeros(24), axis=0)
+        scores = likelihood_ratios(rng.normal(size=inside.shape), inside)
+        areas.append(area_under(scores[inside], scores[~inside]))
+    assert abs(np.mean(areas) - 0.5) < 3 * stats.sem(areas)
 
 
 @pytest.mark.parametrize(("apart", "shared"), thinned([1.0, 3.0], [1.0], every=2))

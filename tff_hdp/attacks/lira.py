@@ -146,7 +146,10 @@ def likelihood_ratios(said: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """Log of how much likelier each value is with its example in than out.
 
     Normal distributions with a mean of each example's own, from all other shadows, and
-    one variance for all, as Carlini et al. take it where shadows are few.
+    one variance for all, as Carlini et al. take it where shadows are few. A mean of m
+    shadows is itself off: squares are divided by 1 + 1 / m, or whoever is in, and so
+    left out of that mean, would seem to be out. The distributions' constants are left
+    out: by m alone they tell who is in.
 
     Args:
       said: [shadows, clients], confidences.
@@ -159,12 +162,12 @@ def likelihood_ratios(said: np.ndarray, inside: np.ndarray) -> np.ndarray:
     for shadow in range(len(said)):
         others = np.arange(len(said)) != shadow
         x, here = said[others], inside[others]
-        means = {
-            kind: np.where(chosen, x, 0).sum(0) / np.maximum(chosen.sum(0), 1)
-            for kind, chosen in ((True, here), (False, ~here))
-        }
+        means, apart = {}, {}
+        for kind, chosen in ((True, here), (False, ~here)):
+            count = np.maximum(chosen.sum(0), 1)
+            means[kind] = np.where(chosen, x, 0).sum(0) / count
+            apart[kind] = (said[shadow] - means[kind]) ** 2 / (1 + 1 / count)
         centred = x - np.where(here, means[True], means[False])
         variance = max(float(np.mean(centred**2)), 1e-12)
-        apart = (said[shadow] - means[False]) ** 2 - (said[shadow] - means[True]) ** 2
-        scores[shadow] = apart / (2 * variance)
+        scores[shadow] = (apart[False] - apart[True]) / (2 * variance)
     return scores
