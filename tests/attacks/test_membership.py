@@ -144,6 +144,17 @@ def test_candidates_of_unequal_norms_by_the_bayes_rule():
     assert found.mean() == pytest.approx(np.mean(expected), abs=5 * 0.5 / 141)
 
 
+def test_whoever_is_there_is_as_likely_to_be_the_one():
+    """All of ten are candidates, of whom the first alone can be told from others."""
+    squares = np.full(10, 1e-12)
+    squares[0] = 1.0
+    options = given(vantage("cdp", "outside", 1e-3), records=Records(np.diag(squares)))
+    found = identification(**options, candidates=10, trials=20_000)
+    # Always if it is the first, else one of nine by lot.
+    expected = 0.1 + 0.9 / 9
+    assert found.mean() == pytest.approx(expected, abs=5 * 0.4 / 141)
+
+
 def test_short_records_and_unknown_others_cost_the_attacker():
     rng = np.random.default_rng(3)
     records = Records.of(clipped(0.04 * rng.normal(size=(50, 100)), 0.3))

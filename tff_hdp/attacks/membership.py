@@ -188,7 +188,8 @@ def identification(
     hits = []
     for count in _batches(trials):
         order = rng.random([count, len(records)]).argpartition(candidates - 1, axis=1)
-        chosen = order[:, :candidates]
+        # Which of them is first hangs on where it was among all.
+        chosen = rng.permuted(order[:, :candidates], axis=1)
         products, squares = _products(
             vantage, records, chosen[:, 0], stddev, rounds, others_known, True, rng
         )
