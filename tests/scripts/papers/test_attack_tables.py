@@ -49,7 +49,7 @@ ROWS = {
         "| server that sees zones | CDP | 0 | seen | 1.000 | 1.000 | none |  |",
     ),
     "lira": (
-        "| CDP | 0.5 | 0.5 | 0.821 (0.792, 0.850) | 0.988 | 31.4 | add or remove |",
+        "| CDP | 0.5 | 0.5 | 0.806 (0.777, 0.835) | 0.988 | 31.4 | add or remove |",
     ),
     "systems": (
         "| FL-TOP-DP, 10% of weights | whoever sees the secure sum | 1 | 0.040 "
