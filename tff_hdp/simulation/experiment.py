@@ -84,6 +84,8 @@ def run(
             folder.resolve(partition_seed=partition_seed)
         try:
             system = config.build(folder)
+            # What its building refuses is refused by the setting's name.
+            _ = system.process
         except ArgumentError as error:
             raise error.renamed(config.setting_of) from error
         keeper = ModelKeeper(system, folder.path)

@@ -67,7 +67,8 @@ class System(abc.ABC):
     Attributes:
       config: The run's settings.
       task: The clients' data, the test set and the model.
-      process: What runs a round.
+      process: What runs a round; best built when first asked for, as whoever only
+        tests a finished run's model has no use for it.
       plan: What is put into the ledger for a round; any value with `is_noisy`.
       sampling: How each zone of `zoning` draws its cohort.
       zoning: Who belongs where, in the order of `task.train.client_ids`.

@@ -23,7 +23,7 @@ from tff_hdp.privacy.secure import DEFAULT_BITS, LEAST_CLIENTS, with_encoding
 from tff_hdp.protocols.secagg import PROTOCOLS
 from tff_hdp.simulation.classifier import build_evaluation
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import RngOf, System, for_the_operator
+from tff_hdp.simulation.system import Process, RngOf, System, for_the_operator
 from tff_hdp.systems import secure_notes
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top import results
@@ -59,7 +59,8 @@ class FlTop(System):
                 config.clients_per_round,
                 f"at most {clients} (the clients)",
             )
-        self._initial, compressor = set_up(config, self.task, self.public, folder)
+        self._initial, self._compressor = set_up(config, self.task, self.public, folder)
+        compressor = self._compressor
         self.plan = _plan(
             config, clients, folder.resolved["clip_norm"], compressor.upload_size
         )
@@ -70,14 +71,6 @@ class FlTop(System):
             self.secure_sums = SecureSums(
                 config.secure_aggregation_protocol, signed=config.sign_messages
             )
-        self.process = build_fl_top(
-            build_model=config.training_model(self.task),
-            data_type=chunk_type(*self.task.train.feature_spec),
-            plan=self.plan,
-            compressor=compressor,
-            client_learning_rate=config.client_learning_rate,
-            secure_sums=self.secure_sums,
-        )
         self.headline = results.headline(self.task.num_classes)
         folder.resolve(
             task=self.task.description,
@@ -86,6 +79,18 @@ class FlTop(System):
             weights=compressor.num_weights,
             upload_size=compressor.upload_size,
             download_size=compressor.download_size,
+        )
+
+    @functools.cached_property
+    def process(self) -> Process:
+        """See base class."""
+        return build_fl_top(
+            build_model=self.config.training_model(self.task),
+            data_type=chunk_type(*self.task.train.feature_spec),
+            plan=self.plan,
+            compressor=self._compressor,
+            client_learning_rate=self.config.client_learning_rate,
+            secure_sums=self.secure_sums,
         )
 
     def initial_weights(self) -> tff.learning.models.ModelWeights:

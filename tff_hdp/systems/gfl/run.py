@@ -1,6 +1,7 @@
 """GFL as the training loop runs it."""
 
 import collections
+import functools
 import math
 import pathlib
 from typing import Any
@@ -14,7 +15,7 @@ from tff_hdp.aggregators.vectors import split
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan, RoundLedger
 from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import RngOf, System, for_the_operator
+from tff_hdp.simulation.system import Process, RngOf, System, for_the_operator
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.gfl.process import build_gfl, cohort_type
@@ -53,18 +54,6 @@ class Gfl(System):
             clients=min(servers.zone_sizes),
             per_round=config.per_round,
         )
-        self.process = build_gfl(
-            build_model=config.training_model(self.task),
-            data_type=cohort_type(
-                *self.task.train.feature_spec,
-                plan=self.plan,
-                servers=config.repetitions,
-            ),
-            plan=self.plan,
-            # Repetitions are networks without a link between them.
-            mixing=np.kron(np.eye(config.repetitions), self.mixing),
-            ridge=config.ridge,
-        )
         self.zoning = side_by_side(servers, config.repetitions)
         self.sampling = NoisePlan(
             zone_sizes=self.zoning.zone_sizes,
@@ -85,6 +74,23 @@ class Gfl(System):
         same = math.isclose(gap, began_with, abs_tol=1e-9)
         folder.resolve(
             task=self.task.description, spectral_gap=began_with if same else gap
+        )
+
+    @functools.cached_property
+    def process(self) -> Process:
+        """See base class."""
+        config = self.config
+        return build_gfl(
+            build_model=config.training_model(self.task),
+            data_type=cohort_type(
+                *self.task.train.feature_spec,
+                plan=self.plan,
+                servers=config.repetitions,
+            ),
+            plan=self.plan,
+            # Repetitions are networks without a link between them.
+            mixing=np.kron(np.eye(config.repetitions), self.mixing),
+            ridge=config.ridge,
         )
 
     def round_data(

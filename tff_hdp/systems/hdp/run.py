@@ -41,7 +41,7 @@ from tff_hdp.systems.hdp.seats import (
     write_seats,
 )
 from tff_hdp.systems.hdp.zones import build_elections
-from tff_hdp.systems.secure_sums import ProtocolData, ProtocolProcess, SecureSums
+from tff_hdp.systems.secure_sums import ProtocolData, SecureSums
 
 OPERATOR_METRICS = for_the_operator(
     "clients, offline, dropped, byzantine, empty_zones, left_out_zones, "
@@ -128,12 +128,48 @@ class Hdp(System):
         self.task, self.plan = federation.task, federation.plan
         self.zoning, self.sampling = federation.zoning, federation.plan
         self.chunking = chunking(config, federation)
-        process = _process(config, federation, stacked=self.chunking.clients > 0)
-        self._runs_protocol = isinstance(process, ProtocolProcess)
-        self.process = CountingSkips(process)
+        self.secure_sums = None
+        if self.plan.encoding is not None and config.runs_protocol:
+            self.secure_sums = SecureSums(
+                config.secure_aggregation_protocol, signed=config.parties_sign
+            )
         self.elections = build_elections(config, self.task, self.zoning)
         # Made once a run, which has one secret.
         self.participation = functools.lru_cache(maxsize=1)(self._participation)
+
+    @functools.cached_property
+    def process(self) -> Process:
+        """See base class; a TFF client is a client, or a chunk of them."""
+        config, task = self.config, self.task
+        # One step on the whole data at rate 1 makes the update the gradient.
+        rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
+        if self.chunking.clients > 0:
+            clients = stacked_clients(
+                build_model=config.training_model(task),
+                data_type=chunk_type(*task.train.feature_spec),
+                client_learning_rate=rate,
+                client_momentum=SGD_MOMENTUM[config.client_optimizer],
+            )
+        else:
+            shape, dtype = task.train.feature_spec
+            spec = (
+                tf.TensorSpec([None, *shape], dtype),
+                tf.TensorSpec([None], tf.int32),
+            )
+            clients = single_clients(
+                model_fn=model_fn_from_keras(config.training_model(task), spec),
+                client_optimizer=build_optimizer(config.client_optimizer, rate),
+            )
+        return CountingSkips(
+            build_hdp(
+                clients=clients,
+                plan=self.plan,
+                server_optimizer=build_optimizer(
+                    config.server_optimizer, config.server_learning_rate
+                ),
+                secure_sums=self.secure_sums,
+            )
+        )
 
     def prepare(
         self, entropy: int, number: int, carried: dict[str, Any], *, earlier: int = 0
@@ -150,7 +186,7 @@ class Hdp(System):
             chunking=self.chunking,
             rng_of=parties.sampler.batch_generators(number),
         )
-        if self._runs_protocol:
+        if self.secure_sums is not None:
             data = ProtocolData(data, present.dropped)
         return RoundInput((data, present.skipped), present.carried, present.metrics)
 
@@ -216,43 +252,6 @@ class Hdp(System):
             faults=self.config.faults,
             elections=self.elections,
         )
-
-
-def _process(config: HdpConfig, federation: Federation, *, stacked: bool) -> Process:
-    """The process of a plan; a TFF client is a chunk of clients if `stacked`."""
-    task, plan = federation.task, federation.plan
-    # One step on the whole data at rate 1 makes the update the gradient.
-    rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
-    if stacked:
-        clients = stacked_clients(
-            build_model=config.training_model(task),
-            data_type=chunk_type(*task.train.feature_spec),
-            client_learning_rate=rate,
-            client_momentum=SGD_MOMENTUM[config.client_optimizer],
-        )
-    else:
-        shape, dtype = task.train.feature_spec
-        spec = (
-            tf.TensorSpec([None, *shape], dtype),
-            tf.TensorSpec([None], tf.int32),
-        )
-        clients = single_clients(
-            model_fn=model_fn_from_keras(config.training_model(task), spec),
-            client_optimizer=build_optimizer(config.client_optimizer, rate),
-        )
-    secure_sums = None
-    if plan.encoding is not None and config.runs_protocol:
-        secure_sums = SecureSums(
-            config.secure_aggregation_protocol, signed=config.parties_sign
-        )
-    return build_hdp(
-        clients=clients,
-        plan=plan,
-        server_optimizer=build_optimizer(
-            config.server_optimizer, config.server_learning_rate
-        ),
-        secure_sums=secure_sums,
-    )
 
 
 def _remember(

@@ -18,7 +18,7 @@ from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy import FullParticipation, NoisePlan, RoundLedger
 from tff_hdp.simulation.files import write_text
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import RngOf, System, for_the_operator
+from tff_hdp.simulation.system import Process, RngOf, System, for_the_operator
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.hfl_dp.noise import setting_of
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
@@ -69,16 +69,6 @@ class HflDp(System):
             paper_epsilons=(config.eps1, config.eps2) if theorem_1 else (None, None),
         )
         self._model = StackedModel(self.task.build_model())
-        self.process = build_hfl_dp(
-            build_model=config.training_model(self.task),
-            data_type=chunk_type(*self.task.train.feature_spec),
-            edge_round=self.plan,
-            cloud_round=self.cloud_plan,
-            k2=config.k2,
-            local_steps=config.local_steps,
-            learning_rate=config.learning_rate,
-            proximal=config.proximal,
-        )
         self.worth, self.warnings = [], []
         if self.plan.is_noisy:
             cloud = config.rounds // config.k2
@@ -88,6 +78,21 @@ class HflDp(System):
                 self.warnings = warnings(self.worth, m=setting["m"])
         for warning in self.warnings:
             _LOG.warning("%s", warning)
+
+    @functools.cached_property
+    def process(self) -> Process:
+        """See base class."""
+        config = self.config
+        return build_hfl_dp(
+            build_model=config.training_model(self.task),
+            data_type=chunk_type(*self.task.train.feature_spec),
+            edge_round=self.plan,
+            cloud_round=self.cloud_plan,
+            k2=config.k2,
+            local_steps=config.local_steps,
+            learning_rate=config.learning_rate,
+            proximal=config.proximal,
+        )
 
     def round_data(
         self, number: int, cohort: np.ndarray, rng_of: RngOf

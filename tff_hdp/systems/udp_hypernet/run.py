@@ -1,5 +1,6 @@
 """UDP-Alg as the training loop runs it."""
 
+import functools
 import pathlib
 from typing import Any
 
@@ -13,6 +14,7 @@ from tff_hdp.simulation.classifier import Classify, classes, load_keras
 from tff_hdp.simulation.files import read_arrays
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import (
+    Process,
     RngOf,
     System,
     aggregate_columns,
@@ -50,7 +52,7 @@ class UdpHypernet(System):
     is_personal = True
 
     def __init__(self, config: UdpHypernetConfig, folder: RunFolder) -> None:
-        seed = folder.resolved["partition_seed"]
+        self._seed = seed = folder.resolved["partition_seed"]
         self.config, self.task = config, config.load_task(seed)
         self.train, self._own_tests = personal.split(self.task, seed=seed)
         sizes, cap = self.train.sizes, config.example_cap
@@ -68,7 +70,19 @@ class UdpHypernet(System):
         )
         expected = config.sampling_rate * len(self.train.client_ids)
         self.users_at_once = users_at_once(expected)
-        self.process = udp_hypernet.build_udp_hypernet(
+        folder.resolve(
+            noise_multiplier=self.plan.server_noise_multiplier or None,
+            W=float(self.weights.sum()),
+            hypernetwork_parameters=self.hypernetwork.num_parameters,
+            task=self.task.description,
+            own_tests=len(self._own_tests.labels),
+        )
+
+    @functools.cached_property
+    def process(self) -> Process:
+        """See base class."""
+        config = self.config
+        return udp_hypernet.build_udp_hypernet(
             build_model=config.training_model(self.task),
             data_type=udp_hypernet.user_type(*self.train.feature_spec),
             hypernetwork=self.hypernetwork,
@@ -78,19 +92,16 @@ class UdpHypernet(System):
             descriptor_learning_rate=config.descriptor_learning_rate,
             users_at_once=self.users_at_once,
         )
-        self.tests = UserTests(
+
+    @functools.cached_property
+    def tests(self) -> UserTests:
+        """What tests users' models; layers made before `process` would not work."""
+        return UserTests(
             task=self.task,
             own=self._own_tests,
-            per_round=config.tests_per_user,
-            seed=seed,
+            per_round=self.config.tests_per_user,
+            seed=self._seed,
             hypernetwork=self.hypernetwork,
-        )
-        folder.resolve(
-            noise_multiplier=self.plan.server_noise_multiplier or None,
-            W=float(self.weights.sum()),
-            hypernetwork_parameters=self.hypernetwork.num_parameters,
-            task=self.task.description,
-            own_tests=len(self._own_tests.labels),
         )
 
     def initial_weights(self) -> Any:
