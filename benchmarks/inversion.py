@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
     from tff_hdp.attacks.attacker import Attacker
     from tff_hdp.attacks.config import AttackConfig
-    from tff_hdp.simulation.files import write_text
+    from tff_hdp.files import write_text
 
     machine.hide_gpus()
     tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -67,7 +67,7 @@ def report(
     import pandas as pd
 
     from tff_hdp.errors import ArgumentError, FileError
-    from tff_hdp.simulation.files import write_text
+    from tff_hdp.files import write_text
 
     frame = pd.DataFrame(rows)
     print(frame.to_string(index=False, float_format="{:.3g}".format))

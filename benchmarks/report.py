@@ -24,7 +24,7 @@ from side_by_side import compared, file_name
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.simulation.files import write_text
+from tff_hdp.files import write_text
 
 _FIGURE = "figures/benchmarks_rounds.png"
 _RESULTS = "results/benchmarks"

@@ -18,6 +18,7 @@ from absl import flags
 
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.files import write_text
 from tff_hdp.topology.reading import read_json
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def main(argv: list[str]) -> int:
             raise ArgumentError(name, given[name].value, allowed)
     if one:
         path = pathlib.Path(given.html)
-        path.write_text(page(pathlib.Path(given.run)))
+        write_text(path, page(pathlib.Path(given.run)))
         print(f"page: {path}")
         return 0
     from tff_hdp.simulation import report

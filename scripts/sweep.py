@@ -53,7 +53,7 @@ def define_flags() -> None:
 def main(argv: list[str]) -> int:
     """Runs what is left to run, then writes the tables."""
     from scripts.parts import sweep_runs as sweep
-    from tff_hdp.simulation.files import write_text
+    from tff_hdp.files import write_text
 
     given = flags.FLAGS
     seeds = given.seeds

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
-from tff_hdp.simulation.files import write_text
+from tff_hdp.files import write_text
 
 # A file makes a context by one of these, of TFF's backends native or test.
 _MAKES_A_CONTEXT = re.compile(r"\bset_(a?sync)_(local|test)_cpp_execution_context\(")

@@ -1,7 +1,10 @@
 """How programs start and end; how they fail is in test_errors."""
 
+import os
 import subprocess
 import sys
+
+import pytest
 
 PROGRAM = """
 import atexit, gc, sys
@@ -31,3 +34,16 @@ def test_what_stays_to_the_end_is_not_looked_through():
     )
     assert done.returncode == 3
     assert done.stdout.split("\n") == ["seldom", "left alone", ""]
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        *(("plan", "out"), ("plan", "promises"), ("attack", "out"), ("sweep", "out")),
+        *(("report", "runs"), ("train", "task"), ("papers/gfl/reproduce", "out")),
+    ],
+)
+def test_what_no_file_could_hold_is_refused(assert_refused, program, name):
+    """What Latin-1 makes of café; it ended in an error of Python's."""
+    bad = os.fsdecode(b"caf\xe9")
+    assert_refused(f"scripts/{program}.py", [f"--{name}={bad}"], [f"--{name}", "UTF-8"])

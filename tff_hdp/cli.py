@@ -52,6 +52,7 @@ def run(
             print(sys.modules["__main__"].__doc__)
             print(flags.FLAGS.get_help())
             return 0
+        _check_text(flags.FLAGS)
         return main(arguments)
     except flags.UnrecognizedFlagError as error:
         return _fail(f"{error} (--help lists all flags)")
@@ -82,6 +83,16 @@ def run(
             f"{error}; this program needs the clone it lies in on the path: "
             "pip install --no-deps -e CLONE"
         )
+
+
+def _check_text(given: flags.FlagValues) -> None:
+    """Raises ArgumentError for a flag that no file, page or JSON could hold."""
+    for name, value in given.flag_values_dict().items():
+        for word in value if isinstance(value, list) else [value]:
+            try:
+                str(word).encode()
+            except UnicodeEncodeError as error:
+                raise ArgumentError(name, ascii(word), "text in UTF-8") from error
 
 
 def _spare_the_collector() -> None:

@@ -177,7 +177,7 @@ def write_accounts(
       ArgumentError: If a flag is given that would do nothing.
     """
     from scripts.papers import presets, result_tables
-    from tff_hdp.simulation.files import write_text
+    from tff_hdp.files import write_text
 
     if alone:
         names = {field.name for field in dataclasses.fields(config_class)}

@@ -18,8 +18,8 @@ from scripts.papers.result_tables import RESULTS, ROOT, embed, read, table
 from scripts.parts import sweep_runs
 from tff_hdp import systems
 from tff_hdp.errors import FileError
+from tff_hdp.files import write_text
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.files import write_text
 
 FIGURES = ROOT / "docs" / "figures"
 # Columns that a CSV has of its study, not of its runs.

@@ -15,7 +15,7 @@ import pandas as pd
 
 from scripts.parts import sweep_runs
 from tff_hdp.errors import ArgumentError
-from tff_hdp.simulation.files import write_text
+from tff_hdp.files import write_text
 
 if TYPE_CHECKING:
     from scripts.plan import PlanConfig

@@ -15,7 +15,7 @@ import pytest
 from scripts.parts.interruptions import Interruption, Observer
 from tests.simulation.counting import CountingConfig, CountingSystem, Plan, run, stated
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.simulation.files import write_text
+from tff_hdp.files import write_text
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.report import read_run
 from tff_hdp.simulation.run_folder import RunFolder

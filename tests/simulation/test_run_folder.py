@@ -18,8 +18,8 @@ from tests.simulation.run_folders import (
     release,
 )
 from tff_hdp.errors import ArgumentError, FileError, NoiseError
+from tff_hdp.files import write_json
 from tff_hdp.simulation import run_folder
-from tff_hdp.simulation.files import write_json
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.trackers import CsvRows
 

@@ -14,7 +14,7 @@ from scipy import stats
 
 from tff_hdp.attacks.victims import Target
 from tff_hdp.errors import FileError
-from tff_hdp.simulation.files import read_arrays
+from tff_hdp.files import read_arrays
 
 # What becomes of two equal images, in place of infinity.
 MAX_PSNR = 120.0

@@ -17,7 +17,7 @@ from tff_hdp.attacks.rotation import rotation
 from tff_hdp.attacks.system_attack import identify_in_system
 from tff_hdp.attacks.table4 import table4
 from tff_hdp.errors import require
-from tff_hdp.simulation.files import write_text
+from tff_hdp.files import write_text
 from tff_hdp.topology.reading import read_json
 
 # What the rows are the same with.

@@ -17,8 +17,8 @@ from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_stack
 from tff_hdp.errors import ArgumentError, FileError, require
+from tff_hdp.files import read_arrays
 from tff_hdp.simulation.classifier import load_keras
-from tff_hdp.simulation.files import read_arrays
 from tff_hdp.topology.reading import read_json
 
 # Zhu, Liu and Han (2019): three 5x5 convolutions of 12 channels with sigmoids, and a

@@ -14,6 +14,7 @@ from tff_hdp.errors import (
     check_word,
     require,
 )
+from tff_hdp.files import write_text
 from tff_hdp.privacy.accountant import SOUND, History
 from tff_hdp.privacy.demands import Federation, demands_of, largest_epsilon
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
@@ -62,7 +63,7 @@ class Planned:
 
     def write(self, path: str | pathlib.Path) -> None:
         """Writes the plan for `--plan`; `read_plan` is the inverse."""
-        pathlib.Path(path).write_text(json.dumps(self.to_dict(), indent=2) + "\n")
+        write_text(pathlib.Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
 
     def reached(self, history: History) -> list[tuple[Promise, float]]:
         """What the promises come to after some rounds, to all they are made to.

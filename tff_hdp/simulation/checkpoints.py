@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.errors import FileError
-from tff_hdp.simulation.files import by_round
+from tff_hdp.files import by_round
 from tff_hdp.simulation.journal import Journal
 
 _LOG = logging.getLogger(__name__)

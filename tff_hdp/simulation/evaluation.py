@@ -77,12 +77,7 @@ def evaluate_run(config: RunConfig, which: str = "last") -> Evaluation:
         raise FileNotFoundError(
             f"{model} is not there: the run has not ended, or an earlier version ran it"
         )
-    # A saved model is float32, whatever its convolutions were trained in and whether
-    # this machine can do that.
-    system = dataclasses.replace(config, compute_dtype="float32").build(
-        _FinishedRun(path)
-    )
-    return _evaluate(system, model)
+    return _evaluate(config.build(_FinishedRun(path)), model)
 
 
 def _evaluate(system: System, model: pathlib.Path) -> Evaluation:

@@ -13,8 +13,8 @@ import pathlib
 from typing import Any
 
 from tff_hdp.errors import FileError
+from tff_hdp.files import sync_names
 from tff_hdp.privacy import RoundLedger
-from tff_hdp.simulation.files import sync_names
 
 # The thread of a run that puts rounds here, and then writes what is made of them.
 RELEASING_THREAD = "release"

@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from tff_hdp.errors import FileError
+from tff_hdp.files import write_text
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.table import account_text
 from tff_hdp.privacy.threat import OBSERVERS
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.files import write_text
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.plain_words import largest_epsilon
 from tff_hdp.topology.reading import read_json

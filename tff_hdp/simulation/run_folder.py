@@ -31,12 +31,12 @@ from typing import Any
 import tensorflow_federated as tff
 
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.files import write_bytes, write_json
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.accountant import METHODS, Method
 from tff_hdp.simulation import record
 from tff_hdp.simulation.checkpoints import Checkpoint, Checkpoints
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.files import write_bytes, write_json
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.trackers import Board, CsvRows
 

@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 from tensorflow.core.framework import summary_pb2
 
 from tff_hdp.errors import FileError
-from tff_hdp.simulation.files import write_text
+from tff_hdp.files import write_text
 
 Tracker = tff.program.ReleaseManager[Any, int]
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_hdp.simulation.files import read_arrays, write_arrays, write_json
+from tff_hdp.files import read_arrays, write_arrays, write_json
 from tff_hdp.simulation.system import System
 
 ROUNDS = ("last", "best")

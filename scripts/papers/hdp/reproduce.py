@@ -81,7 +81,7 @@ def account(part: str, folder: pathlib.Path) -> None:
     import pandas as pd
 
     from scripts.papers.hdp import closed_form
-    from tff_hdp.simulation.files import write_text
+    from tff_hdp.files import write_text
 
     rows, notes = getattr(closed_form, part)(folder)
     write_text(folder / f"{part}.csv", pd.DataFrame(rows).to_csv(index=False))

@@ -10,8 +10,8 @@ import tensorflow as tf
 import tasks
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.errors import ArgumentError, FileError, require
+from tff_hdp.files import read_arrays, write_arrays
 from tff_hdp.simulation.classifier import seeded
-from tff_hdp.simulation.files import read_arrays, write_arrays
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.fl_top.compressed_sensing import (
     CompressedSensing,

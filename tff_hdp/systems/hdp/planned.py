@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.files import write_text
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan, ThreatModel
 from tff_hdp.privacy.accountant import History, account
 from tff_hdp.privacy.planned import read_plan
 from tff_hdp.privacy.threat import AccountedRound
-from tff_hdp.simulation.files import write_text
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.topology import Zoning

@@ -9,16 +9,17 @@ own.
 """
 
 import csv
+import io
 import pathlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tff_hdp.errors import FileError
+from tff_hdp.files import sync_names, write_json, write_text
 from tff_hdp.protocols.elections.chain import Chain
 from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.transcripts import Transcript
-from tff_hdp.simulation.files import sync_names, write_json
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.topology.reading import read_json
 
@@ -315,8 +316,9 @@ def report_exposure(folder: pathlib.Path) -> str:
             file.unlink()
     releases = journal.releases_by_round
     seen = count_exposure(path, releases)
-    with (folder / "exposure.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["client", "aggregates_seen"])
-        rows.writerows(sorted(seen.items(), key=lambda pair: (-pair[1], pair[0])))
+    table = io.StringIO()
+    rows = csv.writer(table)
+    rows.writerow(["client", "aggregates_seen"])
+    rows.writerows(sorted(seen.items(), key=lambda pair: (-pair[1], pair[0])))
+    write_text(folder / "exposure.csv", table.getvalue())
     return summary(path, releases) + " (exposure.csv)"

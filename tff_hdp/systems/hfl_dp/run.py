@@ -15,8 +15,8 @@ import tensorflow_federated as tff
 from tff_hdp.clients.batches import Participant, chunks, order_of_steps
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import chunk_size
+from tff_hdp.files import write_text
 from tff_hdp.privacy import FullParticipation, NoisePlan, RoundLedger
-from tff_hdp.simulation.files import write_text
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import Process, RngOf, System, for_the_operator
 from tff_hdp.systems.hfl_dp.config import HflDpConfig

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tasks.task import ClientData, Task
 from tff_hdp.clients.updates import cross_entropy
-from tff_hdp.simulation.files import write_text
+from tff_hdp.files import write_text
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 
 # How many examples of the common test set every user's model is tried on at the end.

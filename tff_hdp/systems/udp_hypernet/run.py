@@ -10,8 +10,8 @@ import tensorflow as tf
 from tasks import ClientData, personal
 from tff_hdp.aggregators import round_events
 from tff_hdp.clients.batches import example_weights, make_chunk, order_of_steps
+from tff_hdp.files import read_arrays
 from tff_hdp.simulation.classifier import Classify, classes, load_keras
-from tff_hdp.simulation.files import read_arrays
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import (
     Process,
