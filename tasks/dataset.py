@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,7 @@ class Dataset:
         self._check_classes()
         self._check_partitions()
         self._check_sizes()
+        self._check_encoding()
         if self.mirrored and len(self.input_shape) != 3:
             allowed = "height, width and channels where images are mirrored"
             raise ArgumentError(f"{self.name}.input_shape", self.input_shape, allowed)
@@ -212,6 +214,16 @@ class Dataset:
         if any(kind != "writer" for kind in self.partitions):
             count = check_count(f"{self.name}.num_clients", self.num_clients, 1)
             object.__setattr__(self, "num_clients", count)
+
+    def _check_encoding(self) -> None:
+        """Refuses what a model's card, written when rounds have run, could not hold."""
+        argument, encoding = f"{self.name}.encoding", self.encoding
+        try:
+            same = json.loads(json.dumps(encoding, allow_nan=False)) == encoding
+        except (TypeError, ValueError):
+            same = False
+        ok = encoding is None or (isinstance(encoding, Mapping) and same)
+        require(ok, argument, encoding, "a dict that JSON gives back as it is, or None")
 
     @property
     def model_shape(self) -> dict[str, Any]:

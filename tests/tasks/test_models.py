@@ -178,6 +178,13 @@ def test_a_data_set_that_its_models_do_not_fit_is_refused(changes, message):
         ({"input_shape": (8, None)}, r"input_shape\[1\] is None; allowed: a whole"),
         ({"num_clients": None}, "num_clients is None; allowed: a whole number >= 1"),
         ({"num_clients": 0}, "num_clients is 0; allowed: a whole number >= 1"),
+        ({"encoding": {"a": np.ones(2)}}, "encoding is .*; allowed: a dict that JSON"),
+        ({"encoding": {1: "a"}}, "encoding is .*; allowed: a dict that JSON"),
+        (
+            {"encoding": {"a": float("nan")}},
+            "encoding is .*; allowed: a dict that JSON",
+        ),
+        ({"encoding": "utf-8"}, "encoding is utf-8; allowed: a dict that JSON gives"),
         (
             {"models": {}, "max_value": None, "input_shape": (8,)},
             "models is {}; allowed: one or more",
