@@ -256,7 +256,7 @@ SHARES = {"c1": {}, "c2": {}, "c4": {}, "c7": {"alpha": 1 / 3, "beta": 1 / 3}}
 
 
 @pytest.mark.parametrize(
-    ("config", "mode"), thinned(list(SHARES), list(MODES), every=2)
+    ("config", "mode"), thinned(list(SHARES), list(MODES), every=3)
 )
 def test_noise_of_configurations(zeros, profiles, secure, flat, config, mode):
     z, norm = 1.7, 0.6

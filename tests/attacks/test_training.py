@@ -89,7 +89,9 @@ def test_shadows_find_members_of_an_overfitted_model():
     assert row["shadows"] == 10 and row["auc_low"] < row["auc"] < row["auc_high"]
 
 
-@pytest.mark.parametrize("probability", [1.0, 0.1])
+@pytest.mark.parametrize(
+    "probability", [pytest.param(1.0, marks=pytest.mark.slow), 0.1]
+)
 def test_a_round_without_members_has_its_noise(probability):
     """z S over expected clients, whether those that send zero come or nobody does."""
     clients, z, clip_norm, rounds = 4, 1.0, 0.5, 3

@@ -61,7 +61,12 @@ def released(plan):
 
 @pytest.mark.parametrize(
     ("q", "rounds", "epsilon"),
-    [(0.01, 20, 0.1), (0.01, 20, 1.0), (0.001, 1, 1.0), (0.001, 1, 0.05)],
+    [
+        (0.01, 20, 0.1),
+        pytest.param(0.01, 20, 1.0, marks=pytest.mark.slow),
+        pytest.param(0.001, 1, 1.0, marks=pytest.mark.slow),
+        (0.001, 1, 0.05),
+    ],
 )
 def test_small_cohorts_have_a_plan_by_the_account_that_counts(q, rounds, epsilon):
     """Their epsilon by PLD falls off much faster than that by Renyi DP."""

@@ -40,10 +40,10 @@ def test_runs_federated_computations(native_context, clients):
     assert total(list(range(clients))) == sum(range(clients))
 
 
-ENDS = ["return", "exception", "exit", "SIGTERM", "SIGKILL"]
+ENDS = ["SIGKILL", "return", "exception", "exit", "SIGTERM"]
 
 
-@pytest.mark.parametrize("end", thinned(ENDS, every=4))
+@pytest.mark.parametrize("end", thinned(ENDS, every=5))
 def test_no_worker_outlives_its_parent(end, is_alive, assert_ends):
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, end],

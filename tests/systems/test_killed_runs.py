@@ -46,7 +46,9 @@ UDP_HYPERNET = {
     [
         pytest.param(HdpConfig, HDP, ["clients"], marks=pytest.mark.slow),
         pytest.param(FlTopConfig, FL_TOP_DP, ["clients"], marks=pytest.mark.slow),
-        (GflConfig, GFL, ["clients", "msd", "train_loss"]),
+        pytest.param(
+            *(GflConfig, GFL, ["clients", "msd", "train_loss"]), marks=pytest.mark.slow
+        ),
         (HflDpConfig, HFL_DP, ["clients", "loss", "disagreement"]),
         pytest.param(
             UdpHypernetConfig, UDP_HYPERNET, ["clients"], marks=pytest.mark.slow

@@ -162,10 +162,10 @@ def plain_rounds():
         pytest.param("stacked", "intrinsic", "server", marks=SLOW),
         pytest.param("stacked", "intrinsic", "both", marks=SLOW),
         pytest.param("stacked", "bonawitz", "zone", marks=SLOW),
-        ("stacked", "bonawitz", "server"),
+        pytest.param("stacked", "bonawitz", "server", marks=SLOW),
         ("stacked", "bonawitz", "both"),
         ("stacked", "graph", "both"),
-        ("alone", "intrinsic", "both"),
+        pytest.param("alone", "intrinsic", "both", marks=SLOW),
         ("alone", "bonawitz", "both"),
     ],
 )
@@ -267,7 +267,7 @@ def test_clients_that_carry_no_noise_add_none():
     ("clients", "protocol", "mode"),
     [
         pytest.param("alone", "intrinsic", None, marks=SLOW),
-        ("stacked", "intrinsic", None),
+        pytest.param("stacked", "intrinsic", None, marks=SLOW),
         pytest.param("alone", "intrinsic", "both", marks=SLOW),
         ("stacked", "intrinsic", "zone"),
         ("stacked", "bonawitz", "server"),

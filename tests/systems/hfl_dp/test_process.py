@@ -323,9 +323,10 @@ def test_a_mean_of_noised_models_lies_on_their_grid(name, rounds, parties):
     assert len(np.unique(steps % 64)) > 20
 
 
-@pytest.mark.parametrize(("link", "rounds"), [("n_e", 1), ("sigma_e", 2), ("n_c", 2)])
-def test_noise_finer_than_a_grid_does_not_show_on_it(link, rounds):
+@pytest.mark.parametrize("link", thinned(["sigma_e", "n_e", "n_c"], every=3))
+def test_noise_finer_than_a_grid_does_not_show_on_it(link):
     """Where it counts nobody may read it between the clients' steps."""
+    rounds = 1 if link == "n_e" else 2
     parties = {"n_e": 2, "sigma_e": 2, "n_c": 4}[link]
     grid = grid_step(0.9) / parties
     noise = HflDpNoise(sigma_u1=0.9, sigma_u2=0.9)
