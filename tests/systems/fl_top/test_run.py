@@ -20,7 +20,7 @@ from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top import setup as fl_top_setup
 from tff_hdp.systems.fl_top.config import FlTopConfig
 from tff_hdp.systems.fl_top.public import subset_size, top_k
-from tff_hdp.systems.fl_top.run import build_fl_top_evaluation
+from tff_hdp.systems.fl_top.run import FlTop, build_fl_top_evaluation
 
 WEIGHTS = 2410
 
@@ -179,7 +179,8 @@ def test_the_other_weights_stay_at_the_start(private):
 
 
 @pytest.mark.parametrize("scheme", thinned(["fl_top", "fl_basic"], every=2))
-def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, scheme):
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, traced_once, scheme):
+    traced_once(FlTop)
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     settings = {"scheme": scheme, "ratio": 0.1}
     once = experiment.run(config(whole, rounds=4, **settings))
@@ -190,7 +191,8 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, scheme):
         np.testing.assert_allclose(*(f[column] for f in frames), rtol=1e-4)
 
 
-def test_another_set_up_than_the_runs_own_is_refused_in_one_line(tmp_path):
+def test_another_set_up_than_the_runs_own_is_refused_in_one_line(tmp_path, traced_once):
+    traced_once(FlTop)
     experiment.run(config(tmp_path, rounds=1))
     file = tmp_path / fl_top_setup.SETUP_FILE
     whole = file.read_bytes()

@@ -27,6 +27,7 @@ from tff_hdp.privacy.composition import ORDERS
 from tff_hdp.simulation import experiment
 from tff_hdp.systems.hdp.faults import Faults
 from tff_hdp.systems.hdp.federation import build_federation, threat_of_round
+from tff_hdp.systems.hdp.run import Hdp
 from tff_hdp.systems.hdp.seats import read_seats
 
 FAULTS = {
@@ -141,7 +142,8 @@ def test_a_run_through_faults(hdp_config, tmp_path):
     assert "clients saw an aggregate" in result.summary
 
 
-def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path):
+def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path, traced_once):
+    traced_once(Hdp)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     experiment.run(hdp_config(whole, **FAULTS))
     for rounds in (3, 6):
@@ -156,8 +158,9 @@ def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path):
 
 @pytest.mark.parametrize("policy", thinned(["persistent", "rotate"], every=2))
 def test_who_led_a_round_that_was_released_again_saw_it_again(
-    hdp_config, tmp_path, policy
+    hdp_config, tmp_path, traced_once, policy
 ):
+    traced_once(Hdp)
     config = hdp_config(tmp_path, **FAULTS | {"elect_super_nodes": policy})
     experiment.run(config)
     held, before = seats_of(tmp_path), read(tmp_path)

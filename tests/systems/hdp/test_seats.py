@@ -18,6 +18,7 @@ from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.systems.hdp.attendance import Elections
 from tff_hdp.systems.hdp.faults import Faults
+from tff_hdp.systems.hdp.run import Hdp
 from tff_hdp.systems.hdp.seats import (
     REGISTRY,
     count_exposure,
@@ -174,8 +175,11 @@ def test_rounds_keep_their_numbers_where_one_before_is_gone(held, tmp_path):
         verify_seats(tmp_path / "elections", registries, rounds=2, **most)
 
 
-def test_a_run_whose_elections_are_gone_does_not_go_on(hdp_config, tmp_path):
+def test_a_run_whose_elections_are_gone_does_not_go_on(
+    hdp_config, tmp_path, traced_once
+):
     """It counted later rounds as the lost ones, and so who saw how much wrongly."""
+    traced_once(Hdp)
     elected = {"elect_super_nodes": "rotate", "election_protocol": "drawn"}
     config = hdp_config(tmp_path, zones=2, local_epochs=1, **elected)
     experiment.run(config)

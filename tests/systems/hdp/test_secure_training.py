@@ -13,6 +13,7 @@ from tff_hdp.privacy import Clipping, PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.simulation import experiment
 from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hdp.run import Hdp
 from tff_hdp.systems.secure_notes import notes
 
 NOISY = {"privacy": "hdp", "noise_multiplier": 1.0}
@@ -148,7 +149,8 @@ def test_sums_that_byzantine_clients_unmask_protect_nobody(run, tmp_path):
     assert all("they could unmask its sums" in text for text in notes_of.values())
 
 
-def test_resumes_with_drop_outs_and_client_noise(run, tmp_path):
+def test_resumes_with_drop_outs_and_client_noise(run, tmp_path, traced_once):
+    traced_once(Hdp)
     changes = {
         **NOISY,
         "privacy": "ldp",

@@ -15,6 +15,7 @@ from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import Ledger
 from tff_hdp.simulation import experiment, report
 from tff_hdp.simulation.journal import Journal
+from tff_hdp.systems.hdp.run import Hdp
 
 
 def test_a_run_leaves_its_models_which_need_no_tff(finished):
@@ -255,8 +256,9 @@ def test_fewer_rounds_than_there_are_is_refused(hdp_config, copied):
 
 
 def test_a_released_round_whose_checkpoint_broke_counts_again_each_time(
-    hdp_config, copied
+    hdp_config, copied, traced_once
 ):
+    traced_once(Hdp)
     for released in (4, 5):
         (copied / "checkpoints" / "round_000003").write_bytes(b"")
         result = experiment.run(hdp_config(copied))

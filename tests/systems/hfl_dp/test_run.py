@@ -13,6 +13,7 @@ from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.systems.hfl_dp import noise as formulas
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise
+from tff_hdp.systems.hfl_dp.run import HflDp
 
 
 def config(out, **changes):
@@ -119,7 +120,8 @@ def test_more_rounds_keep_the_noise_where_exposures_are_given(tmp_path):
     assert longer.ledger.rounds == 6
 
 
-def test_a_round_that_is_run_again_counts_as_what_it_was(tmp_path):
+def test_a_round_that_is_run_again_counts_as_what_it_was(tmp_path, traced_once):
+    traced_once(HflDp)
     settings = config(tmp_path, rounds=2)
     experiment.run(settings)
     (tmp_path / "checkpoints" / "round_000002").unlink()

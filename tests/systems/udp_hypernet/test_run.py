@@ -100,16 +100,9 @@ def test_a_run_leaves_account_metrics_and_users(tmp_path, monkeypatch):
             evaluate_run(systems.config_of(result.path))
 
 
-def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, monkeypatch):
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, traced_once):
     """Without noise, rounds and descriptors depend on the secret alone."""
-    # All three starts have the same process, which takes seconds to trace.
-    trace, traced = UdpHypernet.process.func, []
-
-    def process(system):
-        traced.extend([] if traced else [trace(system)])
-        return traced[0]
-
-    monkeypatch.setattr(UdpHypernet, "process", property(process))
+    traced_once(UdpHypernet)
     whole = experiment.run(noiseless(tmp_path / "whole", rounds=4))
     experiment.run(noiseless(tmp_path / "parts", rounds=2))
     parts = experiment.run(noiseless(tmp_path / "parts", rounds=4))
