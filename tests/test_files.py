@@ -1,0 +1,53 @@
+"""Files are replaced whole; what is no file, or leads to one, stays what it is."""
+
+import os
+import pathlib
+import threading
+
+from tff_hdp.files import write_text
+
+
+def test_a_file_is_replaced_and_the_old_one_stays_whole_for_its_readers(tmp_path):
+    path = tmp_path / "file"
+    write_text(path, "old")
+    with path.open() as reader:
+        write_text(path, "new and longer")
+        assert reader.read() == "old"
+    assert path.read_text() == "new and longer"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_behind_a_link_the_target_is_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "file", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    with target.open() as reader:
+        write_text(link, "new")
+        assert reader.read() == "old"
+    assert link.is_symlink() and target.read_text() == "new"
+    missing = tmp_path / "missing"
+    missing.symlink_to(tmp_path / "folder" / "made")
+    write_text(missing, "made")
+    assert missing.is_symlink() and (tmp_path / "folder" / "made").is_file()
+
+
+def test_a_pipe_stays_one(tmp_path):
+    """As /dev/null did not, which a regular file replaced for whoever may write it."""
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    write_text(pipe, "through")
+    reader.join(timeout=10)
+    assert read == ["through"] and pipe.is_fifo()
+
+
+def test_what_stdout_leads_to_is_written_to(tmp_path):
+    """/dev/stdout is such a link; a file there was replaced under whoever writes on."""
+    with (tmp_path / "out").open("w+") as out:
+        descriptor = pathlib.Path(f"/proc/self/fd/{out.fileno()}")
+        write_text(descriptor, "first\n")
+        out.seek(0, os.SEEK_END)
+        out.write("then")
+    assert (tmp_path / "out").read_text() == "first\nthen"
