@@ -33,7 +33,7 @@ def test_behind_a_link_the_target_is_replaced(tmp_path):
 
 
 def test_a_pipe_stays_one(tmp_path):
-    """As /dev/null did not, which a regular file replaced for whoever may write it."""
+    """A regular file took its place; so it would have taken /dev/null's."""
     pipe, read = tmp_path / "pipe", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
