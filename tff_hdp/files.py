@@ -61,14 +61,12 @@ def write_bytes(path: pathlib.Path, content: bytes, *, durable: bool = False) ->
     Behind a link its target is replaced. What is no file, as /dev/null, and whatever
     /dev/stdout leads to, is written to as it stands.
     """
-    if path.is_symlink():
-        if path.absolute().parts[1] in ("dev", "proc"):
-            path.write_bytes(content)
-            return
-        path = path.resolve()
-    if path.exists() and not path.is_file():
+    is_link = path.is_symlink()
+    of_system = is_link and path.absolute().parts[1] in ("dev", "proc")
+    if of_system or (path.exists() and not path.is_file()):
         path.write_bytes(content)
         return
+    path = path.resolve() if is_link else path
     # What a killed write leaves under this name, the next one writes over.
     temporary = path.with_name(f".{path.name}.unfinished")
     with temporary.open("wb") as file:
