@@ -79,6 +79,13 @@ class SgdRule:
                     f"{tuple(weight.shape)}, its weight's",
                 )
 
+    def factors(self, dtype: tf.DType) -> list[tf.Tensor | None]:
+        """Per weight 1 where it may change and else 0, [1, ...]; None for all of it."""
+        return [
+            None if part is None else tf.cast(part, dtype)[tf.newaxis]
+            for part in self.mask or ()
+        ]
+
 
 class SparseRows(NamedTuple):
     """A gradient that is zero but for a few rows of a tensor [C, N, h].
@@ -244,6 +251,7 @@ def descend(
     """
     clients, steps = order.shape[0] or tf.shape(order)[0], tf.shape(order)[1]
     dtype = problem.start[0].dtype
+    free = rule.factors(dtype)
     *batches, moving = _batches(order, labels, dtype)
     weights = [tf.tile(w, [clients] + [1] * (w.shape.rank - 1)) for w in problem.start]
     velocities = [tf.zeros_like(w) for w in weights] if rule.momentum else []
@@ -261,15 +269,14 @@ def descend(
             begins = tf.equal(t % rule.centre_every, 0)
             centres = tf.cond(begins, lambda: weights, lambda: centres)
         moved = [
-            _step(rule, i, *tensors, moving[:, t])
-            for i, tensors in enumerate(
-                zip(
-                    weights,
-                    velocities or [None] * len(weights),
-                    centres or problem.start,
-                    gradients,
-                    strict=True,
-                )
+            _step(rule, *tensors, moving[:, t])
+            for tensors in zip(
+                weights,
+                velocities or [None] * len(weights),
+                centres or problem.start,
+                free or [None] * len(weights),
+                gradients,
+                strict=True,
             )
         ]
         weights = [w for w, _ in moved]
@@ -325,10 +332,10 @@ def _gradients(
 
 def _step(
     rule: SgdRule,
-    index: int,
     weight: tf.Tensor,
     velocity: tf.Tensor | None,
     centre: tf.Tensor,
+    free: tf.Tensor | None,
     gradient: tf.Tensor | SparseRows,
     moving: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
@@ -336,17 +343,17 @@ def _step(
 
     Who stands still gets nothing of its gradient: that is 0 only where it is finite.
     """
-    mask = rule.mask[index] if rule.mask else None
     by_gradient_alone = not (rule.momentum or rule.proximal)
     if isinstance(gradient, SparseRows):
-        if by_gradient_alone and mask is None:
+        if by_gradient_alone and free is None:
             values = without(gradient.values, tf.logical_not(moving))
             return tf.tensor_scatter_nd_sub(weight, gradient.places, values), None
         gradient = gradient.dense(weight)
     if rule.proximal:
         gradient += rule.learning_rate * rule.proximal * (weight - centre)
-    if mask is not None:
-        gradient = tf.where(mask, gradient, tf.zeros_like(gradient))
+    if free is not None:
+        # Half the time of tf.where, and no number times 0 is 0 here too.
+        gradient = tf.math.multiply_no_nan(gradient, free)
     still = tf.logical_not(moving)
     if velocity is not None:
         moved = rule.momentum * velocity + gradient

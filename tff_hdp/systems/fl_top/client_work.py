@@ -7,7 +7,7 @@ import tensorflow as tf
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.clients.sgd import SgdRule, descend
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.training import train_stack
+from tff_hdp.clients.training import train_clients
 from tff_hdp.systems.fl_top.compressors import Compressor
 from tff_hdp.systems.fl_top.subset import LARGEST_SHARE, SubsetProblem
 
@@ -24,7 +24,8 @@ def train_compressed(
     """SGD of every client of a chunk on its own batches, and what each sends.
 
     Weights that may not move (Algorithm 2) are no variables where few move, and else
-    held by the rule's mask.
+    held by the rule's mask. Clients of a model that convolves then train one after the
+    other where that is better, as in `train_clients`.
 
     Args:
       model: The model, stacked.
@@ -42,7 +43,7 @@ def train_compressed(
     coordinates = compressor.trainable(round_number)
     if coordinates is None:
         rule = SgdRule(learning_rate=learning_rate)
-        updates, sums = train_stack(model, initial, chunk, rule)
+        updates, sums = train_clients(model, initial, chunk, rule)
         sent = compressor.compress(join(updates, leading=1), round_number)
     elif compressor.upload_size <= LARGEST_SHARE * model.size:
         problem = SubsetProblem(model, initial, coordinates, chunk["features"])
@@ -54,6 +55,6 @@ def train_compressed(
         chosen = tf.scatter_nd(coordinates[:, tf.newaxis], ones, [model.size]) > 0
         mask = split(chosen, model.shapes)
         rule = SgdRule(learning_rate=learning_rate, mask=mask)
-        updates, sums = train_stack(model, initial, chunk, rule)
+        updates, sums = train_clients(model, initial, chunk, rule)
         sent = compressor.compress(join(updates, leading=1), round_number)
     return tf.ensure_shape(sent, [None, compressor.upload_size]), sums
