@@ -24,7 +24,8 @@ TRAINED = (
     *("digits", "mnist", "figure2_mnist", "figure2_emnist"),
     *("figure2_cifar10", "figure2_cifar100"),
     *("figure2_cifar10_chosen", "figure2_cifar100_chosen"),
-    *("table1_accuracy", "figure3", "claim", "equal_release", "unequal_zones"),
+    *("figure3", "figure3_cifar10", "figure3_cifar100", "figure3_emnist"),
+    *("table1_accuracy", "claim", "equal_release", "unequal_zones"),
     *("case4", "churn"),
 )
 ROOT = pathlib.Path(__file__).parents[3]

@@ -55,6 +55,23 @@ def test_runs_that_compute_otherwise_are_another_study():
         assert (config.compute_dtype, config.rounds) == ("bfloat16", 40)
 
 
+@pytest.mark.parametrize("task", ["cifar10", "cifar100", "emnist"])
+def test_figure_3_has_panels_in_the_papers_setting(task):
+    study = trained.STUDIES[f"figure3_{task}"]
+    configs = [study.config(line, {}) for line in study.lines]
+    assert {(c.zones, c.clients_per_round) for c in configs} == {
+        (s, k) for s in (10, 20, 30, 40, 50) for k in (100, 200, 300)
+    }
+    for c in configs:
+        assert (c.task, c.privacy, c.rounds, c.noise_multiplier) == (
+            task,
+            "hdp",
+            200,
+            1,
+        )
+        assert (c.client_learning_rate, c.clip_norm) == (0.02, "auto")
+
+
 @pytest.mark.parametrize(("paper", "scale", "name"), EVERY)
 def test_every_line_is_a_run_of_its_own(paper, scale, name, tmp_path):
     """Settings that hold together, and another run for every line and seed."""
