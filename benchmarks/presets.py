@@ -36,6 +36,13 @@ _SYSTEMS = {
 }
 # Where the preset leaves its scheme open: the paper's own.
 _OPEN = {"fl_top": {"scheme": "fl_top_dp", "noise_multiplier": 1.0}}
+# Rows of a preset's table whose rounds cost otherwise.
+_ALSO = {
+    "fl_top/table1_full": {
+        "r = 10 %": {"ratio": 0.1},
+        "all weights": {"scheme": "fl_std_dp", "ratio": 1.0},
+    }
+}
 
 
 def define_flags() -> None:
@@ -91,23 +98,28 @@ def _presets(papers: Sequence[str]) -> list[str]:
         f"{paper}/{path.stem}"
         for paper in papers
         for path in sorted((folder / paper).glob("*.flags"))
+        if not path.stem.endswith(("_small", "_reduced"))
     )
-    return [name for name in names if not name.endswith(("_small", "_reduced"))]
+    return [
+        row
+        for name in names
+        for row in (name, *(f"{name}, {other}" for other in _ALSO.get(name, ())))
+    ]
 
 
 def timed(preset: str, rounds: int) -> dict[str, Any]:
     """Runs some rounds of a preset.
 
     Args:
-      preset: <paper>/<name>.
+      preset: One of `_presets`.
       rounds: How many.
     """
     from tff_hdp.simulation import experiment
 
-    paper = preset.split("/")[0]
-    work = neighbour_works.Neighbour(
-        preset, _SYSTEMS[paper], preset, _OPEN.get(paper, {})
-    )
+    name, _, other = preset.partition(", ")
+    paper = name.split("/")[0]
+    changes = _OPEN.get(paper, {}) | (_ALSO[name][other] if other else {})
+    work = neighbour_works.Neighbour(preset, _SYSTEMS[paper], name, changes)
     whole = work.config(noisy=True)
     clock = Clock(time.monotonic)
     with tempfile.TemporaryDirectory() as folder:

@@ -23,6 +23,15 @@ def test_small_presets_are_left_out():
     assert "udp_alg/2a_small" not in found
 
 
+def test_rows_of_a_table_that_cost_otherwise_are_rows_of_their_own():
+    import presets
+
+    found = presets._presets(["fl_top"])
+    table = [name for name in found if name.startswith("fl_top/table1_full")]
+    of_table = [name.removeprefix("fl_top/table1_full") for name in table]
+    assert of_table == ["", ", r = 10 %", ", all weights"]
+
+
 def test_a_preset_without_its_data_says_so(run_program, tmp_path):
     given = ("--preset=gfl/mnist_none", f"--data_dir={tmp_path / 'nowhere'}")
     found = run_program("benchmarks/presets.py", *given)
