@@ -14,6 +14,7 @@ from tff_hdp import systems
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import (
     Clipping,
+    Level,
     NoisePlan,
     PoissonSampling,
     ThreatModel,
@@ -148,6 +149,20 @@ def test_a_run_that_contradicts_its_plan_is_refused(
     with pytest.raises(ArgumentError, match=words) as caught:
         build(settings(hdp_config, tmp_path, made, **changes))
     assert "\n" not in str(caught.value)
+
+
+def test_a_run_has_the_levels_of_its_plan(hdp_config, tmp_path):
+    """As many nodes are the plan's, not dealt at random; others are refused."""
+    federation = dataclasses.replace(
+        FEDERATION, upper_levels=(Level((0, 1, 1, 1), (0.0, 0.0)),)
+    )
+    made = planner.plan(federation, PROMISES, rounds=2, delta=1e-5, method="rdp")
+    run = build(settings(hdp_config, tmp_path, made, levels=("2",)))
+    assert run.zoning.parents == ((0, 1, 1, 1),)
+    assert run.plan.upper_levels == made.plan.upper_levels
+    for levels in ((), ("3",), ("2", "1")):
+        with pytest.raises(ArgumentError, match="a plan for this run's levels, "):
+            build(settings(hdp_config, tmp_path, made, levels=levels))
 
 
 def test_clients_that_unmask_sums_are_refused_where_sums_were_to_hold(

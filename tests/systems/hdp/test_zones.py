@@ -1,6 +1,7 @@
 """Flags to zones: every builder, and what does not fit is refused by its flag."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tasks.task import ClientData, Task
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hdp.run import OF_EXAMPLES, Hdp
 from tff_hdp.systems.hdp.zones import build_elections, build_zoning
 
 N = 12
@@ -48,6 +50,41 @@ def test_by_default_ten_zones_of_like_size_at_random():
     assert build(zones=3).zone_sizes == (4, 4, 4)
     assert build(zones=3) != build(seed=1, zones=3)
     assert build(zone_sizes=("7", "1", "4")).zone_sizes == (7, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reads"),
+    [
+        ({}, False),
+        ({"zoning": "label"}, True),
+        ({"zoning": "capability"}, True),
+        ({"zoning": "capability", "capability_file": "c.csv"}, False),
+        ({"zoning": "key", "zoning_file": "z.csv"}, False),
+        ({"elect_super_nodes": "rotate"}, False),
+        ({"elect_super_nodes": "rotate", "min_capability": 2.0}, True),
+        (
+            {
+                "elect_super_nodes": "rotate",
+                "min_capability": 2.0,
+                "capability_file": "c.csv",
+            },
+            False,
+        ),
+    ],
+    ids=str,
+)
+def test_what_examples_decide_is_said_beside_the_epsilons(settings, reads):
+    """Nothing that an account knows of covers it."""
+    config = HdpConfig(privacy="hdp", noise_multiplier=1.0, **settings)
+    assert config.reads_examples == reads
+    clipping = types.SimpleNamespace()
+    threat = types.SimpleNamespace(secure_sums_hold=True)
+    run = types.SimpleNamespace(
+        config=config,
+        plan=types.SimpleNamespace(clipping=clipping),
+        federation=types.SimpleNamespace(threat=threat),
+    )
+    assert (OF_EXAMPLES in Hdp.notes_on_noise(run)) == reads
 
 
 def test_zones_of_like_clients(tmp_path):

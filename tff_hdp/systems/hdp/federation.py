@@ -15,7 +15,12 @@ from tff_hdp.privacy.configurations import given_levels, plan_of, sampling_of
 from tff_hdp.privacy.secure import DEFAULT_BITS, with_encoding
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts, sums_hold
-from tff_hdp.systems.hdp.planned import check_promises, noise_of_plan, noising
+from tff_hdp.systems.hdp.planned import (
+    check_promises,
+    noise_of_plan,
+    noising,
+    with_plans_levels,
+)
 from tff_hdp.systems.hdp.zones import build_zoning
 from tff_hdp.topology import Zoning
 
@@ -68,7 +73,7 @@ def build_federation(
             "clients_per_round", config.clients_per_round, f"at most {n} (the clients)"
         )
     rng = np.random.default_rng(partition_seed)
-    zoning = build_zoning(config, task, rng=rng)
+    zoning = with_plans_levels(config, build_zoning(config, task, rng=rng))
     weights = example_weights(config.weighting, task.train.sizes, config.example_cap)
     z = (resolved or {}).get("noise_multiplier", config.noise_multiplier)
     plan = _plan(config, task, zoning, weights, clipping, z)

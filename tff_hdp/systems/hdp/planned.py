@@ -77,6 +77,27 @@ def _of_run(file: pathlib.Path, folder: RunFolder) -> str:
     return text
 
 
+def with_plans_levels(config: HdpConfig, zoning: Zoning) -> Zoning:
+    """The zones under the levels of a plan's file, where --levels has as many nodes.
+
+    Which node a zone is beneath would else be dealt at random, and not as the plan's.
+
+    Args:
+      config: The run's settings.
+      zoning: Its clients' zones, with levels if it has any.
+
+    Raises:
+      FileError: If the file holds no plan.
+    """
+    if config.plan is None or not config.levels:
+        return zoning
+    plan = read_plan(config.plan).plan
+    nodes = [len(level.noise_multipliers) for level in plan.upper_levels]
+    if (plan.num_zones, *nodes) != zoning.level_sizes[1:]:
+        return zoning
+    return dataclasses.replace(zoning, parents=_parents(plan))
+
+
 def noise_of_plan(
     config: HdpConfig, zoning: Zoning, options: Mapping[str, Any]
 ) -> NoisePlan:
@@ -101,13 +122,20 @@ def noise_of_plan(
         "secure_server": ("secure_aggregation", config.server_is_secure),
         "min_zone_clients": ("min_zone_clients", options["min_zone_clients"]),
     }
-    parents = tuple(level.parents for level in made.upper_levels)
+    given = {field: getattr(made, field) for field in needed}
+    needed["parents"] = ("levels", zoning.parents)
+    given["parents"] = _parents(made)
     for field, (setting, here) in needed.items():
-        there = getattr(made, field)
-        if there != here or (field == "zone_sizes" and parents != zoning.parents):
-            allowed = f"a plan for this run's {setting}, {here}; its {field}: {there}"
+        if given[field] != here:
+            there = f"its {field}: {given[field]}"
+            allowed = f"a plan for this run's {setting}, {here}; {there}"
             raise ArgumentError("plan", config.plan, allowed)
     return dataclasses.replace(made, **options, encoding=None, top_up=False)
+
+
+def _parents(plan: NoisePlan) -> tuple[tuple[int, ...], ...]:
+    """Which node every node beneath a level is under, by level."""
+    return tuple(level.parents for level in plan.upper_levels)
 
 
 def noising(config: HdpConfig, plan: NoisePlan, zoning: Zoning) -> list[int]:

@@ -61,6 +61,10 @@ SKIPPED_ZONES = (
     "A zone without super-node is skipped for the round, whoever was drawn; its parent "
     "adds its noise in its place. What its clients would have added is not counted."
 )
+OF_EXAMPLES = (
+    "Clients' labels, or how many examples they hold, decide who is in a zone or may "
+    "be elected (zoning, min_capability): that is public, and no epsilon covers it."
+)
 UNMASKED = (
     "So many of a zone's clients may be Byzantine that they could unmask its sums: all "
     "secure sums are accounted as if every part of them were seen."
@@ -215,6 +219,8 @@ class Hdp(System):
             str(self.plan.clipping),
             COHORT_KNOWN if self.config.cohort_known else COHORT_HIDDEN,
         ]
+        if self.config.reads_examples:
+            notes.append(OF_EXAMPLES)
         if self.config.may_skip:
             notes.append(SKIPPED_ZONES)
         if self.config.byzantine:

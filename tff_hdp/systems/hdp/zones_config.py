@@ -127,6 +127,12 @@ class ZonesConfig(RunConfig):
         """Whether a fault may leave a zone out of a round."""
         return self.elect_super_nodes != "none" or self.supernode_failure_rate > 0
 
+    @property
+    def reads_examples(self) -> bool:
+        """Whether clients' examples decide who is in a zone, or may be elected."""
+        by_number = self.zoning == "capability" or self.min_capability is not None
+        return self.zoning == "label" or (by_number and self.capability_file is None)
+
     def _check_zones(self) -> None:
         self._check_count("zones", "voters")
         ok = self.zoning not in NEEDS_FILE or self.zoning_file is not None
