@@ -223,6 +223,28 @@ def test_adaptive_clipping_moves_the_clip_norm(zeros, profiles, aggregate):
     assert norms[-1] == pytest.approx(10 * math.exp(-0.2 * 0.5 * 19), rel=0.2)
 
 
+@pytest.mark.parametrize(("estimator", "weight"), [("fixed", 0.5), ("bounded", 1.0)])
+def test_any_quantile_is_aimed_at_however_updates_count(
+    zeros, profiles, aggregate, estimator, weight
+):
+    """All updates of norm 1 are unclipped from 10 on, a tenth more than aimed at."""
+    value = zeros(1)[0]
+    value["bias"][0] = 1.0
+    plan = configurations.c4(
+        zone_sizes=(50,),
+        sampling=FullParticipation(),
+        noise_multiplier=0.5,
+        clipping=Clipping(clip_norm=10.0, kind="adaptive", target_quantile=0.9),
+        zone_weights=(50 * weight,),
+        estimator=estimator,
+    )
+    clients = profiles([0] * 50, [weight] * 50)
+    outputs = aggregate(HierarchicalMeanFactory(plan), [value] * 50, clients, rounds=20)
+    fall = math.log(float(outputs[-1].measurements["clip_norm"]) / 10.0)
+    # The count's noise moves a round's step by .02: five standard deviations.
+    assert fall == pytest.approx(-0.2 * 0.1 * 19, abs=5 * 0.02 * 19**0.5)
+
+
 def test_a_users_tree_query_at_the_server(zeros, profiles, value_type, aggregate, flat):
     """DP-FTRL's tree noise telescopes: two rounds' sum carries one node's noise."""
     plan = NoisePlan(zone_sizes=(2, 2), sampling=FullParticipation(), estimator="fixed")

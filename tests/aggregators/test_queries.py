@@ -15,6 +15,7 @@ from tff_hdp.aggregators import queries
 from tff_hdp.aggregators.queries import (
     GaussianSumQuery,
     LevelQueries,
+    clip_of,
     with_secure_noise,
 )
 from tff_hdp.aggregators.zoned_mean import ZonedMean
@@ -52,6 +53,16 @@ def run(query, record):
     params = query.derive_sample_params(state)
     total = query.accumulate_record(params, query.initial_sample_state(record), record)
     return query.get_noised_result(total, state)
+
+
+@pytest.mark.parametrize(
+    ("name", "clip"),
+    [("plain", 1.0), ("normalised", 1.0), ("nested", 2**0.5), ("adaptive", 1.0)],
+)
+def test_the_norm_of_a_clip_is_that_of_the_record(name, clip):
+    """Adaptive clipping's count of clipped updates is clipped too, to 1/2."""
+    build, _ = QUERIES[name]
+    assert float(clip_of(build().initial_global_state())) == pytest.approx(clip)
 
 
 @pytest.mark.parametrize("name", QUERIES)

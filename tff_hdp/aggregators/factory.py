@@ -50,8 +50,9 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
     `tensor_norms` and `clip_norm`; with an encoding `saturated` and `left_out`, how
     many zones had fewer than `plan.min_zone_clients`; for a `zoned_model` `lost`, the
     clients without examples or whose training diverged, which TFF sends as zeros
-    without a zone, and `strays`, those of them whose update is not zero. Where one left
-    its noise out that the plan counts on, the clients' event has multiplier 0.
+    without a zone, and `strays`, those of them whose update is not zero. Where more
+    came without noise than the plan has that do not noise, the clients' event has
+    multiplier 0; a sampled cohort of no more than those is not told apart.
 
     An inner factory sums the records, with a leading axis of zones in which all but
     a client's own are zero. An account adds up what several records carry: their

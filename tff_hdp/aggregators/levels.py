@@ -339,7 +339,8 @@ def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
         target_unclipped_quantile=plan.clipping.target_quantile,
         learning_rate=CLIP_LEARNING_RATE,
         clipped_count_stddev=count_stddev,
-        expected_num_records=plan.expected_clients,
+        # Counts are weighted and scaled as updates are.
+        expected_num_records=1.0 / max(plan.released_units),
         geometric_update=True,
     )
     return with_secure_noise(adaptive)

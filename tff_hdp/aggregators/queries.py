@@ -160,6 +160,8 @@ def clip_of(state: Any) -> tf.Tensor:
 
 
 def _clips(state: Any) -> list[tf.Tensor]:
+    # Adaptive clipping counts by a query of its own.
+    state = getattr(state, "sum_state", state)
     if hasattr(state, "l2_norm_clip"):
         return [tf.cast(state.l2_norm_clip, tf.float32)]
     if isinstance(state, Mapping):

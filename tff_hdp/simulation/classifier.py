@@ -140,9 +140,13 @@ def load_keras(path: pathlib.Path) -> tf.keras.Model:
         raise FileError(path, f"is damaged, or no Keras model: {error}") from error
 
 
-def classes(model: tf.keras.Model, features: np.ndarray) -> np.ndarray:
-    """[N] int64, the class of each of [N, ...] features by a model of logits."""
+def logits_of(model: tf.keras.Model, features: np.ndarray) -> np.ndarray:
+    """[N, classes], what a model makes of [N, ...] features, some at a time."""
     starts = range(0, len(features), _BATCH)
     batches = (features[start : start + _BATCH] for start in starts)
-    found = [np.argmax(model(batch, training=False), -1) for batch in batches]
-    return np.concatenate(found)
+    return np.concatenate([model(batch, training=False).numpy() for batch in batches])
+
+
+def classes(model: tf.keras.Model, features: np.ndarray) -> np.ndarray:
+    """[N] int64, the class of each of [N, ...] features by a model of logits."""
+    return np.argmax(logits_of(model, features), -1)

@@ -6,14 +6,16 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 import tasks
+from tasks import large
 from tasks.models import CNN_LARGE
 from tests.thinning import thinned
 from tff_hdp import systems
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.simulation import experiment
+from tff_hdp.simulation import classifier, experiment
 from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top import results
@@ -225,6 +227,23 @@ def test_held_out_clients_never_take_part(tmp_path):
             np.testing.assert_array_equal(mine, theirs)
 
 
+def test_of_a_large_task_examples_stay_mapped_and_are_tested_some_at_a_time(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(large, "LIMIT", 10_000)
+    asked = config(tmp_path, public_examples=50)
+    task, _ = fl_top_setup.load_with_public(asked, partition_seed=5)
+    assert isinstance(task.train.features, np.memmap)
+    sizes = []
+
+    def model(features, training):
+        sizes.append(len(features))
+        return tf.reduce_sum(tf.cast(features, tf.float32), [2, 3])
+
+    found = classifier.logits_of(model, task.train.features)
+    assert max(sizes) <= 512 < sum(sizes) == len(found) == len(task.train.labels)
+
+
 def test_the_most_examples_that_may_be_held_out_are_named(tmp_path):
     """With one more nobody is left to train."""
     with pytest.raises(ArgumentError, match="public_examples is 1437; ") as refused:
@@ -273,7 +292,6 @@ def test_a_binary_task_reports_balanced_accuracy_and_auroc(tmp_path):
 def test_the_binary_metrics_are_those_of_their_definitions():
     task = tasks.load("breast_cancer")
     evaluate = build_fl_top_evaluation(task)
-    import tensorflow as tf
     import tensorflow_federated as tff
 
     tf.keras.utils.set_random_seed(3)

@@ -3,7 +3,6 @@
 import gc
 import json
 import pathlib
-import types
 
 import pytest
 
@@ -26,27 +25,55 @@ def test_a_plan_for_others_is_refused_before_anything_trains(hdp_config, tmp_pat
     assert not (tmp_path / "demo" / "none").exists()
 
 
-def test_without_noise_nobodys_epsilon_is_aimed_at(hdp_config, tmp_path, monkeypatch):
-    """The last mode to train must not be refused for a setting of the others."""
+def stubbed(monkeypatch):
+    """The settings of runs that are asked for, of which none trains."""
     asked = []
 
     def run(config, partition_seed):
         asked.append(config)
         path = pathlib.Path(config.out)
-        path.mkdir(parents=True)
-        record = {"resolved": {"partition_seed": 1}}
-        (path / "config.json").write_text(json.dumps(record))
-        return types.SimpleNamespace(path=path)
+        if not path.exists():
+            path.mkdir(parents=True)
+            seed = 1 if partition_seed is None else partition_seed
+            dealt_by(path, seed)
 
     monkeypatch.setattr(modes.experiment, "run", run)
     monkeypatch.setattr(modes.report, "read_run", lambda path: path)
     monkeypatch.setattr(modes.report, "write_comparison", lambda runs, folder: None)
+    return asked
+
+
+def dealt_by(path, seed):
+    record = {"resolved": {"partition_seed": seed}}
+    (path / "config.json").write_text(json.dumps(record))
+
+
+def test_modes_added_later_are_of_the_partition_that_is_there(
+    hdp_config, tmp_path, monkeypatch
+):
+    stubbed(monkeypatch)
+    for mode in ("hdp", "none"):
+        (tmp_path / mode).mkdir()
+        dealt_by(tmp_path / mode, 77)
+    assert compare(hdp_config(tmp_path)) == [tmp_path / mode for mode in modes.MODES]
+    assert modes._partition_of(tmp_path, modes.MODES) == 77
+    asked = stubbed(monkeypatch)
+    dealt_by(tmp_path / "ldp", 78)
+    with pytest.raises(ArgumentError, match=r"runs of one partition; .*'ldp': 78"):
+        compare(hdp_config(tmp_path))
+    assert not asked
+
+
+def test_without_noise_nobodys_epsilon_is_aimed_at(hdp_config, tmp_path, monkeypatch):
+    """The last mode to train must not be refused for a setting of the others."""
+    asked = stubbed(monkeypatch)
     aims = {"target_epsilon": 8.0, "target_observer": "aggregator"}
-    compare(hdp_config(tmp_path, noise_multiplier=None, **aims))
-    found = [(config.privacy, config.target_observer) for config in asked]
+    levels = {"levels": ("2",), "noising_levels": ("2",)}
+    compare(hdp_config(tmp_path, noise_multiplier=None, **aims, **levels))
+    found = [(c.privacy, c.target_observer, c.noising_levels) for c in asked]
     assert found == [
-        *((mode, "aggregator") for mode in ("ldp", "hdp", "cdp")),
-        ("none", "released_model"),
+        *((mode, "aggregator", (2,)) for mode in ("cdp", "hdp", "ldp")),
+        ("none", "released_model", ()),
     ]
 
 

@@ -21,7 +21,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, NoisePlan
 from tff_hdp.privacy.secure import DEFAULT_BITS, LEAST_CLIENTS, with_encoding
 from tff_hdp.protocols.secagg import PROTOCOLS
-from tff_hdp.simulation.classifier import build_evaluation
+from tff_hdp.simulation.classifier import build_evaluation, logits_of
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import Process, RngOf, System, for_the_operator
 from tff_hdp.systems import secure_notes
@@ -200,7 +200,7 @@ def build_fl_top_evaluation(
 
     def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
         weights.assign_weights_to(model)
-        logits = model(task.test_features, training=False).numpy()
+        logits = logits_of(model, task.test_features)
         guesses = np.argmax(logits, axis=1)
         scores = logits[:, 1] - logits[:, 0]
         # Weights that are still finite may overflow in the model.

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 import tasks
+from tasks import large
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.errors import ArgumentError, FileError, require
 from tff_hdp.files import read_arrays, write_arrays
@@ -169,11 +170,12 @@ def _hold_out(
     needed = np.searchsorted(np.cumsum(train.sizes[order]), asked) + 1
     given = [train.examples(client) for client in order[:needed]]
     kept = np.sort(order[needed:])
-    remaining = [train.examples(client) for client in kept]
+    begins, ends = train.offsets[kept], train.offsets[kept + 1]
+    rows = np.concatenate(list(map(np.arange, begins, ends)))
     clients = tasks.ClientData(
         client_ids=tuple(train.client_ids[i] for i in kept),
-        features=np.concatenate([x for x, _ in remaining]),
-        labels=np.concatenate([y for _, y in remaining]),
+        features=large.taken(train.features, rows),
+        labels=train.labels[rows],
         offsets=np.concatenate([[0], np.cumsum(train.sizes[kept])]),
     )
     public = PublicBatch(

@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Sequence
 
 import tasks
+from tff_hdp.errors import require
 from tff_hdp.simulation import experiment, report
 from tff_hdp.systems.hdp.config import HdpConfig
 
@@ -32,26 +33,51 @@ def compare(config: HdpConfig, modes: Sequence[str] | None = None) -> list[repor
 
     Returns:
       One finished run a mode.
+
+    Raises:
+      ArgumentError: If a mode's settings are refused, or run folders that are there
+        already are of other partitions than one.
     """
     folder = pathlib.Path(config.out)
-    runs, partition_seed = [], None
     modes = modes or (PLANNED if config.plan is not None else MODES)
+    configs = {mode: _of_mode(config, mode) for mode in modes}
+    partition_seed = _partition_of(folder, modes)
     with tasks.kept():
-        # Settings of noise may be refused: before the others have trained.
-        for mode in reversed(modes):
-            changes: dict[str, object] = {"out": str(folder / mode)}
-            if mode != "plan":
-                changes |= {"privacy": mode, "plan": None}
-            if mode == "none":
-                changes |= {"noise_multiplier": None, "target_epsilon": None}
-                changes["target_observer"] = HdpConfig.target_observer
+        # Settings of noise may be refused: CDP's soonest, and before others trained.
+        for mode in sorted(modes, key=lambda mode: mode == "none"):
             if not config.quiet:
                 _LOG.info("training %s", mode)
-            result = experiment.run(
-                dataclasses.replace(config, **changes), partition_seed
-            )
-            record = json.loads((result.path / "config.json").read_text())
-            partition_seed = record["resolved"]["partition_seed"]
-            runs.insert(0, report.read_run(result.path))
+            experiment.run(configs[mode], partition_seed)
+            partition_seed = _partition_of(folder, modes)
+    runs = [report.read_run(folder / mode) for mode in modes]
     report.write_comparison(runs, folder)
     return runs
+
+
+def _of_mode(config: HdpConfig, mode: str) -> HdpConfig:
+    """The settings of a mode's run."""
+    changes: dict[str, object] = {"out": str(pathlib.Path(config.out) / mode)}
+    if mode != "plan":
+        changes |= {"privacy": mode, "plan": None}
+    if mode == "none":
+        changes |= {"noise_multiplier": None, "target_epsilon": None}
+        changes |= {"noising_levels": (), "target_observer": HdpConfig.target_observer}
+    return dataclasses.replace(config, **changes)
+
+
+def _partition_of(folder: pathlib.Path, modes: Sequence[str]) -> int | None:
+    """What the runs in a folder were dealt by; None before there is any.
+
+    Raises:
+      ArgumentError: If not all by the same.
+    """
+    found = {}
+    for mode in modes:
+        path = folder / mode / "config.json"
+        if path.exists():
+            resolved = json.loads(path.read_text())["resolved"]
+            found[mode] = resolved.get("partition_seed")
+    seeds = set(found.values()) - {None}
+    allowed = f"a folder of runs of one partition; here seeds are {found}"
+    require(len(seeds) <= 1, "out", folder, allowed)
+    return seeds.pop() if seeds else None
