@@ -102,8 +102,7 @@ def test_a_refused_election_leaves_the_zone_without_super_node():
     nodes = SuperNodes(ZONING)
     with pytest.raises(BeyondThresholdError, match="zone 0, round 0"):
         nodes.seat(0, 0, "abcd", stops={"a": "deal", "b": "confirm"})
-    with pytest.raises(ElectionError, match="zone 0 has no super-node"):
-        nodes.saw_aggregate(0)
+    assert nodes.incumbent(0) is None
     assert nodes.elections == 0
     assert nodes.seat(0, 1, "abcd").elected
 
@@ -172,14 +171,12 @@ def test_absent_clients_are_refused_alike():
 
 
 @pytest.mark.parametrize("policy", ["persistent", "rotate"])
-def test_exposure_counts_every_aggregate_once(policy):
+def test_who_leads_is_one_for_ever_or_anybody_alike(policy):
     nodes = simulated(policy=policy)
+    seen = dict.fromkeys("abcdefg", 0)
     for round_number in range(300):
         for zone, members in enumerate(("abcd", "efg")):
-            nodes.seat(zone, round_number, members)
-            nodes.saw_aggregate(zone)
-    seen = nodes.exposure
-    assert sum(seen.values()) == 600
+            seen[nodes.seat(zone, round_number, members).super_node] += 1
     assert len(seen) == 7
     if policy == "persistent":
         assert nodes.elections == 2
@@ -271,17 +268,13 @@ def test_a_state_that_was_saved_goes_on():
         online = set("abcd") - {"abcd"[round_number % 4]}
         nodes.seat(0, round_number, online)
         whole.seat(0, round_number, online)
-        nodes.saw_aggregate(0)
-        whole.saw_aggregate(0)
         saved = json.loads(json.dumps(nodes.state_dict()))
         nodes = simulated(3)
         nodes.load_state_dict(saved)
-    assert nodes.exposure == whole.exposure
     assert nodes.incumbent(0) == whole.incumbent(0)
     assert nodes.elections == whole.elections > 1
     nodes.load_state_dict({})
     assert nodes.incumbent(0) is None
-    assert set(nodes.exposure.values()) == {0}
 
 
 @pytest.mark.parametrize("policy", ["persistent", "rotate"])
@@ -316,8 +309,6 @@ def test_the_elections_of_a_zone_form_one_chain(policy):
     [
         ({"incumbents": {"0": "e"}}, "incumbents is e; allowed: clients of zone 0"),
         ({"incumbents": {"9": "e"}}, "zone is 9"),
-        ({"exposure": {"z": 1}}, "exposure is z"),
-        ({"exposure": {"": 1}}, "exposure is empty"),
     ],
 )
 def test_a_state_of_other_zones_is_refused(state, message):

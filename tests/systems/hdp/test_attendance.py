@@ -1,5 +1,6 @@
 """Who takes part: drop-outs, elections and skipped zones, round by round."""
 
+import collections
 import dataclasses
 import re
 
@@ -143,7 +144,6 @@ def test_who_leads_and_who_is_skipped_does_not_depend_on_the_cohort():
 
 def test_seats_through_faults():
     rounds = run(participation(faults=FAULTS, elections=DRAWN), 120)
-    seen = {}
     before = [None] * 3
     kept = replaced = 0
     for present in rounds:
@@ -157,7 +157,6 @@ def test_seats_through_faults():
             if leader is None:
                 continue
             assert leader in ZONING.clients_in(seat["zone"])
-            seen[leader] = seen.get(leader, 0) + 1
             if seat["elections"] == 0:
                 assert leader == before[seat["zone"]]
                 kept += 1
@@ -165,7 +164,6 @@ def test_seats_through_faults():
         before = [s["super_node"] for s in present.seats]
     assert kept > 50
     assert replaced > 20
-    assert rounds[-1].carried["exposure"] == seen
     total = sum(p.metrics["elections"] for p in rounds)
     assert rounds[-1].carried["elections"] == total
 
@@ -307,9 +305,10 @@ def test_too_few_voters_skip_the_zone_and_say_so():
 
 def test_rotation_spreads_exposure_evenly():
     elections = dataclasses.replace(DRAWN, policy="rotate")
-    (*_, last) = run(participation(elections=elections), 800)
+    rounds = run(participation(elections=elections), 800)
+    led = collections.Counter(s["super_node"] for p in rounds for s in p.seats)
     for zone in range(3):
-        counts = [last.carried["exposure"][c] for c in ZONING.clients_in(zone)]
+        counts = [led[client] for client in ZONING.clients_in(zone)]
         assert sum(counts) == 800
         assert scipy.stats.chisquare(counts).pvalue > 1e-4
 

@@ -61,7 +61,6 @@ class SuperNodes:
     paper's section IV-A). `rotate`: a new election every round.
 
     Attributes:
-      exposure: For every client how many zone aggregates it has seen.
       elections: How many elections were held.
     """
 
@@ -99,7 +98,6 @@ class SuperNodes:
         check_word("policy", policy, POLICIES)
         self.zoning = zoning
         self.policy = policy
-        self.exposure = dict.fromkeys(zoning.client_ids, 0)
         self.elections = 0
         self._fault_model = fault_model
         self._call_size = call_size
@@ -194,21 +192,10 @@ class SuperNodes:
         """
         self._incumbent.pop(zone, None)
 
-    def saw_aggregate(self, zone: int) -> None:
-        """Counts one zone aggregate as seen by the zone's super-node.
-
-        Raises:
-          ElectionError: If the zone has none.
-        """
-        if zone not in self._incumbent:
-            raise ElectionError(f"zone {zone} has no super-node")
-        self.exposure[self._incumbent[zone]] += 1
-
     def state_dict(self) -> dict[str, Any]:
-        """Who is in power, who saw how much and what was said, as JSON types."""
+        """Who is in power and what was said, as JSON types."""
         return {
             "incumbents": {str(z): c for z, c in sorted(self._incumbent.items())},
-            "exposure": {c: seen for c, seen in self.exposure.items() if seen},
             "elections": self.elections,
             "standing": {
                 str(z): standing.to_fields()
@@ -226,11 +213,7 @@ class SuperNodes:
         for zone, client in incumbents.items():
             known = client in self.zoning.clients_in(zone)
             require(known, "incumbents", client, f"clients of zone {zone}")
-        exposure = dict.fromkeys(self.zoning.client_ids, 0)
-        for client in state.get("exposure", {}):
-            require(client in exposure, "exposure", client, "clients")
         self._incumbent = incumbents
-        self.exposure = exposure | dict(state.get("exposure", {}))
         self.elections = int(state.get("elections", 0))
         standing = state.get("standing", {}).items()
         self._standing = {int(z): Standing.from_fields(f) for z, f in standing}

@@ -234,7 +234,6 @@ class Participation:
                 seat["failed"].append(term.super_node)
                 online -= {term.super_node, *stops}
             else:
-                nodes.saw_aggregate(zone)
                 seat["super_node"] = term.super_node
         return seat | {"elections": nodes.elections - held}
 
