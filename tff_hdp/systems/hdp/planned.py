@@ -92,10 +92,11 @@ def with_plans_levels(config: HdpConfig, zoning: Zoning) -> Zoning:
     if config.plan is None or not config.levels:
         return zoning
     plan = read_plan(config.plan).plan
-    nodes = [len(level.noise_multipliers) for level in plan.upper_levels]
-    if (plan.num_zones, *nodes) != zoning.level_sizes[1:]:
+    parents = _parents(plan)
+    planned = plan.num_zones, *(max(level) + 1 for level in parents)
+    if planned != zoning.level_sizes[1:]:
         return zoning
-    return dataclasses.replace(zoning, parents=_parents(plan))
+    return dataclasses.replace(zoning, parents=parents)
 
 
 def noise_of_plan(
