@@ -58,6 +58,8 @@ def test_modes_added_later_are_of_the_partition_that_is_there(
     assert compare(hdp_config(tmp_path)) == [tmp_path / mode for mode in modes.MODES]
     assert modes._partition_of(tmp_path, modes.MODES) == 77
     asked = stubbed(monkeypatch)
+    (tmp_path / "cdp" / "config.json").write_text("{damaged")
+    assert modes._partition_of(tmp_path, modes.MODES) == 77
     dealt_by(tmp_path / "ldp", 78)
     with pytest.raises(ArgumentError, match=r"runs of one partition; .*'ldp': 78"):
         compare(hdp_config(tmp_path))

@@ -74,10 +74,12 @@ def _partition_of(folder: pathlib.Path, modes: Sequence[str]) -> int | None:
     found = {}
     for mode in modes:
         path = folder / mode / "config.json"
-        if path.exists():
-            resolved = json.loads(path.read_text())["resolved"]
-            found[mode] = resolved.get("partition_seed")
-    seeds = set(found.values()) - {None}
+        try:
+            found[mode] = json.loads(path.read_text())["resolved"]["partition_seed"]
+        except (OSError, ValueError, KeyError, TypeError):
+            # None yet, or damaged, which the run mends when it goes on.
+            continue
+    seeds = set(found.values())
     allowed = f"a folder of runs of one partition; here seeds are {found}"
     require(len(seeds) <= 1, "out", folder, allowed)
     return seeds.pop() if seeds else None
