@@ -43,8 +43,7 @@ def main(argv: list[str]) -> int:
     """Prints a row for each work and form, with and without XLA."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    if not f.work or not set(f.work) <= set(_WORKS):
-        raise ArgumentError("work", f.work, f"some of {', '.join(_WORKS)}")
+    cli.check_choices("work", f.work, _WORKS)
     import machine
     import works
 

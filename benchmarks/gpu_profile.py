@@ -36,8 +36,7 @@ def main(argv: list[str]) -> int:
     """Prints a row for each work and kind of operation."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    if not f.work or not set(f.work) <= set(_WORKS):
-        raise ArgumentError("work", f.work, f"some of {', '.join(_WORKS)}")
+    cli.check_choices("work", f.work, _WORKS)
     import machine
 
     if not machine.gpus():

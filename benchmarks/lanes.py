@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError
 
 if TYPE_CHECKING:
     import works
@@ -39,8 +38,7 @@ def main(argv: list[str]) -> int:
     """Prints two rows for each work."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    if not f.work or not set(f.work) <= set(_WORKS):
-        raise ArgumentError("work", f.work, f"some of {', '.join(_WORKS)}")
+    cli.check_choices("work", f.work, _WORKS)
     import machine
     import works
 

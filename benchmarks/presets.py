@@ -26,7 +26,6 @@ from clock import Clock
 
 import tasks
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError
 
 _SYSTEMS = {
     "gfl": "gfl",
@@ -58,8 +57,7 @@ def main(argv: list[str]) -> int:
     """Prints a row for each preset, and the sum."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    if not f.papers or not set(f.papers) <= set(_SYSTEMS):
-        raise ArgumentError("papers", f.papers, f"some of {', '.join(_SYSTEMS)}")
+    cli.check_choices("papers", f.papers, _SYSTEMS)
     if f.preset is not None:
         try:
             found = timed(f.preset, f.rounds)

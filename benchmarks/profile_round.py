@@ -74,8 +74,7 @@ def main(argv: list[str]) -> int:
     """Traces what the flags name and prints shares of the cores' time."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    if not f.work or not set(f.work) <= set(_ROUNDS):
-        raise ArgumentError("work", f.work, f"some of {', '.join(_ROUNDS)}")
+    cli.check_choices("work", f.work, _ROUNDS)
     if f.clients is not None and f.clients < 1:
         raise ArgumentError("clients", f.clients, "a whole number >= 1")
 

@@ -36,8 +36,7 @@ def main(argv: list[str]) -> int:
     """Prints a line for each work and form, and writes them to --csv."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    if not f.work or not set(f.work) <= {"A", "B"}:
-        raise ArgumentError("work", f.work, "some of A, B")
+    cli.check_choices("work", f.work, ("A", "B"))
     if f.repetitions < 1:
         raise ArgumentError("repetitions", f.repetitions, "a whole number >= 1")
     import machine
