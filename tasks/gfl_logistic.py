@@ -6,6 +6,7 @@ variance. The paper does not give the variances; here a client's standard deviat
 is uniform in `STDDEV_RANGE`.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,12 +97,17 @@ def build_model(dimension: int) -> "tf.keras.Sequential":
     )
 
 
-def optimum(train: ClientData, ridge: float) -> np.ndarray:
+def optimum(
+    train: ClientData, ridge: float, zone_of: Sequence[int] | None = None
+) -> np.ndarray:
     """The exact minimiser w^o of the average empirical risk (GFL paper, eq. 1).
 
     Args:
-      train: All clients' examples, labels 0 or 1; every client counts the same.
+      train: All clients' examples, labels 0 or 1.
       ridge: rho > 0, the weight of rho/2 ||w||^2.
+      zone_of: Every client's server. All servers count the same, and all clients of
+        a server; without, all clients do, which is the same where servers have
+        equally many.
 
     Returns:
       [M] float64, by Newton's method to a gradient norm below 1e-12.
@@ -111,7 +117,10 @@ def optimum(train: ClientData, ridge: float) -> np.ndarray:
     """
     features = train.features.astype(np.float64)
     signs = 2.0 * train.labels - 1.0
-    weights = np.repeat(1.0 / (len(train.sizes) * train.sizes), train.sizes)
+    server = np.zeros(len(train.sizes), int) if zone_of is None else zone_of
+    _, place, clients = np.unique(server, return_inverse=True, return_counts=True)
+    alike = len(clients) * clients[place] * train.sizes
+    weights = np.repeat(1.0 / alike, train.sizes)
 
     def risk(w: np.ndarray) -> float:
         losses = np.logaddexp(0.0, -signs * (features @ w))

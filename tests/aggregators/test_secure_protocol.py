@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tff_hdp.aggregators import secure_protocol
 from tff_hdp.aggregators.secure_protocol import Share, protocol_sums
 from tff_hdp.privacy import PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
@@ -169,6 +170,25 @@ def test_drop_outs_cost_and_costs_add_up():
     assert rough["secagg_client_bytes"] > calm["secagg_client_bytes"]
     for costs in (calm, rough):
         assert 0 < costs["secagg_seconds"] <= costs["secagg_total_seconds"]
+
+
+@pytest.mark.parametrize(("dropped", "attempts"), [(2, 1), (3, 2)])
+def test_more_drop_outs_than_a_sparse_graph_bears_have_it_drawn_anew(
+    monkeypatch, dropped, attempts
+):
+    """Else one colluder among those left may be all that joins two of them."""
+    run_round, asked = secure_protocol.run_round, []
+
+    def counted(inputs, terms, **options):
+        asked.append((len(inputs), terms.min_survivors, options["degree"]))
+        return run_round(inputs, terms, **options)
+
+    monkeypatch.setattr(secure_protocol, "run_round", counted)
+    plan = plan_of("zone", zones=1)
+    shares = shares_of((10 - dropped,), plan)
+    found = run(plan, shares, "graph", dropped=(dropped,))
+    np.testing.assert_array_equal(found.vectors, plain_sums(shares, 3))
+    assert asked == [(10, 8, 4), (7, 6, 4)][:attempts]
 
 
 def test_nothing_is_run_where_nobody_came():

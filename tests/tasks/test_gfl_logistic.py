@@ -45,6 +45,22 @@ def test_optimum_is_scikit_learns(task, ridge):
     np.testing.assert_allclose(found, peer.coef_[0], rtol=1e-6)
 
 
+def test_optimum_where_servers_have_unequally_many_clients_is_scikit_learns(task):
+    """All servers count the same, as in the mean over servers of means over clients."""
+    train = task.train
+    zone_of = np.arange(len(train.sizes)) % 7 // 3  # of 7 clients 3, 3 and 1
+    share = 1 / (3 * np.bincount(zone_of)[zone_of])
+    peer = LogisticRegression(C=1 / 0.01, fit_intercept=False, tol=1e-12, max_iter=999)
+    peer.fit(
+        train.features.astype(np.float64),
+        train.labels,
+        sample_weight=np.repeat(share / train.sizes, train.sizes),
+    )
+    found = gfl_logistic.optimum(train, 0.01, zone_of)
+    np.testing.assert_allclose(found, peer.coef_[0], rtol=1e-6)
+    assert np.abs(found - gfl_logistic.optimum(train, 0.01)).max() > 1e-3
+
+
 def test_the_model_is_the_logistic_one(task):
     model = task.build_model()
     assert model.count_params() == 2

@@ -163,9 +163,10 @@ class _Runner:
     ) -> np.ndarray:
         bits = self.plan.encoding.bits
         gone = [f"dropped client {j}" for j in range(dropped)]
-        # Nobody may drop out of a sum over zones.
-        fewest = len(inputs) if whose == "server" else self.plan.min_zone_clients
         graph = masking_graph(self.protocol, len(inputs) + dropped, signed=self.signed)
+        fewest = max(self.plan.min_zone_clients, graph.fewest)
+        if whose == "server":
+            fewest = len(inputs)  # Nobody may drop out of a sum over zones.
         total, _ = run_round(
             {**inputs, **dict.fromkeys(gone)},
             Round(

@@ -18,15 +18,15 @@ from tff_hdp.privacy.spectrum import Spectrum
 # Renyi -------------------------------------------------------------------------
 
 
-def laplace_rdp(ratio: float, orders: tuple[float, ...]) -> np.ndarray:
+def laplace_rdp(ratio: float | np.ndarray, orders: tuple[float, ...]) -> np.ndarray:
     """Renyi divergence of Laplace noise under a shift (Mironov 2017, Prop. 6).
 
     Args:
-      ratio: Shift over scale, >= 0.
+      ratio: Shift over scale, >= 0; or several, of shape [n, 1].
       orders: Each > 1.
 
     Returns:
-      Shape [len(orders)].
+      Shape [len(orders)], or [n, len(orders)].
     """
     a = np.asarray(orders, np.float64)
     share = a / (2 * a - 1)

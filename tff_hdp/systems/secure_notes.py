@@ -9,6 +9,10 @@ _UNSIGNED = (
     "parties are honest but curious, identities are authentic, and the super-node or "
     "server colludes with fewer clients than the protocol's threshold"
 )
+_SPARSE = (
+    "parties are honest but curious, identities are authentic, and of a sum's clients "
+    "at most a tenth, or one, are the super-node or server or collude with it"
+)
 _SIGNED = (
     "keys to sign by are known beforehand, and the super-node or server colludes with "
     "fewer clients than the protocol's threshold and than a third of them; parties "
@@ -39,6 +43,7 @@ def notes(
         protected.append("each super-node sees only the sum of its zone's updates")
     if plan.secure_server:
         protected.append("the server sees only the sum of all zones' outputs")
+    assumed = _SPARSE if protocol == "graph" else _UNSIGNED
     how = (
         "TFF's secure sums, which its simulation computes in the clear"
         if protocol == "intrinsic"
@@ -46,7 +51,7 @@ def notes(
     )
     found = [
         f"Secure aggregation: {' and '.join(protected)}, by {how}. Assumed: "
-        f"{_SIGNED if signed else _UNSIGNED}. One process plays all "
+        f"{_SIGNED if signed else assumed}. One process plays all "
         "parties here.",
         f"Sums are modulo 2^{encoding.bits} in steps of {encoding.step:.4g}, with "
         f"coordinates within {encoding.clip:.6g}.",

@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 
 from tff_hdp.aggregators.totals import add_rows, federated_total
 from tff_hdp.aggregators.vectors import join, split
+from tff_hdp.errors import NoiseError
 from tff_hdp.systems.states import algorithm_state
 
 # In all of them `number` is int32 [], how many rounds there were.
@@ -184,6 +185,22 @@ def build_zoned_process(
     return tff.learning.templates.LearningProcess(
         init_fn, next_fn, get_model_weights, set_model_weights
     )
+
+
+def check_all_took_part(metrics: Any, planned: int) -> None:
+    """Raises NoiseError unless as many clients took part as are accounted.
+
+    With fewer, each counts for more in a mean, and less noise is in it.
+
+    Args:
+      metrics: `training_columns` of a round.
+      planned: How many the account is of.
+    """
+    if metrics["clients"] != planned:
+        raise NoiseError(
+            f"{metrics['clients']} clients took part in a round whose account is of "
+            f"{planned}"
+        )
 
 
 def training_columns(metrics: Any) -> dict[str, float]:

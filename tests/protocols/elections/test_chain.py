@@ -239,6 +239,24 @@ def test_the_policy_is_the_registrys():
         Registry.from_fields(fields)
 
 
+def test_a_refusal_may_hide_a_winner_where_some_are_said_to_have_failed():
+    """The relay has others to call in the next round, as where few are called."""
+    registry = registry_of(4)
+    electors = electors_of(registry)
+    chain = Chain(registry)
+    winner, first = hold(registry, electors=electors)
+    chain.follow(first)
+    rest = {c: e for c, e in electors.items() if c != winner}
+    stops = dict.fromkeys(sorted(rest)[:2], "deal")
+    options = {"previous": first.digest, "failed": (winner,)}
+    with pytest.raises(BeyondThresholdError) as refused:
+        hold(registry, electors=rest, stops=stops, **options)
+    (second,) = refused.value.transcripts
+    assert second.phase == "deal"
+    assert chain.follow(second) is None
+    assert (chain.refused, chain.unfinished, chain.failures) == (1, 1, 1)
+
+
 def test_a_refusal_ends_the_round_and_is_counted():
     registry = registry_of(4)
     electors = electors_of(registry)

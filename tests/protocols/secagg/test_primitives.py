@@ -1,3 +1,4 @@
+import itertools
 import random
 
 import numpy as np
@@ -144,7 +145,7 @@ def test_tail_is_the_hypergeometric(k, bad, degree):
 
 def least_sparse(k, corrupt, dropout, security_bits, correctness_bits):
     """The first even degree, and its first threshold, that keep both promises."""
-    bad, gone = int(corrupt * k), int(dropout * k)
+    bad, gone = max(int(corrupt * k), int(corrupt > 0)), int(dropout * k)
     error = 2.0**-security_bits / 2
     for degree in range(2, k - 1, 2):
         corrupted = scipy.stats.hypergeom(k - 1, bad, degree)
@@ -159,7 +160,7 @@ def least_sparse(k, corrupt, dropout, security_bits, correctness_bits):
     return None, k // 2 + 1
 
 
-@pytest.mark.parametrize("k", [10, 60, 100, 301, 1000])
+@pytest.mark.parametrize("k", [6, 10, 60, 100, 301, 1000])
 @pytest.mark.parametrize(
     ("corrupt", "dropout", "security_bits", "correctness_bits"),
     [(0.1, 0.2, 40, 30), (0.0, 0.3, 40, 10), (0.3, 0.0, 20, 30), (0.05, 0.05, 20, 40)],
@@ -199,6 +200,28 @@ def test_sparse_graphs_keep_their_promise_in_simulation():
         lost += any(len(joined[c] - dropped) < graph.threshold for c in ids)
     assert broken <= 600 / 32
     assert lost <= 600 / 32
+
+
+@pytest.mark.parametrize("k", range(4, 13))
+def test_one_colluder_sees_no_part_of_a_small_sum_that_is_not_refused(k):
+    """Whoever it is, whoever drops out, and however the ring is ordered."""
+    graph = graphs.sparse(k)
+    ids = [f"c{i:02}" for i in range(k)]
+    joined = graphs.neighbours(graph.degree, ids, rng=random.Random(k))
+    # A ring looks alike from everywhere, so the colluder may be any one client.
+    colluder, others = ids[0], ids[1:]
+    refused = 0
+    for gone in itertools.chain.from_iterable(
+        itertools.combinations(others, n) for n in range(k - 2)
+    ):
+        alive = set(ids) - set(gone)
+        if len(alive) < graph.fewest:
+            refused += not graphs.is_connected(joined, alive - {colluder})
+            continue
+        assert graphs.is_connected(joined, alive - {colluder})
+        assert graph.threshold > 1
+    # Else the graph is of all pairs, and never falls apart.
+    assert (refused > 0) == (graph.degree is not None)
 
 
 def test_degrees_grow_slowly():

@@ -109,7 +109,7 @@ def test_an_encoding_without_room_for_all_the_noise_there_may_be_is_refused():
         ({"drops": {"x": "mask"}}, UnknownClientError, "drops name 'x'"),
         ({"drops": {"c0": "sleep"}}, ArgumentError, "drops is sleep; allowed: adver"),
         ({"stddev": -1.0}, ArgumentError, "stddev is -1.0"),
-        ({"min_survivors": 0}, ArgumentError, "min_clients is 0"),
+        ({"min_survivors": 0}, ArgumentError, "min_survivors is 0"),
         ({"min_survivors": 2.5}, ArgumentError, "min_survivors is 2.5"),
         (
             {"updates": {"c0": np.zeros(5), "c1": np.zeros(5)}},

@@ -154,6 +154,40 @@ def test_a_shift_of_a_given_norm_diverges_most_where_it_spreads_evenly():
         assert (most < Laplace(norm * math.sqrt(6)).rdp(orders)).all()
 
 
+def test_hybrid_is_every_iterations_laplace_noise_composed():
+    """Over plans, too: the shift goes on from where the plan before left it."""
+    other = dataclasses.replace(PLAN, sigma_g=0.3, B=0.5)
+    history = [(PLAN, 300), (other, 20), (PLAN, 270)]
+    rounds, shift = [], 0.0
+    for plan, count in history:
+        for _ in range(count):
+            shift += 2 * plan.update_norm
+            rounds.append(Laplace(math.sqrt(2) * shift / plan.sigma_g, coordinates=2))
+    orders = (1.01, 1.5, 3.0, 40.0)
+    each = sum(mechanism.rdp(orders) for mechanism in rounds)
+    parts = list(gfl_account._stretches(history))
+    np.testing.assert_allclose(sum(part.rdp(orders) for part in parts), each)
+    pure = sum(mechanism.pure_epsilon for mechanism in rounds)
+    assert sum(part.pure_epsilon for part in parts) == pytest.approx(pure)
+
+
+def test_an_account_after_every_iteration_looks_at_the_last_ones_alone(monkeypatch):
+    looked_at = []
+
+    def counted(ratio, orders):
+        looked_at.append(np.size(ratio))
+        return laplace_rdp(ratio, orders)
+
+    laplace_rdp = gfl_account.laplace_rdp
+    monkeypatch.setattr(gfl_account, "laplace_rdp", counted)
+    gfl_account.account([(PLAN, 9_000)], 1e-5)
+    looked_at.clear()
+    for iterations in range(9_001, 9_011):
+        gfl_account.account([(PLAN, iterations)], 1e-5)
+    # At most twice each: with the orders, and with those for tiny epsilons.
+    assert sum(looked_at) <= 2 * 10 * 256
+
+
 def test_iid_is_local_and_the_same_for_every_observer():
     found = rows(IID, 30)
     assert len({row.epsilon_rdp for row in found.values()}) == 1

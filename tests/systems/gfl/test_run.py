@@ -10,7 +10,7 @@ import pytest
 from tasks import gfl_logistic
 from tests.thinning import thinned
 from tff_hdp import systems
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, NoiseError
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.simulation.run_folder import RunFolder
@@ -146,11 +146,24 @@ def test_softmax_regression_on_a_real_task(tmp_path):
 @pytest.mark.parametrize("graph", ["random", "ring", "complete"])
 @pytest.mark.parametrize("servers", [1, 2, 7])
 def test_graphs_are_connected(graph, servers):
-    found = gfl_setup.build_graph(GflConfig(graph=graph, servers=servers), seed=1)
+    asked = GflConfig(graph=graph, servers=servers, scheme="none")
+    found = gfl_setup.build_graph(asked, seed=1)
     assert set(found) == set(range(servers))
     assert nx.is_connected(found)
-    again = gfl_setup.build_graph(GflConfig(graph=graph, servers=servers), seed=1)
+    again = gfl_setup.build_graph(asked, seed=1)
     assert set(found.edges) == set(again.edges)
+
+
+def test_a_round_of_fewer_clients_than_are_accounted_is_refused(tmp_path):
+    settings = config(tmp_path)
+    with RunFolder(settings) as folder:
+        folder.resolve(partition_seed=5)
+        system = settings.build(folder)
+    ledger, drawn = system.new_ledger(), 4 * settings.per_round
+    system.record(ledger, {"clients": drawn})
+    with pytest.raises(NoiseError, match=f"^{drawn - 1} clients took part"):
+        system.record(ledger, {"clients": drawn - 1})
+    assert ledger.rounds == 1
 
 
 def test_optimum_is_that_of_the_runs_own_data(tmp_path):
@@ -172,6 +185,7 @@ def test_optimum_is_that_of_the_runs_own_data(tmp_path):
     ("changes", "message"),
     [
         ({"servers": 25}, "servers is 25; allowed: 1..24"),
+        ({"servers": 1}, "servers is 1; allowed: at least 2"),
         ({"batch_size": 101}, "batch_size is 101; allowed: at most 100"),
         ({"per_round": 7}, "per_round is 7; allowed: at most 6"),
         ({"servers": 8, "edge_probability": 1e-9}, "edge_probability is 1e-09"),

@@ -1,6 +1,7 @@
 """Who led which zone, with elections held in full: what is kept of it, and verified."""
 
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -129,7 +130,7 @@ def test_transcripts_verify_and_repeat(held):
         ),
         (lambda seats: seats[0].update(elections=9), "9 elections, but"),
         (lambda seats: seats[0].update(failed=["c0", "c3"]), "by the transcripts"),
-        (lambda seats: seats[0].update(transcripts=[]), "leads, but None was elected"),
+        (lambda seats: seats[0].update(transcripts=[]), "no transcript says why"),
         (lambda seats: seats[0]["transcripts"].append("AAAA"), "no transcript"),
         (
             lambda seats: seats[0].update(transcripts=seats[0]["transcripts"] * 2),
@@ -244,14 +245,47 @@ def test_nobody_leads_on_where_super_nodes_rotate(tmp_path):
         return seat
 
     seat = write(1, nodes.seat(0, 1, "abcde"))
-    write(2, None)
+    write(2, nodes.seat(0, 2, "abcde"))
     write(3, nodes.seat(0, 3, "abcde"))
     found = read_registries(tmp_path / REGISTRY)
-    assert verify_seats(tmp_path, found, rounds=3)[0].transcripts == 2
-    write_seats(tmp_path, 2, [{**seat, "elections": 0, "transcripts": []}])
-    said = f"round 2, zone 0: '{seat['super_node']}' leads, but None was elected"
-    with pytest.raises(ElectionError, match=said):
-        verify_seats(tmp_path, found, rounds=3)
+    assert verify_seats(tmp_path, found, rounds=3)[0].transcripts == 3
+    # Whether it says that the last winner leads on, or that nobody does.
+    for leads in (seat["super_node"], None):
+        empty = {**seat, "super_node": leads, "elections": 0, "transcripts": []}
+        write_seats(tmp_path, 2, [empty])
+        said = "round 2, zone 0: nobody leads, and no transcript says why"
+        with pytest.raises(ElectionError, match=said):
+            verify_seats(tmp_path, found, rounds=3)
+
+
+def test_a_relay_cannot_keep_an_election_to_itself(tmp_path):
+    """With few called, it would call others next round, until it likes the winner."""
+    zoning = Zoning(tuple("abcdefghij"), (0,) * 10)
+    nodes = SuperNodes(zoning, policy="persistent", call_size=4, secret=bytes(32))
+    drawn = nodes.seat(0, 2, "abcdefghij")
+    seat = {"zone": 0, "failed": []}
+    nobody = {"super_node": None, "elections": 0, "transcripts": []}
+    write_seats(tmp_path, 1, [seat | nobody], [nodes.registry(0)])
+    texts = [t.to_text() for t in drawn.transcripts]
+    told = {"super_node": drawn.super_node, "elections": 1, "transcripts": texts}
+    write_seats(tmp_path, 2, [seat | told])
+    found = read_registries(tmp_path / REGISTRY)
+    with pytest.raises(ElectionError, match="round 1, zone 0: nobody leads, and no"):
+        verify_seats(tmp_path, found)
+
+
+def test_a_round_in_which_nobody_came_to_vote_has_a_transcript_of_that(tmp_path):
+    zoning = Zoning(tuple("abcde"), (0,) * 5)
+    for policy, online in itertools.product(("rotate", "persistent"), ("", "a")):
+        nodes = SuperNodes(zoning, policy=policy, secret=bytes(32))
+        with pytest.raises(ElectionError) as refusal:
+            nodes.seat(0, 1, online)
+        texts = [t.to_text() for t in refusal.value.transcripts]
+        seat = {"zone": 0, "super_node": None, "failed": [], "elections": 0}
+        registries = [nodes.registry(0)]
+        write_seats(tmp_path, 1, [seat | {"transcripts": texts}], registries)
+        found = read_registries(tmp_path / REGISTRY)
+        assert verify_seats(tmp_path, found)[0].refused == 1
 
 
 def test_a_run_with_keys_of_its_own_making_does_not_verify(held, tmp_path):

@@ -7,9 +7,10 @@ import pytest
 
 from tests.thinning import thinned
 from tff_hdp import systems
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, NoiseError
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import evaluate_run
+from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.hfl_dp import noise as formulas
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise
@@ -128,6 +129,18 @@ def test_a_round_that_is_run_again_counts_as_what_it_was(tmp_path, traced_once):
     ledger = experiment.run(settings).ledger
     edge, cloud = (plan for plan, _ in ledger.history)
     assert ledger.history == ((edge, 1), (cloud, 2))
+
+
+def test_a_round_of_fewer_clients_than_are_accounted_is_refused(tmp_path):
+    settings = config(tmp_path)
+    with RunFolder(settings) as folder:
+        folder.resolve(partition_seed=5)
+        system = settings.build(folder)
+    ledger, everybody = system.new_ledger(), system.plan.n * system.plan.N
+    system.record(ledger, {"round": 1, "clients": everybody})
+    with pytest.raises(NoiseError, match=f"^{everybody - 1} clients took part"):
+        system.record(ledger, {"round": 2, "clients": everybody - 1})
+    assert ledger.rounds == 1
 
 
 def test_a_seed_never_fixes_the_noise(tmp_path):

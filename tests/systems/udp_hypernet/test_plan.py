@@ -57,6 +57,19 @@ def test_who_sees_a_descriptor_or_is_the_server_is_promised_nothing(row):
     assert "joint DP" in row(rows, "descriptors").assumptions
 
 
+def test_descriptors_that_are_never_stepped_are_worth_what_phi_is(row):
+    """By post-processing, among neighbours of whom both have the user."""
+    plan = udp_alg.plan(users=20, q=0.5, sigma=0.2, S=0.1)
+    found = udp_alg.UdpLedger(descriptors_stepped=False)
+    found.record(plan, 3)
+    rows = found.account(DELTA)
+    phi, descriptors = (row(rows, o) for o in ("released_model", "descriptors"))
+    assert descriptors.epsilon_pld == phi.epsilon_pld > 0
+    assert descriptors.epsilon_rdp == phi.epsilon_rdp
+    assert (phi.neighbours, descriptors.neighbours) == ("add_or_remove", "zero_out")
+    assert "as they were drawn" in descriptors.assumptions
+
+
 def test_the_ledger_survives_json():
     first = ledger(7, users=20, q=0.5, sigma=0.2, S=0.1)
     again = udp_alg.UdpLedger()

@@ -240,6 +240,11 @@ def test_descriptors_stay_as_drawn_at_rate_0(tmp_path, monkeypatch):
         with np.load(out / "model" / "last" / "descriptors.npz") as kept:
             stayed = np.array_equal(kept["descriptors"], drawn[-1]["descriptors"])
         assert stayed == (rate == 0)
+        privacy = read(out, "privacy.json")
+        epsilons = {r["observer"]: r["epsilon_rdp"] for r in privacy["accounts"]}
+        phi = epsilons["released_model"]
+        assert epsilons["descriptors"] == (phi if stayed else None)
+        assert any("joint DP" in note for note in privacy["notes"]) != stayed
 
 
 @pytest.mark.parametrize("cores", [1, 2, 7])

@@ -92,8 +92,9 @@ class Chain:
       refused: How many elections were refused.
       unfinished: How many of these the relay may have refused knowing the winner: it
         need not tell of messages that it has. Those at `confirm` and `reveal`, of
-        which clients were shown a ballot; and where not all are called, every one:
-        who confirmed a ballot waits to see how it ended, but others may be called.
+        which clients were shown a ballot; and where not all are called, or some are
+        said to have failed, every one: who confirmed a ballot waits to see how it
+        ended, but others may be called.
       failures: How many super-nodes were said to have failed.
     """
 
@@ -124,7 +125,7 @@ class Chain:
         self.transcripts += 1
         self.failures += len(call.failed) - (len(last.failed) if again else 0)
         self.refused += elected is None
-        all_called = self.registry.call_size == len(self.registry.voters)
+        all_called = len(call.awaited(self.registry)) == len(self.registry.voters)
         shown = transcript.phase in ("confirm", "reveal")
         self.unfinished += elected is None and (shown or not all_called)
         self.standing = Standing.after(call, transcript.digest, elected)

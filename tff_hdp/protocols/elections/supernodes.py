@@ -1,4 +1,4 @@
-"""Who is super-node, round after round, and what each came to see."""
+"""Who is super-node, round after round."""
 
 import dataclasses
 import hashlib

@@ -19,10 +19,14 @@ class MaskingGraph:
         None for everybody.
       threshold: t, how many shares recover a secret. A client's shares are held
         by itself and its neighbours.
+      fewest: How many must send an update. Where fewer do, a sparse graph may leave
+        honest clients apart that only a colluding one joins, whose masks it knows:
+        `Round.min_survivors` is this, or more.
     """
 
     degree: int | None
     threshold: int
+    fewest: int
 
 
 def complete(num_clients: int, *, threshold: int | None = None) -> MaskingGraph:
@@ -41,7 +45,7 @@ def complete(num_clients: int, *, threshold: int | None = None) -> MaskingGraph:
         raise ArgumentError(
             "threshold", threshold, f"2..{num_clients} with {num_clients} clients"
         )
-    return MaskingGraph(None, threshold)
+    return MaskingGraph(None, threshold, threshold)
 
 
 def sparse(
@@ -67,7 +71,8 @@ def sparse(
 
     Args:
       num_clients: k.
-      corrupt: Largest share of clients that collude with the server.
+      corrupt: Largest share of clients that collude with the server; unless 0 it is
+        one client at least, such as a super-node that is a client of its zone.
       dropout: Largest share of clients that drop out.
       security_bits: As above.
       correctness_bits: As above.
@@ -81,7 +86,8 @@ def sparse(
     if corrupt + dropout >= 1:
         raise ArgumentError("corrupt + dropout", corrupt + dropout, "< 1")
     k = num_clients
-    bad, gone = math.floor(corrupt * k), math.floor(dropout * k)
+    gone = math.floor(dropout * k)
+    bad = max(math.floor(corrupt * k), 1) if corrupt else 0
     for degree in range(2, k - 1, 2):
         # Half of the security error for each of its two conditions.
         cut = math.comb(k, 2) * _all_taken(k, bad + gone, degree)
@@ -96,7 +102,7 @@ def sparse(
         if too_many_gone < 0:
             continue
         if k * _tail(k - 1, gone, degree, too_many_gone) <= 2.0**-correctness_bits:
-            return MaskingGraph(degree, threshold)
+            return MaskingGraph(degree, threshold, max(k - gone, threshold))
     return complete(k)
 
 

@@ -37,7 +37,8 @@ class Round:
       session: Which of the round's sums, such as "zone 3".
       attempt: At this sum. No two that a party may take part in have the same round,
         session and attempt.
-      min_survivors: With fewer updates the sum is refused.
+      min_survivors: With fewer updates the sum is refused. At least the `fewest` of
+        the masking graph.
 
     Raises:
       ArgumentError: If a field is no whole number, or out of range.

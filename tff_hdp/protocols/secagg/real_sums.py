@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, check_nonnegative, require
+from tff_hdp.errors import ArgumentError, check_count, check_nonnegative, require
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg.client import Phase
 from tff_hdp.protocols.secagg.fixed_point import FixedPoint, from_ring, to_ring
@@ -51,14 +51,14 @@ def secure_sum(
     Args:
       updates: For every client its [d] update, clipped by the caller.
       encoding: Fixed point for at least so many clients, and for the noise that is
-        there if all of them survive: sqrt(k / `min_survivors`) times `stddev`.
+        there if all of them survive: sqrt(k / the fewest survivors) times `stddev`.
       graph: Who masks with whom, and the threshold.
       round_number: Binds keys and messages to this round.
       session: Likewise to this sum; see `Round.session`.
       drops: Clients that go silent, with the first phase they miss.
-      min_survivors: The fewest updates worth a sum; None takes the threshold.
+      min_survivors: The fewest updates worth a sum; at least the graph's `fewest`.
       stddev: Standard deviation of the discrete Gaussian noise of the sum
-        when `min_survivors` are left, in the updates' units; more survivors
+        when the fewest survivors are left, in the updates' units; more survivors
         leave more. Each client adds its share under the mask.
       signed: As in `run_round`; `graph` is then of `masking_graph(signed=True)`.
       attempt: Which at this sum, from 0.
@@ -80,7 +80,9 @@ def secure_sum(
             "updates", f"of {len(updates)} clients", f"1..{encoding.max_clients}"
         )
     size = np.size(next(iter(updates.values())))
-    fewest = graph.threshold if min_survivors is None else min_survivors
+    if min_survivors is not None:
+        check_count("min_survivors", min_survivors, 1)
+    fewest = max(min_survivors or 0, graph.fewest)
     share = share_std(stddev, fewest)
     encoding.check_room(len(updates), share * math.sqrt(len(updates)), size)
     sigma = share / encoding.step

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tff_hdp.privacy.accountant import worst
+from tff_hdp.simulation.plain_words import largest_epsilon
 from tff_hdp.simulation.report import read_run
 from tff_hdp.systems.fl_top.plan import FlTopLedger
 
@@ -20,8 +21,8 @@ NAMES = {
 }
 EPSILONS = (
     "epsilon_paper: Theorem 1 after `round`, Poisson sampling hidden from the server, "
-    "which is not what is run. epsilon_released, epsilon_server: PLD, the whole run, "
-    "for replacing a client with all its data, a fixed number drawn without "
+    "which is not what is run. epsilon_released, epsilon_server: RDP or PLD, the whole "
+    "run, for replacing a client with all its data, a fixed number drawn without "
     "replacement; against who gets the models and does not learn who takes part, and "
     "against the server, who does. A client that takes part also knows its own noise: "
     "privacy.json has it as fellow_client."
@@ -44,10 +45,11 @@ def table(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
       `round`, `last` (the same metric after the last round, which needs no look at
       the test set), `downstream_kb` and `upstream_kb` (bytes exchanged up to that round
       over the number of clients, in 1000 bytes), `epsilon_paper` (after `round`),
-      `epsilon_released` and `epsilon_server` (both sound, by PLD, of the whole run,
-      whose rounds all were seen, also by whoever picked the best: for replacing a
-      client, against who gets the models, and against the server, which knows the
-      cohorts), `delta`. Epsilons are NaN without noise.
+      `epsilon_released` and `epsilon_server` (both sound, the tighter of RDP and PLD,
+      of the whole run, whose rounds all were seen, also by whoever picked the best:
+      for replacing a client, against who gets the models, and against the server,
+      which knows the cohorts; infinite where nothing is guaranteed), `delta`. Epsilons
+      are NaN without noise.
     """
     return pd.DataFrame([_row(path) for path in paths])
 
@@ -104,11 +106,11 @@ def _epsilons(path: pathlib.Path, best: int) -> dict[str, float]:
     extra = whole.rounds - privacy["last_round"]
     until = FlTopLedger()
     until.record(whole.history[-1][0].plan, best + extra)
-    rows = whole.account(privacy["delta"], methods=("pld",))
+    rows = whole.account(privacy["delta"], methods=("rdp", "pld"))
     printed = until.account(privacy["delta"], methods=("paper",))
     return {
         "epsilon_paper": worst(printed, "released_model").epsilon_paper,
-        "epsilon_released": worst(rows, "released_model", method="pld").epsilon_pld,
-        "epsilon_server": worst(rows, "aggregator", method="pld").epsilon_pld,
+        "epsilon_released": largest_epsilon(rows, "released_model"),
+        "epsilon_server": largest_epsilon(rows, "aggregator"),
         "delta": privacy["delta"],
     }

@@ -1,18 +1,22 @@
 """GFL's account: what its Laplace noise is worth, and to whom."""
 
 import dataclasses
+import functools
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from tff_hdp.errors import ArgumentError, check_delta
 from tff_hdp.privacy.accountant import METHODS, AccountRow, Method, composed
-from tff_hdp.privacy.mechanisms import Laplace
+from tff_hdp.privacy.divergences import laplace_rdp
+from tff_hdp.privacy.mechanisms import Laplace, Mechanism, frozen
 from tff_hdp.systems.gfl import plan as gfl
 from tff_hdp.systems.gfl.plan import GflPlan
 
 _NEIGHBOURS = "replace_one"
+_STRETCH = 256  # iterations that are composed at once
 _SUPER_NODE_NONE = (
     "no guarantee: the server sees the exact sum of its sampled clients' updates; "
     "the masks hide each update within that sum"
@@ -103,21 +107,19 @@ def account(
             for plan, count in history
         ]
         return for_everybody(composed(noisy, rounds, sound, _numbers(history)))
-    plans = [plan for plan, count in history for _ in range(count)]
-    steps = [2 * plan.update_norm for plan, _ in history]
-    shifts = np.cumsum(np.repeat(steps, [count for _, count in history])).tolist()
     others = composed(
         dataclasses.replace(bare, assumptions=_OTHERS),
-        [(_laplace(*pair), 1) for pair in zip(plans, shifts, strict=True)],
+        [(stretch, 1) for stretch in _stretches(history)],
         sound,
         _numbers(history),
     )
+    shift = sum(2 * plan.update_norm * count for plan, count in history)
     return [
         dataclasses.replace(bare, assumptions=_SUPER_NODE_NONE),
         dataclasses.replace(
             others,
             observer="other_servers",
-            noise_multiplier=last.sigma_g / shifts[-1] if shifts else None,
+            noise_multiplier=last.sigma_g / shift if shift else None,
             epsilon_paper=_paper(history) if "paper" in methods else None,
             level=2,
         ),
@@ -127,12 +129,69 @@ def account(
     ]
 
 
-def _laplace(plan: GflPlan, shift: float, q: float = 1.0) -> Laplace:
-    """One iteration in which a client moves what is noised by `shift`, in L2.
+@dataclasses.dataclass(frozen=True)
+class _Growing(Mechanism):
+    """Some iterations of Laplace noise under a shift that grows from each to the next.
 
-    The noise's scale is sigma_g / sqrt(2).
+    Attributes:
+      before: L2 norm of the shift over the noise's scale, before the first of them.
+      step: By how much that grows every iteration.
+      iterations: How many.
+      coordinates: M, over which a shift spreads evenly, as is worst (`Laplace`).
     """
-    return Laplace(math.sqrt(2) * shift / plan.sigma_g, q, plan.dimension)
+
+    before: float
+    step: float
+    iterations: int
+    coordinates: int
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """Norm of the shift over the noise's scale, [iterations]."""
+        return self.before + self.step * np.arange(1, self.iterations + 1)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """See base class."""
+        return math.sqrt(self.coordinates) * float(self.ratios.sum())
+
+    def rdp(self, orders: tuple[float, ...]) -> np.ndarray:
+        """See base class."""
+        return _growing_rdp(self, orders)
+
+
+@functools.lru_cache(maxsize=4096)
+def _growing_rdp(m: _Growing, orders: tuple[float, ...]) -> np.ndarray:
+    each = laplace_rdp(m.ratios[:, np.newaxis] / math.sqrt(m.coordinates), orders)
+    return frozen(m.coordinates * each.sum(0))
+
+
+def _stretches(history: Sequence[tuple[GflPlan, int]]) -> Iterator[_Growing]:
+    """The iterations in stretches that stay as they are when others follow.
+
+    So that an account after every iteration need not look at all of them anew.
+    """
+    shift = 0.0
+    for plan, runs in itertools.groupby(history, lambda run: run[0]):
+        total, step = sum(count for _, count in runs), 2 * plan.update_norm
+        for done in range(0, total, _STRETCH):
+            yield _Growing(
+                before=_ratio(plan, shift + step * done),
+                step=_ratio(plan, step),
+                iterations=min(_STRETCH, total - done),
+                coordinates=plan.dimension,
+            )
+        shift += step * total
+
+
+def _ratio(plan: GflPlan, shift: float) -> float:
+    """`shift`, in L2, over the noise's scale, sigma_g / sqrt(2)."""
+    return math.sqrt(2) * shift / plan.sigma_g
+
+
+def _laplace(plan: GflPlan, shift: float, q: float = 1.0) -> Laplace:
+    """One iteration in which a client moves what is noised by `shift`, in L2."""
+    return Laplace(_ratio(plan, shift), q, plan.dimension)
 
 
 def _numbers(history: Sequence[tuple[GflPlan, int]]) -> float:

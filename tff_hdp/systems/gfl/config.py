@@ -90,6 +90,8 @@ class GflConfig(RunConfig):
             self._require(self.sigma_g == 0, "sigma_g", "0 with scheme=none")
         else:
             self._check_positive("sigma_g")
+        ok = self.scheme != "hybrid" or self.servers >= 2
+        self._require(ok, "servers", "at least 2, between which scheme=hybrid noises")
         ok = self.scheme != "hybrid" or self.per_round >= 2
         self._require(ok, "per_round", "at least 2, so that masks hide something")
         if self.task == LOGISTIC:

@@ -20,7 +20,7 @@ from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.gfl.process import build_gfl, cohort_type
 from tff_hdp.systems.gfl.setup import build_graph, build_servers, load, side_by_side
-from tff_hdp.systems.zone_models import training_columns
+from tff_hdp.systems.zone_models import check_all_took_part, training_columns
 from tff_hdp.topology.mixing import metropolis, spectral_gap
 
 OPERATOR_METRICS = for_the_operator(
@@ -66,7 +66,9 @@ class Gfl(System):
         ]
         self.optimum = None
         if config.task == LOGISTIC:
-            self.optimum = gfl_logistic.optimum(self.task.train, config.ridge)
+            self.optimum = gfl_logistic.optimum(
+                self.task.train, config.ridge, servers.zone_of
+            )
             self.headline, self.headline_falls = "msd", True
         gap = spectral_gap(self.mixing)
         began_with = folder.resolved.get("spectral_gap", gap)
@@ -159,8 +161,9 @@ class Gfl(System):
 
     def record(self, ledger: RoundLedger[GflPlan], metrics: Any) -> None:
         """Every iteration is alike."""
-        del metrics
         if self.plan.is_noisy:
+            servers = self.zoning.num_zones
+            check_all_took_part(metrics, self.plan.per_round * servers)
             ledger.record(self.plan)
 
     @property

@@ -186,6 +186,9 @@ def _follow(chain: Chain, number: int, seat: Mapping[str, Any]) -> None:
     leads = chain.leader
     if chain.registry.policy == "rotate" and chain.standing.round_number != number:
         leads = None  # who won an earlier round's election led that round only
+    if leads is None and not seat["transcripts"]:
+        # Else a relay that does not like a winner tells nobody and calls others.
+        raise ElectionError("nobody leads, and no transcript says why")
     if seat["super_node"] != leads:
         raise ElectionError(f"{seat['super_node']!r} leads, but {leads!r} was elected")
     if seat["elections"] != held:

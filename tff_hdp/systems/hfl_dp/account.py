@@ -59,17 +59,22 @@ def account(
         and eps2 above it, as stated there.
 
     Returns:
-      A row for each of `OBSERVERS`, but for other edges where there is one edge.
+      A row for each of `OBSERVERS`, but for other edges where there is one edge, and
+      for other clients of an edge that has but one.
 
     Raises:
       ArgumentError: If `delta` is out of range.
     """
     check_delta("delta", delta)
-    has_others = max(plan.N for plan, _ in history) > 1
+    absent = set()
+    if max(plan.N for plan, _ in history) == 1:
+        absent.add("fellow_super_node")
+    if max(plan.n for plan, _ in history) == 1:
+        absent.add("edge_broadcast")
     return [
         _row(history, observer, level, delta, methods)
         for observer, level in zip(OBSERVERS, (1, 2, 3, 4, 4), strict=True)
-        if has_others or observer != "fellow_super_node"
+        if observer not in absent
     ]
 
 

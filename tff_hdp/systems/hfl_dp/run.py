@@ -25,7 +25,7 @@ from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
 from tff_hdp.systems.hfl_dp.setup import build_edges, build_noise
 from tff_hdp.systems.hfl_dp.worth import READING, noise_table, warnings
-from tff_hdp.systems.zone_models import training_columns
+from tff_hdp.systems.zone_models import check_all_took_part, training_columns
 
 _LOG = logging.getLogger(__name__)
 OPERATOR_METRICS = (
@@ -142,6 +142,7 @@ class HflDp(System):
     def record(self, ledger: RoundLedger[HflDpRound], metrics: Any) -> None:
         """An edge or a cloud round."""
         if self.plan.is_noisy:
+            check_all_took_part(metrics, self.plan.n * self.plan.N)
             to_cloud = int(metrics["round"]) % self.config.k2 == 0
             ledger.record(self.cloud_plan if to_cloud else self.plan)
 

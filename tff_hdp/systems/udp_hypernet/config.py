@@ -101,7 +101,7 @@ class UdpHypernetConfig(RunConfig):
         """See base class."""
         from tff_hdp.systems.udp_hypernet.plan import UdpLedger
 
-        return UdpLedger()
+        return UdpLedger(descriptors_stepped=self.descriptor_learning_rate > 0)
 
     @property
     def label(self) -> str:

@@ -13,6 +13,13 @@ from tff_hdp.privacy.ledger import Ledger
 from tff_hdp.privacy.parts import Clipping, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 
+_STEPPED = (
+    "no guarantee to whoever sees a user's own descriptor, or a model made from it: it "
+    "is stepped with that user's un-noised update; private toward the other users "
+    "only, who see phi and their own (joint DP)"
+)
+_AS_DRAWN = "descriptors are as they were drawn, and tell no more of a user than phi"
+
 
 def noise_multiplier(*, sigma: float, q: float, W: float, S: float) -> float:
     """Z = sigma q W / S, of users whose weights are at most 1.
@@ -79,7 +86,17 @@ class UdpLedger(Ledger):
     epsilon. Whoever sees v_u, or weights made from it, is promised nothing; the
     paper's epsilon stands on that row because the paper claims it. Of the server,
     which it trusts, the paper claims nothing.
+
+    Descriptors that are never stepped have nothing of a user's data: phi's epsilon is
+    theirs then, for neighbours that keep the user, whom its descriptor names.
+
+    Args:
+      descriptors_stepped: Whether zeta > 0.
     """
+
+    def __init__(self, *, descriptors_stepped: bool = True) -> None:
+        super().__init__()
+        self._descriptors_stepped = descriptors_stepped
 
     def account(
         self, delta: float, methods: Sequence[Method] = METHODS
@@ -98,16 +115,19 @@ class UdpLedger(Ledger):
             next(row for row in rows if row.observer == observer)
             for observer in ("aggregator", "released_model")
         )
-        descriptors = dataclasses.replace(
-            phi,
-            observer="descriptors",
-            noise_multiplier=None,
-            epsilon_rdp=None,
-            epsilon_pld=None,
-            assumptions=(
-                "no guarantee to whoever sees a user's own descriptor, or a model made "
-                "from it: it is stepped with that user's un-noised update; private "
-                "toward the other users only, who see phi and their own (joint DP)"
-            ),
-        )
+        descriptors = dataclasses.replace(phi, observer="descriptors")
+        if self._descriptors_stepped:
+            descriptors = dataclasses.replace(
+                descriptors,
+                noise_multiplier=None,
+                epsilon_rdp=None,
+                epsilon_pld=None,
+                assumptions=_STEPPED,
+            )
+        elif phi.noise_multiplier is not None:
+            descriptors = dataclasses.replace(
+                descriptors,
+                neighbours="zero_out",
+                assumptions=f"{_AS_DRAWN}; {phi.assumptions}",
+            )
         return [dataclasses.replace(server, epsilon_paper=None), descriptors, phi]

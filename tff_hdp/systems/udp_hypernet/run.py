@@ -27,10 +27,16 @@ from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 from tff_hdp.systems.udp_hypernet.setup import build_plan, evenly, users_at_once
 from tff_hdp.topology import one_zone
 
-NOTES = (
+_STEPPED = (
     "Epsilon is that of the hypernetwork phi. Descriptors are stepped with un-noised "
     "updates: toward the other users the whole is private (joint DP) as long as each "
-    "stays with the server and its user; who sees one is promised nothing.",
+    "stays with the server and its user; who sees one is promised nothing."
+)
+_AS_DRAWN = (
+    "Epsilon is that of the hypernetwork phi, and of descriptors and users' models "
+    "too: descriptors stay as they were drawn, before any data."
+)
+NOTES = (
     "The server sees every user's clipped update and descriptor: it is trusted.",
     for_the_operator(
         "accuracy, user_accuracy, loss, train_loss, clients, rejected and update_norm",
@@ -194,12 +200,13 @@ class UdpHypernet(System):
 
     @property
     def published(self) -> tuple[str, ...]:
-        """See base class: un-noised descriptors make all models that are tested."""
+        """See base class: tests are users' own, of models that descriptors make."""
         return ()
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""
-        return NOTES
+        stepped = self.config.descriptor_learning_rate > 0
+        return (_STEPPED if stepped else _AS_DRAWN, *NOTES)
 
     def finish(self, path: pathlib.Path, state: Any) -> str:
         """Tests every user's model on all its tests, into users.csv."""
