@@ -81,6 +81,7 @@ def load_task(
         num_classes=dataset.num_classes,
         class_names=dataset.class_names,
         encoding=dataset.encoding,
+        mirrored=dataset.mirrored,
         build_model=functools.partial(architecture.build, **shape, **values),
         model_name=model,
         description="\n".join(

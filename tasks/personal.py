@@ -13,7 +13,9 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
 
     Where the data set was split within clients, the two parts are the set's own.
     Elsewhere a fifth of each client's training examples, at least one, is held
-    out at random, and the task's common test set is left alone.
+    out at random, and the task's common test set is left alone. Of images that are
+    mirrored too, a fifth of the images is: as they are, and without their mirror
+    images, which are for neither.
 
     Args:
       task: Whose clients.
@@ -34,8 +36,9 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
         )
         return task.train, test
     train = task.train
-    if train.sizes.min() < 2:
-        client = train.client_ids[int(train.sizes.argmin())]
+    images = train.sizes // 2 if task.mirrored else train.sizes
+    if images.min() < 2:
+        client = train.client_ids[int(images.argmin())]
         raise ArgumentError(
             "num_clients",
             len(train.client_ids),
@@ -43,17 +46,22 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
             "and one to test on",
         )
     rng = np.random.default_rng(seed)
-    held_out = np.zeros(len(train.labels), bool)
-    for start, size in zip(train.offsets, train.sizes, strict=False):
+    held_out, kept = np.zeros([2, len(train.labels)], bool)
+    kept[:] = True
+    for start, size in zip(train.offsets, images, strict=False):
         count = max(1, round(TEST_SHARE * size))
-        held_out[start + rng.permutation(size)[:count]] = True
+        chosen = start + rng.permutation(size)[:count]
+        held_out[chosen] = True
+        kept[chosen] = False
+        if task.mirrored:
+            kept[chosen + size] = False
     owners = np.repeat(np.arange(len(train.client_ids)), train.sizes)
     parts = (
         _by_owner(
             *(train.client_ids, train.features, train.labels),
             np.where(chosen, owners, -1),
         )
-        for chosen in (~held_out, held_out)
+        for chosen in (kept, held_out)
     )
     return tuple(parts)
 

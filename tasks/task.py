@@ -94,6 +94,8 @@ class Task:
         no names.
       encoding: How what a user has becomes features, where that takes more than
         its numbers: of text, the alphabet, the window and the rule in words.
+      mirrored: Whether the second half of a client's examples is the first, seen in a
+        mirror.
     """
 
     name: str
@@ -107,3 +109,4 @@ class Task:
     test_owners: np.ndarray | None = None
     class_names: tuple[str, ...] = ()
     encoding: Mapping[str, Any] | None = None
+    mirrored: bool = False

@@ -121,6 +121,40 @@ def test_a_reduction_to_what_grows(agree_twice):
     agree_twice(compute, [3, 4, 5])
 
 
+def test_dictionaries_in_a_list_are_taken_by_name(agree_twice):
+    record = collections.OrderedDict(second=np.int32, first=np.int32)
+    compute = tff.tensorflow.computation(
+        lambda ds: ds.reduce(np.int32(0), lambda s, e: 100 * s + e["first"]),
+        tff.SequenceType(record),
+    )
+    agree_twice(compute, [{"first": 10, "second": 1}, {"second": 2, "first": 20}])
+
+
+def test_texts_in_a_list_keep_zeros_at_their_end(agree_twice):
+    compute = tff.tensorflow.computation(
+        lambda ds: ds.reduce("", lambda s, e: tf.strings.join([s, e, "."])),
+        tff.SequenceType(np.str_),
+    )
+    agree_twice(compute, ["a\0", "bcd"])
+
+
+def test_epoch_after_epoch_over_what_shuffles_by_a_seed(agree):
+    @tff.tensorflow.computation(tff.SequenceType(np.int64))
+    def epochs(ds):
+        seen = tf.constant(0, tf.int64)
+        for _ in range(3):
+            seen = ds.reduce(seen, lambda s, x: 10 * s + x)
+        return seen
+
+    @tff.federated_computation(
+        tff.FederatedType(tff.SequenceType(np.int64), tff.CLIENTS)
+    )
+    def compute(x):
+        return tff.federated_map(epochs, x)
+
+    agree(lambda: compute([tf.data.Dataset.range(5).shuffle(5, seed=1)] * 3), times=4)
+
+
 def test_seeded_shuffles_start_over(agree_twice):
     in_order = tff.tensorflow.computation(
         lambda ds: ds.reduce(np.int32(0), lambda s, e: 10 * s + e["b"]), SEQUENCE

@@ -3,6 +3,8 @@
 import asyncio
 import collections
 import concurrent.futures
+import pickle
+import typing
 
 import grpc
 import numpy as np
@@ -119,6 +121,61 @@ print("done")
             with pytest.raises(kind, match="too large"):
                 compute([1, 2, 5, *[0] * 30])
         assert compute([1, 2]) == 3
+
+    def test_an_error_of_a_worker_says_what_those_of_grpc_do(self, installed):
+        @tff.tensorflow.computation(np.int32)
+        def check(x):
+            with tf.control_dependencies([tf.debugging.assert_less(x, 3, "too large")]):
+                return tf.identity(x)
+
+        with pytest.raises(grpc.RpcError) as caught:
+            check(5)
+        for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+            assert isinstance(error, tf.errors.InvalidArgumentError)
+            assert isinstance(error, grpc.RpcError)
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "too large" in error.details()
+
+    def test_a_dataset_whose_named_elements_lie_in_another_order_is_refused(
+        self, installed
+    ):
+        """As TFF's own context does; taken as it is, its fields would be swapped."""
+
+        class Batch(typing.NamedTuple):
+            x: typing.Any
+            target: typing.Any
+
+        class Sorted(typing.NamedTuple):
+            target: typing.Any
+            x: typing.Any
+
+        def slope(kind):
+            fields = collections.OrderedDict(
+                (name, np.float32) for name in kind._fields
+            )
+
+            @tff.tensorflow.computation(tff.SequenceType(fields))
+            def fit(ds):
+                return ds.reduce(0.0, lambda s, e: s + e["target"] / e["x"])
+
+            return fit
+
+        x = np.float32([1.0, 2.0])
+        slices = tf.data.Dataset.from_tensor_slices
+        for kind in (Batch, Sorted):
+            named = collections.OrderedDict(
+                (name, {"x": x, "target": 3 * x}[name]) for name in kind._fields
+            )
+            assert slope(kind)(slices(named)) == 6.0
+        assert slope(Sorted)(slices(Sorted(x=x, target=3 * x))) == 6.0
+        with pytest.raises(TypeError, match="lie in another order"):
+            slope(Batch)(slices(Batch(x=x, target=3 * x)))
+        nested = tff.SequenceType([[("x", np.float32), ("target", np.float32)]])
+        count = tff.tensorflow.computation(
+            lambda ds: ds.reduce(0, lambda n, _: n + 1), nested
+        )
+        with pytest.raises(TypeError, match="lie in another order"):
+            count(slices((Batch(x=x, target=3 * x),)))
 
 
 class TestDevices:

@@ -96,6 +96,7 @@ def test_a_mirrored_task_has_its_clients_images_twice(tmp_path):
         np.testing.assert_array_equal(classes, np.tile(labels, 2))
     np.testing.assert_array_equal(both.test_features, plain.test_features)
     assert "iid, seed 3, images mirrored; 7 clients" in both.description
+    assert both.mirrored and not plain.mirrored
 
 
 def test_a_pack_with_missing_labels_is_refused(tmp_path):

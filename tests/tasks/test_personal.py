@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,24 @@ def small_task(sizes, test_owners=None):
         description="",
         test_owners=test_owners,
     )
+
+
+def test_no_mirror_image_of_what_is_tested_is_trained_on():
+    """A client of 6 and one of 4 images, each of one row (left, right)."""
+    images = np.arange(20, dtype=np.uint8).reshape(10, 1, 2, 1)
+    halves = [images[:6], images[:6, :, ::-1], images[6:], images[6:, :, ::-1]]
+    task = small_task([12, 8])
+    train = dataclasses.replace(task.train, features=np.concatenate(halves))
+    task = dataclasses.replace(task, train=train, mirrored=True)
+    whole = {tuple(image.ravel()) for image in images}
+    for seed in range(20):
+        kept, test = personal.split(task, seed=seed)
+        assert test.sizes.tolist() == [1, 1]
+        assert kept.sizes.tolist() == [10, 6]
+        tested = {tuple(x.ravel()) for x in test.features}
+        assert tested < whole
+        trained = {tuple(x.ravel()) for x in kept.features}
+        assert not trained & (tested | {pair[::-1] for pair in tested})
 
 
 def test_a_split_within_clients_is_kept():

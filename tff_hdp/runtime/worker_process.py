@@ -17,6 +17,8 @@ CHANNEL_OPTIONS = (
     ("grpc.max_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # Where http_proxy is set, clients' examples would go through it.
+    ("grpc.enable_http_proxy", 0),
 )
 
 # Runs in a fresh interpreter so that nothing executes between fork and exec of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from tff_hdp.errors import FileError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.files import write_text
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.table import account_text
@@ -17,6 +17,8 @@ from tff_hdp.privacy.threat import OBSERVERS
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.plain_words import largest_epsilon
+from tff_hdp.simulation.record import check_repeats, check_same
+from tff_hdp.simulation.run_folder import SEEDED
 from tff_hdp.topology.reading import read_json
 
 
@@ -93,7 +95,7 @@ def accounted(run: Run, config: RunConfig) -> tuple[Run, RoundLedger[Any]]:
     """The run with its settings checked and its account made anew.
 
     Of the rounds that the journal says were released: privacy.json states the account
-    too, but in a file that an editor can change.
+    too, but in a file that an editor can change, and so are settings in config.json.
 
     Args:
       run: As read.
@@ -103,10 +105,20 @@ def accounted(run: Run, config: RunConfig) -> tuple[Run, RoundLedger[Any]]:
       The run, and the ledger of the rounds.
 
     Raises:
-      FileError: If privacy.json states another account.
+      FileError: If privacy.json states another account, or not that a seed decides the
+        cohorts, or if the run began with other settings than config.json has.
     """
-    ledger = config.new_ledger()
-    Journal(run.path / "journal.jsonl").recall(ledger)
+    ledger, journal = config.new_ledger(), Journal(run.path / "journal.jsonl")
+    record = run.path / "config.json"
+    if journal.began:
+        try:
+            check_same(config, journal.began)
+        except ArgumentError as error:
+            raise FileError(
+                record, f"is not what the run began with: {error}"
+            ) from error
+        check_repeats(record, journal.began)
+    journal.recall(ledger)
     accounts = ledger.account(config.delta) if ledger.rounds else []
     if not (
         len(accounts) == len(run.accounts)
@@ -116,6 +128,10 @@ def accounted(run: Run, config: RunConfig) -> tuple[Run, RoundLedger[Any]]:
             run.path / "privacy.json",
             "states another account than the rounds released have; where another "
             "version made it, run the same command again, which states it anew",
+        )
+    if config.seed is not None and SEEDED.format(seed=config.seed) not in run.notes:
+        raise FileError(
+            run.path / "privacy.json", f"does not say what seed={config.seed} fixes"
         )
     flags = {name: getattr(config, name) for name in config.to_dict()}
     return dataclasses.replace(

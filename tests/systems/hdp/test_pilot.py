@@ -41,7 +41,8 @@ class Pilot:
         assert carried == ({"after": number - 1} if number > 1 else {})
         return RoundInput(number, {"after": number}, {})
 
-    def initialize(self):
+    def initial_state(self, seed):
+        assert seed == 5  # the same weights, too, whenever a run is begun anew
         return 0
 
     def next(self, state, number):

@@ -316,6 +316,10 @@ def test_a_report_of_a_damaged_run_is_one_line(copied, name):
         ("privacy.json", ("accounts", -2, "sampling"), "none"),
         ("config.json", ("flags", "delta"), 1e-12),
         ("config.json", ("flags", "clients_per_round"), None),
+        ("config.json", ("flags", "clip_norm"), 0.001),
+        ("config.json", ("flags", "noise_multiplier"), 50.0),
+        ("config.json", ("resolved", "task"), "Source: elsewhere."),
+        ("privacy.json", ("notes",), ["All is well."]),
     ],
 )
 def test_a_report_believes_no_epsilon_that_an_editor_wrote(copied, name, where, value):

@@ -148,7 +148,16 @@ def _loop(
         results,
         [
             _node("iterator", "AnonymousIteratorV3", [], _CPU, **elements),
-            _node("start", "MakeIterator", ["dataset", "iterator:handle:0"], _CPU),
+            # Of loops over one dataset that shuffles by a seed, each in turn draws the
+            # next order: this one not before those whose results it goes on from.
+            _node(
+                "due",
+                "Identity",
+                ["dataset", *(f"^first_{name}" for name in states)],
+                _CPU,
+                T=_VARIANT,
+            ),
+            _node("start", "MakeIterator", ["due:output:0", "iterator:handle:0"], _CPU),
             # As data, the order survives whatever is done to control edges.
             _node(
                 "ready", "Identity", ["iterator:handle:0", "^start"], _CPU, T=_RESOURCE

@@ -91,12 +91,36 @@ class Function:
         }
 
 
+# TensorFlow's codes are gRPC's.
+_STATUS = {status.value[0]: status for status in grpc.StatusCode}
+
+
 @functools.cache
 def _as_of_a_worker(kind: type[tf.errors.OpError]) -> type[tf.errors.OpError]:
     """The same kind of error, and what programs catch of TFF's own worker too."""
     if issubclass(kind, grpc.RpcError):
         return kind
-    return type(kind.__name__, (kind, grpc.RpcError), {"__module__": kind.__module__})
+
+    def reduce(error: tf.errors.OpError) -> tuple[Any, ...]:
+        # Operations belong to this process, and the class has no name to find it by.
+        _, given = kind.__reduce__(error)
+        return _made_again, (kind, (None, None, *given[2:]))
+
+    members = {
+        "__module__": kind.__module__,
+        "__reduce__": reduce,
+        "code": lambda error: _STATUS[error.error_code],
+        "details": lambda error: error.message,
+    }
+    return type(kind.__name__, (kind, grpc.RpcError), members)
+
+
+def _made_again(
+    kind: type[tf.errors.OpError], given: tuple[Any, ...]
+) -> tf.errors.OpError:
+    error = kind(*given)
+    error.__class__ = _as_of_a_worker(kind)
+    return error
 
 
 @dataclasses.dataclass(frozen=True)

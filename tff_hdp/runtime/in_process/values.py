@@ -108,7 +108,7 @@ def ingest(value: Any, type_: tff.Type, *, listed: bool = False) -> Any:
     if isinstance(type_, tff.StructType):
         return tuple(
             ingest(part, part_type, listed=listed)
-            for part, part_type in matched(value, type_)
+            for part, part_type in matched(value, type_, by_name=listed)
         )
     if isinstance(type_, tff.SequenceType):
         return _ingest_sequence(value, type_)
@@ -137,8 +137,20 @@ def export(value: Any, type_: tff.Type) -> Any:
     return value.numpy()
 
 
-def matched(value: Any, type_: tff.StructType) -> Iterator[tuple[Any, tff.Type]]:
-    """Pairs the parts of a Python container with the fields of a structure type."""
+def matched(
+    value: Any, type_: tff.StructType, *, by_name: bool = False
+) -> Iterator[tuple[Any, tff.Type]]:
+    """Pairs the parts of a Python container with the fields of a structure type.
+
+    Args:
+        value: the container.
+        type_: the type.
+        by_name: whether a mapping's parts may come in any order.
+    """
+    if by_name and isinstance(value, Mapping):
+        names = tff.structure.name_list_with_nones(type_)
+        if set(value) == set(names):
+            value = collections.OrderedDict((name, value[name]) for name in names)
     try:
         parts = tff.structure.from_container(value)
     except TypeError:
@@ -171,9 +183,10 @@ def _ingest_tensor(value: Any, type_: tff.TensorType, listed: bool) -> tf.Tensor
         if type_.is_assignable_from(found):
             return value
         value = value.numpy()
-    # An array of bytes would lose zeros at their end.
-    array = np.asarray(value, object if isinstance(value, bytes) else None)
+    # An array of bytes or text would lose zeros at its end.
     wanted = type_.dtype.type
+    is_text = wanted is np.str_ and isinstance(value, bytes | str)
+    array = np.asarray(value, object if is_text else None)
     compatible = array.size == 0 or _is_castable(array, value, wanted)
     compatible = compatible or (listed and _keeps_value(array, wanted))
     if not compatible:
@@ -233,8 +246,23 @@ def _ingest_sequence(value: Any, type_: tff.SequenceType) -> tf.Tensor:
         found = tff.SequenceType(tff.types.tensorflow_to_type(value.element_spec))
         if not type_.is_assignable_from(found):
             raise TypeError(f"expected a dataset of type {type_}, found one of {found}")
+        if _places(value.element_spec) != _places(element_spec(type_.element)):
+            raise TypeError(
+                f"expected a dataset of type {type_}, found one whose named elements "
+                "lie in another order, as those of named tuples and attrs classes may; "
+                "map them to collections.OrderedDict"
+            )
         variant = tf.data.experimental.to_variant(value)
         return _started_over(variant) if _draws_by_seed(value) else variant
+
+
+def _places(spec: Any) -> list[int]:
+    """At which place among a dataset's tensors each part of its elements lies."""
+    count = len(tf.nest.flatten(spec))
+    places = tf.nest.pack_sequence_as(spec, range(count))
+    if isinstance(spec, tf.TensorSpec):
+        return [places]
+    return tff.structure.flatten(tff.structure.from_container(places, recursive=True))
 
 
 def _draws_by_seed(dataset: tf.data.Dataset) -> bool:

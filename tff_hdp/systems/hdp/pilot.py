@@ -71,7 +71,7 @@ def _pilot_norms(
     )
     system = build(pilot, federation)
     entropy = fresh_entropy() if config.seed is None else config.seed
-    state, carried = system.process.initialize(), {}
+    state, carried = system.initial_state(config.seed), {}
     accepted, whole, tensors = 0.0, 0.0, 0.0
     for number in range(1, config.pilot_rounds + 1):
         given = system.prepare(entropy, number, carried)
