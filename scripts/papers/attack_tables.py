@@ -214,9 +214,14 @@ def systems(results: pathlib.Path) -> pd.DataFrame:
 
 
 def kinds(results: pathlib.Path) -> pd.DataFrame:
-    """What kind of client it is, after some rounds."""
+    """What kind of client it is, after some rounds; over seeds."""
+    frame = _read(results, "property")
+    alike = [name for name in frame if name not in ("auc", "seed")]
+    area = frame.groupby(alike, sort=False, dropna=False)["auc"]
+    frame = area.agg(["mean", "std"]).reset_index()
     columns = _OBSERVER | _NOISE | {"rounds": "{rounds}"}
-    return _cells(_read(results, "property"), columns | _AUC | _NEIGHBOURS)
+    columns |= {"AUC, mean ± sd": "{mean:.3f} ± {std:.3f}", "bound": _AUC["bound"]}
+    return _cells(frame, columns | _NEIGHBOURS)
 
 
 def update_difference(results: pathlib.Path) -> pd.DataFrame:

@@ -49,8 +49,11 @@ def test_ssim_of_like_and_unlike(images):
     assert np.all(distances.ssim(a[:, :8, :8], b[:, :8, :8]) < 1)
 
 
-def by_hand(image, parts):
-    """AlexNet's five layers on one image of 64 pixels, by correlation."""
+def by_hand(image, parts, layers):
+    """AlexNet's five layers on one image of 64 pixels, by correlation.
+
+    Eight channels of each, of what the layer before is said to have given.
+    """
     x = 2 * np.repeat(image, 3, -1) - 1
     x = (x - [-0.030, -0.088, -0.188]) / [0.458, 0.448, 0.450]
     found = []
@@ -79,22 +82,22 @@ def by_hand(image, parts):
             -1,
         )
         found.append(np.maximum(out + parts[f"bias{i}"][:8], 0))
-        x = found[-1]
-        if i == 0:
-            break
+        x = layers[i]
     return found
 
 
-def test_lpips_first_layer_against_numpy(weights, images):
-    """Eight channels of the first layer by correlation; the form on what it gave."""
+def test_lpips_layers_against_numpy(weights, images):
+    """Eight channels of every layer by correlation; the form on what they gave."""
     path, parts = weights
     lpips = distances.Lpips.read(str(path))
     rng = np.random.default_rng(5)
     a = rng.uniform(size=(1, 64, 64, 1))
     b = rng.uniform(size=(1, 64, 64, 1))
     features = [lpips._features(image) for image in (a, b)]
-    expected = by_hand(a[0], parts)[0]
-    np.testing.assert_allclose(features[0][0][0][..., :8], expected, atol=1e-4)
+    layers = [np.asarray(layer[0], np.float64) for layer in features[0]]
+    for layer, expected in zip(layers, by_hand(a[0], parts, layers), strict=True):
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(layer[..., :8], expected, atol=1e-4 * scale)
     total = 0.0
     for i, (x, y) in enumerate(zip(*features, strict=True)):
         x, y = (z / np.sqrt(np.sum(z**2, -1, keepdims=True)) for z in (x, y))

@@ -37,6 +37,29 @@ def test_a_planners_file_is_attacked_as_its_rounds_are(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"top_up": True}, "top_up True; allowed: one with top_up False"),
+        ({"estimator": "bounded"}, "estimator bounded; allowed: one with estimator"),
+        ({"zone_weights": (6.0, 20.0)}, "zone_weights"),
+    ],
+)
+def test_a_plan_whose_rounds_have_more_to_them_is_refused(tmp_path, options, said):
+    """Its noise would be another than that of the round attacked."""
+    plan = NoisePlan(
+        zone_sizes=(10, 30),
+        sampling=PoissonSampling((0.5, 0.2)),
+        noising_clients=(10, 30),
+        client_noise_multiplier=1.0,
+        **options,
+    )
+    path = tmp_path / "plan.json"
+    Planned(plan=plan, threat=ThreatModel(), rounds=1, delta=1e-5).write(path)
+    with pytest.raises(ArgumentError, match=f"plan is one with {said}"):
+        AttackConfig(plan=str(path), level="1")
+
+
+@pytest.mark.parametrize(
     ("size", "noising", "q", "cohort"),
     [
         # Of 22 that all noise 15 are expected, or 14.999...

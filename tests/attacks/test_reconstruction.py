@@ -79,7 +79,8 @@ def test_inverting_gradients_and_features(target, victims):
         steps=60,
         progress=lambda done, of: said.append(done / of),
     )
-    assert psnr(images, found[:, 0]).mean() > 11
+    # A guess of the mean image has 11.9 here, another client's update gave 12.2.
+    assert psnr(images, found[:, 0]).mean() > 17
     assert said == sorted(said) and said[-1] >= 1
     found = inversion.feature_guided(target("cnn"), updates, steps=400)
     assert psnr(images, found[:, 0]).min() > 30

@@ -254,6 +254,9 @@ def test_a_journal_from_before_peers_were_known_takes_them_to_be():
         ((0, "plan", "zone_sizes"), 3),
         ((0, "plan", "encoding"), 3),
         ((0, "threat"), None),
+        ((0, "rounds"), 0),
+        ((), {}),
+        ((), ""),
     ],
 )
 def test_a_damaged_state_is_refused_and_changes_nothing(path, value):
@@ -266,6 +269,18 @@ def test_a_damaged_state_is_refused_and_changes_nothing(path, value):
         place = place[key]
     place[last] = value
     with pytest.raises(ArgumentError):
+        ledger.load_state_dict(state)
+    assert ledger.rounds == 2
+
+
+def test_a_state_whose_plans_have_other_zones_is_refused_and_changes_nothing():
+    ledger, other = Ledger(), Ledger()
+    ledger.record(make("cdp"), 2)
+    zones = {"zone_sizes": (30,), "sampling": PoissonSampling((0.2,))}
+    other.record(configurations.c4(noise_multiplier=1.0, **zones))
+    state = ledger.state_dict()
+    state["history"] += other.state_dict()["history"]
+    with pytest.raises(ArgumentError, match="as in earlier rounds"):
         ledger.load_state_dict(state)
     assert ledger.rounds == 2
 

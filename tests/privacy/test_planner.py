@@ -11,6 +11,7 @@ import pytest
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
+    FullParticipation,
     Level,
     NoisePlan,
     PoissonSampling,
@@ -217,6 +218,37 @@ def test_unequal_zones_get_what_each_needs():
     assert seen == pytest.approx([3.0] * 3, rel=2e-3) and max(seen) <= 3.0
     assert len(set(found.plan.zone_noise_multipliers)) == 3
     assert worst(rows, "released_model").epsilon_rdp <= 2.5
+
+
+def test_noise_in_the_model_is_what_the_bounded_mean_has():
+    """Each client's noise as it is; a node's by twice what a client weighs."""
+    plan = NoisePlan(
+        zone_sizes=(10, 10),
+        sampling=FullParticipation(),
+        estimator="bounded",
+        noising_clients=(10, 10),
+        client_noise_multiplier=1.5,
+    )
+    assert planner.noise_in_model(plan) == pytest.approx(1.5 * math.sqrt(20) / 20)
+    noisy = dataclasses.replace(
+        plan, client_noise_multiplier=0.0, server_noise_multiplier=1.5
+    )
+    assert planner.noise_in_model(noisy) == pytest.approx(2 * 1.5 / 20)
+
+
+def test_the_planner_finds_noise_of_clients_alone_where_that_is_least():
+    federation = NoisePlan(
+        zone_sizes=(10, 10),
+        sampling=FullParticipation(),
+        noising_clients=(10, 10),
+        estimator="bounded",
+    )
+    found = make(federation, {"released_model": 3.0, "aggregator": 6.0}, rounds=10)
+    alone = dataclasses.replace(federation, client_noise_multiplier=1.5)
+    rows = account(alone, 10, DELTA, ("rdp",))
+    assert worst(rows, "released_model").epsilon_rdp <= 3.0
+    assert worst(rows, "aggregator").epsilon_rdp <= 6.0
+    assert found.noise <= planner.noise_in_model(alone) * 1.01
 
 
 def test_clients_that_trust_the_server_need_no_noise_of_their_zone():

@@ -383,3 +383,21 @@ def test_with_skips_keeps_the_mass(least):
 def test_min_zone_clients_refuses(options, message):
     with pytest.raises(ValueError, match=message):
         plan_of("hdp", **options)
+
+
+def test_what_a_grid_costs_where_clients_noise_and_where_super_nodes_do():
+    """As docs/privacy.md has it, over 200 rounds."""
+    sums = {"secure_aggregation": True, "secure_server": True}
+
+    def costs(config):
+        plan = plan_of(config, **sums)
+        plain = epsilon(plan, "released_model", rounds=200)
+        for steps in (10, 100, 1000):
+            grid = FixedPoint(clip=1.0, step=1 / steps, bits=30, max_clients=50)
+            gridded = dataclasses.replace(plan, encoding=grid)
+            yield epsilon(gridded, "released_model", rounds=200) / plain - 1
+
+    super_nodes, clients = (list(costs(config)) for config in ("hdp", "ldp"))
+    assert 0.01 < super_nodes[0] < 0.05 and super_nodes[2] < 5e-6
+    assert 0.2 < clients[0] < 1.0 and 0.002 < clients[1] < 0.02
+    assert clients[2] < 0.0002

@@ -129,6 +129,7 @@ class Attacker:
         config, target, m = self.config, self.target, vantage.unknown_clients
         stddev = vantage.noise_multiplier * self.clip_norm
         if attack == "analytic":
+            require(m == 1, "unknown_clients", m, "1 for an attack by one layer")
             return self._by_layer(seen, stddev)[:, np.newaxis]
         budget = {} if config.evaluations is None else {"steps": config.evaluations}
         common = {

@@ -77,7 +77,8 @@ class AttackConfig:
       beta: Share beta of Table I, for c3, c6 and c7.
       noise_multiplier: z of every party that adds noise.
       plan: A file that scripts/plan.py wrote: its zones and noise in place of those
-        here, with as many clients in each zone as its rounds expect.
+        here, with as many clients in each zone as its rounds expect, all there. Epsilon
+        and bound are of that, the plan's own are scripts/account.py's.
       clip_norm: S; auto is the median norm of updates, of single examples or, with
         property and update_difference, of writers.
       zones: s zones of as many clients, give or take one.
@@ -259,7 +260,18 @@ def _cohort_of(plan: NoisePlan, clip_norm: float) -> NoisePlan:
 
     Each zone has the clients that are expected in a round. Where all of a zone noise,
     all of them do; else the whole number below what is expected of those that noise.
+
+    Raises:
+      ArgumentError: If the plan has what such a round would not have.
     """
+    for name, value, plain in (
+        ("top_up", plan.top_up, False),
+        ("estimator", plan.estimator, "fixed"),
+        ("clipping", plan.clipping.kind, "flat"),
+        ("zone_weights", plan.zone_weights, None),
+    ):
+        allowed = f"one with {name} {plain}, for an attack on its expected cohort"
+        require(value == plain, "plan", f"one with {name} {value}", allowed)
     rates = plan.participation
     expected = map(float.__mul__, rates, map(float, plan.zone_sizes))
     sizes = tuple(max(1, round(n)) for n in expected)

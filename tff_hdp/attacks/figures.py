@@ -92,8 +92,10 @@ def _curves(outcome: Outcome, path: str) -> None:
             (line,) = axes.plot(curve.fpr, curve.tpr, ".-", ms=3, lw=1, label=name)
             bound = vantage.bound(row["rounds"]).power(fpr)
             axes.plot(fpr, bound, "--", color=line.get_color())
-            low, high = curve.tpr_low, curve.fpr_high
-            axes.plot(high, low, ":", color=line.get_color(), lw=1)
+            # Scores by the same shadows depend on each other: no band holds for them.
+            if "shadows" not in row:
+                low, high = curve.tpr_low, curve.fpr_high
+                axes.plot(high, low, ":", color=line.get_color(), lw=1)
         axes.set(title=observer, xlabel="false positive rate")
         axes.title.set_fontsize(9)
         axes.legend(frameon=False, fontsize=7, loc="lower right")

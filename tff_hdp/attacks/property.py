@@ -47,11 +47,15 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
     updates = attacker.target.updates(*batches)
     vantage = _of_writers(attacker, vantage, updates)
     gram = Records.of(clipped(updates, vantage.clip_norm)).gram
+    norm = vantage.plan.clipping.clip_norm
+    variance = (vantage.noise_multiplier * norm) ** 2
     rng = np.random.default_rng(config.seed)
     order = rng.permutation(len(student))
     learnt, held_out = np.array_split(order, 2)
     weights = _ridge_weights(
-        gram[np.ix_(learnt, learnt)], np.where(student[learnt], 1.0, -1.0)
+        gram[np.ix_(learnt, learnt)],
+        np.where(student[learnt], 1.0, -1.0),
+        variance / config.rounds,
     )
     root_variance = math.sqrt(weights @ gram[np.ix_(learnt, learnt)] @ weights)
     scores = gram[np.ix_(held_out, learnt)] @ weights
@@ -60,8 +64,7 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
     if not config.others_known:
         for _ in range(config.rounds * (vantage.unknown_clients - 1)):
             seen += rng.permutation(scores[victims]) - scores.mean()
-    norm = vantage.plan.clipping.clip_norm
-    deviation = vantage.noise_multiplier * norm * math.sqrt(config.rounds)
+    deviation = math.sqrt(variance * config.rounds)
     seen += deviation * root_variance * rng.normal(size=len(seen))
     of_students = student[held_out][victims]
     curve = roc(seen[of_students], seen[~of_students])
@@ -196,9 +199,16 @@ def _bound_on_kinds(vantage: Vantage, rounds: int) -> float:
     return Tradeoff(2 * vantage.bound(rounds).mu).auc
 
 
-def _ridge_weights(gram: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Weights of the learnt writers in the rule; it is linear in what is seen."""
-    ridge = _RIDGE * np.trace(gram) / len(gram)
+def _ridge_weights(gram: np.ndarray, kinds: np.ndarray, variance: float) -> np.ndarray:
+    """Weights of the learnt writers in the rule; it is linear in what is seen.
+
+    Args:
+      gram: [n, n], inner products of their updates.
+      kinds: [n], -1 or 1.
+      variance: Of the noise in each number of what the rule is applied to, which the
+        observer knows: the least squared error is then that of a ridge of n times it.
+    """
+    ridge = _RIDGE * np.trace(gram) / len(gram) + len(gram) * variance
     return np.linalg.solve(gram + ridge * np.eye(len(gram)), kinds - kinds.mean())
 
 
@@ -223,7 +233,9 @@ def _score(
     for _ in range(attacker.config.rounds):
         known = attacker.target.updates(*own, before)
         known = clipped(known, vantage.clip_norm).astype(np.float64)
-        rule = known.T @ _ridge_weights(known @ known.T, kinds)
+        norm = vantage.plan.clipping.clip_norm
+        noise = (vantage.noise_multiplier * norm) ** 2 / attacker.config.rounds
+        rule = known.T @ _ridge_weights(known @ known.T, kinds, noise)
         state, after = training.round(
             state, batches, [*[True] * (len(batches) - 1), False]
         )

@@ -47,6 +47,8 @@ from tff_hdp.systems.udp_hypernet.process import build_udp_hypernet, user_type
 
 # Noise that is none: what an attacker computes for itself, with every clip in it.
 _NONE = 1e-9
+# A clip that cuts nothing and noise beside which updates of norm .01 are exact.
+_FREE = 1e4, 1e-13
 # FL-TOP's server has this many public examples and makes this many steps on them.
 _PUBLIC, _PUBLIC_STEPS = 10, 20
 _DESCRIPTOR_DIM, _WIDTH = 16, 32
@@ -90,7 +92,7 @@ def fl_top(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
 
         return plan, run
 
-    clip_norm = setting.clip_norm or median_norm(build(1e6, _NONE)[1], examples)
+    clip_norm = setting.clip_norm or median_norm(build(*_FREE)[1], examples)
     plan, noisy = build(clip_norm, setting.config.noise_multiplier)
 
     def account(delta: float) -> list[AccountRow]:
@@ -148,7 +150,7 @@ def udp_hypernet(setting: Setting, examples: Sequence[Example]) -> SystemUnderAt
     def alone(run: Round) -> Round:
         return lambda clients: run(clients[:1])
 
-    clip_norm = setting.clip_norm or median_norm(build(1e6, _NONE)[1], examples)
+    clip_norm = setting.clip_norm or median_norm(build(*_FREE)[1], examples)
     plan, noisy = build(clip_norm, setting.config.noise_multiplier)
     quiet = build(clip_norm, _NONE)[1]
 

@@ -72,10 +72,10 @@ class AccountRow:
     assumptions: str
     level: int = 1
 
-    def epsilon(self, method: Sound) -> float:
-        """By that method; infinite where nothing is guaranteed."""
-        value = getattr(self, f"epsilon_{method}")
-        return math.inf if value is None else value
+    def epsilon(self, method: Sound | None = None) -> float:
+        """By that method, or the least by any; infinite where nothing is guaranteed."""
+        found = [getattr(self, f"epsilon_{m}") for m in ([method] if method else SOUND)]
+        return min((e for e in found if e is not None), default=math.inf)
 
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON types."""
@@ -163,7 +163,7 @@ def worst(
     rows: Sequence[AccountRow],
     observer: Observer,
     kind: ClientKind | None = None,
-    method: Sound = "rdp",
+    method: Sound | None = None,
 ) -> AccountRow:
     """The row with the largest epsilon; one without a guarantee is larger still.
 
@@ -171,12 +171,13 @@ def worst(
       rows: What `account` returned.
       observer: Whose rows.
       kind: Of which clients; None for all.
-      method: Which epsilon to compare.
+      method: Which epsilon to compare; None takes each row's least.
 
     Raises:
       ArgumentError: If no row matches.
     """
-    check_word("method", method, SOUND)
+    if method is not None:
+        check_word("method", method, SOUND)
     require(isinstance(observer, str), "observer", observer, "the name of one")
     found = [
         r

@@ -127,9 +127,11 @@ class RoundLedger(Generic[Plan]):
         fresh = copy.copy(self)
         fresh._history = []
         try:
+            if not isinstance(state["history"], list):
+                raise TypeError("history is no list")
             for entry in state["history"]:
                 entry = dict(entry)
-                count = entry.pop("rounds")
+                count = check_count("rounds", entry.pop("rounds"), 1)
                 RoundLedger.record(fresh, self._from_dict(entry), count)
         except ArgumentError:
             raise
@@ -201,6 +203,16 @@ class Ledger(RoundLedger[AccountedRound]):
             check_events(plan, events, threat)
         check_same_zones([*(run.plan for run, _ in self._history), plan])
         super().record(run, count)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See base class; the plans must have the same zones."""
+        before = self._history
+        super().load_state_dict(state)
+        try:
+            check_same_zones([run.plan for run, _ in self._history])
+        except ArgumentError:
+            self._history = before
+            raise
 
     def _to_dict(self, plan: AccountedRound) -> dict[str, Any]:
         threat = dataclasses.asdict(plan.threat)

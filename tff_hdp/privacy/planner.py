@@ -367,10 +367,12 @@ def noise_in_model(plan: NoisePlan) -> float:
     It is that at the expected number of participants.
     """
     unit, z2 = plan.released_units, plan.client_noise_multiplier**2
+    # That one client moves a bounded mean by twice its part doubles no client's noise.
+    twice = 2.0 if plan.estimator == "bounded" else 1.0
     rates = (1.0,) * plan.num_zones if plan.top_up else plan.participation
     total = 0.0
     for u, rate, count in zip(unit, rates, plan.noise_carriers, strict=True):
-        total += u * u * rate * count * z2
+        total += (u / twice) ** 2 * rate * count * z2
     for level, noise in enumerate(plan.node_noise_multipliers, 1):
         most = [0.0] * len(noise)
         for node, u in zip(plan.nodes_at(level), unit, strict=True):
