@@ -91,7 +91,8 @@ def as_text(found: "Evaluation") -> str:
             "",
             f"clients, on {found.clients_on}: mean {clients.mean():.4f}; worst decile "
             f"{found.worst_decile:.4f}; quantiles {spread}",
-            "Zones and clients are counted without noise: for the operator alone.",
+            "Zones and clients are counted without noise, and where tests are clients' "
+            "own so is all else: for the operator alone.",
         ]
     )
 

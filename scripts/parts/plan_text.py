@@ -82,7 +82,9 @@ def as_text(
                 f"scripts/train.py cannot be given {untold}: its account is without, "
                 "that of the promises (in privacy.json) with it.",
             ]
-        flags = [f"--plan={config.out}", *config.train_flags()]
+        # The file's clients are not the task's.
+        stand_in = bool(config.task)
+        flags = [f"--plan={config.out}", *config.train_flags(stand_in=stand_in)]
         flags += [f"--task={config.task}"] if config.task else []
         lines += ["", shlex.join(["python", "scripts/train.py", *flags, *given])]
     else:

@@ -85,15 +85,16 @@ class Job:
         try:
             card = json.loads((self.path / "model/last/card.json").read_text())
             record = json.loads((self.path / "config.json").read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
-            return False
+            begun, trained = dict(record["flags"]), card["round"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return False  # A run begins or goes on, and says what is damaged.
         newer = defaults_of(self.config)
         same = all(
-            record["flags"].get(name, newer.get(name)) == value
+            begun.get(name, newer.get(name)) == value
             for name, value in as_json(self.config.to_dict()).items()
             if name not in _NOWHERE or name == "seed"
         )
-        return same and card["round"] == self.config.rounds
+        return same and trained == self.config.rounds
 
     @property
     def rounds_done(self) -> int:

@@ -288,6 +288,26 @@ def test_noise_is_carried_by_those_who_trust_nobody(tmp_path, stub_planner):
     )
     carry = np.flatnonzero(federation.carries_noise)
     assert {federation.zoning.client_ids[i] for i in carry} == wary
+
+
+def test_with_a_task_the_command_trains_its_clients_and_not_the_files(
+    tmp_path, stub_planner
+):
+    zones = tmp_path / "zones.csv"
+    zones.write_text("client,zone\n" + "".join(f"c{i},z{i % 2}\n" for i in range(20)))
+    asked = config(
+        **{"clients": None, "zones": None, "clients_per_round": 10},
+        promises=("released_model<=50",),
+        **{"zoning_file": str(zones), "out": str(tmp_path / "plan.json")},
+    )
+    found = asked.planned()
+    found.write(asked.out)
+    of_file = plan_text.as_text(asked, found).splitlines()[-1]
+    assert f"--zoning_file={zones}" in of_file
+    asked = dataclasses.replace(asked, task="digits")
+    of_task = plan_text.as_text(asked, found).splitlines()[-1]
+    assert "--zoning" not in of_task
+    assert "--zone_sizes=10,10" in of_task and "--task=digits" in of_task
     # Of clients by other names, or in other zones, nobody knows who is meant.
     for noising in ((*found.noising[:3], "a stranger"), found.noising[:3]):
         dataclasses.replace(found, noising=noising).write(asked.out)

@@ -185,6 +185,20 @@ def test_a_folder_of_other_settings_is_not_taken_for_finished(jobs):
     assert not sweep.Job(jobs[0].settings, longer, []).is_finished
 
 
+@pytest.mark.parametrize("name", ["config.json", "model/last/card.json"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"3", b"\xff", None])
+def test_a_damaged_folder_is_not_taken_for_finished(jobs, name, content):
+    sweep.run_jobs(jobs[:1], 1)
+    assert jobs[0].is_finished
+    file = jobs[0].path / name
+    if content is None:
+        file.unlink()
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+    assert not jobs[0].is_finished
+
+
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_children_end_with_the_sweep(tmp_path, assert_ends, end):
     code = f"""

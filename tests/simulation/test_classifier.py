@@ -1,6 +1,7 @@
 """Classifiers come back from their files, or a line says what is wrong with them."""
 
 import io
+import random
 import zipfile
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tff_hdp.errors import FileError
-from tff_hdp.simulation.classifier import load_classifier, save_classifier
+from tff_hdp.simulation.classifier import load_classifier, save_classifier, seeded
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +66,22 @@ def test_a_damaged_classifier_is_one_line(saved, tmp_path, damage):
     with pytest.raises(FileError, match=r"model\.keras: is damaged, or no ") as error:
         load_classifier(tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_a_seed_leaves_nothing_seeded():
+    def drawn():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(4,))])
+        return model.get_weights()[0], np.random.rand(), random.random()
+
+    before = random.getstate(), np.random.get_state()[1].copy()
+    within, after = [], []
+    for _ in range(2):
+        with seeded(3):
+            within.append(drawn())
+        assert random.getstate() == before[0]
+        np.testing.assert_array_equal(np.random.get_state()[1], before[1])
+        model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(4,))])
+        after.append(model.get_weights()[0])
+    np.testing.assert_array_equal(within[0][0], within[1][0])
+    assert within[0][1:] == within[1][1:]
+    assert np.any(after[0] != after[1])

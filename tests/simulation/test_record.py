@@ -1,8 +1,11 @@
 """What a run began with, and whether another start may go on with it."""
 
+import subprocess
+
 import pytest
 
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.simulation import record
 from tff_hdp.simulation.record import LAYOUT, as_json, check_repeats, check_same
 from tff_hdp.systems.hdp.config import HdpConfig
 
@@ -43,3 +46,24 @@ def test_a_journal_that_does_not_say_what_a_run_began_with_is_refused(
     check(whole)
     with pytest.raises(FileError, match="does not say what the run began with"):
         check({name: value for name, value in whole.items() if name != lacking})
+
+
+def test_a_commit_is_of_the_librarys_own_repository(tmp_path, monkeypatch):
+    """Installed within somebody's repository, it is not of that one's commit."""
+    commit = record._git_commit.__wrapped__
+    own = commit()
+    assert own == "unknown" or len(own) == 40
+
+    def git(*arguments):
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True)
+
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "theirs")
+    installed = tmp_path / "site-packages" / "record.py"
+    installed.parent.mkdir()
+    installed.write_text("")
+    monkeypatch.setattr(record, "__file__", str(installed))
+    assert commit() == "unknown"
+    git("add", ".")
+    assert len(commit()) == 40

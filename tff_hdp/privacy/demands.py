@@ -135,7 +135,7 @@ class Demand:
         self.target = self._margin * promise.epsilon
         self._federation, base = federation, federation.base
         # Of a secure sum over zones the observer sees nothing else.
-        summed = base.secure_server and federation.threat.secure_sums_hold
+        summed = base.secure_server and federation.threat.sums_over(base.num_zones)
         self._is_summed = promise.observer == "aggregator" and summed
         # Whose noise is for it, a level of `NoisePlan.node_noise_multipliers`.
         self._depth = 0 if self._is_summed else level - 2

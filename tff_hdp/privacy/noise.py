@@ -65,7 +65,13 @@ def noise_before_super_node(
     spectrum = noise_spectrum(z2 if noising else 0.0, pools)
     if spectrum.variances == (0.0,):
         return None
-    notes.append("secure aggregation: the super-node sees its zone's sum only")
+    if threat.colluding_clients:
+        notes.append(
+            "secure aggregation: the super-node sees its zone's sum only, of more than "
+            "twice as many clients as collude"
+        )
+    else:
+        notes.append("secure aggregation: the super-node sees its zone's sum only")
     if threat.elected_super_nodes:
         notes.append("the elected super-node knows its own share of the noise")
     return Noise(spectrum, nominal, varies=_varies(run, zone), own=noising)

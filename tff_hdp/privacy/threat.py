@@ -102,6 +102,13 @@ class ThreatModel:
         given = self.colluding_in_zone
         return self.colluding_clients if given is None else given
 
+    def sums_over(self, super_nodes: int) -> bool:
+        """Whether secure sums over so many super-nodes hide all but themselves.
+
+        A majority of them, and the server, have the shares that take every mask off.
+        """
+        return self.secure_sums_hold and self.colluding_super_nodes <= super_nodes // 2
+
     def check_fits(self, plan: NoisePlan) -> None:
         """Raises ArgumentError unless this can be assumed of the parties of `plan`.
 

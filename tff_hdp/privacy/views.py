@@ -115,7 +115,10 @@ def view(
         hidden = False
     else:
         released = observer in RECEIVERS
-        only_total = plan.secure_server and threat.secure_sums_hold and not released
+        sums_hold = threat.sums_over(plan.num_zones)
+        only_total = plan.secure_server and sums_hold and not released
+        if plan.secure_server and threat.secure_sums_hold and not sums_hold:
+            notes.append("so many super-nodes collude that no sum over zones is secure")
         if plan.mixing_weights[zone] == 0 and (level > 2 or only_total):
             return View(
                 neighbours=threat.neighbours or "zero_out",

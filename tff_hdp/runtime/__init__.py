@@ -22,9 +22,10 @@ def set_context(
     workers: Sequence[str] = (),
     log_file: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Makes `runtime` the process's default TFF execution context.
+    """Makes `runtime` this thread's default TFF execution context.
 
-    Each runtime's context is made once and kept until the process ends.
+    Each runtime's context is made once and kept until the process ends. TFF's default
+    is a thread's own: others that run computations call this too.
 
     Args:
       runtime: One of `RUNTIMES`.

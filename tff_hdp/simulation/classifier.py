@@ -2,6 +2,8 @@
 
 import contextlib
 import pathlib
+import random
+import secrets
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -25,15 +27,22 @@ _EVALUATIONS: "weakref.WeakKeyDictionary[Task, Evaluate]" = weakref.WeakKeyDicti
 def seeded(seed: int | None) -> Iterator[None]:
     """Draws what Keras draws meanwhile from a seed, for tests; None from anywhere.
 
-    Graphs traced later do not inherit the seed: they draw noise.
+    Graphs traced later do not inherit the seed: they draw noise. Nor does Python's or
+    NumPy's own generator, or the next model of the process.
     """
-    if seed is not None:
-        tf.keras.utils.set_random_seed(seed)
+    if seed is None:
+        yield
+        return
+    python, numpy = random.getstate(), np.random.get_state()
+    tf.keras.utils.set_random_seed(seed)
     try:
         yield
     finally:
-        if seed is not None:
-            tf.random.set_seed(None)
+        # Keras keeps a generator of its own, which models to come would draw from.
+        tf.keras.utils.set_random_seed(secrets.randbelow(2**32))
+        tf.random.set_seed(None)
+        random.setstate(python)
+        np.random.set_state(numpy)
 
 
 def evaluation_of(task: Task) -> Evaluate:

@@ -123,7 +123,14 @@ def run(
 
 @contextlib.contextmanager
 def _logging_to(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Sends the program's log to a file as well, while the disk has room."""
+    """Sends the library's log to a file as well, while the disk has room.
+
+    In a program that sets no level for it, what a run says of itself too.
+    """
+    library = logging.getLogger("tff_hdp")
+    level = library.level
+    if level == logging.NOTSET:
+        library.setLevel(logging.INFO)
     handler = logging.FileHandler(path)
     handler.handleError = lambda record: None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -133,3 +140,4 @@ def _logging_to(path: pathlib.Path) -> Iterator[pathlib.Path]:
     finally:
         logging.getLogger().removeHandler(handler)
         handler.close()
+        library.setLevel(level)

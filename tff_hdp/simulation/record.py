@@ -210,14 +210,18 @@ def _version(package: str) -> str:
 
 @functools.cache
 def _git_commit() -> str:
-    try:
-        result = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
+    def said(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments],
             cwd=pathlib.Path(__file__).parent,
             capture_output=True,
             text=True,
             check=True,
-        )
+        ).stdout.strip()
+
+    try:
+        # An installed library may lie within somebody's repository, and not be of it.
+        said("ls-files", "--error-unmatch", pathlib.Path(__file__).name)
+        return said("rev-parse", "HEAD")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return result.stdout.strip()

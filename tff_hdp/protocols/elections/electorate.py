@@ -137,10 +137,10 @@ class Registry:
         was said in it must not count in the next. Empty where there is no relay.
 
     Raises:
-      ArgumentError: If there is no client, a client or key repeats, an eligible id
-        is unknown, there is no such policy, or `call_size` is not in 1..n; and, where
-        there is a relay, if a client has its name, `run` is not of 16 bytes or a share
-        key is none, by which one client would stop every election.
+      ArgumentError: If there is no client, a client or a key to sign by repeats, an
+        eligible id is unknown, there is no such policy, or `call_size` is not in 1..n;
+        and, where there is a relay, if a client has its name, `run` is not of 16 bytes
+        or a share key is none, by which one client would stop every election.
     """
 
     zone: int

@@ -18,6 +18,7 @@ from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.topology import Zoning
+from tff_hdp.topology.reading import read_text
 
 
 def with_own_plan(config: HdpConfig, folder: RunFolder) -> HdpConfig:
@@ -64,14 +65,14 @@ def with_plan_copied(config: HdpConfig, folder: RunFolder) -> HdpConfig:
     copy = folder.path / "plan.json"
     text = _of_run(pathlib.Path(config.plan), folder)
     # Who tests a finished run's model may only read its folder.
-    if not copy.exists() or copy.read_text() != text:
+    if not copy.exists() or copy.read_bytes() != text.encode():
         write_text(copy, text, durable=True)
     return dataclasses.replace(config, plan=str(copy))
 
 
 def _of_run(file: pathlib.Path, folder: RunFolder) -> str:
     """A plan's text; refused if the run began with another."""
-    text = file.read_text()
+    text = read_text(file)
     if _digest(text) != folder.resolved.get("plan", _digest(text)):
         raise FileError(file, f"is not the plan that the run in {folder.path} has")
     return text
