@@ -288,6 +288,11 @@ def test_noise_is_carried_by_those_who_trust_nobody(tmp_path, stub_planner):
     )
     carry = np.flatnonzero(federation.carries_noise)
     assert {federation.zoning.client_ids[i] for i in carry} == wary
+    # Of clients by other names, or in other zones, nobody knows who is meant.
+    for noising in ((*found.noising[:3], "a stranger"), found.noising[:3]):
+        dataclasses.replace(found, noising=noising).write(asked.out)
+        with pytest.raises(ArgumentError, match="whose noising clients are this run's"):
+            trains_with(plan_text.as_text(asked, found).splitlines()[-1], found.plan)
 
 
 def test_with_a_task_the_command_trains_its_clients_and_not_the_files(
@@ -308,11 +313,6 @@ def test_with_a_task_the_command_trains_its_clients_and_not_the_files(
     of_task = plan_text.as_text(asked, found).splitlines()[-1]
     assert "--zoning" not in of_task
     assert "--zone_sizes=10,10" in of_task and "--task=digits" in of_task
-    # Of clients by other names, or in other zones, nobody knows who is meant.
-    for noising in ((*found.noising[:3], "a stranger"), found.noising[:3]):
-        dataclasses.replace(found, noising=noising).write(asked.out)
-        with pytest.raises(ArgumentError, match="whose noising clients are this run's"):
-            trains_with(plan_text.as_text(asked, found).splitlines()[-1], found.plan)
 
 
 @pytest.mark.parametrize(
