@@ -52,17 +52,17 @@ ROWS = {
         "| CDP | 0.5 | 0.5 | 0.806 (0.777, 0.835) | 0.988 | 31.4 | add or remove |",
     ),
     "systems": (
-        "| FL-TOP-DP, 10% of weights | whoever sees the secure sum | 1 | 0.040 "
-        "| 0.300 (0.24, 0.37) | 0.419 | 4.38 | zero out |",
-        "| UDP-Alg | server | 0 | 0.865 | 1.000 (0.98, 1.00) | 1.000 | none |  |",
+        "| FL-TOP-DP, 10% of weights | whoever sees the secure sum | 1 | 0.039 "
+        "| 0.290 (0.23, 0.36) | 0.419 | 4.38 | zero out |",
+        "| UDP-Alg | server | 0 | 0.818 | 1.000 (0.98, 1.00) | 1.000 | none |  |",
         "| HFL-DP | edge | 0.006 | 15.000 | 0.185 (0.13, 0.25) | 1.000 | 14,600 "
         "| replace one |",
     ),
     "property": (
-        "| another client | LDP | 1.73 | 100 | 0.616 | 1.000 | 40.5 | zero out |",
+        "| another client | LDP | 1.73 | 100 | 0.819 ± 0.008 | 1.000 | 40.5 | zero out |",
     ),
     "update_difference": (
-        "| HDP | 0.0707 | 0.480 (0.258, 0.711) | 1.000 | 404 | add or remove |",
+        "| HDP | 0.0707 | 0.640 (0.388, 0.827) | 1.000 | 404 | add or remove |",
     ),
     "inversion": ("| dlg | breaching | 1937 | 50.9 | 33.2, 59.6 | 22.0 |",),
 }
