@@ -59,7 +59,8 @@ ROWS = {
         "| replace one |",
     ),
     "property": (
-        "| another client | LDP | 1.73 | 100 | 0.819 ± 0.008 | 1.000 | 40.5 | zero out |",
+        "| another client | LDP | 1.73 | 100 | 0.819 ± 0.008 | 1.000 | 40.5 "
+        "| zero out |",
     ),
     "update_difference": (
         "| HDP | 0.0707 | 0.640 (0.388, 0.827) | 1.000 | 404 | add or remove |",
