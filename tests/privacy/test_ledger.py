@@ -166,6 +166,9 @@ def test_other_zones_and_other_relations_do_not_compose():
 def test_empty_ledger_and_foreign_state():
     with pytest.raises(ValueError, match="0 rounds"):
         Ledger().account(DELTA)
+    again = Ledger()
+    again.load_state_dict(json.loads(json.dumps(Ledger().state_dict())))
+    assert again.rounds == 0
     ledger = Ledger()
     ledger.record(make("cdp"), 2)
     for other in (1, 99):

@@ -193,8 +193,8 @@ def worst(
 
 def check_same_zones(plans: Sequence[NoisePlan]) -> None:
     """Raises ArgumentError unless the plans have the same zones and levels."""
-    zones, levels = plans[0].zone_sizes, len(plans[0].upper_levels)
     for plan in plans:
+        zones, levels = plans[0].zone_sizes, len(plans[0].upper_levels)
         if plan.zone_sizes != zones:
             allowed = f"{zones}, as in earlier rounds"
             raise ArgumentError("plan.zone_sizes", plan.zone_sizes, allowed)
