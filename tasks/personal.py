@@ -46,8 +46,7 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
             "and one to test on",
         )
     rng = np.random.default_rng(seed)
-    held_out, kept = np.zeros([2, len(train.labels)], bool)
-    kept[:] = True
+    held_out, kept = np.zeros(len(train.labels), bool), np.ones(len(train.labels), bool)
     for start, size in zip(train.offsets, images, strict=False):
         count = max(1, round(TEST_SHARE * size))
         chosen = start + rng.permutation(size)[:count]

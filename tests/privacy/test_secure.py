@@ -77,19 +77,6 @@ def test_secure_server_cannot_hide_zones_from_colluding_super_nodes():
     assert found == epsilon(alone, "aggregator")
 
 
-def test_a_majority_of_super_nodes_takes_the_masks_off_a_sum_over_zones():
-    """Two of five know their own noise; three have the shares of the others' masks."""
-    plan, alone = plan_of("hdp", secure_server=True), plan_of("hdp")
-    for colluding, seen in ((2, plan), (3, alone)):
-        assumed = {"colluding_super_nodes": colluding}
-        found = epsilon(plan, "aggregator", **assumed)
-        assert found == epsilon(seen, "aggregator", **assumed)
-    fewer = epsilon(plan, "aggregator", colluding_super_nodes=2)
-    assert fewer < epsilon(alone, "aggregator", colluding_super_nodes=2)
-    rows = account(plan, 1, DELTA, ("rdp",), threat=ThreatModel(**assumed))
-    assert "no sum over zones is secure" in worst(rows, "aggregator").assumptions
-
-
 @pytest.mark.parametrize("config", ["ldp", "hdp"])
 @pytest.mark.parametrize("observer", ["super_node", "aggregator", "released_model"])
 def test_secure_sums_that_do_not_hold_are_seen_as_plain_ones(config, observer):

@@ -12,6 +12,7 @@ from tff_hdp.privacy import (
     account,
     calibrate,
     configurations,
+    worst,
 )
 from tff_hdp.privacy.divergences import gaussian_epsilon
 from tff_hdp.privacy.threat import AccountedRound
@@ -162,3 +163,26 @@ def test_weights_that_are_taken_as_public_are_told_of():
         rows = account(plan, 1, 1e-5, ("rdp",))
         seen = [r for r in rows if r.epsilon_rdp is not None]
         assert {words in r.assumptions for r in seen} == {told}
+
+
+def test_a_majority_of_super_nodes_takes_the_masks_off_a_sum_over_zones():
+    """Two of five know their own noise; three have the shares of the others' masks."""
+
+    def seen(colluding, *, secure, observer="aggregator"):
+        plan = configurations.c2(
+            zone_sizes=(10,) * 5,
+            sampling=PoissonSampling((0.3,) * 5),
+            noise_multiplier=1.0,
+            secure_server=secure,
+        )
+        threat = ThreatModel(colluding_super_nodes=colluding)
+        return worst(account(plan, 5, 1e-5, ("rdp",), threat=threat), observer)
+
+    assert seen(2, secure=True).epsilon_rdp < seen(2, secure=False).epsilon_rdp
+    bare = seen(3, secure=True)
+    assert bare.epsilon_rdp == seen(3, secure=False).epsilon_rdp
+    words = "no sum over zones is secure"
+    assert words in bare.assumptions
+    # Whoever gets the model alone sees no more than it says.
+    released = seen(3, secure=True, observer="released_model")
+    assert words not in released.assumptions

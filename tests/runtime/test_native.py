@@ -2,9 +2,11 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 
+import grpc
 import numpy as np
 import pytest
 import tensorflow_federated as tff
@@ -13,6 +15,7 @@ from tests.thinning import thinned
 from tff_hdp import runtime
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.native import NativeWorker
+from tff_hdp.runtime.worker_process import CHANNEL_OPTIONS
 
 PARENT = """
 import os, signal, sys, threading, time
@@ -89,3 +92,26 @@ def test_a_closed_worker_stays_closed():
     worker.close()
     with pytest.raises(RuntimeError, match="closed"):
         worker.executor({})
+
+
+def test_no_proxy_stands_between_a_worker_and_us(monkeypatch):
+    """Where one is set, as on many clusters, it would get clients' examples."""
+
+    def asked(options):
+        with socket.create_server(("127.0.0.1", 0)) as proxy:
+            proxy.settimeout(2.0)
+            port = proxy.getsockname()[1]
+            monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+            for name in ("no_proxy", "no_grpc_proxy", "grpc_proxy", "https_proxy"):
+                monkeypatch.delenv(name, raising=False)
+            with grpc.insecure_channel("127.0.0.1:1", options) as channel:
+                channel.subscribe(lambda state: None, try_to_connect=True)
+                try:
+                    proxy.accept()[0].close()
+                except TimeoutError:
+                    return False
+                return True
+
+    others = tuple(o for o in CHANNEL_OPTIONS if o[0] != "grpc.enable_http_proxy")
+    assert asked(others)
+    assert not asked(CHANNEL_OPTIONS)

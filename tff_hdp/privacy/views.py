@@ -117,7 +117,7 @@ def view(
         released = observer in RECEIVERS
         sums_hold = threat.sums_over(plan.num_zones)
         only_total = plan.secure_server and sums_hold and not released
-        if plan.secure_server and threat.secure_sums_hold and not sums_hold:
+        if plan.secure_server and threat.secure_sums_hold != sums_hold and not released:
             notes.append("so many super-nodes collude that no sum over zones is secure")
         if plan.mixing_weights[zone] == 0 and (level > 2 or only_total):
             return View(

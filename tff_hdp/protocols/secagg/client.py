@@ -1,10 +1,9 @@
 """A client's part in one round of secure aggregation.
 
 Bonawitz et al. (CCS 2017), figure 4, and Bell et al. (CCS 2020), which differs only
-in who is a neighbour of whom. The super-node and clients that collude with it, fewer
-than t of all pairs, or as many as a sparse graph was made for, learn the sum of the
-survivors' updates and no more: if they are honest but curious, and with a `Signer`
-also if they lie, as long as fewer than a third of the clients do.
+in who is a neighbour of whom. The super-node and colluding clients (t - 1, or what a
+sparse graph is made for) learn the sum of the survivors' updates and no more: if they
+are honest but curious, and with a `Signer` if fewer than a third of the clients lie.
 Clients that sign agree on two lists. On who shared, before they mask: a super-node
 that could have one client mask with few others would lay it bare by having these
 drop out. And on who survived, before they unmask.
