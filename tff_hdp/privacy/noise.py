@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 
+from tff_hdp.privacy.coalitions import sum_hides
 from tff_hdp.privacy.parts import FixedSizeSampling
 from tff_hdp.privacy.plan import MIN_STEPS, NoisePlan
 from tff_hdp.privacy.spectrum import (
@@ -55,7 +56,7 @@ def noise_before_super_node(
     """
     plan, threat = run.plan, run.threat
     z2 = plan.client_noise_multiplier**2
-    if not (plan.secure_aggregation and threat.secure_sums_hold):
+    if not sum_hides(plan, threat, zone):
         if not noising:
             return None
         return Noise(Spectrum((z2,), (0.0,)), z2, varies=True, own=True)
@@ -67,8 +68,8 @@ def noise_before_super_node(
         return None
     if threat.colluding_clients:
         notes.append(
-            "secure aggregation: the super-node sees its zone's sum only, of more than "
-            "twice as many clients as collude"
+            "secure aggregation: the super-node sees its zone's sum only, of whose "
+            "clients those who collude are no majority"
         )
     else:
         notes.append("secure aggregation: the super-node sees its zone's sum only")

@@ -62,7 +62,8 @@ class ThreatModel:
         their noise, nor their clients'; whichever those are.
       secure_sums_hold: Whether the sums that the plan takes by secure aggregation
         hide all but themselves: parties are honest but curious, and fewer collude
-        than the protocol's threshold. If not, they are seen as plain sums are.
+        than the protocol's threshold. If not, they are seen as plain sums are; and
+        so they are where those named here may be a majority of a sum's parties.
 
     Raises:
       ArgumentError: If a field is out of range.

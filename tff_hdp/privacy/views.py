@@ -12,6 +12,7 @@ import functools
 import math
 from collections.abc import Iterator
 
+from tff_hdp.privacy.coalitions import sum_hides
 from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_output
 from tff_hdp.privacy.parts import FixedSizeSampling
@@ -141,7 +142,7 @@ def view(
             notes.append("clients that collude know who of their zone takes part")
         hidden = not known and not threat.participation_revealed
     if noise is None or noise.nominal == 0:
-        reason = notes[-1] if notes else _why_none(run, level)
+        reason = notes[-1] if notes else _why_none(run, level, zone)
         return View(
             neighbours=threat.neighbours or "zero_out",
             sampling=_sampling_words(plan, zone, hidden=hidden),
@@ -299,9 +300,9 @@ def _sampling_words(plan: NoisePlan, zone: int, *, hidden: bool) -> str:
     return f"{words}, participation {'hidden' if hidden else 'revealed'}"
 
 
-def _why_none(run: AccountedRound, level: int) -> str:
+def _why_none(run: AccountedRound, level: int, zone: int) -> str:
     plan, threat = run.plan, run.threat
-    if level == 1 and plan.secure_aggregation and threat.secure_sums_hold:
+    if level == 1 and sum_hides(plan, threat, zone):
         return "the super-node sees its zone's sum without noise"
     if level == 1:
         return "the super-node sees the client's own update without noise"

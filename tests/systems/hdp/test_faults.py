@@ -1,7 +1,5 @@
-"""Schedules of faults, who is Byzantine, and whether these unmask sums."""
+"""Schedules of faults, and who is Byzantine."""
 
-import itertools
-import math
 
 import numpy as np
 import pytest
@@ -9,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tff_hdp.errors import FileError
-from tff_hdp.privacy import FixedSizeSampling, NoisePlan, PoissonSampling
-from tff_hdp.protocols.secagg.graphs import sparse
-from tff_hdp.protocols.secagg.rounds import masking_graph
-from tff_hdp.systems.hdp import faults as hdp_faults
+from tff_hdp.privacy import NoisePlan, PoissonSampling
 from tff_hdp.systems.hdp import federation
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import (
@@ -20,7 +15,6 @@ from tff_hdp.systems.hdp.faults import (
     byzantine_clients,
     byzantine_counts,
     parse_schedule,
-    sums_hold,
 )
 from tff_hdp.systems.hdp.seats import read_seats
 from tff_hdp.topology import Zoning
@@ -95,88 +89,6 @@ def test_a_larger_share_adds_clients(sizes, one, other, seed):
 
 def test_shares_that_divide_a_zone_count_exactly():
     assert byzantine_counts((10, 20, 3), 0.3) == (3, 6, 0)
-
-
-# Secure sums among Byzantine clients ---------------------------------------------
-
-
-def secure_config(protocol="bonawitz", *, signed=False):
-    return HdpConfig(
-        privacy="hdp",
-        noise_multiplier=1.0,
-        secure_aggregation="zone",
-        secure_aggregation_protocol=protocol,
-        sign_messages=signed or None,
-    )
-
-
-def unmasks(corrupt, others, *, signed):
-    """Whether so many of a cohort hold the shares, or make the quorum, of a sum."""
-    k = corrupt + others
-    if signed:
-        return corrupt > (k - 1) // 3
-    return corrupt >= masking_graph("bonawitz", k).threshold
-
-
-@pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("fewest", [2, 4])
-@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
-@pytest.mark.parametrize("loss", [0.0, 0.3])
-@pytest.mark.parametrize(("size", "corrupt"), [(7, 1), (6, 3), (7, 4), (5, 4)])
-def test_how_often_byzantine_clients_unmask_a_sum(
-    signed, fewest, sampling, loss, size, corrupt
-):
-    """Against all cohorts that there are, and all that may drop out of them."""
-    q, k = 0.4, 4
-    laws = {"poisson": PoissonSampling((q,)), "fixed": FixedSizeSampling((k,))}
-    plan = NoisePlan(
-        zone_sizes=(size,), sampling=laws[sampling], min_zone_clients=fewest
-    )
-    config = secure_config(signed=signed)
-    found = hdp_faults._outnumbered(plan, 0, size, corrupt, loss, config.most_unmasked)
-    expected, total = 0.0, 0.0
-    for came in itertools.product([False, True], repeat=size):
-        n = sum(came)
-        likely = q**n * (1 - q) ** (size - n) if sampling == "poisson" else n == k
-        total += likely
-        bad = sum(came[:corrupt])
-        for left in range(n - bad + 1):
-            stay = math.comb(n - bad, left) * (1 - loss) ** left
-            stay *= loss ** (n - bad - left)
-            # A cohort of fewer is left out; one has no fellows to share secrets with.
-            if bad + left >= fewest and bad and unmasks(bad, left, signed=signed):
-                expected += likely * stay
-    assert found == pytest.approx(expected / total, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("bad", "protocol", "signed", "holds"),
-    [
-        (0, "bonawitz", False, True),
-        (50, "bonawitz", False, True),
-        (51, "bonawitz", False, False),
-        (33, "bonawitz", True, True),
-        (34, "bonawitz", True, False),
-        (10, "graph", False, True),
-        (11, "graph", False, False),
-        (51, "intrinsic", False, False),
-    ],
-)
-def test_a_share_that_the_protocol_bears(bad, protocol, signed, holds):
-    """Of a hundred that all take part; a tenth is what sparse graphs are made for."""
-    plan = NoisePlan(zone_sizes=(100,), sampling=PoissonSampling((1.0,)))
-    config = secure_config(protocol, signed=signed)
-    assert sums_hold(plan, (bad,), 0.0, config.most_unmasked) == holds
-    assert sparse(100).degree is not None
-
-
-def test_where_few_are_drawn_a_smaller_share_does():
-    few = NoisePlan(zone_sizes=(100,), sampling=PoissonSampling((0.1,)))
-    many = NoisePlan(zone_sizes=(10_000,), sampling=PoissonSampling((0.1,)))
-    most = secure_config().most_unmasked
-    assert not sums_hold(few, (20,), 0.0, most)
-    assert sums_hold(many, (2_000,), 0.0, most)
-    assert not sums_hold(many, (2_000,), 0.7, most)
 
 
 def test_byzantine_clients_are_counted_where_they_are_most():

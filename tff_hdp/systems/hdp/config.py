@@ -5,7 +5,10 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from tff_hdp.errors import ArgumentError, check_left
+from tff_hdp.privacy.coalitions import majority
 from tff_hdp.privacy.configurations import CONFIGURATIONS, shares_of
 from tff_hdp.privacy.parts import check_multiplier
 from tff_hdp.privacy.secure import DEFAULT_BITS, FEWEST_BITS, LEAST_CLIENTS
@@ -84,7 +87,8 @@ class HdpConfig(ZonesConfig):
         which it is cut and counted as saturated; None takes the clip norm, or 1
         with privacy=none.
       min_zone_clients: With fewer participants a zone with secure sums reveals
-        nothing and is left out of the round; None means 2.
+        nothing and is left out of the round; None means 2, or 4 where super-nodes
+        are elected and parties sign.
 
     Raises:
       ArgumentError: If a setting is out of range or two contradict each other.
@@ -210,18 +214,29 @@ class HdpConfig(ZonesConfig):
         byzantine = self.election_fault_model == "byzantine"
         return self.runs_protocol and elects and byzantine
 
-    def most_unmasked(self, corrupt: Any) -> Any:
-        """How many others of a zone do not outnumber c corrupt clients, at most.
+    def most_unmasked(self, colluders: np.ndarray) -> np.ndarray:
+        """Of so many colluders in a sum, the most parties in all that they unmask.
 
-        Too few have a third of them lie where parties sign; a majority's shares
-        unmask where they do not (`secagg.masking_graph`), of a sparse graph those of
-        more than a tenth.
+        A third of them may tell each half of the rest something else where parties
+        sign; a majority's shares unmask where they do not (`secagg.masking_graph`),
+        and those of more than a tenth of a sparse graph, or more than one.
         """
         if self.parties_sign:
-            return 2 * corrupt
+            return 3 * colluders
         if self.secure_aggregation_protocol == "graph":
-            return 9 * corrupt - 1
-        return corrupt - 1
+            return np.where(colluders > 1, 10 * colluders - 1, 0)
+        return majority(colluders)
+
+    @property
+    def least_zone_clients(self) -> int:
+        """Participants of a zone below which its secure sum reveals nothing.
+
+        One liar, such as an elected super-node, is too many for three that sign.
+        """
+        if self.min_zone_clients is not None:
+            return self.min_zone_clients
+        lies = self.parties_sign and self.elect_super_nodes != "none"
+        return 4 if lies else LEAST_CLIENTS
 
     @property
     def zones_are_secure(self) -> bool:
@@ -236,11 +251,10 @@ class HdpConfig(ZonesConfig):
     @property
     def secure_plan(self) -> dict[str, Any]:
         """The fields of `NoisePlan` that follow, but for the encoding."""
-        least = self.min_zone_clients or LEAST_CLIENTS
         return {
             "secure_aggregation": self.zones_are_secure,
             "secure_server": self.server_is_secure,
-            "min_zone_clients": least if self.zones_are_secure else 1,
+            "min_zone_clients": self.least_zone_clients if self.zones_are_secure else 1,
         }
 
     def without_privacy(self) -> "HdpConfig":

@@ -1,16 +1,13 @@
 """What goes wrong in a round, drawn from the run's secret. Imports no TensorFlow."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import FixedSizeSampling, NoisePlan
 from tff_hdp.topology import Zoning
-
-_FAILURE = 2.0**-60
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,60 +86,6 @@ def byzantine_counts(zone_sizes: Sequence[int], share: float) -> tuple[int, ...]
     """How many clients of every zone are Byzantine: the share, rounded down."""
     # The small term keeps 0.3 * 10 at 3.
     return tuple(int(share * size + 1e-9) for size in zone_sizes)
-
-
-def sums_hold(
-    plan: NoisePlan,
-    bad: Sequence[int],
-    loss_rate: float,
-    most_unmasked: Callable[[np.ndarray], np.ndarray],
-) -> bool:
-    """Whether Byzantine clients are too few to unmask secure sums of zones.
-
-    c of them that take part, with as few as `most_unmasked(c)` others, hold enough
-    shares of everybody's secrets. They are too few where that happens with probability
-    at most 2^-60 in a round, over all zones.
-
-    Args:
-      plan: Zones and how their cohorts are drawn.
-      bad: How many clients of each zone are Byzantine.
-      loss_rate: Of the others that are drawn; a Byzantine client comes if it is.
-      most_unmasked: For each c how many others do not outnumber them, at most.
-    """
-    zones = enumerate(zip(plan.zone_sizes, bad, strict=True))
-    failing = sum(
-        _outnumbered(plan, zone, size, corrupt, loss_rate, most_unmasked)
-        for zone, (size, corrupt) in zones
-        if corrupt
-    )
-    return failing <= _FAILURE
-
-
-def _outnumbered(
-    plan: NoisePlan,
-    zone: int,
-    size: int,
-    corrupt: int,
-    loss_rate: float,
-    most_unmasked: Callable[[np.ndarray], np.ndarray],
-) -> float:
-    """Probability that too few honest clients of the zone are left in its sum."""
-    from scipy import stats
-
-    came = np.arange(1, corrupt + 1)
-    most = most_unmasked(came)
-    if isinstance(plan.sampling, FixedSizeSampling):
-        k = plan.sampling.sizes[zone]
-        likely = stats.hypergeom(size, corrupt, k).pmf(came)
-        honest = stats.binom(np.maximum(k - came, 0), 1.0 - loss_rate)
-    else:
-        q = plan.sampling.probabilities[zone]
-        likely = stats.binom(corrupt, q).pmf(came)
-        honest = stats.binom(size - corrupt, q * (1.0 - loss_rate))
-    # With fewer in all a zone reveals nothing.
-    fewest = plan.min_zone_clients - came
-    few = np.maximum(honest.cdf(most) - honest.cdf(fewest - 1), 0.0)
-    return float(likely @ few)
 
 
 def byzantine_clients(

@@ -11,10 +11,11 @@ from tasks.task import Task
 from tff_hdp.clients.batches import example_weights
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, NoisePlan, ThreatModel, calibrate
+from tff_hdp.privacy.coalitions import sums_hold
 from tff_hdp.privacy.configurations import given_levels, plan_of, sampling_of
 from tff_hdp.privacy.secure import DEFAULT_BITS, with_encoding
 from tff_hdp.systems.hdp.config import HdpConfig
-from tff_hdp.systems.hdp.faults import byzantine_counts, sums_hold
+from tff_hdp.systems.hdp.faults import byzantine_counts
 from tff_hdp.systems.hdp.planned import (
     check_promises,
     noise_of_plan,
@@ -129,17 +130,20 @@ def threat_of_round(threat: ThreatModel, plan: NoisePlan, skipped: int) -> Threa
 def _threat(config: HdpConfig, plan: NoisePlan) -> ThreatModel:
     bad = byzantine_counts(plan.zone_sizes, config.faults.largest_byzantine_share)
     noising = plan.noising_clients if plan.clients_carry_noise else (0,) * len(bad)
+    elected = config.elect_super_nodes != "none"
     return ThreatModel(
         cohort_known=config.cohort_known,
         # Clients exchange keys with each other, under names.
         peers_known=config.runs_protocol and config.zones_are_secure,
         dropout_rate=config.faults.loss_rate,
-        elected_super_nodes=config.elect_super_nodes != "none",
+        elected_super_nodes=elected,
         # A Byzantine client may leave its noise out, and tell what it knows.
         colluding_clients=sum(map(min, bad, noising)),
         colluding_in_zone=max(bad) or None,
         secure_sums_hold=not config.zones_are_secure
-        or sums_hold(plan, bad, config.faults.loss_rate, config.most_unmasked),
+        or sums_hold(
+            plan, bad, config.faults.loss_rate, config.most_unmasked, elected=elected
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.files import write_text
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan, ThreatModel
 from tff_hdp.privacy.accountant import History, account
+from tff_hdp.privacy.coalitions import sum_hides, sums_hold
 from tff_hdp.privacy.planned import read_plan
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.simulation.run_folder import RunFolder
@@ -199,6 +200,11 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
             "intrinsic",
         ),
         (
+            "secure_aggregation_protocol",
+            _bears_colluders(config, plan, made.threat),
+            "one whose sums the colluders that the plan assumes cannot unmask",
+        ),
+        (
             "drop_rate",
             config.drop_rate <= made.threat.dropout_rate,
             f"at most {made.threat.dropout_rate}",
@@ -244,6 +250,29 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
         if epsilon > promise.epsilon:
             allowed = f"a plan whose {promise} this run keeps; it would reach "
             raise ArgumentError("plan", config.plan, f"{allowed}{epsilon:.5g}")
+
+
+def _bears_colluders(config: HdpConfig, plan: NoisePlan, assumed: ThreatModel) -> bool:
+    """Whether every secure sum that the account relies on hides its parties.
+
+    The account knows of majorities (`sum_hides`, `ThreatModel.sums_over`), and not that
+    the run's protocol may bear fewer.
+    """
+    allies = np.asarray(assumed.colluding_super_nodes)
+    total_is_relied_on = config.server_is_secure and assumed.sums_over(plan.num_zones)
+    if total_is_relied_on and plan.num_zones <= config.most_unmasked(allies):
+        return False
+    relied_on = [
+        min(assumed.colluders_in_zone, size - 1) * sum_hides(plan, assumed, zone)
+        for zone, size in enumerate(plan.zone_sizes)
+    ]
+    return not config.zones_are_secure or sums_hold(
+        plan,
+        relied_on,
+        assumed.dropout_rate,
+        config.most_unmasked,
+        elected=assumed.elected_super_nodes,
+    )
 
 
 def kept_promises(config: HdpConfig, history: History) -> list[dict[str, Any]]:

@@ -66,8 +66,9 @@ OF_EXAMPLES = (
     "be elected (zoning, min_capability): that is public, and no epsilon covers it."
 )
 UNMASKED = (
-    "So many of a zone's clients may be Byzantine that they could unmask its sums: all "
-    "secure sums are accounted as if every part of them were seen."
+    "So many of a zone's clients may be Byzantine, or so few take part beside an "
+    "elected super-node, that its sums could be unmasked: all secure sums are "
+    "accounted as if every part of them were seen."
 )
 BYZANTINE = (
     "Byzantine clients are taken to know and to leave out their own noise, and to tell "

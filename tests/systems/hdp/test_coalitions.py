@@ -1,0 +1,150 @@
+"""Whether Byzantine clients, and an elected super-node with them, unmask sums."""
+
+import itertools
+import math
+
+import pytest
+
+from tff_hdp.privacy import FixedSizeSampling, NoisePlan, PoissonSampling, coalitions
+from tff_hdp.privacy.coalitions import sums_hold
+from tff_hdp.protocols.secagg.graphs import sparse
+from tff_hdp.protocols.secagg.rounds import masking_graph
+from tff_hdp.systems.hdp import federation
+from tff_hdp.systems.hdp.config import HdpConfig
+
+
+def secure_config(protocol="bonawitz", *, signed=False, **options):
+    return HdpConfig(
+        privacy="ldp",
+        noise_multiplier=1.0,
+        secure_aggregation="zone",
+        secure_aggregation_protocol=protocol,
+        sign_messages=signed or None,
+        **options,
+    )
+
+
+def unmasks(corrupt, others, *, signed):
+    """Whether so many of a cohort hold the shares, or make the quorum, of a sum."""
+    k = corrupt + others
+    if signed:
+        return corrupt > (k - 1) // 3
+    return corrupt >= masking_graph("bonawitz", k).threshold
+
+
+@pytest.mark.parametrize("elected", [False, True])
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("fewest", [2, 4])
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+@pytest.mark.parametrize(("size", "corrupt"), [(7, 0), (7, 1), (6, 3), (7, 4), (5, 4)])
+def test_how_often_a_sum_is_unmasked(
+    elected, signed, fewest, sampling, loss, size, corrupt
+):
+    """Against all cohorts that there are, and all that may drop out of them."""
+    q, k = 0.4, 4
+    laws = {"poisson": PoissonSampling((q,)), "fixed": FixedSizeSampling((k,))}
+    plan = NoisePlan(
+        zone_sizes=(size,), sampling=laws[sampling], min_zone_clients=fewest
+    )
+    bears = secure_config(signed=signed).most_unmasked
+    found = coalitions._unmasking(plan, 0, corrupt, loss, bears, elected)
+    expected, total = 0.0, 0.0
+    for came in itertools.product([False, True], repeat=size):
+        n = sum(came)
+        likely = q**n * (1 - q) ** (size - n) if sampling == "poisson" else n == k
+        total += likely
+        bad = sum(came[:corrupt])
+        for left in range(n - bad + 1):
+            stay = math.comb(n - bad, left) * (1 - loss) ** left
+            stay *= loss ** (n - bad - left)
+            # A cohort of fewer is left out; one has no fellows to share secrets with.
+            if bad + left < fewest or not bad + elected:
+                continue
+            # The super-node is one of those who are not corrupt, and tells as they do.
+            if unmasks(bad + elected, left - elected, signed=signed):
+                expected += likely * stay
+    assert found == pytest.approx(expected / total, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("bad", "protocol", "signed", "elected", "holds"),
+    [
+        (0, "bonawitz", False, True, True),
+        (50, "bonawitz", False, False, True),
+        (51, "bonawitz", False, False, False),
+        (49, "bonawitz", False, True, True),
+        (50, "bonawitz", False, True, False),
+        (33, "bonawitz", True, False, True),
+        (34, "bonawitz", True, False, False),
+        (32, "bonawitz", True, True, True),
+        (33, "bonawitz", True, True, False),
+        (10, "graph", False, False, True),
+        (11, "graph", False, False, False),
+        (0, "graph", False, True, True),
+        (9, "graph", False, True, True),
+        (10, "graph", False, True, False),
+        (51, "intrinsic", False, False, False),
+    ],
+)
+def test_a_share_that_the_protocol_bears(bad, protocol, signed, elected, holds):
+    """Of a hundred that all take part; a tenth is what sparse graphs are made for."""
+    plan = NoisePlan(zone_sizes=(100,), sampling=PoissonSampling((1.0,)))
+    bears = secure_config(protocol, signed=signed).most_unmasked
+    assert sums_hold(plan, (bad,), 0.0, bears, elected=elected) == holds
+    assert sparse(100).degree is not None
+
+
+def test_where_few_are_drawn_a_smaller_share_does():
+    few = NoisePlan(zone_sizes=(100,), sampling=PoissonSampling((0.1,)))
+    many = NoisePlan(zone_sizes=(10_000,), sampling=PoissonSampling((0.1,)))
+    most = secure_config().most_unmasked
+    assert not sums_hold(few, (20,), 0.0, most)
+    assert sums_hold(many, (2_000,), 0.0, most)
+    assert not sums_hold(many, (2_000,), 0.7, most)
+
+
+@pytest.mark.parametrize("fault_model", ["crash", "byzantine"])
+def test_an_elected_super_node_among_two_or_three_that_sign_is_a_third(fault_model):
+    """So their zone is left out, unless asked for: then its sum is seen in parts."""
+    elects = {
+        "elect_super_nodes": "rotate",
+        "election_fault_model": fault_model,
+        "partition": "iid",
+    }
+    signs = fault_model == "byzantine"
+    for least, holds in ((None, True), (3, not signs), (4, True)):
+        config = secure_config(min_zone_clients=least, **elects)
+        plan = NoisePlan(
+            zone_sizes=(50, 50),
+            sampling=PoissonSampling((0.2, 0.2)),
+            client_noise_multiplier=1.0,
+            noising_clients=(50, 50),
+            secure_aggregation=True,
+            min_zone_clients=config.least_zone_clients,
+        )
+        assert federation._threat(config, plan).secure_sums_hold == holds
+    assert config.parties_sign == signs
+
+
+@pytest.mark.parametrize(
+    ("protocol", "cohort", "byzantine"),
+    [("bonawitz", 5, 2), ("bonawitz", 9, 4)],
+)
+def test_byzantine_clients_make_a_majority_with_an_elected_super_node(
+    protocol, cohort, byzantine
+):
+    """Two of five are none, three are: they hold every secret of the other two."""
+    plan = NoisePlan(
+        zone_sizes=(50, 50),
+        sampling=FixedSizeSampling((cohort, cohort)),
+        client_noise_multiplier=1.0,
+        noising_clients=(50, 50),
+        secure_aggregation=True,
+        min_zone_clients=2,
+    )
+    for elects, holds in (("none", True), ("rotate", False)):
+        config = secure_config(
+            protocol, elect_super_nodes=elects, byzantine=(str(byzantine / 50),)
+        )
+        assert federation._threat(config, plan).secure_sums_hold == holds

@@ -1,0 +1,97 @@
+"""How likely those who collude in a zone's secure sum take its masks off."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tff_hdp.privacy.parts import FixedSizeSampling
+from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.threat import ThreatModel
+
+# What may happen in a round, over all zones, and is taken for never.
+_FAILURE = 2.0**-60
+
+# Of so many colluders in a sum, the most parties in all whose masks they take off.
+MostUnmasked = Callable[[np.ndarray], np.ndarray]
+
+
+def majority(colluders: np.ndarray) -> np.ndarray:
+    """`MostUnmasked` where more than half of a sum's parties recover every secret."""
+    return 2 * colluders - 1
+
+
+def sums_hold(
+    plan: NoisePlan,
+    corrupt: Sequence[int],
+    loss_rate: float,
+    most_unmasked: MostUnmasked,
+    *,
+    elected: bool = False,
+) -> bool:
+    """Whether colluding clients are too few to unmask secure sums of zones.
+
+    They are too few where they take masks off with probability at most 2^-60 in a
+    round, over all zones.
+
+    Args:
+      plan: Zones and how their cohorts are drawn.
+      corrupt: How many clients of each zone collude.
+      loss_rate: Of the others that are drawn; who colludes comes if it is drawn.
+      most_unmasked: What the protocol bears.
+      elected: Whether a zone's super-node is a client of it, and one more of them.
+    """
+    failing = sum(
+        _unmasking(plan, zone, count, loss_rate, most_unmasked, elected)
+        for zone, count in enumerate(corrupt)
+    )
+    return failing <= _FAILURE
+
+
+def sum_hides(plan: NoisePlan, threat: ThreatModel, zone: int) -> bool:
+    """Whether a zone's super-node sees no more of its clients than their sum.
+
+    By `threat`, and by what any protocol bears: no majority of a sum's clients.
+    """
+    if not (plan.secure_aggregation and threat.secure_sums_hold):
+        return False
+    corrupt = min(threat.colluders_in_zone, plan.zone_sizes[zone] - 1)
+    # One that nobody colludes with is no majority of two, nor of itself.
+    if not corrupt:
+        return True
+    found = _unmasking(
+        plan,
+        zone,
+        corrupt,
+        threat.dropout_rate,
+        majority,
+        threat.elected_super_nodes,
+    )
+    return found <= _FAILURE
+
+
+def _unmasking(
+    plan: NoisePlan,
+    zone: int,
+    corrupt: int,
+    loss_rate: float,
+    most_unmasked: MostUnmasked,
+    elected: bool,
+) -> float:
+    """Probability that too few honest clients of the zone are left in its sum."""
+    from scipy import stats
+
+    size, came = plan.zone_sizes[zone], np.arange(corrupt + 1)
+    # An elected super-node may be drawn: it is then among those who are not corrupt.
+    most = most_unmasked(came + elected) - came
+    if isinstance(plan.sampling, FixedSizeSampling):
+        k = plan.sampling.sizes[zone]
+        likely = stats.hypergeom(size, corrupt, k).pmf(came)
+        honest = stats.binom(np.maximum(k - came, 0), 1.0 - loss_rate)
+    else:
+        q = plan.participation[zone]
+        likely = stats.binom(corrupt, q).pmf(came)
+        honest = stats.binom(size - corrupt, q * (1.0 - loss_rate))
+    # With fewer in all a zone reveals nothing.
+    fewest = plan.min_zone_clients - came
+    few = np.maximum(honest.cdf(most) - honest.cdf(fewest - 1), 0.0)
+    return float(likely @ few)
