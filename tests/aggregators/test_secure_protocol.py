@@ -216,3 +216,18 @@ def test_plans_that_ignore_small_zones_are_refused():
     plan = dataclasses.replace(plan_of("zone"), min_zone_clients=1)
     with pytest.raises(ValueError, match=r"min_zone_clients is 1; .* at least 2"):
         run(plan, [[], [], []])
+
+
+def test_a_sum_that_failed_is_tried_as_another_attempt(monkeypatch):
+    """Who answers both must know which is which, and what it has helped to unmask."""
+    run_round, asked = secure_protocol.run_round, []
+
+    def noted(inputs, terms, **options):
+        asked.append((terms.session, terms.attempt, options["unmasked"]))
+        return run_round(inputs, terms, **options)
+
+    monkeypatch.setattr(secure_protocol, "run_round", noted)
+    plan = plan_of("zone", zones=1)
+    run(plan, shares_of((7,), plan), "graph", dropped=(3,))
+    assert [terms for *terms, _ in asked] == [["zone 0", 0], ["zone 0", 1]]
+    assert asked[0][2] is asked[1][2] is not None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_hdp.aggregators import mixing
 from tff_hdp.aggregators.secure_mean import SecureZonedMean
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.noise import grid_step
@@ -243,3 +244,20 @@ def assert_same_release(mean, *totals):
         found.append(mean.outputs(state, whole)[0][-1][0].numpy())
     assert found[0].dtype == np.float32
     np.testing.assert_array_equal(*found)
+
+
+def test_sums_of_clients_that_float32_rounds_are_hidden():
+    """A hundred thousand of them come to more steps than float32 tells apart."""
+
+    def step(clients):
+        plan = NoisePlan(
+            zone_sizes=(clients,) * 2,
+            noising_clients=(clients,) * 2,
+            client_noise_multiplier=0.154,
+            clipping=Clipping(clip_norm=1.0),
+            sampling=PoissonSampling((1e-3,) * 2),
+        )
+        return mixing.hidden_step(plan, 0)
+
+    assert step(1_000) == 0.0
+    assert step(100_000) > 0.0

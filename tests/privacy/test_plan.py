@@ -374,3 +374,17 @@ def test_a_zones_nodes_are_followed_up_to_the_server():
     for level in (-1, 0, 5):
         with pytest.raises(ArgumentError, match=f"level is {level}; allowed: 1..4"):
             tree.nodes_at(level)
+
+
+def test_numbers_are_drawn_by_clients_nodes_and_who_passes_sums_on():
+    plan = NoisePlan(
+        zone_sizes=(30, 20),
+        sampling=FullParticipation(),
+        client_noise_multiplier=1.0,
+        noising_clients=(30, 20),
+        zone_noise_multipliers=(1.0, 0.0),
+        server_noise_multiplier=1.0,
+        size=10,
+    )
+    # Fifty clients, a zone and the server; two zones and the server pass sums on.
+    assert plan.drawn_numbers == 10 * (50 + 2 + 3)

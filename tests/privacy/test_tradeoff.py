@@ -199,3 +199,13 @@ def test_an_attack_without_errors_refutes_what_its_trials_can():
 def test_a_blind_attack_refutes_nothing():
     blind = roc(np.arange(300.0), np.arange(300.0) + 0.5)
     assert blind.refuted_mu == 0.0
+
+
+@pytest.mark.parametrize("q", [0.5, 1.0])
+def test_what_a_grid_costs_is_in_the_bound_on_attacks(q):
+    """(epsilon, delta) without is (epsilon + slack, e^slack delta) with it."""
+    plain, grid = (
+        tradeoff(SampledGaussian(q, Spectrum((4.0,), (0.0,)), True, slack))
+        for slack in (0.0, 0.1)
+    )
+    assert grid.power(0.01) >= math.exp(0.09) * plain.power(0.01)

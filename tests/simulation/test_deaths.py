@@ -123,6 +123,24 @@ def test_what_was_released_is_stated_after_a_loss_of_power(tmp_path, monkeypatch
     assert (last["rounds"], last["last_round"]) == (7, 7)
 
 
+def test_a_loss_of_power_leaves_the_checkpoint_before_the_last(tmp_path, monkeypatch):
+    """Without one what was released could not go on."""
+    disk, out, seen = Disk(monkeypatch), tmp_path / "run", []
+    replace = pathlib.Path.replace
+
+    def look(path, target):
+        number = target.name.removeprefix("round_")
+        if path.name == "unfinished" and int(number) > 1:
+            before = target.with_name(f"round_{int(number) - 1:06d}")
+            seen.append(disk.kept(before) == before.read_bytes())
+        replace(path, target)
+
+    monkeypatch.setattr(pathlib.Path, "replace", look)
+    run(out, CountingSystem([]), rounds=5)
+    assert seen == [True] * 4
+    assert f"round_{5:06d}" in disk._names[out / "checkpoints"]
+
+
 def test_a_run_killed_between_rounds_counts_each_once(tmp_path):
     for after in (1, 2, 4):
         with pytest.raises(KeyboardInterrupt):

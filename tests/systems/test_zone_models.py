@@ -1,6 +1,8 @@
 """What GFL and HFL-DP share, with clients, edges and a way down that just count."""
 
 import collections
+import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +10,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp import runtime
-from tff_hdp.systems.zone_models import build_zoned_process
+from tff_hdp.errors import NoiseError
+from tff_hdp.privacy import RoundLedger
+from tff_hdp.systems.gfl import account as gfl_account
+from tff_hdp.systems.gfl.plan import GflPlan
+from tff_hdp.systems.gfl.run import Gfl
+from tff_hdp.systems.hfl_dp import account as hfl_dp_account
+from tff_hdp.systems.hfl_dp.plan import HflDpRound
+from tff_hdp.systems.hfl_dp.run import HflDp
+from tff_hdp.systems.zone_models import build_zoned_process, check_all_took_part
 
 ZONES, SIZE = 3, 5
 
@@ -104,3 +114,40 @@ def test_zones_start_with_one_keras_model(context):
     assert models.shape == (ZONES, SIZE)
     assert np.ptp(models, axis=0).max() == 0.0
     assert np.abs(models[0, :4]).min() > 0.0 and models[0, 4] == 0.0
+
+
+@pytest.mark.parametrize("came", [9, 11])
+def test_rounds_to_which_others_came_are_not_accounted(came):
+    check_all_took_part({"clients": 10}, 10)
+    with pytest.raises(NoiseError, match="in a round whose account is of"):
+        check_all_took_part({"clients": came}, 10)
+
+
+def test_gfl_records_no_round_that_lacks_clients():
+    plan = GflPlan(
+        scheme="iid",
+        mu=0.1,
+        B=1.0,
+        sigma_g=0.2,
+        dimension=2,
+        clients=50,
+        per_round=10,
+    )
+    system = SimpleNamespace(plan=plan, zoning=SimpleNamespace(num_zones=3))
+    ledger = RoundLedger(plan_type=GflPlan, account=gfl_account.account)
+    Gfl.record(system, ledger, {"clients": 30})
+    with pytest.raises(NoiseError):
+        Gfl.record(system, ledger, {"clients": 29})
+    assert ledger.rounds == 1
+
+
+def test_hfl_dp_records_no_round_that_lacks_clients():
+    edge = HflDpRound(cloud=False, n=4, N=2, C=1.0, sigma_u=1.0)
+    cloud = dataclasses.replace(edge, cloud=True)
+    system = SimpleNamespace(plan=edge, cloud_plan=cloud, config=SimpleNamespace(k2=2))
+    ledger = RoundLedger(plan_type=HflDpRound, account=hfl_dp_account.account)
+    HflDp.record(system, ledger, {"clients": 8, "round": 1})
+    HflDp.record(system, ledger, {"clients": 8, "round": 2})
+    with pytest.raises(NoiseError):
+        HflDp.record(system, ledger, {"clients": 7, "round": 3})
+    assert [plan.cloud for plan, _ in ledger.history] == [False, True]

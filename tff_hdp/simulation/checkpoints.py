@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_hdp.errors import FileError
-from tff_hdp.files import by_round
+from tff_hdp.files import by_round, sync_names
 from tff_hdp.simulation.journal import Journal
 
 _LOG = logging.getLogger(__name__)
@@ -265,3 +265,4 @@ def _read(path: pathlib.Path, like: Any) -> tuple[tuple[int, str], Checkpoint]:
 def _flush(path: pathlib.Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
+    sync_names(path.parent)

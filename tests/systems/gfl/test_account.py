@@ -285,3 +285,32 @@ def test_noise_that_float32_has_not_is_refused(plan):
     assert dataclasses.replace(plan, mu=least, sigma_g=least).is_noisy
     with pytest.raises(ArgumentError, match=r"sigma_g is 1e\+37; allowed: at most"):
         dataclasses.replace(plan, sigma_g=1e37)
+
+
+def test_every_number_of_every_iteration_is_of_finite_precision():
+    plan = gfl.GflPlan(
+        scheme="hybrid",
+        mu=0.1,
+        B=1.0,
+        sigma_g=0.2,
+        dimension=200,
+        clients=50,
+        per_round=10,
+    )
+    row = gfl_account.account([(plan, 7)], 1e-5, ("rdp",))[1]
+    assert f"{200 * 7:.2g} numbers" in row.assumptions
+
+
+def test_theorem_2_is_of_one_plan():
+    plan = gfl.GflPlan(
+        scheme="hybrid",
+        mu=0.1,
+        B=1.0,
+        sigma_g=0.2,
+        dimension=2,
+        clients=50,
+        per_round=10,
+    )
+    mixed = [(plan, 7), (dataclasses.replace(plan, sigma_g=2.0), 1)]
+    assert gfl_account.account(mixed, 1e-5, ("paper",))[1].epsilon_paper is None
+    assert gfl_account.account(mixed[:1], 1e-5, ("paper",))[1].epsilon_paper > 0

@@ -1,13 +1,24 @@
 """Schedules of faults, and who is Byzantine."""
 
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tasks
 from tff_hdp.errors import FileError
-from tff_hdp.privacy import NoisePlan, PoissonSampling
+from tff_hdp.privacy import (
+    Clipping,
+    Ledger,
+    NoisePlan,
+    PoissonSampling,
+    ThreatModel,
+    account,
+    configurations,
+    worst,
+)
 from tff_hdp.systems.hdp import federation
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import (
@@ -16,6 +27,7 @@ from tff_hdp.systems.hdp.faults import (
     byzantine_counts,
     parse_schedule,
 )
+from tff_hdp.systems.hdp.run import Hdp
 from tff_hdp.systems.hdp.seats import read_seats
 from tff_hdp.topology import Zoning
 
@@ -108,3 +120,33 @@ def test_byzantine_clients_are_counted_where_they_are_most():
         assert (threat.colluding_clients, threat.colluders_in_zone) == (3, 10)
         # Only in zones do clients mask with each other.
         assert threat.peers_known == known
+
+
+def test_a_target_is_met_against_whom_the_run_assumes(hdp_config, tmp_path):
+    """Who knows the cohort has no amplification by sampling to reckon with."""
+    config = hdp_config(
+        tmp_path,
+        noise_multiplier=None,
+        target_epsilon=4.0,
+        target_observer="aggregator",
+        cohort_known=True,
+    )
+    task = tasks.load("digits", seed=0)
+    made = federation.build_federation(
+        config, task, partition_seed=0, clipping=Clipping()
+    )
+    rows = account(made.plan, config.rounds, config.delta, ("rdp",), threat=made.threat)
+    assert 3.9 < worst(rows, "aggregator", method="rdp").epsilon_rdp <= 4.0
+
+
+def test_a_zone_that_no_election_gave_a_super_node_counts_as_skipped():
+    config = HdpConfig(privacy="ldp", noise_multiplier=1.0, elect_super_nodes="rotate")
+    plan = configurations.c1(
+        zone_sizes=(20, 20),
+        sampling=PoissonSampling((0.5, 0.5)),
+        noise_multiplier=1.0,
+    )
+    ledger, assumed = Ledger(), SimpleNamespace(threat=ThreatModel())
+    system = SimpleNamespace(plan=plan, federation=assumed, config=config)
+    Hdp.record(system, ledger, {"aggregator": None, "skipped_zones": 1})
+    assert ledger.history[0][0].threat.skipped_zones == 1

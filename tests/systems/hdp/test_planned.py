@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from tff_hdp import systems
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import (
     Clipping,
+    FullParticipation,
     Level,
     NoisePlan,
     PoissonSampling,
@@ -22,12 +24,20 @@ from tff_hdp.privacy import (
     planner,
     worst,
 )
+from tff_hdp.privacy.planned import Planned
 from tff_hdp.privacy.promises import Kept, Promise
+from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.simulation import experiment, report
 from tff_hdp.simulation.evaluation import evaluate_run
-from tff_hdp.simulation.run_folder import RunFolder
+from tff_hdp.simulation.run_folder import RunFolder, _promise_note
+from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.federation import build_federation
-from tff_hdp.systems.hdp.planned import check_promises, with_own_plan, with_plan_copied
+from tff_hdp.systems.hdp.planned import (
+    check_promises,
+    kept_promises,
+    with_own_plan,
+    with_plan_copied,
+)
 
 FEDERATION = NoisePlan(
     zone_sizes=(50,) * 4,
@@ -312,3 +322,49 @@ def test_promises_are_accounted_with_what_the_plan_assumes(made):
     ((_, guessed),) = hidden.reached([(AccountedRound(noisy, ThreatModel()), 2)])
     assert guessed <= known < math.inf
     assert strict.reached([]) == [(kept.promise, 0.0)]
+
+
+def broken():
+    """A plan whose second promise alone is kept by two rounds of it."""
+    plan = NoisePlan(
+        zone_sizes=(10,) * 3,
+        sampling=FullParticipation(),
+        zone_noise_multipliers=(8.0,) * 3,
+    )
+    kept = tuple(
+        Kept(promise=Promise(observer, epsilon), epsilon=epsilon, noise=1.0)
+        for observer, epsilon in (("aggregator", 0.1), ("released_model", 9.0))
+    )
+    return Planned(
+        plan=plan,
+        threat=ThreatModel(),
+        rounds=2,
+        delta=1e-5,
+        method="rdp",
+        kept=kept,
+    )
+
+
+def test_a_promise_that_was_broken_is_told(tmp_path):
+    made = broken()
+    made.write(tmp_path / "plan.json")
+    config = SimpleNamespace(plan=tmp_path / "plan.json")
+    found = kept_promises(config, [(AccountedRound(made.plan), 2)])
+    assert [promise["kept"] for promise in found] == [False, True]
+    assert ["NOT KEPT" in _promise_note(promise) for promise in found] == [True, False]
+
+
+def test_a_runs_copy_of_its_plan_outlives_a_loss_of_power(tmp_path, monkeypatch):
+    flush, flushed = os.fsync, []
+
+    def noting(descriptor):
+        flush(descriptor)
+        flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    monkeypatch.setattr(os, "fsync", noting)
+    broken().write(tmp_path / "given.json")
+    out = tmp_path / "run"
+    out.mkdir()
+    config = HdpConfig(plan=str(tmp_path / "given.json"))
+    with_plan_copied(config, SimpleNamespace(path=out, resolved={}))
+    assert any("plan.json" in path.rpartition("/")[2] for path in flushed)

@@ -327,3 +327,24 @@ def test_seats_are_on_the_disk_when_they_are_written(held, tmp_path, monkeypatch
     write_seats(tmp_path / "run" / "elections", 1, seats, list(registries.values()))
     files = {name.partition(".json")[0].lstrip(".") for name in flushed}
     assert files == {"round_00001", "registry", "elections", "run"}
+
+
+def test_a_transcript_of_another_round_does_not_verify(tmp_path):
+    """A relay might hold round 1's election as round 7's, of whom others are called."""
+    nodes = SuperNodes(
+        Zoning(tuple("abcdefghij"), (0,) * 10),
+        policy="persistent",
+        call_size=4,
+        secret=bytes(32),
+    )
+    term = nodes.seat(0, 7, "abcdefghij")
+    seat = {
+        "zone": 0,
+        "failed": [],
+        "super_node": term.super_node,
+        "elections": 1,
+        "transcripts": [transcript.to_text() for transcript in term.transcripts],
+    }
+    write_seats(tmp_path, 1, [seat], [nodes.registry(0)])
+    with pytest.raises(ElectionError, match="round 1, zone 0: a transcript is of"):
+        verify_seats(tmp_path, read_registries(tmp_path / REGISTRY))

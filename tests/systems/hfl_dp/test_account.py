@@ -18,6 +18,7 @@ from tff_hdp.systems.hfl_dp import account as hfl_dp_account
 from tff_hdp.systems.hfl_dp import noise as hfl_dp
 from tff_hdp.systems.hfl_dp import worth as hfl_dp_table
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
+from tff_hdp.systems.hfl_dp.process import _grid_of_mean
 
 SETTING = {"n": 10, "N": 5, "C": 15.0, "eps1": 20.0, "eps2": 25.0, "delta": 1e-5}
 ALL = (25, 13, 12, 12, 12)
@@ -359,3 +360,9 @@ def test_the_least_noise_leaves_room_to_hide_its_grid(n):
     edge, _ = rounds(HflDpNoise(2.0**-116 * n), n=n)
     step = 2.0 ** math.floor(math.log2(edge.sigma_u)) / 32
     assert 2.0 * step / n >= 2.0**-121
+
+
+def test_means_that_float32_rounds_are_hidden():
+    coarse = HflDpRound(cloud=False, n=4, N=2, C=1000.0, sigma_u=1e-3)
+    assert _grid_of_mean(coarse)[0] > 0.0
+    assert _grid_of_mean(dataclasses.replace(coarse, sigma_u=1.0))[0] == 0.0
