@@ -5,6 +5,7 @@ import gc
 import multiprocessing
 import os
 import tempfile
+import weakref
 
 import numpy as np
 import pytest
@@ -135,6 +136,41 @@ class TestResources:
                 before = resident_megabytes()
         gc.collect()
         assert resident_megabytes() - before < 25
+
+    @pytest.mark.parametrize("bound", [False, True])
+    def test_clients_data_is_gone_with_the_call_that_used_it(self, installed, bound):
+        """Without Python's search for cycles, which programs have look seldom."""
+        numbers = tff.SequenceType(np.int64)
+        everybody = tff.FederatedType(numbers, tff.CLIENTS)
+        function = tff.FunctionType([np.int64, np.int64], np.int64)
+
+        @tff.tensorflow.computation(np.int64, np.int64)
+        def add(x, y):
+            return x + y
+
+        def summed(data, how):
+            one = tff.federated_computation(
+                lambda sequence: tff.sequence_reduce(sequence, zero(), how), numbers
+            )
+            return tff.federated_sum(tff.federated_map(one, data))
+
+        zero = tff.tensorflow.computation(lambda: np.int64(0))
+        if bound:
+            total = tff.federated_computation(summed, [everybody, function])
+        else:
+            total = tff.federated_computation(lambda x: summed(x, add), everybody)
+        given = [add] if bound else []
+        assert total([tf.data.Dataset.range(1)], *given) == 0
+        data = [tf.data.Dataset.range(3) for _ in range(2)]
+        alive = [weakref.ref(dataset) for dataset in data]
+        gc.collect()
+        gc.disable()
+        try:
+            assert total(data, *given) == 6
+            del data
+            assert [dataset() for dataset in alive] == [None, None]
+        finally:
+            gc.enable()
 
     def test_forgotten_computations_are_released(self, installed):
         def constant(number):

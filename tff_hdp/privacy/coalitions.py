@@ -47,17 +47,23 @@ def sums_hold(
     return failing <= _FAILURE
 
 
-def sum_hides(plan: NoisePlan, threat: ThreatModel, zone: int) -> bool:
+def sum_hides(
+    plan: NoisePlan, threat: ThreatModel, zone: int, *, fellows: int = 0
+) -> bool:
     """Whether a zone's super-node sees no more of its clients than their sum.
 
     By `threat`, and by what any protocol bears: no majority of a sum's clients.
+
+    Args:
+      plan: What is run.
+      threat: What is assumed of the parties.
+      zone: Of the clients.
+      fellows: Clients of the zone that tell the super-node, beside `threat`'s.
     """
     if not (plan.secure_aggregation and threat.secure_sums_hold):
         return False
-    corrupt = min(threat.colluders_in_zone, plan.zone_sizes[zone] - 1)
-    # One that nobody colludes with is no majority of two, nor of itself.
-    if not corrupt:
-        return True
+    told = threat.colluders_in_zone + fellows
+    corrupt = min(told, plan.zone_sizes[zone] - 1)
     found = _unmasking(
         plan,
         zone,
@@ -77,7 +83,7 @@ def _unmasking(
     most_unmasked: MostUnmasked,
     elected: bool,
 ) -> float:
-    """Probability that too few honest clients of the zone are left in its sum."""
+    """Probability that some honest clients of the zone, but too few, are in its sum."""
     from scipy import stats
 
     size, came = plan.zone_sizes[zone], np.arange(corrupt + 1)
@@ -91,7 +97,7 @@ def _unmasking(
         q = plan.participation[zone]
         likely = stats.binom(corrupt, q).pmf(came)
         honest = stats.binom(size - corrupt, q * (1.0 - loss_rate))
-    # With fewer in all a zone reveals nothing.
-    fewest = plan.min_zone_clients - came
+    # With fewer in all a zone reveals nothing, and nobody's update with nobody there.
+    fewest = np.maximum(plan.min_zone_clients - came, 1 + elected)
     few = np.maximum(honest.cdf(most) - honest.cdf(fewest - 1), 0.0)
     return float(likely @ few)

@@ -56,12 +56,12 @@ def noise_before_super_node(
     """
     plan, threat = run.plan, run.threat
     z2 = plan.client_noise_multiplier**2
-    if not sum_hides(plan, threat, zone):
+    fellows = int(observer == "fellow_client")
+    if not sum_hides(plan, threat, zone, fellows=fellows):
         if not noising:
             return None
         return Noise(Spectrum((z2,), (0.0,)), z2, varies=True, own=True)
-    known = threat.colluding_clients + int(threat.elected_super_nodes)
-    known += int(observer == "fellow_client")
+    known = threat.colluding_clients + int(threat.elected_super_nodes) + fellows
     pools, nominal = _pools(run, zone, noising, {zone: z2}, known)
     spectrum = noise_spectrum(z2 if noising else 0.0, pools)
     if spectrum.variances == (0.0,):

@@ -58,10 +58,11 @@ def test_how_often_a_sum_is_unmasked(
         for left in range(n - bad + 1):
             stay = math.comb(n - bad, left) * (1 - loss) ** left
             stay *= loss ** (n - bad - left)
-            # A cohort of fewer is left out; one has no fellows to share secrets with.
-            if bad + left < fewest or not bad + elected:
-                continue
             # The super-node is one of those who are not corrupt, and tells as they do.
+            nobody = left - elected <= 0
+            # A cohort of fewer is left out.
+            if bad + left < fewest or nobody or not bad + elected:
+                continue
             if unmasks(bad + elected, left - elected, signed=signed):
                 expected += likely * stay
     assert found == pytest.approx(expected / total, abs=1e-12)

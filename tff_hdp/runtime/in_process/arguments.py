@@ -1,7 +1,7 @@
 """The argument of an invocation: computations in it bound, the rest taken apart."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
 
@@ -14,6 +14,10 @@ Block = tff.framework.ComputationBuildingBlock
 Argument = dict[tuple[int, ...], Any]
 
 _OTHERS = "others"
+
+
+# Functions that call themselves are the module's: one that finds itself in a function
+# around it is a cycle, which would keep all clients' data until Python looks for such.
 
 
 def is_functional(type_: tff.Type | None) -> bool:
@@ -44,24 +48,8 @@ def bind_functions(
         return comp, arg
     others: list[Any] = []
     types: list[tff.Type] = []
-
-    def place(value: Any, type_: tff.Type) -> Callable[[Block | None], Block]:
-        """What makes the part of the argument out of all the other parts."""
-        if isinstance(type_, tff.FunctionType):
-            block = _block_of(value, type_)
-            return lambda _: block
-        if is_functional(type_):
-            parts = [place(*pair) for pair in values.matched(value, type_)]
-            names = tff.structure.name_list_with_nones(type_)
-            return lambda source: tff.framework.Struct(
-                [(n, part(source)) for n, part in zip(names, parts, strict=True)]
-            )
-        at = len(others)
-        others.append(value)
-        types.append(type_)
-        return lambda source: tff.framework.Selection(source, index=at)
-
-    whole, block = place(arg, parameter), comp.to_building_block()
+    whole = _place(arg, parameter, others, types)
+    block = comp.to_building_block()
     if not others:
         bound = tff.framework.Lambda(None, None, tff.framework.Call(block, whole(None)))
         given = None
@@ -73,6 +61,25 @@ def bind_functions(
         bound = tff.framework.Lambda(_OTHERS, rest, called)
         given = tuple(others)
     return tff.framework.ConcreteComputation.from_building_block(bound), given
+
+
+def _place(
+    value: Any, type_: tff.Type, others: list[Any], types: list[tff.Type]
+) -> Callable[[Block | None], Block]:
+    """What makes a part of the argument out of `others`, to which it adds its own."""
+    if isinstance(type_, tff.FunctionType):
+        block = _block_of(value, type_)
+        return lambda _: block
+    if is_functional(type_):
+        parts = [_place(*pair, others, types) for pair in values.matched(value, type_)]
+        names = tff.structure.name_list_with_nones(type_)
+        return lambda source: tff.framework.Struct(
+            [(n, part(source)) for n, part in zip(names, parts, strict=True)]
+        )
+    at = len(others)
+    others.append(value)
+    types.append(type_)
+    return lambda source: tff.framework.Selection(source, index=at)
 
 
 def take_apart(
@@ -95,36 +102,44 @@ def take_apart(
         ValueError: if two parts have different numbers of clients.
     """
     parts: Argument = {}
-    counts: dict[tuple[int, ...], int] = {}
-
-    def visit(value: Any, type_: tff.Type, path: tuple[int, ...]) -> None:
-        if isinstance(value, tff.framework.Ingestable):
-            value = _materialise(value, invoke)
-        if isinstance(type_, tff.StructType):
-            for i, pair in enumerate(values.matched(value, type_)):
-                visit(*pair, (*path, i))
-            return
+    counts: list[int] = []
+    if type_ is None:
+        return parts, None
+    for path, part, part_type in _parts(value, type_, invoke):
+        parts[path] = part
         if (
-            isinstance(type_, tff.FederatedType)
-            and type_.placement is tff.CLIENTS
-            and not type_.all_equal
+            isinstance(part_type, tff.FederatedType)
+            and part_type.placement is tff.CLIENTS
+            and not part_type.all_equal
         ):
-            if not isinstance(value, list | tuple):
+            if not isinstance(part, list | tuple):
                 raise TypeError(
-                    f"expected a list with each client's value for the type {type_}, "
-                    f"found a {type(value).__name__}"
+                    f"expected a list with each client's value for the type "
+                    f"{part_type}, found a {type(part).__name__}"
                 )
-            counts[path] = len(value)
-        parts[path] = value
-
-    if type_ is not None:
-        visit(value, type_, ())
-    if len(set(counts.values())) > 1:
+            counts.append(len(part))
+    if len(set(counts)) > 1:
         raise ValueError(
             "Conflicting cardinalities: the parts of the argument disagree on the "
-            "number of clients: found " + ", ".join(map(str, counts.values()))
+            "number of clients: found " + ", ".join(map(str, counts))
         )
-    return parts, next(iter(counts.values()), None)
+    return parts, next(iter(counts), None)
+
+
+def _parts(
+    value: Any,
+    type_: tff.Type,
+    invoke: Callable[[Any, Any], Any],
+    path: tuple[int, ...] = (),
+) -> Iterator[tuple[tuple[int, ...], Any, tff.Type]]:
+    """Each part that is no structure: its path, itself and its type."""
+    if isinstance(value, tff.framework.Ingestable):
+        value = _materialise(value, invoke)
+    if isinstance(type_, tff.StructType):
+        for i, pair in enumerate(values.matched(value, type_)):
+            yield from _parts(*pair, invoke, (*path, i))
+    else:
+        yield path, value, type_
 
 
 def _block_of(value: Any, type_: tff.FunctionType) -> Block:
