@@ -303,6 +303,20 @@ def test_leaving_out_costs_some_where_it_is_rare():
     assert epsilon(certain, "aggregator") >= plain
 
 
+def test_leaving_out_costs_some_where_noise_may_be_missing():
+    """A zone that nobody came to has none, whether or not a client tips the balance."""
+    zones = {"zone_sizes": (200,) * 2, "sampling": PoissonSampling((0.2,) * 2)}
+    options = {"alpha": 0, "beta": 0.5, "secure_server": True, **zones}
+    found = {}
+    for least in (1, 2):
+        plan = plan_of("c7", min_zone_clients=least, **options)
+        rows = account(plan, 5, DELTA, ("rdp", "pld"))
+        found[least] = worst(rows, "aggregator", "trusting")
+    for method in ("epsilon_rdp", "epsilon_pld"):
+        plain, left = (getattr(found[least], method) for least in (1, 2))
+        assert plain <= left < 1.5 * plain
+
+
 def test_a_zone_that_needs_all_its_clients():
     """Removing any of them takes the whole sum away: m S."""
     plan = plan_of(

@@ -124,16 +124,11 @@ class Spectrum:
         rate = min(max((least - 1) / max(others, 1), rates[0]), rates[1])
         log_tips = float(stats.binom.logpmf(least - 1, others, rate))
         log_rest = math.log(-math.expm1(log_tips)) if log_tips < 0.0 else -math.inf
-        parts = sorted(
-            (variance * scale, log_p + log_weight)
-            for scale, log_weight in ((1.0, log_rest), (least**-2, log_tips))
-            for variance, log_p in zip(
-                self.variances, self.log_probabilities, strict=True
-            )
-            if log_weight > -math.inf
-        )
-        variances, log_probabilities = zip(*parts, strict=True)
-        return Spectrum(variances, log_probabilities)
+        v, log_p = np.asarray(self.variances), np.asarray(self.log_probabilities)
+        log_p = np.concatenate([log_p + log_rest, log_p + log_tips])
+        keep = np.isfinite(log_p)
+        # Where there is no noise both variances are 0, and one entry is their sum.
+        return _joined(np.concatenate([v, v / least**2])[keep], log_p[keep])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
