@@ -330,6 +330,34 @@ def test_clients_that_collude_are_not_why_there_is_no_guarantee(row):
     assert code_of(said) == "X"
 
 
+@pytest.mark.parametrize(
+    ("noise", "observer", "assumed", "reason"),
+    [
+        ({"secure_server": True}, "aggregator", {}, "no noise is added before"),
+        ({}, "released_model", {"skipped_zones": 1}, "nobody adds noise"),
+        ({}, "released_model", {"colluding_super_nodes": 2}, "the super-node sees"),
+        ({"noising_clients": (0, 5)}, "super_node", {}, "the super-node sees its zone"),
+        ({"noising_clients": (2, 0)}, "super_node", {"colluding_clients": 2}, None),
+        ({"noising_clients": (0, 1)}, "fellow_client", {}, None),
+        ({"noising_clients": (0, 5)}, "released_model", {"skipped_zones": 1}, None),
+    ],
+)
+def test_a_row_without_a_guarantee_begins_with_the_reason(
+    noise, observer, assumed, reason
+):
+    """What is assumed of the parties is said after it."""
+    plan = NoisePlan(
+        zone_sizes=(5, 5),
+        sampling=FullParticipation(),
+        **{"client_noise_multiplier": 1.0, "secure_aggregation": True, **noise},
+    )
+    rows = account(plan, 1, DELTA, RDP, threat=ThreatModel(**assumed))
+    said = worst(rows, observer, "trusting").assumptions
+    reason = reason or "all the noise in what the observer sees is known to it, missing"
+    assert said.startswith(f"no guarantee: {reason}")
+    assert plan.secure_server == ("the sum over all zones only" in said)
+
+
 @pytest.mark.parametrize("observer", thinned(["aggregator", "released_model"], every=2))
 def test_colluding_clients_of_a_zone_leave_fewer_who_may_have_come(observer, row):
     sizes = {"sampling": FixedSizeSampling((10,) * 10), "z": 2.0}

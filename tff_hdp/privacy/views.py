@@ -38,7 +38,7 @@ class View:
     Attributes:
       neighbours: The neighbour relation that the mechanism is accounted under.
       sampling: How the client comes to take part, in words.
-      assumptions: What the account rests on, or why there is none; in words.
+      assumptions: What the account rests on, after why there is none if so; in words.
       mechanism: The round's mechanism; None where nothing is guaranteed or
         nothing is seen (`sees_nothing`).
       effective_noise: Multiplier of the noise that counts, at the expected number of
@@ -108,9 +108,10 @@ def view(
     """
     plan, threat = run.plan, run.threat
     notes: list[str] = []
+    before, depth = run, level - 1
     if threat.colluding_super_nodes == plan.num_zones and level > 1:
         notes.append("the client's own super-node colludes: its view is the observer's")
-        level = 1
+        level, depth = 1, 0
     if level == 1:
         noise = noise_before_super_node(run, zone, noising, observer, notes)
         hidden = False
@@ -130,9 +131,8 @@ def view(
         if only_total:
             notes.append(SECURE_SERVER)
             before = dataclasses.replace(run, plan=plan.without_server_noise())
-            noise = noise_in_output(before, level, zone, noising, observer, notes)
-        else:
-            noise = noise_in_output(run, level - 1, zone, noising, observer, notes)
+            depth = level
+        noise = noise_in_output(before, depth, zone, noising, observer, notes)
         known = threat.cohort_known and not released
         if observer == "fellow_client":
             known = threat.peers_known
@@ -142,11 +142,11 @@ def view(
             notes.append("clients that collude know who of their zone takes part")
         hidden = not known and not threat.participation_revealed
     if noise is None or noise.nominal == 0:
-        reason = notes[-1] if notes else _why_none(run, level, zone)
+        reason = _why_none(before, level, depth, zone)
         return View(
             neighbours=threat.neighbours or "zero_out",
             sampling=_sampling_words(plan, zone, hidden=hidden),
-            assumptions=("no guarantee: " + reason,),
+            assumptions=("no guarantee: " + reason, *notes),
         )
     fellow = observer == "fellow_client"
     return _sampled_view(run, zone, noise, hidden, fellow, notes)
@@ -300,12 +300,32 @@ def _sampling_words(plan: NoisePlan, zone: int, *, hidden: bool) -> str:
     return f"{words}, participation {'hidden' if hidden else 'revealed'}"
 
 
-def _why_none(run: AccountedRound, level: int, zone: int) -> str:
+def _why_none(run: AccountedRound, level: int, depth: int, zone: int) -> str:
+    """Why nothing protects a zone's client from an observer of `level`.
+
+    What that one sees is the output of the client's node of `depth`; 0 is the client.
+    """
     plan, threat = run.plan, run.threat
-    if level == 1 and sum_hides(plan, threat, zone):
-        return "the super-node sees its zone's sum without noise"
-    if level == 1:
+    if level == 1 and not sum_hides(plan, threat, zone):
         return "the super-node sees the client's own update without noise"
+    if _is_noised(plan, depth, zone):
+        return (
+            "all the noise in what the observer sees is known to it, missing or not "
+            "counted"
+        )
+    if level == 1:
+        return "the super-node sees its zone's sum without noise"
     if level <= plan.server_level:
         return "no noise is added before this observer"
     return "nobody adds noise"
+
+
+def _is_noised(plan: NoisePlan, depth: int, zone: int) -> bool:
+    """Whether anybody adds noise to the output of a zone's node of `depth`."""
+    nodes = plan.nodes_at(max(depth, 1))
+    beneath = [j for j, node in enumerate(nodes) if node == nodes[zone]]
+    return any(plan.noise_carriers[j] for j in beneath) or any(
+        noise[plan.nodes_at(d)[j]]
+        for d, noise in enumerate(plan.node_noise_multipliers[:depth], 1)
+        for j in beneath
+    )
