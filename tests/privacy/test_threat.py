@@ -144,6 +144,23 @@ def test_a_super_node_sees_who_is_there_before_it_tops_up(secure):
     assert own == {None} and None not in above
 
 
+def test_a_topped_up_clients_own_share_is_no_colluders():
+    """Where all come there is nothing to top up."""
+    found = []
+    for top_up in (False, True):
+        plan = NoisePlan(
+            zone_sizes=(3, 3),
+            sampling=FullParticipation(),
+            client_noise_multiplier=1.5,
+            noising_clients=(2, 2),
+            top_up=top_up,
+        )
+        threat = ThreatModel(colluding_clients=2)
+        rows = account(plan, 1, 1e-5, ("pld",), threat=threat)
+        found.append(worst(rows, "aggregator", "ldp").epsilon_pld)
+    assert found[1] == pytest.approx(found[0])
+
+
 def test_a_cohort_of_a_fixed_size_has_one_relation_whatever_the_size():
     """In a zone all of whose clients come one of them is replaced, too: by 2S."""
     plan = configurations.c2(

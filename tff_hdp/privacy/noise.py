@@ -142,8 +142,10 @@ def noise_in_output(
         peers = ", and which others of its zone do" if threat.peers_known else ""
         notes.append(knows + peers)
     if plan.top_up and weights:
+        # The client's own share is no colluder's: it brings it, or it is topped up.
         fixed += sum(
-            w * max(plan.noising_clients[j] - known, 0) for j, w in weights.items()
+            w * max(plan.noising_clients[j] - known, int(noising and j == zone))
+            for j, w in weights.items()
         )
         notes.append("super-nodes are trusted to top up their zones' client noise")
         weights = {}
