@@ -79,7 +79,7 @@ def _run(config: AccountConfig) -> None:
 
 
 def _worst_zones(rows: Sequence[Any]) -> list[str]:
-    """A line per observer against whom zones differ: the zone worst off."""
+    """A line per observer against whom zones differ: the zone worst off by RDP."""
     from tff_hdp.privacy import worst
 
     lines = []
@@ -87,7 +87,7 @@ def _worst_zones(rows: Sequence[Any]) -> list[str]:
         for kind in AccountConfig.choices["client_kind"]:
             own = [r for r in rows if (r.observer, r.client_kind) == (observer, kind)]
             if len(own) > 1 and any(r.zone is not None for r in own):
-                row = worst(own, observer)
+                row = worst(own, observer, method="rdp")
                 sound = row.epsilon_rdp
                 epsilon = "none" if sound is None else f"{sound:.4g}"
                 # Of several levels some may treat all zones alike.

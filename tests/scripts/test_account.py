@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import io
 import json
 import pathlib
@@ -216,6 +217,23 @@ def test_the_worst_of_levels_that_treat_all_zones_alike_is_no_zones(run):
     assert "worst ldp clients against super_node: all zones, epsilon" in shown
     assert "worst hdp clients against aggregator: zone 6, epsilon" in shown
     assert "None" not in shown
+
+
+def test_the_worst_zone_is_that_of_the_epsilon_beside_it(rows, run, tmp_path):
+    """By PLD another one is worst off."""
+    from tff_hdp.privacy import NoisePlan, PoissonSampling, planner
+
+    rates = PoissonSampling((0.02, 0.1, 0.9))
+    zones = NoisePlan(zone_sizes=(5, 200, 20), sampling=rates, mixing="equal")
+    made = planner.plan(zones, {"aggregator": 5.0}, rounds=1, delta=1e-5, method="rdp")
+    noised = dataclasses.replace(zones, zone_noise_multipliers=(4.0, 1.0, 2.0))
+    path = tmp_path / "plan.json"
+    dataclasses.replace(made, plan=noised).write(path)
+    seen = [r for r in rows(f"--plan={path}") if r["observer"] == "aggregator"]
+    by = {m: max(seen, key=lambda r: r[f"epsilon_{m}"]) for m in ("rdp", "pld")}
+    assert by["rdp"]["zone"] != by["pld"]["zone"]
+    line = "clients against aggregator: zone {zone}, epsilon {epsilon_rdp:.4g} (RDP)"
+    assert line.format(**by["rdp"]) in run(f"--plan={path}")
 
 
 def test_calibrate_meets_its_target(rows):

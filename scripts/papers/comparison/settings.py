@@ -57,8 +57,8 @@ def without_noise(built: RunConfig) -> RunConfig:
 
 
 def released(rows: Sequence[AccountRow]) -> AccountRow:
-    """The row of the worst-off client against whoever gets what is released."""
-    return worst(rows, "released_model")
+    """The row of who is worst off by RDP against whoever gets what is released."""
+    return worst(rows, "released_model", method="rdp")
 
 
 def _hdp(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConfig:
