@@ -179,7 +179,10 @@ def test_a_run_of_another_layout_is_refused_in_one_line(tmp_path, layout):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("content", ["x", "a,b\n1,2\n", "round,x\none,2\n", '"\n\0"\n'])
+@pytest.mark.parametrize(
+    "content",
+    ["x", "a,b\n1,2\n", "round,x\none,2\n", '"\n\0"\n', "round,x\n1,.039v\n2,.5\n"],
+)
 def test_a_damaged_metrics_file_is_refused_in_one_line(run, content):
     (run / "metrics.csv").write_text(content + "\n")
     with pytest.raises(FileError, match=r"metrics.csv: .*move it away") as error:

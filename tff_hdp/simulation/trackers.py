@@ -159,6 +159,10 @@ def _read(path: pathlib.Path) -> tuple[list[str], list[dict[str, str]]]:
             int(row[_KEY]) > 0 and None not in row and None not in row.values()
             for row in rows
         )
+        if ok:
+            # One cell that is no number would make its whole column one of text.
+            for cell in (cell for row in rows for cell in row.values() if cell):
+                float(cell)
     except (ValueError, csv.Error):
         ok = False
     if not ok:
