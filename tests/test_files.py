@@ -4,7 +4,11 @@ import os
 import pathlib
 import threading
 
-from tff_hdp.files import write_text
+import numpy as np
+import pytest
+
+from tff_hdp.errors import FileError
+from tff_hdp.files import read_arrays, write_arrays, write_text
 
 
 def test_a_file_is_replaced_and_the_old_one_stays_whole_for_its_readers(tmp_path):
@@ -51,3 +55,33 @@ def test_what_stdout_leads_to_is_written_to(tmp_path):
         out.seek(0, os.SEEK_END)
         out.write("then")
     assert (tmp_path / "out").read_text() == "first\nthen"
+
+
+def test_whatever_bit_of_arrays_is_wrong_they_are_refused_or_as_they_were(tmp_path):
+    """Of the file's directory many ended in errors of the zip reader's."""
+    path, array = tmp_path / "arrays.npz", np.arange(3.0)
+    write_arrays(path, array=array)
+    whole, refused = path.read_bytes(), 0
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            (found,) = read_arrays(path, "array")
+        except FileError as error:
+            assert str(error).startswith(f"{path}: is damaged")
+            refused += 1
+        else:
+            np.testing.assert_array_equal(found, array)
+    assert refused > len(whole)
+    with path.open("wb") as file:
+        np.save(file, array)  # one array alone
+    with pytest.raises(FileError, match=r"or no \.npz of array"):
+        read_arrays(path, "array")
+
+
+def test_arrays_that_are_not_there_are_an_operating_systems_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_arrays(tmp_path / "missing.npz")
+    with pytest.raises(IsADirectoryError):
+        read_arrays(tmp_path)

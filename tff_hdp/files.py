@@ -50,7 +50,13 @@ def read_arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return [arrays[name] for name in names or arrays.files]
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        *(ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error),
+        *(TypeError, RuntimeError, OSError),
+    ) as error:
+        # Reading what a damaged directory points to names no file.
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
         wanted = ", ".join(names) or "arrays"
         raise FileError(path, f"is damaged, or no .npz of {wanted}") from error
 
