@@ -207,9 +207,12 @@ def test_a_journal_that_lacks_lines_is_refused(run, keep):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("left", ["checkpoints", "metrics.csv", "privacy.json"])
+@pytest.mark.parametrize(
+    "left", ["checkpoints", "metrics.csv", "privacy.json", "model"]
+)
 def test_a_run_without_its_journal_is_refused(run, left):
     (run / "privacy.json").write_text("{}")
+    (run / "model").mkdir()
     for path in run.iterdir():
         if path.name not in (left, "config.json"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()

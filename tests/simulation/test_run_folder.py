@@ -324,3 +324,43 @@ def test_what_was_there_before_or_was_released_is_left(tmp_path):
                 folder.journal.announce({"round": 1, "ran": {}})
             raise error
         assert (tmp_path / name / "config.json").exists()
+
+
+def content(folder):
+    """Every file's bytes and every folder's mode."""
+    return {
+        path: path.stat().st_mode if path.is_dir() else path.read_bytes()
+        for path in folder.rglob("*")
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("config.json", text) for text in ('{"lr": 0.1}', "[]", "{lr: 0.1}", "")),
+        *(("model/best/weights.bin", "abc"), ("model", "a file")),
+        ("checkpoints/step_10.pt", "abc"),
+    ],
+)
+def test_a_folder_of_something_else_is_left_as_it_is(tmp_path, name, text):
+    """Its config.json became a run's, and its model would have been removed."""
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(text)
+    before = content(tmp_path)
+    with pytest.raises(ArgumentError, match=r"^out is .*are no run's") as error:
+        RunFolder(config(tmp_path))
+    assert "\n" not in str(error.value)
+    assert content(tmp_path) == before
+
+
+def test_a_folder_with_other_files_takes_a_run(tmp_path):
+    for name in ("README.md", "data/config.json", "data/model/weights.bin"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    before = content(tmp_path)
+    # A start that was killed before config.json was there.
+    (tmp_path / "checkpoints").mkdir(mode=0o700)
+    for _ in range(2):
+        with RunFolder(config(tmp_path)) as folder:
+            release(folder, 0)
+    assert before.items() <= content(tmp_path).items()

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.errors import ArgumentError, FileError, require
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.topology.reading import read_json
@@ -104,12 +104,37 @@ def _without_a_beginning(out: str | pathlib.Path) -> FileError:
     )
 
 
+def refuse_foreign(path: pathlib.Path) -> None:
+    """Raises ArgumentError if a folder without a journal holds what no run left there.
+
+    A run would write over it, or remove it at its end.
+    """
+    if (path / "journal.jsonl").exists():
+        return
+    states = path / "checkpoints"
+    try:
+        is_ours = read_json(path / "config.json").keys() >= {"layout", "system"}
+    except FileNotFoundError:
+        # A start that was killed may have left a folder for its states.
+        holds_states = states.is_dir() and any(states.iterdir())
+        is_ours = not (holds_states or (path / "model").exists())
+    except (FileError, AttributeError):
+        is_ours = False
+    require(
+        is_ours,
+        *("out", path),
+        "a new folder, or one without config.json, model and checkpoints; those in "
+        "this one are no run's, or of a run by another version",
+    )
+
+
 def refuse_uncounted(path: pathlib.Path) -> None:
     """Raises ArgumentError if a folder without a journal holds what a run left."""
     states, rows = path / "checkpoints", path / "metrics.csv"
     if not (
         (states.is_dir() and any(states.iterdir()))
         or (path / "privacy.json").exists()
+        or (path / "model").exists()
         or (rows.exists() and rows.read_bytes().count(b"\n") > 1)
     ):
         return

@@ -64,8 +64,8 @@ class RunFolder:
         noise was chosen for them, `rounds`.
 
     Raises:
-      ArgumentError: If the folder is in use, or holds a run with other settings, or
-        one of which nobody can tell what it released.
+      ArgumentError: If the folder is in use, or holds a run with other settings, one of
+        which nobody can tell what it released, or what is no run's.
       FileError: If a file of the folder is not as the run wrote it.
       OSError: If one cannot be read or written.
     """
@@ -77,6 +77,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise ArgumentError("out", config.out, "a folder, or none yet") from error
+        record.refuse_foreign(self.path)
         with contextlib.ExitStack() as opened:
             opened.push(self._say_where)
             # Before anything is written: what is there may be another run's.
