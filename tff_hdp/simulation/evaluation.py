@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.system import System
 from tff_hdp.simulation.trained_model import ROUNDS
@@ -67,7 +67,7 @@ def evaluate_run(config: RunConfig, which: str = "last") -> Evaluation:
     Raises:
       ArgumentError: If `which` is another word.
       FileNotFoundError: If the folder holds no such model, or the data is missing.
-      FileError: If a file of the model is damaged.
+      FileError: If config.json or a file of the model is damaged.
     """
     if which not in ROUNDS:
         raise ArgumentError("round", which, ", ".join(ROUNDS))
@@ -118,11 +118,20 @@ def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
 
 
 class _FinishedRun:
-    """A run folder to read from: what is resolved again stays in memory."""
+    """A run folder to read from: what is resolved again stays in memory.
+
+    Raises:
+      FileError: If its config.json does not say what was resolved.
+    """
 
     def __init__(self, path: pathlib.Path) -> None:
-        self.path = path
-        self.resolved: dict[str, Any] = read_json(path / "config.json")["resolved"]
+        self.path, file = path, path / "config.json"
+        try:
+            self.resolved: dict[str, Any] = dict(read_json(file)["resolved"])
+            _ = self.resolved["partition_seed"]
+        except (KeyError, TypeError, ValueError) as error:
+            problem = f"is not of a run of this version: {error}"
+            raise FileError(file, problem) from error
 
     def resolve(self, **values: Any) -> None:
         self.resolved |= values

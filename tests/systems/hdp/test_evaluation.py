@@ -1,6 +1,8 @@
 """A finished run's model, tested by class, zone and client."""
 
 import dataclasses
+import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -8,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tff_hdp import systems
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation.evaluation import Evaluation, evaluate_run
 from tff_hdp.systems.hdp.config import HdpConfig
 
@@ -35,6 +37,20 @@ def test_a_finished_run_is_evaluated_by_class_zone_and_client(finished):
     assert overall == pytest.approx(right.mean())
     assert "training examples" in found.clients_on
     assert (finished.path / "config.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("resolved", [None, 3, {}])
+def test_a_config_json_without_what_was_resolved_is_refused(
+    finished, tmp_path, resolved
+):
+    shutil.copytree(finished.path / "model" / "last", tmp_path / "model" / "last")
+    record = json.loads((finished.path / "config.json").read_text())
+    del record["resolved"]
+    if resolved is not None:
+        record["resolved"] = resolved
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    with pytest.raises(FileError, match=r"config\.json: is not of a run of this"):
+        evaluate_run(systems.config_of(tmp_path))
 
 
 def test_what_was_trained_in_bfloat16_is_tested_without(finished):
