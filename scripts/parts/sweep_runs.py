@@ -59,7 +59,7 @@ class Job:
 
     @property
     def log(self) -> pathlib.Path:
-        """What the run prints."""
+        """What the run prints, one attempt after the other."""
         return self.path.with_name(f"{self.path.name}.log")
 
     @property
@@ -269,7 +269,10 @@ def _start(job: Job, at_once: int) -> subprocess.Popen[bytes]:
     job.log.parent.mkdir(parents=True, exist_ok=True)
     threads = str(max(1, (os.cpu_count() or 1) // at_once))
     own = {"TF_NUM_INTRAOP_THREADS": threads, "TF_NUM_INTEROP_THREADS": threads}
-    with open(job.log, "wb") as log:
+    with open(job.log, "ab", buffering=0) as log:
+        if log.tell():
+            # An attempt that says nothing has not ended with the last one's words.
+            log.write(b"sweep: run again\n")
         return subprocess.Popen(
             [*ended_with_this(), *job.command],
             stdin=subprocess.DEVNULL,

@@ -1,5 +1,6 @@
 """Many runs side by side: none lost, none twice, all told. The runs are stubs."""
 
+import dataclasses
 import itertools
 import json
 import pathlib
@@ -165,6 +166,21 @@ def test_what_a_failing_run_says_is_kept(jobs, tmp_path):
     assert sweep.run_jobs(jobs, 4) == jobs
     assert jobs[0].log.read_text().split("\n")[:2] == ["working", "error: cannot"]
     assert sweep.table(jobs).empty
+
+
+def test_what_an_attempt_said_is_kept_by_the_next(jobs, tmp_path, capsys):
+    """It was gone once the run was begun again, if only to be refused."""
+    (tmp_path / "broken").touch()
+    sweep.run_jobs(jobs[:1], 1)
+    (tmp_path / "broken").unlink()
+    (tmp_path / "killed").touch()
+    capsys.readouterr()
+    sweep.run_jobs(jobs[:1], 1)
+    said = jobs[0].log.read_text().splitlines()
+    assert said == ["working", "error: cannot", "sweep: run again", "working"]
+    silent = dataclasses.replace(jobs[0], command=["false"])
+    sweep.run_jobs([silent], 1)
+    assert f"failed: {silent.path}: sweep: run again\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
