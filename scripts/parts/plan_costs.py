@@ -30,12 +30,14 @@ class Reached:
       accuracy: On test data after the last round, the mean over seeds.
       spread: Its standard deviation; None for one seed.
       rounds: Of each training.
+      plan: The file of the plan, for any clients; None without noise.
     """
 
     promise: str
     accuracy: float
     spread: float | None
     rounds: int
+    plan: str | None
 
 
 def train(config: "PlanConfig", given: Sequence[str]) -> list[Reached]:
@@ -61,12 +63,15 @@ def train(config: "PlanConfig", given: Sequence[str]) -> list[Reached]:
     ]
     # The denominators of the first are the noisy runs'.
     plans = {"no promise": ("--privacy=none", "--estimator=fixed")}
+    files: dict[str, str] = {}
     for first in range(1, len(config.promises) + 1):
         # Stand-ins have other names: of them it does not matter who carries noise.
         planned = dataclasses.replace(config.planned(first), noising=())
         file = folder / f"{_digest(planned.to_dict()['plan'])}.json"
         planned.write(file)
-        plans[str(planned.kept[-1].promise)] = (f"--plan={file}",)
+        promise = str(planned.kept[-1].promise)
+        plans[promise] = (f"--plan={file}",)
+        files[promise] = str(file)
     # A promise that others' noise keeps needs no training of its own.
     jobs = [
         sweep_runs.job_of(
@@ -89,6 +94,7 @@ def train(config: "PlanConfig", given: Sequence[str]) -> list[Reached]:
             accuracy=found["mean"][noise[0]],
             spread=found["std"][noise[0]] if len(config.seeds) > 1 else None,
             rounds=jobs[0].config.rounds,
+            plan=files.get(promise),
         )
         for promise, noise in plans.items()
     ]

@@ -84,7 +84,15 @@ def as_text(
             ]
         # The file's clients are not the task's.
         stand_in = bool(config.task)
-        flags = [f"--plan={config.out}", *config.train_flags(stand_in=stand_in)]
+        file = config.out
+        if reached and found.noising:
+            file = reached[-1].plan
+            lines += [
+                "",
+                f"{config.out} is for the clients that it names. Those of "
+                f"{config.task} train with the same noise by a file without names:",
+            ]
+        flags = [f"--plan={file}", *config.train_flags(stand_in=stand_in)]
         flags += [f"--task={config.task}"] if config.task else []
         lines += ["", shlex.join(["python", "scripts/train.py", *flags, *given])]
     else:

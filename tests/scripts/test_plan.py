@@ -315,6 +315,39 @@ def test_with_a_task_the_command_trains_its_clients_and_not_the_files(
     assert "--zone_sizes=10,10" in of_task and "--task=digits" in of_task
 
 
+def test_with_a_task_the_command_trains_where_the_file_names_other_clients(
+    tmp_path, monkeypatch, stub_planner
+):
+    """It used to be refused: of the task's clients none is called as the file's."""
+    zones, trust = tmp_path / "zones.csv", tmp_path / "trust.csv"
+    zones.write_text("client,zone\n" + "".join(f"c{i},z{i % 2}\n" for i in range(20)))
+    words = ["super_node"] * 16 + ["nobody"] * 4
+    rows = [f"c{i},{word}\n" for i, word in enumerate(words)]
+    trust.write_text("client,trust\n" + "".join(rows))
+    asked = config(
+        **{"clients": None, "zones": None, "clients_per_round": 10},
+        promises=("super_node<=900", "aggregator<=900"),
+        **{"zoning_file": str(zones), "trust_file": str(trust)},
+        **{"task": "digits", "task_out": str(tmp_path / "task"), "seeds": ("0",)},
+        out=str(tmp_path / "plan.json"),
+    )
+    found = asked.planned()
+    found.write(asked.out)
+
+    def run_jobs(jobs, at_once):
+        for job in jobs:
+            leave_a_run(job, 0.5)
+        return []
+
+    monkeypatch.setattr(sweep_runs, "run_jobs", run_jobs)
+    text = plan_text.as_text(asked, found, plan_costs.train(asked, []))
+    said, _, command = text.splitlines()[-3:]
+    trains_with(command, found.plan)
+    assert said.startswith(f"{asked.out} is for the clients that it names.")
+    # What is written for the federation's own clients names them still.
+    assert planned.read_plan(asked.out).noising == ("c16", "c17", "c18", "c19")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
