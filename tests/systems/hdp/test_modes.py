@@ -10,6 +10,7 @@ import tasks
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import NoisePlan, PoissonSampling, planner
 from tff_hdp.simulation import classifier
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.systems.hdp import modes
 from tff_hdp.systems.hdp.modes import compare
 
@@ -25,17 +26,20 @@ def test_a_plan_for_others_is_refused_before_anything_trains(hdp_config, tmp_pat
     assert not (tmp_path / "demo" / "none").exists()
 
 
-def stubbed(monkeypatch):
-    """The settings of runs that are asked for, of which none trains."""
-    asked = []
+def stubbed(monkeypatch, drawn=(1,)):
+    """The settings of runs that are asked for, of which none trains.
+
+    A run that is told no partition takes the next that is drawn.
+    """
+    asked, drawn = [], iter(drawn)
 
     def run(config, partition_seed):
         asked.append(config)
         path = pathlib.Path(config.out)
         if not path.exists():
             path.mkdir(parents=True)
-            seed = 1 if partition_seed is None else partition_seed
-            dealt_by(path, seed)
+            is_drawn = partition_seed is None
+            dealt_by(path, next(drawn) if is_drawn else partition_seed)
 
     monkeypatch.setattr(modes.experiment, "run", run)
     monkeypatch.setattr(modes.report, "read_run", lambda path: path)
@@ -46,6 +50,8 @@ def stubbed(monkeypatch):
 def dealt_by(path, seed):
     record = {"resolved": {"partition_seed": seed}}
     (path / "config.json").write_text(json.dumps(record))
+    (path / "journal.jsonl").unlink(missing_ok=True)
+    Journal(path / "journal.jsonl").begin(record)
 
 
 def test_modes_added_later_are_of_the_partition_that_is_there(
@@ -56,14 +62,39 @@ def test_modes_added_later_are_of_the_partition_that_is_there(
         (tmp_path / mode).mkdir()
         dealt_by(tmp_path / mode, 77)
     assert compare(hdp_config(tmp_path)) == [tmp_path / mode for mode in modes.MODES]
-    assert modes._partition_of(tmp_path, modes.MODES) == 77
+    assert modes._partition_of(tmp_path) == 77
     asked = stubbed(monkeypatch)
     (tmp_path / "cdp" / "config.json").write_text("{damaged")
-    assert modes._partition_of(tmp_path, modes.MODES) == 77
+    assert modes._partition_of(tmp_path) == 77
     dealt_by(tmp_path / "ldp", 78)
     with pytest.raises(ArgumentError, match=r"runs of one partition; .*'ldp': 78"):
         compare(hdp_config(tmp_path))
     assert not asked
+
+
+def test_modes_asked_for_one_after_the_other_are_of_one_partition(
+    hdp_config, tmp_path, monkeypatch
+):
+    """Others drew one of their own, and then all together were refused."""
+    stubbed(monkeypatch, drawn=(1, 2))
+    compare(hdp_config(tmp_path), ("none", "hdp"))
+    compare(hdp_config(tmp_path), ("cdp", "ldp"))
+    compare(hdp_config(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "harm", [lambda path: path.write_text("{"), pathlib.Path.unlink]
+)
+def test_a_run_whose_settings_are_lost_is_of_the_same_partition_still(
+    hdp_config, tmp_path, monkeypatch, harm
+):
+    stubbed(monkeypatch, drawn=(1, 2))
+    compare(hdp_config(tmp_path), ("hdp",))
+    harm(tmp_path / "hdp" / "config.json")
+    compare(hdp_config(tmp_path), ("cdp",))
+    assert json.loads((tmp_path / "cdp" / "config.json").read_text()) == {
+        "resolved": {"partition_seed": 1}
+    }
 
 
 def test_without_noise_nobodys_epsilon_is_aimed_at(hdp_config, tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ Or none and the noise of a plan.
 """
 
 import dataclasses
-import json
 import logging
 import pathlib
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 import tasks
 from tff_hdp.errors import require
 from tff_hdp.simulation import experiment, report
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.systems.hdp.config import HdpConfig
 
 _LOG = logging.getLogger(__name__)
@@ -22,7 +22,8 @@ PLANNED = ("none", "plan")
 def compare(config: HdpConfig, modes: Sequence[str] | None = None) -> list[report.Run]:
     """Runs every mode with the same settings, then writes table and figure.
 
-    All modes share one partition over clients and zones, data and evaluation.
+    All modes share one partition over clients and zones, data and evaluation, also
+    with those that `modes` leaves out and whose runs are there already.
 
     Args:
       config: The settings of the noisy modes; `out` is the folder that gets one
@@ -37,18 +38,19 @@ def compare(config: HdpConfig, modes: Sequence[str] | None = None) -> list[repor
     Raises:
       ArgumentError: If a mode's settings are refused, or run folders that are there
         already are of other partitions than one.
+      FileError: If a run's journal is damaged.
     """
     folder = pathlib.Path(config.out)
     modes = modes or (PLANNED if config.plan is not None else MODES)
     configs = {mode: _of_mode(config, mode) for mode in modes}
-    partition_seed = _partition_of(folder, modes)
+    partition_seed = _partition_of(folder)
     with tasks.kept():
         # Settings of noise may be refused: CDP's soonest, and before others trained.
         for mode in sorted(modes, key=lambda mode: mode == "none"):
             if not config.quiet:
                 _LOG.info("training %s", mode)
             experiment.run(configs[mode], partition_seed)
-            partition_seed = _partition_of(folder, modes)
+            partition_seed = _partition_of(folder)
     runs = [report.read_run(folder / mode) for mode in modes]
     report.write_comparison(runs, folder)
     return runs
@@ -65,20 +67,20 @@ def _of_mode(config: HdpConfig, mode: str) -> HdpConfig:
     return dataclasses.replace(config, **changes)
 
 
-def _partition_of(folder: pathlib.Path, modes: Sequence[str]) -> int | None:
-    """What the runs in a folder were dealt by; None before there is any.
+def _partition_of(folder: pathlib.Path) -> int | None:
+    """What the runs in a folder were dealt by, of any mode; None before there is any.
 
     Raises:
       ArgumentError: If not all by the same.
+      FileError: If a run's journal is damaged.
     """
     found = {}
-    for mode in modes:
-        path = folder / mode / "config.json"
-        try:
-            found[mode] = json.loads(path.read_text())["resolved"]["partition_seed"]
-        except (OSError, ValueError, KeyError, TypeError):
-            # None yet, or damaged, which the run mends when it goes on.
-            continue
+    for mode in dict.fromkeys((*MODES, *PLANNED)):
+        # What binds a run is in its journal, whatever became of its config.json.
+        began = Journal(folder / mode / "journal.jsonl").began or {}
+        resolved = began.get("resolved", {})
+        if "partition_seed" in resolved:
+            found[mode] = resolved["partition_seed"]
     seeds = set(found.values())
     allowed = f"a folder of runs of one partition; here seeds are {found}"
     require(len(seeds) <= 1, "out", folder, allowed)
