@@ -13,7 +13,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.simulation.counting import CountingConfig, CountingSystem, Plan, run, stated
 from tff_hdp.errors import ArgumentError
-from tff_hdp.simulation import experiment
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.trackers import Tracking
 
@@ -267,21 +266,6 @@ def test_a_log_is_not_flooded(tmp_path, caplog, capsys, changes, lines):
     assert capsys.readouterr().err == ""
     if said:
         assert said[-1].endswith(f"epsilon {9 * (40 if changes else 27):.3g}")
-
-
-def test_a_run_from_python_has_a_log_of_its_own(tmp_path):
-    """Programs set a level for what the library says; who calls it need not."""
-    library = logging.getLogger("tff_hdp")
-    before = library.level
-    try:
-        for level, said in ((logging.NOTSET, True), (logging.ERROR, False)):
-            library.setLevel(level)
-            with experiment._logging_to(tmp_path / f"{level}.log") as path:
-                logging.getLogger("tff_hdp.simulation").info("round 2 of 2")
-            assert library.level == level
-            assert ("round 2 of 2" in path.read_text()) == said
-    finally:
-        library.setLevel(before)
 
 
 def test_without_noise_no_epsilon_is_finite(tmp_path):

@@ -1,11 +1,9 @@
 """One training run from config to run folder."""
 
-import contextlib
 import dataclasses
-import logging
 import pathlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tff_hdp import runtime
 from tff_hdp.errors import ArgumentError, require
@@ -13,6 +11,7 @@ from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.simulation import report
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.run_folder import RunFolder
+from tff_hdp.simulation.run_log import logging_to
 from tff_hdp.simulation.trackers import Tracker, Tracking
 from tff_hdp.simulation.trained_model import ModelKeeper
 from tff_hdp.simulation.training import train
@@ -74,7 +73,7 @@ def run(
         # What is none would be found out once a round is released.
         is_tracker = callable(getattr(tracker, "release", None))
         require(is_tracker, f"trackers[{i}]", tracker, "a tff.program.ReleaseManager")
-    with RunFolder(config) as folder, _logging_to(folder.path / "run.log") as log_file:
+    with RunFolder(config) as folder, logging_to(folder.path / "run.log") as log_file:
         runtime.set_context(config.runtime, workers=config.workers, log_file=log_file)
         if "partition_seed" not in folder.resolved:
             if partition_seed is None:
@@ -119,25 +118,3 @@ def run(
             summary=summary,
             notes=tuple(finished.notes),
         )
-
-
-@contextlib.contextmanager
-def _logging_to(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Sends the library's log to a file as well, while the disk has room.
-
-    In a program that sets no level for it, what a run says of itself too.
-    """
-    library = logging.getLogger("tff_hdp")
-    level = library.level
-    if level == logging.NOTSET:
-        library.setLevel(logging.INFO)
-    handler = logging.FileHandler(path)
-    handler.handleError = lambda record: None
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.getLogger().addHandler(handler)
-    try:
-        yield path
-    finally:
-        logging.getLogger().removeHandler(handler)
-        handler.close()
-        library.setLevel(level)
