@@ -27,8 +27,9 @@ _EVALUATIONS: "weakref.WeakKeyDictionary[Task, Evaluate]" = weakref.WeakKeyDicti
 def seeded(seed: int | None) -> Iterator[None]:
     """Draws what Keras draws meanwhile from a seed, for tests; None from anywhere.
 
-    Graphs traced later do not inherit the seed: they draw noise. Nor does Python's or
-    NumPy's own generator, or the next model of the process.
+    Graphs traced later do not inherit the seed: they draw noise. Nor does the next
+    model of the process. Python's and NumPy's own generators are left as they were; a
+    seed that the program gave Keras and TensorFlow is forgotten.
     """
     if seed is None:
         yield
