@@ -138,6 +138,28 @@ def test_texts_in_a_list_keep_zeros_at_their_end(agree_twice):
     agree_twice(compute, ["a\0", "bcd"])
 
 
+@pytest.mark.parametrize(
+    "elements",
+    [
+        [["a\0", "bc"], ("d", "e\0\0")],
+        [[b"a\0", b"bc"]],
+        [[np.str_("a\0"), "bc"]],
+        # Which lost them before they came.
+        [np.array(["a\0", "bc"])],
+        [np.array(["a\0", "bc"], object)],
+    ],
+    ids=repr,
+)
+def test_several_texts_in_an_element_keep_zeros_at_their_end(agree_twice, elements):
+    compute = tff.tensorflow.computation(
+        lambda ds: ds.reduce(
+            np.int32(0), lambda s, e: s + tf.reduce_sum(tf.strings.length(e))
+        ),
+        tff.SequenceType((np.str_, [2])),
+    )
+    agree_twice(compute, elements)
+
+
 def test_epoch_after_epoch_over_what_shuffles_by_a_seed(agree):
     @tff.tensorflow.computation(tff.SequenceType(np.int64))
     def epochs(ds):

@@ -183,10 +183,13 @@ def _ingest_tensor(value: Any, type_: tff.TensorType, listed: bool) -> tf.Tensor
         if type_.is_assignable_from(found):
             return value
         value = value.numpy()
-    # An array of bytes or text would lose zeros at its end.
-    wanted = type_.dtype.type
-    is_text = wanted is np.str_ and isinstance(value, bytes | str)
-    array = np.asarray(value, object if is_text else None)
+    wanted, array = type_.dtype.type, np.asarray(value)
+    is_text = wanted is np.str_ and array.dtype.kind in "SU"
+    is_whole = isinstance(value, bytes | str)
+    is_whole = is_whole or (listed and not isinstance(value, np.ndarray))
+    if is_text and is_whole:
+        # An array of bytes or text has lost zeros at its end, which TFF then keeps.
+        array = np.asarray(value, object)
     compatible = array.size == 0 or _is_castable(array, value, wanted)
     compatible = compatible or (listed and _keeps_value(array, wanted))
     if not compatible:
