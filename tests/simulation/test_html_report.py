@@ -9,7 +9,14 @@ import pandas as pd
 import pytest
 
 from tff_hdp.errors import FileError
-from tff_hdp.privacy import Ledger, PoissonSampling, account, configurations, table
+from tff_hdp.privacy import (
+    Ledger,
+    Level,
+    PoissonSampling,
+    account,
+    configurations,
+    table,
+)
 from tff_hdp.privacy.table import statements
 from tff_hdp.simulation import plain_words
 from tff_hdp.simulation.html_report import epsilon_curves, html_report
@@ -102,6 +109,42 @@ def test_every_promise_is_said_with_all_it_rests_on(run):
     # How many were rejected is no epsilon's.
     assert "rejected. They are in metrics.csv" in text and "8" not in counts(text)
     assert "0.4 after round 4" in text
+
+
+def test_super_nodes_of_every_level_have_words_of_their_own(run):
+    plan = configurations.c2(
+        zone_sizes=(10,) * 3,
+        sampling=PoissonSampling((0.5,) * 3),
+        noise_multiplier=2.0,
+    )
+    upper = (Level((0, 0, 1), (3.0, 3.0)), Level((0, 0), (0.0,)))
+    plan = dataclasses.replace(plan, upper_levels=upper)
+    ledger = Ledger()
+    ledger.record(plan, 5)
+    curves = epsilon_curves(ledger.state_dict(), Ledger, 1e-5)
+    levelled = dataclasses.replace(run, accounts=account(plan, 5, 1e-5))
+    tree = read(page(levelled, curves=curves))
+    names = ["super_node", "super_node, level 2", "super_node, level 3", "aggregator"]
+    glance = [row.findtext("td") for row in tree.find("body/table/tbody")]
+    assert list(dict.fromkeys(glance))[:4] == names
+    for row, element in zip(levelled.accounts, tree.iter("div"), strict=True):
+        said, own = element.findtext("p"), "own super-node, which gets its zone's"
+        assert (own in said) == (names[0] == row.observer and row.level == 1)
+        if row.level in (2, 3):
+            assert f"epsilon = {row.epsilon_pld:.4g}" in said
+            assert f"of level {row.level} above the client" in said
+            assert f"gets what those of level {row.level - 1} send" in said
+    rdp = account(plan, 5, 1e-5, ("rdp",))
+    for level, name in enumerate(names[1:3], 2):
+        worst = max(r.epsilon_rdp for r in rdp if r.level == level)
+        assert curves[name][5] == worst
+
+
+def test_no_more_is_said_to_be_seen_than_secure_sums_show(run):
+    plan = dataclasses.replace(PLAN, secure_aggregation=True)
+    secure = dataclasses.replace(run, accounts=account(plan, 5, 1e-5))
+    text = words(read(page(secure)))
+    assert "its zone's updates, or by secure aggregation their sum" in text
 
 
 def test_every_condition_is_in_plain_words_too(run):

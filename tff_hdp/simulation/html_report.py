@@ -17,7 +17,7 @@ import pandas as pd
 
 from tff_hdp.errors import FileError
 from tff_hdp.privacy import AccountRow, RoundLedger
-from tff_hdp.simulation.plain_words import WEAK, conditions, promise, sound
+from tff_hdp.simulation.plain_words import WEAK, conditions, promise, seen_by, sound
 from tff_hdp.simulation.report import Run
 
 # Rounds at which an account is drawn.
@@ -113,7 +113,8 @@ def epsilon_curves(
       delta: In (0, 1).
 
     Returns:
-      For each observer with a guarantee throughout, a series by round.
+      For each observer with a guarantee throughout, a series by round; super-nodes
+      of every level are an observer.
     """
     total = sum(entry["rounds"] for entry in state["history"])
     step = max(1, math.ceil(total / _POINTS))
@@ -124,7 +125,7 @@ def epsilon_curves(
         ledger.load_state_dict({**state, "history": _first(state["history"], point)})
         for row in ledger.account(delta, ("rdp",)):
             epsilon = row.epsilon("rdp")
-            of_observer = found.setdefault(row.observer, {})
+            of_observer = found.setdefault(seen_by(row), {})
             of_observer[point] = max(epsilon, of_observer.get(point, 0.0))
     return {
         observer: pd.Series(epsilons)
@@ -165,7 +166,7 @@ def _promises(run: Run) -> list[str]:
 def _at_a_glance(row: AccountRow) -> dict[str, str]:
     epsilon = sound(row)[1]
     return {
-        "against": row.observer,
+        "against": seen_by(row),
         "client": row.client_kind + ("" if row.zone is None else f", zone {row.zone}"),
         "epsilon": "none" if epsilon == math.inf else f"{epsilon:.4g}",
         "delta": f"{row.delta:g}",

@@ -9,10 +9,13 @@ from tff_hdp.privacy.table import code_of, explained, statements
 # An epsilon above it is called a weak promise.
 WEAK = 10.0
 _OBSERVERS = {
-    "super_node": "the client's own super-node, which gets its zone's updates",
-    "aggregator": "the aggregator, which gets what zones or clients send",
+    "super_node": "the client's own super-node, which gets its zone's updates, or by "
+    "secure aggregation their sum",
+    "aggregator": "the aggregator, which gets what those below it send, or by secure "
+    "aggregation the sum of it",
     "released_model": "whoever gets the model",
-    "fellow_super_node": "another zone's super-node, which knows its own noise",
+    "fellow_super_node": "a super-node that is not above the client, which gets the "
+    "model and knows its own noise",
     "fellow_client": "another client that noises its update, and knows that noise",
     "other_servers": "all other servers, who get the models of their neighbours",
     "edge_broadcast": "another client of the same edge",
@@ -93,11 +96,19 @@ def largest_epsilon(rows: Iterable[AccountRow], observer: str) -> float:
     return max(own, default=math.inf)
 
 
+def seen_by(row: AccountRow) -> str:
+    """A row's observer, with its level if it is a super-node above the zones'."""
+    return f"{row.observer}, level {row.level}" if _is_upper(row) else row.observer
+
+
 def promise(row: AccountRow) -> str:
     """What a row promises to whom, against whom."""
     zone = "" if row.zone is None else f" of zone {row.zone}"
     who = f"A client{zone} {_KINDS.get(row.client_kind, row.client_kind)}"
     observer = _OBSERVERS.get(row.observer, row.observer)
+    if _is_upper(row):
+        observer = f"the super-node of level {row.level} above the client, which gets "
+        observer += f"what those of level {row.level - 1} send"
     method, epsilon = sound(row)
     if epsilon == math.inf:
         return f"{who} is promised nothing against {observer}."
@@ -105,7 +116,7 @@ def promise(row: AccountRow) -> str:
     factor = f"{math.exp(epsilon):,.4g}" if epsilon < 300 else "e to that power"
     return (
         f"{who} is promised epsilon = {epsilon:.4g} at delta = {row.delta:g} (by "
-        f"{method}) against {observer} [{row.observer}]: whatever it sees would have "
+        f"{method}) against {observer} [{seen_by(row)}]: whatever it sees would have "
         f"been at most {factor} times as likely, or as unlikely, {had}, but for a "
         f"probability of {row.delta:g}."
     )
@@ -123,3 +134,7 @@ def conditions(row: AccountRow) -> list[tuple[str, str]]:
         (_PLAIN.get(code_of(statement), ""), words)
         for statement, words in zip(statements(fields), explained(fields), strict=True)
     ]
+
+
+def _is_upper(row: AccountRow) -> bool:
+    return row.observer == "super_node" and row.level > 1
