@@ -10,6 +10,7 @@ import pytest
 
 from tff_hdp.errors import FileError
 from tff_hdp.privacy import (
+    FixedSizeSampling,
     Ledger,
     Level,
     PoissonSampling,
@@ -145,6 +146,15 @@ def test_no_more_is_said_to_be_seen_than_secure_sums_show(run):
     secure = dataclasses.replace(run, accounts=account(plan, 5, 1e-5))
     text = words(read(page(secure)))
     assert "its zone's updates, or by secure aggregation their sum" in text
+
+
+def test_a_fellow_client_is_not_said_to_add_noise_that_no_client_adds(row):
+    plan = configurations.c4(
+        zone_sizes=(10,), sampling=FixedSizeSampling((5,)), noise_multiplier=2.0
+    )
+    said = plain_words.promise(row(account(plan, 5, 1e-5), "fellow_client"))
+    assert "knows when it takes part, and its own noise if it adds any" in said
+    assert "noises its update" not in said
 
 
 def test_every_condition_is_in_plain_words_too(run):

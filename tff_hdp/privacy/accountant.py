@@ -40,8 +40,8 @@ class AccountRow:
     Attributes:
       observer: `super_node` (the client's own), `aggregator`, `released_model` (who
         gets the model and added no noise to it), `fellow_super_node` (of another zone)
-        or `fellow_client` (who noises its update); other systems' accounts name
-        observers of their own.
+        or `fellow_client` (who knows when it takes part, and its own noise if it adds
+        any); other systems' accounts name observers of their own.
       client_kind: `ldp` (noises its own update), `hdp` (relies on a super-node)
         or `trusting` (relies on the server).
       zone: The zone the row is for; None where all zones of the kind agree.

@@ -16,7 +16,8 @@ _OBSERVERS = {
     "released_model": "whoever gets the model",
     "fellow_super_node": "a super-node that is not above the client, which gets the "
     "model and knows its own noise",
-    "fellow_client": "another client that noises its update, and knows that noise",
+    "fellow_client": "another client, which gets the model and knows when it takes "
+    "part, and its own noise if it adds any",
     "other_servers": "all other servers, who get the models of their neighbours",
     "edge_broadcast": "another client of the same edge",
     "descriptors": "whoever sees a user's own descriptor or model",
