@@ -32,8 +32,13 @@ Observer = Literal[
 ]
 ALL_OBSERVERS: tuple[Observer, ...] = get_args(Observer)
 # Of every plan; fellows are there where parties know noise of their own.
-OBSERVERS = ALL_OBSERVERS[:3]
-RECEIVERS = ALL_OBSERVERS[2:]
+OBSERVERS: tuple[Observer, ...] = ("super_node", "aggregator", "released_model")
+# Who sees the released model alone, whatever they know besides.
+RECEIVERS: tuple[Observer, ...] = (
+    "released_model",
+    "fellow_super_node",
+    "fellow_client",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import functools
 import math
 from collections.abc import Iterator
 
+from tff_hdp.errors import require
 from tff_hdp.privacy.coalitions import sum_hides
 from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_output
@@ -23,6 +24,7 @@ from tff_hdp.privacy.threat import (
     AccountedRound,
     ClientKind,
     Observer,
+    ThreatModel,
 )
 
 SECURE_SERVER = (
@@ -105,6 +107,9 @@ def view(
       level: The observer's level, as `observers` yields it.
       zone: The client's zone.
       noising: Whether the client is one of its zone's noising clients.
+
+    Raises:
+      ArgumentError: If nothing says what the observer knows of the cohort.
     """
     plan, threat = run.plan, run.threat
     notes: list[str] = []
@@ -133,11 +138,8 @@ def view(
             before = dataclasses.replace(run, plan=plan.without_server_noise())
             depth = level
         noise = noise_in_output(before, depth, zone, noising, observer, notes)
-        known = threat.cohort_known and not released
-        if observer == "fellow_client":
-            known = threat.peers_known
         told = threat.peers_known and threat.colluders_in_zone > 0
-        known = known or told
+        known = _knows_cohort(observer, threat) or told
         if told and noise is not None and noise.nominal:
             notes.append("clients that collude know who of their zone takes part")
         hidden = not known and not threat.participation_revealed
@@ -153,6 +155,20 @@ def view(
 
 
 # How the client comes to take part -------------------------------------------
+
+
+def _knows_cohort(observer: Observer, threat: ThreatModel) -> bool:
+    """Whether an observer above the zones learns of itself who takes part."""
+    known: dict[Observer, bool] = {
+        "super_node": threat.cohort_known,
+        "aggregator": threat.cohort_known,
+        "released_model": False,
+        "fellow_super_node": False,
+        "fellow_client": threat.peers_known,
+    }
+    # To take an observer that is not among them for ignorant would be to promise more.
+    require(observer in known, "observer", observer, f"one of {', '.join(known)}")
+    return known[observer]
 
 
 def _sampled_view(
