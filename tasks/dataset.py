@@ -129,7 +129,8 @@ class Dataset:
       num_classes: How many classes, 2 or more.
       input_shape: Of an example: height, width and channels of an image, columns of
         a table, length of a sequence, or what else a dense model flattens.
-      max_value: The largest value a feature can take, or each column; None for ids.
+      max_value: The largest value a feature can take, or each column, for which an
+        array or a list becomes a tuple; None for ids.
       models: Architectures by name; the first is the default. Where features are
         quantities, `softmax` is one of them without being named.
       partitions: Allowed partitions, the first the default; one or more of "iid",
@@ -168,6 +169,7 @@ class Dataset:
         self._check_partitions()
         self._check_sizes()
         self._check_encoding()
+        self._take_ranges()
         if self.mirrored and len(self.input_shape) != 3:
             allowed = "height, width and channels where images are mirrored"
             raise ArgumentError(f"{self.name}.input_shape", self.input_shape, allowed)
@@ -224,6 +226,14 @@ class Dataset:
             same = False
         ok = encoding is None or (isinstance(encoding, Mapping) and same)
         require(ok, argument, encoding, "a dict that JSON gives back as it is, or None")
+
+    def _take_ranges(self) -> None:
+        """Takes arrays and lists of columns' ends for tuples, as models do not."""
+        for name in ("max_value", "min_value"):
+            value = getattr(self, name)
+            value = np.asarray(value).tolist() if getattr(value, "ndim", 0) else value
+            value = tuple(value) if isinstance(value, list) else value
+            object.__setattr__(self, name, value)
 
     @property
     def model_shape(self) -> dict[str, Any]:

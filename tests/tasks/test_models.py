@@ -2,6 +2,7 @@ import dataclasses
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -220,3 +221,17 @@ def test_each_column_of_a_table_is_mapped_from_its_own_range():
     layer = build("breast_cancer", "dnn").layers[0]
     ends = np.array([dataset.min_value, dataset.max_value], np.float32)
     np.testing.assert_allclose(layer(ends), [[0.0] * 30, [1.0] * 30], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [np.array, list, pd.Series], ids=lambda k: k.__name__)
+def test_ranges_of_columns_are_told_in_any_form(kind):
+    dataset = tasks.TASKS["breast_cancer"]
+    ends = {n: kind(getattr(dataset, n)) for n in ("min_value", "max_value")}
+    changed = dataclasses.replace(dataset, **ends)
+    assert changed == dataset
+    options = dict.fromkeys(("model", "data_dir", "partition", "dirichlet_alpha"))
+    task = load_task(changed, num_clients=3, seed=0, **options)
+    assert "values mapped from their ranges to 0..1, Dense" in task.description
+    both = np.array([dataset.min_value, dataset.max_value], np.float32)
+    found = task.build_model().layers[0](both)
+    np.testing.assert_allclose(found, [[0.0] * 30, [1.0] * 30], atol=1e-5)
