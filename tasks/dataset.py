@@ -37,6 +37,9 @@ class Examples:
       test_writers: [M] likewise, who wrote each test example, where the set was split
         within writers; None says that the test examples are nobody's who trains, and
         that what they measure may be published.
+
+    Raises:
+      ArgumentError: If a list's rows differ in shape.
     """
 
     features: np.ndarray
@@ -53,8 +56,14 @@ class Examples:
             if field.name.endswith(("features", "labels", "writers")):
                 value = getattr(self, field.name)
                 if value is not None:
-                    # pandas would take numbers of rows for names of rows.
-                    object.__setattr__(self, field.name, np.asanyarray(value))
+                    try:
+                        # pandas would take numbers of rows for names of rows.
+                        array = np.asanyarray(value)
+                    except ValueError as error:
+                        found = f"a {type(value).__name__} of unlike rows"
+                        allowed = "an array, or rows of one shape"
+                        raise ArgumentError(field.name, found, allowed) from error
+                    object.__setattr__(self, field.name, array)
 
     def check(
         self,
@@ -173,10 +182,7 @@ class Dataset:
         if self.mirrored and len(self.input_shape) != 3:
             allowed = "height, width and channels where images are mirrored"
             raise ArgumentError(f"{self.name}.input_shape", self.input_shape, allowed)
-        if self.max_value is not None:
-            models = {**self.models, "softmax": SOFTMAX}
-            object.__setattr__(self, "models", models)
-        require(bool(self.models), f"{self.name}.models", self.models, "one or more")
+        self._check_models()
         for model in self.models.values():
             model.check(
                 self.name,
@@ -216,6 +222,20 @@ class Dataset:
         if any(kind != "writer" for kind in self.partitions):
             count = check_count(f"{self.name}.num_clients", self.num_clients, 1)
             object.__setattr__(self, "num_clients", count)
+
+    def _check_models(self) -> None:
+        """Refuses what is no model by name; quantities have `softmax` besides."""
+        argument, models = f"{self.name}.models", self.models
+        allowed = "a dict of one or more of tasks.models by their names"
+        require(isinstance(models, Mapping), argument, models, allowed)
+        if self.max_value is not None:
+            models = {**models, "softmax": SOFTMAX}
+            object.__setattr__(self, "models", models)
+        require(bool(models), argument, models, allowed)
+        for name, model in models.items():
+            ok = isinstance(model, Architecture | TextArchitecture)
+            allowed = "an Architecture or TextArchitecture of tasks.models"
+            require(ok, f"{argument}[{name!r}]", model, allowed)
 
     def _check_encoding(self) -> None:
         """Refuses what a model's card, written when rounds have run, could not hold."""

@@ -186,6 +186,14 @@ def test_malformed_examples_are_one_line(changes, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["features", "test_labels", "writers"])
+def test_rows_of_unlike_lengths_are_one_line(name):
+    ragged = {name: [[1, 2], [3], [4], [5]]}
+    with pytest.raises(ArgumentError, match=f"^{name} is a list of unlike") as error:
+        Examples(**WHOLE | ragged, source="here", split="none")
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize("returned", [(WHOLE, "here"), None])
 def test_what_reads_no_examples_is_one_line(returned):
     dataset = dataclasses.replace(tasks.TASKS["digits"], read=lambda _: returned)

@@ -188,8 +188,12 @@ def test_a_data_set_that_its_models_do_not_fit_is_refused(changes, message):
         ({"encoding": "utf-8"}, "encoding is utf-8; allowed: a dict that JSON gives"),
         (
             {"models": {}, "max_value": None, "input_shape": (8,)},
-            "models is {}; allowed: one or more",
+            "models is {}; allowed: a dict of one or more",
         ),
+        ({"models": [DNN]}, r"models is Architecture.*; allowed: a dict of one or"),
+        ({"models": None}, "models is None; allowed: a dict of one or more"),
+        ({"models": {"mine": build}}, r"models\['mine'\] is <function .*: an Arch"),
+        ({"models": {"mine": DNN, "b": None}}, r"models\['b'\] is None; allowed: an A"),
     ],
     ids=str,
 )
