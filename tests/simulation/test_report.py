@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import PoissonSampling, account, configurations
 from tff_hdp.simulation import report
 
@@ -119,3 +120,16 @@ def test_a_table_has_columns_of_what_its_runs_differ_in(tmp_path, drawn):
         ["hdp", "2", "5", "7.5", "0.300"],
         ["fl_top", "7", "-", "9", "0.400"],
     ]
+
+
+def test_runs_that_measured_no_accuracy_are_named(tmp_path, drawn):
+    """They were said to be no runs that can be read."""
+    given = [finished("runs/hdp", "hdp", 0.2)]
+    for path in ("runs/gfl1", "runs/gfl2"):
+        run = finished(path, "hybrid", 0.3)
+        metrics = run.metrics.rename(columns={"accuracy": "msd"})
+        given.append(dataclasses.replace(run, metrics=metrics))
+    said = r"^runs is runs/gfl1,runs/gfl2; allowed: runs that measured accuracy"
+    with pytest.raises(ArgumentError, match=said):
+        report.write_comparison(given, tmp_path / "side_by_side")
+    assert not (tmp_path / "side_by_side").exists()
