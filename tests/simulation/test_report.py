@@ -133,3 +133,19 @@ def test_runs_that_measured_no_accuracy_are_named(tmp_path, drawn):
     with pytest.raises(ArgumentError, match=said):
         report.write_comparison(given, tmp_path / "side_by_side")
     assert not (tmp_path / "side_by_side").exists()
+
+
+@pytest.mark.parametrize(
+    ("of_other", "title"), [(2.0, "digits: noise multiplier 2"), (None, "digits")]
+)
+def test_a_title_has_no_multiplier_that_is_not_every_runs(
+    tmp_path, drawn, of_other, title
+):
+    """A run for a target epsilon has one that its settings do not say."""
+    given = [
+        finished("a", "hdp", 0.2),
+        finished("b", "cdp", 0.3, noise_multiplier=of_other),
+        finished("c", "none", 0.4, noise_multiplier=None),
+    ]
+    report.write_comparison(given, tmp_path)
+    assert drawn["title"] == title

@@ -257,8 +257,8 @@ def comparison_figure(
     names = ("zones", "clients a round")
     said = [f"{shared[k]} {k}" for k in names if shared.get(k, "-") != "-"]
     multipliers = {r.flags.get("noise_multiplier") for r in runs if r.accounts}
-    multipliers -= {None}
-    if len(multipliers) == 1:
+    # None stands for noise that a plan or a target decides, each run's its own.
+    if len(multipliers) == 1 and None not in multipliers:
         said.append(f"noise multiplier {multipliers.pop():g}")
     title = ": ".join(filter(None, [shared.get("task"), ", ".join(said)]))
     metrics = {}
