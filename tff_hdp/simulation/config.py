@@ -76,6 +76,9 @@ class RunConfig:
     }
     # Settings that may be `module:NAME` too, of what a user has.
     own: ClassVar[frozenset[str]] = frozenset({"task"})
+    # Settings of files that may lie elsewhere when a run goes on: it remembers what it
+    # read from them.
+    files: ClassVar[frozenset[str]] = frozenset()
     # Arguments of the library that a setting gives under another name.
     setting_of: ClassVar[Mapping[str, str]] = {}
     takes_plans: ClassVar[bool] = False

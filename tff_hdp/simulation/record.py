@@ -68,6 +68,8 @@ def check_same(config: RunConfig, began: Mapping[str, Any]) -> None:
     newer = defaults_of(config)
     for name, value in as_json(config.to_dict()).items():
         before = began["flags"].get(name, newer.get(name))
+        if name in config.files and None not in (value, before):
+            continue
         if name not in _MAY_CHANGE - fixed and value != before:
             raise ArgumentError(
                 name,

@@ -249,6 +249,65 @@ def test_a_run_keeps_to_the_capabilities_it_began_with(hdp_config, tmp_path, cha
     assert begin(rows[::-1]).zoning == began.zoning
 
 
+def begun(config):
+    """The system of a run that has begun in the settings' folder, or goes on there."""
+    with RunFolder(config) as folder:
+        if not folder.journal.began:
+            folder.resolve(partition_seed=5)
+        system = config.build(folder)
+        folder.begin()
+    return system
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "changes"),
+    [
+        ("zoning_file", "client,region", {"zoning": "key"}),
+        ("zoning_file", "client,zone", {"zoning": "file"}),
+        ("capability_file", "client,capability", {"zoning": "capability"}),
+        (
+            "capability_file",
+            "client,capability",
+            {"elect_super_nodes": "rotate", "min_capability": 1.0},
+        ),
+    ],
+    ids=str,
+)
+def test_a_run_knows_its_files_again_wherever_they_lie(
+    hdp_config, tmp_path, name, header, changes
+):
+    """A run went on only where the same path led to them."""
+
+    def config(file):
+        return hdp_config(tmp_path / "run", **{name: str(file)}, **changes)
+
+    ids = tasks.load("digits", seed=5).train.client_ids
+    before, now, other = (tmp_path / f"{n}.csv" for n in ("before", "now", "other"))
+    write(before, [header, *(f"{client},{i % 4}" for i, client in enumerate(ids))])
+    write(other, [header, *(f"{client},{i // 50}" for i, client in enumerate(ids))])
+    began = begun(config(before))
+    before.rename(now)
+    words = rf"not there; give the run's command its new {name}, .*: '.*before\.csv'"
+    with pytest.raises(FileNotFoundError, match=words):
+        begun(config(before))
+    assert begun(config(now)).zoning == began.zoning
+    with pytest.raises(ArgumentError, match=rf"^{name} is .*other\.csv; allowed: the "):
+        begun(config(other))
+
+
+def test_a_run_that_began_without_a_file_takes_none(hdp_config, tmp_path):
+    """What is public in it would be told otherwise."""
+    given = {"zoning": "capability", "zones": 4}
+    train = tasks.load("digits", seed=5).train
+    rows = [
+        f"{c},{size}" for c, size in zip(train.client_ids, train.sizes, strict=True)
+    ]
+    file = write(tmp_path / "sizes.csv", ["client,capability", *rows])
+    begun(hdp_config(tmp_path / "run", **given))
+    with pytest.raises(ArgumentError, match=r"capability_file is .*; allowed: None"):
+        begun(hdp_config(tmp_path / "run", **given, capability_file=file))
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

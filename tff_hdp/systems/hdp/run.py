@@ -1,5 +1,6 @@
 """HDP as the training loop runs it."""
 
+import errno
 import functools
 import hashlib
 import pathlib
@@ -88,8 +89,11 @@ def build(config: HdpConfig, folder: RunFolder) -> "Hdp":
       ArgumentError: If a setting does not fit the task.
       DataNotFoundError: If the task's data is missing.
       FileError: If an earlier round's elections cannot be read back.
+      FileNotFoundError: If a file of the zones is missing.
     """
     check_readable(folder.path / "elections")
+    if "zones" in folder.resolved:
+        _check_there(config)
     config = with_own_plan(config, folder)
     seed = folder.resolved["partition_seed"]
     task = config.load_task(seed)
@@ -259,6 +263,16 @@ class Hdp(System):
             faults=self.config.faults,
             elections=self.elections,
         )
+
+
+def _check_there(config: HdpConfig) -> None:
+    """Says of a file that a run began with, and that is gone, how to go on."""
+    for name in sorted(config.files):
+        path = getattr(config, name)
+        if path is not None and not pathlib.Path(path).exists():
+            words = f"not there; give the run's command its new {name}, which "
+            words += "config.json then names"
+            raise FileNotFoundError(errno.ENOENT, words, path)
 
 
 def _remember(

@@ -71,6 +71,8 @@ class ZonesConfig(RunConfig):
         "election_protocol": ("pvss", "drawn"),
     }
 
+    files: ClassVar[frozenset[str]] = frozenset({"zoning_file", "capability_file"})
+
     zoning: str = "iid"
     zoning_file: str | None = None
     zone_key: str = "region"
