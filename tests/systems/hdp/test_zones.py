@@ -1,5 +1,6 @@
 """Flags to zones: every builder, and what does not fit is refused by its flag."""
 
+import dataclasses
 import json
 import types
 
@@ -293,6 +294,25 @@ def test_a_run_knows_its_files_again_wherever_they_lie(
     assert begun(config(now)).zoning == began.zoning
     with pytest.raises(ArgumentError, match=rf"^{name} is .*other\.csv; allowed: the "):
         begun(config(other))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"zoning": "capability"}, {"elect_super_nodes": "rotate", "voters": 5}],
+    ids=str,
+)
+def test_other_clients_are_the_tasks_fault(hdp_config, tmp_path, monkeypatch, changes):
+    """A file of zones was refused that nobody had given."""
+    config, load = hdp_config(tmp_path / "run", **changes), HdpConfig.load_task
+    begun(config)
+
+    def with_fewer(config, seed):
+        return load(dataclasses.replace(config, num_clients=150), seed)
+
+    monkeypatch.setattr(HdpConfig, "load_task", with_fewer)
+    words = r"^task is digits; allowed: clients as in the zones with which the run in"
+    with pytest.raises(ArgumentError, match=words):
+        begun(config)
 
 
 def test_a_run_that_began_without_a_file_takes_none(hdp_config, tmp_path):

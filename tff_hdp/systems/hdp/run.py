@@ -281,9 +281,9 @@ def _remember(
     """Refuses to go on with other zones or capabilities than the run began with."""
     digest = hashlib.sha256(repr(value).encode()).hexdigest()
     if folder.resolved.get(name, digest) != digest:
-        raise ArgumentError(
-            setting,
-            getattr(config, setting),
-            f"the {name} with which the run in out={folder.path} began",
-        )
+        allowed = f"the {name} with which the run in out={folder.path} began"
+        if getattr(config, setting) is None:
+            # No file was read: the task's clients are others.
+            setting, allowed = "task", f"clients as in {allowed}"
+        raise ArgumentError(setting, getattr(config, setting), allowed)
     folder.resolve(**{name: digest})
