@@ -59,6 +59,8 @@ def main(argv: list[str]) -> int:
             raise ArgumentError(name, given[name].value, allowed)
     if one:
         path = pathlib.Path(given.html)
+        if not path.resolve().parent.is_dir():
+            raise ArgumentError("html", given.html, "a file in a folder there is")
         write_text(path, page(pathlib.Path(given.run)))
         print(f"page: {path}")
         return 0

@@ -80,6 +80,11 @@ def test_programs_evaluate_a_run_and_make_a_page_of_it(finished, run_program, tm
         ("report", [], ["--run is None; allowed: a run folder, with --html", "--runs"]),
         ("report", ["--run=/nowhere"], ["--html"]),
         ("report", ["--run=/a", "--html=/b", "--runs=/c"], ["--runs", "/c"]),
+        (
+            "report",
+            ["--run=/a", "--html=/nowhere/b.html"],
+            ["--html is /nowhere/b.html; allowed: a file in a folder there is"],
+        ),
     ],
 )
 def test_programs_that_read_runs_refuse_in_one_line(
