@@ -347,5 +347,22 @@ def test_what_no_attack_can_be_made_of_is_refused():
     crowd = AttackConfig(attack="analytic", privacy="none", level="1", clients=400)
     with pytest.raises(ArgumentError, match="clients is 400; allowed: at most"):
         run.run(crowd)
-    with pytest.raises(ArgumentError, match="unknown_clients is 2"):
-        run.run(AttackConfig(attack="feature_ig", level="2"))
+
+
+@pytest.mark.parametrize("attack", ["analytic", "feature_ig"])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "level is 0; allowed: 1, as ATTACK is of one unknown client, and .* 3"),
+        ({"level": "2"}, "level is 2; allowed: 1, as .* there are 2"),
+        ({"level": "2", "secure_aggregation": True}, "allowed: none here, as .* are 4"),
+        ({"zones": 4, "level": "outside"}, "level is outside; allowed: 1, 2, as .* 4"),
+    ],
+)
+def test_an_attack_on_one_update_says_before_any_round_where_there_is_one(
+    attack, given, words
+):
+    """It ended once the rounds had run, by a name that is no flag."""
+    with pytest.raises(ArgumentError, match=words.replace("ATTACK", attack)):
+        AttackConfig(attack=attack, **given)
+    AttackConfig(attack=attack, level="0", clients=2)

@@ -1,11 +1,12 @@
 """What an attack is asked. Imports nothing heavy before it is run."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import ClassVar
 
 import tasks
-from tff_hdp.attacks.vantage import Vantage, parse_level
+from tff_hdp.attacks.vantage import Level, Vantage, parse_level
 from tff_hdp.errors import (
     ArgumentError,
     check_count,
@@ -25,6 +26,8 @@ from tff_hdp.privacy.planned import read_plan
 RECONSTRUCTIONS = ("analytic", "dlg", "ig", "feature_ig")
 # What looks for, or measures, an image.
 OF_IMAGES = (*RECONSTRUCTIONS, "table4")
+# What takes an update alone.
+_OF_ONE = ("analytic", "feature_ig")
 # What leaves something to draw.
 DRAWN = (*OF_IMAGES, "membership", "observers", "lira", "rotation")
 ATTACKS = (
@@ -208,7 +211,9 @@ class AttackConfig:
         if self.sampling_probability < 1:
             check_left(self, ("others_known",), "True where cohorts are drawn")
         # Refuses levels and observers that are not there.
-        self.vantage(1.0)
+        vantage = self.vantage(1.0)
+        if self.attack in _OF_ONE and vantage.unknown_clients > 1:
+            raise self._of_several(vantage)
 
     @property
     def given_clip_norm(self) -> float:
@@ -222,6 +227,17 @@ class AttackConfig:
         except ValueError:
             allowed = "auto, or a number > 0"
             raise ArgumentError("clip_norm", self.clip_norm, allowed) from None
+
+    def _of_several(self, vantage: Vantage) -> ArgumentError:
+        """That a level leaves several clients unknown, and which would leave one."""
+        levels: list[Level] = [*range(vantage.plan.server_level + 1), "outside"]
+        at = functools.partial(dataclasses.replace, vantage, elected=False)
+        alone = [str(each) for each in levels if at(level=each).unknown_clients == 1]
+        allowed = (
+            f"{', '.join(alone) or 'none here'}, as {self.attack} is of one unknown "
+            f"client, and there are {vantage.unknown_clients}"
+        )
+        return ArgumentError("level", self.level, allowed)
 
     def noise_plan(self, clip_norm: float) -> NoisePlan:
         """The noise plan of a round."""
