@@ -131,7 +131,9 @@ def accounted(run: Run, config: RunConfig) -> tuple[Run, RoundLedger[Any]]:
         )
     if config.seed is not None and SEEDED.format(seed=config.seed) not in run.notes:
         raise FileError(
-            run.path / "privacy.json", f"does not say what seed={config.seed} fixes"
+            run.path / "privacy.json",
+            f"does not say what seed={config.seed} fixes; run the same command again, "
+            "which states it anew",
         )
     flags = {name: getattr(config, name) for name in config.to_dict()}
     return dataclasses.replace(

@@ -341,6 +341,15 @@ def test_a_report_believes_no_epsilon_that_an_editor_wrote(copied, name, where, 
         assert "\n" not in str(caught.value)
 
 
+def test_what_a_report_says_to_do_about_a_note_that_is_gone_helps(hdp_config, copied):
+    content = json.loads((copied / "privacy.json").read_text())
+    (copied / "privacy.json").write_text(json.dumps(content | {"notes": []}))
+    with pytest.raises(FileError, match=r"seed=.* fixes; run the same command again"):
+        program.read(copied)
+    experiment.run(hdp_config(copied))
+    program.read(copied)
+
+
 def test_a_report_draws_the_rounds_of_the_journal(copied):
     """A page drew epsilon over the ledger that privacy.json holds."""
     before = program.page(copied)
