@@ -43,7 +43,7 @@ def registry_of(k, fault_model):
 @pytest.mark.parametrize("fault_model", ["byzantine", "crash"])
 @pytest.mark.parametrize("k", range(1, 20))
 def test_whoever_is_absent_or_failed_the_faulty_never_are_enough(k, fault_model):
-    """Losing presences or naming honest super-nodes as failed gains a relay nothing."""
+    """Losing presences or naming super-nodes as failed leaves no draw to liars."""
     registry = registry_of(k, fault_model)
     f = max_faulty(k, fault_model)
     ids = [voter.client_id for voter in registry.voters]

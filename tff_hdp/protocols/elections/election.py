@@ -15,7 +15,8 @@ Contributions are fixed before any is known, and a client that stops half-way
 takes nothing away, since the others open its contribution. The relay may lose
 messages, but it can neither forge them nor have two ballots confirmed, and who has
 confirmed a ballot takes part in no further election before it has seen how that
-one ended. Faults up to f are withstood as `electorate.max_faulty` says.
+one ended. Faults up to f are withstood as `electorate.max_faulty` says. Who comes is
+the relay's to say within f: that many of those called it may keep from being elected.
 """
 
 import os

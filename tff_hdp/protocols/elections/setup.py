@@ -111,7 +111,8 @@ class Setup:
 
         Not of those who came: a relay that loses the presences of f honest clients
         would be left with f accomplices among 2f + 1, who could open and so choose
-        the contributions that count.
+        the contributions that count. As many it may leave out, in every election: they
+        are no candidates, and the others' chance is 1/(k - f).
         """
         return max_faulty(len(self._called), self.registry.fault_model)
 
