@@ -218,7 +218,7 @@ def test_what_is_no_image_is_found_again_but_not_drawn(task):
     assert 0.1 < row["identified"] <= row["bound"] + 0.05 and row["psnr_mean"] is None
     for attack in ("dlg", "analytic", "table4"):
         with pytest.raises(ArgumentError, match=f"one of images: {attack}"):
-            run.run(AttackConfig(task=task, attack=attack))
+            run.run(AttackConfig(task=task, level="1", attack=attack))
     with pytest.raises(ArgumentError, match="one of images for model=zhu"):
         run.run(AttackConfig(task=task, model="zhu"))
 

@@ -192,7 +192,7 @@ def test_a_data_set_that_its_models_do_not_fit_is_refused(changes, message):
         ),
         ({"models": [DNN]}, r"models is Architecture.*; allowed: a dict of one or"),
         ({"models": None}, "models is None; allowed: a dict of one or more"),
-        ({"models": {"mine": build}}, r"models\['mine'\] is <function .*: an Arch"),
+        ({"models": {"mine": dict}}, r"models\['mine'\] is <class .*: an Arch"),
         ({"models": {"mine": DNN, "b": None}}, r"models\['b'\] is None; allowed: an A"),
     ],
     ids=str,
