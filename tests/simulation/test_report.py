@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import PoissonSampling, account, configurations
 from tff_hdp.simulation import report
 
@@ -120,6 +119,7 @@ def test_a_table_has_columns_of_what_its_runs_differ_in(tmp_path, drawn):
         ["hdp", "2", "5", "7.5", "0.300"],
         ["fl_top", "7", "-", "9", "0.400"],
     ]
+<<<<<<< HEAD
 
 
 def test_runs_that_measured_no_accuracy_are_named(tmp_path, drawn):
@@ -149,3 +149,5 @@ def test_a_title_has_no_multiplier_that_is_not_every_runs(
     ]
     report.write_comparison(given, tmp_path)
     assert drawn["title"] == title
+=======
+>>>>>>> parent of d855ae65 (Runs that measured no accuracy are named)
