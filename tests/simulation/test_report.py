@@ -119,20 +119,6 @@ def test_a_table_has_columns_of_what_its_runs_differ_in(tmp_path, drawn):
         ["hdp", "2", "5", "7.5", "0.300"],
         ["fl_top", "7", "-", "9", "0.400"],
     ]
-<<<<<<< HEAD
-
-
-def test_runs_that_measured_no_accuracy_are_named(tmp_path, drawn):
-    """They were said to be no runs that can be read."""
-    given = [finished("runs/hdp", "hdp", 0.2)]
-    for path in ("runs/gfl1", "runs/gfl2"):
-        run = finished(path, "hybrid", 0.3)
-        metrics = run.metrics.rename(columns={"accuracy": "msd"})
-        given.append(dataclasses.replace(run, metrics=metrics))
-    said = r"^runs is runs/gfl1,runs/gfl2; allowed: runs that measured accuracy"
-    with pytest.raises(ArgumentError, match=said):
-        report.write_comparison(given, tmp_path / "side_by_side")
-    assert not (tmp_path / "side_by_side").exists()
 
 
 @pytest.mark.parametrize(
@@ -149,5 +135,3 @@ def test_a_title_has_no_multiplier_that_is_not_every_runs(
     ]
     report.write_comparison(given, tmp_path)
     assert drawn["title"] == title
-=======
->>>>>>> parent of d855ae65 (Runs that measured no accuracy are named)
