@@ -178,7 +178,8 @@ def test_what_an_attempt_said_is_kept_by_the_next(jobs, tmp_path, capsys):
     sweep.run_jobs(jobs[:1], 1)
     said = jobs[0].log.read_text().splitlines()
     assert said == ["working", "error: cannot", "sweep: run again", "working"]
-    silent = dataclasses.replace(jobs[0], command=["false"])
+    says_nothing = [sys.executable, "-c", "raise SystemExit(1)"]
+    silent = dataclasses.replace(jobs[0], command=says_nothing)
     sweep.run_jobs([silent], 1)
     assert f"failed: {silent.path}: sweep: run again\n" in capsys.readouterr().err
 

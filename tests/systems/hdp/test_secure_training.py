@@ -146,7 +146,7 @@ def test_sums_that_byzantine_clients_unmask_protect_nobody(run, tmp_path):
         noise[share] = rows["super_node"]["noise_multiplier"]
     # Zones of 600 clients have some ten participants, of whom a fifth can be most.
     assert noise == {"0.2": 1.0, "0.6": 1.0}
-    assert all("they could unmask its sums" in text for text in notes_of.values())
+    assert all("that its sums could be unmasked" in text for text in notes_of.values())
 
 
 def test_resumes_with_drop_outs_and_client_noise(run, tmp_path, traced_once):
