@@ -1,5 +1,6 @@
 """How likely those who collude in a zone's secure sum take its masks off."""
 
+import collections
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -40,9 +41,14 @@ def sums_hold(
       most_unmasked: What the protocol bears.
       elected: Whether a zone's super-node is a client of it, and one more of them.
     """
+    kinds = list(zip(plan.zone_sizes, plan.participation, corrupt, strict=True))
+    alike = collections.Counter(kinds)
     failing = sum(
-        _unmasking(plan, zone, count, loss_rate, most_unmasked, elected)
-        for zone, count in enumerate(corrupt)
+        number
+        * _unmasking(
+            plan, kinds.index(kind), kind[-1], loss_rate, most_unmasked, elected
+        )
+        for kind, number in alike.items()
     )
     return failing <= _FAILURE
 
@@ -64,6 +70,9 @@ def sum_hides(
         return False
     told = threat.colluders_in_zone + fellows
     corrupt = min(told, plan.zone_sizes[zone] - 1)
+    if not corrupt:
+        # An elected super-node alone is no majority of a sum with somebody else in it.
+        return True
     found = _unmasking(
         plan,
         zone,
@@ -84,6 +93,8 @@ def _unmasking(
     elected: bool,
 ) -> float:
     """Probability that some honest clients of the zone, but too few, are in its sum."""
+    if not corrupt + elected:
+        return 0.0
     from scipy import stats
 
     size, came = plan.zone_sizes[zone], np.arange(corrupt + 1)
