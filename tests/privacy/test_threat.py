@@ -16,6 +16,7 @@ from tff_hdp.privacy import (
 )
 from tff_hdp.privacy.divergences import gaussian_epsilon
 from tff_hdp.privacy.threat import AccountedRound
+from tff_hdp.privacy.views import view
 
 PLAN = NoisePlan(
     zone_sizes=(10, 20, 30),
@@ -203,3 +204,11 @@ def test_a_majority_of_super_nodes_takes_the_masks_off_a_sum_over_zones():
     # Whoever gets the model alone sees no more than it says.
     released = seen(3, secure=True, observer="released_model")
     assert words not in released.assumptions
+
+
+def test_an_observer_of_whom_nothing_is_known_has_no_view():
+    """Who may learn the cohort is not taken for one who does not."""
+    run = AccountedRound(PLAN, ThreatModel(cohort_known=True))
+    for level in (2, 3):
+        with pytest.raises(ArgumentError, match="newcomer"):
+            view(run, "newcomer", level, 0, False)

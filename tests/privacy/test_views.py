@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 from tests.thinning import thinned
-from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FixedSizeSampling,
@@ -394,11 +393,3 @@ def test_noise_that_may_be_the_fellows_alone_is_no_crash(row):
     rows = account(plan, 3, DELTA)
     assert row(rows, "fellow_client", "trusting").epsilon_pld is None
     assert row(rows, "released_model", "trusting").epsilon_pld > 0.0
-
-
-def test_an_observer_of_whom_nothing_is_known_has_no_view():
-    """Who may learn the cohort is not taken for one who does not."""
-    run = AccountedRound(make("cdp"), ThreatModel(cohort_known=True))
-    for level in (2, 3):
-        with pytest.raises(ArgumentError, match="newcomer"):
-            view(run, "newcomer", level, 0, False)

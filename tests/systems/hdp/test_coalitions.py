@@ -5,12 +5,22 @@ import math
 
 import pytest
 
-from tff_hdp.privacy import FixedSizeSampling, NoisePlan, PoissonSampling, coalitions
+from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import (
+    FixedSizeSampling,
+    FullParticipation,
+    NoisePlan,
+    PoissonSampling,
+    ThreatModel,
+    coalitions,
+)
 from tff_hdp.privacy.coalitions import sums_hold
+from tff_hdp.privacy.planned import Planned
 from tff_hdp.protocols.secagg.graphs import sparse
 from tff_hdp.protocols.secagg.rounds import masking_graph
 from tff_hdp.systems.hdp import federation
 from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hdp.planned import check_promises
 
 
 def secure_config(protocol="bonawitz", *, signed=False, **options):
@@ -149,3 +159,64 @@ def test_byzantine_clients_make_a_majority_with_an_elected_super_node(
             protocol, elect_super_nodes=elects, byzantine=(str(byzantine / 50),)
         )
         assert federation._threat(config, plan).secure_sums_hold == holds
+
+
+# Plans that assume colluders -----------------------------------------------------
+
+
+def check(tmp_path, *, clients=0, super_nodes=0, sums, **options):
+    """Checks a run of zones of fifty that all come under a plan with its colluders."""
+    plan = NoisePlan(
+        zone_sizes=(50,) * 10,
+        sampling=FullParticipation(),
+        zone_noise_multipliers=(1.0,) * 10,
+        secure_aggregation=sums == "zone",
+        secure_server=sums == "server",
+        min_zone_clients=2 if sums == "zone" else 1,
+    )
+    assumed = ThreatModel(
+        colluding_in_zone=clients,
+        colluding_super_nodes=super_nodes,
+        peers_known=True,
+    )
+    file = tmp_path / "plan.json"
+    Planned(
+        plan=plan, threat=assumed, rounds=2, delta=1e-5, method="rdp", kept=()
+    ).write(file)
+    config = HdpConfig(
+        plan=str(file), rounds=2, delta=1e-5, secure_aggregation=sums, **options
+    )
+    check_promises(config, plan, ThreatModel())
+
+
+@pytest.mark.parametrize(
+    ("bears", "signed", "protocol"),
+    [(25, None, "bonawitz"), (16, True, "bonawitz"), (5, None, "graph")],
+)
+def test_a_plan_may_assume_as_many_colluders_of_a_zone_as_its_sums_bear(
+    tmp_path, bears, signed, protocol
+):
+    run = {"secure_aggregation_protocol": protocol, "sign_messages": signed}
+    check(tmp_path, clients=bears, sums="zone", **run)
+    if bears < 25:
+        with pytest.raises(
+            ArgumentError, match=r"secure_aggregation_protocol is .*coll"
+        ):
+            check(tmp_path, clients=bears + 1, sums="zone", **run)
+    # Of a majority no account relies on the sum.
+    check(tmp_path, clients=26, sums="zone", **run)
+
+
+@pytest.mark.parametrize(
+    ("bears", "signed", "protocol"),
+    [(5, None, "bonawitz"), (3, True, "bonawitz"), (1, None, "graph")],
+)
+def test_and_as_many_super_nodes(tmp_path, bears, signed, protocol):
+    run = {"secure_aggregation_protocol": protocol, "sign_messages": signed}
+    check(tmp_path, super_nodes=bears, sums="server", **run)
+    if bears < 5:
+        with pytest.raises(
+            ArgumentError, match=r"secure_aggregation_protocol is .*coll"
+        ):
+            check(tmp_path, super_nodes=bears + 1, sums="server", **run)
+    check(tmp_path, super_nodes=6, sums="server", **run)
