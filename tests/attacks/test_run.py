@@ -290,6 +290,7 @@ def test_a_rate_at_which_no_update_is_finite_is_refused(attack):
         ("ratio", {"ratio": 0.5}),
         ("restarts", {"attack": "analytic", "restarts": 2}),
         ("evaluations", {"evaluations": 60}),
+        ("lpips_weights", {"lpips_weights": "lpips.npz"}),
         ("seed", {"seed": -1}),
         ("seed", {"seed": 2**32}),
     ],

@@ -55,6 +55,7 @@ _TAKEN_BY = {
     "trials": _TRIED,
     "others_known": _TRIED,
     "elected": tuple(attack for attack in ATTACKS if attack not in _OF_ALL),
+    "lpips_weights": OF_IMAGES,
 }
 # What a neighbour system has of its own.
 _OF_SYSTEM = (
