@@ -1,13 +1,26 @@
 """What the tests of zoned means share: updates, profiles, and rounds of a mean."""
 
 import collections
+import functools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.aggregators import WEIGHT_TYPE
+from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory
+from tff_hdp.runtime import in_process
+
+
+@pytest.fixture(scope="session")
+def own_context():
+    return in_process.create_in_process_context()
+
+
+@pytest.fixture
+def in_process_default(own_context):
+    """One context for all tests, which keeps what it compiled of a process."""
+    tff.framework.set_default_context(own_context)
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +76,23 @@ def profiles():
 
 
 @pytest.fixture(scope="module")
-def aggregate(value_type):
-    """The outputs of a factory's mean, round after round on the same values."""
+def process_of(value_type):
+    """The process of a plan's mean; one for all tests of a module that ask for it."""
 
-    def run(factory, values, clients, *, rounds=1):
-        process = factory.create(value_type, WEIGHT_TYPE)
+    def make(plan, **options):
+        factory = HierarchicalMeanFactory(plan, **options)
+        return factory.create(value_type, WEIGHT_TYPE)
+
+    made_once = functools.cache(make)
+    return lambda plan, **options: (make if options else made_once)(plan, **options)
+
+
+@pytest.fixture(scope="module")
+def aggregate(process_of):
+    """The outputs of a plan's mean, round after round on the same values."""
+
+    def run(plan, values, clients, *, rounds=1, **options):
+        process = process_of(plan, **options)
         state, outputs = process.initialize(), []
         for _ in range(rounds):
             outputs.append(process.next(state, values, clients))

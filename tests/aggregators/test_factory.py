@@ -21,7 +21,7 @@ from tff_hdp.privacy.secure import with_encoding
 SIZES = (5, 3, 4)
 SAMPLING = PoissonSampling((0.5,) * 3)
 FLOATS = tff.TensorType(np.float32, [3])
-pytestmark = pytest.mark.usefixtures("native_context")
+pytestmark = pytest.mark.usefixtures("in_process_default")
 
 
 # Without noise ---------------------------------------------------------------
@@ -29,23 +29,25 @@ pytestmark = pytest.mark.usefixtures("native_context")
 
 @pytest.mark.parametrize("zones", [[0, 0, 0], [0, 1, 2], [2, 0, 2, 1, 0, 0], [1]])
 def test_without_noise_any_zoning_gives_the_weighted_mean(
-    updates, profiles, aggregate, flat, zones
+    updates, profiles, aggregate, flat, native_context, zones
 ):
+    del native_context
     values = updates(len(zones))
     w = np.linspace(0.3, 1.0, len(zones)).astype(np.float32)
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    (output,) = aggregate(
-        HierarchicalMeanFactory(plan), values, profiles(zones, w.tolist())
-    )
+    (output,) = aggregate(plan, values, profiles(zones, w.tolist()))
     expected = np.average([flat(v) for v in values], axis=0, weights=w)
     np.testing.assert_allclose(flat(output.result), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_equals_tffs_own_mean(updates, profiles, value_type, aggregate, flat):
+def test_equals_tffs_own_mean(
+    updates, profiles, value_type, aggregate, flat, native_context
+):
+    del native_context
     values = updates(6, seed=1)
     clients = profiles([0, 1, 1, 2, 2, 2], [0.2, 1.0, 0.5, 0.25, 0.75, 0.5])
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    (output,) = aggregate(HierarchicalMeanFactory(plan), values, clients)
+    (output,) = aggregate(plan, values, clients)
     tff_mean = tff.aggregators.MeanFactory().create(value_type, tff.to_type(np.float32))
     expected = tff_mean.next(
         tff_mean.initialize(), values, [c["weight"] for c in clients]
@@ -65,7 +67,7 @@ def test_fixed_denominator(updates, profiles, aggregate, flat, mixing):
         mixing=mixing,
         zone_weights=(4.0, 2.5, 3.0),
     )
-    (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles(zones, w))
+    (output,) = aggregate(plan, values, profiles(zones, w))
     denominators = 0.5 * np.array([4.0, 2.5, 3.0])
     p = {"weighted": denominators / denominators.sum(), "equal": np.full(3, 1 / 3)}
     p = p.get(mixing, mixing) if isinstance(mixing, str) else np.array(mixing)
@@ -82,16 +84,14 @@ def test_bounded_denominator(updates, profiles, aggregate, flat, present):
     plan = configurations.none(
         zone_sizes=(8,), sampling=PoissonSampling((0.25,)), estimator="bounded"
     )
-    (output,) = aggregate(
-        HierarchicalMeanFactory(plan), values, profiles([0] * present)
-    )
+    (output,) = aggregate(plan, values, profiles([0] * present))
     expected = sum(flat(v) for v in values) / max(2.0, present)
     np.testing.assert_allclose(flat(output.result), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_empty_cohort_without_noise_changes_nothing(aggregate, flat):
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    (output,) = aggregate(HierarchicalMeanFactory(plan), [], [])
+    (output,) = aggregate(plan, [], [])
     assert not flat(output.result).any()
     assert output.measurements["clients"].tolist() == [0, 0, 0]
 
@@ -105,7 +105,7 @@ def test_upper_levels_leave_the_mean_alone(updates, profiles, aggregate, flat):
         upper_levels=levels,
         clipping=Clipping(clip_norm=1e3),
     )
-    (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles([0, 1, 2]))
+    (output,) = aggregate(plan, values, profiles([0, 1, 2]))
     expected = np.mean([flat(v) for v in values], axis=0)
     np.testing.assert_allclose(flat(output.result), expected, atol=1e-4)
 
@@ -134,7 +134,7 @@ def test_clips_flat_at_every_level(updates, profiles, aggregate, clipped, flat, 
         noise_multiplier=1e-6,
         clipping=Clipping(clip_norm=2.0),
     )
-    (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles([0, 1, 1, 2]))
+    (output,) = aggregate(plan, values, profiles([0, 1, 1, 2]))
     expected = sum(clipped(v, 2.0) for v in values) / (0.5 * sum(SIZES))
     np.testing.assert_allclose(flat(output.result), expected, atol=1e-4)
 
@@ -148,7 +148,7 @@ def test_clips_per_layer(updates, profiles, aggregate):
         noise_multiplier=1e-7,
         clipping=Clipping(clip_norm=5.0, kind="per_layer", layer_norms=norms),
     )
-    (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles([0]))
+    (output,) = aggregate(plan, values, profiles([0]))
     result = [np.linalg.norm(t) for t in tf.nest.flatten(output.result)]
     np.testing.assert_allclose(result, norms, rtol=1e-4)
 
@@ -184,7 +184,7 @@ def test_non_finite_update_is_left_out_and_counted(
             clipping=Clipping(clip_norm=1.0),
         )
         expected = (clipped(values[0], 1.0) + clipped(values[2], 1.0)) / 6
-    (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles([0, 1, 2]))
+    (output,) = aggregate(plan, values, profiles([0, 1, 2]))
     np.testing.assert_allclose(flat(output.result), expected, atol=1e-5)
     assert output.measurements["rejected"] == 1
     assert output.measurements["clients"].sum() == 3
@@ -235,7 +235,7 @@ def test_norms_are_of_what_is_in_the_sum(updates, profiles, aggregate, flat):
     values[1]["bias"][0] = np.inf
     clients = profiles([0, 0, 0, 9, 1], [1.0, 1.0, 2.0, 1.0, 0.5])
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    (output,) = aggregate(HierarchicalMeanFactory(plan), values, clients)
+    (output,) = aggregate(plan, values, clients)
     measured = output.measurements
     assert measured["rejected"] == 3
     kept = [flat(values[i]) for i in (0, 4)]
@@ -254,7 +254,7 @@ def test_a_rejected_client_stays_in_a_bounded_denominator(
     plan = configurations.none(
         zone_sizes=(8,), sampling=PoissonSampling((0.25,)), estimator="bounded"
     )
-    (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles([0] * 4))
+    (output,) = aggregate(plan, values, profiles([0] * 4))
     expected = sum(flat(v) for v in values[:3]) / 4
     np.testing.assert_allclose(flat(output.result), expected, rtol=1e-5, atol=1e-6)
 
@@ -277,9 +277,7 @@ def test_weight_out_of_range_is_left_out_and_counted(
 ):
     values = updates(2, seed=8)
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    (output,) = aggregate(
-        HierarchicalMeanFactory(plan), values, profiles([0, 1], [1.0, weight])
-    )
+    (output,) = aggregate(plan, values, profiles([0, 1], [1.0, weight]))
     np.testing.assert_allclose(flat(output.result), flat(values[0]), atol=1e-6)
     assert output.measurements["rejected"] == 1
 
@@ -287,7 +285,7 @@ def test_weight_out_of_range_is_left_out_and_counted(
 def test_a_client_of_an_unknown_zone_is_rejected(updates, profiles, aggregate, flat):
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     values = updates(2)
-    (output,) = aggregate(HierarchicalMeanFactory(plan), values, profiles([3, 1]))
+    (output,) = aggregate(plan, values, profiles([3, 1]))
     assert output.measurements["rejected"] == 1
     np.testing.assert_allclose(flat(output.result), flat(values[1]), atol=1e-6)
 

@@ -21,7 +21,7 @@ HDP = configurations.c2(
     noise_multiplier=1e-7,
     clipping=Clipping(clip_norm=0.7),
 )
-pytestmark = pytest.mark.usefixtures("native_context")
+pytestmark = pytest.mark.usefixtures("in_process_default")
 
 
 def compression(bits=8):
@@ -31,12 +31,12 @@ def compression(bits=8):
 
 
 def test_compression_composes_where_there_is_no_noise(
-    updates, profiles, aggregate, flat
+    updates, profiles, aggregate, flat, native_context
 ):
+    del native_context
     values, clients = updates(5), profiles([0, 0, 1, 2, 2], [1.0, 0.5, 1.0, 0.25, 1.0])
-    (plain,) = aggregate(HierarchicalMeanFactory(NONE), values, clients)
-    factory = HierarchicalMeanFactory(NONE, inner=compression())
-    found = aggregate(factory, values, clients, rounds=2)
+    (plain,) = aggregate(NONE, values, clients)
+    found = aggregate(NONE, values, clients, rounds=2, inner=compression())
     for output in found:
         error = np.abs(flat(output.result) - flat(plain.result))
         # Weighted normal updates spread over about eight, in 255 steps a client.
@@ -55,9 +55,8 @@ def test_an_exact_inner_sum_composes_under_noise(updates, profiles, aggregate, f
             norms=tff.federated_sum(tff.federated_map(norm_of(value), value))
         ),
     )
-    factory = HierarchicalMeanFactory(HDP, inner=seen, inner_is_exact=True)
-    (plain,) = aggregate(HierarchicalMeanFactory(HDP), values, clients)
-    (found,) = aggregate(factory, values, clients)
+    (plain,) = aggregate(HDP, values, clients)
+    (found,) = aggregate(HDP, values, clients, inner=seen, inner_is_exact=True)
     np.testing.assert_allclose(flat(found.result), flat(plain.result), atol=1e-6)
     # What reaches the inner sum is clipped: four records of norm 0.7.
     assert found.measurements["inner"]["norms"] == pytest.approx(4 * 0.7, rel=1e-4)

@@ -9,7 +9,6 @@ import tensorflow_privacy as tfp
 
 from tests.thinning import thinned
 from tff_hdp.aggregators import (
-    HierarchicalMeanFactory,
     LevelQueries,
     round_events,
 )
@@ -41,8 +40,7 @@ def measured_noise(aggregate, zeros, flat):
     """The standard deviation of the noise in three rounds' means of zeros."""
 
     def measure(plan, clients):
-        factory = HierarchicalMeanFactory(plan)
-        outputs = aggregate(factory, zeros(len(clients)), clients, rounds=3)
+        outputs = aggregate(plan, zeros(len(clients)), clients, rounds=3)
         noise = np.stack([flat(o.result) for o in outputs])
         assert abs(noise.mean()) < 5 * noise.std() / math.sqrt(noise.size)
         correlation = np.corrcoef(noise)[np.triu_indices(3, 1)]
@@ -104,10 +102,7 @@ def test_noise_of_every_configuration(
     assert measured == pytest.approx(math.sqrt(variance), rel=NOISE_TOLERANCE)
 
 
-def test_noise_of_unequal_mixing_and_upper_levels(
-    profiles, measured_noise, native_context
-):
-    del native_context
+def test_noise_of_unequal_mixing_and_upper_levels(profiles, measured_noise):
     plan = NoisePlan(
         zone_sizes=(4, 4, 8),
         sampling=FixedSizeSampling((2, 2, 2)),
@@ -125,21 +120,24 @@ def test_noise_of_unequal_mixing_and_upper_levels(
 def test_many_zones_that_noise_alike_share_a_query(zeros, profiles, aggregate, flat):
     """One draw serves them, as many independent ones as there are zones."""
     plan = configurations.CONFIGURATIONS["hdp"](
-        zone_sizes=(2,) * 400, sampling=FullParticipation(), noise_multiplier=1.5
+        zone_sizes=(2,) * 40, sampling=FullParticipation(), noise_multiplier=1.5
     )
-    clients = profiles([0, 399], carries=False)
-    (output,) = aggregate(HierarchicalMeanFactory(plan), zeros(2), clients)
+    clients = profiles([0, 39], carries=False)
+    (output,) = aggregate(plan, zeros(2), clients)
     assert len(output.state["zones"]) == 1
     events = round_events(output.measurements)
-    assert [e.noise_multiplier for e in events["zone"]] == [1.5] * 400
+    assert [e.noise_multiplier for e in events["zone"]] == [1.5] * 40
     Ledger().record(plan, events=events)
     expected = 1.5 * np.linalg.norm(plan.released_sensitivities)
     # 2,050 coordinates: 8 % is five standard errors.
     assert flat(output.result).std() == pytest.approx(expected, rel=0.08)
 
 
-@pytest.mark.parametrize("config", ["c2", "c4"])
-def test_empty_cohort_still_gets_its_noise(measured_noise, config):
+@pytest.mark.parametrize(
+    ("config", "runtime"), [("c2", "native_context"), ("c4", "in_process_default")]
+)
+def test_empty_cohort_still_gets_its_noise(measured_noise, config, runtime, request):
+    request.getfixturevalue(runtime)
     plan = configurations.CONFIGURATIONS[config](
         zone_sizes=SIZES, sampling=SAMPLING, noise_multiplier=1.0
     )
@@ -169,7 +167,7 @@ def test_events_report_the_plan(updates, profiles, aggregate):
         beta=1 / 3,
         clipping=Clipping(clip_norm=3.0),
     )
-    (output,) = aggregate(HierarchicalMeanFactory(plan), updates(2), profiles([0, 1]))
+    (output,) = aggregate(plan, updates(2), profiles([0, 1]))
     events = output.measurements["events"]
     assert events["client"].noise_multiplier == pytest.approx(1.25)
     assert events["server"].noise_multiplier == pytest.approx(1.25)
@@ -190,7 +188,7 @@ def test_events_of_clients_tell_whether_all_noised(zeros, profiles, aggregate, k
 
     def recorded(carries, w=(1.0, 1.0, 1.0, 1.0)):
         clients = profiles([0, 0, 0, 1], w, carries=carries)
-        (output,) = aggregate(HierarchicalMeanFactory(plan), zeros(4), clients)
+        (output,) = aggregate(plan, zeros(4), clients)
         assert output.measurements["noising"].sum() == sum(carries)
         Ledger().record(plan, events=round_events(output.measurements))
 
@@ -214,9 +212,7 @@ def test_adaptive_clipping_moves_the_clip_norm(zeros, profiles, aggregate):
         noise_multiplier=0.5,
         clipping=Clipping(clip_norm=10.0, kind="adaptive"),
     )
-    outputs = aggregate(
-        HierarchicalMeanFactory(plan), [value] * 50, profiles([0] * 50), rounds=20
-    )
+    outputs = aggregate(plan, [value] * 50, profiles([0] * 50), rounds=20)
     norms = [float(o.measurements["clip_norm"]) for o in outputs]
     assert norms[0] == 10.0
     # The quantile estimate gains 0.5 a round against a target of 0.5.
@@ -239,7 +235,7 @@ def test_any_quantile_is_aimed_at_however_updates_count(
         estimator=estimator,
     )
     clients = profiles([0] * 50, [weight] * 50)
-    outputs = aggregate(HierarchicalMeanFactory(plan), [value] * 50, clients, rounds=20)
+    outputs = aggregate(plan, [value] * 50, clients, rounds=20)
     fall = math.log(float(outputs[-1].measurements["clip_norm"]) / 10.0)
     # The count's noise moves a round's step by .02: five standard deviations.
     assert fall == pytest.approx(-0.2 * 0.1 * 19, abs=5 * 0.02 * 19**0.5)
@@ -252,7 +248,12 @@ def test_a_users_tree_query_at_the_server(zeros, profiles, value_type, aggregate
     tree = tfp.TreeResidualSumQuery.build_l2_gaussian_query(
         1.0, 0.8, record, use_efficient=False
     )
-    factory = HierarchicalMeanFactory(plan, queries=LevelQueries(server=tree))
-    outputs = aggregate(factory, zeros(2), profiles([0, 1]), rounds=2)
+    outputs = aggregate(
+        plan,
+        zeros(2),
+        profiles([0, 1]),
+        rounds=2,
+        queries=LevelQueries(server=tree),
+    )
     total = sum(flat(o.result) for o in outputs)
     assert total.std() == pytest.approx(0.8 / 4, rel=0.1)

@@ -40,30 +40,19 @@ def encoded(plan, mode, bits=30, largest=None):
     return with_encoding(plan, size=SIZE, bits=bits, largest=largest)
 
 
-@pytest.fixture(scope="module")
-def secure(aggregate):
-    """The outputs of rounds of secure sums."""
-
-    def run(plan, values, clients, *, rounds=1):
-        factory = HierarchicalMeanFactory(plan)
-        return aggregate(factory, values, clients, rounds=rounds)
-
-    return run
-
-
 # The same sums ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("mode", "bits"), thinned(list(MODES), [16, 30], every=2))
 def test_equals_the_plain_mean_within_the_encoding(
-    updates, profiles, aggregate, secure, flat, mode, bits
+    updates, profiles, aggregate, flat, mode, bits
 ):
     values, zones = updates(7, seed=1, scale=0.1), [0, 1, 1, 2, 2, 2, 0]
     clients = profiles(zones, np.linspace(0.2, 1.0, 7).astype(np.float32).tolist())
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     ((plain,), (found,)) = (
-        aggregate(HierarchicalMeanFactory(plan), values, clients),
-        secure(
+        aggregate(plan, values, clients),
+        aggregate(
             secured := encoded(plan, mode, bits, largest=0.5),
             values,
             clients,
@@ -93,7 +82,7 @@ def test_equals_the_plain_mean_within_the_encoding(
     ],
 )
 def test_clipped_sums_equal_the_plain_ones(
-    updates, profiles, aggregate, secure, flat, mode, kind, estimator, mixing
+    updates, profiles, aggregate, flat, mode, kind, estimator, mixing
 ):
     values = updates(5, seed=2, scale=0.1)
     clients = profiles([0, 0, 1, 2, 2], [1.0, 0.5, 1.0, 0.25, 1.0])
@@ -105,13 +94,13 @@ def test_clipped_sums_equal_the_plain_ones(
         estimator=estimator,
         mixing=mixing,
     )
-    (plain,) = aggregate(HierarchicalMeanFactory(plan), values, clients)
-    (found,) = secure(encoded(plan, mode), values, clients)
+    (plain,) = aggregate(plan, values, clients)
+    (found,) = aggregate(encoded(plan, mode), values, clients)
     np.testing.assert_allclose(flat(found.result), flat(plain.result), atol=1e-5)
 
 
 def test_the_native_runtime_sums_them_too(
-    updates, profiles, secure, flat, native_context
+    updates, profiles, aggregate, flat, native_context
 ):
     values, clients = updates(4, seed=3, scale=0.1), profiles([0, 0, 1, 2])
     plan = configurations.c1(
@@ -120,14 +109,12 @@ def test_the_native_runtime_sums_them_too(
         noise_multiplier=1e-4,
         clipping=Clipping(clip_norm=5.0),
     )
-    (found,) = secure(encoded(plan, "both"), values, clients)
+    (found,) = aggregate(encoded(plan, "both"), values, clients)
     expected = sum(map(flat, values)) / 6
     np.testing.assert_allclose(flat(found.result), expected, atol=2e-3)
 
 
-def test_upper_levels_stand_above_secure_zones(
-    updates, profiles, aggregate, secure, flat
-):
+def test_upper_levels_stand_above_secure_zones(updates, profiles, aggregate, flat):
     """Where they alone add noise, clients are clipped all the same."""
     plan = NoisePlan(
         zone_sizes=SIZES,
@@ -135,8 +122,8 @@ def test_upper_levels_stand_above_secure_zones(
         upper_levels=(Level(parents=(0, 0, 1), noise_multipliers=(1e-6, 1e-6)),),
     )
     values, clients = updates(4, seed=3, scale=0.1), profiles([0, 0, 1, 2])
-    (plain,) = aggregate(HierarchicalMeanFactory(plan), values, clients)
-    (found,) = secure(encoded(plan, "zone"), values, clients)
+    (plain,) = aggregate(plan, values, clients)
+    (found,) = aggregate(encoded(plan, "zone"), values, clients)
     expected = sum(flat(v) / np.linalg.norm(flat(v)) for v in values) / 6
     np.testing.assert_allclose(flat(plain.result), expected, atol=1e-5)
     np.testing.assert_allclose(flat(found.result), expected, atol=1e-5)
@@ -171,23 +158,27 @@ def test_a_rounded_record_keeps_to_its_norm(updates, profiles, value_type, estim
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_sums_of_the_largest_records_do_not_wrap(updates, profiles, secure, flat, mode):
+def test_sums_of_the_largest_records_do_not_wrap(
+    updates, profiles, aggregate, flat, mode
+):
     extreme = [tf.nest.map_structure(np.ones_like, u) for u in updates(12)]
     zones = [0] * 5 + [1] * 3 + [2] * 4
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    (found,) = secure(
+    (found,) = aggregate(
         encoded(plan, mode, bits=12, largest=1.0), extreme, profiles(zones)
     )
     np.testing.assert_allclose(flat(found.result), 1.0, rtol=0.02)
 
 
-def test_saturated_clients_are_counted(updates, profiles, secure, flat):
+def test_saturated_clients_are_counted(updates, profiles, aggregate, flat):
     values = updates(3, scale=0.01)
     # As large as a coordinate may be, and barely larger.
     values[0]["bias"][0] = values[2]["bias"][1] = 0.5
     values[1]["bias"][0] = 0.501
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    (found,) = secure(encoded(plan, "zone", largest=0.5), values, profiles([0, 1, 2]))
+    (found,) = aggregate(
+        encoded(plan, "zone", largest=0.5), values, profiles([0, 1, 2])
+    )
     assert found.measurements["saturated"] == 1
     expected = sum(np.clip(flat(v), -0.5, 0.5) for v in values) / 3
     np.testing.assert_allclose(flat(found.result), expected, atol=1e-6)
@@ -195,21 +186,21 @@ def test_saturated_clients_are_counted(updates, profiles, secure, flat):
 
 @pytest.mark.parametrize("poison", [np.nan, 1e25])
 def test_non_finite_update_is_left_out_and_counted(
-    updates, profiles, secure, flat, poison
+    updates, profiles, aggregate, flat, poison
 ):
     values = updates(3, seed=7, scale=0.1)
     values[1]["bias"][3] = poison
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    (found,) = secure(encoded(plan, "both"), values, profiles([0, 1, 2]))
+    (found,) = aggregate(encoded(plan, "both"), values, profiles([0, 1, 2]))
     expected = (flat(values[0]) + flat(values[2])) / 2
     np.testing.assert_allclose(flat(found.result), expected, atol=1e-6)
     assert found.measurements["rejected"] == 1
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_empty_cohort(secure, flat, mode):
+def test_empty_cohort(aggregate, flat, mode):
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    (found,) = secure(encoded(plan, mode), [], [])
+    (found,) = aggregate(encoded(plan, mode), [], [])
     assert not flat(found.result).any()
     assert found.measurements["left_out"] == 0
 
@@ -219,12 +210,12 @@ def test_empty_cohort(secure, flat, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_zone_below_the_least_is_left_out_and_counted(
-    updates, profiles, secure, flat, mode
+    updates, profiles, aggregate, flat, mode
 ):
     values, zones = updates(6, seed=4, scale=0.1), [0, 0, 0, 1, 2, 2]
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
     plan = encoded(dataclasses.replace(plan, min_zone_clients=2), mode)
-    (found,) = secure(plan, values, profiles(zones))
+    (found,) = aggregate(plan, values, profiles(zones))
     kept = [v for v, z in zip(values, zones, strict=True) if z != 1]
     np.testing.assert_allclose(flat(found.result), sum(map(flat, kept)) / 5, atol=1e-6)
     assert found.measurements["left_out"] == 1
@@ -232,7 +223,7 @@ def test_a_zone_below_the_least_is_left_out_and_counted(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_zone_left_out_still_has_its_noise(zeros, profiles, secure, flat, mode):
+def test_a_zone_left_out_still_has_its_noise(zeros, profiles, aggregate, flat, mode):
     """Bare, its output would show that nobody more had come."""
     plan = NoisePlan(
         zone_sizes=SIZES,
@@ -240,7 +231,7 @@ def test_a_zone_left_out_still_has_its_noise(zeros, profiles, secure, flat, mode
         zone_noise_multipliers=(0.0, 2.0, 0.0),
         min_zone_clients=2,
     )
-    outputs = secure(encoded(plan, mode), zeros(3), profiles([0, 0, 1]), rounds=3)
+    outputs = aggregate(encoded(plan, mode), zeros(3), profiles([0, 0, 1]), rounds=3)
     noise = np.stack([flat(o.result) for o in outputs])
     assert noise.std() == pytest.approx(2.0 / 6.0, rel=0.1)
     assert outputs[0].measurements["left_out"] == 1
@@ -255,27 +246,32 @@ NOISE_TOLERANCE = 0.055
 SHARES = {"c1": {}, "c2": {}, "c4": {}, "c7": {"alpha": 1 / 3, "beta": 1 / 3}}
 
 
-@pytest.mark.parametrize(
-    ("config", "mode"), thinned(list(SHARES), list(MODES), every=3)
-)
-def test_noise_of_configurations(zeros, profiles, secure, flat, config, mode):
-    z, norm = 1.7, 0.6
-    plan = configurations.CONFIGURATIONS[config](
+CONFIGURED = thinned(list(SHARES), list(MODES), every=3)
+Z = 1.7
+
+
+def configured(config):
+    return configurations.CONFIGURATIONS[config](
         zone_sizes=SIZES,
         sampling=SAMPLING,
-        noise_multiplier=z,
-        clipping=Clipping(clip_norm=norm),
+        noise_multiplier=Z,
+        clipping=Clipping(clip_norm=0.6),
         **SHARES[config],
     )
+
+
+@pytest.mark.parametrize(("config", "mode"), CONFIGURED)
+def test_noise_of_configurations(zeros, profiles, aggregate, flat, config, mode):
+    plan = configured(config)
     zones = [0, 0, 0, 2, 2]
     carries = [plan.noising_clients[zone] > 0 for zone in zones]
     clients = profiles(zones, carries=carries)
-    outputs = secure(encoded(plan, mode), zeros(5), clients, rounds=10)
+    outputs = aggregate(encoded(plan, mode), zeros(5), clients, rounds=10)
     parties = sum(carries) * (plan.client_noise_multiplier > 0)
     parties += np.count_nonzero(plan.zone_noise_multipliers) + (
         plan.server_noise_multiplier > 0
     )
-    expected = math.sqrt(parties) * z * max(plan.released_sensitivities)
+    expected = math.sqrt(parties) * Z * max(plan.released_sensitivities)
     noise = np.stack([flat(o.result) for o in outputs])
     assert noise.std() == pytest.approx(expected, rel=NOISE_TOLERANCE)
     assert abs(noise.mean()) < 5 * noise.std() / math.sqrt(noise.size)
@@ -283,12 +279,12 @@ def test_noise_of_configurations(zeros, profiles, secure, flat, config, mode):
     assert np.abs(correlation).max() < 5 / math.sqrt(SIZE)
 
 
-def test_client_noise_lies_on_the_grid(updates, profiles, secure, flat):
+def test_client_noise_lies_on_the_grid(updates, profiles, aggregate, flat):
     plan = configurations.c1(
         zone_sizes=(6,), sampling=PoissonSampling((0.5,)), noise_multiplier=1.0
     )
     plan = encoded(plan, "zone", bits=16)
-    (found,) = secure(plan, updates(4), profiles([0] * 4))
+    (found,) = aggregate(plan, updates(4), profiles([0] * 4))
     steps = flat(found.result).astype(np.float64) * 3 / plan.encoding.step
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-2)
     assert len(set(np.rint(steps))) > 100
@@ -297,19 +293,10 @@ def test_client_noise_lies_on_the_grid(updates, profiles, secure, flat):
 # Types and refusals ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_type_signature(value_type, mode):
-    plan = configurations.c7(
-        zone_sizes=SIZES,
-        sampling=SAMPLING,
-        noise_multiplier=1.0,
-        alpha=1 / 3,
-        beta=1 / 3,
-    )
-    plain = HierarchicalMeanFactory(plan).create(value_type, WEIGHT_TYPE)
-    process = HierarchicalMeanFactory(encoded(plan, mode)).create(
-        value_type, WEIGHT_TYPE
-    )
+@pytest.mark.parametrize(("config", "mode"), CONFIGURED)
+def test_type_signature(process_of, config, mode):
+    plan = configured(config)
+    plain, process = process_of(plan), process_of(encoded(plan, mode))
     assert process.is_weighted
     assert process.next.type_signature.parameter == plain.next.type_signature.parameter
     expected, found = (p.next.type_signature.result for p in (plain, process))
