@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import pathlib
 import re
 
@@ -59,6 +60,7 @@ def batches(size, spoilt=False):
     return tf.data.Dataset.from_tensor_slices((features, labels)).batch(4)
 
 
+@functools.cache
 def drop_in(plan, **options):
     """TFF's own process: weighted by examples if `example_cap` is given."""
     arguments = (zoned_model(MODEL_FN), SGD(0.1))
@@ -79,6 +81,7 @@ def data_of(carries=False, w=None, spoilt=()):
     ]
 
 
+@functools.cache
 def our_own(plan):
     return build_hdp(
         clients=single_clients(model_fn=MODEL_FN, client_optimizer=SGD(0.1)),
@@ -105,8 +108,11 @@ def initial():
 
 
 def run(process, weights, data, rounds=2):
-    weights = tff.learning.models.ModelWeights(weights, [])
-    state = process.set_model_weights(process.initialize(), weights)
+    state = process.initialize()
+    # A zoned model has one weight more.
+    more = process.get_model_weights(state).trainable[len(weights) :]
+    weights = tff.learning.models.ModelWeights([*weights, *more], [])
+    state = process.set_model_weights(state, weights)
     for _ in range(rounds):
         output = process.next(state, data)
         state = output.state
@@ -115,8 +121,7 @@ def run(process, weights, data, rounds=2):
 
 def compare(plan, initial, ours, theirs, **options):
     expected, _ = run(our_own(plan), initial, ours)
-    zoned = [*initial, np.zeros(4, np.float32)]
-    found, metrics = run(drop_in(plan, **options), zoned, theirs)
+    found, metrics = run(drop_in(plan, **options), initial, theirs)
     assert not np.any(found[-1])
     for a, b in zip(found[:-1], expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
@@ -128,37 +133,47 @@ def test_the_documented_code_runs():
     code, before = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
     assert len(code.splitlines()) <= 18
     names: dict[str, object] = {}
-    exec(before.replace("in_process", "native") + code, names)
+    exec(before + code, names)
     assert names["ledger"].rounds == 3
     assert names["metrics"]["aggregator"]["rejected"] == 0
 
 
-@pytest.mark.parametrize("config", thinned(["c2", "none"], every=2))
-def test_unweighted_equals_our_own_process(initial, config):
+PLANS = {
+    "none": configurations.none(**OPTIONS),
+    "clipped": configurations.c2(
+        noise_multiplier=1e-7,
+        clipping=Clipping(clip_norm=0.05),
+        mixing="equal",
+        zone_weights=(1.0, 2.0),
+        **OPTIONS,
+    ),
+    "noisy": privacy.NoisePlan(
+        client_noise_multiplier=0.7,
+        noising_clients=(2, 2),
+        zone_noise_multipliers=(1.5, 0.0),
+        server_noise_multiplier=1.1,
+        clipping=Clipping(clip_norm=40.0),
+        **OPTIONS,
+    ),
+}
+
+
+@pytest.mark.parametrize("plan", thinned(["clipped", "none"], every=2))
+def test_unweighted_equals_our_own_process(initial, plan):
     """With clipping that bites and next to no noise, too."""
-    plan = configurations.none(**OPTIONS)
-    if config == "c2":
-        clipping = Clipping(clip_norm=0.05)
-        plan = configurations.c2(noise_multiplier=1e-7, clipping=clipping, **OPTIONS)
     w = [1.0, 0.5, 0.25, 1.0]
-    compare(plan, initial, our_data(w=w), data_of(w=w))
+    compare(PLANS[plan], initial, our_data(w=w), data_of(w=w))
 
 
-def test_weighted_equals_our_own_process(initial, native_context):
-    del native_context
-    plan = configurations.none(
-        **OPTIONS, estimator="fixed", mixing="equal", zone_weights=(1.0, 2.0)
-    )
+def test_weighted_equals_our_own_process(initial):
     # Beyond the cap of six examples a client counts as one of six.
     w = [n / 6 if n < 6 else 1.0 for n in SIZES]
-    compare(plan, initial, our_data(w=w), data_of(), example_cap=6)
+    compare(PLANS["clipped"], initial, our_data(w=w), data_of(), example_cap=6)
 
 
 def test_weighted_equals_tffs_mean(initial, native_context):
     del native_context
-    plan = configurations.none(**OPTIONS)
-    zoned = [*initial, np.zeros(4, np.float32)]
-    found, _ = run(drop_in(plan, example_cap=9), zoned, data_of())
+    found, _ = run(drop_in(PLANS["none"], example_cap=9), initial, data_of())
     theirs = tff.learning.algorithms.build_weighted_fed_avg(MODEL_FN, SGD(0.1))
     expected, _ = run(theirs, initial, [batches(n) for n in SIZES])
     for a, b in zip(found[:-1], expected, strict=True):
@@ -168,28 +183,17 @@ def test_weighted_equals_tffs_mean(initial, native_context):
 @pytest.mark.parametrize("options", thinned([{"example_cap": 1}, {}], every=2))
 def test_noise_events_and_ledger_are_those_of_our_own_process(initial, options):
     """Clients, one super-node and the server add noise."""
-    plan = privacy.NoisePlan(
-        client_noise_multiplier=0.7,
-        noising_clients=(2, 2),
-        zone_noise_multipliers=(1.5, 0.0),
-        server_noise_multiplier=1.1,
-        clipping=Clipping(clip_norm=40.0),
-        **OPTIONS,
-    )
-    zoned = [*initial, np.zeros(4, np.float32)]
-    found, ours = (
-        run(drop_in(plan, **options), zoned, data_of(carries=True), rounds=1),
-        run(our_own(plan), initial, our_data(carries=True), rounds=1),
-    )
+    plan = PLANS["noisy"]
+    found = run(drop_in(plan, **options), initial, data_of(carries=True), rounds=1)
+    ours = run(our_own(plan), initial, our_data(carries=True), rounds=1)
     events = [round_events(metrics["aggregator"]) for _, metrics in (found, ours)]
     assert events[0] == events[1]
     ledgers = [Ledger(), Ledger()]
     for ledger, measured in zip(ledgers, events, strict=True):
         ledger.record(plan, events=measured)
     assert ledgers[0] == ledgers[1]
-    moved = np.concatenate(
-        [np.ravel(a - b) for a, b in zip(found[0], zoned, strict=True)][:-1]
-    )
+    pairs = zip(found[0][:-1], initial, strict=True)
+    moved = np.concatenate([np.ravel(a - b) for a, b in pairs])
     assert not np.any(found[0][-1])
     # 59 coordinates: standard error 9 %; training moves them by less than 1.
     expected = 40.0 / 4 * np.sqrt(4 * 0.7**2 + 1.5**2 + 1.1**2)
@@ -197,15 +201,13 @@ def test_noise_events_and_ledger_are_those_of_our_own_process(initial, options):
 
 
 def test_a_lost_client_is_counted_and_its_noise_not_claimed(initial):
-    plan = configurations.c1(noise_multiplier=1.0, **OPTIONS)
-    zoned = [*initial, np.zeros(4, np.float32)]
+    plan = PLANS["noisy"]
     data = data_of(carries=True, spoilt=(2,))
-    found, metrics = run(drop_in(plan), zoned, data, rounds=1)
+    found, metrics = run(drop_in(plan, example_cap=1), initial, data, rounds=1)
     assert all(np.isfinite(w).all() for w in found)
     assert metrics["aggregator"]["lost"] == metrics["aggregator"]["rejected"] == 1
-    events = round_events(metrics["aggregator"])
     with pytest.raises(ValueError, match="level 'client' emitted a noise multiplier"):
-        Ledger().record(plan, events=events)
+        Ledger().record(plan, events=round_events(metrics["aggregator"]))
 
 
 @pytest.mark.parametrize("factory", ["weighted", "unweighted"])
@@ -240,15 +242,14 @@ def test_rounds_in_which_nobodys_training_ends_well_are_recorded(initial, presen
     """TFF sends zeros for whom it diverged; noise is added as ever."""
     plan = configurations.c2(noise_multiplier=1.0, **OPTIONS)
     data = data_of(spoilt=present)
-    zoned = [*initial, np.zeros(4, np.float32)]
-    _, metrics = run(drop_in(plan), zoned, [data[i] for i in present], rounds=1)
+    _, metrics = run(drop_in(plan), initial, [data[i] for i in present], rounds=1)
     assert metrics["aggregator"]["lost"] == len(present)
     ledger = Ledger()
     ledger.record(plan, events=round_events(metrics["aggregator"]))
     assert ledger.rounds == 1
 
 
-@pytest.mark.parametrize("kind", ["weighted", "unweighted"])
+@pytest.mark.parametrize("kind", thinned(["weighted", "unweighted"], every=2))
 def test_builders_that_no_zoned_model_suits(kind):
     """They compute with a gradient of every weight."""
     plan = configurations.c2(noise_multiplier=1.0, **OPTIONS)
@@ -269,7 +270,7 @@ def test_builders_that_no_zoned_model_suits(kind):
 
 UPDATE = [(np.float32, [6, 5]), (np.float32, [5])]
 ZONED = tff.to_type([*UPDATE, (np.float32, [4])])
-PLAN = configurations.none(**OPTIONS)
+PLAN = PLANS["none"]
 
 
 @pytest.mark.parametrize("weight", [None, np.float32, np.float64])
@@ -341,9 +342,7 @@ def test_caps_out_of_range_are_refused(cap):
 def test_a_cohort_that_the_plan_never_draws_is_not_recorded(initial):
     """Three clients of a zone of two, or one of them twice."""
     plan = configurations.c2(noise_multiplier=1.0, **OPTIONS)
-    zoned = [*initial, np.zeros(4, np.float32)]
-    data = [data_of()[0]] * 3
-    _, metrics = run(drop_in(plan), zoned, data, rounds=1)
+    _, metrics = run(drop_in(plan), initial, [data_of()[0]] * 3, rounds=1)
     with pytest.raises(NoiseError, match="3 clients of zone 0 took part, but the plan"):
         Ledger().record(plan, events=round_events(metrics["aggregator"]))
 
