@@ -177,7 +177,7 @@ def test_clients_noise_adds_up_however_it_is_drawn(add_up):
         profiles_of(), carries_noise=tf.constant([True, False, True, True, True])
     )
     given, _ = updates(scale=0.0)
-    draw = tf.function(lambda: summed(add_up, plan, given, profiles))
+    draw = tf.function(lambda: summed(add_up, plan, given, profiles), autograph=False)
     draws = [draw() for _ in range(60)]
     assert all(int(draw["noising"]) == 4 for draw in draws)
     noise = np.concatenate([np.ravel(t) for d in draws for t in d["record"]])
@@ -202,7 +202,9 @@ def test_clients_noise_is_in_their_own_zones_sum_alone(add_up):
         carries_noise=tf.constant([True, False, True, False, True]),
     )
     zones = zones_of(profiles)
-    draw = tf.function(lambda: add_up(mean, sent, given, like, profiles, zones))
+    draw = tf.function(
+        lambda: add_up(mean, sent, given, like, profiles, zones), autograph=False
+    )
     draws = [draw() for _ in range(60)]
     place = zones.numpy().tolist().index
     for draw in draws:
