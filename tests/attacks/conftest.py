@@ -7,6 +7,7 @@ import pytest
 
 import tasks
 from tasks.models import Architecture
+from tff_hdp.attacks import attacker
 from tff_hdp.attacks.victims import load_target
 
 
@@ -25,6 +26,25 @@ def target():
         return load_target(task, learning_rate=rate, local_steps=steps, seed=1)
 
     return load
+
+
+@pytest.fixture(scope="module")
+def loaded_once():
+    """Has attackers of the same settings share a target.
+
+    Each would trace its own clients for seconds.
+    """
+    loaded = {}
+
+    def shared(task, **options):
+        key = task.name, task.model_name, *sorted(options.items())
+        if key not in loaded:
+            loaded[key] = load_target(task, **options)
+        return loaded[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attacker, "load_target", shared)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ from tff_hdp.attacks.property import property_inference
 from tff_hdp.attacks.victims import load_target
 from tff_hdp.errors import ArgumentError, FileError
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 COLUMNS = {
     *("attack", "task", "model", "privacy", "level", "noise_multiplier"),
     *("unknown_clients", "psnr_mean", "psnr_low", "psnr_high", "ssim_mean"),

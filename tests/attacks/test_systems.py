@@ -10,6 +10,8 @@ from tff_hdp.attacks import run, systems
 from tff_hdp.attacks.config import AttackConfig
 from tff_hdp.errors import ArgumentError
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 TRIALS, CANDIDATES = 16, 5
 # By system: of whom its account says "none".
 NOTHING_PROMISED = {

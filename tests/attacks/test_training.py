@@ -16,6 +16,8 @@ from tff_hdp.attacks.training import Training
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.tradeoff import area_interval, area_under
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 OVERFITTED = {
     "attack": "lira",
     "privacy": "none",
