@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tff_hdp.privacy.least import aimed
+from tff_hdp.privacy.least import aimed, least_below
 
 
 def searched(value_of, start, wanted, attempts=24, near=1e-4):
@@ -41,3 +41,18 @@ def test_what_contradicts_later_values_is_forgotten():
     tried = [(1.0, 3.0), (2.0, 1.0)]
     assert aimed(tried, 2.0) == 4.0
     assert tried == [(2.0, 1.0)]
+
+
+@pytest.mark.parametrize("beside", [0.0, 10.0, 100.0])
+def test_the_least_noise_is_found_in_few_tries_however_much_is_beside_it(beside):
+    """Where epsilon hardly falls with it, a hundred steps once crept there."""
+    tried = []
+
+    def epsilon(variance):
+        tried.append(variance)
+        return (beside + variance) ** -0.5
+
+    target = (beside + 0.1) ** -0.5
+    found = least_below(epsilon, target)
+    assert epsilon(found) == pytest.approx(target, rel=5e-5)
+    assert epsilon(found) <= target and len(tried) <= 16

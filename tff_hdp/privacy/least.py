@@ -115,7 +115,7 @@ def least_below(
             then = (low + high) / 2.0
         before, at, found = (at, found), then, excess(then)
         if at != before[0]:
-            slope = min((found - before[1]) / (at - before[0]), -0.1)
+            slope = min((found - before[1]) / (at - before[0]), -1e-3)
 
 
 def aimed(tried: list[tuple[float, float]], wanted: float) -> float:
