@@ -247,6 +247,17 @@ def test_children_end_with_the_sweep(tmp_path, assert_ends, end):
         assert_ends(int(path.read_text()))
 
 
+def test_what_starts_runs_and_tells_of_them_imports_no_tensorflow():
+    """Each run imports it; a sweep that did too began ten seconds later."""
+    code = """
+    import sys
+    from scripts.parts import sweep_runs
+    from tff_hdp.systems.hdp.config import HdpConfig
+    assert "tensorflow" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
 def _written(path: pathlib.Path) -> bool:
     return path.exists() and bool(path.read_text())
 

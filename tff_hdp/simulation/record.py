@@ -24,6 +24,12 @@ _PACKAGES = (
 # Of the journal, of checkpoints and of what is resolved: a run of another one is not
 # resumed.
 LAYOUT = 5
+# A note of runs with a seed.
+SEEDED = (
+    "seed={seed} fixes the cohorts. This is a test option: the amplification by "
+    "sampling holds only against those who do not know the seed. The noise is not "
+    "seeded."
+)
 # Extending a run, moving it or watching it otherwise is no new run.
 _MAY_CHANGE = {
     *("rounds", "out", "runtime", "workers", "data_dir"),

@@ -17,8 +17,7 @@ from tff_hdp.privacy.threat import OBSERVERS
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.plain_words import largest_epsilon
-from tff_hdp.simulation.record import check_repeats, check_same
-from tff_hdp.simulation.run_folder import SEEDED
+from tff_hdp.simulation.record import SEEDED, check_repeats, check_same
 from tff_hdp.topology.reading import read_json
 
 

@@ -46,11 +46,6 @@ _REFUSALS = (
     *(ArgumentError, FileError, FileNotFoundError),
     *(ConnectionError, FloatingPointError),
 )
-SEEDED = (
-    "seed={seed} fixes the cohorts. This is a test option: the amplification by "
-    "sampling holds only against those who do not know the seed. The noise is not "
-    "seeded."
-)
 
 
 class RunFolder:
@@ -236,7 +231,7 @@ class RunFolder:
         )
         notes = [*notes, *map(_promise_note, promises)]
         if config.seed is not None:
-            notes.append(SEEDED.format(seed=config.seed))
+            notes.append(record.SEEDED.format(seed=config.seed))
         value = {
             "system": config.system,
             "privacy": config.label,
