@@ -65,7 +65,7 @@ bundle: $(STAMP)
 	@$(BIN)/python scripts/bundle.py
 
 docs: $(STAMP)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo build/site/index.html
 	@echo "served, it has a search too: $(BIN)/python -m http.server --directory build/site"
 
