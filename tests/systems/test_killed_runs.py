@@ -15,11 +15,15 @@ import pytest
 from tff_hdp.simulation import experiment
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.fl_top.config import FlTopConfig
+from tff_hdp.systems.fl_top.run import FlTop
 from tff_hdp.systems.gfl.config import GflConfig
+from tff_hdp.systems.gfl.run import Gfl
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.run import Hdp
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
+from tff_hdp.systems.hfl_dp.run import HflDp
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
+from tff_hdp.systems.udp_hypernet.run import UdpHypernet
 
 SETTINGS = {"task": "digits", "num_clients": 20, "rounds": 4, "seed": 3}
 HDP = {
@@ -42,23 +46,28 @@ UDP_HYPERNET = {
 
 
 @pytest.mark.parametrize(
-    ("config_class", "changes", "same"),
+    ("system_class", "config_class", "changes", "same"),
     [
-        pytest.param(HdpConfig, HDP, ["clients"], marks=pytest.mark.slow),
-        pytest.param(FlTopConfig, FL_TOP_DP, ["clients"], marks=pytest.mark.slow),
+        pytest.param(Hdp, HdpConfig, HDP, ["clients"], marks=pytest.mark.slow),
         pytest.param(
-            *(GflConfig, GFL, ["clients", "msd", "train_loss"]), marks=pytest.mark.slow
+            *(FlTop, FlTopConfig, FL_TOP_DP, ["clients"]), marks=pytest.mark.slow
         ),
-        (HflDpConfig, HFL_DP, ["clients", "loss", "disagreement"]),
         pytest.param(
-            UdpHypernetConfig, UDP_HYPERNET, ["clients"], marks=pytest.mark.slow
+            *(Gfl, GflConfig, GFL, ["clients", "msd", "train_loss"]),
+            marks=pytest.mark.slow,
+        ),
+        (HflDp, HflDpConfig, HFL_DP, ["clients", "loss", "disagreement"]),
+        pytest.param(
+            *(UdpHypernet, UdpHypernetConfig, UDP_HYPERNET, ["clients"]),
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["hdp", "fl_top_dp", "gfl", "hfl_dp", "udp_hypernet"],
 )
 def test_killed_and_resumed_equals_uninterrupted(
-    tmp_path, monkeypatch, config_class, changes, same
+    tmp_path, monkeypatch, traced_once, system_class, config_class, changes, same
 ):
+    traced_once(system_class)
     settings = SETTINGS | changes
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     release = RunFolder.release_metrics
@@ -98,9 +107,10 @@ def torture(run_program, *flags):
 
 
 def test_a_run_has_its_last_model_once_all_else_is_there(
-    hdp_config, tmp_path, monkeypatch
+    hdp_config, tmp_path, monkeypatch, traced_once
 ):
     """By which sweeps and studies know that it is finished."""
+    traced_once(Hdp)
 
     def killed(system, path, state):
         raise OSError("killed")

@@ -94,8 +94,9 @@ def test_programs_that_read_runs_refuse_in_one_line(
 
 
 @pytest.fixture
-def copied(finished, tmp_path):
+def copied(finished, tmp_path, traced_once):
     """Its folder, copied to go on with."""
+    traced_once(Hdp)
     return shutil.copytree(finished.path, tmp_path / "copied")
 
 
@@ -193,8 +194,8 @@ def test_auto_clip_norm_comes_from_a_pilot_and_says_so(hdp_config, tmp_path):
     "changes",
     thinned(
         [
-            {"clipping": "per_layer", "clip_norm": "auto", "pilot_rounds": 1},
             {"clipping": "adaptive", "privacy": "cdp"},
+            {"clipping": "per_layer", "clip_norm": "auto", "pilot_rounds": 1},
             {"sampling": "fixed"},
             {"estimator": "bounded"},
             {"weighting": "examples"},
@@ -261,9 +262,8 @@ def test_fewer_rounds_than_there_are_is_refused(hdp_config, copied):
 
 
 def test_a_released_round_whose_checkpoint_broke_counts_again_each_time(
-    hdp_config, copied, traced_once
+    hdp_config, copied
 ):
-    traced_once(Hdp)
     for released in (4, 5):
         (copied / "checkpoints" / "round_000003").write_bytes(b"")
         result = experiment.run(hdp_config(copied))
