@@ -1,6 +1,7 @@
 """FL-TOP's rounds against Keras clients trained one by one, and its noise."""
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -103,15 +104,22 @@ def assign(model, flat):
         position += size
 
 
-def build(task, plan, compressor, dtype=np.uint8, **options):
-    return build_fl_top(
-        build_model=task.build_model,
-        data_type=chunk_type(task.test_features.shape[1:], dtype),
-        plan=plan,
-        compressor=compressor,
-        client_learning_rate=RATE,
-        **options,
-    )
+@pytest.fixture(scope="module")
+def build(task):
+    """A process; of the same plan and compressor the one that another test traced."""
+
+    @functools.cache
+    def build(plan, compressor, dtype=np.uint8, protocol=None):
+        return build_fl_top(
+            build_model=task.build_model,
+            data_type=chunk_type(task.test_features.shape[1:], dtype),
+            plan=plan,
+            compressor=compressor,
+            client_learning_rate=RATE,
+            secure_sums=None if protocol is None else SecureSums(protocol),
+        )
+
+    return build
 
 
 def start(process, initial):
@@ -130,6 +138,7 @@ def quiet_plan():
     return fl_top_dp.plan_without_noise(clients=CLIENTS, per_round=COHORT)
 
 
+@pytest.fixture(scope="module")
 def compressors(initial):
     flat = flatten(initial)
     coordinates = np.sort(np.random.default_rng(3).permutation(len(flat))[:200])
@@ -137,13 +146,16 @@ def compressors(initial):
         "std": Identity(len(flat)),
         "top": FixedSubset(flat, coordinates),
         "basic": RandomSubset(len(flat), 200, seed=9),
+        "cs": CompressedSensing(len(flat), 400, seed=3),
     }
 
 
 @pytest.mark.parametrize("scheme", thinned(["top", "basic", "std"], every=2))
-def test_a_round_is_the_mean_of_clients_trained_one_by_one(task, initial, scheme):
-    compressor = compressors(initial)[scheme]
-    process = build(task, quiet_plan(), compressor)
+def test_a_round_is_the_mean_of_clients_trained_one_by_one(
+    task, initial, scheme, build, compressors
+):
+    compressor = compressors[scheme]
+    process = build(quiet_plan(), compressor)
     data, orders = cohort_data(task)
     output = process.next(start(process, initial), data)
 
@@ -161,10 +173,10 @@ def test_a_round_is_the_mean_of_clients_trained_one_by_one(task, initial, scheme
     np.testing.assert_array_equal(found[others], flatten(initial)[others])
 
 
-def test_random_weights_are_others_every_round(task, initial):
+def test_random_weights_are_others_every_round(task, initial, build):
     """Of all parties: what clients train is what the server takes it for."""
     n = len(flatten(initial))
-    process = build(task, quiet_plan(), RandomSubset(n, 50, seed=9))
+    process = build(quiet_plan(), RandomSubset(n, 50, seed=9))
     state, (data, orders) = start(process, initial), cohort_data(task, range(2))
     weights = [flatten(initial)]
     for _ in range(2):
@@ -181,15 +193,15 @@ def test_random_weights_are_others_every_round(task, initial):
         assert np.abs(after - before).max() > 10 * TOLERANCE["atol"]
 
 
-def test_all_weights_chosen_is_fl_std(task, initial):
+def test_all_weights_chosen_is_fl_std(task, initial, build, compressors):
     flat = flatten(initial)
     results = []
     for compressor in (
-        Identity(len(flat)),
+        compressors["std"],
         FixedSubset(flat, np.arange(len(flat))),
         RandomSubset(len(flat), len(flat), seed=1),
     ):
-        process = build(task, quiet_plan(), compressor)
+        process = build(quiet_plan(), compressor)
         state = start(process, initial)
         for _ in range(2):
             state = process.next(state, cohort_data(task)[0]).state
@@ -199,9 +211,9 @@ def test_all_weights_chosen_is_fl_std(task, initial):
 
 
 @pytest.mark.parametrize("scheme", ["std", "top", "basic"])
-def test_bytes_are_those_of_the_formula(task, initial, scheme):
-    compressor = compressors(initial)[scheme]
-    process = build(task, quiet_plan(), compressor)
+def test_bytes_are_those_of_the_formula(task, initial, scheme, build, compressors):
+    compressor = compressors[scheme]
+    process = build(quiet_plan(), compressor)
     exchanged = process.next(start(process, initial), cohort_data(task)[0]).metrics[
         "exchanged"
     ]
@@ -211,9 +223,9 @@ def test_bytes_are_those_of_the_formula(task, initial, scheme):
     assert exchanged["downstream_bytes"] == 4 * down * COHORT
 
 
-def test_what_crosses_the_network_has_the_compressed_size(task, initial):
-    compressor = compressors(initial)["top"]
-    process = build(task, quiet_plan(), compressor)
+def test_what_crosses_the_network_has_the_compressed_size(build, compressors):
+    compressor = compressors["top"]
+    process = build(quiet_plan(), compressor)
     text = process.next.type_signature.compact_representation()
     assert f"float32[{compressor.num_weights}]" not in text
 
@@ -239,12 +251,14 @@ def test_gradients_that_are_nan_leave_the_other_weights_alone(task, initial):
 
 
 @pytest.mark.parametrize("scheme", thinned(["top", "basic", "std"], every=2))
-def test_the_secure_sum_carries_s_sigma_on_what_is_exchanged(task, initial, scheme):
-    compressor, s, sigma = compressors(initial)[scheme], 0.5, 1.54
+def test_the_secure_sum_carries_s_sigma_on_what_is_exchanged(
+    task, initial, scheme, build, compressors
+):
+    compressor, s, sigma = compressors[scheme], 0.5, 1.54
     plan = fl_top_dp.plan(
         clients=CLIENTS, per_round=COHORT, sigma=sigma, clipping=Clipping(clip_norm=s)
     )
-    process = build(task, plan, compressor)
+    process = build(plan, compressor)
     begin, data = start(process, initial), cohort_data(task)[0]
     deviations = []
     for _ in range(30):
@@ -263,9 +277,9 @@ def test_the_secure_sum_carries_s_sigma_on_what_is_exchanged(task, initial, sche
     ("scheme", "private"),
     thinned(["std", "top", "basic", "cs"], [False, True], every=4),
 )
-def test_a_client_that_is_rejected_leaves_no_trace(task, initial, scheme, private):
-    n = len(flatten(initial))
-    kinds = {**compressors(initial), "cs": CompressedSensing(n, 400, seed=3)}
+def test_a_client_that_is_rejected_leaves_no_trace(
+    task, initial, scheme, private, build, compressors
+):
     plan = quiet_plan()
     if private:
         # Noise far below the tolerance, and nobody clipped.
@@ -275,7 +289,7 @@ def test_a_client_that_is_rejected_leaves_no_trace(task, initial, scheme, privat
             sigma=1e-9,
             clipping=Clipping(clip_norm=99.0),
         )
-    process = build(task, plan, kinds[scheme], dtype=np.float32)
+    process = build(plan, compressors[scheme], dtype=np.float32)
     moved = []
     for poisoned in (True, False):
         (chunk, *_), _ = cohort_data(task)
@@ -297,10 +311,12 @@ def test_a_client_that_is_rejected_leaves_no_trace(task, initial, scheme, privat
     np.testing.assert_allclose(moved[0], ratio * moved[1], **TOLERANCE)
 
 
-def test_noise_that_drop_outs_take_along_is_not_accounted_for(task, initial):
+def test_noise_that_drop_outs_take_along_is_not_accounted_for(
+    task, initial, build, compressors
+):
     """Two of six stay away, and the sum has sigma sqrt(4/6): it is not recorded."""
     plan = fl_top_dp.plan(clients=CLIENTS, per_round=COHORT, sigma=1.0)
-    process = build(task, plan, compressors(initial)["top"])
+    process = build(plan, compressors["top"])
 
     def events_of(clients):
         data, _ = cohort_data(task, range(clients))
@@ -318,25 +334,27 @@ def test_noise_that_drop_outs_take_along_is_not_accounted_for(task, initial):
     assert ledger.rounds == 2
 
 
-def test_clients_are_clipped_in_the_compressed_space(task, initial):
-    compressor, s = compressors(initial)["top"], 1e-3
+def test_clients_are_clipped_in_the_compressed_space(task, initial, build, compressors):
+    compressor, s = compressors["top"], 1e-3
     plan = fl_top_dp.plan(
         clients=CLIENTS, per_round=COHORT, sigma=1e-4, clipping=Clipping(clip_norm=s)
     )
-    process = build(task, plan, compressor)
+    process = build(plan, compressor)
     output = process.next(start(process, initial), cohort_data(task)[0])
     moved = flat_weights(process, output.state) - flatten(initial)
     assert output.metrics["aggregator"]["update_norm"] > 10 * s
     assert 0.1 * s < np.linalg.norm(moved) <= s * 1.01
 
 
-def test_compressed_sensing_steps_by_what_it_recovers(task, initial):
+def test_compressed_sensing_steps_by_what_it_recovers(
+    task, initial, build, compressors
+):
     flat = flatten(initial)
     sensing = CompressedSensing(len(flat), len(flat) // 2, seed=3)
-    process = build(task, quiet_plan(), sensing)
+    process = build(quiet_plan(), sensing)
     output = process.next(start(process, initial), cohort_data(task)[0])
     moved = flat - flat_weights(process, output.state)
-    plain = build(task, quiet_plan(), Identity(len(flat)))
+    plain = build(quiet_plan(), compressors["std"])
     whole = plain.next(start(plain, initial), cohort_data(task)[0])
     mean = flat - flat_weights(plain, whole.state)
     number = tf.constant(0)
@@ -350,16 +368,18 @@ def test_compressed_sensing_steps_by_what_it_recovers(task, initial):
 
 
 @pytest.mark.slow
-def test_the_native_worker_runs_the_same_rounds(task, initial, native_context):
+def test_the_native_worker_runs_the_same_rounds(
+    task, initial, native_context, build, compressors
+):
     del native_context
     size = len(flatten(initial))
     schemes = (
-        compressors(initial)["top"],
+        compressors["top"],
         CompressedSensing(size, 400, seed=3, iterations=5),
     )
 
     def one_round(compressor):
-        process = build(task, quiet_plan(), compressor)
+        process = build(quiet_plan(), compressor)
         output = process.next(start(process, initial), cohort_data(task)[0])
         return flat_weights(process, output.state), output.metrics["exchanged"]
 
@@ -371,9 +391,9 @@ def test_the_native_worker_runs_the_same_rounds(task, initial, native_context):
         assert dict(exchanged) == dict(exchanged_here)
 
 
-def test_another_model_is_refused(task):
+def test_another_model_is_refused(build):
     with pytest.raises(ValueError, match="num_weights is 5; allowed: "):
-        build(task, quiet_plan(), Identity(5))
+        build(quiet_plan(), Identity(5))
 
 
 # Secure sums -----------------------------------------------------------------
@@ -393,14 +413,25 @@ def secure_plan(sigma, size, clip_norm):
     return plan, with_encoding(secure, size=size)
 
 
-def one_round(task, initial, plan, compressor, protocol=None):
+@pytest.fixture(scope="module")
+def one_round(build, task, initial):
     """The weights after a round, and its metrics."""
-    sums = None if protocol is None else SecureSums(protocol)
-    process = build(task, plan, compressor, secure_sums=sums)
-    data, _ = cohort_data(task)
-    given = data if protocol is None else ProtocolData(data, (0,))
-    output = process.next(start(process, initial), given)
-    return flat_weights(process, output.state), output.metrics
+
+    def one_round(plan, compressor, protocol=None):
+        process = build(plan, compressor, protocol=protocol)
+        data, _ = cohort_data(task)
+        given = data if protocol is None else ProtocolData(data, (0,))
+        output = process.next(start(process, initial), given)
+        return flat_weights(process, output.state), output.metrics
+
+    return one_round
+
+
+@pytest.fixture(scope="module")
+def some_weights(initial):
+    """What exchanges the weights from one to another."""
+    flat = flatten(initial)
+    return functools.cache(lambda *ends: FixedSubset(flat, np.arange(*ends)))
 
 
 @pytest.mark.parametrize(
@@ -408,13 +439,13 @@ def one_round(task, initial, plan, compressor, protocol=None):
     thinned([None, "bonawitz", "graph"], [0.2, 100.0], every=2),
 )
 def test_a_secure_sum_is_the_plain_one_within_the_grid(
-    task, initial, protocol, clip_norm
+    initial, protocol, clip_norm, one_round, some_weights
 ):
     """TFF's sum and the protocols', with and without clients that are clipped."""
-    compressor = FixedSubset(flatten(initial), np.arange(100, 500))
+    compressor = some_weights(100, 500)
     plain, secure = secure_plan(0.0, 400, clip_norm)
-    expected, _ = one_round(task, initial, plain, compressor)
-    found, metrics = one_round(task, initial, secure, compressor, protocol)
+    expected, _ = one_round(plain, compressor)
+    found, metrics = one_round(secure, compressor, protocol)
     # Each of the mean's clients is off by half a step at most.
     step = secure.encoding.step
     assert step < 2e-6 * clip_norm
@@ -425,13 +456,13 @@ def test_a_secure_sum_is_the_plain_one_within_the_grid(
 
 
 @pytest.mark.parametrize("protocol", [None, "bonawitz"])
-def test_noise_under_the_mask_is_that_of_the_plan(task, initial, protocol):
+def test_noise_under_the_mask_is_that_of_the_plan(protocol, one_round, some_weights):
     sigma, clip_norm, size = 3.0, 0.5, 2000
-    compressor = FixedSubset(flatten(initial), np.arange(size))
+    compressor = some_weights(0, size)
     quiet, _ = secure_plan(0.0, size, clip_norm)
     _, noisy = secure_plan(sigma, size, clip_norm)
-    without, _ = one_round(task, initial, quiet, compressor)
-    found, _ = one_round(task, initial, noisy, compressor, protocol)
+    without, _ = one_round(quiet, compressor)
+    found, _ = one_round(noisy, compressor, protocol)
     noise = (found - without)[:size]
     # The standard error of a deviation of 2,000 numbers is 1.6 %.
     assert np.std(noise) == pytest.approx(clip_norm * sigma / COHORT, rel=0.08)
@@ -439,12 +470,7 @@ def test_noise_under_the_mask_is_that_of_the_plan(task, initial, protocol):
     assert np.array_equal(found[size:], without[size:])
 
 
-def test_a_protocol_needs_a_plan_in_fixed_point(task, initial):
+def test_a_protocol_needs_a_plan_in_fixed_point(build, some_weights):
     plan, _ = secure_plan(1.0, 400, 1.0)
     with pytest.raises(ArgumentError, match="secure_sums is graph; allowed: None"):
-        build(
-            task,
-            plan,
-            FixedSubset(flatten(initial), np.arange(400)),
-            secure_sums=SecureSums("graph"),
-        )
+        build(plan, some_weights(0, 400), protocol="graph")

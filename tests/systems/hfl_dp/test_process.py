@@ -212,7 +212,7 @@ def test_an_edge_without_clients_keeps_its_model():
 def test_the_proximal_term_holds_clients_back():
     first = flatten(start().trainable)
     moved = [
-        np.linalg.norm(run(build(n=2, N=1, proximal=mu), 2, 1, 1)[0][0] - first)
+        np.linalg.norm(run(build(n=2, N=2, proximal=mu), 2, 2, 1)[0][0] - first)
         for mu in (0.0, 2.0)
     ]
     assert moved[1] < 0.95 * moved[0]
@@ -221,13 +221,13 @@ def test_the_proximal_term_holds_clients_back():
 def test_clients_clip_their_models():
     """To the norm C, before the edge averages."""
     bound = 1.5
-    models, metrics = run(build(n=3, N=1, C=bound), 3, 1, rounds=1)
+    models, metrics = run(build(n=3, N=2, C=bound), 3, 2, rounds=1)
     vector = flatten(start().trainable)
     assert np.linalg.norm(vector) > bound
     trained = [train_alone(vector, s, 0) for s in range(3)]
     clipped = [t * min(1.0, bound / np.linalg.norm(t)) for t in trained]
     np.testing.assert_allclose(models[0], np.mean(clipped, 0), **TOLERANCE)
-    assert metrics["clipped"] == 3
+    assert metrics["clipped"] == 6
 
 
 @pytest.mark.parametrize("bound", [None, 1.5])
@@ -298,9 +298,12 @@ ALONE = {
 }
 
 
-@pytest.mark.parametrize("name", thinned(list(ALONE), every=2))
+@pytest.mark.parametrize("name", thinned(list(ALONE), every=5))
 def test_each_noise_reaches_its_link_alone(name):
-    """Of some 1,600 numbers: 10 % are over five standard errors."""
+    """That all together add up, which one too many would not, is said above.
+
+    Of some 1,600 numbers: 10 % are over five standard errors.
+    """
     rounds, expected = ALONE[name]
     noise = dataclasses.replace(HflDpNoise(), **{name: 1.0})
     values = draws(noise, 2, 2, rounds, repeats=30)[:, 0]
@@ -344,7 +347,7 @@ def test_noise_is_never_seeded():
     found = []
     for _ in range(2):
         tf.random.set_seed(7)
-        found.append(draws(NOISE, 2, 1, 1, repeats=1))
+        found.append(draws(NOISE, 4, 3, 1, repeats=1))
     # On one grid a few of them meet by chance.
     assert np.isclose(*found, atol=1e-6).mean() < 0.1
 
@@ -353,9 +356,9 @@ def test_noise_is_never_seeded():
 
 
 def test_tffs_own_worker_gives_the_same(native_context):
-    native, _ = run(build(n=2, N=2, proximal=0.1), 2, 2, rounds=2)
+    native, _ = run(build(n=2, N=2, proximal=2.0), 2, 2, rounds=2)
     runtime.set_context("in_process")
-    here, _ = run(build(n=2, N=2, proximal=0.1), 2, 2, rounds=2)
+    here, _ = run(build(n=2, N=2, proximal=2.0), 2, 2, rounds=2)
     np.testing.assert_allclose(native, here, **TOLERANCE)
 
 
