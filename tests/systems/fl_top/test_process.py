@@ -250,7 +250,7 @@ def test_gradients_that_are_nan_leave_the_other_weights_alone(task, initial):
     assert np.isnan(whole[-1]) and not whole[:-1].any()
 
 
-@pytest.mark.parametrize("scheme", thinned(["top", "basic", "std"], every=2))
+@pytest.mark.parametrize("scheme", thinned(["top", "basic", "std"], every=3))
 def test_the_secure_sum_carries_s_sigma_on_what_is_exchanged(
     task, initial, scheme, build, compressors
 ):
@@ -442,8 +442,8 @@ def test_a_secure_sum_is_the_plain_one_within_the_grid(
     initial, protocol, clip_norm, one_round, some_weights
 ):
     """TFF's sum and the protocols', with and without clients that are clipped."""
-    compressor = some_weights(100, 500)
-    plain, secure = secure_plan(0.0, 400, clip_norm)
+    compressor = some_weights(0, 2000)
+    plain, secure = secure_plan(0.0, 2000, clip_norm)
     expected, _ = one_round(plain, compressor)
     found, metrics = one_round(secure, compressor, protocol)
     # Each of the mean's clients is off by half a step at most.
@@ -451,13 +451,13 @@ def test_a_secure_sum_is_the_plain_one_within_the_grid(
     assert step < 2e-6 * clip_norm
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=0.5 * step + 1e-7)
     assert np.abs(expected - flatten(initial)).max() > 1e-3
-    assert metrics["exchanged"]["upstream_bytes"] == COHORT * 4 * 401
+    assert metrics["exchanged"]["upstream_bytes"] == COHORT * 4 * 2001
     assert ("secagg" in metrics) == (protocol is not None)
 
 
 @pytest.mark.parametrize("protocol", [None, "bonawitz"])
 def test_noise_under_the_mask_is_that_of_the_plan(protocol, one_round, some_weights):
-    sigma, clip_norm, size = 3.0, 0.5, 2000
+    sigma, clip_norm, size = 3.0, 0.2, 2000
     compressor = some_weights(0, size)
     quiet, _ = secure_plan(0.0, size, clip_norm)
     _, noisy = secure_plan(sigma, size, clip_norm)
