@@ -225,7 +225,7 @@ def test_training_lowers_every_users_loss(network, in_process):
 
 
 def test_evaluation_is_each_users_own_keras_model(network, in_process):
-    weights = start(build(network, noiseless()), network)[1]
+    weights = initial(network)
     features, labels = examples(4)
     tests = PersonalTests(
         features=features,
@@ -268,16 +268,14 @@ def test_the_step_is_clipped_weighted_and_over_q_w(network, in_process, users_at
 
 def test_one_user_moves_phi_by_at_most_the_sensitivity(network, in_process):
     """Lemma 3.1: max(w) S / (q W), whoever joins."""
-    q, S, sigma = 0.2, 0.01, 1e-7
-    plan = udp_alg.plan(users=USERS, q=q, sigma=sigma, S=S)
-    process = build(network, plan)
+    process = build(network, CLIPPING, 4)
     state, _ = start(process, network)
     without = process.next(state, data([0, 1])).state["phi"]
     for newcomer in (2, 3, 4):
         joined = process.next(state, data([0, 1, newcomer])).state["phi"]
         moved = norm([a - b for a, b in zip(joined, without, strict=True)])
-        assert moved <= LAMBDA * S / (q * USERS) * 1.001
-        assert moved > 0.9 * LAMBDA * S / (q * USERS)
+        assert moved <= LAMBDA * S / (Q * W) * 1.001
+        assert moved > 0.9 * LAMBDA * S / (Q * W)
 
 
 @pytest.mark.parametrize("users", [[], [0, 2]])
@@ -363,7 +361,7 @@ def test_nobody_gets_a_row_that_is_not_of_its_own_users():
 
 
 def test_types_say_what_goes_where(network):
-    process = build(network, noiseless())
+    process = build(network, noiseless(), 3)
     state_type = process.initialize.type_signature.result.member
     assert state_type.descriptors.shape == (USERS, 3)
     assert [t.shape for t in state_type.phi] == network.shapes
