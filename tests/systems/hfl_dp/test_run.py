@@ -31,6 +31,21 @@ def config(out, **changes):
     return HflDpConfig(**settings | changes)
 
 
+def built(settings):
+    """The system of a run, which does not begin."""
+    with RunFolder(settings) as folder:
+        folder.resolve(partition_seed=5)
+        return settings.build(folder)
+
+
+def recorded(system, rounds):
+    """The ledger after rounds of everybody."""
+    ledger, everybody = system.new_ledger(), system.plan.n * system.plan.N
+    for number in range(1, rounds + 1):
+        system.record(ledger, {"round": number, "clients": everybody})
+    return ledger
+
+
 def test_a_run_by_theorem_1_says_what_it_is_worth(tmp_path):
     result = experiment.run(config(tmp_path, noise="theorem_1", rounds=4))
     assert [r.epsilon_paper for r in result.accounts] == [20.0, 20.0, 25.0, 25.0, None]
@@ -70,7 +85,7 @@ def test_what_a_client_is_promised_is_over_the_rounds_of_the_run(tmp_path):
     once = config(
         tmp_path, noise="exact", exposures=(1, 1, 1, 1, 1), rounds=4, eps1=20.0
     )
-    experiment.run(once)
+    built(once).finish(tmp_path, None)
     row = pd.read_csv(tmp_path / "noise.csv").iloc[0]
     assert row["exposures"] == 1
     exact = formulas.true_epsilon(
@@ -80,9 +95,9 @@ def test_what_a_client_is_promised_is_over_the_rounds_of_the_run(tmp_path):
     assert row["epsilon_client"] > 1.5 * row["epsilon_stated"]
 
 
-def test_exact_noise_keeps_its_word_as_run(tmp_path):
+def test_exact_noise_keeps_its_word_as_recorded(tmp_path):
     """Alternating rounds spend eps1 and eps2 at most, at the own edge, together."""
-    result = experiment.run(config(tmp_path, rounds=4))
+    ledger = recorded(built(config(tmp_path, rounds=4)), 4)
     noise = HflDpNoise(
         **json.loads((tmp_path / "config.json").read_text())["resolved"]["noise"]
     )
@@ -90,7 +105,7 @@ def test_exact_noise_keeps_its_word_as_run(tmp_path):
         sigma=noise.sigma_u1, sensitivity=30.0, exposures=4, delta=1e-5
     )
     assert uploads == pytest.approx(20.0)
-    own = next(r for r in result.accounts if r.observer == "super_node")
+    own = next(r for r in ledger.account(1e-5) if r.observer == "super_node")
     assert own.epsilon_paper is None
     assert own.epsilon_pld < 25.0 + 20.0
 
@@ -105,7 +120,8 @@ def test_hierfavg_learns_and_promises_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("noise", thinned(["exact", "theorem_1"], every=2))
-def test_noise_is_for_the_rounds_it_was_chosen_for(tmp_path, noise):
+def test_noise_is_for_the_rounds_it_was_chosen_for(tmp_path, traced_once, noise):
+    traced_once(HflDp)
     experiment.run(config(tmp_path, noise=noise, rounds=2))
     with pytest.raises(ArgumentError, match="rounds is 8; allowed: 2"):
         experiment.run(config(tmp_path, noise=noise, rounds=8))
@@ -132,12 +148,8 @@ def test_a_round_that_is_run_again_counts_as_what_it_was(tmp_path, traced_once):
 
 
 def test_a_round_of_fewer_clients_than_are_accounted_is_refused(tmp_path):
-    settings = config(tmp_path)
-    with RunFolder(settings) as folder:
-        folder.resolve(partition_seed=5)
-        system = settings.build(folder)
-    ledger, everybody = system.new_ledger(), system.plan.n * system.plan.N
-    system.record(ledger, {"round": 1, "clients": everybody})
+    system = built(config(tmp_path))
+    ledger, everybody = recorded(system, 1), system.plan.n * system.plan.N
     with pytest.raises(NoiseError, match=f"^{everybody - 1} clients took part"):
         system.record(ledger, {"round": 2, "clients": everybody - 1})
     assert ledger.rounds == 1
@@ -154,9 +166,9 @@ def test_a_seed_never_fixes_the_noise(tmp_path):
 def test_clients_per_edge_is_the_other_reading_of_n(tmp_path):
     settings = config(tmp_path, num_clients=None, clients_per_edge=7, edges=3)
     assert settings.num_clients == 21
-    experiment.run(settings)
+    plan = built(settings).plan
     setting = json.loads((tmp_path / "config.json").read_text())["resolved"]["setting"]
-    assert (setting["n"], setting["N"]) == (7, 3)
+    assert (setting["n"], setting["N"]) == (plan.n, plan.N) == (7, 3)
 
 
 @pytest.mark.parametrize(
