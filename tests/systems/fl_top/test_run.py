@@ -1,5 +1,6 @@
 """Whole FL-TOP runs on bundled data: what they leave, and that they resume."""
 
+import functools
 import json
 import re
 
@@ -75,7 +76,10 @@ def test_the_papers_costs(ratio, rounds, printed):
         ("fl_cs", 0.05, WEIGHTS, 120),
     ],
 )
-def test_a_row_counts_what_was_exchanged(tmp_path, scheme, ratio, down, up):
+def test_a_row_counts_what_was_exchanged(
+    tmp_path, traced_once, scheme, ratio, down, up
+):
+    traced_once(FlTop)
     result = experiment.run(config(tmp_path, scheme=scheme, ratio=ratio))
     (row,) = results.table([tmp_path]).to_dict("records")
     frame = pd.read_csv(tmp_path / "metrics.csv")
@@ -184,10 +188,10 @@ def test_the_other_weights_stay_at_the_start(private):
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, traced_once, scheme):
     traced_once(FlTop)
     whole, halves = tmp_path / "whole", tmp_path / "halves"
-    settings = {"scheme": scheme, "ratio": 0.1}
-    once = experiment.run(config(whole, rounds=4, **settings))
-    experiment.run(config(halves, rounds=2, **settings))
-    twice = experiment.run(config(halves, rounds=4, **settings))
+    settings = {"scheme": scheme, "ratio": 0.05}
+    once = experiment.run(config(whole, rounds=3, **settings))
+    experiment.run(config(halves, rounds=1, **settings))
+    twice = experiment.run(config(halves, rounds=3, **settings))
     frames = [pd.read_csv(r.path / "metrics.csv") for r in (once, twice)]
     for column in ("accuracy", "loss", "train_loss", "update_norm"):
         np.testing.assert_allclose(*(f[column] for f in frames), rtol=1e-4)
@@ -195,21 +199,22 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, traced_once, scheme):
 
 def test_another_set_up_than_the_runs_own_is_refused_in_one_line(tmp_path, traced_once):
     traced_once(FlTop)
-    experiment.run(config(tmp_path, rounds=1))
+    asked = functools.partial(config, tmp_path, scheme="fl_top", ratio=0.05)
+    experiment.run(asked(rounds=1))
     file = tmp_path / fl_top_setup.SETUP_FILE
     whole = file.read_bytes()
     flipped = whole[:400] + bytes([whole[400] ^ 1]) + whole[401:]
     for content in (b"", whole[:-9], flipped, b"no archive"):
         file.write_bytes(content)
         with pytest.raises(FileError, match="is not the set-up") as error:
-            experiment.run(config(tmp_path, rounds=2))
+            experiment.run(asked(rounds=2))
         assert "\n" not in str(error.value)
     for content in (b"", whole[:-9], b"no archive"):
         file.write_bytes(content)
         with pytest.raises(FileError, match=r"is damaged, or no \.npz of initial"):
             fl_top_setup.read_setup(tmp_path)
     file.write_bytes(whole)
-    assert experiment.run(config(tmp_path, rounds=2)).ledger.rounds == 0
+    assert experiment.run(asked(rounds=2)).ledger.rounds == 0
 
 
 def test_held_out_clients_never_take_part(tmp_path):
