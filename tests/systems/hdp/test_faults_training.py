@@ -39,6 +39,12 @@ FAULTS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def one_trace(traced_once):
+    """Of the runs of a plan: faults change no process."""
+    traced_once(Hdp)
+
+
 @pytest.fixture
 def hdp_config(hdp_config):
     """Longer runs of less work, for faults to happen."""
@@ -142,8 +148,7 @@ def test_a_run_through_faults(hdp_config, tmp_path):
     assert "clients saw an aggregate" in result.summary
 
 
-def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path, traced_once):
-    traced_once(Hdp)
+def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     experiment.run(hdp_config(whole, **FAULTS))
     for rounds in (3, 6):
@@ -158,9 +163,8 @@ def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path, traced_o
 
 @pytest.mark.parametrize("policy", thinned(["persistent", "rotate"], every=2))
 def test_who_led_a_round_that_was_released_again_saw_it_again(
-    hdp_config, tmp_path, traced_once, policy
+    hdp_config, tmp_path, policy
 ):
-    traced_once(Hdp)
     config = hdp_config(tmp_path, **FAULTS | {"elect_super_nodes": policy})
     experiment.run(config)
     held, before = seats_of(tmp_path), read(tmp_path)

@@ -29,6 +29,12 @@ def hdp_config(hdp_config):
     )
 
 
+@pytest.fixture(autouse=True)
+def one_trace(traced_once):
+    """Of the runs of a plan: who drops out, or is Byzantine, changes no process."""
+    traced_once(Hdp)
+
+
 @pytest.fixture(scope="module")
 def run(hdp_config):
     """Runs the settings; returns the result, its metrics and privacy.json."""
@@ -149,8 +155,7 @@ def test_sums_that_byzantine_clients_unmask_protect_nobody(run, tmp_path):
     assert all("that its sums could be unmasked" in text for text in notes_of.values())
 
 
-def test_resumes_with_drop_outs_and_client_noise(run, tmp_path, traced_once):
-    traced_once(Hdp)
+def test_resumes_with_drop_outs_and_client_noise(run, tmp_path):
     changes = {
         **NOISY,
         "privacy": "ldp",
