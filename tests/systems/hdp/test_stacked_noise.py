@@ -82,12 +82,12 @@ def noise_of(plan, build_model, epochs, make_clients, as_chunk):
     ("config", "shares", "build_model", "epochs"),
     [
         ("c1", {}, convolutional_model, 1),
-        ("c2", {}, dense_model, 2),
         ("c7", {"alpha": 1 / 3, "beta": 1 / 3}, dense_model, 2),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
             for case in (
                 ("c1", {}, dense_model, 2),
+                ("c2", {}, dense_model, 2),
                 ("c2", {}, dense_model, 1),
                 ("c2", {}, convolutional_model, 1),
                 ("c3", {"beta": 1 / 3}, dense_model, 2),
