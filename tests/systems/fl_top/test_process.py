@@ -1,7 +1,6 @@
 """FL-TOP's rounds against Keras clients trained one by one, and its noise."""
 
 import dataclasses
-import functools
 import itertools
 import math
 
@@ -9,15 +8,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tasks
+from tests.systems.fl_top.rounds import (
+    CLIENTS,
+    COHORT,
+    RATE,
+    cohort_data,
+    flat_weights,
+    flatten,
+    start,
+)
 from tests.thinning import thinned
 from tff_hdp import runtime
 from tff_hdp.aggregators import round_events
-from tff_hdp.clients.batches import chunk_type, make_chunk, make_order
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.errors import ArgumentError, NoiseError
+from tff_hdp.errors import NoiseError
 from tff_hdp.privacy import Clipping
-from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top.client_work import train_compressed
 from tff_hdp.systems.fl_top.compressed_sensing import CompressedSensing
@@ -27,56 +32,9 @@ from tff_hdp.systems.fl_top.compressors import (
     RandomSubset,
     draw_subset,
 )
-from tff_hdp.systems.fl_top.process import build_fl_top
-from tff_hdp.systems.secure_sums import ProtocolData, SecureSums
 
-RATE = 0.1
-CLIENTS, COHORT = 20, 6
 TOLERANCE = {"rtol": 1e-3, "atol": 2e-5}
-
-
-@pytest.fixture(scope="module")
-def task():
-    return tasks.load("digits", num_clients=CLIENTS)
-
-
-@pytest.fixture(scope="module")
-def initial(task):
-    tf.keras.utils.set_random_seed(1)
-    weights = [w.numpy() for w in task.build_model().trainable_weights]
-    tf.random.set_seed(None)
-    return weights
-
-
-@pytest.fixture(autouse=True)
-def in_process():
-    runtime.set_context("in_process")
-
-
-def flatten(weights):
-    return np.concatenate([np.ravel(w) for w in weights])
-
-
-def cohort_data(task, clients=range(COHORT), chunk_size=4):
-    """Chunks of a cohort, and each client's batches."""
-    rng = np.random.default_rng(0)
-    orders = {
-        c: make_order(int(task.train.sizes[c]), epochs=2, batch_size=16, rng=rng)
-        for c in clients
-    }
-    clients = list(clients)
-    chunks = []
-    for start in range(0, len(clients), chunk_size):
-        members = clients[start : start + chunk_size]
-        chunk = make_chunk(
-            [task.train.examples(c) for c in members],
-            [orders[c] for c in members],
-            weights=[1.0] * len(members),
-            carries_noise=[True] * len(members),
-            zone=0,
-        )
-        chunks.append(tf.data.Dataset.from_tensors(chunk))
-    return chunks, orders
+pytestmark = pytest.mark.usefixtures("in_process")
 
 
 def top_k_sgd(model, initial, examples, order, coordinates):
@@ -102,36 +60,6 @@ def assign(model, flat):
         size = variable.shape.num_elements()
         variable.assign(np.reshape(flat[position : position + size], variable.shape))
         position += size
-
-
-@pytest.fixture(scope="module")
-def build(task):
-    """A process; of the same plan and compressor the one that another test traced."""
-
-    @functools.cache
-    def build(plan, compressor, dtype=np.uint8, protocol=None):
-        return build_fl_top(
-            build_model=task.build_model,
-            data_type=chunk_type(task.test_features.shape[1:], dtype),
-            plan=plan,
-            compressor=compressor,
-            client_learning_rate=RATE,
-            secure_sums=None if protocol is None else SecureSums(protocol),
-        )
-
-    return build
-
-
-def start(process, initial):
-    state = process.initialize()
-    like = process.get_model_weights(state)
-    weights = tf.nest.pack_sequence_as(like.trainable, initial)
-    return process.set_model_weights(state, like.__class__(weights, like.non_trainable))
-
-
-def flat_weights(process, state):
-    weights = process.get_model_weights(state).trainable
-    return flatten([np.asarray(w) for w in tf.nest.flatten(weights)])
 
 
 def quiet_plan():
@@ -394,83 +322,3 @@ def test_the_native_worker_runs_the_same_rounds(
 def test_another_model_is_refused(build):
     with pytest.raises(ValueError, match="num_weights is 5; allowed: "):
         build(quiet_plan(), Identity(5))
-
-
-# Secure sums -----------------------------------------------------------------
-
-
-def secure_plan(sigma, size, clip_norm):
-    """FL-TOP-DP's plan, its sum in fixed point."""
-    plan = fl_top_dp.plan(
-        clients=CLIENTS,
-        per_round=COHORT,
-        sigma=sigma,
-        clipping=Clipping(clip_norm=clip_norm),
-    )
-    if not sigma:
-        plan = dataclasses.replace(plan, noising_clients=(0,))
-    secure = dataclasses.replace(plan, min_zone_clients=2)
-    return plan, with_encoding(secure, size=size)
-
-
-@pytest.fixture(scope="module")
-def one_round(build, task, initial):
-    """The weights after a round, and its metrics."""
-
-    def one_round(plan, compressor, protocol=None):
-        process = build(plan, compressor, protocol=protocol)
-        data, _ = cohort_data(task)
-        given = data if protocol is None else ProtocolData(data, (0,))
-        output = process.next(start(process, initial), given)
-        return flat_weights(process, output.state), output.metrics
-
-    return one_round
-
-
-@pytest.fixture(scope="module")
-def some_weights(initial):
-    """What exchanges the weights from one to another."""
-    flat = flatten(initial)
-    return functools.cache(lambda *ends: FixedSubset(flat, np.arange(*ends)))
-
-
-@pytest.mark.parametrize(
-    ("protocol", "clip_norm"),
-    thinned([None, "bonawitz", "graph"], [0.2, 100.0], every=2),
-)
-def test_a_secure_sum_is_the_plain_one_within_the_grid(
-    initial, protocol, clip_norm, one_round, some_weights
-):
-    """TFF's sum and the protocols', with and without clients that are clipped."""
-    compressor = some_weights(0, 2000)
-    plain, secure = secure_plan(0.0, 2000, clip_norm)
-    expected, _ = one_round(plain, compressor)
-    found, metrics = one_round(secure, compressor, protocol)
-    # Each of the mean's clients is off by half a step at most.
-    step = secure.encoding.step
-    assert step < 2e-6 * clip_norm
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=0.5 * step + 1e-7)
-    assert np.abs(expected - flatten(initial)).max() > 1e-3
-    assert metrics["exchanged"]["upstream_bytes"] == COHORT * 4 * 2001
-    assert ("secagg" in metrics) == (protocol is not None)
-
-
-@pytest.mark.parametrize("protocol", [None, "bonawitz"])
-def test_noise_under_the_mask_is_that_of_the_plan(protocol, one_round, some_weights):
-    sigma, clip_norm, size = 3.0, 0.2, 2000
-    compressor = some_weights(0, size)
-    quiet, _ = secure_plan(0.0, size, clip_norm)
-    _, noisy = secure_plan(sigma, size, clip_norm)
-    without, _ = one_round(quiet, compressor)
-    found, _ = one_round(noisy, compressor, protocol)
-    noise = (found - without)[:size]
-    # The standard error of a deviation of 2,000 numbers is 1.6 %.
-    assert np.std(noise) == pytest.approx(clip_norm * sigma / COHORT, rel=0.08)
-    assert abs(noise.mean()) < 5 * clip_norm * sigma / COHORT / math.sqrt(size)
-    assert np.array_equal(found[size:], without[size:])
-
-
-def test_a_protocol_needs_a_plan_in_fixed_point(build, some_weights):
-    plan, _ = secure_plan(1.0, 400, 1.0)
-    with pytest.raises(ArgumentError, match="secure_sums is graph; allowed: None"):
-        build(plan, some_weights(0, 400), protocol="graph")
