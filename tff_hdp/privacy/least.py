@@ -98,9 +98,10 @@ def least_below(
     at = min(max(math.log(max(guess, _LEAST)), bottom), top)
     # Between a variance that is too little and one that is enough; by secants, as
     # epsilon is near a power of the variance.
-    low, high, slope = -math.inf, math.inf, -0.6
+    low, high, slope, tries = -math.inf, math.inf, -0.6, 0
     found = excess(at)
     while True:
+        tries += 1
         if found > 0.0:
             low = at
         else:
@@ -109,9 +110,13 @@ def least_below(
             return math.inf
         if high <= bottom or -_NEAR / 2 < found <= 0.0 or high - low <= _NEAR:
             return math.exp(high)
-        step = -(found + _NEAR / 4) / slope
-        then = min(max(at + min(max(step, -3.0), 3.0), bottom), top)
-        if not low < then < high and math.isfinite(high - low):
+        step = min(max(-(found + _NEAR / 4) / slope, -3.0), 3.0)
+        # Secants creep where epsilon hardly falls, as other noise is most of it.
+        creeps = tries >= 6 and tries % 2 == 0
+        if creeps:
+            step = math.copysign(3.0, found)
+        then = min(max(at + step, bottom), top)
+        if math.isfinite(high - low) and (creeps or not low < then < high):
             then = (low + high) / 2.0
         before, at, found = (at, found), then, excess(then)
         if at != before[0]:
