@@ -5,7 +5,8 @@
 
 `table1`, `table3`, `others`, `levels` and `compare` train nothing: every number is an
 account, the paper's formula beside the sound one. They leave <part>.csv and <part>.txt
-in --out, and the figures of `levels` and `compare`. The other parts train, or resume:
+in --out, and the figures of `levels` and `compare`; without --out the CSV goes to
+docs/results/hdp too, in four digits. The other parts train, or resume:
 a run folder a line and seed under --out, docs/results/hdp/<part>.csv with a row a run,
 their tables in docs/hdp.md and their pictures in docs/figures. scripts/account.py has
 the same account for any other federation.
@@ -61,7 +62,7 @@ def main(argv: list[str]) -> int:
     asked = flags.FLAGS
     cli.check_choices("what", asked.what, (*PARTS, *TRAINED))
     # Before anything is written: it may be that the clone is not on the path.
-    from scripts.papers import program
+    from scripts.papers import program, result_tables
 
     trained = [part for part in asked.what if part in TRAINED]
     if not trained:
@@ -69,15 +70,16 @@ def main(argv: list[str]) -> int:
 
     folder = pathlib.Path(asked.out)
     folder.mkdir(parents=True, exist_ok=True)
+    results = None if asked["out"].present else result_tables.RESULTS / "hdp"
     for part in asked.what:
         if part in PARTS:
-            account(part, folder)
+            account(part, folder, results)
     failed = train(trained, folder) if trained else 0
     print(f"tables and figures: {folder}")
     return 1 if failed else 0
 
 
-def account(part: str, folder: pathlib.Path) -> None:
+def account(part: str, folder: pathlib.Path, results: pathlib.Path | None) -> None:
     """Writes and prints a part that trains nothing."""
     import pandas as pd
 
@@ -85,7 +87,12 @@ def account(part: str, folder: pathlib.Path) -> None:
     from tff_hdp.files import write_text
 
     rows, notes = getattr(closed_form, part)(folder)
-    write_text(folder / f"{part}.csv", pd.DataFrame(rows).to_csv(index=False))
+    frame = pd.DataFrame(rows)
+    write_text(folder / f"{part}.csv", frame.to_csv(index=False))
+    if results is not None:
+        # As `program.write_accounts` has it, and why.
+        text = frame.to_csv(index=False, float_format="%.4g")
+        write_text(results / f"{part}.csv", text)
     text = "\n".join([*shown(rows), "", *notes])
     write_text(folder / f"{part}.txt", text + "\n")
     print(f"{part}\n{text}\n")
