@@ -38,29 +38,66 @@ _PARTIES = {
     ("hfl_dp", "aggregator"): "cloud",
     ("hfl_dp", "released_model"): "whoever gets the cloud's model",
 }
-# The paper's conclusions and, from Table IV, what became of them: LDP0 is the cell of
-# another client under LDP, 1 the super-node's and 2 the server's.
+# The paper's claims, how they were tried, what Table IV has of them, and the verdict:
+# LDP0 is the cell of another client under LDP on MNIST, 1 the super-node's and 2 the
+# server's; with the data's name before it, of other data.
 _CONCLUSIONS = (
+    (
+        'another client: reconstruction "least effective" under LDP, HDP next',
+        "DLG; identification among 10",
+        "LDP {LDP0.psnr_mean:.1f} dB, HDP {HDP0.psnr_mean:.1f}, "
+        "CDP {CDP0.psnr_mean:.1f}, where guessing reaches {LDP0.psnr_floor:.1f}; "
+        "found {LDP0.identified:.3f}, {HDP0.identified:.3f}, {CDP0.identified:.3f}",
+        "partly: so in what is found, no order in decibels",
+    ),
     (
         "another client: LDP or HDP suffices",
         "identification among 10",
         "LDP {LDP0.identified:.3f} of at most {LDP0.bound:.3f}, "
         "HDP {HDP0.identified:.3f} of {HDP0.bound:.3f}, "
         "CDP {CDP0.identified:.3f} of {CDP0.bound:.3f}, none {none0.identified:.3f}",
+        "reproduced, and CDP does too",
     ),
     (
-        "super-node: only LDP",
+        "super-node: LDP suffices",
         "analytic, DLG; identification",
         "LDP {LDP1.psnr_mean:.1f} dB (the floor), {LDP1.identified:.3f} of "
         "{LDP1.bound:.3f}; HDP {HDP1.psnr_mean:.1f} dB, {HDP1.identified:.3f}, and "
-        "CDP {CDP1.psnr_mean:.1f} dB, {CDP1.identified:.3f}: no bound. True",
+        "CDP {CDP1.psnr_mean:.1f} dB, {CDP1.identified:.3f}: no bound",
+        "reproduced, and neither HDP nor CDP does",
     ),
     (
-        "server: LDP or HDP",
+        "server: LDP or HDP suffices",
         "identification among 10",
         "LDP {LDP2.identified:.3f} of {LDP2.bound:.3f}, HDP {HDP2.identified:.3f} of "
         "{HDP2.bound:.3f}; CDP {CDP2.psnr_mean:.1f} dB, {CDP2.identified:.3f}: "
-        "no bound. True",
+        "no bound",
+        "reproduced, and CDP does not",
+    ),
+    (
+        'super-node under HDP: "perfect reconstruction" at small batches',
+        "analytic, DLG; batch 1",
+        "{HDP1.psnr_mean:.1f} dB on MNIST's dnn, {cifar10_HDP1.psnr_mean:.1f} on "
+        "CIFAR-10 with Zhu's network, {cifar10_lenet_HDP1.psnr_mean:.1f} with lenet, "
+        "where guessing reaches {cifar10_lenet_HDP1.psnr_floor:.1f}",
+        "partly: on the dnn; near on Zhu's network, not on lenet",
+    ),
+    (
+        'the same with secure aggregation: "not of high fidelity"',
+        "DLG on a sum, m = 2, nu = 0",
+        "MNIST {CDP2.psnr_mean:.1f} dB, digits {digits_CDP2.psnr_mean:.1f}, "
+        "Fashion-MNIST {fashion_mnist_CDP2.psnr_mean:.1f}, CIFAR-10 with Zhu's network "
+        "{cifar10_CDP2.psnr_mean:.1f}, with lenet {cifar10_lenet_CDP2.psnr_mean:.1f}",
+        "partly: on Fashion-MNIST and CIFAR-10, not on MNIST and digits",
+    ),
+    (
+        'abstract: benefit "against inference adversaries" comparable to LDP\'s',
+        "identification among 10, HDP beside LDP and CDP",
+        "another client {HDP0.identified:.3f}, {LDP0.identified:.3f}, "
+        "{CDP0.identified:.3f}; server {HDP2.identified:.3f}, {LDP2.identified:.3f}, "
+        "{CDP2.identified:.3f}; own super-node {HDP1.identified:.3f}, "
+        "{LDP1.identified:.3f}, {CDP1.identified:.3f}",
+        "partly: not against its own super-node",
     ),
 )
 _OBSERVER = {"observer": "{observer}"}
@@ -139,10 +176,18 @@ def table4_lpips(results: pathlib.Path) -> pd.DataFrame:
 
 def conclusions(results: pathlib.Path) -> pd.DataFrame:
     """The paper's conclusions beside the cells of Table IV that they are of."""
-    frame = _read(results, "table4_mnist")
-    cells = {f"{cell.privacy}{cell.level}": cell for cell in frame.itertuples()}
-    rows = [(*words, text.format(**cells)) for *words, text in _CONCLUSIONS]
-    return pd.DataFrame(rows, columns=["paper", "tried", "reached, bound"])
+    frames = {"": _read(results, "table4_mnist")}
+    frames |= {f"{name}_": frame for name, frame in _others(results).items()}
+    cells = {
+        f"{name}{cell.privacy}{cell.level}": cell
+        for name, frame in frames.items()
+        for cell in frame.itertuples()
+    }
+    rows = [
+        (paper, tried, text.format(**cells), verdict)
+        for paper, tried, text, verdict in _CONCLUSIONS
+    ]
+    return pd.DataFrame(rows, columns=["paper", "tried", "reached, bound", "verdict"])
 
 
 def super_node(results: pathlib.Path) -> pd.DataFrame:
