@@ -5,6 +5,7 @@ import re
 import pandas as pd
 import pytest
 
+from scripts.papers.hdp import reproduce
 from scripts.papers.result_tables import RESULTS
 
 SCRIPT = "scripts/papers/hdp/reproduce.py"
@@ -26,6 +27,13 @@ def test_the_docs_have_what_it_finds(folder, part):
     held = pd.read_csv(RESULTS / "hdp" / f"{part}.csv")
     # Of four digits.
     pd.testing.assert_frame_equal(held, found, check_dtype=False, rtol=1e-3)
+
+
+def test_a_table_of_the_docs_is_written_as_it_is_held(tmp_path):
+    (tmp_path / "docs").mkdir()
+    reproduce.account("others", tmp_path, tmp_path / "docs")
+    held = RESULTS / "hdp" / "others.csv"
+    assert (tmp_path / "docs" / "others.csv").read_text() == held.read_text()
 
 
 def test_table_i_has_every_configuration(folder):
