@@ -190,33 +190,26 @@ def check(tmp_path, *, clients=0, super_nodes=0, sums, **options):
 
 
 @pytest.mark.parametrize(
-    ("bears", "signed", "protocol"),
-    [(25, None, "bonawitz"), (16, True, "bonawitz"), (5, None, "graph")],
+    ("party", "bears", "majority", "signed", "protocol"),
+    [
+        ("clients", 25, 26, None, "bonawitz"),
+        ("clients", 16, 26, True, "bonawitz"),
+        ("clients", 5, 26, None, "graph"),
+        ("super_nodes", 5, 6, None, "bonawitz"),
+        ("super_nodes", 3, 6, True, "bonawitz"),
+        ("super_nodes", 1, 6, None, "graph"),
+    ],
 )
-def test_a_plan_may_assume_as_many_colluders_of_a_zone_as_its_sums_bear(
-    tmp_path, bears, signed, protocol
+def test_a_plan_may_assume_as_many_colluders_as_its_sums_bear(
+    tmp_path, party, bears, majority, signed, protocol
 ):
     run = {"secure_aggregation_protocol": protocol, "sign_messages": signed}
-    check(tmp_path, clients=bears, sums="zone", **run)
-    if bears < 25:
+    run["sums"] = "zone" if party == "clients" else "server"
+    check(tmp_path, **{party: bears}, **run)
+    if bears + 1 < majority:
         with pytest.raises(
             ArgumentError, match=r"secure_aggregation_protocol is .*coll"
         ):
-            check(tmp_path, clients=bears + 1, sums="zone", **run)
+            check(tmp_path, **{party: bears + 1}, **run)
     # Of a majority no account relies on the sum.
-    check(tmp_path, clients=26, sums="zone", **run)
-
-
-@pytest.mark.parametrize(
-    ("bears", "signed", "protocol"),
-    [(5, None, "bonawitz"), (3, True, "bonawitz"), (1, None, "graph")],
-)
-def test_and_as_many_super_nodes(tmp_path, bears, signed, protocol):
-    run = {"secure_aggregation_protocol": protocol, "sign_messages": signed}
-    check(tmp_path, super_nodes=bears, sums="server", **run)
-    if bears < 5:
-        with pytest.raises(
-            ArgumentError, match=r"secure_aggregation_protocol is .*coll"
-        ):
-            check(tmp_path, super_nodes=bears + 1, sums="server", **run)
-    check(tmp_path, super_nodes=6, sums="server", **run)
+    check(tmp_path, **{party: majority}, **run)

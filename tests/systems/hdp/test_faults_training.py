@@ -39,15 +39,10 @@ FAULTS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_trace(traced_once):
-    """Of the runs of a plan: faults change no process."""
-    traced_once(Hdp)
-
-
 @pytest.fixture
-def hdp_config(hdp_config):
-    """Longer runs of less work, for faults to happen."""
+def hdp_config(hdp_config, traced_once):
+    """Longer runs of less work, for faults to happen, which change no process."""
+    traced_once(Hdp)
     return functools.partial(hdp_config, rounds=6, local_epochs=1)
 
 
