@@ -276,8 +276,7 @@ def test_clients_that_carry_no_noise_add_none():
         pytest.param("stacked", "intrinsic", None, marks=SLOW),
         pytest.param("alone", "intrinsic", "both", marks=SLOW),
         ("stacked", "intrinsic", "zone"),
-        pytest.param("stacked", "bonawitz", "server", marks=SLOW),
-        ("stacked", "bonawitz", "zone"),
+        ("stacked", "bonawitz", "server"),
     ],
 )
 def test_rounds_in_which_noise_was_left_out_are_not_recorded(clients, protocol, mode):

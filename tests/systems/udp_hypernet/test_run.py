@@ -170,8 +170,9 @@ def test_the_noise_that_is_asked_is_that_of_the_plan(tmp_path, asked):
     assert (W < 30) == (asked == "examples")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize(
+    "asked", [pytest.param("sigma", marks=pytest.mark.slow), "examples"]
+)
 def test_the_noise_that_is_asked_is_the_noise_recorded(tmp_path, asked):
     changes, multiplier = ASKED[asked]
     result = experiment.run(config(tmp_path, rounds=1, **changes))
