@@ -100,7 +100,7 @@ def test_every_zone_gets_the_sum_of_its_own_clients(context, chunks):
     results = begun[:, 0] * [1, 1 + 2 + 3 + 4, 1 + 5] + 1000.0 * clients
     expected = results[::-1, np.newaxis].repeat(SIZE, 1) + 0.5 * 4
     np.testing.assert_array_equal(output.state.global_model_weights, expected)
-    assert output.metrics["clients"] == clients.sum()
+    assert output.metrics["clients"].tolist() == clients.tolist()
     assert output.metrics["spoke"] == 14
     assert output.metrics["round"] == 5
     (kernel, bias) = process.get_model_weights(output.state).trainable
@@ -116,11 +116,19 @@ def test_zones_start_with_one_keras_model(context):
     assert np.abs(models[0, :4]).min() > 0.0 and models[0, 4] == 0.0
 
 
-@pytest.mark.parametrize("came", [9, 11])
+@pytest.mark.parametrize("came", [[5, 4], [5, 6], [5, 4, 6]])
 def test_rounds_to_which_others_came_are_not_accounted(came):
-    check_all_took_part({"clients": 10}, 10)
-    with pytest.raises(NoiseError, match="in a round whose account is of"):
-        check_all_took_part({"clients": came}, 10)
+    """Also where one zone has as many too few as another has too many."""
+    check_all_took_part({"clients": np.float32([5, 5])}, 5)
+    with pytest.raises(NoiseError, match=r"^[46] clients of zone 1 took .* is of 5 in"):
+        check_all_took_part({"clients": np.float32(came)}, 5)
+
+
+def test_a_client_of_no_zone_is_missing_in_its_own(context):
+    process = build(1)
+    chunks = [chunk([[1, 1]], [0]), chunk([[1]], [1]), chunk([[1]], [ZONES])]
+    came = process.next(process.initialize(), chunks).metrics["clients"]
+    assert came.tolist() == [3, 1, 0]
 
 
 def test_gfl_records_no_round_that_lacks_clients():
@@ -135,9 +143,9 @@ def test_gfl_records_no_round_that_lacks_clients():
     )
     system = SimpleNamespace(plan=plan, zoning=SimpleNamespace(num_zones=3))
     ledger = RoundLedger(plan_type=GflPlan, account=gfl_account.account)
-    Gfl.record(system, ledger, {"clients": 30})
+    Gfl.record(system, ledger, {"clients": [10, 10, 10]})
     with pytest.raises(NoiseError):
-        Gfl.record(system, ledger, {"clients": 29})
+        Gfl.record(system, ledger, {"clients": [11, 10, 9]})
     assert ledger.rounds == 1
 
 
@@ -146,8 +154,8 @@ def test_hfl_dp_records_no_round_that_lacks_clients():
     cloud = dataclasses.replace(edge, cloud=True)
     system = SimpleNamespace(plan=edge, cloud_plan=cloud, config=SimpleNamespace(k2=2))
     ledger = RoundLedger(plan_type=HflDpRound, account=hfl_dp_account.account)
-    HflDp.record(system, ledger, {"clients": 8, "round": 1})
-    HflDp.record(system, ledger, {"clients": 8, "round": 2})
+    HflDp.record(system, ledger, {"clients": [4, 4], "round": 1})
+    HflDp.record(system, ledger, {"clients": [4, 4], "round": 2})
     with pytest.raises(NoiseError):
-        HflDp.record(system, ledger, {"clients": 7, "round": 3})
+        HflDp.record(system, ledger, {"clients": [5, 3], "round": 3})
     assert [plan.cloud for plan, _ in ledger.history] == [False, True]

@@ -56,8 +56,9 @@ def build_zoned_process(
       down: What the zones, or those above them, do with the zones' results.
 
     Returns:
-      A process whose metrics are the sums of `client`'s measurements, `clients`, and
-      `round`, the number of the round just run, from 1.
+      A process whose metrics are the sums of `client`'s measurements, `clients`, how
+      many there were of each zone, float32 [s], and `round`, the number of the round
+      just run, from 1.
     """
 
     @tff.tensorflow.computation
@@ -133,7 +134,7 @@ def build_zoned_process(
         results = edge(models, total["sums"], total["clients"], number)
         metrics = collections.OrderedDict(
             **total["measured"],
-            clients=tf.reduce_sum(total["clients"]),
+            clients=tf.squeeze(total["clients"], 1),
             round=number + 1,
         )
         return down(results, number), number + 1, metrics
@@ -187,20 +188,22 @@ def build_zoned_process(
     )
 
 
-def check_all_took_part(metrics: Any, planned: int) -> None:
-    """Raises NoiseError unless as many clients took part as are accounted.
+def check_all_took_part(metrics: Any, each: int) -> None:
+    """Raises NoiseError unless as many clients of every zone took part as accounted.
 
-    With fewer, each counts for more in a mean, and less noise is in it.
+    With fewer, each counts for more in its zone's mean, and less noise is in it. One
+    that says a zone which is none is missing in its own.
 
     Args:
-      metrics: `training_columns` of a round.
-      planned: How many the account is of.
+      metrics: Of a round of a process built here.
+      each: How many clients of every zone the account is of.
     """
-    if metrics["clients"] != planned:
-        raise NoiseError(
-            f"{metrics['clients']} clients took part in a round whose account is of "
-            f"{planned}"
-        )
+    for zone, came in enumerate(np.ravel(metrics["clients"])):
+        if came != each:
+            raise NoiseError(
+                f"{came:g} clients of zone {zone} took part in a round whose account "
+                f"is of {each} in every zone"
+            )
 
 
 def training_columns(metrics: Any) -> dict[str, float]:
@@ -214,7 +217,7 @@ def training_columns(metrics: Any) -> dict[str, float]:
     return {
         "train_loss": float(metrics["loss"]) / examples,
         "train_accuracy": float(metrics["correct"]) / examples,
-        "clients": int(metrics["clients"]),
+        "clients": int(np.sum(metrics["clients"])),
         "clipped": int(metrics["clipped"]),
         "rejected": int(metrics["rejected"]),
     }

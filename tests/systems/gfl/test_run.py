@@ -159,10 +159,10 @@ def test_a_round_of_fewer_clients_than_are_accounted_is_refused(tmp_path):
     with RunFolder(settings) as folder:
         folder.resolve(partition_seed=5)
         system = settings.build(folder)
-    ledger, drawn = system.new_ledger(), 4 * settings.per_round
-    system.record(ledger, {"clients": drawn})
-    with pytest.raises(NoiseError, match=f"^{drawn - 1} clients took part"):
-        system.record(ledger, {"clients": drawn - 1})
+    ledger, drawn = system.new_ledger(), settings.per_round
+    system.record(ledger, {"clients": [drawn] * 4})
+    with pytest.raises(NoiseError, match=f"^{drawn - 1} clients of zone 3 took part"):
+        system.record(ledger, {"clients": [*[drawn] * 3, drawn - 1]})
     assert ledger.rounds == 1
 
 

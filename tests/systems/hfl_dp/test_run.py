@@ -40,7 +40,7 @@ def built(settings):
 
 def recorded(system, rounds):
     """The ledger after rounds of everybody."""
-    ledger, everybody = system.new_ledger(), system.plan.n * system.plan.N
+    ledger, everybody = system.new_ledger(), [system.plan.n] * system.plan.N
     for number in range(1, rounds + 1):
         system.record(ledger, {"round": number, "clients": everybody})
     return ledger
@@ -149,9 +149,10 @@ def test_a_round_that_is_run_again_counts_as_what_it_was(tmp_path, traced_once):
 
 def test_a_round_of_fewer_clients_than_are_accounted_is_refused(tmp_path):
     system = built(config(tmp_path))
-    ledger, everybody = recorded(system, 1), system.plan.n * system.plan.N
-    with pytest.raises(NoiseError, match=f"^{everybody - 1} clients took part"):
-        system.record(ledger, {"round": 2, "clients": everybody - 1})
+    ledger, (*others, n) = recorded(system, 1), [system.plan.n] * system.plan.N
+    where = f"^{n - 1} clients of zone {len(others)} took part"
+    with pytest.raises(NoiseError, match=where):
+        system.record(ledger, {"round": 2, "clients": [*others, n - 1]})
     assert ledger.rounds == 1
 
 

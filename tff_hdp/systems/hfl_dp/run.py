@@ -142,7 +142,7 @@ class HflDp(System):
     def record(self, ledger: RoundLedger[HflDpRound], metrics: Any) -> None:
         """An edge or a cloud round."""
         if self.plan.is_noisy:
-            check_all_took_part(metrics, self.plan.n * self.plan.N)
+            check_all_took_part(metrics, self.plan.n)
             to_cloud = int(metrics["round"]) % self.config.k2 == 0
             ledger.record(self.cloud_plan if to_cloud else self.plan)
 
