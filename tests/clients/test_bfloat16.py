@@ -155,6 +155,20 @@ def test_what_cannot_be_computed_so_is_refused(monkeypatch):
         _Config(compute_dtype="float16")
 
 
+@pytest.mark.parametrize("policy", ["float64", "mixed_float16", "mixed_bfloat16"])
+def test_a_policy_of_keras_is_refused(policy, request):
+    """Layers that follow it would train in another precision than settings say."""
+    request.addfinalizer(lambda: tf.keras.mixed_precision.set_global_policy(None))
+    tf.keras.mixed_precision.set_global_policy(policy)
+    with pytest.raises(ArgumentError, match=f"policy is {policy}; allowed: float32"):
+        _Config().training_model(tasks.load("digits", seed=0))
+
+
+def test_another_float_of_keras_is_refused(float64):
+    with pytest.raises(ArgumentError, match="policy is float64; allowed: float32"):
+        _Config().training_model(tasks.load("digits", seed=0))
+
+
 @pytest.fixture
 def own_task(tmp_path, monkeypatch):
     """scikit-learn's digits with a convolution."""

@@ -170,8 +170,14 @@ class RunConfig:
         """What clients train: the task's model, by `compute_dtype`. Imports TensorFlow.
 
         Raises:
-          ArgumentError: If there is no convolution to compute so, or no machine for it.
+          ArgumentError: If there is no convolution to compute so, or no machine for it;
+            if Keras would make layers of another dtype than float32.
         """
+        import tensorflow as tf
+
+        policy = tf.keras.mixed_precision.global_policy().name
+        allowed = "float32, by set_global_policy and set_floatx of Keras"
+        require(policy == "float32", "tf.keras's global policy", policy, allowed)
         if self.compute_dtype == "float32":
             return task.build_model
         ok = self.runtime == "cluster" or multiplies_bfloat16()
