@@ -35,7 +35,10 @@ NOT_RUN = "**Not run.**"
 # Shares of one have three places, whatever else is measured three digits.
 _SHARES = {"auroc", "loss", "hospital"} | {
     f"{prefix}accuracy"
-    for prefix in ("", "best_", "balanced_", "best_balanced_", "own_", "lost_")
+    for prefix in (
+        *("", "balanced_", "best_", "best_balanced_"),
+        *("own_", "lost_", "cloud_"),
+    )
 }
 
 
@@ -231,15 +234,19 @@ def _verdict(
 
 
 def _spread(values: pd.Series, name: str) -> str:
-    """Mean and standard deviation; the latter where the values differ."""
+    """Mean and standard deviation; the latter where the values differ.
+
+    Of how many runs, where not of all: older ones may not have measured it.
+    """
     mean = values.mean()
     if math.isnan(mean):
         return ""
     places = ".3f" if name in _SHARES else ".3g"
     shown = f"{mean:{places}}"
-    if values.nunique() == 1:
-        return shown
-    return f"{shown} ± {values.std():{places if name in _SHARES else '.2g'}}"
+    if values.nunique() > 1:
+        shown += f" ± {values.std():{places if name in _SHARES else '.2g'}}"
+    count = values.count()
+    return shown if count == len(values) else f"{shown} (of {count})"
 
 
 def _number(value: float) -> str:

@@ -236,7 +236,13 @@ class Study:
 
 
 def _write(frame: pd.DataFrame, path: pathlib.Path) -> None:
-    write_text(path, frame.to_csv(index=False, float_format="%.6g"))
+    # pandas itself gives no format to numbers in a column that has text too.
+    mixed = frame.select_dtypes(object).map(
+        lambda value: f"{value:.6g}" if isinstance(value, float) else value,
+        na_action="ignore",
+    )
+    text = frame.assign(**mixed).to_csv(index=False, float_format="%.6g")
+    write_text(path, text)
 
 
 # Draws a study's picture of its runs into a file.

@@ -29,6 +29,7 @@ STUDIES = {
     "fl_top": lambda scale: fl_top.studies(scale, FL_TOP),
     "udp_alg": udp_alg.studies,
 }
+ANYHOW = {"errors": "ignore"}
 EVERY = [
     (paper, scale, name)
     for paper, of in STUDIES.items()
@@ -97,6 +98,29 @@ def test_every_row_in_the_docs_is_of_settings_that_the_command_has(paper, scale,
             known = {job.digest for job in study.jobs([0], pathlib.Path("runs"), {})}
             rows = pd.read_csv(path, dtype={"digest": str})
             assert set(rows["digest"]) <= known, path
+
+
+@pytest.mark.parametrize("paper", STUDIES)
+def test_rows_that_no_run_replaces_stay_as_they_are(paper, tmp_path, monkeypatch):
+    for scale, name in (each[1:] for each in EVERY if each[0] == paper):
+        study = STUDIES[paper](scale)[name]
+        if not (there := study.csv(result_tables.RESULTS)).exists():
+            continue
+        path = study.csv(tmp_path)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(there.read_bytes())
+        label = study.lines[0].label
+        new = result_tables.read(there)[-1:].astype(dict.fromkeys(label, object))
+        new = new.drop(columns=list(studies._FRONT), **ANYHOW)
+        new = new.assign(**label, seed=99)
+        monkeypatch.setattr(studies.Study, "_measured", lambda *_, new=new: new)
+        study.write(study.jobs([0], tmp_path, {}), tmp_path)
+        before, after = (
+            pd.read_csv(file, dtype=str).drop(columns=list(studies._FRONT), **ANYHOW)
+            for file in (there, path)
+        )
+        after = after[after["seed"] != "99"].reset_index(drop=True)
+        pd.testing.assert_frame_equal(before, after, obj=str(there), check_like=True)
 
 
 def test_a_digest_is_not_changed_by_a_newer_setting_at_its_default(tmp_path):
@@ -170,6 +194,17 @@ def test_a_table_has_mean_spread_epsilons_and_verdict(tmp_path):
         "A    neighbours add or remove one client",
         "Ph   Poisson, q = 0.2, participation hidden",
     ]
+
+
+def test_a_table_says_of_how_many_runs_a_mean_is(tmp_path):
+    path = tmp_path / "study.csv"
+    found = frame().assign(also="cloud_accuracy;tenure")
+    found["cloud_accuracy"] = [0.5, None, 0.7, None]
+    found["tenure"] = [1.0, 2.0, 3.0, 4.0]
+    found.to_csv(path, index=False)
+    lines = result_tables.table(path).splitlines()
+    cells = [[c.strip() for c in line.split("|")][5:7] for line in lines[2:5]]
+    assert cells == [["0.500 (of 1)", "1.5 ± 0.71"], ["0.700", "3"], ["", "4"]]
 
 
 def test_an_observer_without_a_row_is_not_one_without_promise(
