@@ -1,5 +1,7 @@
 """Threat models: what they may assume, and that nothing else of a run moves."""
 
+import math
+
 import pytest
 
 from tff_hdp.errors import ArgumentError
@@ -204,6 +206,28 @@ def test_a_majority_of_super_nodes_takes_the_masks_off_a_sum_over_zones():
     # Whoever gets the model alone sees no more than it says.
     released = seen(3, secure=True, observer="released_model")
     assert words not in released.assumptions
+
+
+def test_a_skipped_zone_is_none_of_a_secure_sums_parties():
+    """Three of seven are no majority, but of the five that are left they are."""
+
+    def seen(skipped, *, secure):
+        plan = configurations.c2(
+            zone_sizes=(10,) * 7,
+            sampling=FullParticipation(),
+            noise_multiplier=1.0,
+            secure_server=secure,
+        )
+        threat = ThreatModel(colluding_super_nodes=3, skipped_zones=skipped)
+        return worst(account(plan, 1, 1e-5, ("rdp",), threat=threat), "aggregator")
+
+    for skipped in (0, 1):
+        sums = seen(skipped, secure=True)
+        assert sums.noise_multiplier == pytest.approx(math.sqrt(7 - 3 - skipped))
+    bare = seen(2, secure=True)
+    assert bare.noise_multiplier == pytest.approx(1.0)
+    assert bare.epsilon_rdp == seen(2, secure=False).epsilon_rdp
+    assert "no sum over zones is secure" in bare.assumptions
 
 
 def test_an_observer_of_whom_nothing_is_known_has_no_view():

@@ -112,8 +112,10 @@ class ThreatModel:
         """Whether secure sums over so many super-nodes hide all but themselves.
 
         A majority of them, and the server, have the shares that take every mask off.
+        Of a zone that was skipped nobody is in the sum: colluders are among the others.
         """
-        return self.secure_sums_hold and self.colluding_super_nodes <= super_nodes // 2
+        there = super_nodes - self.skipped_zones
+        return self.secure_sums_hold and self.colluding_super_nodes <= there // 2
 
     def check_fits(self, plan: NoisePlan) -> None:
         """Raises ArgumentError unless this can be assumed of the parties of `plan`.

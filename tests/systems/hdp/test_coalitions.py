@@ -164,7 +164,7 @@ def test_byzantine_clients_make_a_majority_with_an_elected_super_node(
 # Plans that assume colluders -----------------------------------------------------
 
 
-def check(tmp_path, *, clients=0, super_nodes=0, sums, **options):
+def check(tmp_path, *, clients=0, super_nodes=0, skipped=0, sums, **options):
     """Checks a run of zones of fifty that all come under a plan with its colluders."""
     plan = NoisePlan(
         zone_sizes=(50,) * 10,
@@ -177,6 +177,7 @@ def check(tmp_path, *, clients=0, super_nodes=0, sums, **options):
     assumed = ThreatModel(
         colluding_in_zone=clients,
         colluding_super_nodes=super_nodes,
+        skipped_zones=skipped,
         peers_known=True,
     )
     file = tmp_path / "plan.json"
@@ -213,3 +214,12 @@ def test_a_plan_may_assume_as_many_colluders_as_its_sums_bear(
             check(tmp_path, **{party: bears + 1}, **run)
     # Of a majority no account relies on the sum.
     check(tmp_path, **{party: majority}, **run)
+
+
+def test_a_sum_bears_fewer_colluders_where_zones_are_skipped(tmp_path):
+    """Three of ten that sign cannot unmask a sum; of nine that are left they can."""
+    run = {"secure_aggregation_protocol": "bonawitz", "sign_messages": True}
+    run |= {"sums": "server", "super_nodes": 3}
+    check(tmp_path, **run)
+    with pytest.raises(ArgumentError, match=r"secure_aggregation_protocol is .*coll"):
+        check(tmp_path, skipped=1, **run)

@@ -260,7 +260,8 @@ def _bears_colluders(config: HdpConfig, plan: NoisePlan, assumed: ThreatModel) -
     """
     allies = np.asarray(assumed.colluding_super_nodes)
     total_is_relied_on = config.server_is_secure and assumed.sums_over(plan.num_zones)
-    if total_is_relied_on and plan.num_zones <= config.most_unmasked(allies):
+    there = plan.num_zones - assumed.skipped_zones
+    if total_is_relied_on and there <= config.most_unmasked(allies):
         return False
     relied_on = [
         min(assumed.colluders_in_zone, size - 1) * sum_hides(plan, assumed, zone)
