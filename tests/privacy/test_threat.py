@@ -8,6 +8,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     FixedSizeSampling,
     FullParticipation,
+    Ledger,
     NoisePlan,
     PoissonSampling,
     ThreatModel,
@@ -133,6 +134,36 @@ def test_whose_absence_is_seen_is_told_from_one_that_is_there(q, seen):
         if r.observer == "aggregator"
     }
     assert found.epsilon_rdp > 0.0
+
+
+def test_whose_absence_is_seen_has_no_guarantee_where_its_data_is_not():
+    """Of a zone without a weight in the model."""
+
+    def plan(weight):
+        return configurations.c4(
+            zone_sizes=TEN,
+            sampling=PoissonSampling((0.5, 0.5)),
+            noise_multiplier=2.0,
+            mixing=(weight, 1.0 - weight),
+        )
+
+    def found(ledger):
+        rows = ledger.account(1e-5, ("rdp",))
+        (row,) = (r for r in rows if r.observer == "released_model" and not r.zone)
+        return row
+
+    hidden = {"neighbours": "add_or_remove"}
+    for seen, epsilon in ((False, 0.0), (True, None)):
+        threat = ThreatModel(participation_revealed=seen, **hidden)
+        ledger = Ledger()
+        ledger.record(plan(0.0), threat=threat)
+        assert found(ledger).epsilon_rdp == epsilon
+    assert "the observer learns who takes part" in found(ledger).assumptions
+    # Which relation holds of all rounds is the weaker one's.
+    ledger = Ledger()
+    ledger.record(plan(0.0), threat=ThreatModel(participation_revealed=True))
+    ledger.record(plan(0.5))
+    assert found(ledger).neighbours == "zero_out"
 
 
 @pytest.mark.parametrize("secure", [False, True])

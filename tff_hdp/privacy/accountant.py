@@ -384,6 +384,8 @@ def _common_neighbours(views: Sequence[tuple[View, int]], apart: bool) -> str:
     relations = {v.neighbours for v, _ in views if v.mechanism is not None}
     if not relations:
         return views[-1][0].neighbours
+    if "add_or_remove" in relations and any(v.shows_presence for v, _ in views):
+        relations.add("zero_out")
     if len(relations) == 1:
         return relations.pop()
     # With a fixed denominator and clip a removed client and a zeroed one give the same

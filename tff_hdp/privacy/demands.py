@@ -23,7 +23,7 @@ from tff_hdp.privacy.parts import LARGEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promises import Promise
 from tff_hdp.privacy.threat import RECEIVERS, AccountedRound, ThreatModel
-from tff_hdp.privacy.views import observers
+from tff_hdp.privacy.views import observers, view
 
 # Share of an epsilon.
 _FOR_GRIDS = 1e-3
@@ -139,8 +139,9 @@ class Demand:
         self._is_summed = promise.observer == "aggregator" and summed
         # Whose noise is for it, a level of `NoisePlan.node_noise_multipliers`.
         self._depth = 0 if self._is_summed else level - 2
-        far = level > 2 or self._is_summed
-        self.sees_nothing = far and base.mixing_weights[zones[0]] == 0
+        run = AccountedRound(base, federation.threat)
+        seen = view(run, promise.observer, level, zones[0], False)
+        self.sees_nothing = seen.sees_nothing
         # Epsilons of plans by Renyi DP, and by the account that counts.
         self._tried: list[tuple[float, float]] = []
         self._found: dict[float, float] = {}

@@ -45,7 +45,8 @@ class View:
         nothing is seen (`sees_nothing`).
       effective_noise: Multiplier of the noise that counts, at the expected number of
         participants; None where nothing is guaranteed.
-      sees_nothing: Whether the client cannot influence what the observer sees.
+      sees_nothing: Whether the client's data cannot influence what the observer sees.
+      shows_presence: Whether that one may then still see who takes part.
     """
 
     neighbours: str
@@ -54,6 +55,7 @@ class View:
     mechanism: Mechanism | None = None
     effective_noise: float | None = None
     sees_nothing: bool = False
+    shows_presence: bool = False
 
 
 def client_kind(plan: NoisePlan, zone: int, noising: bool) -> ClientKind:
@@ -126,23 +128,26 @@ def view(
         only_total = plan.secure_server and sums_hold and not released
         if plan.secure_server and threat.secure_sums_hold != sums_hold and not released:
             notes.append("so many super-nodes collude that no sum over zones is secure")
+        told = threat.peers_known and threat.colluders_in_zone > 0
+        known = _knows_cohort(observer, threat) or told
+        hidden = not known and not threat.participation_revealed
         if plan.mixing_weights[zone] == 0 and (level > 2 or only_total):
+            if threat.neighbours == "add_or_remove" and not hidden:
+                return _seen_to_be_there(plan, zone)
             return View(
                 neighbours=threat.neighbours or "zero_out",
                 sampling=_sampling_words(plan, zone, hidden=False),
                 assumptions=("the zone's mixing weight is 0: nothing of it is seen",),
                 sees_nothing=True,
+                shows_presence=not hidden,
             )
         if only_total:
             notes.append(SECURE_SERVER)
             before = dataclasses.replace(run, plan=plan.without_server_noise())
             depth = level
         noise = noise_in_output(before, depth, zone, noising, observer, notes)
-        told = threat.peers_known and threat.colluders_in_zone > 0
-        known = _knows_cohort(observer, threat) or told
         if told and noise is not None and noise.nominal:
             notes.append("clients that collude know who of their zone takes part")
-        hidden = not known and not threat.participation_revealed
     if noise is None or noise.nominal == 0:
         reason = _why_none(before, level, depth, zone)
         return View(
@@ -202,14 +207,7 @@ def _sampled_view(
         else:
             neighbours = "zero_out"
     if neighbours == "add_or_remove" and not hidden:
-        return View(
-            neighbours=neighbours,
-            sampling=_sampling_words(plan, zone, hidden=False),
-            assumptions=(
-                "no guarantee: the observer learns who takes part, and so that the "
-                "client is there (zero_out neighbours have one)",
-            ),
-        )
+        return _seen_to_be_there(plan, zone)
     spectrum, factor = noise.spectrum, 1.0
     effective_noise = math.sqrt(noise.nominal)
     if adaptive:
@@ -271,6 +269,18 @@ def _sampled_view(
         assumptions=tuple(notes),
         mechanism=mechanism,
         effective_noise=factor * effective_noise,
+    )
+
+
+def _seen_to_be_there(plan: NoisePlan, zone: int) -> View:
+    """Nothing is guaranteed to a client that may be gone where its absence is seen."""
+    return View(
+        neighbours="add_or_remove",
+        sampling=_sampling_words(plan, zone, hidden=False),
+        assumptions=(
+            "no guarantee: the observer learns who takes part, and so that the "
+            "client is there (zero_out neighbours have one)",
+        ),
     )
 
 
