@@ -216,7 +216,7 @@ def test_threat_models_survive_json():
         participation_revealed=True,
         dropout_rate=1 / 3,
         colluding_super_nodes=1,
-        colluding_clients=2,
+        colluding_clients=3,
         colluding_in_zone=3,
         elected_super_nodes=True,
         skipped_zones=3,

@@ -112,6 +112,31 @@ def test_colluders_in_a_zone_are_not_fewer_than_all_of_them_make_there():
         account(plan, 1, 1e-5, ("rdp",), threat=threat)
 
 
+def test_who_colludes_where_all_noise_is_a_noising_client_that_colludes():
+    """Three of a zone, of whose ten clients one at most has no noise to tell of."""
+
+    def plan(**noise):
+        return NoisePlan(
+            zone_sizes=(10, 10),
+            sampling=FullParticipation(),
+            secure_aggregation=True,
+            **noise,
+        )
+
+    noised = plan(client_noise_multiplier=1.0, noising_clients=(10, 9))
+    for few in (0, 1):
+        threat = ThreatModel(colluding_clients=few, colluding_in_zone=3)
+        with pytest.raises(
+            ArgumentError, match=f"colluding_clients is {few}.*at least 2"
+        ):
+            AccountedRound(noised, threat)
+    AccountedRound(noised, ThreatModel(colluding_clients=2, colluding_in_zone=3))
+    AccountedRound(noised, ThreatModel(colluding_in_zone=1))
+    none = ThreatModel(colluding_in_zone=3)
+    AccountedRound(plan(client_noise_multiplier=1.0, noising_clients=(10, 7)), none)
+    AccountedRound(plan(noising_clients=(10, 10)), none)
+
+
 TEN = (10, 10)
 EVERYBODY = {"zone_sizes": TEN, "sampling": FullParticipation()}
 

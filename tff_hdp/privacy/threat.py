@@ -137,6 +137,14 @@ class ThreatModel:
         found, allowed = self.colluders_in_zone, f"at least {least}, colluding_clients "
         allowed += f"being {self.colluding_clients} in {plan.num_zones} zones"
         require(found >= least, "colluding_in_zone", found, allowed)
+        # Nor can more of a zone collude than carry no noise, unless those do who noise.
+        zones_of = zip(plan.zone_sizes, plan.noise_carriers, strict=True)
+        least = min(max(min(found, n) - (n - a), 0) for n, a in zones_of)
+        allowed = (
+            f"at least {least}, colluding_in_zone being {found} where so many noise"
+        )
+        known = self.colluding_clients
+        require(known >= least, "colluding_clients", known, allowed)
         carried = plan.clients_carry_noise
         allowed = ""
         if plan.estimator == "bounded" and carried:
