@@ -171,6 +171,7 @@ def test_what_workers_run_is_not_built_for_gpus(monkeypatch, runtime, hidden):
     asked = []
     monkeypatch.setattr(tf.config, "set_visible_devices", lambda *a: asked.append(a))
     monkeypatch.setattr(runtimes, "_give_operations_one_thread", lambda: None)
+    monkeypatch.setattr(runtimes, "_started", {})
     monkeypatch.setattr(native, "NativeWorker", mock.Mock())
     monkeypatch.setattr(native, "create_native_context", mock.Mock())
     monkeypatch.setattr(cluster, "ClusterContext", mock.Mock())

@@ -5,10 +5,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import grpc
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.thinning import thinned
@@ -92,6 +94,38 @@ def test_a_closed_worker_stays_closed():
     worker.close()
     with pytest.raises(RuntimeError, match="closed"):
         worker.executor({})
+
+
+@tff.tensorflow.computation(np.int32)
+def loud(value):
+    with tf.control_dependencies([tf.print("loud:", value, output_stream=sys.stderr)]):
+        return tf.identity(value)
+
+
+def test_a_second_run_in_a_process_gets_its_own_output_of_the_worker(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(runtime, "_contexts", {})
+    monkeypatch.setattr(runtime, "_started", {})
+    logs = [tmp_path / "1", tmp_path / "gone" / "2", tmp_path / "3"]
+    try:
+        for number, log in enumerate(logs, start=1):
+            runtime.set_context("native", log_file=log)
+            assert loud(number) == number
+            deadline = time.monotonic() + 30
+            while log.parent.exists() and f"loud: {number}" not in text_of(log):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        # The second's folder was removed: what was said then is nobody else's.
+        assert "loud: 3" not in text_of(logs[0])
+        assert "loud: 1" not in text_of(logs[2])
+    finally:
+        for worker in runtime._started.values():
+            worker.close()
+
+
+def text_of(path):
+    return path.read_text() if path.exists() else ""
 
 
 def test_no_proxy_stands_between_a_worker_and_us(monkeypatch):

@@ -14,6 +14,8 @@ RUNTIMES = ("in_process", "native", "cluster")
 # TensorFlow reads it; the number of threads within an operation.
 _THREADS = "TF_NUM_INTRAOP_THREADS"
 _contexts: dict[tuple[str, ...], Any] = {}
+# Workers that contexts have started, each with a `log_file`.
+_started: dict[tuple[str, ...], Any] = {}
 
 
 def set_context(
@@ -30,7 +32,8 @@ def set_context(
     Args:
       runtime: One of `RUNTIMES`.
       workers: host:port of each worker of a cluster; see scripts/worker.py.
-      log_file: Receives the output of a worker process, if one is started.
+      log_file: Receives what a worker process that was started here prints from now
+        on; None discards it.
 
     Raises:
       ArgumentError: If there is no such runtime, or `workers` are missing,
@@ -48,6 +51,8 @@ def set_context(
     key = (runtime, *workers)
     if key not in _contexts:
         _contexts[key] = _create_context(runtime, workers, log_file)
+    if key in _started:
+        _started[key].log_file = log_file
     tff.framework.set_default_context(_contexts[key])
 
 
@@ -68,7 +73,8 @@ def _create_context(
     if runtime == "native":
         from tff_hdp.runtime.native import NativeWorker, create_native_context
 
-        return create_native_context(NativeWorker(log_file=log_file))
+        worker = _started[(runtime,)] = NativeWorker(log_file=log_file)
+        return create_native_context(worker)
     if runtime == "cluster":
         from tff_hdp.runtime.cluster import ClusterContext
 

@@ -6,7 +6,9 @@ the worker when its parent dies, and its output goes to a file or nowhere.
 """
 
 import atexit
+import contextlib
 import os
+import threading
 import time
 
 import grpc
@@ -16,6 +18,7 @@ from tff_hdp.runtime import worker_process
 
 # How long a worker may take until it answers.
 _START_SECONDS = 60.0
+_PIECE_BYTES = 2**16
 
 
 class NativeWorker:
@@ -25,14 +28,17 @@ class NativeWorker:
     counts the death of the starting thread as the death of the parent.
 
     Args:
-      log_file: Receives the worker's output; None discards it.
+      log_file: See the attribute.
+
+    Attributes:
+      log_file: Receives the worker's output from now on; None discards it.
 
     Raises:
       RuntimeError: If the worker exits or does not answer in time.
     """
 
     def __init__(self, *, log_file: str | os.PathLike[str] | None = None) -> None:
-        self._log_file = log_file
+        self.log_file = log_file
         self._closed = False
         self._owner = os.getpid()
         self._start()
@@ -81,8 +87,14 @@ class NativeWorker:
 
     def _start(self) -> None:
         port = worker_process.free_port()
-        with open(self._log_file or os.devnull, "ab") as log:
+        # By a pipe: a worker that wrote to a file would keep to that one, of the first
+        # of several runs.
+        output, log = os.pipe()
+        try:
             self._process = worker_process.start_worker(port, output=log)
+        finally:
+            os.close(log)
+            threading.Thread(target=self._pass_on, args=[output], daemon=True).start()
         self._channel = grpc.insecure_channel(
             f"localhost:{port}", worker_process.CHANNEL_OPTIONS
         )
@@ -92,7 +104,7 @@ class NativeWorker:
             if not self.is_running:
                 raise RuntimeError(
                     f"TFF worker exited with status {self._process.returncode} "
-                    f"at start; its output is in {self._log_file}"
+                    f"at start; its output is in {self.log_file}"
                 )
             if time.monotonic() > deadline:
                 self.close()
@@ -100,6 +112,15 @@ class NativeWorker:
                     f"TFF worker did not answer within {_START_SECONDS} s"
                 )
             time.sleep(0.05)
+
+    def _pass_on(self, output: int) -> None:
+        """Writes the worker's output to where it belongs, until the worker ends."""
+        with open(output, "rb", buffering=0) as pipe:
+            while piece := pipe.read(_PIECE_BYTES):
+                # Whatever becomes of the log, the worker must not wait for a reader.
+                log_file = self.log_file or os.devnull
+                with contextlib.suppress(OSError), open(log_file, "ab") as log:
+                    log.write(piece)
 
 
 def create_native_context(worker: NativeWorker) -> tff.framework.SyncExecutionContext:

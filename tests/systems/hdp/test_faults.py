@@ -66,6 +66,11 @@ def test_words_that_are_no_schedule(word):
         ({"drop_rate": 1.0}, "drop_rate is 1.0"),
         ({"drop_rate": float("nan")}, "drop_rate is nan"),
         ({"online_rate": 0.0}, "online_rate is 0.0"),
+        ({"online_rate": 1e-17}, "online_rate is 1e-17; allowed: more, so that"),
+        (
+            {"online_rate": 1e-8, "drop_rate": 1 - 1e-9},
+            "online_rate is 1e-08; allowed: more, so that with drop_rate=0.9+ some",
+        ),
         ({"online_rate": 1.01}, "online_rate is 1.01"),
         ({"online_rate": float("nan")}, "online_rate is nan"),
         ({"supernode_failure_rate": -0.1}, "supernode_failure_rate is -0.1"),

@@ -27,7 +27,7 @@ class Faults:
 
     Raises:
       ArgumentError: If a rate or share is not in [0, 1), `online_rate` not in
-        (0, 1], or rounds do not increase.
+        (0, 1] or so near 0 that nobody delivers, or rounds do not increase.
     """
 
     drop_rate: float = 0.0
@@ -41,6 +41,9 @@ class Faults:
                 raise ArgumentError(name, getattr(self, name), "[0, 1)")
         if not 0.0 < self.online_rate <= 1.0:
             raise ArgumentError("online_rate", self.online_rate, "(0, 1]")
+        if not self.loss_rate < 1.0:
+            allowed = f"more, so that with drop_rate={self.drop_rate} some deliver"
+            raise ArgumentError("online_rate", self.online_rate, allowed)
         words = [f"{number}:{share:g}" for number, share in self.byzantine]
         rounds = [number for number, _ in self.byzantine]
         if rounds != sorted(set(rounds)) or any(number < 1 for number in rounds):
