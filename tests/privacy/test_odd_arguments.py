@@ -30,6 +30,7 @@ ODD = (
     *(None, True, "x", "", b"x", -1, 0, 1, 0.5, 1.5, 1e308, 1e-320, math.nan),
     *(math.inf, 10**400, 2**63, (), [], (1,), (None,), [[1]], {}, {"a": 1}, object()),
     *(np.float32(1), np.int64(3), np.array(3), 1j, abs, set(), range(3)),
+    *(np.array([1, 2]), [[], []]),
 )
 PLAN = configurations.c7(
     zone_sizes=(4, 4),
@@ -89,7 +90,7 @@ SOUND = {
             "federation": plan_of(0.0),
             "promises": {"released_model": 2.0},
             **{"rounds": 3, "delta": 1e-5, "method": "rdp"},
-            **{"trusting": (0, 0), "threat": ThreatModel()},
+            **{"trusting": (0, 0), "threat": ThreatModel(), "relax": False},
         },
     ),
     "record": (

@@ -69,6 +69,22 @@ def test_what_is_run_are_settings(config):
         experiment.run(config)
 
 
+@pytest.mark.parametrize("seed", [-1, np.nan, 2.5, "x", True, np.array([1])])
+def test_partition_seeds_are_whole_numbers(tmp_path, seed):
+    config = HdpConfig(noise_multiplier=1.0, rounds=1, out=tmp_path / "run")
+    with pytest.raises(ArgumentError, match=r"^partition_seed is .*; allowed: a whole"):
+        experiment.run(config, partition_seed=seed)
+    assert not (tmp_path / "run").exists()
+
+
+def test_partition_seeds_may_be_numpys_numbers(tmp_path):
+    out = tmp_path / "run"
+    config = HdpConfig(noise_multiplier=1.0, rounds=1, num_clients=9, out=out)
+    # Refused once the seed has been used, and not for it.
+    with pytest.raises(ArgumentError, match=r"^clients_per_round is 100"):
+        experiment.run(config, partition_seed=np.int64(3))
+
+
 def test_what_is_no_tracker_is_refused_before_a_round_is_released(tmp_path):
     """It was found out by the first release."""
     config = HdpConfig(noise_multiplier=1.0, rounds=1, out=tmp_path / "run")

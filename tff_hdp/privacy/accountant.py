@@ -179,6 +179,7 @@ def worst(
     if method is not None:
         check_word("method", method, SOUND)
     require(isinstance(observer, str), "observer", observer, "the name of one")
+    require(isinstance(kind, str | None), "kind", kind, "the name of one, or None")
     found = [
         r
         for r in rows

@@ -8,7 +8,7 @@ from tff_hdp.errors import ArgumentError, check_count, check_positive, check_wor
 from tff_hdp.privacy.accountant import SOUND, Sound, account, worst
 from tff_hdp.privacy.parts import LARGEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.threat import ClientKind, Observer, ThreatModel
+from tff_hdp.privacy.threat import CLIENT_KINDS, ClientKind, Observer, ThreatModel
 
 _RELATIVE = 1e-4
 SMALLEST_MULTIPLIER = 2.0**-10
@@ -50,6 +50,8 @@ def calibrate(
     check_positive("target_epsilon", target_epsilon)
     rounds = check_count("rounds", rounds, 1)
     check_word("method", method, SOUND)
+    if client_kind is not None:
+        check_word("client_kind", client_kind, CLIENT_KINDS)
 
     def epsilon(z: float, by: Sound) -> float:
         rows = account(make_plan(z), rounds, delta, (by,), threat=threat)

@@ -21,7 +21,14 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from tff_hdp.errors import ArgumentError, check_count, check_delta, check_word, require
+from tff_hdp.errors import (
+    ArgumentError,
+    check_bool,
+    check_count,
+    check_delta,
+    check_word,
+    require,
+)
 from tff_hdp.privacy.accountant import SOUND, Sound
 from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER
 from tff_hdp.privacy.demands import (
@@ -97,6 +104,7 @@ def plan(
     rounds = check_count("rounds", rounds, 1)
     require(not federation.is_noisy, "federation", "noisy", "a plan without noise")
     check_word("method", method, SOUND)
+    relax = check_bool("relax", relax)
     require(isinstance(threat, ThreatModel), "threat", threat, "a ThreatModel")
     promises = sorted(_promises(promises), key=from_clients_up)
     if trusting is None:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 
 from tff_hdp import runtime
-from tff_hdp.errors import ArgumentError, require
+from tff_hdp.errors import ArgumentError, check_count, require
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.simulation import report
 from tff_hdp.simulation.config import RunConfig
@@ -69,6 +69,9 @@ def run(
     """
     is_config = isinstance(config, RunConfig)
     require(is_config, "config", config, "settings of a system, as HdpConfig's")
+    if partition_seed is not None:
+        # NumPy's numbers would not go into the folder's JSON.
+        partition_seed = check_count("partition_seed", partition_seed)
     for i, tracker in enumerate(trackers):
         # What is none would be found out once a round is released.
         is_tracker = callable(getattr(tracker, "release", None))

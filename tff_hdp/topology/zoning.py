@@ -161,7 +161,8 @@ def _indices(name: str, values: Iterable[Any]) -> tuple[int, ...]:
         indices = np.asarray(tuple(values))
     except (TypeError, ValueError) as error:  # no sequence, or a ragged one
         raise ArgumentError(name, values, "a sequence of whole numbers") from error
-    if indices.size and (indices.dtype.kind not in "iu" or indices.ndim != 1):
+    is_whole = not indices.size or indices.dtype.kind in "iu"
+    if indices.ndim != 1 or not is_whole:
         raise ArgumentError(name, f"of {indices.dtype}", "whole numbers")
     if indices.size and indices.min() < 0:
         raise ArgumentError(name, indices.min(), "indices from 0 on")

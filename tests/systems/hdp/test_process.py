@@ -177,6 +177,16 @@ def test_unknown_optimizer_is_refused():
         build_optimizer("lion", 0.1)
 
 
+@pytest.mark.parametrize("name", ["plan", "clients"])
+def test_other_kinds_of_arguments_are_refused(name):
+    plan = configurations.none(zone_sizes=(5, 5), sampling=SAMPLING)
+    sgd = tff.learning.optimizers.build_sgdm(1.0)
+    clients = single_clients(model_fn=MODEL_FN, client_optimizer=sgd)
+    given = {"plan": plan, "clients": clients, "server_optimizer": sgd}
+    with pytest.raises(ValueError, match=f"^{name} is "):
+        build_hdp(**given | {name: MODEL_FN})
+
+
 def test_batches_cover_every_epoch():
     features, labels = client(7, 0)
     order = make_order(7, epochs=3, batch_size=3, rng=np.random.default_rng(0))

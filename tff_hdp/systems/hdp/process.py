@@ -11,7 +11,7 @@ from tff_hdp.aggregators import LevelQueries
 from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.aggregators.sums import zone_sums
 from tff_hdp.aggregators.zoned_mean import ZonedMean
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.hdp.clients import Clients
 from tff_hdp.systems.states import algorithm_state, process_of_model
@@ -46,9 +46,12 @@ def build_hdp(
       A `LearningProcess` over the clients' data, or with `secure_sums` the like.
 
     Raises:
-      ArgumentError: If there are secure sums or queries that the plan does not take,
-        or the plan does not suit the model.
+      ArgumentError: If clients or plan are something else, there are secure sums or
+        queries that the plan does not take, or the plan does not suit the model.
     """
+    require(isinstance(plan, NoisePlan), "plan", plan, "a NoisePlan")
+    kinds = "what single_clients or stacked_clients returns"
+    require(isinstance(clients, Clients), "clients", clients, kinds)
     if secure_sums is not None and plan.encoding is None:
         allowed = "None where plan.encoding is None"
         raise ArgumentError("secure_sums", secure_sums.protocol, allowed)
