@@ -177,9 +177,8 @@ def test_whose_absence_is_seen_has_no_guarantee_where_its_data_is_not():
         (row,) = (r for r in rows if r.observer == "released_model" and not r.zone)
         return row
 
-    hidden = {"neighbours": "add_or_remove"}
     for seen, epsilon in ((False, 0.0), (True, None)):
-        threat = ThreatModel(participation_revealed=seen, **hidden)
+        threat = ThreatModel(neighbours="add_or_remove", participation_revealed=seen)
         ledger = Ledger()
         ledger.record(plan(0.0), threat=threat)
         assert found(ledger).epsilon_rdp == epsilon

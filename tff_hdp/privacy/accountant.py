@@ -385,6 +385,7 @@ def _common_neighbours(views: Sequence[tuple[View, int]], apart: bool) -> str:
     relations = {v.neighbours for v, _ in views if v.mechanism is not None}
     if not relations:
         return views[-1][0].neighbours
+    # A round may show that a client is gone whose data it does not.
     if "add_or_remove" in relations and any(v.shows_presence for v, _ in views):
         relations.add("zero_out")
     if len(relations) == 1:
