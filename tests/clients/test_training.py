@@ -14,7 +14,7 @@ from tff_hdp.runtime import environment
     [
         (1, 100, 50),
         (2, 100, 50),
-        (2, 61.5, 31),
+        (2, 61, 31),
         (2, 30, 15),
         (2, 7, 5),
         (4, 100, 25),
@@ -32,7 +32,7 @@ def test_chunks_fit_memory_and_use_every_core(monkeypatch, cores, clients, most)
 
 @pytest.mark.parametrize(
     ("cores", "clients", "most"),
-    [(1, 20, 4), (2, 20, 2), (2, 50, 5), (2, 7.5, 1), (4, 1000, 50), (64, 20, 1)],
+    [(1, 20, 4), (2, 20, 2), (2, 50, 5), (2, 7, 1), (4, 1000, 50), (64, 20, 1)],
 )
 def test_chunks_that_train_one_by_one_share_the_cores_out_evenly(
     monkeypatch, cores, clients, most
@@ -52,7 +52,7 @@ def test_chunks_that_train_one_by_one_share_the_cores_out_evenly(
     [
         (1, 100, 159_010, 100),
         (2, 100, 159_010, 50),
-        (2, 7.5, 1_000, 4),
+        (2, 7, 1_000, 4),
         (1, 1000, 1_000, 200),
         (1, 100, 2_156_490, 41),
         (4, 20, 10**9, 1),

@@ -44,12 +44,12 @@ def one_by_one(model: StackedModel) -> bool:
     return model.convolves and not environment.gpus()
 
 
-def chunk_size(model: StackedModel, clients: float) -> int:
+def chunk_size(model: StackedModel, clients: int) -> int:
     """How many clients to train at once: they fit memory and use every core or GPU.
 
     Args:
       model: What they train.
-      clients: Of a round, in expectation.
+      clients: Of a round.
     """
     client_bytes = 4 * COPIES * model.size
     if gpus := environment.gpus():

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.privacy import Clipping, FullParticipation, configurations
+from tff_hdp.runtime import environment
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.systems.hdp.attendance import Attendance
 from tff_hdp.systems.hdp.clients import chunks_span_zones
@@ -148,6 +149,22 @@ def test_zones_share_chunks_where_norms_decide(
 ):
     config = hdp_config(tmp_path, **changes)
     assert chunking(config, build(config, **clipping)).across_zones is across
+
+
+@pytest.mark.parametrize("cohort", [31, 40, 47])
+def test_cores_or_gpus_share_out_whoever_is_there(
+    hdp_config, tmp_path, monkeypatch, cohort
+):
+    """A Poisson cohort larger than expected has no chunk more."""
+    config = hdp_config(tmp_path, clients_per_round=40)
+    federation = build(config)
+    how = chunking(config, federation)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    for gpus, wanted in ((0, [cohort // 2, cohort - cohort // 2]), (1, [cohort])):
+        monkeypatch.setattr(environment, "gpus", lambda gpus=gpus: gpus)
+        made = data_of(config, federation, np.arange(cohort), how)
+        sizes = [len(chunk.get_single_element()["zone"]) for chunk in made]
+        assert sorted(sizes) == wanted
 
 
 def test_clients_that_convolve_share_chunks_within_zones():

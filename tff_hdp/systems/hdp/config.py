@@ -70,7 +70,7 @@ class HdpConfig(ZonesConfig):
       cohort_known: Whether the aggregator is taken to know who takes part, as where
         clients report to it; accounted only.
       cohort_chunk: How many clients are trained in one computation; 0
-        trains each alone; None chooses by the size of the model, and 0 where
+        trains each alone; None chooses by model and cohort, and 0 where
         model or optimizer cannot be stacked.
       secure_aggregation: Whose sums are secure: those of every `zone`, so that a
         super-node sees only its clients' sum; that over zones, so that the

@@ -26,12 +26,24 @@ class Chunking:
     """Which clients of a round one TFF client trains.
 
     Attributes:
-      clients: How many; 0 has each alone.
+      clients: How many; 0 has each alone, None as many as suit who is there.
       across_zones: Whether they may be of several zones.
+      model: What they train, unless alone.
     """
 
-    clients: int
+    clients: int | None
     across_zones: bool = False
+    model: StackedModel | None = None
+
+    def size(self, cohort: int) -> int:
+        """Clients a chunk, of a cohort of so many.
+
+        By the cohort, not by what is expected of it: one client more would be a chunk
+        of its own, for which the rest wait.
+        """
+        if self.clients is None:
+            return training.chunk_size(self.model, cohort)
+        return self.clients
 
 
 def chunking(config: HdpConfig, federation: Federation) -> Chunking:
@@ -51,10 +63,9 @@ def chunking(config: HdpConfig, federation: Federation) -> Chunking:
         )
     if not can_stack:
         return Chunking(0)
-    stacked, clients = StackedModel(model), config.cohort_chunk
-    if clients is None:
-        clients = training.chunk_size(stacked, config.clients_per_round)
-    return Chunking(clients, chunks_span_zones(federation.plan, stacked))
+    stacked = StackedModel(model)
+    across = chunks_span_zones(federation.plan, stacked)
+    return Chunking(config.cohort_chunk, across, stacked)
 
 
 def round_data(
@@ -97,12 +108,13 @@ def round_data(
         )
         for client, misbehaves in zip(present.cohort, present.byzantine, strict=True)
     ]
-    if not chunking.clients:
+    if chunking.clients == 0:
         return _alone(participants)
     # Clients of like size share a chunk, so that little of it is padding.
     across = chunking.across_zones
     participants.sort(key=lambda p: (0 if across else p.zone, len(p.examples[1])))
-    made = chunks(participants, chunking.clients, across_zones=across)
+    size = chunking.size(len(participants))
+    made = chunks(participants, size, across_zones=across)
     return list(map(tf.data.Dataset.from_tensors, made))
 
 

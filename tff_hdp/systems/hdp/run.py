@@ -152,7 +152,7 @@ class Hdp(System):
         config, task = self.config, self.task
         # One step on the whole data at rate 1 makes the update the gradient.
         rate = 1.0 if config.algorithm == "fedsgd" else config.client_learning_rate
-        if self.chunking.clients > 0:
+        if self.chunking.clients != 0:
             clients = stacked_clients(
                 build_model=config.training_model(task),
                 data_type=chunk_type(*task.train.feature_spec),
