@@ -5,10 +5,14 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_privacy as tfp
 from scipy import optimize
 from scipy.stats import norm
+from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
 from tff_hdp.aggregators.levels import queries_from_plan
+from tff_hdp.aggregators.queries import LevelQueries
+from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
@@ -133,3 +137,44 @@ def test_a_zone_that_is_mixed_in_by_nothing_would_still_be_counted():
             clipping=ADAPTIVE,
             mixing=(1.0, 0.0),
         )
+
+
+def counting(count_stddev, z_sum=1.0):
+    return tfp.QuantileAdaptiveClipSumQuery(
+        1.0, z_sum, 0.5, 0.2, count_stddev, expected_num_records=20.0
+    )
+
+
+def test_a_count_of_clipped_updates_has_the_plans_noise():
+    """An event has z of sum and count together, of which zeroing moves one twice."""
+    plan = NoisePlan(
+        zone_sizes=(20,),
+        sampling=FullParticipation(),
+        server_noise_multiplier=0.5,
+        clipping=ADAPTIVE,
+    )
+    two = NestedSumQuery([counting(2.0, 0.6), counting(2.0, 0.6)])
+    own, record = LevelQueries(server=two), [tf.TensorSpec([2])] * 2
+    ZonedMean(plan, record, queries=own)
+    for query in (
+        counting(0.9),
+        counting(0.0),
+        NestedSumQuery([counting(1.0), counting(1.0)]),
+    ):
+        message = r"noise of the count of queries\.server is .*: at least 1"
+        with pytest.raises(ArgumentError, match=message):
+            ZonedMean(plan, record, queries=LevelQueries(server=query))
+
+
+@pytest.mark.parametrize("kind", ["flat", "per_layer"])
+def test_nobody_counts_clipped_updates_unless_clipping_adapts(kind):
+    plan = NoisePlan(
+        zone_sizes=(20,),
+        sampling=FullParticipation(),
+        server_noise_multiplier=0.5,
+        clipping=Clipping(kind=kind),
+    )
+    own = LevelQueries(server=counting(1.0))
+    message = f"queries.server is Quantile.*counts no clipped updates with .*{kind}"
+    with pytest.raises(ArgumentError, match=message):
+        ZonedMean(plan, tf.TensorSpec([4]), queries=own)

@@ -12,6 +12,7 @@ import collections
 import copy
 import dataclasses
 import itertools
+import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -262,8 +263,9 @@ class LevelQueries:
         Raises:
           ArgumentError: If not every zone has a query, or every node above them, where
             one has. Under a plan with noise, if nobody clips whole records, a level
-            noises where the plan does not or far more than it does, or others than the
-            server have queries where clipping adapts.
+            noises where the plan does not or far more than it does, clipped updates are
+            counted where clipping does not adapt or with less noise than the plan's, or
+            others than the server have queries where it does.
         """
         nodes = [len(level.noise_multipliers) for level in plan.upper_levels]
         for name, found, wanted in (
@@ -279,6 +281,8 @@ class LevelQueries:
         ):
             allowed = "the server's alone with clipping=adaptive"
             raise ArgumentError("queries", "of other levels", allowed)
+        if self.server is not None:
+            _check_counts(self.server, plan)
         clip = [query for query in (self.client, self.server) if query is not None]
         everybody = any(map(_clips_all, clip))
         everybody |= bool(self.zones) and all(map(_clips_all, self.zones))
@@ -316,6 +320,26 @@ def _gaussians(query: tfp.DPQuery) -> list[tuple[float, float]]:
     """Clip norm and standard deviation of the Gaussian queries it is made of."""
     gaussian = [p for p in _parts(query) if isinstance(p, tfp.GaussianSumQuery)]
     return [(float(part._l2_norm_clip), float(part._stddev)) for part in gaussian]
+
+
+def _check_counts(query: tfp.DPQuery, plan: NoisePlan) -> None:
+    """Refuses counts of clipped updates that the account does not know of.
+
+    Zeroing an update moves a count by twice what its event says, so how much of the
+    noise multiplier is the count's is no matter of the event alone.
+    """
+    counts = [p for p in _parts(query) if isinstance(p, tfp.QuantileEstimatorQuery)]
+    if not counts:
+        return
+    kind = plan.clipping.kind
+    allowed = f"one that counts no clipped updates with clipping={kind}"
+    require(kind == "adaptive", "queries.server", type(query).__name__, allowed)
+    noises = [stddev for count in counts for _, stddev in _gaussians(count)]
+    seen = sum(stddev**-2 if stddev else math.inf for stddev in noises)
+    together, least = seen**-0.5 if seen else math.inf, plan.count_stddev
+    allowed = f"at least {least:g}, the plan's, in all counts together"
+    ok = together >= least * (1 - 1e-6)
+    require(ok, "noise of the count of queries.server", together, allowed)
 
 
 def _clips_all(query: tfp.DPQuery) -> bool:
