@@ -379,6 +379,33 @@ def test_with_skips_keeps_the_mass(least):
     assert list(spectrum.variances) == sorted(spectrum.variances)
 
 
+@pytest.mark.parametrize("colluders", [0, 1, 3, 5])
+@pytest.mark.parametrize("least", [2, 4])
+def test_colluders_stay_away_where_that_tips_the_balance(least, colluders):
+    """Of c that are drawn as many come as make m - 1 others likeliest."""
+    others, rate, outputs = 7, 0.3, Spectrum((1.0,), (0.0,))
+    tips = 0.0
+    for drawn in range(colluders + 1):
+        chance = stats.binom.pmf(drawn, colluders, rate)
+        honest = stats.binom(others - colluders, rate)
+        tips += chance * max(honest.pmf(least - 1 - i) for i in range(drawn + 1))
+    found = outputs.with_skips(
+        least=least, others=others, rates=(rate, rate), colluders=colluders
+    )
+    np.testing.assert_allclose(np.exp(found.log_probabilities), [tips, 1.0 - tips])
+
+
+def test_colluders_of_a_zone_that_may_be_left_out_are_accounted():
+    plan = plan_of("hdp", min_zone_clients=3)
+    for observer in ("aggregator", "released_model"):
+        found = [epsilon(plan, observer, colluding_in_zone=c) for c in (0, 1, 3, 9)]
+        assert found == sorted(set(found))
+    whole = plan_of("hdp")
+    assert epsilon(whole, "aggregator", colluding_in_zone=9) == epsilon(
+        whole, "aggregator"
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -99,7 +99,12 @@ class Spectrum:
         return blurred, blur / (2.0 * least * least)
 
     def with_skips(
-        self, *, least: int, others: int, rates: tuple[float, float]
+        self,
+        *,
+        least: int,
+        others: int,
+        rates: tuple[float, float],
+        colluders: int = 0,
     ) -> "Spectrum":
         """With those rounds in which the client tips the balance for its zone.
 
@@ -114,15 +119,24 @@ class Spectrum:
           others: The zone's other clients.
           rates: The least and the largest probability that any of them takes part,
             independently; the one between them that tips most often is taken.
+          colluders: How many of them stay away whenever that makes it likelier, each
+            drawn with the largest probability.
 
         Returns:
           The distribution, if this one is that where the zone is not left out.
         """
         from scipy import stats
 
-        # The likelihood of m - 1 out of so many has one maximum.
-        rate = min(max((least - 1) / max(others, 1), rates[0]), rates[1])
-        log_tips = float(stats.binom.logpmf(least - 1, others, rate))
+        # With so many colluders there the others have to be so many fewer.
+        missing = least - 1 - np.arange(min(colluders, least - 1) + 1)
+        honest = others - colluders
+        # The likelihood of so many out of all has one maximum.
+        rate = np.clip(missing / max(honest, 1), *rates)
+        log_tips = np.maximum.accumulate(stats.binom.logpmf(missing, honest, rate))
+        drawn = np.arange(colluders + 1)
+        log_drawn = stats.binom.logpmf(drawn, colluders, rates[1])
+        there = np.minimum(drawn, len(missing) - 1)
+        log_tips = min(float(special.logsumexp(log_drawn + log_tips[there])), 0.0)
         log_rest = math.log(-math.expm1(log_tips)) if log_tips < 0.0 else -math.inf
         v, log_p = np.asarray(self.variances), np.asarray(self.log_probabilities)
         log_p = np.concatenate([log_p + log_rest, log_p + log_tips])

@@ -59,8 +59,8 @@ class ThreatModel:
         observer; their noise protects nobody from it.
       colluding_clients: How many noising clients do likewise.
       colluding_in_zone: How many clients of any one zone do, whether or not they noise:
-        they know whether they took part and, with `peers_known`, who else did. None
-        takes `colluding_clients` for it.
+        they know whether they took part and, with `peers_known`, who else did, and
+        stay away where a zone of few is left out. None takes `colluding_clients`.
       elected_super_nodes: Whether super-nodes are clients elected by their
         peers; one of another zone then receives the released model too.
       skipped_zones: How many zones were skipped in the round and so added none of

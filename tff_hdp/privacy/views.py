@@ -226,6 +226,7 @@ def _sampled_view(
             least=plan.min_zone_clients,
             others=plan.zone_sizes[zone] - 1,
             rates=(q * (1.0 - threat.dropout_rate), q),
+            colluders=min(threat.colluders_in_zone, plan.zone_sizes[zone] - 1),
         )
         notes.append(
             f"a zone with fewer than {plan.min_zone_clients} participants is left "

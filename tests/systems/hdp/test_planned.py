@@ -206,6 +206,25 @@ def test_byzantine_clients_without_noise_who_know_nothing_break_no_promise(
         check_promises(config, made.plan, told)
 
 
+def test_byzantine_clients_who_may_have_their_zone_left_out_are_counted(
+    hdp_config, tmp_path
+):
+    """By staying away they decide that a client's coming shows its zone."""
+    sums = {"secure_aggregation": True, "min_zone_clients": 2}
+    federation = dataclasses.replace(FEDERATION, noising_clients=(0,) * 4, **sums)
+    made = planner.plan(
+        federation,
+        {"released_model": 6.0},
+        rounds=2,
+        delta=1e-5,
+        threat=ThreatModel(secure_sums_hold=False),
+        method="rdp",
+    )
+    sums = {"byzantine": ("0.1",), "secure_aggregation": "zone"}
+    with pytest.raises(ArgumentError, match=r"byzantine is .*0 of a zone"):
+        build(settings(hdp_config, tmp_path, made, **sums))
+
+
 @pytest.mark.parametrize("changes", [{"rounds": 1}, {"delta": 1e-3}], ids=str)
 def test_less_than_was_planned_for_is_fine(hdp_config, tmp_path, made, changes):
     federation = build(settings(hdp_config, tmp_path, made, **changes))

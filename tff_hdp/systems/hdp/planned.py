@@ -188,8 +188,9 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
     elected = made.threat.elected_super_nodes
     colluding = made.threat.colluding_clients
     in_zone = made.threat.colluders_in_zone
-    # Otherwise those who carry no noise know nothing that the account is about.
+    # Otherwise those who carry no noise know and do nothing that the account is about.
     tells = threat.peers_known or isinstance(plan.sampling, FixedSizeSampling)
+    tells = tells or plan.min_zone_clients > 1
     for name, ok, allowed in (
         ("rounds", config.rounds <= made.rounds, f"at most {made.rounds}"),
         ("delta", config.delta >= made.delta, f"at least {made.delta}"),
