@@ -2,9 +2,11 @@ import dataclasses
 import json
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
+from scipy import stats
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
@@ -18,7 +20,9 @@ from tff_hdp.privacy import (
     ThreatModel,
     account,
     configurations,
+    worst,
 )
+from tff_hdp.privacy.divergences import gaussian_delta
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
 from tff_hdp.privacy.threat import ALL_OBSERVERS
 from tff_hdp.protocols.secagg import FixedPoint
@@ -334,3 +338,38 @@ def test_bounded_rounds_under_different_relations_do_not_compose():
         assert row.epsilon_rdp is None
         if row.observer != "super_node":
             assert "do not compose" in row.assumptions
+
+
+def test_a_zone_left_out_among_rounds_of_another_relation():
+    """Zeroing a client that tips the balance is not like taking it away.
+
+    A round of all clients, then one of every other of 6, which needs two. The others
+    send as much as they may.
+    """
+
+    def plan(q, z, least=1):
+        return NoisePlan(
+            zone_sizes=(6,),
+            sampling=PoissonSampling((q,)),
+            server_noise_multiplier=z,
+            min_zone_clients=least,
+        )
+
+    ledger, delta = Ledger(), 0.55
+    ledger.record(plan(1.0, 1.0))
+    ledger.record(plan(0.5, 0.1, least=2))
+    # Hides all, but shows who takes part.
+    ledger.record(plan(0.5, 1e6), threat=ThreatModel(participation_revealed=True))
+    row = worst(ledger.account(delta, methods=("pld",)), "released_model")
+    assert row.neighbours == "zero_out"
+    x = np.arange(-1.0, 3.0, 5e-4)
+    true = stats.binom.pmf(0, 5, 0.5) * gaussian_delta(row.epsilon_pld, 1.0)
+    for others in range(1, 6):
+        # With one other the client brings in what that one sent.
+        moved = (2.0, 1.0) if others == 1 else (1.0, 0.0)
+        sent, zeroed = (stats.norm.pdf(x, [[0.0], [m]], 0.1).mean(0) for m in moved)
+        seen = sent > 1e-200
+        loss = np.log(sent[seen]) - np.log(zeroed[seen])
+        rest = gaussian_delta(row.epsilon_pld - loss, 1.0)
+        true += stats.binom.pmf(others, 5, 0.5) * (sent[seen] @ rest) * 5e-4
+    assert true <= delta

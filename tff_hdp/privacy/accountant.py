@@ -25,7 +25,7 @@ from tff_hdp.privacy.threat import (
     Observer,
     ThreatModel,
 )
-from tff_hdp.privacy.views import View, client_kind, observers, view
+from tff_hdp.privacy.views import View, client_kind, common_neighbours, observers, view
 
 Sound = Literal["rdp", "pld"]
 SOUND: tuple[Sound, ...] = get_args(Sound)
@@ -307,15 +307,7 @@ def client_row(
     """
     last = history[-1][0].plan
     kind = client_kind(last, zone, index < last.noising_clients[zone])
-    views = [
-        (view(r, observer, level, zone, index < r.plan.noising_clients[zone]), count)
-        for r, count in history
-    ]
-    # There a zeroed client is not one that is gone.
-    apart = any(
-        run.plan.estimator == "bounded" or run.plan.clipping.kind == "adaptive"
-        for run, _ in history
-    )
+    views, neighbours = _views(history, observer, level, zone, index)
     paper = None
     if "paper" in methods and observer in OBSERVERS and len(dict(history)) == 1:
         # The paper has no formula for rounds that differ, nor for fellows.
@@ -331,7 +323,7 @@ def client_row(
         epsilon_pld=None,
         epsilon_paper=paper,
         delta=delta,
-        neighbours=_common_neighbours(views, apart),
+        neighbours=neighbours,
         sampling=_together([v.sampling for v, _ in views]),
         assumptions=_together(["; ".join(v.assumptions) for v, _ in views]),
         level=level,
@@ -348,6 +340,22 @@ def client_row(
     numbers = float(sum(run.plan.drawn_numbers * count for run, count in history))
     rounds = [(v.mechanism, count) for v, count in seen]
     return composed(row, rounds, methods, numbers)
+
+
+def _views(
+    history: History, observer: Observer, level: int, zone: int, index: int
+) -> tuple[list[tuple[View, int]], str]:
+    """A client's rounds as an observer sees them, and the relation of them all."""
+
+    def view_of(run: AccountedRound) -> View:
+        noising = index < run.plan.noising_clients[zone]
+        return view(run, observer, level, zone, noising)
+
+    views = [(view_of(run), count) for run, count in history]
+    relation = common_neighbours(views, [run.plan for run, _ in history])
+    if relation == "zero_out":
+        views = [(view_of(run.zeroing), count) for run, count in history]
+    return views, relation
 
 
 def composed(
@@ -379,20 +387,6 @@ def composed(
             )
             notes += [w for w in why if w not in notes]
     return dataclasses.replace(row, **found, assumptions="; ".join(notes))
-
-
-def _common_neighbours(views: Sequence[tuple[View, int]], apart: bool) -> str:
-    relations = {v.neighbours for v, _ in views if v.mechanism is not None}
-    if not relations:
-        return views[-1][0].neighbours
-    # A round may show that a client is gone whose data it does not.
-    if "add_or_remove" in relations and any(v.shows_presence for v, _ in views):
-        relations.add("zero_out")
-    if len(relations) == 1:
-        return relations.pop()
-    # With a fixed denominator and clip a removed client and a zeroed one give the same
-    # sum, so the account under add-or-remove holds under zero-out too.
-    return "mixed" if apart or "replace_one" in relations else "zero_out"
 
 
 def _together(words: Sequence[str]) -> str:

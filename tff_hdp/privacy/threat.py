@@ -182,3 +182,17 @@ class AccountedRound:
             given = getattr(self, name)
             require(isinstance(given, allowed), name, given, f"a {allowed.__name__}")
         self.threat.check_fits(self.plan)
+
+    @property
+    def zeroing(self) -> "AccountedRound":
+        """The round with an account that composes with others' under zero-out.
+
+        With a fixed denominator and clip a removed client and a zeroed one give the
+        same sum, so an account under add-or-remove holds. Not where a zone may be left
+        out: a zeroed client brings it in as well, and either of the two outputs may be
+        the one that is like what is seen when the client does not come.
+        """
+        if self.plan.min_zone_clients == 1:
+            return self
+        threat = dataclasses.replace(self.threat, neighbours="zero_out")
+        return dataclasses.replace(self, threat=threat)

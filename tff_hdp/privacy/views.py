@@ -10,7 +10,7 @@ subtract (PAPERS: "Who sees what" after the HDP paper's errata).
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tff_hdp.errors import require
 from tff_hdp.privacy.coalitions import sum_hides
@@ -157,6 +157,24 @@ def view(
         )
     fellow = observer == "fellow_client"
     return _sampled_view(run, zone, noise, hidden, fellow, notes)
+
+
+def common_neighbours(
+    views: Sequence[tuple[View, int]], plans: Sequence[NoisePlan]
+) -> str:
+    """The relation under which rounds of these plans hold together, or `mixed`."""
+    relations = {v.neighbours for v, _ in views if v.mechanism is not None}
+    if not relations:
+        return views[-1][0].neighbours
+    # A round may show that a client is gone whose data it does not.
+    if "add_or_remove" in relations and any(v.shows_presence for v, _ in views):
+        relations.add("zero_out")
+    if len(relations) == 1:
+        return relations.pop()
+    # A zeroed client is not one that is gone where it counts.
+    if any(p.estimator == "bounded" or p.clipping.kind == "adaptive" for p in plans):
+        return "mixed"
+    return "mixed" if "replace_one" in relations else "zero_out"
 
 
 # How the client comes to take part -------------------------------------------
