@@ -153,8 +153,7 @@ class PlanConfig(FederationConfig):
         """
         flags = [f"--num_clients={sum(self.sizes)}"]
         flags += ["--sampling=fixed"] if self.sampling == "fixed" else []
-        k = sum(self.sizes) if self.sampling == "full" else self.clients_per_round
-        flags.append(f"--clients_per_round={str(k).removesuffix('.0')}")
+        flags.append(f"--clients_per_round={str(self.cohort).removesuffix('.0')}")
         if self.zoning_file is not None and not stand_in:
             flags += ["--zoning=file", f"--zoning_file={self.zoning_file}"]
         else:

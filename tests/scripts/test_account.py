@@ -343,6 +343,10 @@ def test_figure(run, tmp_path):
             ["--sampling=full", "--clients_per_round=7"],
             ["--clients_per_round is 7.0", "500, all, with full sampling"],
         ),
+        (
+            ["--sampling=full", "--clients_per_round=100"],
+            ["--clients_per_round is 100.0", "500, all, with full sampling"],
+        ),
         (["--dropout_rate=1"], ["--dropout_rate", "1", "[0, 1)"]),
         (
             ["--privacy=ldp", "--neighbours=add_or_remove"],

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tff_hdp.privacy.planned import Planned
     from tff_hdp.topology import Zoning
 
-DEFAULT_CLIENTS, DEFAULT_ZONES = 500, 10
+DEFAULT_CLIENTS, DEFAULT_ZONES, DEFAULT_COHORT = 500, 10, 100.0
 MOST_ROUNDS = 10**9
 # Beyond these an account takes minutes, or numbers leave what a float holds.
 MOST_CLIENTS, MOST_ZONES, MOST_DRAWN = 10**9, 10**4, 10**5
@@ -59,7 +59,7 @@ class FederationConfig:
     Attributes:
       clients: n, at most 1e9; None means 500, or the sum of --zone_sizes.
       clients_per_round: k, the expected cohort, 1e-9 or more and with fixed sampling
-        at most 1e5; q = k/n in every zone.
+        at most 1e5; q = k/n in every zone. None means 100, or all with full sampling.
       zones: s zones, at most 1e4, of sizes that differ by at most one; None means 10,
         or as many as zone_sizes or zoning_file has.
       zone_sizes: n_i, as 10,20,30, in place of --clients and --zones.
@@ -97,7 +97,7 @@ class FederationConfig:
     }
 
     clients: int | None = None
-    clients_per_round: float = 100.0
+    clients_per_round: float | None = None
     zones: int | None = None
     zone_sizes: tuple[int, ...] = ()
     zoning_file: str | None = None
@@ -157,6 +157,14 @@ class FederationConfig:
         return even_sizes(self.clients or DEFAULT_CLIENTS, self.zones or DEFAULT_ZONES)
 
     @property
+    def cohort(self) -> float:
+        """The expected cohort, k."""
+        if self.sampling == "full":
+            return sum(self.sizes)
+        given = self.clients_per_round
+        return DEFAULT_COHORT if given is None else given
+
+    @property
     def threat(self) -> ThreatModel:
         """What is assumed of the parties."""
         names = (
@@ -181,7 +189,7 @@ class FederationConfig:
             levels = given_levels(zoning.parents, noise or {})
         return {
             "zone_sizes": self.sizes,
-            "sampling": sampling_of(self.sampling, self.clients_per_round, self.sizes),
+            "sampling": sampling_of(self.sampling, self.cohort, self.sizes),
             "upper_levels": levels,
             "mixing": self.mixing,
             "secure_aggregation": self.secure_aggregation,
@@ -207,7 +215,7 @@ class FederationConfig:
             most = min(clients, MOST_ZONES)
             ok = 1 <= zones <= most
             require(ok, "zones", zones, f"1..{most} (the clients, or the most)")
-        n, k = sum(self.sizes), self.clients_per_round
+        n, k = sum(self.sizes), self.cohort
         name = "zoning_file" if self.zoning is not None else "zone_sizes"
         ok = self.zones in (None, len(self.sizes))
         require(ok, "zones", self.zones, f"{len(self.sizes)}, as {name} has")
@@ -215,8 +223,9 @@ class FederationConfig:
         allowed = f"at most {MOST_CLIENTS} clients in {MOST_ZONES} zones"
         require(ok, name, f"{n} clients in {len(self.sizes)} zones", allowed)
         if self.sampling == "full":
-            if k != n:
-                check_left(self, ["clients_per_round"], f"{n}, all, with full sampling")
+            given = self.clients_per_round
+            allowed = f"{n}, all, with full sampling"
+            require(given in (None, n), "clients_per_round", given, allowed)
         else:
             ok = LEAST_COHORT <= k <= n
             allowed = f"{LEAST_COHORT:g}..{n} (the clients)"
