@@ -13,7 +13,7 @@ from tasks.dataset import Dataset, Examples, canonical_order
 from tasks.models import TextArchitecture
 from tasks.originals import UnavailableError
 from tasks.task import ClientData, Task
-from tff_hdp.errors import ArgumentError, check_count
+from tff_hdp.errors import ArgumentError, check_count, require
 
 DATA_DIR_VARIABLE = "TFF_HDP_DATA"
 
@@ -103,7 +103,7 @@ def _choice(
 ) -> str:
     if value is None:
         return allowed[0]
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ArgumentError(argument, value, f"{', '.join(allowed)} for task {name}")
     return value
 
@@ -129,8 +129,11 @@ def data_folder(dataset: Dataset, data_dir: str | None) -> Path:
       data_dir: As for `tasks.load`; `~` is the user's home.
 
     Raises:
+      ArgumentError: If it is no path.
       DataNotFoundError: If none is given, or it is not there.
     """
+    is_path = data_dir is None or isinstance(data_dir, str | os.PathLike)
+    require(is_path, "data_dir", data_dir, "a folder's path, or None")
     given = data_dir or os.environ.get(DATA_DIR_VARIABLE)
     if not given:
         raise DataNotFoundError(

@@ -6,7 +6,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.thinning import thinned
-from tff_hdp.aggregators import WEIGHT_TYPE, HierarchicalMeanFactory, levels
+from tff_hdp.aggregators import (
+    WEIGHT_TYPE,
+    HierarchicalMeanFactory,
+    levels,
+    round_events,
+)
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
@@ -356,3 +361,17 @@ def test_updates_may_be_of_several_dtypes(profiles, clipped, flat, kind):
 def test_what_is_no_plan_is_refused_by_name(plan):
     with pytest.raises(ArgumentError, match=r"^plan is .*; allowed: a NoisePlan"):
         HierarchicalMeanFactory(plan)
+
+
+@pytest.mark.parametrize("queries", ["x", {}, 0, [None]])
+def test_what_is_no_queries_is_refused_by_name(queries):
+    factory = HierarchicalMeanFactory(PLANS["plain"], queries=queries)
+    with pytest.raises(ArgumentError, match=r"^queries is .*; allowed: a LevelQueries"):
+        factory.create(tff.to_type([(np.float32, [3])]), WEIGHT_TYPE)
+
+
+@pytest.mark.parametrize("odd", [{"aggregator": {}}, {}, [], "x", 1.0])
+def test_events_of_something_else_are_refused_by_name(odd):
+    """Such as all metrics of a round."""
+    with pytest.raises(ArgumentError, match=r"^measurements is .*allowed: metrics"):
+        round_events(odd)

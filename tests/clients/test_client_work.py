@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.clients.client_work import build_optimizer
+from tff_hdp.clients.client_work import build_optimizer, client_profile
 from tff_hdp.errors import ArgumentError
 
 THEIRS = {
@@ -41,3 +41,19 @@ def test_an_optimizer_by_name_steps_as_tffs_own(name):
 def test_an_optimizer_that_nobody_knows():
     with pytest.raises(ArgumentError, match=r"optimizer.*lion"):
         build_optimizer("lion", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("zone", odd) for odd in (None, "1", 1.5, np.nan, True, [0], 2**31)),
+        *(("weight", odd) for odd in (None, "1", [1.0], np.ones(2), True)),
+        *(("carries_noise", odd) for odd in (None, "False", 0, [True])),
+    ],
+)
+def test_a_profile_of_another_kind_is_refused(name, value):
+    """A zone was cut to a whole number, which is another client's."""
+    sound = {"weight": np.float32(0.5), "zone": np.int64(1), "carries_noise": np.True_}
+    client_profile(**sound)
+    with pytest.raises(ArgumentError, match=f"^{name} is "):
+        client_profile(**sound | {name: value})

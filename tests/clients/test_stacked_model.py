@@ -344,6 +344,9 @@ def _assert_is_not_stacked(layer, shape):
         ({"momentum": 1.0}, "momentum is 1.0"),
         ({"proximal": -0.1}, "proximal is -0.1"),
         ({"centre_every": 0}, "centre_every is 0"),
+        ({"centre_every": 1.5}, "centre_every is 1.5"),
+        ({"learning_rate": None}, "learning_rate is None"),
+        ({"momentum": "0.9"}, "momentum is 0.9"),
     ],
 )
 def test_wrong_options_are_named(make_clients, as_chunk, option, message):
@@ -352,5 +355,5 @@ def test_wrong_options_are_named(make_clients, as_chunk, option, message):
     initial = [tf.constant(v) for v in model.trainable_variables]
     chunk = as_chunk(*make_clients((2,), SIZES, classes=3))
     with pytest.raises(ArgumentError, match=message):
-        rule = SgdRule(learning_rate=0.1, **option)
+        rule = SgdRule(**{"learning_rate": 0.1} | option)
         train_stack(StackedModel(model), initial, chunk, rule)

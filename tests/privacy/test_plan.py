@@ -325,6 +325,7 @@ def test_words_that_are_arrays_are_refused_by_name():
     words = np.array(["zero_out", "add_or_remove"])
     for name, make in (
         ("kind", lambda: Clipping(kind=words)),
+        ("source", lambda: Clipping(source={})),
         ("neighbours", lambda: ThreatModel(neighbours=words)),
         ("observer", lambda: worst([], words)),
     ):

@@ -81,6 +81,14 @@ def test_unknown_runtime_is_refused():
         runtime.set_context("abacus")
 
 
+def test_arguments_of_other_kinds_are_refused_by_name():
+    for workers in (None, 0, "a:1", [8470], np.zeros(2)):
+        with pytest.raises(ArgumentError, match=r"^workers is .*; allowed: a list of"):
+            runtime.set_context("native", workers=workers)
+    with pytest.raises(ArgumentError, match=r"^log_file is 1; allowed: a path"):
+        runtime.set_context("native", log_file=1)
+
+
 def test_every_cohort_size_survives_the_workers_death(native_context):
     """TFF keeps an executor per number of clients; all are on the dead worker."""
     assert [total(list(range(n))) for n in (2, 3)] == [1, 3]

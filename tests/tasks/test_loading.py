@@ -306,6 +306,9 @@ def test_description_states_what_the_task_is():
             "dirichlet_alpha is 1e-300; allowed: a finite number >= 0.0001",
         ),
         ({"partition": "dirichlet", "dirichlet_alpha": "x"}, "dirichlet_alpha is x"),
+        ({"model": np.zeros(2)}, "model is "),
+        ({"partition": np.zeros(2)}, "partition is "),
+        ({"name": "mnist", "data_dir": 3}, "data_dir is 3; allowed: a folder's path"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

@@ -1,3 +1,5 @@
+import inspect
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.topology import (
     dominant_labels,
     equal_zones,
+    one_zone,
     with_levels,
     zones_by_capability,
     zones_by_key,
@@ -277,3 +280,39 @@ def test_clients_of_one_capability_keep_their_order():
     zoning = zones_by_capability(ids, capability=capability, num_zones=4)
     expected = [ids[:500:2], ids[500::2], ids[1:500:2], ids[501::2]]
     assert [list(zoning.clients_in(zone)) for zone in range(4)] == expected
+
+
+SEQUENCES, GENERATOR = (None, 6, "abcdef"), np.random.default_rng(0)
+BUILDERS = {
+    one_zone: {"client_ids": SEQUENCES},
+    equal_zones: {"client_ids": SEQUENCES, "rng": (None, 0)},
+    zones_of_sizes: {
+        **{"client_ids": SEQUENCES, "zone_sizes": SEQUENCES, "rng": (None, 0)}
+    },
+    zones_by_key: {"client_ids": SEQUENCES, "keys": (None, [1], "abcdef")},
+    zones_by_capability: {"client_ids": SEQUENCES, "capability": (None, [1], 2.0)},
+    zones_by_overlay: {"client_ids": SEQUENCES},
+    with_levels: {"zoning": (None, IDS), "levels": SEQUENCES, "rng": (None, 0)},
+    dominant_labels: {"labels": (None, [[1]], "x")},
+}
+
+
+@pytest.mark.parametrize("builder", BUILDERS, ids=lambda builder: builder.__name__)
+def test_arguments_of_other_kinds_are_refused_by_name(builder):
+    """Such as how many clients there are for their ids, or a seed for a generator."""
+    overlay = nx.Graph()
+    overlay.add_nodes_from(IDS)
+    given = {
+        **{"client_ids": IDS, "num_zones": 2, "zone_sizes": (2, 4), "levels": (1,)},
+        **{"keys": dict.fromkeys(IDS, 1), "capability": dict.fromkeys(IDS, 1.0)},
+        **{"overlay": overlay, "zoning": one_zone(IDS), "rng": GENERATOR},
+        "labels": {"a": [1]},
+    }
+    sound = {name: given[name] for name in inspect.signature(builder).parameters}
+    if builder is zones_by_overlay:
+        sound["num_zones"] = None
+    builder(**sound)
+    for name, values in BUILDERS[builder].items():
+        for value in values:
+            with pytest.raises(ArgumentError, match=rf"^{name} is "):
+                builder(**sound | {name: value})

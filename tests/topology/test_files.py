@@ -162,3 +162,12 @@ def test_a_file_without_end_is_refused():
 def test_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_zones(tmp_path / "none.csv")
+
+
+def test_arguments_of_other_kinds_are_refused_by_name(tmp_path):
+    with pytest.raises(ArgumentError, match=r"^path is None; allowed: a .csv or"):
+        load_zones(None)
+    path = tmp_path / "z.csv"
+    path.write_text("client,zone\na,x\n")
+    with pytest.raises(ArgumentError, match=r"^client_ids is 1; allowed: a sequence"):
+        load_zones(path, client_ids=1)

@@ -160,10 +160,14 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
       of each zone took part and were `noising`; None where nobody measured.
 
     Raises:
-      ArgumentError: If there are updates of clients, but of no client a profile.
+      ArgumentError: If they are of something else, or there are updates of clients,
+        but of no client a profile.
     """
     if measurements is None:
         return None
+    has = isinstance(measurements, Mapping) and "clients" in measurements
+    allowed = 'metrics["aggregator"] of a round of an aggregator of ours'
+    require(has, "measurements", type(measurements).__name__, allowed)
     came, lost = np.sum(measurements["clients"]), measurements.get("lost", 0)
     # Of clients that are lost by themselves TFF sends zeros.
     unknown = 0 < lost == came and measurements["strays"] > 0

@@ -58,7 +58,9 @@ class ZonedMean:
         self, plan: NoisePlan, record: Any, *, queries: LevelQueries | None = None
     ) -> None:
         _check_update(record)
-        if queries:
+        if queries is not None:
+            is_one = isinstance(queries, LevelQueries)
+            require(is_one, "queries", queries, "a LevelQueries, or None")
             queries.check_fits(plan)
         if plan.top_up:
             raise ArgumentError(
@@ -80,7 +82,7 @@ class ZonedMean:
         self._record = record
         self._queries = (
             queries.with_secure_noise()
-            if queries
+            if queries is not None
             else levels.queries_from_plan(plan, record)
         )
         # Zones that noise alike share a query, its state and its event.

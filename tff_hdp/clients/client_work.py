@@ -1,6 +1,7 @@
 """Clients that train alone, by any TFF client work, with their zone beside it."""
 
 import collections
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import tensorflow_federated as tff
 
 from tff_hdp.aggregators import WEIGHT_TYPE
 from tff_hdp.clients.updates import cross_entropy, out_of_range, spoilt
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, as_float, check_bool, require
 
 # The optimizers that are SGD, with their momentum.
 SGD_MOMENTUM = {"sgd": 0.0, "sgdm": 0.9}
@@ -22,7 +23,16 @@ def client_profile(*, weight: float, zone: int, carries_noise: bool) -> tf.data.
       weight: w in (0, 1].
       zone: Index of the client's zone.
       carries_noise: Whether the client noises its own update.
+
+    Raises:
+      ArgumentError: If an argument is of another kind. Of a weight or a zone out of
+        range the aggregator rejects the update.
     """
+    weight = as_float("weight", weight, "a number in (0, 1]")
+    is_whole = isinstance(zone, numbers.Integral) and not isinstance(zone, bool)
+    fits = is_whole and tf.int32.min <= zone <= tf.int32.max
+    require(fits, "zone", zone, "a whole number that int32 holds")
+    carries_noise = check_bool("carries_noise", carries_noise)
     return tf.data.Dataset.from_tensors(
         collections.OrderedDict(
             weight=tf.constant(weight, tf.float32),

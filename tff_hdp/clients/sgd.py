@@ -11,7 +11,13 @@ import tensorflow as tf
 
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.updates import cross_entropy, with_rows_of, without
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import (
+    ArgumentError,
+    as_float,
+    check_count,
+    check_positive,
+    require,
+)
 
 # How many tensors like the stacked weights a step holds at most: the weights, their
 # gradients and velocities, the next of them, and a temporary.
@@ -42,7 +48,7 @@ class SgdRule:
         does not move, even where the gradient is not a number.
 
     Raises:
-      ArgumentError: If momentum, proximal or centre_every is out of range.
+      ArgumentError: If a number is out of range.
     """
 
     learning_rate: float
@@ -52,12 +58,13 @@ class SgdRule:
     mask: Mask | None = None
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.momentum < 1.0:
-            raise ArgumentError("momentum", self.momentum, "[0, 1)")
-        if not 0.0 <= self.proximal < math.inf:
-            raise ArgumentError("proximal", self.proximal, "[0, inf)")
-        if self.centre_every is not None and self.centre_every < 1:
-            raise ArgumentError("centre_every", self.centre_every, ">= 1, or None")
+        check_positive("learning_rate", self.learning_rate)
+        momentum = as_float("momentum", self.momentum, "[0, 1)")
+        require(0.0 <= momentum < 1.0, "momentum", momentum, "[0, 1)")
+        proximal = as_float("proximal", self.proximal, "[0, inf)")
+        require(0.0 <= proximal < math.inf, "proximal", proximal, "[0, inf)")
+        if self.centre_every is not None:
+            check_count("centre_every", self.centre_every, 1)
 
     def check_mask(self, weights: Sequence[tf.Tensor]) -> None:
         """Checks that the mask is one for these weights.

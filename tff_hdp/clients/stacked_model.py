@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.clients.updates import out_of_range, spoilt
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.runtime import environment
 
 # Take every number, or every row of the last axis, by itself: of a stack as of a batch.
@@ -81,7 +81,13 @@ class StackedModel:
 
         Keras then refuses eager models made before, until a new one is made: make
         those to evaluate with later.
+
+        Raises:
+          ArgumentError: If `build_model` is no function.
+          ValueError: If the model has an unsupported layer.
         """
+        kinds = "a function to a new Keras model"
+        require(callable(build_model), "build_model", build_model, kinds)
         with tf.Graph().as_default():
             return cls(build_model())
 

@@ -188,6 +188,7 @@ class Clipping:
         object.__setattr__(self, "clip_norm", norm)
         kinds = ("flat", "per_layer", "adaptive")
         check_word("kind", self.kind, kinds)
+        require(isinstance(self.source, str), "source", self.source, "text")
         quantile = as_float("target_quantile", self.target_quantile, "(0, 1)")
         require(0.0 < quantile < 1.0, "target_quantile", quantile, "(0, 1)")
         object.__setattr__(self, "target_quantile", quantile)

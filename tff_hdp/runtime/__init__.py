@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tff_hdp.errors import ArgumentError, check_word
+from tff_hdp.errors import ArgumentError, check_word, require
 from tff_hdp.runtime import environment
 
 RUNTIMES = ("in_process", "native", "cluster")
@@ -36,13 +36,18 @@ def set_context(
         on; None discards it.
 
     Raises:
-      ArgumentError: If there is no such runtime, or `workers` are missing,
-        malformed, or given to a runtime that has none.
+      ArgumentError: If there is no such runtime, `workers` are missing, malformed,
+        or given to a runtime that has none, or `log_file` is no path.
       ConnectionError: If one of `workers` does not answer.
     """
     check_word("runtime", runtime, RUNTIMES)
+    is_list = isinstance(workers, list | tuple)
+    is_list = is_list and all(isinstance(worker, str) for worker in workers)
+    require(is_list, "workers", workers, "a list of host:port")
     if workers and runtime != "cluster":
         raise ArgumentError("workers", workers, "empty, unless runtime is cluster")
+    is_path = log_file is None or isinstance(log_file, str | os.PathLike)
+    require(is_path, "log_file", log_file, "a path, or None")
     import tensorflow as tf
     import tensorflow_federated as tff
 

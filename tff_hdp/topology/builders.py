@@ -8,10 +8,11 @@ import networkx as nx
 import numpy as np
 
 from tff_hdp.errors import ArgumentError, as_float, check_count, require
-from tff_hdp.topology.zoning import Zoning, check_num_zones
+from tff_hdp.topology.zoning import Zoning, check_num_zones, several, shuffled
 
 # Of a link: sums of products of such weights neither overflow nor vanish.
 WEIGHTS = (1e-9, 1e9)
+_BY_CLIENT = "a mapping by client"
 
 
 def zones_of_sizes(
@@ -25,11 +26,13 @@ def zones_of_sizes(
       rng: Decides who goes where.
 
     Raises:
-      ArgumentError: If a size is no whole number >= 1, or they do not sum to the
-        clients.
+      ArgumentError: If a size is no whole number >= 1, they do not sum to the
+        clients, or an argument is of another kind.
     """
+    client_ids = several("client_ids", client_ids)
     zone_sizes = [
-        check_count(f"zone_sizes[{i}]", size, 1) for i, size in enumerate(zone_sizes)
+        check_count(f"zone_sizes[{i}]", size, 1)
+        for i, size in enumerate(several("zone_sizes", zone_sizes))
     ]
     if sum(zone_sizes) != len(client_ids):
         raise ArgumentError(
@@ -37,8 +40,8 @@ def zones_of_sizes(
             zone_sizes,
             f"sizes that sum to {len(client_ids)} (the clients)",
         )
-    zone_of = rng.permutation(np.repeat(np.arange(len(zone_sizes)), zone_sizes))
-    return Zoning(tuple(client_ids), tuple(zone_of.tolist()))
+    zones = np.repeat(np.arange(len(zone_sizes)), zone_sizes)
+    return Zoning(client_ids, shuffled(zones, rng))
 
 
 def zones_by_key(client_ids: Sequence[str], *, keys: Mapping[str, Hashable]) -> Zoning:
@@ -54,11 +57,12 @@ def zones_by_key(client_ids: Sequence[str], *, keys: Mapping[str, Hashable]) -> 
     Raises:
       ArgumentError: If `keys` lacks a client or names an unknown one.
     """
+    client_ids = several("client_ids", client_ids)
     check_same_clients("keys", keys, client_ids)
     names = sorted({str(keys[client]) for client in client_ids})
     index = {name: i for i, name in enumerate(names)}
     zone_of = tuple(index[str(keys[client])] for client in client_ids)
-    return Zoning(tuple(client_ids), zone_of, zone_names=tuple(names))
+    return Zoning(client_ids, zone_of, zone_names=tuple(names))
 
 
 def dominant_labels(labels: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -70,6 +74,7 @@ def dominant_labels(labels: Mapping[str, Sequence[int]]) -> dict[str, int]:
     Raises:
       ArgumentError: If a client has no examples, or its labels are something else.
     """
+    require(isinstance(labels, Mapping), "labels", labels, _BY_CLIENT)
     return {
         client: _dominant(f"labels[{client!r}]", values)
         for client, values in labels.items()
@@ -110,6 +115,7 @@ def zones_by_capability(
       ArgumentError: If `num_zones` is out of range, a score is missing, not
         finite, or given for an unknown client.
     """
+    client_ids = several("client_ids", client_ids)
     check_same_clients("capability", capability, client_ids)
     num_zones = check_num_zones(num_zones, len(client_ids))
     scores = np.array([_score(capability, client) for client in client_ids])
@@ -117,7 +123,7 @@ def zones_by_capability(
     zone_of = np.empty(len(client_ids), np.int64)
     for zone, band in enumerate(np.array_split(order, num_zones)):
         zone_of[band] = zone
-    return Zoning(tuple(client_ids), tuple(zone_of.tolist()))
+    return Zoning(client_ids, tuple(zone_of.tolist()))
 
 
 def zones_by_overlay(
@@ -140,6 +146,7 @@ def zones_by_overlay(
     """
     ok = isinstance(overlay, nx.Graph) and not overlay.is_directed()
     require(ok, "overlay", type(overlay).__name__, "an undirected networkx.Graph")
+    client_ids = several("client_ids", client_ids)
     check_same_clients("overlay", overlay, client_ids)
     least, most = WEIGHTS
     allowed = f"a number in [{least:g}, {most:g}]"
@@ -165,7 +172,7 @@ def zones_by_overlay(
     else:
         communities = [{client} for client in client_ids]
     zone = {client: i for i, members in enumerate(communities) for client in members}
-    return Zoning(tuple(client_ids), tuple(zone[client] for client in client_ids))
+    return Zoning(client_ids, tuple(zone[client] for client in client_ids))
 
 
 def with_levels(
@@ -180,17 +187,18 @@ def with_levels(
       rng: Decides who reports to whom.
 
     Raises:
-      ArgumentError: If a level is out of range.
+      ArgumentError: If a level is out of range, or an argument is of another kind.
     """
+    require(isinstance(zoning, Zoning), "zoning", zoning, "a Zoning")
     parents = list(zoning.parents)
     below = zoning.level_sizes[-1]
-    for i, count in enumerate(levels):
+    for i, count in enumerate(several("levels", levels)):
         count = check_count(f"levels[{i}]", count)
         if not 1 <= count <= below:
             raise ArgumentError(
                 f"levels[{i}]", count, f"1..{below} (the nodes beneath)"
             )
-        parents.append(tuple(rng.permutation(np.arange(below) % count).tolist()))
+        parents.append(shuffled(np.arange(below) % count, rng))
         below = count
     return dataclasses.replace(zoning, parents=tuple(parents))
 
@@ -199,6 +207,7 @@ def check_same_clients(
     name: str, found: Mapping[str, object] | nx.Graph, client_ids: Sequence[str]
 ) -> None:
     """Raises ArgumentError unless `found` has exactly the clients `client_ids`."""
+    require(isinstance(found, Mapping | nx.Graph), name, found, _BY_CLIENT)
     known = set(client_ids)
     missing = next((client for client in client_ids if client not in found), None)
     if missing is not None:

@@ -11,13 +11,14 @@ JSON: nested objects from the outermost level in, ending in lists of clients:
     {"europe": {"paris": ["phone-17"], "rome": ["phone-4"]}}
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.errors import ArgumentError, FileError, require
 from tff_hdp.topology.reading import read_json, read_rows
-from tff_hdp.topology.zoning import Zoning
+from tff_hdp.topology.zoning import Zoning, several
 
 # Far more than any tree of super-nodes has.
 MAX_LEVELS = 32
@@ -40,8 +41,13 @@ def load_zones(path: str | Path, *, client_ids: Sequence[str] | None = None) -> 
         puts a client in two zones, a zone in two regions, leaves a zone or a name
         empty, or its clients are not `client_ids`. The message names the file and the
         offender.
-      ArgumentError: If the file's name ends otherwise.
+      ArgumentError: If the file's name ends otherwise, or an argument is of another
+        kind.
     """
+    is_path = isinstance(path, str | os.PathLike)
+    require(is_path, "path", path, "a .csv or .json file")
+    if client_ids is not None:
+        client_ids = several("client_ids", client_ids)
     path = Path(path)
     readers = {".csv": _rows_of_csv, ".json": _rows_of_json}
     if path.suffix not in readers:

@@ -37,7 +37,7 @@ class Zoning:
 
     def __post_init__(self) -> None:
         for name in ("client_ids", "parents", "zone_names"):
-            object.__setattr__(self, name, _several(name, getattr(self, name)))
+            object.__setattr__(self, name, several(name, getattr(self, name)))
         object.__setattr__(self, "zone_of", _indices("zone_of", self.zone_of))
         parents = (_indices(f"parents[{i}]", p) for i, p in enumerate(self.parents))
         object.__setattr__(self, "parents", tuple(parents))
@@ -115,7 +115,8 @@ class Zoning:
 
 def one_zone(client_ids: Sequence[str]) -> Zoning:
     """All clients in one zone: a server without super-nodes."""
-    return Zoning(tuple(client_ids), (0,) * len(client_ids))
+    client_ids = several("client_ids", client_ids)
+    return Zoning(client_ids, (0,) * len(client_ids))
 
 
 def equal_zones(
@@ -132,11 +133,19 @@ def equal_zones(
       A `Zoning` with one intermediate level.
 
     Raises:
-      ArgumentError: If `num_zones` is out of range or an id repeats.
+      ArgumentError: If `num_zones` is out of range, an id repeats or an argument is
+        of another kind.
     """
+    client_ids = several("client_ids", client_ids)
     num_zones = check_num_zones(num_zones, len(client_ids))
-    zone_of = rng.permutation(np.arange(len(client_ids)) % num_zones)
-    return Zoning(tuple(client_ids), tuple(zone_of.tolist()))
+    zone_of = shuffled(np.arange(len(client_ids)) % num_zones, rng)
+    return Zoning(client_ids, zone_of)
+
+
+def shuffled(values: np.ndarray, rng: np.random.Generator) -> tuple[int, ...]:
+    """Whole numbers in a random order; raises ArgumentError unless `rng` draws."""
+    require(isinstance(rng, np.random.Generator), "rng", rng, "a NumPy generator")
+    return tuple(rng.permutation(values).tolist())
 
 
 def check_num_zones(num_zones: int, num_clients: int) -> int:
@@ -147,7 +156,8 @@ def check_num_zones(num_zones: int, num_clients: int) -> int:
     return num_zones
 
 
-def _several(name: str, values: Any) -> tuple[Any, ...]:
+def several(name: str, values: Any) -> tuple[Any, ...]:
+    """Returns `values` as a tuple; raises ArgumentError unless they are a sequence."""
     try:
         found = tuple(values)
     except TypeError as error:

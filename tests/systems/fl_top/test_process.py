@@ -322,3 +322,10 @@ def test_the_native_worker_runs_the_same_rounds(
 def test_another_model_is_refused(build):
     with pytest.raises(ValueError, match="num_weights is 5; allowed: "):
         build(quiet_plan(), Identity(5))
+
+
+def test_other_kinds_of_arguments_are_refused(build):
+    with pytest.raises(ValueError, match=r"^plan is None; allowed: a NoisePlan"):
+        build(None, Identity(5))
+    with pytest.raises(ValueError, match=r"^compressor is 5; allowed: a Compressor"):
+        build(quiet_plan(), 5)

@@ -368,3 +368,11 @@ def test_weights_are_the_centroid_and_can_be_set():
 def test_what_cannot_be_built(plan, changes, message):
     with pytest.raises(ValueError, match=message):
         build(plan, **changes)
+
+
+@pytest.mark.parametrize(("name", "value"), [("plan", None), ("ridge", -0.1)])
+def test_other_kinds_of_arguments_are_refused(name, value):
+    given = {"build_model": lambda: gfl_logistic.build_model(M), "plan": NONE}
+    given["data_type"] = gfl.cohort_type((M,), np.float32, plan=NONE)
+    with pytest.raises(ValueError, match=f"^{name} is {value}; allowed: "):
+        gfl.build_gfl(**given | {"mixing": MIXING, name: value})

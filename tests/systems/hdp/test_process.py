@@ -177,7 +177,9 @@ def test_unknown_optimizer_is_refused():
         build_optimizer("lion", 0.1)
 
 
-@pytest.mark.parametrize("name", ["plan", "clients"])
+@pytest.mark.parametrize(
+    "name", ["plan", "clients", "server_optimizer", "queries", "secure_sums"]
+)
 def test_other_kinds_of_arguments_are_refused(name):
     plan = configurations.none(zone_sizes=(5, 5), sampling=SAMPLING)
     sgd = tff.learning.optimizers.build_sgdm(1.0)
@@ -185,6 +187,14 @@ def test_other_kinds_of_arguments_are_refused(name):
     given = {"plan": plan, "clients": clients, "server_optimizer": sgd}
     with pytest.raises(ValueError, match=f"^{name} is "):
         build_hdp(**given | {name: MODEL_FN})
+
+
+def test_clients_of_other_kinds_are_refused():
+    sgd = tff.learning.optimizers.build_sgdm(1.0)
+    with pytest.raises(ValueError, match=r"^model_fn is None"):
+        single_clients(model_fn=None, client_optimizer=sgd)
+    with pytest.raises(ValueError, match=r"^client_optimizer is sgd"):
+        single_clients(model_fn=MODEL_FN, client_optimizer="sgd")
 
 
 def test_batches_cover_every_epoch():

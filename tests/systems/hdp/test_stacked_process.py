@@ -138,3 +138,21 @@ def test_a_poisoned_client_does_not_spoil_its_stack(native_context, as_chunk):
     assert output.metrics["aggregator"]["rejected"] == 1
     weights = process.get_model_weights(output.state).trainable
     assert all(np.isfinite(w).all() for w in weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("build_model", None),
+        ("client_learning_rate", "0.1"),
+        ("client_learning_rate", -0.1),
+        ("client_learning_rate", np.nan),
+        ("client_momentum", None),
+        ("client_momentum", np.array([0.5, 0.5])),
+    ],
+)
+def test_clients_of_other_kinds_are_refused(name, value):
+    given = {"build_model": lambda: small_model(2), "client_learning_rate": 0.1}
+    given |= {"data_type": chunk_type((2,), np.uint8)}
+    with pytest.raises(ValueError, match=f"^{name} is "):
+        stacked_clients(**given | {name: value})

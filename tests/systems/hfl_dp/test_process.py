@@ -374,6 +374,11 @@ def test_rounds_must_belong_together():
     with pytest.raises(ValueError, match=r"edge_round\.N is 2; allowed: 3"):
         other = dataclasses.replace(cloud, N=3)
         build_hfl_dp(**options, edge_round=edge, cloud_round=other)
+    sound = {**options, "edge_round": edge, "cloud_round": cloud}
+    odd = {"cloud_round": None, "k2": 0, "local_steps": None, "learning_rate": "0.1"}
+    for name, value in odd.items():
+        with pytest.raises(ValueError, match=f"^{name} is {value}; allowed: "):
+            build_hfl_dp(**sound | {name: value})
 
 
 def test_clients_that_convolve_do_the_same_in_one_chunk_as_apart():

@@ -381,3 +381,7 @@ def test_what_does_not_fit_is_refused(network):
         build(network, noiseless(), 0)
     with pytest.raises(ValueError, match=r"targets is \(\(2, 2\),\); allowed"):
         build(other, noiseless())
+    with pytest.raises(ValueError, match="plan is None; allowed: a NoisePlan"):
+        build(network, None)
+    with pytest.raises(ValueError, match="hypernetwork is None; allowed: "):
+        build(None, noiseless())

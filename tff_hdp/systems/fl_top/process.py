@@ -24,7 +24,7 @@ from tff_hdp.clients.contributions import (
 )
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import profiles, train_metrics
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_positive, require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.fl_top.client_work import train_compressed
 from tff_hdp.systems.fl_top.compressors import Compressor
@@ -69,10 +69,14 @@ def build_fl_top(
       `secure_sums` the like.
 
     Raises:
-      ArgumentError: If the model has an unsupported layer, the plan more than one
-        zone, the compressor another number of weights than the model, or there are
-        secure sums that the plan does not take.
+      ArgumentError: If an argument is something else, the model has an unsupported
+        layer, the plan more than one zone, the compressor another number of weights
+        than the model, or there are secure sums that the plan does not take.
     """
+    require(isinstance(plan, NoisePlan), "plan", plan, "a NoisePlan")
+    is_one = isinstance(compressor, Compressor)
+    require(is_one, "compressor", compressor, "a Compressor")
+    rate = check_positive("client_learning_rate", client_learning_rate)
     model = StackedModel.built_by(build_model)
     if plan.num_zones != 1:
         raise ArgumentError("plan.num_zones", plan.num_zones, "1")
@@ -83,9 +87,12 @@ def build_fl_top(
             f"{model.size}, the model's",
         )
 
-    if secure_sums is not None and plan.encoding is None:
+    if secure_sums is not None:
+        kinds = "a SecureSums, or None"
+        require(hasattr(secure_sums, "process"), "secure_sums", secure_sums, kinds)
         allowed = "None where plan.encoding is None"
-        raise ArgumentError("secure_sums", secure_sums.protocol, allowed)
+        has = plan.encoding is not None
+        require(has, "secure_sums", secure_sums.protocol, allowed)
 
     @tff.tensorflow.computation
     def initial_weights() -> tff.learning.models.ModelWeights:
@@ -116,7 +123,7 @@ def build_fl_top(
             chunk,
             compressor=compressor,
             round_number=sent["protocol"]["round"],
-            learning_rate=client_learning_rate,
+            learning_rate=rate,
         )
         whose = profiles(chunk)
         given = (mean, sent["protocol"], [updates], updates, whose)

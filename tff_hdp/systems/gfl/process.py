@@ -12,7 +12,7 @@ from tff_hdp.aggregators.vectors import decode, encode, join, split
 from tff_hdp.clients.sgd import full_gradients
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.updates import clip, screen
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_nonnegative, require
 from tff_hdp.noise import add_laplace
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.zone_models import build_zoned_process
@@ -73,9 +73,12 @@ def build_gfl(
       ridge: rho, the weight of rho/2 ||w||^2 in every client's loss.
 
     Raises:
-      ArgumentError: If the model has not `plan.dimension` parameters.
+      ArgumentError: If the model has not `plan.dimension` parameters, or an argument
+        is something else.
       ValueError: If `mixing` is not symmetric and doubly stochastic.
     """
+    require(isinstance(plan, GflPlan), "plan", plan, "a GflPlan")
+    ridge = check_nonnegative("ridge", ridge)
     mixing = check_mixing(mixing, doubly_stochastic=True)
     model = StackedModel.built_by(build_model)
     if model.size != plan.dimension:

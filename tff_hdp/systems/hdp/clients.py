@@ -31,6 +31,7 @@ from tff_hdp.clients.training import (
     train_one_by_one,
     train_stack,
 )
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan
 
 # From `mean.client_state`, the weights and the data, all at CLIENTS, to what each TFF
@@ -73,7 +74,15 @@ def single_clients(
     Returns:
       Clients whose data is the structure (examples: sequence of batches, profile:
       sequence of one `client_profile`).
+
+    Raises:
+      ArgumentError: If an argument is something else.
     """
+    kinds = "a function to a new VariableModel of tff.learning"
+    require(callable(model_fn), "model_fn", model_fn, kinds)
+    is_optimizer = isinstance(client_optimizer, tff.learning.optimizers.Optimizer)
+    kinds = "one of tff.learning.optimizers"
+    require(is_optimizer, "client_optimizer", client_optimizer, kinds)
     work = build_zoned_client_work(
         tff.learning.templates.build_model_delta_client_work(
             model_fn,
@@ -147,10 +156,15 @@ def stacked_clients(
       client_momentum: Of the clients' SGD.
 
     Raises:
+      ArgumentError: If rate or momentum is out of range, or `build_model` no function.
       ValueError: If the model has an unsupported layer.
     """
+    try:
+        rule = SgdRule(learning_rate=client_learning_rate, momentum=client_momentum)
+    except ArgumentError as error:
+        names = ("learning_rate", "momentum")
+        raise error.renamed({name: f"client_{name}" for name in names}) from error
     stacked = StackedModel.built_by(build_model)
-    rule = SgdRule(learning_rate=client_learning_rate, momentum=client_momentum)
 
     @tff.tensorflow.computation
     def initial_weights() -> tff.learning.models.ModelWeights:

@@ -11,7 +11,7 @@ from tff_hdp.aggregators import LevelQueries
 from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.aggregators.sums import zone_sums
 from tff_hdp.aggregators.zoned_mean import ZonedMean
-from tff_hdp.errors import ArgumentError, require
+from tff_hdp.errors import require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.hdp.clients import Clients
 from tff_hdp.systems.states import algorithm_state, process_of_model
@@ -46,15 +46,21 @@ def build_hdp(
       A `LearningProcess` over the clients' data, or with `secure_sums` the like.
 
     Raises:
-      ArgumentError: If clients or plan are something else, there are secure sums or
+      ArgumentError: If an argument is something else, there are secure sums or
         queries that the plan does not take, or the plan does not suit the model.
     """
     require(isinstance(plan, NoisePlan), "plan", plan, "a NoisePlan")
     kinds = "what single_clients or stacked_clients returns"
     require(isinstance(clients, Clients), "clients", clients, kinds)
-    if secure_sums is not None and plan.encoding is None:
+    is_optimizer = isinstance(server_optimizer, tff.learning.optimizers.Optimizer)
+    kinds = "one of tff.learning.optimizers"
+    require(is_optimizer, "server_optimizer", server_optimizer, kinds)
+    if secure_sums is not None:
+        kinds = "a SecureSums, or None"
+        require(hasattr(secure_sums, "process"), "secure_sums", secure_sums, kinds)
         allowed = "None where plan.encoding is None"
-        raise ArgumentError("secure_sums", secure_sums.protocol, allowed)
+        has = plan.encoding is not None
+        require(has, "secure_sums", secure_sums.protocol, allowed)
     trainable = clients.initial_weights.type_signature.result.trainable
     record = tff.types.type_to_tf_tensor_specs(trainable)
     mean = build_mean(plan, record, queries=queries, draws_noise=secure_sums is None)

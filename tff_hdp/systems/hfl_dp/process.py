@@ -21,7 +21,7 @@ from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_clients
 from tff_hdp.clients.updates import clip, screen
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_count, require
 from tff_hdp.noise import add_gaussian, grid_step
 from tff_hdp.systems.hfl_dp.plan import HflDpRound
 from tff_hdp.systems.zone_models import build_zoned_process
@@ -78,8 +78,14 @@ def build_hfl_dp(
       proximal: mu.
 
     Raises:
-      ArgumentError: If the rounds are not one of each kind over the same edges.
+      ArgumentError: If the rounds are not one of each kind over the same edges, or
+        an argument is out of range.
     """
+    rounds = {"edge_round": edge_round, "cloud_round": cloud_round}
+    for name, each in rounds.items():
+        require(isinstance(each, HflDpRound), name, each, "an HflDpRound")
+    k2 = check_count("k2", k2, 1)
+    local_steps = check_count("local_steps", local_steps, 1)
     if edge_round.cloud or not cloud_round.cloud:
         raise ArgumentError(
             "edge_round and cloud_round",
@@ -92,10 +98,10 @@ def build_hfl_dp(
             raise ArgumentError(
                 f"edge_round.{name}", ours, f"{other}, as in cloud_round"
             )
-    model = StackedModel.built_by(build_model)
     rule = SgdRule(
         learning_rate=learning_rate, proximal=proximal, centre_every=local_steps
     )
+    model = StackedModel.built_by(build_model)
     edges = edge_round.N
     noisy = edge_round.is_noisy or cloud_round.is_noisy
     hidden_alone, on_edge = _grid_of_mean(edge_round)

@@ -30,7 +30,7 @@ from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import client_by_client, profiles, train_stack
 from tff_hdp.clients.updates import OuterProducts, screen
-from tff_hdp.errors import ArgumentError, require
+from tff_hdp.errors import ArgumentError, check_count, check_positive, require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 
@@ -108,9 +108,16 @@ def build_udp_hypernet(
 
     Raises:
       ArgumentError: If the plan has more than one zone, the model an unsupported
-        layer, the hypernetwork's targets are not the model's shapes, or no users are
-        trained at once.
+        layer, the hypernetwork's targets are not the model's shapes, or an argument is
+        out of range.
     """
+    require(isinstance(plan, NoisePlan), "plan", plan, "a NoisePlan")
+    is_one = isinstance(hypernetwork, Hypernetwork)
+    require(is_one, "hypernetwork", hypernetwork, "a Hypernetwork")
+    check_positive("client_learning_rate", client_learning_rate)
+    check_positive("server_learning_rate", server_learning_rate)
+    check_positive("descriptor_learning_rate", descriptor_learning_rate)
+    users_at_once = check_count("users_at_once", users_at_once, 1)
     if plan.num_zones != 1:
         raise ArgumentError("plan.zone_sizes", plan.zone_sizes, "one zone")
     model = StackedModel.built_by(build_model)
@@ -120,7 +127,6 @@ def build_udp_hypernet(
             str(hypernetwork.targets),
             f"{model.shapes}, the shapes of the model's weights",
         )
-    require(users_at_once >= 1, "users_at_once", users_at_once, "1 or more")
     users = plan.num_clients
     rule = SgdRule(learning_rate=client_learning_rate)
     phi_type = tff.to_type([(np.float32, shape) for shape in hypernetwork.shapes])
