@@ -11,6 +11,12 @@ import pytest
 NOTEBOOKS = sorted((pathlib.Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 MOST_BYTES = 400_000
 QUICK = ("quickstart",)
+# Of a table of who is promised what, and nothing in it is measured.
+ACCOUNTED = re.compile(
+    r"^.*\b(?:super_node|aggregator|released_model|fellow_\w+|other_servers"
+    r"|edge_broadcast|descriptors) +\w+ +[\d.n].*$",
+    re.M,
+)
 TINY = {
     "bring_your_own": (
         "target_epsilon, delta, rounds, q, clip_norm = 4.0, 1e-5, 2, 0.8, 0.5\n"
@@ -69,11 +75,24 @@ def test_runs(path, tmp_path, kernel):
     ]
     assert len(settings) == 1
     settings[0].source = TINY[path.stem]
-    fresh = nbformat.v4.new_code_cell(f"%reset -f\nimport os\nos.chdir({str(tmp_path)!r})")
-    notebook.cells.insert(0, fresh)
-    nbclient.NotebookClient(notebook, km=kernel, timeout=300).execute()
+    execute(notebook, tmp_path, kernel)
     assert [*(tmp_path / "runs" / path.stem).glob("*.png")]
     check_outputs(notebook)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path",
+    [path for path in NOTEBOOKS if path.stem != "attacking_your_model"],
+    ids=lambda path: path.stem,
+)
+def test_accounts_are_as_committed(path, tmp_path, kernel):
+    """At the sizes that it has; attacking_your_model shows them beside measurements."""
+    notebook = nbformat.read(path, as_version=4)
+    committed = accounts(notebook)
+    assert committed
+    execute(notebook, tmp_path, kernel)
+    assert accounts(notebook) == committed
 
 
 @each
@@ -102,6 +121,25 @@ def test_the_lines_for_a_cell_are_a_cells():
     # What !cd changes lasts for its own line.
     assert second == "%cd tff_hdp"
     assert all(re.match(r"!\S|%pip ", line) and "!cd" not in line for line in rest)
+
+
+def execute(notebook, folder, kernel):
+    fresh = nbformat.v4.new_code_cell(
+        f"%reset -f\nimport os\nos.chdir({str(folder)!r})"
+    )
+    notebook.cells.insert(0, fresh)
+    nbclient.NotebookClient(notebook, km=kernel, timeout=1200).execute()
+
+
+def accounts(notebook):
+    """The rows of tables that say who is promised what."""
+    return [
+        row.strip()
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        for text in (output.get("text"), output.get("data", {}).get("text/plain"))
+        for row in ACCOUNTED.findall(text or "")
+    ]
 
 
 def check_outputs(notebook):
