@@ -15,7 +15,7 @@ from tff_hdp.errors import (
     ArgumentError,
     as_float,
     check_count,
-    check_positive,
+    check_nonnegative,
     require,
 )
 
@@ -37,7 +37,7 @@ class SgdRule:
     v <- momentum v + learning_rate mask (g + proximal (w - c)), and w <- w - v.
 
     Attributes:
-      learning_rate: Of every step.
+      learning_rate: Of every step; with 0 nobody moves.
       momentum: Kept share of v, which a round starts at zero.
       proximal: mu of the term mu/2 |w - c|^2 that FedProx (Li et al. 2020) adds to
         the loss.
@@ -58,7 +58,7 @@ class SgdRule:
     mask: Mask | None = None
 
     def __post_init__(self) -> None:
-        check_positive("learning_rate", self.learning_rate)
+        check_nonnegative("learning_rate", self.learning_rate)
         momentum = as_float("momentum", self.momentum, "[0, 1)")
         require(0.0 <= momentum < 1.0, "momentum", momentum, "[0, 1)")
         proximal = as_float("proximal", self.proximal, "[0, inf)")
