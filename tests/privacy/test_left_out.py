@@ -6,32 +6,18 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from tests.privacy.five_zones import DELTA, epsilon, plan_of
 from tff_hdp.privacy import (
     FixedSizeSampling,
     FullParticipation,
     PoissonSampling,
     ThreatModel,
     account,
-    configurations,
     worst,
 )
 from tff_hdp.privacy.spectrum import Spectrum, binomial_pool
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.privacy.views import view
-
-SIZES = (10,) * 5
-SAMPLING = PoissonSampling((0.3,) * 5)
-DELTA = 1e-5
-
-
-def epsilon(plan, observer, rounds=20, kind=None, **assumed):
-    rows = account(plan, rounds, DELTA, ("rdp",), threat=ThreatModel(**assumed))
-    return worst(rows, observer, kind).epsilon_rdp
-
-
-def plan_of(config, z=1.0, **options):
-    options = {"zone_sizes": SIZES, "sampling": SAMPLING} | options
-    return configurations.CONFIGURATIONS[config](noise_multiplier=z, **options)
 
 
 def test_tipping_the_balance_by_brute_force():

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from tests.privacy.five_zones import DELTA, epsilon, plan_of
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     Clipping,
     FullParticipation,
     Level,
     PoissonSampling,
-    ThreatModel,
     account,
     configurations,
     worst,
@@ -26,21 +26,6 @@ from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
 from tff_hdp.privacy.plan import MIN_STEPS
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.protocols.secagg import FixedPoint, noise
-
-SIZES = (10,) * 5
-SAMPLING = PoissonSampling((0.3,) * 5)
-DELTA = 1e-5
-
-
-def epsilon(plan, observer, rounds=20, kind=None, **assumed):
-    rows = account(plan, rounds, DELTA, ("rdp",), threat=ThreatModel(**assumed))
-    return worst(rows, observer, kind).epsilon_rdp
-
-
-def plan_of(config, z=1.0, **options):
-    options = {"zone_sizes": SIZES, "sampling": SAMPLING} | options
-    return configurations.CONFIGURATIONS[config](noise_multiplier=z, **options)
-
 
 # What the server sees --------------------------------------------------------
 
