@@ -1,5 +1,6 @@
 """The GFL paper's figure with the rates its theorem claims, and MNIST by writer."""
 
+import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +30,10 @@ _TAIL = 1 / 3
 # An MSD is flat from where its mean over a fifth of the iterations stays within this
 # factor of its mean over the tail.
 _FLAT = 2.0
+# An MSD's rate is that of its fall from this share of its first to so many times what is
+# left, if it was tested so often in between.
+_FALLING = 0.1, 10.0
+_LEAST_TESTS = 10
 
 
 def figure2(iterations: int) -> Study:
@@ -54,7 +59,7 @@ def figure2(iterations: int) -> Study:
         *("gfl", "figure2", lines, GflConfig),
         varied=("scheme", "sigma_g", "mu"),
         metric="msd",
-        also=("msd_servers", "flat_from"),
+        also=("msd_servers", "flat_from", "rate", "rate_fit"),
         measure=measure,
         derived={"slopes": rates.slopes},
     )
@@ -77,14 +82,39 @@ def studies(scale: str) -> Mapping[str, Study]:
 
 
 def measure(path: pathlib.Path) -> Mapping[str, Any]:
-    """Means over the last iterations, and from which on the MSD is flat."""
+    """Means over the last iterations; how the MSD fell, and from when on it is flat."""
     metrics = read_run(path).metrics
     names = [n for n in ("msd", "msd_servers", "accuracy") if n in metrics]
     tested = metrics.dropna(subset=names[0]).set_index("round")[names]
     found = tested[tested.index > (1 - _TAIL) * tested.index[-1]].mean().to_dict()
     if "msd" in tested:
         found["flat_from"] = flat_from(tested["msd"])
+        found["rate"], found["rate_fit"] = rate(tested["msd"])
     return found
+
+
+def rate(msd: pd.Series) -> tuple[float, float]:
+    """How fast the logarithm of the MSD falls before what is left shows in it.
+
+    Args:
+      msd: By iteration.
+
+    Returns:
+      Its fall an iteration, by least squares, and the share of its variance that a
+      straight line explains (R^2): near 1 where the MSD falls exponentially. NaN where
+      it falls too little, or too fast, to tell.
+    """
+    share, multiple = _FALLING
+    floor = multiple * _left(msd)
+    # Up to where it first comes near what is left, past which noise decides.
+    near = np.flatnonzero(msd <= floor)
+    falling = msd.iloc[: near[0] if len(near) else len(msd)]
+    falling = np.log(falling[falling <= share * msd.iloc[0]])
+    if len(falling) < _LEAST_TESTS:
+        return math.nan, math.nan
+    slope, start = np.polyfit(falling.index, falling, 1)
+    unexplained = np.var(falling - slope * falling.index - start)
+    return -slope, 1.0 - unexplained / np.var(falling)
 
 
 def flat_from(msd: pd.Series) -> int:
@@ -93,7 +123,11 @@ def flat_from(msd: pd.Series) -> int:
     Args:
       msd: By iteration.
     """
-    left = msd[msd.index > (1 - _TAIL) * msd.index[-1]].mean()
+    left = _left(msd)
     means = msd.rolling(max(1, len(msd) // 5), min_periods=1).mean()
     away = np.flatnonzero(np.abs(np.log(means / left)) > np.log(_FLAT))
     return int(msd.index[min(away.max(initial=-1) + 1, len(msd) - 1)])
+
+
+def _left(msd: pd.Series) -> float:
+    return msd[msd.index > (1 - _TAIL) * msd.index[-1]].mean()

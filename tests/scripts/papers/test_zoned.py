@@ -79,6 +79,19 @@ def test_an_msd_is_flat_from_where_it_stays():
     assert gfl_trained.flat_from(rising) > 30
 
 
+def test_a_rate_tells_an_exponential_fall_from_a_slow_one():
+    iterations = pd.Index(range(10, 1510, 10))
+    falling = pd.Series(2.0 * np.exp(-0.02 * iterations) + 1e-4, index=iterations)
+    found, fit = gfl_trained.rate(falling)
+    # The floor is a tenth of the last one of these, and less before.
+    assert found == pytest.approx(0.02, rel=0.02) and fit > 0.999
+    slow = pd.Series(1.0 / iterations**2.0, index=iterations)
+    assert gfl_trained.rate(slow)[1] < 0.95
+    # Noise hides what a fall of 30 times might have shown.
+    early = pd.Series(2.0 * np.exp(-0.02 * iterations) + 0.06, index=iterations)
+    assert np.isnan(gfl_trained.rate(early)).all()
+
+
 def test_slopes_are_those_of_powers():
     """An MSD of 1/mu, of sigma^2 above 3e-4, and of sigma^4 whatever mu."""
     rows = [("none", 0.0, mu, 3e-3 * mu) for mu in (0.05, 0.1, 0.2)]
