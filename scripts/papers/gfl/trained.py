@@ -30,8 +30,8 @@ _TAIL = 1 / 3
 # An MSD is flat from where its mean over a fifth of the iterations stays within this
 # factor of its mean over the tail.
 _FLAT = 2.0
-# An MSD's rate is that of its fall from this share of its first to so many times what is
-# left, if it was tested so often in between.
+# An MSD's rate is that of its fall from this share of its first to so many times what
+# is left, if it was tested so often in between.
 _FALLING = 0.1, 10.0
 _LEAST_TESTS = 10
 
