@@ -51,8 +51,8 @@ PARTITIONS: dict[str, tuple[str, ...]] = {
     name: each.partitions for name, each in TASKS.items()
 }
 # What was loaded, by arguments, while `kept` is entered.
-_KEPT: contextvars.ContextVar[dict[tuple[object, ...], Task] | None] = (
-    contextvars.ContextVar("kept", default=None)
+_KEPT: contextvars.ContextVar[dict[str, Task] | None] = contextvars.ContextVar(
+    "kept", default=None
 )
 # In words, what may be given for a task.
 _ALLOWED = f"{', '.join(TASKS)}, or module:NAME of a tasks.Dataset of yours"
@@ -126,7 +126,8 @@ def load(
       DataNotFoundError: If the data set is not there and cannot be fetched;
         says what to get, where to put it and what to use instead.
     """
-    asked = (name, model, data_dir, num_clients, partition, dirichlet_alpha, seed)
+    # As text: an argument of another kind may have no hash, and is refused below.
+    asked = repr((name, model, data_dir, num_clients, partition, dirichlet_alpha, seed))
     kept = _KEPT.get()
     if kept is not None and asked in kept:
         return kept[asked]

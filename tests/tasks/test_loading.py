@@ -376,3 +376,13 @@ def test_the_rare_digit_is_mnists_five(need, data_dir):
         rare.test_features, rare.test_labels
     )
     assert rare.train.labels.sum() == (digits.train.labels == 5).sum() == 5421
+
+
+def test_what_is_kept_is_read_once_and_bad_arguments_are_told_as_ever():
+    with tasks.kept():
+        first = tasks.load("digits", num_clients=3)
+        assert tasks.load("digits", num_clients=3) is first
+        assert tasks.load("digits", num_clients=4) is not first
+        with pytest.raises(ArgumentError, match="num_clients is 3; .*whole number"):
+            tasks.load("digits", num_clients=[3])
+    assert tasks.load("digits", num_clients=3) is not first
