@@ -33,7 +33,7 @@ _FLAT = 2.0
 # An MSD's rate is that of its fall from this share of its first to so many times what
 # is left, if it was tested so often in between.
 _FALLING = 0.1, 10.0
-_LEAST_TESTS = 10
+_LEAST_TESTS = 5
 
 
 def figure2(iterations: int) -> Study:
