@@ -167,6 +167,56 @@ def test_colluders_of_a_zone_that_may_be_left_out_are_accounted():
     )
 
 
+def delta_where_it_is_known_who_is_online(n, k, m, z, online, epsilon):
+    """Of one zone, k of n drawn, all but one client at +S and it at S or at -S.
+
+    It is online; any other is with that probability, and the observer knows who.
+    """
+    y = np.linspace(-14 * z, k + 14 * z, 3000)
+    total = 0.0
+    for others in range(n):
+        logs = []
+        for own in (1, -1):
+            pairs = [
+                (k / n if drawn else 1 - k / n, drawn, came)
+                for drawn in (0, 1)
+                for came in range(k - drawn + 1)
+            ]
+            terms = [
+                math.log(share * likely)
+                + stats.norm.logpdf(y, (came + drawn * own) * (came + drawn >= m), z)
+                for share, drawn, came in pairs
+                if (likely := stats.hypergeom.pmf(came, n - 1, others, k - drawn)) > 0
+            ]
+            logs.append(np.logaddexp.reduce(terms))
+        deltas = [
+            (np.exp(p) * -np.expm1(np.minimum(epsilon - p + q, 0.0))).sum()
+            for p, q in (logs, logs[::-1])
+        ]
+        total += stats.binom.pmf(others, n - 1, online) * max(deltas) * (y[1] - y[0])
+    return total
+
+
+@pytest.mark.parametrize("least", [1, 2, 3, 4])
+def test_who_is_drawn_in_the_place_of_a_client_by_brute_force(least):
+    """A cohort of a fixed size, of which it is known who is offline."""
+    n, k, z, online, epsilon = 5, 4, 3.0, 0.9, 4.5
+    plan = plan_of(
+        "hdp",
+        z,
+        zone_sizes=(n,),
+        sampling=FixedSizeSampling((k,)),
+        min_zone_clients=least,
+    )
+    run = AccountedRound(plan, ThreatModel(dropout_rate=1 - online))
+    seen = view(run, "released_model", 3, 0, False)
+    pld = seen.mechanism.pld(1, 1e-3)
+    found = delta_where_it_is_known_who_is_online(n, k, least, z, online, epsilon)
+    assert found <= pld.get_delta_for_epsilon(epsilon)
+    # A sum of two is no farther from none than an update is from another.
+    assert ("hidden" in seen.sampling) == (least <= 2)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

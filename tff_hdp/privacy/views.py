@@ -212,7 +212,7 @@ def _sampled_view(
         hidden = False
     neighbours = threat.neighbours
     may_skip = plan.min_zone_clients > 1
-    if may_skip and hidden and not fixed_size and _skips_reveal(run, zone):
+    if may_skip and hidden and _skips_reveal(run, zone):
         notes.append("participation is taken as revealed, as left-out zones show it")
         hidden = False
     if neighbours is None:
@@ -328,10 +328,17 @@ def _skips_reveal(run: AccountedRound, zone: int) -> bool:
 
     It is known then whether the zone is in, whatever the client's data. Hidden
     participation is accounted for clients that come or go and carry no noise.
+
+    In a cohort of a fixed size it is hidden who else was drawn in the client's place,
+    which moves a sum by 2S. Of one who is known to be offline it may move a whole zone
+    out, and so the output by m S.
     """
-    plan = run.plan
+    plan, threat = run.plan, run.threat
+    if isinstance(plan.sampling, FixedSizeSampling):
+        is_drawn = plan.participation[zone] < 1.0
+        return is_drawn and threat.dropout_rate > 0 and plan.min_zone_clients > 2
     carried = plan.noise_carriers[zone] > 0 and not plan.top_up
-    return run.threat.neighbours == "zero_out" or carried
+    return threat.neighbours == "zero_out" or carried
 
 
 def _sampling_words(plan: NoisePlan, zone: int, *, hidden: bool) -> str:
