@@ -81,7 +81,8 @@ class NoisePlan:
       min_zone_clients: A zone with fewer participants than this is left out of
         the round; its super-node then adds its noise to zero.
       top_up: Whether each super-node tops its zone's client noise up to that of
-        all its noising clients, so that the total does not show who came.
+        all its noising clients, so that the total does not show who came; also of a
+        zone that is left out.
       size: d, coordinates of an update, at most: what the finite precision of noise
         costs grows with its root. Whoever draws the noise refuses longer updates.
 
