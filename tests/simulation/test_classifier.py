@@ -68,6 +68,15 @@ def test_a_damaged_classifier_is_one_line(saved, tmp_path, damage):
     assert "\n" not in str(error.value)
 
 
+def test_a_classifier_that_cannot_be_written_is_one_line(tmp_path):
+    """TensorFlow's errors of files, as on a full disk, are none of Python's."""
+    (tmp_path / "saved_model").write_text("in the way")
+    model = tf.keras.Sequential([tf.keras.layers.Input([3]), tf.keras.layers.Dense(2)])
+    wrong = r"saved_model: cannot be written: [^{\n]+$"
+    with pytest.raises(FileError, match=wrong):
+        save_classifier(model, np.zeros([1, 3], np.float32), tmp_path)
+
+
 def test_a_seed_leaves_nothing_seeded():
     def drawn():
         model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(4,))])

@@ -111,6 +111,10 @@ def save_classifier(
       features: [N, ...], examples of what it takes.
       path: The folder that gets `model.keras` and `saved_model/`, whose signature
         takes `features` as stored and gives `logits` and `probabilities`.
+
+    Raises:
+      FileError: If TensorFlow cannot write the SavedModel, as on a full disk.
+      OSError: If Keras cannot write its file.
     """
     model.save(path / "model.keras")
     spec = tf.TensorSpec([None, *features.shape[1:]], features.dtype, "features")
@@ -122,7 +126,13 @@ def save_classifier(
 
     module = tf.Module()
     module.kept = model.variables
-    tf.saved_model.save(module, str(path / "saved_model"), signatures=serve)
+    folder = path / "saved_model"
+    try:
+        tf.saved_model.save(module, str(folder), signatures=serve)
+    except tf.errors.OpError as error:
+        # What TensorFlow says of files is no OSError, and begins with its operation.
+        reason = error.message.rpartition("}} ")[2]
+        raise FileError(folder, f"cannot be written: {reason}") from error
 
 
 def load_classifier(path: pathlib.Path) -> Classify:
