@@ -383,6 +383,6 @@ def test_what_is_kept_is_read_once_and_bad_arguments_are_told_as_ever():
         first = tasks.load("digits", num_clients=3)
         assert tasks.load("digits", num_clients=3) is first
         assert tasks.load("digits", num_clients=4) is not first
-        with pytest.raises(ArgumentError, match="num_clients is 3; .*whole number"):
+        with pytest.raises(ArgumentError, match=r"num_clients is 3; .*whole number"):
             tasks.load("digits", num_clients=[3])
     assert tasks.load("digits", num_clients=3) is not first
