@@ -86,7 +86,7 @@ def measure(path: pathlib.Path) -> Mapping[str, Any]:
     metrics = read_run(path).metrics
     names = [n for n in ("msd", "msd_servers", "accuracy") if n in metrics]
     tested = metrics.dropna(subset=names[0]).set_index("round")[names]
-    found = tested[tested.index > (1 - _TAIL) * tested.index[-1]].mean().to_dict()
+    found = _last(tested).mean().to_dict()
     if "msd" in tested:
         found["flat_from"] = flat_from(tested["msd"])
         found["rate"], found["rate_fit"] = rate(tested["msd"])
@@ -105,7 +105,7 @@ def rate(msd: pd.Series) -> tuple[float, float]:
       it falls too little, or too fast, to tell.
     """
     share, multiple = _FALLING
-    floor = multiple * _left(msd)
+    floor = multiple * _last(msd).mean()
     # Up to where it first comes near what is left, past which noise decides.
     near = np.flatnonzero(msd <= floor)
     falling = msd.iloc[: near[0] if len(near) else len(msd)]
@@ -123,11 +123,11 @@ def flat_from(msd: pd.Series) -> int:
     Args:
       msd: By iteration.
     """
-    left = _left(msd)
+    left = _last(msd).mean()
     means = msd.rolling(max(1, len(msd) // 5), min_periods=1).mean()
     away = np.flatnonzero(np.abs(np.log(means / left)) > np.log(_FLAT))
     return int(msd.index[min(away.max(initial=-1) + 1, len(msd) - 1)])
 
 
-def _left(msd: pd.Series) -> float:
-    return msd[msd.index > (1 - _TAIL) * msd.index[-1]].mean()
+def _last(tested: pd.DataFrame | pd.Series) -> pd.DataFrame | pd.Series:
+    return tested[tested.index > (1 - _TAIL) * tested.index[-1]]
