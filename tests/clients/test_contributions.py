@@ -223,3 +223,22 @@ def test_profiles_with_too_few_of_anything_is_refused(name):
     profiles[name] = profiles[name][:1]
     with pytest.raises(tf.errors.InvalidArgumentError, match="not of its clients"):
         summed(sum_by_norms, plan_of("c2"), updates()[0], profiles)
+
+
+@pytest.mark.parametrize("clipping", [FLAT, PER_LAYER], ids=["flat", "per layer"])
+@pytest.mark.parametrize("config", ["c1", "c2", "c4", "c7", "none"])
+def test_numbers_are_clipped_together_as_one_by_one(config, clipping):
+    """Whether zones are alike or not, and what is no number too."""
+    mixed = {"alpha": 0.5, "beta": 0.5} if config == "c7" else {}
+    mean = ZonedMean(plan_of(config, clipping, **mixed), [tf.TensorSpec([])] * 2)
+    sent = mean.client_state(mean.initial_state())
+    numbers = np.float32([0.1, 2.0, 30.0, np.nan, np.inf, 1e30, 1e-30, 0.0])
+    stack = [tf.constant(numbers), tf.constant(numbers[::-1].copy())]
+    zone = tf.range(len(numbers)) % 2
+    together = mean.clipped(sent, stack, zone, stacked=True)
+    alone = [
+        mean.clipped(sent, [t[i] for t in stack], zone[i]) for i in range(len(numbers))
+    ]
+    stacked = tf.nest.map_structure(lambda *t: tf.stack(t), *alone)
+    assert stacked["rejected"].numpy().tolist() == [i in range(2, 6) for i in range(8)]
+    tf.nest.map_structure(np.testing.assert_array_equal, together, stacked)

@@ -97,7 +97,7 @@ def layer_norms(plan: NoisePlan, record: Structure) -> list[float]:
     return list(given)
 
 
-def screen(update: Structure) -> tuple[Structure, tf.Tensor]:
+def screen(update: Structure, *, stacked: bool = False) -> tuple[Structure, tf.Tensor]:
     """Zeroes an update whose norm is not finite in float32.
 
     That is one with a NaN, an infinity, or values so large that their squares
@@ -106,11 +106,14 @@ def screen(update: Structure) -> tuple[Structure, tf.Tensor]:
 
     Args:
       update: Structure of float tensors.
+      stacked: Whether of C clients', see `global_norm`.
 
     Returns:
-      The update or zeros of its shape, and whether it was rejected (bool []).
+      The update or zeros of its shape, and whether it was rejected: bool [], or [C]
+      where stacked.
     """
-    norm = tf.cast(global_norm(tf.nest.flatten(update)), tf.float32)
+    norm = global_norm(tf.nest.flatten(update), stacked=stacked)
+    norm = tf.cast(norm, tf.float32)
     finite = tf.math.is_finite(norm)
     kept = tf.nest.map_structure(
         lambda t: tf.where(finite, t, tf.zeros_like(t)), update

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
-from tff_hdp.aggregators.queries import LevelQueries, global_norm
+from tff_hdp.aggregators.queries import LevelQueries, global_norm, preprocess
 from tff_hdp.aggregators.totals import add_rows
 from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan
@@ -171,35 +171,40 @@ class ZonedMean:
         noised = levels.noise_as_clients(self.plan, record, noising)
         return collections.OrderedDict(contribution, record=noised)
 
-    def clipped(self, sent: Any, update: Any, zone: tf.Tensor) -> Any:
+    def clipped(
+        self, sent: Any, update: Any, zone: tf.Tensor, *, stacked: bool = False
+    ) -> Any:
         """Screens one client's update and clips it.
 
         Args:
           sent: What `client_state` returned.
           update: Structure of tensors.
           zone: int32 [].
+          stacked: Whether of C clients, whose updates are of one number a tensor:
+            everything then has a leading axis [C]. For the plan's own queries only.
 
         Returns:
           The `record`, whether it is `rejected` (bool []), and what its norms were.
         """
         queries = self._queries
-        record, rejected = levels.screen(update)
-        each = [global_norm([t]) for t in tf.nest.flatten(record)]
-        norms = tf.stack([tf.cast(norm, tf.float32) for norm in each])
+        record, rejected = levels.screen(update, stacked=stacked)
+        norms = [global_norm([t], stacked=stacked) for t in tf.nest.flatten(record)]
+        norms = [tf.cast(norm, tf.float32) for norm in norms]
         if queries.server is not None:
-            record = queries.server.preprocess_record(sent["server"], record)
+            server, own = queries.server, sent["server"]
+            record = preprocess(server, own, record, stacked=stacked)
         if queries.zones:
             own = tf.constant(0) if self._zones_alike else zone
-            params = tf.nest.map_structure(lambda t: tf.gather(t, own), sent["zones"])
-            record = queries.zones[0].preprocess_record(params, record)
+            own = tf.nest.map_structure(lambda t: tf.gather(t, own), sent["zones"])
+            record = preprocess(queries.zones[0], own, record, stacked=stacked)
         if queries.client is not None:
             own = queries.client.derive_sample_params(sent["client"])
-            record = queries.client.preprocess_record(own, record)
+            record = preprocess(queries.client, own, record, stacked=stacked)
         return collections.OrderedDict(
             record=record,
             rejected=rejected,
-            tensor_norms=norms,
-            norm=global_norm([norms]),
+            tensor_norms=tf.stack(norms, -1),
+            norm=global_norm(norms, stacked=stacked),
         )
 
     def weighted(self, clipped: Any, profile: Any) -> Any:

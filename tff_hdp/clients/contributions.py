@@ -69,11 +69,7 @@ def sum_by_norms(
     with tf.control_dependencies([alike]):
         lengths = list(map(norms, updates))
     stand_ins = tf.nest.pack_sequence_as(like, lengths)
-    clipped = tf.vectorized_map(
-        _AS_WRITTEN(lambda client: mean.clipped(sent, *client)),
-        (stand_ins, profiles["zone"]),
-        fallback_to_while_loop=False,
-    )
+    clipped = mean.clipped(sent, stand_ins, profiles["zone"], stacked=True)
     contributions = mean.weighted(clipped, profiles)
     members = _members(zones, profiles["zone"])
     scaled = tf.nest.flatten(contributions.pop("record"))
