@@ -67,7 +67,7 @@ def test_a_skipped_zones_client_noise_is_not_counted():
     # Of few numbers, so that what their precision costs stays below the tolerance.
     plan = dataclasses.replace(ldp_plan(), size=10**4)
     threat = threat_of_round(ThreatModel(), plan, 1)
-    rows = account(plan, 10, 1e-5, threat=threat)
+    rows = account(plan, 10, 1e-5, ("rdp",), threat=threat)
     rows = [r for r in rows if r.observer == "released_model"]
     orders = np.asarray(ORDERS, float)
     for row in rows:
@@ -89,7 +89,7 @@ def test_skipping_never_lowers_epsilon_and_leaves_central_noise_alone():
     cost = []
     for skipped in (0, 1, 2, plan.num_zones):
         assumed = threat_of_round(threat, plan, skipped)
-        rows = account(plan, 10, 1e-5, threat=assumed)
+        rows = account(plan, 10, 1e-5, ("rdp",), threat=assumed)
         cost.append(worst(rows, "released_model").epsilon_rdp)
     assert cost == sorted(cost)
     assert cost[0] < cost[1] < cost[2] == cost[3]
@@ -226,6 +226,7 @@ def test_a_run_keeps_to_the_zones_it_began_with(hdp_config, tmp_path):
     assert experiment.run(hdp_config(out, rounds=2, **settings)).ledger.rounds == 2
 
 
+@pytest.mark.usefixtures("rdp_alone")
 def test_rounds_without_a_zones_client_noise_cost_more(hdp_config, tmp_path):
     changes = {"privacy": "ldp", "supernode_failure_rate": 0.5, "zones": 3}
     result = experiment.run(hdp_config(tmp_path, **changes))

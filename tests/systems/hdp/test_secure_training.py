@@ -135,6 +135,7 @@ def test_notes_say_whether_parties_sign(protocol, fault_model, asked, signed):
     assert ("honest but curious" in note) != signed
 
 
+@pytest.mark.usefixtures("rdp_alone")
 def test_sums_that_byzantine_clients_unmask_protect_nobody(run, tmp_path):
     """The super-node may then see an update under its own noise alone."""
     changes = {
@@ -155,6 +156,7 @@ def test_sums_that_byzantine_clients_unmask_protect_nobody(run, tmp_path):
     assert all("that its sums could be unmasked" in text for text in notes_of.values())
 
 
+@pytest.mark.usefixtures("rdp_alone")
 def test_resumes_with_drop_outs_and_client_noise(run, tmp_path):
     changes = {
         **NOISY,
