@@ -13,6 +13,7 @@ from tff_hdp.privacy import (
 )
 from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.divergences import gaussian_epsilon
+from tff_hdp.privacy.secure import with_encoding
 
 FEDERATION = {"zone_sizes": (50,) * 10, "sampling": PoissonSampling((0.2,) * 10)}
 BUDGET = {"rounds": 200, "delta": 1e-5}
@@ -84,6 +85,33 @@ def test_a_kind_of_client_can_be_singled_out():
         for kind in ("ldp", "hdp", None)
     }
     assert z["hdp"] < z["ldp"] == z[None]
+
+
+@pytest.mark.parametrize(
+    ("bits", "target", "is_met_by_the_least"),
+    [(12, 10.0, True), (11, 10.0, True), (11, 1.0, False)],
+)
+def test_what_few_bits_carry_is_found(bits, target, is_met_by_the_least):
+    """Also where z = 1, at which the search begins, is less."""
+
+    def make(z):
+        plan = configurations.c1(
+            zone_sizes=(50,) * 4,
+            sampling=FullParticipation(),
+            noise_multiplier=z,
+            secure_aggregation=True,
+        )
+        return with_encoding(plan, size=100, bits=bits)
+
+    budget = {"rounds": 10, "delta": 1e-5}
+    z = calibrate(make, target_epsilon=target, observer="aggregator", **budget)
+    met = worst(account(make(z), methods=("rdp",), **budget), "aggregator").epsilon_rdp
+    if not is_met_by_the_least:
+        assert met == pytest.approx(target, rel=5e-4)
+        return
+    assert met < 0.9 * target
+    with pytest.raises(ArgumentError, match="use more bits"):
+        make(z * (1 - 2e-4))
 
 
 @pytest.mark.parametrize(

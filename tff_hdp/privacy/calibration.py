@@ -27,6 +27,9 @@ def calibrate(
 ) -> float:
     """The least noise multiplier whose sound epsilon is at most a target.
 
+    Sums in fixed point of few bits carry no noise below some steps of their grid. Where
+    that is more than the target asks for, the least that they carry is what is found.
+
     Args:
       make_plan: Builds the plan from the multiplier z that is sought.
       target_epsilon: Epsilon > 0 to meet.
@@ -38,7 +41,8 @@ def calibrate(
       threat: What is assumed of the parties.
 
     Returns:
-      z, within 1e-4 of where epsilon crosses the target, on the side that meets it.
+      z, within 1e-4 of where epsilon crosses the target or of the least that the plan
+      takes, on the side that meets it.
 
     Raises:
       ArgumentError: If an argument is out of range, or no multiplier between 2^-10
@@ -54,7 +58,13 @@ def calibrate(
         check_word("client_kind", client_kind, CLIENT_KINDS)
 
     def epsilon(z: float, by: Sound) -> float:
-        rows = account(make_plan(z), rounds, delta, (by,), threat=threat)
+        try:
+            plan = make_plan(z)
+        except ArgumentError as error:
+            if "noise_multiplier" not in error.name or z == LARGEST_MULTIPLIER:
+                raise
+            return math.inf
+        rows = account(plan, rounds, delta, (by,), threat=threat)
         return worst(rows, observer, client_kind, method=by).epsilon(by)
 
     z = _least_multiplier(epsilon, target_epsilon, method)
