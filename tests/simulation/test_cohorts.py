@@ -112,11 +112,29 @@ def test_a_client_that_knows_its_generator_does_not_know_the_secret():
     secret = fresh_entropy()
     cohorts = sampler(PoissonSampling((0.3, 0.6)), entropy=secret)
     generator = cohorts.batch_generators(1)(3)
-    seeded_with = generator.bit_generator.seed_seq.entropy
-    assert seeded_with != secret
-    assert seeded_with.bit_length() > 128
-    known = np.random.default_rng(seeded_with).integers(2**63)
-    assert known == cohorts.batch_generators(1)(3).integers(2**63)
+    seeded_with = generator.bit_generator.seed_seq.bytes
+    assert len(seeded_with) == 32
+    assert secret.to_bytes(16) not in seeded_with
+    assert seeded_with != cohorts.batch_generators(1)(4).bit_generator.seed_seq.bytes
+
+
+def test_a_clients_generator_starts_from_all_of_its_seed():
+    """As O'Neill's PCG64 (2014, XSL-RR of 128 bits) is seeded, in whole numbers."""
+    generator = sampler(PoissonSampling((0.3, 0.6))).batch_generators(1)(3)
+    seed = generator.bit_generator.seed_seq.bytes
+    whole = [int.from_bytes(seed[i : i + 8], "little") for i in range(0, 32, 8)]
+    start, stream = (high << 64 | low for high, low in (whole[:2], whole[2:]))
+    increment = (2 * stream + 1) % 2**128
+
+    def step(state):
+        return (state * 0x2360ED051FC65DA44385DF649FCCF645 + increment) % 2**128
+
+    state = step(step(0) + start)
+    for _ in range(3):
+        state = step(state)
+        mixed, turn = (state >> 64 ^ state) % 2**64, state >> 122
+        wanted = (mixed >> turn | mixed << 64 - turn) % 2**64
+        assert generator.bit_generator.random_raw() == wanted
 
 
 def test_a_round_released_again_has_a_cohort_independent_of_the_first():
