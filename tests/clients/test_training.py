@@ -30,6 +30,32 @@ def test_chunks_fit_memory_and_use_every_core(monkeypatch, cores, clients, most)
     assert chunk_size(_sized(10**9), clients) == 1
 
 
+@pytest.mark.parametrize("cores", [1, 2, 64])
+@pytest.mark.parametrize(
+    ("clients", "weights", "examples", "together"),
+    [
+        (100, 1_000, 100, True),
+        (100, 1_000, 101, False),
+        (1000, 650, 12, True),
+        (10, 7_850, 150, False),
+        (100, 1_000, math.inf, False),
+        (0, 1_000, 0, True),
+    ],
+)
+def test_little_work_is_done_together(
+    monkeypatch, cores, clients, weights, examples, together
+):
+    monkeypatch.setattr(environment, "gpus", lambda: 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+    found = chunk_size(_sized(weights), clients, examples)
+    apart = chunk_size(_sized(weights), clients)
+    assert found == (max(1, clients) if together else apart)
+    # That many fit memory.
+    assert chunk_size(_sized(10**6), 100, 1e-3) == 22
+    convolving = _sized(weights, convolves=True)
+    assert chunk_size(convolving, clients, examples) == chunk_size(convolving, clients)
+
+
 @pytest.mark.parametrize(
     ("cores", "clients", "most"),
     [(1, 20, 4), (2, 20, 2), (2, 50, 5), (2, 7, 1), (4, 1000, 50), (64, 20, 1)],

@@ -156,6 +156,11 @@ class Participant:
     zone: int = 0
 
 
+def most_examples(participants: Sequence[Participant]) -> int:
+    """On how many examples, in all passes, one of them trains at most."""
+    return max((one.order.size for one in participants), default=0)
+
+
 def chunks(
     participants: Sequence[Participant], size: int, *, across_zones: bool = False
 ) -> Iterator[Any]:

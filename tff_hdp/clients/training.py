@@ -24,6 +24,9 @@ Then = Callable[[list[tf.Tensor], Any], Any]
 # no less; but chunks are what cores share: two of ten beat one of twenty, two of five
 # one of ten.
 _LEAST, _MOST = 5, 50
+# Of so little, examples times weights, what a chunk costs beside its arithmetic is more
+# than what cores that share it save.
+_LITTLE = 10**7
 # Where clients train one after the other a larger chunk gains nothing, and small ones
 # share the cores out evenly, also where zones part them.
 _CHUNKS_A_CORE = 5
@@ -44,12 +47,14 @@ def one_by_one(model: StackedModel) -> bool:
     return model.convolves and not environment.gpus()
 
 
-def chunk_size(model: StackedModel, clients: int) -> int:
+def chunk_size(model: StackedModel, clients: int, examples: float = math.inf) -> int:
     """How many clients to train at once: they fit memory and use every core or GPU.
 
     Args:
       model: What they train.
       clients: Of a round.
+      examples: On how many one of them trains at most, in all passes. Where all of it
+        is little, clients are trained together.
     """
     client_bytes = 4 * COPIES * model.size
     if gpus := environment.gpus():
@@ -57,11 +62,13 @@ def chunk_size(model: StackedModel, clients: int) -> int:
         return max(1, min(by_gpus, _GPU_MOST, _GPU_CHUNK_BYTES // client_bytes))
     cores = len(os.sched_getaffinity(0))
     share = math.ceil(clients / cores)
-    by_cores = max(_LEAST, share)
+    by_cores = min(max(_LEAST, share), _MOST)
     if model.convolves:
         least = min(_LEAST, share) if model.size > _LARGE else 1
-        by_cores = max(least, math.ceil(share / _CHUNKS_A_CORE))
-    return max(1, min(by_cores, _MOST, _CHUNK_BYTES // client_bytes))
+        by_cores = min(max(least, math.ceil(share / _CHUNKS_A_CORE)), _MOST)
+    elif model.size * clients * examples <= _LITTLE:
+        by_cores = clients
+    return max(1, min(by_cores, _CHUNK_BYTES // client_bytes))
 
 
 def train_stack(

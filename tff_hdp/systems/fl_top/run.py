@@ -14,7 +14,13 @@ import tensorflow_federated as tff
 import tasks
 from tff_hdp.aggregators import round_events
 from tff_hdp.aggregators.vectors import join
-from tff_hdp.clients.batches import Participant, chunk_type, chunks, make_order
+from tff_hdp.clients.batches import (
+    Participant,
+    chunk_type,
+    chunks,
+    make_order,
+    most_examples,
+)
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.errors import ArgumentError
@@ -117,7 +123,9 @@ class FlTop(System):
             )
             for client in cohort
         ]
-        size = config.cohort_chunk or chunk_size(self._model, len(cohort))
+        size = config.cohort_chunk or chunk_size(
+            self._model, len(cohort), most_examples(participants)
+        )
         data = [
             tf.data.Dataset.from_tensors(chunk) for chunk in chunks(participants, size)
         ]

@@ -7,7 +7,13 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.clients import training
-from tff_hdp.clients.batches import Participant, chunks, client_batches, make_order
+from tff_hdp.clients.batches import (
+    Participant,
+    chunks,
+    client_batches,
+    make_order,
+    most_examples,
+)
 from tff_hdp.clients.client_work import SGD_MOMENTUM, client_profile
 from tff_hdp.clients.stacked_model import StackedModel, is_supported
 from tff_hdp.errors import ArgumentError
@@ -35,14 +41,15 @@ class Chunking:
     across_zones: bool = False
     model: StackedModel | None = None
 
-    def size(self, cohort: int) -> int:
-        """Clients a chunk, of a cohort of so many.
+    def size(self, participants: Sequence[Participant]) -> int:
+        """Clients a chunk.
 
-        By the cohort, not by what is expected of it: one client more would be a chunk
-        of its own, for which the rest wait.
+        By who is there, not by what is expected: one client more would be a chunk of
+        its own, for which the rest wait.
         """
         if self.clients is None:
-            return training.chunk_size(self.model, cohort)
+            most = most_examples(participants)
+            return training.chunk_size(self.model, len(participants), most)
         return self.clients
 
 
@@ -113,7 +120,7 @@ def round_data(
     # Clients of like size share a chunk, so that little of it is padding.
     across = chunking.across_zones
     participants.sort(key=lambda p: (0 if across else p.zone, len(p.examples[1])))
-    size = chunking.size(len(participants))
+    size = chunking.size(participants)
     made = chunks(participants, size, across_zones=across)
     return list(map(tf.data.Dataset.from_tensors, made))
 

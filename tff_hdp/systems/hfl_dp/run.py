@@ -12,7 +12,12 @@ import pandas as pd
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.clients.batches import Participant, chunks, order_of_steps
+from tff_hdp.clients.batches import (
+    Participant,
+    chunks,
+    most_examples,
+    order_of_steps,
+)
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.files import write_text
@@ -113,7 +118,7 @@ class HflDp(System):
             )
             for client in cohort
         ]
-        size = chunk_size(self._model, len(cohort))
+        size = chunk_size(self._model, len(cohort), most_examples(participants))
         data = []
         for chunk in chunks(participants, size):
             chunk["zone"] = chunk["zone"][:1]
