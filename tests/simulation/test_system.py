@@ -53,7 +53,7 @@ def test_a_round_is_its_cohort_and_its_own_randomness(plan):
     number, cohort, drawn = given.data
     assert number == 3
     assert cohort == sampler.draw(3).tolist()
-    assert drawn == sampler.generator(3, stream=1, client=0).integers(2**32)
+    assert drawn == sampler.batch_generators(3)(0).integers(2**32)
     assert given.carried == {"kept": 1}
     assert system.prepare(7, 3, {"kept": 1}).data == given.data
 

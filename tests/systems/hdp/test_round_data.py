@@ -155,12 +155,13 @@ def test_zones_share_chunks_where_norms_decide(
 def test_cores_or_gpus_share_out_whoever_is_there(
     hdp_config, tmp_path, monkeypatch, cohort
 ):
-    """A Poisson cohort larger than expected has no chunk more."""
-    config = hdp_config(tmp_path, clients_per_round=40)
-    federation = build(config)
-    how = chunking(config, federation)
+    """A Poisson cohort larger than expected has no chunk more; nor has little work."""
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
-    for gpus, wanted in ((0, [cohort // 2, cohort - cohort // 2]), (1, [cohort])):
+    halves = [cohort // 2, cohort - cohort // 2]
+    for gpus, epochs, wanted in ((0, 40, halves), (1, 40, [cohort]), (0, 1, [cohort])):
+        config = hdp_config(tmp_path, clients_per_round=40, local_epochs=epochs)
+        federation = build(config)
+        how = chunking(config, federation)
         monkeypatch.setattr(environment, "gpus", lambda gpus=gpus: gpus)
         made = data_of(config, federation, np.arange(cohort), how)
         sizes = [len(chunk.get_single_element()["zone"]) for chunk in made]
