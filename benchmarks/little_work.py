@@ -2,8 +2,8 @@
 
     python benchmarks/little_work.py --csv=docs/results/benchmarks/little_work.csv
 
-Below how much work `tff_hdp.clients.training.chunk_size` has clients train together
-was set by this. Both processes are in one program and take turns round by round, on the
+Up to how much work `tff_hdp.clients.training.chunk_size` has clients train together
+rests on this. Both processes are in one program and take turns round by round, on the
 same cohorts, with noise at the server; seconds are of the process's `next`, medians,
 and their ratio round by round, its median and quartiles.
 """
@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import re
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ import numpy as np
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import require
 
 # Two rounds compile.
 _WARM_UP = 2
@@ -43,8 +45,14 @@ class Case:
 
     @classmethod
     def read(cls, text: str) -> "Case":
-        """From "task:model:clients:passes"."""
-        task, model, clients, passes = text.split(":")
+        """From "task:model:clients:passes".
+
+        Raises:
+          ArgumentError: If it is something else.
+        """
+        found = re.fullmatch(r"(\w+):(\w+):([1-9]\d*):([1-9]\d*)", text)
+        require(found is not None, "cases", text, "task:model:clients:passes")
+        task, model, clients, passes = found.groups()
         return cls(task, model, int(clients), int(passes))
 
 
@@ -110,14 +118,15 @@ def timed(case: Case, rounds: int) -> dict[str, object]:
                 output = systems[name].process.next(states[name], given.data)
                 seconds[name].append(time.perf_counter() - began)
                 states[name] = output.state
-        system = systems["apart"]
+        # [clients, steps, batch], as `chunk_size` counts them.
+        (chunk,), _ = systems["together"].prepare(0, 1, {}).data
+        examples = chunk.get_single_element()["order"].shape.num_elements()
+        size = systems["together"].plan.size
     found = {name: np.array(each[_WARM_UP:]) for name, each in seconds.items()}
     ratio = found["together"] / found["apart"]
-    batch = min(system.config.batch_size, int(system.task.train.sizes.max()))
-    steps = case.passes * math.ceil(system.task.train.sizes.max() / batch)
     return {
         **dataclasses.asdict(case),
-        "examples times weights": system.plan.size * case.clients * steps * batch,
+        "examples times weights": size * examples,
         "seconds apart": np.median(found["apart"]),
         "seconds together": np.median(found["together"]),
         "together / apart": np.median(ratio),

@@ -50,7 +50,7 @@ def federation(
 def clients_at_once(work: works.Work) -> int:
     """How many clients one stack is of, as `scripts/train.py` has it."""
     model = StackedModel.built_by(lambda: tensorflow_model.build_model(work))
-    return chunk_size(model, work.clients)
+    return chunk_size(model, work.clients, work.epochs * work.examples)
 
 
 def make_data(

@@ -62,13 +62,13 @@ def chunk_size(model: StackedModel, clients: int, examples: float = math.inf) ->
         return max(1, min(by_gpus, _GPU_MOST, _GPU_CHUNK_BYTES // client_bytes))
     cores = len(os.sched_getaffinity(0))
     share = math.ceil(clients / cores)
-    by_cores = min(max(_LEAST, share), _MOST)
+    by_cores = max(_LEAST, share)
     if model.convolves:
         least = min(_LEAST, share) if model.size > _LARGE else 1
-        by_cores = min(max(least, math.ceil(share / _CHUNKS_A_CORE)), _MOST)
-    elif model.size * clients * examples <= _LITTLE:
-        by_cores = clients
-    return max(1, min(by_cores, _CHUNK_BYTES // client_bytes))
+        by_cores = max(least, math.ceil(share / _CHUNKS_A_CORE))
+    little = not model.convolves and model.size * clients * examples <= _LITTLE
+    together = clients if little else min(by_cores, _MOST)
+    return max(1, min(together, _CHUNK_BYTES // client_bytes))
 
 
 def train_stack(

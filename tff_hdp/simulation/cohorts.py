@@ -87,17 +87,16 @@ class CohortSampler:
         round_number: int,
         *,
         stream: int,
-        client: int | None = None,
         earlier: int = 0,
     ) -> np.random.Generator:
         """The round's own random stream number `stream`, 1 or more.
 
-        A client's own, if one is named; another each time, if it is said how often the
-        round was released before. NumPy's generators can be run backwards, so
-        each is seeded by a one-way function of the secret: what one stream shows
-        tells nothing of another, nor of the cohort.
+        Another each time, if it is said how often the round was released before.
+        NumPy's generators can be run backwards, so each is seeded by a one-way function
+        of the secret: what one stream shows tells nothing of another, nor of the
+        cohort.
         """
-        seed = self._derived(round_number, stream, client, earlier)
+        seed = self._derived(round_number, stream, None, earlier)
         return np.random.default_rng(int.from_bytes(seed))
 
     def _derived(
@@ -114,7 +113,8 @@ class CohortSampler:
     ) -> Callable[[int], np.random.Generator]:
         """From a client's index to what orders its batches in a round.
 
-        Every client has its own, so that nobody's batches hang on who else is there.
+        Every client has its own, seeded as `generator`'s, so that nobody's batches hang
+        on who else is there.
         """
 
         def generator(client: int) -> np.random.Generator:
