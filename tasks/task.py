@@ -110,3 +110,11 @@ class Task:
     class_names: tuple[str, ...] = ()
     encoding: Mapping[str, Any] | None = None
     mirrored: bool = False
+
+    @functools.cached_property
+    def model(self) -> "tf.keras.Model":
+        """A model for who asks of layers and shapes; it stays as it is.
+
+        To build one takes longer than most of what is asked of it.
+        """
+        return self.build_model()

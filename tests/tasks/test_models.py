@@ -239,3 +239,22 @@ def test_ranges_of_columns_are_told_in_any_form(kind):
     both = np.array([dataset.min_value, dataset.max_value], np.float32)
     found = task.build_model().layers[0](both)
     np.testing.assert_allclose(found, [[0.0] * 30, [1.0] * 30], atol=1e-5)
+
+
+def test_a_task_builds_the_model_that_tells_its_shapes_once():
+    built = []
+    task = tasks.load("digits")
+
+    def build():
+        built.append(task.build_model())
+        return built[-1]
+
+    counted = dataclasses.replace(task, build_model=build)
+    assert counted.model is counted.model is built[0]
+    assert len(built) == 1
+    shapes = [tuple(weight.shape) for weight in counted.model.trainable_weights]
+    assert shapes == [(64, 32), (32,), (32, 10), (10,)]
+    # Another model's task asks anew.
+    softmax = tasks.load("digits", model="softmax").build_model
+    other = dataclasses.replace(counted, build_model=softmax)
+    assert [tuple(w.shape) for w in other.model.trainable_weights] == [(64, 10), (10,)]

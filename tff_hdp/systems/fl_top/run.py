@@ -71,7 +71,7 @@ class FlTop(System):
             config, clients, folder.resolved["clip_norm"], compressor.upload_size
         )
         self.zoning, self.sampling = one_zone(self.task.train.client_ids), self.plan
-        self._model = StackedModel(self.task.build_model())
+        self._model = StackedModel(self.task.model)
         self.secure_sums = None
         if config.secure_aggregation_protocol in PROTOCOLS:
             self.secure_sums = SecureSums(

@@ -43,7 +43,7 @@ class Gfl(System):
         self.config, self.task = config, load(config, seed)
         servers = build_servers(config, self.task, seed)
         self.mixing = metropolis(build_graph(config, seed))
-        weights = self.task.build_model().trainable_weights
+        weights = self.task.model.trainable_weights
         self._shapes = [tuple(weight.shape) for weight in weights]
         self.plan = GflPlan(
             scheme=config.scheme,

@@ -162,9 +162,7 @@ def _plan(
         "clipping": clipping,
         "zone_weights": tuple(np.bincount(zoning.zone_of, weights).tolist()),
         "mixing": config.mixing_weights,
-        "size": sum(
-            w.shape.num_elements() for w in task.build_model().trainable_weights
-        ),
+        "size": sum(w.shape.num_elements() for w in task.model.trainable_weights),
         **config.secure_plan,
     }
     if config.estimator is not None:

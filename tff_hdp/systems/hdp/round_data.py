@@ -59,7 +59,7 @@ def chunking(config: HdpConfig, federation: Federation) -> Chunking:
     Raises:
       ArgumentError: If clients cannot be trained together and are to be.
     """
-    model = federation.task.build_model()
+    model = federation.task.model
     can_stack = config.client_optimizer in SGD_MOMENTUM and is_supported(model)
     if config.cohort_chunk and not can_stack:
         raise ArgumentError(

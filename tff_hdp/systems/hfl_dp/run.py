@@ -73,7 +73,7 @@ class HflDp(System):
             C=config.clip_norm,
             paper_epsilons=(config.eps1, config.eps2) if theorem_1 else (None, None),
         )
-        self._model = StackedModel(self.task.build_model())
+        self._model = StackedModel(self.task.model)
         self.worth, self.warnings = [], []
         if self.plan.is_noisy:
             cloud = config.rounds // config.k2

@@ -19,7 +19,7 @@ def build_edges(config: HflDpConfig, task: tasks.Task, seed: int) -> Zoning:
     Raises:
       ArgumentError: If the model cannot be trained here.
     """
-    if not is_supported(task.build_model()):
+    if not is_supported(task.model):
         raise ArgumentError("model", task.model_name, "one whose layers can be stacked")
     clients = task.train.client_ids
     return equal_zones(clients, config.edges, rng=np.random.default_rng(seed))

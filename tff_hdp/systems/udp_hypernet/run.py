@@ -68,11 +68,10 @@ class UdpHypernet(System):
             config, self.weights, folder.resolved.get("noise_multiplier")
         )
         self.zoning, self.sampling = one_zone(self.train.client_ids), self.plan
-        local = self.task.build_model()
         self.hypernetwork = Hypernetwork(
             descriptor_dim=config.descriptor_dim,
             width=config.hidden_width,
-            targets=tuple(w.shape for w in local.trainable_weights),
+            targets=tuple(w.shape for w in self.task.model.trainable_weights),
         )
         expected = config.sampling_rate * len(self.train.client_ids)
         self.users_at_once = users_at_once(expected)
