@@ -18,6 +18,7 @@ from tff_hdp import systems
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation import classifier, experiment
 from tff_hdp.simulation.evaluation import evaluate_run
+from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.fl_top import plan as fl_top_dp
 from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top import setup as fl_top_setup
@@ -99,6 +100,20 @@ def test_a_row_counts_what_was_exchanged(
         assert row[column] == pytest.approx(expected)
     assert np.isnan(row["epsilon_paper"]) and np.isnan(row["epsilon_released"])
     assert "N/A" in result.summary and not result.accounts
+
+
+@pytest.mark.parametrize(("epochs", "sizes"), [(1, [36]), (5, [9] * 4)])
+def test_little_work_is_one_chunk(tmp_path, monkeypatch, epochs, sizes):
+    """What is more is shared out to the cores."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(4)))
+    settings = config(tmp_path, clients_per_round=36, local_epochs=epochs)
+    with RunFolder(settings) as folder:
+        folder.resolve(partition_seed=5)
+        data = settings.build(folder).round_data(
+            1, np.arange(36), np.random.default_rng
+        )
+    found = [len(chunk.get_single_element()["order"]) for chunk in data]
+    assert found == sizes
 
 
 @pytest.mark.slow

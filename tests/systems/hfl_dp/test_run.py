@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -162,6 +163,17 @@ def test_a_seed_never_fixes_the_noise(tmp_path):
         experiment.run(config(tmp_path / name, rounds=1, noise="theorem_1"))
         losses.append(pd.read_csv(tmp_path / name / "metrics.csv")["loss"].iloc[0])
     assert losses[0] != losses[1]
+
+
+@pytest.mark.parametrize(("steps", "sizes"), [(2, [30, 30]), (30, [15] * 4)])
+def test_little_work_has_a_chunk_an_edge(tmp_path, monkeypatch, steps, sizes):
+    """What is more is shared out to the cores."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(4)))
+    system = built(config(tmp_path, num_clients=60, local_steps=steps, noise="none"))
+    cohort = np.concatenate(system.zoning.members)
+    data = system.round_data(1, cohort, np.random.default_rng)
+    found = [len(chunk.get_single_element()["order"]) for chunk in data]
+    assert found == sizes
 
 
 def test_clients_per_edge_is_the_other_reading_of_n(tmp_path):
