@@ -115,8 +115,10 @@ def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
     if path.exists():
         before = pd.read_csv(path)
         others = before[~before["work"].isin(rows["work"])]
-        rows = pd.concat([others.dropna(axis=1, how="all"), rows])
-        rows = rows.reindex(columns=before.columns.union(rows.columns, sort=False))
+        columns = before.columns.union(rows.columns, sort=False)
+        # pandas is not yet settled on what an empty column does to another's type.
+        told = [frame.dropna(axis=1, how="all") for frame in (others, rows)]
+        rows = pd.concat(told).reindex(columns=columns)
     write_text(path, rows.to_csv(index=False, float_format="%.4g"))
     print(path)
     fast = folder / "fast.csv"

@@ -243,7 +243,8 @@ def test_a_work_measured_again_leaves_other_works_rows(report, tmp_path):
     before = pd.read_csv(rows)
     assert before.set_index("work")["seconds_median"].to_dict() == {"A": 2.0, "B": 2.25}
     with rows.open() as file:
-        assert report("--rows_only", page, times).returncode == 0
+        result = report("--rows_only", page, times)
+        assert (result.returncode, result.stderr) == (0, "")
         # Who reads it meanwhile reads the old one to its end.
         assert pd.read_csv(file)["seconds_median"].tolist() == [2.0, 2.25]
     after = pd.read_csv(rows)
