@@ -231,10 +231,11 @@ def test_a_work_measured_again_leaves_other_works_rows(report, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     times = tmp_path / "times.json"
-    times.write_text(json.dumps([row(), row(work="B", seconds_median=2.25)]))
+    other = row(work="B", seconds_median=2.25, accuracy=0.5)
+    times.write_text(json.dumps([row(), other]))
     assert report(page, times).returncode == 0
     text = page.read_text()
-    times.write_text(json.dumps([row(seconds_median=2.125)]))
+    times.write_text(json.dumps([row(seconds_median=2.125, accuracy=None)]))
     result = report(page, times)
     assert result.returncode == 2
     assert "page.md: has B: 20 clients, two convolutions too" in result.stderr
