@@ -87,6 +87,8 @@ def _shown(value: object) -> str:
         text = ",".join(map(str, value)) if listed else str(value)
     except ValueError:  # a whole number of thousands of digits
         text = f"a {type(value).__name__} of too many digits"
+    except RecursionError:
+        text = f"a {type(value).__name__} nested too deep"
     return one_line(text, LONGEST_VALUE) or "empty"
 
 

@@ -61,6 +61,21 @@ def read_arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
         raise FileError(path, f"is damaged, or no .npz of {wanted}") from error
 
 
+def read_numbers(path: pathlib.Path, *names: str) -> list[np.ndarray]:
+    """`read_arrays` of finite real numbers alone.
+
+    Raises:
+      FileError: As `read_arrays`, or if something else is among them.
+      OSError: If the file cannot be read.
+    """
+    found = read_arrays(path, *names)
+    for number, array in enumerate(found):
+        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            name = names[number] if names else f"array {number}"
+            raise FileError(path, f"{name} has what is no finite real number")
+    return found
+
+
 def write_bytes(path: pathlib.Path, content: bytes, *, durable: bool = False) -> None:
     """`write_text` of what is no text.
 

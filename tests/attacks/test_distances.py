@@ -121,6 +121,9 @@ def test_weights_that_do_not_fit_are_refused(weights, tmp_path):
     np.savez(tmp_path / "other.npz", **parts | {"kernel2": np.zeros((3, 3, 1, 384))})
     with pytest.raises(FileError, match="kernel2"):
         distances.Lpips.read(str(tmp_path / "other.npz"))
+    np.savez(tmp_path / "text.npz", **parts | {"head1": np.full((192,), "a")})
+    with pytest.raises(FileError, match="head1 has what is no finite real number"):
+        distances.Lpips.read(str(tmp_path / "text.npz"))
 
 
 def test_task_features(target, images):

@@ -224,5 +224,7 @@ def test_observers_that_are_not_there_are_refused():
             Vantage(**{"plan": plan, **options})
     with pytest.raises(ArgumentError, match="level is side"):
         parse_level("side")
+    with pytest.raises(ArgumentError, match=r"level is 1{9}"):
+        parse_level("1" * 5000)
     with pytest.raises(ArgumentError, match="updates"):
         Federation(plan, [[3]]).round([[np.zeros(3)], []])

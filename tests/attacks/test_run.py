@@ -314,6 +314,21 @@ def test_what_does_not_fit_the_model_is_refused(tmp_path, target):
         Attacker(AttackConfig(weights="nowhere"))
 
 
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf, 1j, "a"])
+def test_weights_that_are_no_finite_numbers_are_refused(tmp_path, target, spoilt):
+    path, task = tmp_path / "weights.npz", tasks.load("digits")
+    first, *others = target().weights
+    np.savez(path, np.full(first.shape, spoilt), *others)
+    with pytest.raises(FileError, match="array 0 has what is no finite real number"):
+        load_target(task, weights=str(path), seed=9)
+
+
+@pytest.mark.parametrize("rate", [1e30, 1e-44])
+def test_a_rate_that_leaves_no_norm_to_clip_to_is_named(rate):
+    with pytest.raises(ArgumentError, match=r"^learning_rate is 1e.*norm > 0; it is"):
+        Attacker(AttackConfig(attack="identification", learning_rate=rate))
+
+
 def test_weights_of_a_file_are_taken(tmp_path, target):
     path, task = tmp_path / "weights.npz", tasks.load("digits")
     np.savez(path, *target().weights)
@@ -335,6 +350,10 @@ def test_weights_of_a_run_are_taken(tmp_path, target):
     config.write_text(json.dumps({"flags": {"task": "pages"}}))
     with pytest.raises(FileError, match="is a run of task pages, not digits"):
         load_target(task, weights=str(tmp_path))
+    for harmed in ([], {"flags": []}):
+        config.write_text(json.dumps(harmed))
+        with pytest.raises(FileError, match="is a run of task None"):
+            load_target(task, weights=str(tmp_path))
     config.write_text(json.dumps({"flags": {"task": "digits"}}))
     found = load_target(task, weights=str(tmp_path), seed=9)
     for a, b in zip(found.weights, target().weights, strict=True):

@@ -14,6 +14,7 @@ from tff_hdp.attacks.lira import area_over_shadows, likelihood_ratios, trained
 from tff_hdp.attacks.membership import clipped
 from tff_hdp.attacks.training import Training
 from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import Clipping, FullParticipation, NoisePlan
 from tff_hdp.privacy.tradeoff import area_interval, area_under
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
@@ -115,6 +116,25 @@ def test_a_round_without_members_has_its_noise(probability):
     pairs = zip(weights, attacker.target.weights, strict=True)
     moved = np.concatenate([np.ravel(a - b) for a, b in pairs])
     expected = np.sqrt(rounds) * z * clip_norm / (clients * probability)
+    # Six standard errors of a deviation of 2,410 draws.
+    assert moved.std() == pytest.approx(expected, rel=6 / np.sqrt(2 * 2410))
+
+
+@pytest.mark.parametrize("noising", [(2, 2), (1, 0), (0, 2)])
+def test_as_many_noise_their_updates_as_the_plan_says(target, noising):
+    z, clip_norm = 1.0, 0.5
+    plan = NoisePlan(
+        zone_sizes=(2, 2),
+        sampling=FullParticipation(),
+        clipping=Clipping(clip_norm=clip_norm),
+        client_noise_multiplier=z,
+        noising_clients=noising,
+    )
+    training = Training(target(), plan)
+    _, weights = training.round(training.start, [None] * 4, [True] * 4)
+    pairs = zip(weights, target().weights, strict=True)
+    moved = np.concatenate([np.ravel(a - b) for a, b in pairs])
+    expected = np.sqrt(sum(noising)) * z * clip_norm / 4
     # Six standard errors of a deviation of 2,410 draws.
     assert moved.std() == pytest.approx(expected, rel=6 / np.sqrt(2 * 2410))
 

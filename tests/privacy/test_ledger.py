@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import json
 
 import dp_accounting
@@ -261,6 +262,7 @@ def test_a_journal_from_before_peers_were_known_takes_them_to_be():
         ((0, "plan", "zone_sizes"), 3),
         ((0, "plan", "encoding"), 3),
         ((0, "threat"), None),
+        ((0, "plan", "mixing"), functools.reduce(lambda x, _: [x], range(990), [])),
         ((0, "rounds"), 0),
         ((), {}),
         ((), ""),

@@ -1,6 +1,7 @@
 """A plan's file: what is written, read back and refused."""
 
 import dataclasses
+import functools
 import json
 
 import pytest
@@ -49,9 +50,14 @@ def test_a_plan_goes_through_its_file(tmp_path, sampling):
         ({"kept": [fields["kept"][0] | {"epsilon": "x"}]}, "epsilon is x"),
         ({"kept": [fields["kept"][0] | {"saved": -1.0}]}, "saved is -1.0"),
         (
-            {"kept": [{"promise": {"observer": "super_node", "epsilon": 1.0}}]},
-            "missing 2 required",
+            {"kept": [{"promise": fields["kept"][0]["promise"]}]},
+            "Kept is epsilon,noise,saved; allowed: the fields",
         ),
+        (
+            {"kept": [{"promise": {"observer": "super_node", "epsilon": 1.0}}]},
+            "Promise is level; allowed: the fields",
+        ),
+        ({"noising": ["a", "b", "a"]}, "noising is a; allowed: every client once"),
         (
             {"plan": fields["plan"] | {"server_noise_multiplier": 1e308}},
             r"server_noise_multiplier is 1e\+308",
@@ -60,3 +66,25 @@ def test_a_plan_goes_through_its_file(tmp_path, sampling):
         path.write_text(json.dumps(fields | wrong))
         with pytest.raises(FileError, match=f"plan.json: no plan of .*{words}"):
             planned.read_plan(path)
+
+
+@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(ThreatModel)])
+def test_nothing_is_assumed_of_a_field_that_a_file_lacks(tmp_path, name):
+    """The least would be: its epsilons would be smaller."""
+    found = planned.Planned(plan=PLAN, threat=ThreatModel(), rounds=20, delta=1e-5)
+    path = tmp_path / "plan.json"
+    fields = found.to_dict()
+    del fields["threat"][name]
+    path.write_text(json.dumps(fields))
+    with pytest.raises(FileError, match=f"ThreatModel is .*{name}.*; allowed"):
+        planned.read_plan(path)
+
+
+def test_a_file_that_is_nested_deep_is_refused(tmp_path):
+    found = planned.Planned(plan=PLAN, threat=ThreatModel(), rounds=20, delta=1e-5)
+    path = tmp_path / "plan.json"
+    fields = found.to_dict()
+    fields["plan"]["mixing"] = functools.reduce(lambda x, _: [x], range(800), [])
+    path.write_text(json.dumps(fields))
+    with pytest.raises(FileError, match=r"plan\.json: no plan of this version"):
+        planned.read_plan(path)

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import logging
+import math
 from typing import Any
 
 import numpy as np
@@ -73,12 +74,19 @@ class Attacker:
             require(of_images, "task", config.task, f"one of images: {config.attack}")
             allowed = f"1..{most - 1}, as the other examples show the prior"
             require(config.victims < most, "victims", config.victims, allowed)
-        self.clip_norm = (
-            self.target.median_norm()
-            if config.clip_norm == "auto"
-            else config.given_clip_norm
-        )
+        self.clip_norm = self._clip_norm()
         self.lpips = config.lpips_weights and distances.Lpips.read(config.lpips_weights)
+
+    def _clip_norm(self) -> float:
+        """The norm given, or the median of what the model's clients send."""
+        config = self.config
+        if config.clip_norm != "auto":
+            return config.given_clip_norm
+        found = self.target.median_norm()
+        allowed = f"one at which updates have a median norm > 0; it is {found:g}"
+        is_one = 0.0 < found < math.inf
+        require(is_one, "learning_rate", config.learning_rate, allowed)
+        return found
 
     @functools.cached_property
     def prior(self) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from scipy import stats
 
 from tff_hdp.attacks.victims import Target
 from tff_hdp.errors import FileError
-from tff_hdp.files import read_arrays
+from tff_hdp.files import read_numbers
 
 # What becomes of two equal images, in place of infinity.
 MAX_PSNR = 120.0
@@ -77,7 +77,7 @@ class Lpips:
         parts = {
             kind: tuple(
                 array.astype(np.float32)
-                for array in read_arrays(
+                for array in read_numbers(
                     pathlib.Path(path), *(f"{kind}{i}" for i in range(5))
                 )
             )

@@ -33,6 +33,11 @@ class Training:
         runtime.set_context("in_process")
         self._target, self._plan = target, plan
         self._zone_of = np.repeat(np.arange(plan.num_zones), plan.zone_sizes)
+        first = np.repeat(np.cumsum(plan.zone_sizes) - plan.zone_sizes, plan.zone_sizes)
+        # The first of each zone noise, as a `Federation` and the bounds have it.
+        place = np.arange(plan.num_clients) - first
+        noises = plan.client_noise_multiplier > 0
+        self._noising = noises & (place < np.take(plan.noising_clients, self._zone_of))
         self._process = build_hdp(
             clients=stacked_clients(
                 build_model=lambda: tf.keras.models.clone_model(target.keras_model),
@@ -62,7 +67,8 @@ class Training:
         blank = self._target.features[:1], self._target.labels[:1]
         first = next((batch for batch in batches if batch is not None), blank)
         size, members = len(first[1]), []
-        for batch, zone, is_here in zip(batches, self._zone_of, present, strict=True):
+        who = zip(batches, self._zone_of, self._noising, present, strict=True)
+        for batch, zone, noises, is_here in who:
             row = np.arange(size, dtype=np.int32)
             if batch is None:
                 row = np.full(size, -1, np.int32)
@@ -71,7 +77,7 @@ class Training:
                     Participant(
                         first if batch is None else batch,
                         np.tile(row, [self._target.local_steps, 1]),
-                        carries_noise=self._plan.client_noise_multiplier > 0,
+                        carries_noise=bool(noises),
                         zone=int(zone),
                     )
                 )

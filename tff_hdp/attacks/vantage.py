@@ -221,6 +221,9 @@ def parse_level(text: str | int) -> Level:
     Raises:
       ArgumentError: If it is neither a whole number nor `outside`.
     """
-    if text == "outside" or (str(text).isascii() and str(text).isdigit()):
-        return "outside" if text == "outside" else int(text)
+    if text == "outside":
+        return "outside"
+    # No more digits than Python reads.
+    if str(text).isascii() and str(text).isdigit() and len(str(text)) < 10:
+        return int(text)
     raise ArgumentError("level", text, "0, 1, 2, or outside")

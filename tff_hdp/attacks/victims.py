@@ -17,7 +17,7 @@ from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_stack
 from tff_hdp.errors import ArgumentError, FileError, require
-from tff_hdp.files import read_arrays
+from tff_hdp.files import read_numbers
 from tff_hdp.simulation.classifier import load_keras
 from tff_hdp.topology.reading import read_json
 
@@ -202,7 +202,7 @@ def _read_weights(
     if path.is_dir():
         found = _trained(path, task)
     elif path.suffix == ".npz" and path.exists():
-        found = read_arrays(path)
+        found = read_numbers(path)
     else:
         raise ArgumentError("weights", path, "init, an .npz file, or a run folder")
     held = tuple(np.shape(w) for w in found)
@@ -217,7 +217,9 @@ def _trained(folder: pathlib.Path, task: str) -> list[np.ndarray]:
     for name in (path.relative_to(folder), "config.json"):
         if not (folder / name).exists():
             raise FileError(folder, f"holds no finished run: no {name}")
-    ran = read_json(folder / "config.json").get("flags", {}).get("task")
+    made = read_json(folder / "config.json")
+    flags = made.get("flags") if isinstance(made, dict) else None
+    ran = flags.get("task") if isinstance(flags, dict) else None
     if ran != task:
         raise FileError(folder, f"is a run of task {ran}, not {task}")
     return load_keras(path).get_weights()

@@ -133,6 +133,7 @@ def account_history(
         differ.
     """
     check_delta("delta", delta)
+    history = [(run, check_count("rounds", count)) for run, count in history]
     is_several = isinstance(methods, Sequence) and not isinstance(methods, str)
     if not is_several:
         raise ArgumentError("methods", repr(methods), f"a sequence of {METHODS}")

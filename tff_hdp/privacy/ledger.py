@@ -135,7 +135,13 @@ class RoundLedger(Generic[Plan]):
                 RoundLedger.record(fresh, self._from_dict(entry), count)
         except ArgumentError:
             raise
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (
+            AttributeError,
+            KeyError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
             history, allowed = state.get("history"), "what state_dict returned"
             raise ArgumentError("state['history']", history, allowed) from error
         self._history = fresh._history
@@ -145,7 +151,7 @@ class RoundLedger(Generic[Plan]):
 
     def _from_dict(self, entry: Mapping[str, Any]) -> Plan:
         _check_names("state['history']", entry, {"plan"})
-        return _build(self._plan_type, entry["plan"])
+        return from_fields(self._plan_type, entry["plan"])
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._history == other._history
@@ -222,7 +228,7 @@ class Ledger(RoundLedger[AccountedRound]):
         _check_names("state['history']", entry, {"plan", "threat"})
         # Where journals do not say it yet, what a masking protocol would show.
         known = {"peers_known": bool(entry["plan"].get("secure_aggregation"))}
-        threat = _build(ThreatModel, known | entry["threat"])
+        threat = from_fields(ThreatModel, known | entry["threat"])
         return AccountedRound(plan_from_dict(entry["plan"]), threat)
 
 
@@ -252,15 +258,22 @@ def plan_from_dict(fields: Mapping[str, Any]) -> NoisePlan:
     kind = sampling.pop("kind")
     if kind not in _SAMPLING:
         raise ArgumentError("sampling.kind", kind, ", ".join(_SAMPLING))
-    values["sampling"] = _build(_SAMPLING[kind], sampling)
-    values["clipping"] = _build(Clipping, values["clipping"])
+    values["sampling"] = from_fields(_SAMPLING[kind], sampling)
+    values["clipping"] = from_fields(Clipping, values["clipping"])
     if values["encoding"] is not None:
-        values["encoding"] = _build(FixedPoint, values["encoding"])
-    values["upper_levels"] = [_build(Level, each) for each in values["upper_levels"]]
-    return _build(NoisePlan, values)
+        values["encoding"] = from_fields(FixedPoint, values["encoding"])
+    values["upper_levels"] = [
+        from_fields(Level, each) for each in values["upper_levels"]
+    ]
+    return from_fields(NoisePlan, values)
 
 
-def _build(cls: type, fields: Mapping[str, Any]) -> Any:
+def from_fields(cls: type, fields: Mapping[str, Any]) -> Any:
+    """A dataclass's value of all its fields, as JSON types: what is left out is lost.
+
+    Raises:
+      ArgumentError: If a field is unknown, missing or out of range.
+    """
     _check_names(cls.__name__, fields, {f.name for f in dataclasses.fields(cls)})
     return cls(**{name: _with(tuple, value) for name, value in fields.items()})
 

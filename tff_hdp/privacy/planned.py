@@ -1,5 +1,6 @@
 """A plan with the promises that it was made for, and its file."""
 
+import collections
 import dataclasses
 import functools
 import json
@@ -17,7 +18,7 @@ from tff_hdp.errors import (
 from tff_hdp.files import write_text
 from tff_hdp.privacy.accountant import SOUND, History
 from tff_hdp.privacy.demands import Federation, demands_of, largest_epsilon
-from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
+from tff_hdp.privacy.ledger import from_fields, plan_from_dict, plan_to_dict
 from tff_hdp.privacy.parts import entries
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promises import Kept, Promise
@@ -122,25 +123,31 @@ def read_plan(path: str | pathlib.Path) -> Planned:
             )
         found = Planned(
             plan=plan_from_dict(fields["plan"]),
-            threat=ThreatModel(**fields["threat"]),
+            threat=from_fields(ThreatModel, fields["threat"]),
             rounds=check_count("rounds", fields["rounds"]),
             delta=check_delta("delta", fields["delta"]),
             method=check_word("method", fields["method"], SOUND),
             kept=tuple(
-                Kept(**each | {"promise": Promise(**each["promise"])})
+                from_fields(
+                    Kept, each | {"promise": from_fields(Promise, each["promise"])}
+                )
                 for each in fields["kept"]
             ),
             noise=check_nonnegative("noise", fields["noise"]),
             trusting=entries("trusting", fields["trusting"], check_count),
             noising=entries("noising", fields["noising"], _check_id),
         )
+        # Of a zone's noising clients, the plan says how many: others than these.
+        counts = collections.Counter(found.noising)
+        twice = [client for client, times in counts.items() if times > 1]
+        require(not twice, "noising", ", ".join(twice), "every client once")
         # Refuses promises that nobody of its federation is made.
         for kept in found.kept:
             demands_of(found.federation, kept.promise)
         return found
     except FileError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise FileError(path, f"no plan of this version: {error}") from error
 
 

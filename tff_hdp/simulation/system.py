@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import functools
+import math
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -88,6 +89,11 @@ class System(abc.ABC):
     is_personal: bool = False
 
     # Before the first round --------------------------------------------------
+
+    @property
+    def most_rounds(self) -> float:
+        """How many rounds may be released, whichever are run again counted again."""
+        return math.inf
 
     def initial_state(self, seed: int | None) -> Any:
         """The state before round 1.

@@ -60,7 +60,8 @@ def train(
       The final state of the process and the ledger.
 
     Raises:
-      ArgumentError: If the folder's run is past `config.rounds` already.
+      ArgumentError: If the folder's run is past `config.rounds` already, or rounds
+        whose checkpoints are gone make it more than what is promised is for.
       FloatingPointError: If the model stops being finite; nothing is then
         written for that round.
       OSError: If a file cannot be written; the run can be resumed.
@@ -74,6 +75,8 @@ def train(
         )
     ledger = system.new_ledger()
     folder.journal.recall(ledger)
+    if start.round_number < config.rounds:
+        _check_rounds(config, ledger.rounds - start.round_number, system.most_rounds)
     statement = _Statement(config, system, folder)
     if 0 < start.round_number == config.rounds:
         start = _as_the_last(start, config, system, folder, ledger)
@@ -122,6 +125,17 @@ def train(
             )
             releases.begin(done, one, output.metrics)
     return state, ledger
+
+
+def _check_rounds(config: RunConfig, again: int, most: float) -> None:
+    """Refuses rounds if so many that are run again make them more than `most`."""
+    if config.rounds + again > most:
+        raise ArgumentError(
+            "rounds",
+            config.rounds,
+            f"at most {most - again}: promises of the run in out={config.out} are for "
+            f"{most} rounds, and {again} more were released whose checkpoints are gone",
+        )
 
 
 def _as_the_last(

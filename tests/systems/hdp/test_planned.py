@@ -326,6 +326,19 @@ def test_a_run_says_what_came_of_its_promises_and_stands_alone(
         experiment.run(dataclasses.replace(config, rounds=2))
 
 
+def test_rounds_that_are_run_again_break_no_promise(hdp_config, tmp_path, made):
+    """The plan is for two; one that was released and lost would be a third."""
+    config = settings(hdp_config, tmp_path, made, rounds=2)
+    path = experiment.run(config).path
+    (path / "checkpoints" / "round_000002").unlink()
+    before = (path / "journal.jsonl").read_bytes()
+    with pytest.raises(
+        ArgumentError, match=r"rounds is 2; allowed: at most 1: .* for 2 rounds, and 1"
+    ):
+        experiment.run(config)
+    assert (path / "journal.jsonl").read_bytes() == before
+
+
 def test_promises_are_accounted_with_what_the_plan_assumes(made):
     from tff_hdp.privacy.threat import AccountedRound
 

@@ -253,6 +253,11 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
             raise ArgumentError("plan", config.plan, f"{allowed}{epsilon:.5g}")
 
 
+def most_rounds(config: HdpConfig) -> float:
+    """How many rounds the promises of a run's plan are for; any number without one."""
+    return math.inf if config.plan is None else read_plan(config.plan).rounds
+
+
 def _bears_colluders(config: HdpConfig, plan: NoisePlan, assumed: ThreatModel) -> bool:
     """Whether every secure sum that the account relies on hides its parties.
 

@@ -32,7 +32,12 @@ from tff_hdp.systems.hdp.federation import (
     threat_of_round,
 )
 from tff_hdp.systems.hdp.pilot import find_clipping
-from tff_hdp.systems.hdp.planned import kept_promises, with_own_plan, with_plan_copied
+from tff_hdp.systems.hdp.planned import (
+    kept_promises,
+    most_rounds,
+    with_own_plan,
+    with_plan_copied,
+)
 from tff_hdp.systems.hdp.process import build_hdp
 from tff_hdp.systems.hdp.round_data import chunking, round_data
 from tff_hdp.systems.hdp.seats import (
@@ -145,6 +150,11 @@ class Hdp(System):
         self.elections = build_elections(config, self.task, self.zoning)
         # Made once a run, which has one secret.
         self.participation = functools.lru_cache(maxsize=1)(self._participation)
+
+    @property
+    def most_rounds(self) -> float:
+        """See base class; as many as a plan's promises are for."""
+        return most_rounds(self.config)
 
     @functools.cached_property
     def process(self) -> Process:
