@@ -155,6 +155,31 @@ def test_whoever_is_there_is_as_likely_to_be_the_one():
     assert found.mean() == pytest.approx(expected, abs=5 * 0.4 / 141)
 
 
+@pytest.mark.parametrize("stddev", [0.0, 0.02])
+@pytest.mark.parametrize("known", [True, False])
+def test_rounds_of_the_same_clients_are_one_with_less_noise(stddev, known):
+    """T sums of the same records say what one says with noise sqrt(T) smaller.
+
+    Without noise the others hide the victim after many rounds as after one. Sixteen,
+    since what is multiplied by powers of two is not rounded, and ties stay ties.
+    """
+    rng = np.random.default_rng(6)
+    every = np.eye(260) + 0.3 * rng.normal(size=260)
+    records = Records.of(every[:200], every[200:])
+    seen = vantage("hdp" if stddev == 0 else "ldp", 0)
+    given = {"trials": 500, "others_known": known}
+    found, scores = [], []
+    for rounds in (1, 16):
+        options = given | {"rounds": rounds, "stddev": stddev * np.sqrt(rounds)}
+        fresh = np.random.default_rng(7)
+        found.append(identification(seen, records, candidates=5, rng=fresh, **options))
+        in_it, _ = membership(seen, records, rng=fresh, **options)
+        scores.append(in_it / rounds)
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(*scores, rtol=1e-6, atol=1e-9)
+    assert (found[0].mean() < 1.0) or known
+
+
 def test_short_records_and_unknown_others_cost_the_attacker():
     rng = np.random.default_rng(3)
     records = Records.of(clipped(0.04 * rng.normal(size=(50, 100)), 0.3))

@@ -79,7 +79,7 @@ def membership(
       records: Of possible clients; each trial draws its own.
       stddev: Of every number in what the observer holds.
       trials: Of each kind.
-      rounds: T, each with fresh noise and fresh other clients.
+      rounds: T, each with fresh noise; all clients send in each what they sent before.
       others_known: Whether the attacker can subtract the others, which is the worst
         case that a bound speaks of; else it subtracts their mean, and weighs directions
         by how records of its own vary, if it has any.
@@ -219,19 +219,19 @@ def _products(
     products = rounds * gram[who] if present else np.zeros([trials, len(gram)])
     others = 0 if others_known else vantage.unknown_clients - 1
     mean = gram[n if records.own else 0 :].mean(0)
-    for _ in range(rounds * others):
-        products += gram[rng.integers(n, size=trials)] - mean
+    for _ in range(others):
+        products += rounds * (gram[rng.integers(n, size=trials)] - mean)
     if stddev:
         noise = rng.normal(size=products.shape) @ _root(records).T
         products += np.sqrt(rounds) * stddev * noise
     squares = np.diag(gram)[:n]
     if not (others and records.own):
         return products[:, :n], squares
-    # The covariance is others / K X^T X + rest, X the centred own records; inverted by
-    # Woodbury's formula, but for a factor 1 / rest.
+    # A round's share of the covariance is others / K X^T X + rest, X the centred own
+    # records; inverted by Woodbury's formula, but for a factor 1 / rest.
     centred = gram[n:] - mean
     inner = centred[:, n:] - centred[:, n:].mean(1, keepdims=True)
-    rest = stddev**2 + _REST * squares.mean()
+    rest = stddev**2 / rounds + _REST * squares.mean()
     ridge = records.own * rest / others * np.eye(records.own)
     known, seen = centred[:, :n], products[:, n:]
     weighed = np.linalg.solve(inner + ridge, known)

@@ -62,8 +62,10 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
     victims = rng.integers(len(held_out), size=config.trials)
     seen = config.rounds * scores[victims]
     if not config.others_known:
-        for _ in range(config.rounds * (vantage.unknown_clients - 1)):
-            seen += rng.permutation(scores[victims]) - scores.mean()
+        # They send the same in every round, as the victim does.
+        for _ in range(vantage.unknown_clients - 1):
+            others = rng.permutation(scores[victims]) - scores.mean()
+            seen += config.rounds * others
     deviation = math.sqrt(variance * config.rounds)
     seen += deviation * root_variance * rng.normal(size=len(seen))
     of_students = student[held_out][victims]

@@ -2,7 +2,8 @@
 
 The HDP paper leaves open how much is leaked by "exposing a super-node only once to
 aggregate gradient information multiple times". Every time a client leads its zone it
-holds one more sum of it; its noise is fresh, and the other clients' parts average out.
+holds one more sum of it, with fresh noise. Everybody takes part in every round with the
+same record, so what others add to the sum hides the client after many as after one.
 """
 
 import dataclasses
