@@ -186,6 +186,26 @@ def test_kinds_of_writers(handwriting):
         run.run(AttackConfig(attack="update_difference", clients=62, **options))
 
 
+@pytest.mark.slow
+def test_others_of_a_writer_hide_it_after_many_rounds_as_after_one(handwriting):
+    """Everybody sends the same in every round, and under HDP no noise."""
+    options = {"task": "mnist", "model": "dnn", "data_dir": handwriting}
+    areas = []
+    for rounds in (1, 16):
+        seen = AttackConfig(
+            attack="property",
+            privacy="hdp",
+            level="1",
+            secure_aggregation=True,
+            clients=8,
+            others_known=False,
+            rounds=rounds,
+            **options,
+        )
+        areas.append(run.run(seen).rows[0]["auc"])
+    assert areas[0] == areas[1] < 1.0
+
+
 @pytest.mark.parametrize("attack", ["property", "update_difference"])
 @pytest.mark.slow
 def test_kinds_of_writers_under_the_clip_norm_that_is_given(
