@@ -396,10 +396,3 @@ def test_imports_leave_out_what_takes_long():
         "'tensorflow', 'matplotlib'} & set(sys.modules); assert not found, found"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize("count", [math.nan, -3, 0.5, "3"])
-def test_a_history_of_no_whole_numbers_of_rounds_is_refused(count):
-    (run, _), _ = two_plans((1.5, 10, 1.0), (1.5, 20, 1.0))
-    with pytest.raises(ArgumentError, match=f"rounds is {count}; allowed"):
-        account_history([(run, count)], DELTA, SOUND)

@@ -23,9 +23,10 @@ from tff_hdp.privacy import (
     configurations,
     worst,
 )
+from tff_hdp.privacy.accountant import account_history
 from tff_hdp.privacy.divergences import gaussian_delta
 from tff_hdp.privacy.ledger import plan_from_dict, plan_to_dict
-from tff_hdp.privacy.threat import ALL_OBSERVERS
+from tff_hdp.privacy.threat import ALL_OBSERVERS, AccountedRound
 from tff_hdp.protocols.secagg import FixedPoint
 
 DELTA = 1e-5
@@ -375,3 +376,9 @@ def test_a_zone_left_out_among_rounds_of_another_relation():
         rest = gaussian_delta(row.epsilon_pld - loss, 1.0)
         true += stats.binom.pmf(others, 5, 0.5) * (sent[seen] @ rest) * 5e-4
     assert true <= delta
+
+
+@pytest.mark.parametrize("count", [np.nan, -3, 0.5, "3"])
+def test_a_history_of_no_whole_numbers_of_rounds_is_refused(count):
+    with pytest.raises(ArgumentError, match=f"rounds is {count}; allowed"):
+        account_history([(AccountedRound(make("cdp")), count)], DELTA, ("rdp", "pld"))

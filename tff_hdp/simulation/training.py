@@ -75,8 +75,7 @@ def train(
         )
     ledger = system.new_ledger()
     folder.journal.recall(ledger)
-    if start.round_number < config.rounds:
-        _check_rounds(config, ledger.rounds - start.round_number, system.most_rounds)
+    _check_rounds(config, start.round_number, ledger.rounds, system.most_rounds)
     statement = _Statement(config, system, folder)
     if 0 < start.round_number == config.rounds:
         start = _as_the_last(start, config, system, folder, ledger)
@@ -127,14 +126,16 @@ def train(
     return state, ledger
 
 
-def _check_rounds(config: RunConfig, again: int, most: float) -> None:
-    """Refuses rounds if so many that are run again make them more than `most`."""
-    if config.rounds + again > most:
+def _check_rounds(config: RunConfig, start: int, released: int, most: float) -> None:
+    """Refuses rounds after `start` if with those released they are more than `most`."""
+    left = max(0, most - released)
+    if config.rounds - start > left:
         raise ArgumentError(
             "rounds",
             config.rounds,
-            f"at most {most - again}: promises of the run in out={config.out} are for "
-            f"{most} rounds, and {again} more were released whose checkpoints are gone",
+            f"at most {start + left}: promises of the run in out={config.out} are for "
+            f"{most} rounds, and {released - start} more were released whose "
+            "checkpoints are gone",
         )
 
 

@@ -340,8 +340,6 @@ def test_rounds_that_are_run_again_break_no_promise(hdp_config, tmp_path, made):
 
 
 def test_promises_are_accounted_with_what_the_plan_assumes(made):
-    from tff_hdp.privacy.threat import AccountedRound
-
     strict = dataclasses.replace(made, threat=ThreatModel(cohort_known=True))
     kept = Kept(promise=Promise("aggregator", 20.0), epsilon=20.0, noise=1.0)
     strict = dataclasses.replace(strict, kept=(kept,))

@@ -1,5 +1,7 @@
 """What clients work on in a round, each alone and in chunks."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -132,6 +134,17 @@ def test_fedsgd_takes_one_batch_of_all_that_a_client_has(hdp_config, tmp_path):
         (batch,) = entry["examples"].as_numpy_iterator()
         own = federation.task.train.examples(client)[1]
         np.testing.assert_array_equal(np.sort(batch[1]), np.sort(own))
+
+
+def test_shapes_are_asked_of_one_model(hdp_config, tmp_path):
+    config, built = hdp_config(tmp_path), []
+    task = config.load_task(0)
+    counted = dataclasses.replace(
+        task, build_model=lambda: built.append(1) or task.build_model()
+    )
+    options = {"partition_seed": 0, "clipping": Clipping()}
+    chunking(config, build_federation(config, counted, **options))
+    assert len(built) == 1
 
 
 @pytest.mark.parametrize(
