@@ -58,8 +58,8 @@ def test_another_attacks_rows_are_not_written_over(tmp_path, run_program):
     with pytest.raises(ArgumentError, match="seed is 1; allowed: 0, with which the"):
         run.write(dataclasses.replace(config, seed=1), [{"found": 3}])
     # Before the attack.
-    result = run_program("scripts/attack.py", f"--out={tmp_path}", "--victims=5")
-    said = "--victims is 5; allowed: 8, with which the attack in"
+    result = run_program("scripts/attack.py", f"--out={tmp_path}", "--candidates=5")
+    said = "--candidates is 5; allowed: 10, with which the attack in"
     assert result.returncode == 2
     assert result.stderr == f"error: {said} out={tmp_path} was made\n"
     for name in ("rows.json", "rows.csv"):
@@ -218,9 +218,11 @@ def test_property_is_seen_without_noise(data_dir):
 def test_what_is_no_image_is_found_again_but_not_drawn(task):
     (row,) = run.run(AttackConfig(task=task, level="2", trials=500)).rows
     assert 0.1 < row["identified"] <= row["bound"] + 0.05 and row["psnr_mean"] is None
-    for attack in ("dlg", "analytic", "table4"):
-        with pytest.raises(ArgumentError, match=f"one of images: {attack}"):
-            run.run(AttackConfig(task=task, level="1", attack=attack))
+    for options in ({"attack": "dlg"}, {"attack": "analytic", "level": "1"}):
+        with pytest.raises(ArgumentError, match=f"one of images: {options['attack']}"):
+            run.run(AttackConfig(task=task, **options))
+    with pytest.raises(ArgumentError, match="one of images: table4"):
+        run.run(AttackConfig(task=task, attack="table4"))
     with pytest.raises(ArgumentError, match="one of images for model=zhu"):
         run.run(AttackConfig(task=task, model="zhu"))
 
@@ -267,7 +269,20 @@ def test_a_rate_at_which_no_update_is_finite_is_refused(attack):
         ("beta", {"privacy": "c3", "beta": 1.5}),
         ("rounds", {"attack": "dlg", "rounds": 2}),
         ("candidates", {"candidates": 1}),
+        ("candidates", {"attack": "membership", "candidates": 5}),
+        ("candidates", {"attack": "lira", "level": "outside", "candidates": 5}),
+        ("victims", {"victims": 3}),
+        ("victims", {"attack": "observers", "victims": 3}),
+        ("level", {"attack": "observers", "level": "2"}),
+        ("privacy", {"attack": "table4", "privacy": "cdp"}),
+        ("zones", {"system": "fl_top", "zones": 4}),
+        ("zones", {"system": "udp_hypernet", "zones": 4}),
         ("noise_multiplier", {"noise_multiplier": 0.0}),
+        ("noise_multiplier", {"noise_multiplier": 1e300}),
+        (
+            "sampling_probability",
+            {"attack": "membership", "sampling_probability": 1e-300},
+        ),
         ("figure", {"figure": "x.png"}),
         ("level", {"level": "\u00b2"}),
         ("rounds", {"attack": "table4", "rounds": 2}),
@@ -301,6 +316,16 @@ def test_bad_settings_are_refused(name, options):
     with pytest.raises(ArgumentError) as refused:
         AttackConfig(**options)
     assert refused.value.name == name
+
+
+def test_settings_that_do_something_are_taken():
+    for options in (
+        {"attack": "dlg", "victims": 3, "candidates": 5},
+        {"attack": "lira", "level": "outside", "victims": 9},
+        {"attack": "rotation", "candidates": 5},
+        {"system": "gfl", "victims": 3, "zones": 4, "clients": 8},
+    ):
+        assert vars(AttackConfig(**options)).items() >= options.items()
 
 
 def test_what_does_not_fit_the_model_is_refused(tmp_path, target):
@@ -379,6 +404,7 @@ def test_what_no_attack_can_be_made_of_is_refused():
         ({"level": "2"}, "level is 2; allowed: 1, as .* there are 2"),
         ({"level": "2", "secure_aggregation": True}, "allowed: none here, as .* are 4"),
         ({"zones": 4, "level": "outside"}, "level is outside; allowed: 1, 2, as .* 4"),
+        ({"clients": 10**9}, "level is 0; allowed: 1, as .* are 999999999"),
     ],
 )
 def test_an_attack_on_one_update_says_before_any_round_where_there_is_one(

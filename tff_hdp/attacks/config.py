@@ -19,7 +19,13 @@ from tff_hdp.errors import (
     require,
 )
 from tff_hdp.privacy.configurations import CONFIGURATIONS, even_sizes, plan_of
-from tff_hdp.privacy.parts import Clipping, FullParticipation, PoissonSampling
+from tff_hdp.privacy.parts import (
+    Clipping,
+    FullParticipation,
+    PoissonSampling,
+    check_multiplier,
+    check_rate,
+)
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planned import read_plan
 
@@ -47,6 +53,7 @@ ZHU = "zhu"
 _SAMPLED = ("membership", "observers", "lira")
 # What goes through modes and levels itself.
 _OF_ALL = ("observers", "table4")
+_OF_EACH = tuple(attack for attack in ATTACKS if attack not in _OF_ALL)
 _TRIED = ("membership", "observers", "identification", "property", "rotation", "table4")
 # Attacks that take a field; with others it is what it is by default.
 _TAKEN_BY = {
@@ -54,14 +61,21 @@ _TAKEN_BY = {
     "evaluations": ("dlg", "ig", "feature_ig", "table4"),
     "trials": _TRIED,
     "others_known": _TRIED,
-    "elected": tuple(attack for attack in ATTACKS if attack not in _OF_ALL),
+    "elected": _OF_EACH,
+    "privacy": _OF_EACH,
+    "level": _OF_EACH,
+    "candidates": (*OF_IMAGES, "identification", "rotation"),
     "lpips_weights": OF_IMAGES,
 }
+# What attacks one victim after the other, or runs several rounds or models.
+_OF_VICTIMS = (*OF_IMAGES, "lira", "update_difference")
 # What a neighbour system has of its own.
 _OF_SYSTEM = (
     *("privacy", "alpha", "beta", "plan", "level", "elected", "secure_aggregation"),
     *("sampling_probability", "rounds", "trials", "others_known"),
 )
+# The two of them that have neither zones nor servers.
+_WITHOUT_ZONES = ("fl_top", "udp_hypernet")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +90,8 @@ class AttackConfig:
       task: Whose test examples are the victims.
       model: One of the task's models, or `zhu`, that of the DLG paper.
       weights: `init` for fresh ones, a run folder, or an .npz of them in Keras' order.
-      privacy: Who adds noise (Table I).
+      privacy: Who adds noise (Table I); `observers` and `table4` go through modes and
+        levels themselves.
       alpha: Share alpha of Table I, for c5, c7 and ldp_hdp.
       beta: Share beta of Table I, for c3, c6 and c7.
       noise_multiplier: z of every party that adds noise.
@@ -85,7 +100,8 @@ class AttackConfig:
         and bound are of that, the plan's own are scripts/account.py's.
       clip_norm: S; auto is the median norm of updates, of single examples or, with
         property and update_difference, of writers.
-      zones: s zones of as many clients, give or take one.
+      zones: s zones of as many clients, give or take one; GFL's servers and HFL-DP's
+        edges.
       clients: In all.
       sampling_probability: Of a client's taking part in a round (Poisson).
       level: Where the attacker is: 0 another client, 1 the victim's super-node, 2 the
@@ -95,11 +111,12 @@ class AttackConfig:
       learning_rate: Of the clients' SGD.
       local_steps: Each client's, on its one example.
       ratio: Share of weights that fl_top sends.
-      victims: How many to attack, one after the other or in batches; of other systems
-        than hdp, rounds to run; of lira, shadow models; of update_difference, runs.
+      victims: How many images to find, one after the other or in batches; of other
+        systems than hdp, rounds to run; of lira, shadow models; of update_difference,
+        runs. Other attacks draw theirs anew in every trial.
       restarts: Of a search; the best one counts.
       evaluations: Of a search's objective, or steps of Adam; None takes the attack's.
-      candidates: M, for identification.
+      candidates: M, of identification and its bound.
       trials: Of membership, identification, property and rotation.
       rounds: T, whose observations add up.
       others_known: Whether the attacker can subtract the other clients' records; else
@@ -179,7 +196,7 @@ class AttackConfig:
         if self.evaluations is not None:
             check_count("evaluations", self.evaluations, 1)
         check_positive("learning_rate", self.learning_rate)
-        check_positive("noise_multiplier", self.noise_multiplier)
+        check_multiplier(self.noise_multiplier)
         check_delta("delta", self.delta)
         if self.clip_norm != "auto":
             check_positive("clip_norm", self.given_clip_norm)
@@ -194,10 +211,14 @@ class AttackConfig:
             check_left(self, _OF_PLAN, "nothing beside plan")
         if self.system == "hdp":
             check_left(self, ("ratio",), "nothing but with system=fl_top")
+            if self.attack not in _OF_VICTIMS:
+                check_left(self, ("victims",), f"nothing with {self.attack}")
         else:
             allowed = f"identification of {self.system}"
             require(self.attack == "identification", "attack", self.attack, allowed)
             check_left(self, _OF_SYSTEM, f"nothing with system={self.system}")
+            if self.system in _WITHOUT_ZONES:
+                check_left(self, ("zones",), f"nothing with system={self.system}")
         for name, attacks in _TAKEN_BY.items():
             if self.attack not in attacks:
                 check_left(self, (name,), f"nothing with {self.attack}")
@@ -205,7 +226,7 @@ class AttackConfig:
             allowed = f"none with {self.attack}, whose results are a table"
             raise ArgumentError("figure", self.figure, allowed)
         check_probability("ratio", self.ratio)
-        check_probability("sampling_probability", self.sampling_probability)
+        check_rate("sampling_probability", self.sampling_probability)
         if self.sampling_probability < 1 and self.attack not in _SAMPLED:
             given, allowed = self.sampling_probability, f"1 with {self.attack}"
             raise ArgumentError("sampling_probability", given, allowed)
@@ -240,13 +261,13 @@ class AttackConfig:
         )
         return ArgumentError("level", self.level, allowed)
 
-    def noise_plan(self, clip_norm: float) -> NoisePlan:
-        """The noise plan of a round."""
+    def noise_plan(self, clip_norm: float, privacy: str | None = None) -> NoisePlan:
+        """The noise plan of a round; of another privacy, as if that were asked for."""
         if self.plan is not None:
             return _cohort_of(read_plan(self.plan).plan, clip_norm)
         several, q = self.zones > 1, self.sampling_probability
         return plan_of(
-            self.privacy,
+            privacy or self.privacy,
             self.noise_multiplier,
             alpha=self.alpha,
             beta=self.beta,
@@ -259,15 +280,22 @@ class AttackConfig:
             secure_server=self.secure_aggregation and several,
         )
 
-    def vantage(self, clip_norm: float) -> Vantage:
+    def vantage(
+        self, clip_norm: float, *, privacy: str | None = None, level: str | None = None
+    ) -> Vantage:
         """Where the attacker stands, S being known.
+
+        Args:
+          clip_norm: S.
+          privacy: Of an attack that goes through modes itself; None is the config's.
+          level: Likewise.
 
         Raises:
           ArgumentError: If the plan has no such observer.
         """
         return Vantage(
-            plan=self.noise_plan(clip_norm),
-            level=parse_level(self.level),
+            plan=self.noise_plan(clip_norm, privacy),
+            level=parse_level(level or self.level),
             elected=self.elected,
         )
 

@@ -1,6 +1,5 @@
 """Membership as observers tell it: a ROC curve of each, and its bound."""
 
-import dataclasses
 from typing import Any
 
 from tff_hdp.attacks.attacker import Attacker, Outcome, trials
@@ -28,14 +27,13 @@ def all_observers(config: AttackConfig) -> Outcome:
     """The same of every observer, whoever adds noise.
 
     Args:
-      config: Its privacy and level are not used.
+      config: Of attack `observers`.
     """
     attacker = Attacker(config)
     records, rows, curves = attacker.records(), [], []
     for level in LEVELS:
         for mode in MODES:
-            own = dataclasses.replace(config, privacy=mode, level=level)
-            vantage = own.vantage(attacker.clip_norm)
+            vantage = config.vantage(attacker.clip_norm, privacy=mode, level=level)
             row, curve = _told(attacker, vantage, records)
             rows.append(row | {"privacy": mode})
             curves.append((curve, vantage))

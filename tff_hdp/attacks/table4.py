@@ -1,6 +1,5 @@
 """The HDP paper's Table IV, over all modes and levels, with the bound beside."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ def table4(config: AttackConfig) -> Outcome:
     analytic attack; and identification with all other clients known.
 
     Args:
-      config: Its privacy and level are not used.
+      config: Of attack `table4`.
     """
     attacker = Attacker(config)
     records = attacker.records()
@@ -38,8 +37,7 @@ def table4(config: AttackConfig) -> Outcome:
     rows, images = [], []
     for level in LEVELS:
         for mode in MODES:
-            own = dataclasses.replace(config, privacy=mode, level=level)
-            vantage = own.vantage(attacker.clip_norm)
+            vantage = config.vantage(attacker.clip_norm, privacy=mode, level=level)
             cell = (
                 vantage.unknown_clients,
                 round(vantage.noise_multiplier, 9),

@@ -7,6 +7,7 @@ released model. No TensorFlow.
 
 import dataclasses
 import functools
+import itertools
 from typing import Literal
 
 from tff_hdp.errors import ArgumentError, require
@@ -130,9 +131,12 @@ class Vantage:
         if self.own is None:
             return []
         zone, place = self.own
-        places = [i for i in range(self.plan.zone_sizes[zone]) if i != place]
-        others = [(zone, i) for i in places if (zone, i) != self.victim]
-        return [self.own, *others[: self.fellow_leaders]]
+        others = (
+            (zone, i)
+            for i in range(self.plan.zone_sizes[zone])
+            if i != place and (zone, i) != self.victim
+        )
+        return [self.own, *itertools.islice(others, self.fellow_leaders)]
 
     @property
     def told_zones(self) -> list[int]:

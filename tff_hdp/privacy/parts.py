@@ -64,7 +64,12 @@ def check_zone_sizes(zone_sizes: Any) -> tuple[int, ...]:
     return entries("zone_sizes", zone_sizes, lambda name, n: check_count(name, n, 1))
 
 
-def _check_rate(name: str, q: Any) -> float:
+def check_rate(name: str, q: Any) -> float:
+    """Returns a sampling probability whose square an account can divide by.
+
+    Raises:
+      ArgumentError: If `q` is no such number.
+    """
     found = check_probability(name, q)
     require(found >= LEAST_PROBABILITY, name, q, f"at least {LEAST_PROBABILITY:g}")
     return found
@@ -84,7 +89,7 @@ class PoissonSampling:
     probabilities: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        found = entries("probabilities", self.probabilities, _check_rate)
+        found = entries("probabilities", self.probabilities, check_rate)
         object.__setattr__(self, "probabilities", found)
 
 
