@@ -64,7 +64,7 @@ def in_process(in_process_context):
 
 
 @functools.cache
-def build(network, plan, users_at_once=1):
+def build(network, plan, users_at_once=1, descriptor_learning_rate=ZETA):
     return udp_hypernet.build_udp_hypernet(
         build_model=build_model,
         data_type=udp_hypernet.user_type((INPUTS,), np.float32),
@@ -72,7 +72,7 @@ def build(network, plan, users_at_once=1):
         plan=plan,
         client_learning_rate=ETA,
         server_learning_rate=LAMBDA,
-        descriptor_learning_rate=ZETA,
+        descriptor_learning_rate=descriptor_learning_rate,
         users_at_once=users_at_once,
     )
 
@@ -222,6 +222,14 @@ def test_training_lowers_every_users_loss(network, in_process):
     _, after = evaluate(state["phi"], state["descriptors"])
     assert (after < before).all()
     assert after.sum() < 0.7 * before.sum()
+
+
+def test_descriptors_stay_as_drawn_at_rate_0(network, in_process):
+    process = build(network, noiseless(), descriptor_learning_rate=0.0)
+    state, weights = start(process, network)
+    state = process.next(state, data((0, 2))).state
+    np.testing.assert_array_equal(state["descriptors"], weights["descriptors"])
+    assert any(map(np.any, map(np.subtract, state["phi"], weights["phi"])))
 
 
 def test_evaluation_is_each_users_own_keras_model(network, in_process):

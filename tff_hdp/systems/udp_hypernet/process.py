@@ -30,7 +30,13 @@ from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import client_by_client, profiles, train_stack
 from tff_hdp.clients.updates import OuterProducts, screen
-from tff_hdp.errors import ArgumentError, check_count, check_positive, require
+from tff_hdp.errors import (
+    ArgumentError,
+    check_count,
+    check_nonnegative,
+    check_positive,
+    require,
+)
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 
@@ -98,7 +104,7 @@ def build_udp_hypernet(
       plan: One zone, over all users; who adds which noise.
       client_learning_rate: eta.
       server_learning_rate: lambda, of phi.
-      descriptor_learning_rate: zeta, of v_u.
+      descriptor_learning_rate: zeta, of v_u; at 0 they stay as drawn.
       users_at_once: How many users a TFF client may stand for.
 
     Returns:
@@ -116,7 +122,7 @@ def build_udp_hypernet(
     require(is_one, "hypernetwork", hypernetwork, "a Hypernetwork")
     check_positive("client_learning_rate", client_learning_rate)
     check_positive("server_learning_rate", server_learning_rate)
-    check_positive("descriptor_learning_rate", descriptor_learning_rate)
+    check_nonnegative("descriptor_learning_rate", descriptor_learning_rate)
     users_at_once = check_count("users_at_once", users_at_once, 1)
     if plan.num_zones != 1:
         raise ArgumentError("plan.zone_sizes", plan.zone_sizes, "one zone")
