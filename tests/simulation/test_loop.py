@@ -146,6 +146,11 @@ def test_a_run_that_is_ended_where_it_stands_has_a_last_round(tmp_path):
         last = frame.iloc[-1]
         assert (last["total"], last["epsilon"], last["ran"]) == (6.0, 27.0, 3.0)
     assert told == [(3, 6.0, 27.0)] * 2
+    # It goes on after all.
+    run(tmp_path, CountingSystem([]), **changes | {"rounds": 5})
+    frame = pd.read_csv(tmp_path / "metrics.csv")
+    assert frame["total"].dropna().tolist() == [6.0, 10.0, 15.0]
+    assert frame["epsilon"].dropna().tolist() == [27.0, 45.0]
 
 
 def test_secrets_are_the_operating_systems_unless_seeded(tmp_path):

@@ -139,6 +139,13 @@ def test_where_the_last_model_is_the_best_one_is_too(tmp_path, monkeypatch, scor
     assert not (tmp_path / "model" / "last").exists()
 
 
+def test_a_best_round_whose_score_is_no_longer_in_the_table_is_the_best(tmp_path):
+    keeper = ModelKeeper(Pair(), tmp_path)
+    keeper(1, {"score": 0.5}, state(1))
+    keeper.write({1: math.nan, 2: 0.25}, state(2))
+    assert best(tmp_path) == (1, 0.5) and "weights are left" not in chosen(tmp_path)
+
+
 def test_an_undone_round_is_forgotten(tmp_path):
     ModelKeeper(Pair(), tmp_path)(4, {"score": 0.9}, state(4))
     keeper = ModelKeeper(Pair(), tmp_path)

@@ -80,7 +80,7 @@ class Checkpoints:
         Args:
           checkpoint: Of the round.
           ran: The `state_dict()` of a ledger of that round alone; None before the
-            first, of which the journal says nothing.
+            first, of which the journal says nothing, and where it has the round.
 
         Raises:
           FileError: If the journal is not as it was left.

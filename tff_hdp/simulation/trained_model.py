@@ -103,8 +103,8 @@ class ModelKeeper:
     def _gone(self, scores: Mapping[int, float]) -> str:
         """Which round was better than the best one kept, in words; else nothing."""
         kept = self._best
-        tested = {kept.round_number: kept.value} | dict(scores)
-        tested = {n: score for n, score in tested.items() if not math.isnan(score)}
+        tested = {n: score for n, score in scores.items() if not math.isnan(score)}
+        tested.setdefault(kept.round_number, kept.value)
         choose = min if self._system.headline_falls else max
         best = choose(tested, key=tested.get)
         if tested[best] == tested[kept.round_number]:

@@ -155,9 +155,12 @@ def _as_the_last(
         metrics |= system.evaluate(done.state)
     if "epsilon" not in metrics:
         metrics |= epsilons(config, ledger, number)
+    whole = dataclasses.replace(done, metrics=metrics)
     if metrics != done.metrics:
+        # A run that is extended after all takes its row from here.
+        folder.checkpoints.save(whole)
         folder.release_metrics(number, metrics)
-    return dataclasses.replace(done, metrics=metrics)
+    return whole
 
 
 class _Releases:
