@@ -21,7 +21,6 @@ from tff_hdp.aggregators import (
     round_events,
     zoned_model,
 )
-from tff_hdp.aggregators.zoned_model import taken_off
 from tff_hdp.clients.client_work import client_profile, model_fn_from_keras
 from tff_hdp.errors import ArgumentError, NoiseError
 from tff_hdp.privacy import Clipping, FullParticipation, Ledger, configurations
@@ -291,6 +290,7 @@ def test_type_signatures(weight):
         rejected=np.int32,
         update_norm=np.float32,
         tensor_norms=(np.float32, [2]),
+        plan=np.int64,
         clip_norm=np.float32,
         lost=np.int32,
         strays=np.int32,
@@ -343,56 +343,18 @@ def test_a_cohort_that_the_plan_never_draws_is_not_recorded(initial):
     """Three clients of a zone of two, or one of them twice."""
     plan = configurations.c2(noise_multiplier=1.0, **OPTIONS)
     _, metrics = run(drop_in(plan), initial, [data_of()[0]] * 3, rounds=1)
+    events = round_events(metrics["aggregator"])
     with pytest.raises(NoiseError, match="3 clients of zone 0 took part, but the plan"):
-        Ledger().record(plan, events=round_events(metrics["aggregator"]))
+        Ledger().record(plan, events=events)
+    # A plan that would draw them is another.
+    with pytest.raises(NoiseError, match="of a round of another plan"):
+        Ledger().record(dataclasses.replace(plan, zone_sizes=(3, 2)), events=events)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"zone": 1.5}, "zone is 1.5"),
-        ({"zone": -1}, "zone is -1"),
-        ({"zone": "1"}, "zone is 1"),
-        ({"zone": 2**24}, "zone is 16777216"),
-        ({"zone": 0, "weight": 0.0}, "weight is 0.0"),
-        ({"zone": 0, "weight": float("nan")}, "weight is nan"),
-        ({"zone": 0, "weight": 2.0}, "weight is 2.0"),
-        ({"zone": 0, "carries_noise": "no"}, "carries_noise is 'no'"),
-    ],
-)
-def test_a_profile_that_is_none_is_refused(changes, words):
-    with pytest.raises(ArgumentError, match=words):
-        client(batches(4), **changes)
-
-
-@pytest.mark.parametrize("data", [None, [1, 2], np.zeros([4, 2])])
-def test_a_client_is_a_data_set(data):
-    with pytest.raises(ArgumentError, match=r"dataset is .*; allowed: a tf\.data\.Dat"):
-        client(data, zone=0)
-
-
-NAN = float("nan")
-
-
-@pytest.mark.parametrize(
-    ("sent", "weight", "cap", "expected"),
-    [
-        ([1, 0.5, 3, 1], 2.0, None, (1.0, 3, True, False)),
-        ([1, 0.5, 3, 0], 30.0, 20.0, (0.5, 3, False, False)),
-        ([1, 0.5, 3, 1], 5.0, 20.0, (0.125, 3, True, False)),
-        # Of no client that is known, also where training changed what is sent.
-        ([0, 0, 0, 0], 1.0, None, (0.0, 0, False, True)),
-        ([0, 0.5, 3, 1], 1.0, None, (0.0, 0, False, True)),
-        ([0.999, 0.5, 3, 1], 1.0, None, (0.0, 0, False, True)),
-        ([NAN, 0.5, 3, 1], 1.0, None, (0.0, 0, False, True)),
-        ([1, 0.5, NAN, 1], 1.0, None, (0.0, 0, False, True)),
-        ([1, 0.5, 2.5, 1], 1.0, None, (0.0, 0, False, True)),
-    ],
-)
-def test_what_an_update_says_of_its_client(sent, weight, cap, expected):
-    """A client need not use `client`: what its update says is checked again."""
-    update = [tf.ones([2]), tf.constant(sent, tf.float32)]
-    rest, profile, lost = taken_off(update, tf.constant(weight), cap)
-    assert len(rest) == 1
-    np.testing.assert_array_equal(rest[0], [1.0, 1.0])
-    assert (*(part.numpy() for part in profile.values()), lost.numpy()) == expected
+def test_that_tffs_weights_are_all_beyond_one_is_said(initial):
+    """It weighs by examples unless told otherwise."""
+    plan = configurations.c2(noise_multiplier=1.0, **OPTIONS)
+    process = drop_in(plan, example_cap=None)
+    _, metrics = run(process, initial, data_of(), rounds=1)
+    with pytest.warns(UserWarning, match=r"all 4 updates .* \(example_cap\)"):
+        round_events(metrics["aggregator"])

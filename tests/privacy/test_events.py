@@ -226,7 +226,8 @@ def test_clip_norms_that_would_be_compared_with_nothing_are_refused(norms):
 @pytest.mark.parametrize(
     ("sampling", "most"),
     [
-        (PoissonSampling((0.1, 0.2)), (10, 20)),
+        # All ten come once in 10^10 rounds, 19 of the 20 once in 1.2 10^12.
+        (PoissonSampling((0.1, 0.2)), (10, 18)),
         (FullParticipation(), (10, 20)),
         (FixedSizeSampling((2, 3)), (2, 3)),
     ],
@@ -293,3 +294,93 @@ def test_noise_of_clients_that_were_drawn_may_not_be_missing(sampling, carriers,
     for bad in (3, "33", [1], [None, 1], [-1, 5], [1.5, 5]):
         with pytest.raises(ValueError, match=r"events\['noising'\]"):
             record(bad)
+
+
+def cohort(sampling, sizes, dropout_rate, rng):
+    """How many of each zone come, by a draw of every client."""
+    found = []
+    for zone, n in enumerate(sizes):
+        drawn = np.ones(n, bool)
+        if isinstance(sampling, PoissonSampling):
+            drawn = rng.random(n) < sampling.probabilities[zone]
+        if isinstance(sampling, FixedSizeSampling):
+            drawn = rng.permutation(n) < sampling.sizes[zone]
+        found.append(drawn & (rng.random(n) >= dropout_rate))
+    return found
+
+
+@pytest.mark.parametrize("dropout_rate", [0.0, 0.3])
+@pytest.mark.parametrize(
+    "sampling",
+    [PoissonSampling((0.3, 1.0)), FixedSizeSampling((9, 2)), FullParticipation()],
+)
+def test_cohorts_that_the_plan_draws_are_taken(sampling, dropout_rate):
+    """Of 2,000 rounds none is so rare."""
+    rng, sizes, carriers = np.random.default_rng(0), (12, 30), (12, 20)
+    plan = NoisePlan(
+        zone_sizes=sizes,
+        sampling=sampling,
+        client_noise_multiplier=1.0,
+        noising_clients=carriers,
+    )
+    ledger, threat = Ledger(), ThreatModel(dropout_rate=dropout_rate)
+    for _ in range(2000):
+        came = cohort(sampling, sizes, dropout_rate, rng)
+        noising = [int(c[:a].sum()) for c, a in zip(came, carriers, strict=True)]
+        events = {"client": Gaussian(1.0), "noising": noising}
+        events["clients"] = [int(c.sum()) for c in came]
+        ledger.record(plan, threat=threat, events=events)
+
+
+@pytest.mark.parametrize(
+    ("clients", "sampling", "assumed"),
+    [
+        (None, PoissonSampling((0.5,)), {}),
+        (None, FullParticipation(), {"dropout_rate": 0.5}),
+        (80, FixedSizeSampling((40,)), {"dropout_rate": 0.5}),
+    ],
+)
+def test_a_cohort_without_noise_is_as_likely_as_it_is(clients, sampling, assumed):
+    """No noise of n that come by halves: 2^-39 is above one in 10^12, 2^-40 below."""
+    threat, events = ThreatModel(**assumed), {"client": Gaussian(1.0), "noising": [0]}
+    for drawn, refused in ((39, False), (40, True)):
+        if clients:
+            sampling = FixedSizeSampling((drawn,))
+        plan = configurations.c1(
+            zone_sizes=(clients or drawn,), sampling=sampling, noise_multiplier=1.0
+        )
+        if not refused:
+            Ledger().record(plan, threat=threat, events=events)
+            continue
+        with pytest.raises(NoiseError, match="noise of 1 clients that were drawn is"):
+            Ledger().record(plan, threat=threat, events=events)
+
+
+def test_a_small_drop_out_rate_does_not_explain_that_hardly_anybody_came():
+    plan = configurations.c1(
+        zone_sizes=(100, 100), sampling=FullParticipation(), noise_multiplier=4.0
+    )
+    events = {"client": Gaussian(4.0), "clients": [1, 1], "noising": [1, 1]}
+    words = "a dropout_rate of 0.001 does not explain it"
+    with pytest.raises(NoiseError, match=words):
+        Ledger().record(plan, threat=ThreatModel(dropout_rate=0.001), events=events)
+
+
+def test_of_a_zone_that_is_left_out_no_noise_is_there():
+    """Of 40 that come by halves fewer than three do once in 10^9 rounds."""
+
+    def record(clients, **assumed):
+        plan = configurations.c1(
+            zone_sizes=(clients,),
+            sampling=PoissonSampling((0.5,)),
+            noise_multiplier=1.0,
+            min_zone_clients=3,
+        )
+        events = {"client": Gaussian(1.0), "noising": [0]}
+        Ledger().record(plan, threat=ThreatModel(**assumed), events=events)
+
+    record(40)
+    with pytest.raises(NoiseError, match="clients that were drawn"):
+        record(60)
+    # Colluders may stay away to have it left out.
+    record(60, colluding_clients=20)

@@ -18,6 +18,7 @@ from tff_hdp.privacy import (
     PoissonSampling,
     ThreatModel,
     account,
+    accountant,
     calibrate,
     configurations,
     planner,
@@ -122,3 +123,13 @@ def test_what_is_no_argument_is_refused(name, argument):
                 call(**sound | {argument: value})
             except (ArgumentError, NoiseError) as error:
                 assert "\n" not in str(error) and len(str(error)) < 2000
+
+
+@pytest.mark.parametrize("method", ["paper", *ODD])
+def test_an_epsilon_by_no_sound_method_is_refused(method):
+    row, *_ = account(PLAN, 10, 1e-5, methods=accountant.METHODS)
+    if method is None:
+        assert row.epsilon(method) == row.epsilon()
+        return
+    with pytest.raises(ArgumentError, match=r"^method is .*; allowed: rdp, pld"):
+        row.epsilon(method)

@@ -1,6 +1,7 @@
 """The zoned mean: clip and noise as a plan says, zone by zone, in one pass."""
 
 import collections
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -47,12 +48,13 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
     the queries' `DpEvent`s as named tuples (see `round_events`). They are `clients`,
     `counted` and `noising` (int32 [s], how many came, how many of them had a weight
     and a zone, and how many noised their update), `rejected`, `update_norm`,
-    `tensor_norms` and `clip_norm`; with an encoding `saturated` and `left_out`, how
-    many zones had fewer than `plan.min_zone_clients`; for a `zoned_model` `lost`, the
-    clients without examples or whose training diverged, which TFF sends as zeros
-    without a zone, and `strays`, those of them whose update is not zero. Where more
-    came without noise than the plan has that do not noise, the clients' event has
-    multiplier 0; a sampled cohort of no more than those is not told apart.
+    `tensor_norms`, `clip_norm` and `plan` (int64, its `plan_digest`); with an
+    encoding `saturated` and `left_out`, how many zones had fewer than
+    `plan.min_zone_clients`; for a `zoned_model` `lost`, the clients without examples
+    or whose training diverged, which TFF sends as zeros without a zone, and `strays`,
+    those of them whose update is not zero. Where more came without noise than the
+    plan has that do not noise, the clients' event has multiplier 0; a sampled cohort
+    of no more than those is not told apart.
 
     An inner factory sums the records, with a leading axis of zones in which all but
     a client's own are zero. An account adds up what several records carry: their
@@ -156,12 +158,16 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
       measurements: Of a factory's process: `metrics["aggregator"]` of a round.
 
     Returns:
-      Events by level, and with them the levels' `clip_norms` and how many `clients`
-      of each zone took part and were `noising`; None where nobody measured.
+      Events by level, and with them the levels' `clip_norms`, how many `clients` of
+      each zone took part and were `noising`, and which `plan` it is of; None where
+      nobody measured.
 
     Raises:
       ArgumentError: If they are of something else, or there are updates of clients,
         but of no client a profile.
+
+    Warns:
+      UserWarning: If all clients' updates were rejected though they have a zone.
     """
     if measurements is None:
         return None
@@ -174,6 +180,12 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     allowed = f"fewer than all {came} clients; they sent updates without a zone, which "
     allowed += "those of build_weighted_fed_avg and build_unweighted_fed_avg have"
     require(not unknown, "lost", lost, allowed)
+    if lost < came == np.sum(measurements["rejected"]) and "lost" in measurements:
+        warnings.warn(
+            f"all {came} updates of a round were rejected, so that it released noise "
+            "alone: they are not finite, or their weights are beyond 1 (example_cap)",
+            stacklevel=2,
+        )
     zones = np.size(measurements["clients"])
     restore = dp_accounting.DpEvent.from_named_tuple
     events = _by_level(measurements.get("events") or {}, restore, zones)
@@ -182,6 +194,8 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     for name, measured in (("clients", "counted"), ("noising", "noising")):
         if measured in measurements:
             events[name] = np.ravel(measurements[measured]).tolist()
+    if "plan" in measurements:
+        events["plan"] = int(measurements["plan"])
     return events
 
 

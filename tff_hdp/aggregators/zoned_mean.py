@@ -16,6 +16,7 @@ from tff_hdp.aggregators.queries import LevelQueries, global_norm, preprocess
 from tff_hdp.aggregators.totals import add_rows
 from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.plan_fields import plan_digest
 
 # What is summed within zones; the rest of a contribution is summed over all.
 PER_ZONE = ("record", "vector", "weight", "clients", "counted", "noising", "bare")
@@ -353,6 +354,7 @@ class ZonedMean:
             rejected=total["rejected"],
             update_norm=tf.math.divide_no_nan(total["norm"], count),
             tensor_norms=tf.math.divide_no_nan(total["tensor_norms"], count),
+            plan=tf.constant(plan_digest(self.plan), tf.int64),
             **levels.clips(self.plan, self._queries, state),
         )
         if events:

@@ -73,8 +73,15 @@ class AccountRow:
     level: int = 1
 
     def epsilon(self, method: Sound | None = None) -> float:
-        """By that method, or the least by any; infinite where nothing is guaranteed."""
-        found = [getattr(self, f"epsilon_{m}") for m in ([method] if method else SOUND)]
+        """By that method, or the least by any; infinite where nothing is guaranteed.
+
+        Raises:
+          ArgumentError: If it is no sound method, as the paper's is none.
+        """
+        if method is not None:
+            check_word("method", method, SOUND)
+        methods = SOUND if method is None else (method,)
+        found = [getattr(self, f"epsilon_{m}") for m in methods]
         return min((e for e in found if e is not None), default=math.inf)
 
     def to_dict(self) -> dict[str, Any]:

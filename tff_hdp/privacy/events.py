@@ -1,11 +1,12 @@
 """What the levels' queries emitted, held against the plan."""
 
+import functools
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tff_hdp.errors import ArgumentError, NoiseError, as_float, check_count
-from tff_hdp.privacy.parts import FixedSizeSampling, entries
+from tff_hdp.privacy.parts import FixedSizeSampling, PoissonSampling, entries
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import ThreatModel
 
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 _FLOAT32 = 1e-6  # events may have passed through float32
-_BESIDE = ("clip_norms", "clients", "noising")
+_BESIDE = ("clip_norms", "clients", "noising", "plan")
+# A number of clients that draws of a plan have less often is of another plan.
+_NEVER = 1e-12
 
 
 def check_events(
@@ -32,8 +35,9 @@ def check_events(
     Raises:
       ArgumentError: If the plan tops up, which no event shows, or a level is unknown.
       NoiseError: If a level emitted less noise than the plan says, an event that
-        cannot be accounted, or clipped to more than the plan does; if more clients
-        took part than the plan draws, or fewer added noise than it counts on.
+        cannot be accounted, or clipped to more than the plan does; if more clients of
+        a zone took part, or fewer added noise, than in all but one of 10^12 rounds of
+        the plan's sampling.
     """
     if not isinstance(events, Mapping):
         raise ArgumentError("events", events, "a mapping from levels to DpEvents")
@@ -89,17 +93,15 @@ def _has_shape_of(norm: Any, planned: Any) -> bool:
 
 
 def _check_clients(plan: NoisePlan, took_part: Sequence[int] | None) -> None:
-    """Refuses a round with more clients of a zone than the plan ever draws.
+    """Refuses a round with more clients of a zone than the plan draws.
 
     Its account is of that many: a larger cohort hides nobody as well, and a client
     that comes twice moves the sum by twice its bound.
     """
     if took_part is None:
         return
-    most = plan.zone_sizes
-    if isinstance(plan.sampling, FixedSizeSampling):
-        most = plan.sampling.sizes
     took_part = _by_zone(plan, "clients", took_part)
+    most = _most_clients(plan)
     for i, (count, allowed) in enumerate(zip(took_part, most, strict=True)):
         if count > allowed:
             raise NoiseError(
@@ -111,29 +113,72 @@ def _check_clients(plan: NoisePlan, took_part: Sequence[int] | None) -> None:
 def _check_noising(
     plan: NoisePlan, threat: ThreatModel, noising: Sequence[int] | None
 ) -> None:
-    """Refuses a round that lacks noise of clients who were certainly drawn.
-
-    An account counts on it where a cohort is of a fixed size or of all: of k clients
-    that are drawn from n, no more than those that carry no noise can be without.
-    """
-    if noising is None or threat.dropout_rate > 0:
+    """Refuses a round that lacks noise of clients who were drawn, and so counted on."""
+    if noising is None:
         return
-    drawn = [
-        n if q == 1.0 else 0
-        for n, q in zip(plan.zone_sizes, plan.participation, strict=True)
-    ]
-    if isinstance(plan.sampling, FixedSizeSampling):
-        drawn = plan.sampling.sizes
     noising = _by_zone(plan, "noising", noising)
-    zones = zip(drawn, plan.zone_sizes, plan.noise_carriers, noising, strict=True)
-    lacking = sorted(max(k - (n - a) - found, 0) for k, n, a, found in zones)
+    least = _least_noising(plan, threat.dropout_rate, threat.colluders_in_zone)
+    lacking = sorted(max(a - b, 0) for a, b in zip(least, noising, strict=True))
     # Whichever zones were skipped; a colluding client may leave its noise out.
     lacking = lacking[: max(len(lacking) - threat.skipped_zones, 0)]
     if sum(lacking) > threat.colluding_clients:
+        why = "give a threat model with a dropout_rate if clients may drop out"
+        if threat.dropout_rate:
+            why = f"a dropout_rate of {threat.dropout_rate:g} does not explain it"
         raise NoiseError(
-            f"events: noise of {sum(lacking)} clients that were drawn is missing; give "
-            "a threat model with a dropout_rate if clients may drop out"
+            f"events: noise of {sum(lacking)} clients that were drawn is missing; {why}"
         )
+
+
+@functools.lru_cache(maxsize=256)
+def _most_clients(plan: NoisePlan) -> tuple[int, ...]:
+    """By zone, more clients than which a round has with probability `_NEVER`."""
+    if isinstance(plan.sampling, FixedSizeSampling):
+        return plan.sampling.sizes
+    if not isinstance(plan.sampling, PoissonSampling):
+        return plan.zone_sizes
+    from scipy import stats
+
+    most = stats.binom.isf(_NEVER, plan.zone_sizes, plan.participation)
+    return tuple(map(int, most))
+
+
+@functools.lru_cache(maxsize=256)
+def _least_noising(
+    plan: NoisePlan, dropout_rate: float, colluders: int
+) -> tuple[int, ...]:
+    """By zone, fewer noising clients than which a round has with that probability."""
+    rates = [q * (1.0 - dropout_rate) for q in plan.participation]
+    coming, noising = plan.zone_sizes, plan.noise_carriers
+    if isinstance(plan.sampling, FixedSizeSampling):
+        # Those that are drawn, each of whom drops out by itself.
+        coming = plan.sampling.sizes
+        rates = [1.0 - dropout_rate] * plan.num_zones
+        noising = map(_least_drawn, plan.zone_sizes, noising, coming)
+    least = map(_least_coming, noising, rates)
+    if plan.min_zone_clients == 1:
+        return tuple(least)
+    # Of a zone that may be left out perhaps nobody's noise is there.
+    zones = zip(least, map(_least_coming, coming, rates), strict=True)
+    few = plan.min_zone_clients
+    return tuple(a if all_ - colluders >= few else 0 for a, all_ in zones)
+
+
+@functools.lru_cache(maxsize=1024)
+def _least_coming(clients: int, rate: float) -> int:
+    """The least number of clients that come with probability `rate` each."""
+    from scipy import stats
+
+    # SciPy has 0 for a rate of 1.
+    return clients if rate == 1.0 else int(stats.binom.ppf(_NEVER, clients, rate))
+
+
+@functools.lru_cache(maxsize=1024)
+def _least_drawn(clients: int, noising: int, drawn: int) -> int:
+    """The least number of noising ones among those drawn of all clients."""
+    from scipy import stats
+
+    return int(stats.hypergeom.ppf(_NEVER, clients, noising, drawn))
 
 
 def _by_zone(plan: NoisePlan, name: str, counts: Sequence[int]) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from tff_hdp.errors import ArgumentError, check_count, require
+from tff_hdp.errors import ArgumentError, NoiseError, check_count, require
 from tff_hdp.privacy.accountant import (
     METHODS,
     AccountRow,
@@ -14,23 +14,17 @@ from tff_hdp.privacy.accountant import (
     check_same_zones,
 )
 from tff_hdp.privacy.events import check_events
-from tff_hdp.privacy.parts import (
-    Clipping,
-    FixedSizeSampling,
-    FullParticipation,
-    Level,
-    PoissonSampling,
-)
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.plan_fields import (
+    check_names,
+    from_fields,
+    plan_digest,
+    plan_from_dict,
+    plan_to_dict,
+)
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
-from tff_hdp.protocols.secagg import FixedPoint
 
 _FORMAT = 3
-_SAMPLING = {
-    "poisson": PoissonSampling,
-    "fixed_size": FixedSizeSampling,
-    "full": FullParticipation,
-}
 Plan = TypeVar("Plan")
 
 
@@ -150,7 +144,7 @@ class RoundLedger(Generic[Plan]):
         return {"plan": dataclasses.asdict(plan)}
 
     def _from_dict(self, entry: Mapping[str, Any]) -> Plan:
-        _check_names("state['history']", entry, {"plan"})
+        check_names("state['history']", entry, {"plan"})
         return from_fields(self._plan_type, entry["plan"])
 
     def __eq__(self, other: object) -> bool:
@@ -192,21 +186,24 @@ class Ledger(RoundLedger[AccountedRound]):
             level. A level may be missing, unless the plan has noise there and
             other levels are given. With them `clip_norms`, likewise by level: the
             norms to which the queries clip, where they are not known to be the
-            plan's; and by zone `clients`, how many took part in each of the rounds,
-            and `noising`, how many added noise to their updates.
+            plan's; by zone `clients`, how many took part in each of the rounds, and
+            `noising`, how many added noise to their updates; and `plan`, the
+            `plan_digest` of what was run.
 
         Raises:
           ArgumentError: If the threat model does not fit the plan, or the plan has
             other zones than the rounds before.
-          NoiseError: If a level emitted less noise than the plan says or an event
-            that cannot be accounted, or clips to more; if more clients of a zone took
-            part than the plan draws; or if noise is missing of clients that were
-            drawn, in fixed numbers or all, and `threat` has nothing that explains it.
-            Nothing is recorded then.
+          NoiseError: If the events are of another plan; a level emitted less noise
+            than the plan says or an event that cannot be accounted, or clips to more;
+            if more clients of a zone took part than the plan draws; or if noise is
+            missing of clients that were drawn, and `threat` has nothing that explains
+            it. Nothing is recorded then.
         """
         run = AccountedRound(plan, threat)
         if events is not None:
             check_events(plan, events, threat)
+            if events.get("plan", plan_digest(plan)) != plan_digest(plan):
+                raise NoiseError("events: they are of a round of another plan")
         check_same_zones([*(run.plan for run, _ in self._history), plan])
         super().record(run, count)
 
@@ -225,69 +222,8 @@ class Ledger(RoundLedger[AccountedRound]):
         return {"plan": plan_to_dict(plan.plan), "threat": threat}
 
     def _from_dict(self, entry: Mapping[str, Any]) -> AccountedRound:
-        _check_names("state['history']", entry, {"plan", "threat"})
+        check_names("state['history']", entry, {"plan", "threat"})
         # Where journals do not say it yet, what a masking protocol would show.
         known = {"peers_known": bool(entry["plan"].get("secure_aggregation"))}
         threat = from_fields(ThreatModel, known | entry["threat"])
         return AccountedRound(plan_from_dict(entry["plan"]), threat)
-
-
-# Plans as JSON types, and back, exactly ------------------------------------------
-
-
-def plan_to_dict(plan: NoisePlan) -> dict[str, Any]:
-    """Every field of `plan` as JSON types; `plan_from_dict` is the inverse."""
-    fields = dataclasses.asdict(plan)
-    kind = next(k for k, cls in _SAMPLING.items() if isinstance(plan.sampling, cls))
-    fields["sampling"]["kind"] = kind
-    return _with(list, fields)
-
-
-def plan_from_dict(fields: Mapping[str, Any]) -> NoisePlan:
-    """The plan that `plan_to_dict` wrote.
-
-    Args:
-      fields: What `plan_to_dict` returned, possibly through JSON.
-
-    Raises:
-      ArgumentError: If a field is unknown, missing or out of range.
-    """
-    _check_names("plan", fields, {f.name for f in dataclasses.fields(NoisePlan)})
-    values = dict(fields)
-    sampling = dict(values["sampling"])
-    kind = sampling.pop("kind")
-    if kind not in _SAMPLING:
-        raise ArgumentError("sampling.kind", kind, ", ".join(_SAMPLING))
-    values["sampling"] = from_fields(_SAMPLING[kind], sampling)
-    values["clipping"] = from_fields(Clipping, values["clipping"])
-    if values["encoding"] is not None:
-        values["encoding"] = from_fields(FixedPoint, values["encoding"])
-    values["upper_levels"] = [
-        from_fields(Level, each) for each in values["upper_levels"]
-    ]
-    return from_fields(NoisePlan, values)
-
-
-def from_fields(cls: type, fields: Mapping[str, Any]) -> Any:
-    """A dataclass's value of all its fields, as JSON types: what is left out is lost.
-
-    Raises:
-      ArgumentError: If a field is unknown, missing or out of range.
-    """
-    _check_names(cls.__name__, fields, {f.name for f in dataclasses.fields(cls)})
-    return cls(**{name: _with(tuple, value) for name, value in fields.items()})
-
-
-def _check_names(what: str, found: Mapping[str, Any], known: set[str]) -> None:
-    """Raises ArgumentError unless the names are those known, all of them."""
-    if wrong := sorted(set(found) ^ known):
-        raise ArgumentError(what, wrong, f"the fields {', '.join(sorted(known))}")
-
-
-def _with(sequence: type, value: Any) -> Any:
-    """`value` with its lists and tuples, at any depth, as `sequence`."""
-    if isinstance(value, dict):
-        return {name: _with(sequence, item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return sequence(_with(sequence, item) for item in value)
-    return value
