@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -310,10 +310,12 @@ def table(jobs: Sequence[Job]) -> pd.DataFrame:
     An epsilon's column is named by observer and kind of client, and beside it stand
     neighbours, sampling and assumptions in full.
     """
-    return pd.DataFrame([_row(job) for job in jobs if job.is_finished])
+    named = {name for job in jobs for name in job.settings}
+    return pd.DataFrame([_row(job, named) for job in jobs if job.is_finished])
 
 
-def _row(job: Job) -> dict[str, Any]:
+def _row(job: Job, named: Collection[str]) -> dict[str, Any]:
+    """The row of a run beside others, of which settings are `named`."""
     run = report.read_run(job.path)
     last = run.metrics.iloc[-1].to_dict()
     row: dict[str, Any] = {
@@ -322,7 +324,7 @@ def _row(job: Job) -> dict[str, Any]:
         "seed": job.config.seed,
         **{k: v for k, v in job.settings.items() if k != "seed"},
         # A setting may have a column of its own: `clip_norm=auto`, and what it was.
-        **{f"{k} in the run" if k in job.settings else k: v for k, v in last.items()},
+        **{f"{k} in the run" if k in named else k: v for k, v in last.items()},
         "delta": job.config.delta,
     }
     best = job.path / "model" / "best" / "card.json"

@@ -150,6 +150,20 @@ def test_every_run_has_its_row_and_finished_ones_are_left_alone(jobs, tmp_path, 
     assert (tmp_path / "figure.png").stat().st_size > 1000
 
 
+def test_what_a_run_measured_is_no_setting_of_another_grids(jobs):
+    """Two grids: z as given, and another flag, beside which z is what came of it."""
+    for i, job in enumerate(jobs[2:], 2):
+        others = {"clipping": "adaptive", "seed": job.settings["seed"]}
+        jobs[i] = dataclasses.replace(job, settings=others)
+    assert sweep.run_jobs(jobs, 2) == []
+    frame = sweep.table(jobs)
+    assert frame["noise_multiplier"].tolist()[:2] == ["1", "1"]
+    summed = sweep.summary(frame, ["noise_multiplier", "clipping"], "accuracy")
+    assert summed["noise_multiplier"].tolist() == ["1", "-"]
+    assert summed["clipping"].tolist() == ["-", "adaptive"]
+    assert summed["count"].tolist() == [2, 2]
+
+
 def test_a_killed_run_is_started_again_by_the_next_sweep(jobs, tmp_path):
     (tmp_path / "killed").touch()
     failed = sweep.run_jobs(jobs, 1)

@@ -112,7 +112,9 @@ def build(config: HdpConfig, folder: RunFolder) -> "Hdp":
     config = with_plan_copied(config, folder)
     zoning = federation.zoning
     named = "capability_file" if config.zoning == "capability" else "zoning_file"
-    _remember("zones", (zoning.zone_of, zoning.parents), named, config, folder)
+    # Names go into reports, of zones that have any.
+    zones = zoning.zone_of, zoning.parents, *filter(None, [zoning.zone_names])
+    _remember("zones", zones, named, config, folder)
     folder.resolve(**resolved_noise(federation.plan), task=task.description)
     system = Hdp(config, federation, seats_path=folder.path / "elections")
     if system.elections is not None and system.elections.capability is not None:
