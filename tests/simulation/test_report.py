@@ -121,6 +121,21 @@ def test_a_table_has_columns_of_what_its_runs_differ_in(tmp_path, drawn):
     ]
 
 
+def test_zones_that_are_said_otherwise_are_told_apart():
+    none = {"zones": None, "zone_sizes": None, "zoning_file": None}
+    for flags, expected in (
+        ({}, "default"),
+        ({"zones": 10}, "10"),
+        ({"zone_sizes": [5, 25]}, "5+25"),
+        ({"zoning_file": "a.csv"}, "a.csv"),
+    ):
+        other = finished("b", "cdp", 0.3, **none | {"zones": 3})
+        table = report.comparison_table(
+            [finished("a", "hdp", 0.2, **none | flags), other]
+        )
+        assert table["zones"].tolist() == [expected, "3"]
+
+
 @pytest.mark.parametrize(
     ("of_other", "title"), [(2.0, "digits: noise multiplier 2"), (None, "digits")]
 )

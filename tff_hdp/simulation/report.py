@@ -201,9 +201,17 @@ def _settings(run: Run) -> dict[str, object]:
     return {
         "task": flags["task"],
         "rounds": int(run.metrics["round"].iloc[-1]),
-        "zones": flags.get("zones") or "-",
+        "zones": _zones(flags),
         "clients a round": "-" if cohort is None else f"{cohort:g}",
     }
+
+
+def _zones(flags: Mapping[str, Any]) -> str:
+    """How many zones, or whatever else was said of them."""
+    for name in ("zone_sizes", "zones", "zoning_file", "capability_file"):
+        if given := flags.get(name):
+            return "+".join(map(str, given)) if isinstance(given, list) else f"{given}"
+    return "default" if "zones" in flags else "-"
 
 
 def _modes(runs: Sequence[Run]) -> list[str]:
