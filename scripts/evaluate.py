@@ -17,6 +17,8 @@ from absl import flags
 
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError
+from tff_hdp.simulation import record
+from tff_hdp.simulation.journal import Journal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +47,9 @@ def main(argv: list[str]) -> int:
     given = flags.FLAGS
     if not given.run:
         raise ArgumentError("run", given.run, "a run folder")
-    config = systems.config_of(pathlib.Path(given.run))
+    path = pathlib.Path(given.run)
+    config = systems.config_of(path)
+    record.check_settings(config, Journal(path / "journal.jsonl").began)
     if given.data_dir:
         config = dataclasses.replace(config, data_dir=given.data_dir)
     from tff_hdp.simulation.evaluation import evaluate_run

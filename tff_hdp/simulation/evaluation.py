@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import tensorflow as tf
 
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation.config import RunConfig
@@ -81,7 +82,20 @@ def evaluate_run(config: RunConfig, which: str = "last") -> Evaluation:
 
 
 def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
-    classify, task = system.load_model(model), system.task
+    loaded, task = system.load_model(model), system.task
+    card = _read_card(model / "card.json", task.num_classes)
+
+    def classify(features: np.ndarray, who: np.ndarray | None) -> np.ndarray:
+        try:
+            found = loaded(features, who)
+        except (ValueError, tf.errors.InvalidArgumentError) as error:
+            raise FileError(
+                model, f"holds no model of {task.name}'s examples: {error}"
+            ) from error
+        if found.max(initial=0) >= task.num_classes:
+            raise FileError(model, f"holds a model of other classes than {task.name}'s")
+        return found
+
     own = system.own_tests
     held = task.train if own is None else own
     number_of = {client: i for i, client in enumerate(task.train.client_ids)}
@@ -105,7 +119,7 @@ def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
     confusion = np.zeros([task.num_classes] * 2, np.int64)
     np.add.at(confusion, (labels, guesses), 1)
     return Evaluation(
-        card=read_json(model / "card.json"),
+        card=card,
         accuracy=float(np.mean(guesses == labels)),
         confusion=confusion,
         clients=clients,
@@ -115,6 +129,21 @@ def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
             else "their own test examples"
         ),
     )
+
+
+def _read_card(path: pathlib.Path, classes: int) -> dict[str, Any]:
+    """What a model's card says; raises FileError unless it is one."""
+    card = read_json(path)
+    names = card.get("class_names") if isinstance(card, dict) else None
+    named = names is None or (
+        # Models of runs of before have no names in their cards.
+        isinstance(names, list)
+        and len(names) in (0, classes)
+        and all(isinstance(name, str) for name in names)
+    )
+    if not (named and isinstance(card, dict) and {"round", "chosen"} <= card.keys()):
+        raise FileError(path, f"is no card of a model of {classes} classes")
+    return card
 
 
 class _FinishedRun:

@@ -19,6 +19,7 @@ from tff_hdp.errors import FileError
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.simulation.plain_words import WEAK, conditions, promise, seen_by, sound
 from tff_hdp.simulation.report import Run
+from tff_hdp.topology.reading import read_json
 
 # Rounds at which an account is drawn.
 _POINTS = 24
@@ -59,8 +60,8 @@ def html_report(
       curves: Of `epsilon_curves`.
       headline: The test metric that the system is judged by.
     """
-    config = json.loads((run.path / "config.json").read_text())
-    privacy = json.loads((run.path / "privacy.json").read_text())
+    config = read_json(run.path / "config.json")
+    privacy = read_json(run.path / "privacy.json")
     resolved = config["resolved"]
     description = str(resolved.get("task", "")).splitlines()
     rounds = privacy["last_round"]

@@ -105,6 +105,23 @@ def check_repeats(path: pathlib.Path, began: Mapping[str, Any]) -> None:
         )
 
 
+def check_settings(config: RunConfig, began: Mapping[str, Any]) -> None:
+    """Raises FileError unless a run began with the settings that config.json has.
+
+    Args:
+      config: They, `out` its folder.
+      began: What the journal says; empty where an earlier version wrote none.
+    """
+    path = pathlib.Path(config.out) / "config.json"
+    if not began:
+        return
+    try:
+        check_same(config, began)
+    except ArgumentError as error:
+        raise FileError(path, f"is not what the run began with: {error}") from error
+    check_repeats(path, began)
+
+
 def _without_a_beginning(out: str | pathlib.Path) -> FileError:
     return FileError(
         pathlib.Path(out) / "journal.jsonl",

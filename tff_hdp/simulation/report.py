@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.errors import FileError
 from tff_hdp.files import write_text
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.table import account_text
@@ -17,7 +17,7 @@ from tff_hdp.privacy.threat import OBSERVERS
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.plain_words import largest_epsilon
-from tff_hdp.simulation.record import SEEDED, check_repeats, check_same
+from tff_hdp.simulation.record import SEEDED, check_settings
 from tff_hdp.topology.reading import read_json
 
 
@@ -60,20 +60,22 @@ def read_run(path: pathlib.Path) -> Run:
     try:
         privacy = read_json(path / "privacy.json")
         metrics = pd.read_csv(path / "metrics.csv")
-        rounds = metrics["round"]
-        last = int(rounds.iloc[-1]) if len(rounds) else 0
+        rounds = metrics["round"].tolist()
+        last = int(rounds[-1]) if rounds else 0
+        if rounds != sorted(set(map(int, rounds))):
+            raise ValueError("rounds of metrics.csv are not whole and in order")
         run = Run(
             path=path,
             label=privacy["privacy"],
             flags=read_json(path / "config.json")["flags"],
             metrics=metrics,
             accounts=[AccountRow(**row) for row in privacy["accounts"]],
-            notes=privacy["notes"],
+            notes=list(privacy["notes"]),
         )
         covered, asked = privacy["last_round"], run.flags.get("rounds", last)
         ended = covered == last >= asked
         stated = list(privacy["journal"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise FileError(path, f"holds no run that can be read: {error}") from error
     if not ended:
         raise FileNotFoundError(
@@ -108,15 +110,7 @@ def accounted(run: Run, config: RunConfig) -> tuple[Run, RoundLedger[Any]]:
         cohorts, or if the run began with other settings than config.json has.
     """
     ledger, journal = config.new_ledger(), Journal(run.path / "journal.jsonl")
-    record = run.path / "config.json"
-    if journal.began:
-        try:
-            check_same(config, journal.began)
-        except ArgumentError as error:
-            raise FileError(
-                record, f"is not what the run began with: {error}"
-            ) from error
-        check_repeats(record, journal.began)
+    check_settings(config, journal.began)
     journal.recall(ledger)
     accounts = ledger.account(config.delta) if ledger.rounds else []
     if not (

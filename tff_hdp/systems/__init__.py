@@ -7,12 +7,12 @@ runs.
 
 import dataclasses
 import importlib
-import json
 import pathlib
 import shlex
 from typing import TYPE_CHECKING
 
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.topology.reading import read_json
 
 if TYPE_CHECKING:
     from tff_hdp.simulation.config import RunConfig
@@ -51,7 +51,7 @@ def config_of(path: pathlib.Path) -> "RunConfig":
     if not file.exists():
         raise FileNotFoundError(f"{path} holds no run: no config.json")
     try:
-        record = json.loads(file.read_text())
+        record = read_json(file)
         return config_class(record["system"])(**record["flags"] | {"out": str(path)})
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(file, f"is not of a run of this version: {error}") from error

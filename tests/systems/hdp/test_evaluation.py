@@ -53,6 +53,53 @@ def test_a_config_json_without_what_was_resolved_is_refused(
         evaluate_run(systems.config_of(tmp_path))
 
 
+def write_network(path, inputs, classes):
+    """One that takes everything for its last class."""
+    bias = tf.keras.initializers.Constant(np.eye(classes)[-1])
+    last = tf.keras.layers.Dense(
+        classes, kernel_initializer="zeros", bias_initializer=bias
+    )
+    layers = [tf.keras.layers.InputLayer(inputs), tf.keras.layers.Flatten(), last]
+    tf.keras.Sequential(layers).save(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "words"),
+    [
+        ("card.json", "[]", "is no card of a model of 10 classes"),
+        ("card.json", '{"chosen": "by lot"}', "is no card"),
+        ("card.json", '{"round": 1, "chosen": "", "class_names": ["a"]}', "is no card"),
+        ("card.json", '{"round": 1, "chosen": "", "class_names": [1]}', "is no card"),
+        ("model.keras", ([5], 10), "holds no model of digits's examples"),
+        ("model.keras", ([8, 8, 1], 13), "holds a model of other classes than digits"),
+    ],
+)
+def test_a_model_of_something_else_is_one_line(finished, tmp_path, name, write, words):
+    shutil.copytree(finished.path / "model" / "last", tmp_path / "model" / "last")
+    shutil.copy(finished.path / "config.json", tmp_path)
+    file = tmp_path / "model" / "last" / name
+    if isinstance(write, str):
+        file.write_text(write)
+    else:
+        write_network(file, *write)
+    with pytest.raises(FileError, match=words) as caught:
+        evaluate_run(systems.config_of(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_program_believes_no_settings_that_an_editor_wrote(
+    finished, tmp_path, run_program
+):
+    copied = tmp_path / "run"
+    shutil.copytree(finished.path, copied)
+    record = json.loads((copied / "config.json").read_text())
+    record["resolved"]["partition_seed"] += 1
+    (copied / "config.json").write_text(json.dumps(record))
+    result = run_program("scripts/evaluate.py", f"--run={copied}")
+    assert result.returncode == 2
+    assert "resolved says partition_seed is" in result.stderr
+
+
 def test_what_was_trained_in_bfloat16_is_tested_without(finished):
     """It could not be built again: no convolution, or no machine that can do it."""
     config = systems.config_of(finished.path)

@@ -1,7 +1,6 @@
 """Whole runs on digits: what they leave behind, and how they go on."""
 
 import json
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -9,13 +8,10 @@ import pytest
 import tensorflow as tf
 
 import tasks
-from scripts import report as program
 from tests.thinning import thinned
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import Ledger
-from tff_hdp.simulation import experiment, report
-from tff_hdp.simulation.journal import Journal
-from tff_hdp.systems.hdp.run import Hdp
+from tff_hdp.simulation import experiment
 
 
 def test_a_run_leaves_its_models_which_need_no_tff(finished):
@@ -91,13 +87,6 @@ def test_programs_that_read_runs_refuse_in_one_line(
     assert_refused, program, arguments, words
 ):
     assert_refused(f"scripts/{program}.py", arguments, words)
-
-
-@pytest.fixture
-def copied(finished, tmp_path, traced_once):
-    """Its folder, copied to go on with."""
-    traced_once(Hdp)
-    return shutil.copytree(finished.path, tmp_path / "copied")
 
 
 def test_a_run_leaves_metrics_ledger_and_figure(finished):
@@ -278,86 +267,6 @@ def test_noise_that_config_json_says_is_not_taken_at_its_word(hdp_config, copied
     (copied / "config.json").write_text(json.dumps(record))
     with pytest.raises(FileError, match=r"noise_multiplier is 9.0, but .* with 1.0"):
         experiment.run(hdp_config(copied, rounds=4))
-
-
-def test_a_report_refuses_a_run_that_privacy_json_does_not_cover(copied):
-    frame = pd.read_csv(copied / "metrics.csv")
-    extra = frame.iloc[-1:].assign(round=4)
-    pd.concat([frame, extra]).to_csv(copied / "metrics.csv", index=False)
-    with pytest.raises(
-        FileNotFoundError, match=r"ends at round 4 of 3, privacy.json at 3"
-    ):
-        report.read_run(copied)
-
-
-def test_a_report_refuses_a_privacy_json_older_than_the_journal(copied):
-    """Put back from a copy, it stated fewer releases than there were."""
-    journal = Journal(copied / "journal.jsonl")
-    stated = json.loads((copied / "privacy.json").read_text())
-    older = {"journal": [2, journal.head(2)]}
-    (copied / "privacy.json").write_text(json.dumps(stated | older))
-    with pytest.raises(FileError, match="not of the 3 rounds that the journal says"):
-        report.read_run(copied)
-    (copied / "journal.jsonl").unlink()
-    with pytest.raises(FileNotFoundError, match=r"no journal\.jsonl"):
-        report.read_run(copied)
-
-
-@pytest.mark.parametrize("name", ["privacy.json", "config.json", "metrics.csv"])
-def test_a_report_of_a_damaged_run_is_one_line(copied, name):
-    (copied / name).write_text("{}")
-    with pytest.raises(FileError, match="holds no run that can be read") as error:
-        report.read_run(copied)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "where", "value"),
-    [
-        ("privacy.json", ("accounts", -2, "epsilon_pld"), 0.01),
-        ("privacy.json", ("accounts", 0, "epsilon_rdp"), 0.01),
-        ("privacy.json", ("accounts", -2, "delta"), 1e-12),
-        ("privacy.json", ("accounts", -2, "noise_multiplier"), {}),
-        ("privacy.json", ("accounts", -2, "sampling"), "none"),
-        ("config.json", ("flags", "delta"), 1e-12),
-        ("config.json", ("flags", "clients_per_round"), None),
-        ("config.json", ("flags", "clip_norm"), 0.001),
-        ("config.json", ("flags", "noise_multiplier"), 50.0),
-        ("config.json", ("resolved", "task"), "Source: elsewhere."),
-        ("privacy.json", ("notes",), ["All is well."]),
-    ],
-)
-def test_a_report_believes_no_epsilon_that_an_editor_wrote(copied, name, where, value):
-    """It printed what privacy.json said, beside the delta that config.json said."""
-    content = json.loads((copied / name).read_text())
-    part = content
-    for key in where[:-1]:
-        part = part[key]
-    part[where[-1]] = value
-    (copied / name).write_text(json.dumps(content))
-    for of_a_run in (program.read, program.page):
-        with pytest.raises(FileError) as caught:
-            of_a_run(copied)
-        assert "\n" not in str(caught.value)
-
-
-def test_what_a_report_says_to_do_about_a_note_that_is_gone_helps(hdp_config, copied):
-    content = json.loads((copied / "privacy.json").read_text())
-    (copied / "privacy.json").write_text(json.dumps(content | {"notes": []}))
-    with pytest.raises(FileError, match=r"seed=.* fixes; run the same command again"):
-        program.read(copied)
-    experiment.run(hdp_config(copied))
-    program.read(copied)
-
-
-def test_a_report_draws_the_rounds_of_the_journal(copied):
-    """A page drew epsilon over the ledger that privacy.json holds."""
-    before = program.page(copied)
-    content = json.loads((copied / "privacy.json").read_text())
-    for entry in content["ledger"]["history"]:
-        entry["plan"]["zone_noise_multipliers"] = [100.0, 100.0]
-    (copied / "privacy.json").write_text(json.dumps(content))
-    assert program.page(copied) == before
 
 
 def test_a_row_lost_between_checkpoint_and_metrics_comes_back(hdp_config, copied):
