@@ -273,6 +273,19 @@ def test_noise_that_rounds_clients_steps_away_is_refused():
         dataclasses.replace(PLAN, sigma_g=102.5)
 
 
+def test_a_clients_step_is_not_rounded_up_in_the_model_it_is_added_to():
+    """One of half of what float32 rounds to became all of it, twice the account's."""
+    norm, step = 0.1, 2.0**-28 * 1.01
+    assert np.float32(norm) + np.float32(step) > np.float32(norm) + 1.9 * step
+    small = dataclasses.replace(PLAN, mu=step / PLAN.B, sigma_g=step)
+    with pytest.raises(ArgumentError, match=r"mu is .* weights of norm 0\.1$"):
+        small.check_start(norm)
+    # Between adjacent numbers of float32 lie at most 2^-23 of them.
+    least = dataclasses.replace(PLAN, mu=norm / 2**14 / PLAN.B, sigma_g=step)
+    least.check_start(norm)
+    dataclasses.replace(IID, mu=step).check_start(norm)
+
+
 @pytest.mark.parametrize("plan", [PLAN, IID], ids=["hybrid", "iid"])
 def test_noise_that_float32_has_not_is_refused(plan):
     """What would be drawn of it is nothing, and the account would call it noise."""

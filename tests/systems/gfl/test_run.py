@@ -196,6 +196,14 @@ def test_flags_that_do_not_fit_the_task(tmp_path, changes, message):
         experiment.run(config(tmp_path, **changes))
 
 
+def test_steps_that_float32_loses_in_the_weights_are_refused(tmp_path):
+    """Digits' softmax begins with weights of norm 4 or so."""
+    given = {"task": "digits", "num_clients": 20, "servers": 2, "sigma_g": 1e-6}
+    words = r"^mu is 1e-05; allowed: at least 0\.000.* bound of 1 and weights of norm"
+    with pytest.raises(ArgumentError, match=words):
+        experiment.run(config(tmp_path, **given, mu=1e-5, gradient_bound=1.0))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

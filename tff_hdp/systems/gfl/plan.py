@@ -19,6 +19,9 @@ SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 # Of hybrid noise over mu B, the most that a client moves a model in an iteration.
 # Models grow as large as their noise; in float32 they are rounded by 2^-24 of that.
 MOST_NOISE = 2.0**10
+# Likewise of the norm of the weights that a model begins with: sums of masked updates
+# are added to them before there is noise, and rounded by as much.
+MOST_WEIGHTS = 2.0**14
 # The least that float32 has with all steps of its grid; far below it is flushed to 0.
 LEAST_NOISE = 2.0**-100
 
@@ -69,6 +72,19 @@ class GflPlan:
             raise ArgumentError("sigma_g", self.sigma_g, "0 without noise")
         if self.masked and drawn < 2:
             raise ArgumentError("per_round", drawn, "at least 2, so that masks hide")
+
+    def check_start(self, norm: float) -> None:
+        """Raises ArgumentError if clients' steps are lost in a model of such a norm.
+
+        A step of about half of what float32 rounds to becomes all of it, and moves the
+        model by twice what is accounted. Clients' own noise covers what `iid` rounds.
+        """
+        least = norm / (MOST_WEIGHTS * self.B)
+        allowed = (
+            f"at least {least:.3g} with a gradient bound of {self.B:g} and weights "
+        )
+        allowed += f"of norm {norm:.3g}"
+        require(not self.masked or self.mu >= least, "mu", self.mu, allowed)
 
     @property
     def is_noisy(self) -> bool:

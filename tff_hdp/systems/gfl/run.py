@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import gfl_logistic
-from tff_hdp.aggregators.vectors import split
+from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan, RoundLedger
 from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
 from tff_hdp.simulation.run_folder import RunFolder
@@ -59,6 +59,7 @@ class Gfl(System):
             zone_sizes=self.zoning.zone_sizes,
             sampling=FixedSizeSampling((config.per_round,) * self.zoning.num_zones),
         )
+        self.plan.check_start(float(np.linalg.norm(join(weights))))
         server_of = np.asarray(self.zoning.zone_of)
         self.masks = [
             PairwiseMasks([str(i) for i in np.flatnonzero(server_of == zone)])
