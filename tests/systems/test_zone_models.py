@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp import runtime
-from tff_hdp.errors import NoiseError
+from tff_hdp.errors import ArgumentError, NoiseError
 from tff_hdp.privacy import RoundLedger
 from tff_hdp.systems.gfl import account as gfl_account
 from tff_hdp.systems.gfl.plan import GflPlan
@@ -159,3 +159,14 @@ def test_hfl_dp_records_no_round_that_lacks_clients():
     with pytest.raises(NoiseError):
         HflDp.record(system, ledger, {"clients": [5, 3], "round": 3})
     assert [plan.cloud for plan, _ in ledger.history] == [False, True]
+
+
+def test_a_type_that_is_none_of_data_is_refused():
+    def nothing(*_):
+        raise AssertionError("not traced")
+
+    steps = dict.fromkeys(("client", "edge", "down"), nothing)
+    with pytest.raises(ArgumentError, match="data_type is None; allowed: "):
+        build_zoned_process(
+            build_model=build_model, num_zones=ZONES, data_type=None, **steps
+        )

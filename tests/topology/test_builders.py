@@ -316,3 +316,16 @@ def test_arguments_of_other_kinds_are_refused_by_name(builder):
         for value in values:
             with pytest.raises(ArgumentError, match=rf"^{name} is "):
                 builder(**sound | {name: value})
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan")])
+def test_a_key_that_is_missing_makes_no_zone(missing):
+    keys = dict.fromkeys(IDS, "north") | {IDS[1]: missing}
+    with pytest.raises(ArgumentError, match=r"^keys\['.*'\] is (None|nan); allowed: a"):
+        zones_by_key(IDS, keys=keys)
+
+
+@pytest.mark.parametrize("zone", [None, "x", 0.5, -1, 1, (0,)])
+def test_a_zone_that_is_none_has_no_clients(zone):
+    with pytest.raises(ArgumentError, match=r"^zone is "):
+        one_zone(IDS).clients_in(zone)

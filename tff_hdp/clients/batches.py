@@ -12,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.errors import require
+
 
 def make_order(
     size: int, *, epochs: int, batch_size: int, rng: np.random.Generator
@@ -135,6 +137,12 @@ def chunk_type(feature_shape: tuple[int, ...], dtype: Any) -> tff.SequenceType:
             zone=tff.TensorType(np.int32, [None]),
         )
     )
+
+
+def check_data_type(data_type: Any) -> None:
+    """Raises ArgumentError unless `data_type` is one of a TFF client's data."""
+    is_one = isinstance(data_type, tff.SequenceType)
+    require(is_one, "data_type", data_type, "a tff.SequenceType, as of chunk_type")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -222,9 +222,11 @@ def _check_level(
             )
         found *= clip_norm / allowed if found else 1.0
     if not found >= planned * (1 - _FLOAT32):
+        is_lost = level == "client" and not found
+        why = "; a client came without its noise, or was lost" if is_lost else ""
         raise NoiseError(
             f"events: level {level!r} emitted a noise multiplier of {found:.9g}, but "
-            f"the plan has {planned:.9g}"
+            f"the plan has {planned:.9g}{why}"
         )
 
 

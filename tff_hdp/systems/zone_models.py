@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 
 from tff_hdp.aggregators.totals import add_rows, federated_total
 from tff_hdp.aggregators.vectors import join, split
+from tff_hdp.clients.batches import check_data_type
 from tff_hdp.errors import NoiseError
 from tff_hdp.systems.states import algorithm_state
 
@@ -59,7 +60,11 @@ def build_zoned_process(
       A process whose metrics are the sums of `client`'s measurements, `clients`, how
       many there were of each zone, float32 [s], and `round`, the number of the round
       just run, from 1.
+
+    Raises:
+      ArgumentError: If `data_type` is none.
     """
+    check_data_type(data_type)
 
     @tff.tensorflow.computation
     def initial_models() -> tf.Tensor:

@@ -55,10 +55,14 @@ def zones_by_key(client_ids: Sequence[str], *, keys: Mapping[str, Hashable]) -> 
       A `Zoning` whose zones stand in the sorted order of their keys' names.
 
     Raises:
-      ArgumentError: If `keys` lacks a client or names an unknown one.
+      ArgumentError: If `keys` lacks a client or names an unknown one, or a key is
+        missing: None, or NaN as in tables.
     """
     client_ids = several("client_ids", client_ids)
     check_same_clients("keys", keys, client_ids)
+    for client, key in keys.items():
+        is_one = key is not None and key == key  # NaN is no equal of its own
+        require(is_one, f"keys[{client!r}]", key, "a key")
     names = sorted({str(keys[client]) for client in client_ids})
     index = {name: i for i, name in enumerate(names)}
     zone_of = tuple(index[str(keys[client])] for client in client_ids)

@@ -108,8 +108,9 @@ class Zoning:
 
     def clients_in(self, zone: int) -> tuple[str, ...]:
         """The ids of one zone's clients, in the order of `client_ids`."""
-        if not 0 <= zone < self.num_zones:
-            raise ArgumentError("zone", zone, f"0..{self.num_zones - 1}")
+        is_whole = isinstance(zone, int | np.integer) and not isinstance(zone, bool)
+        is_one = is_whole and 0 <= zone < self.num_zones
+        require(is_one, "zone", zone, f"0..{self.num_zones - 1}")
         return tuple(self.client_ids[i] for i in self.members[zone])
 
 

@@ -32,6 +32,7 @@ from tff_hdp.systems.fl_top.compressors import (
     RandomSubset,
     draw_subset,
 )
+from tff_hdp.systems.fl_top.process import build_fl_top
 
 TOLERANCE = {"rtol": 1e-3, "atol": 2e-5}
 pytestmark = pytest.mark.usefixtures("in_process")
@@ -329,3 +330,11 @@ def test_other_kinds_of_arguments_are_refused(build):
         build(None, Identity(5))
     with pytest.raises(ValueError, match=r"^compressor is 5; allowed: a Compressor"):
         build(quiet_plan(), 5)
+    with pytest.raises(ValueError, match=r"^data_type is None; allowed: "):
+        build_fl_top(
+            build_model=None,
+            data_type=None,
+            plan=quiet_plan(),
+            compressor=Identity(5),
+            client_learning_rate=0.1,
+        )

@@ -293,7 +293,10 @@ def test_rounds_in_which_noise_was_left_out_are_not_recorded(clients, protocol, 
         return measured
 
     assert record()["noising"].tolist() == [3, 1, 2]
-    with pytest.raises(ValueError, match="'client' emitted a noise multiplier of 0"):
+    with pytest.raises(
+        ValueError,
+        match=r"'client' emitted .* of 0, .* a client came without its noise, or",
+    ):
         record(quiet=[1])
     measured = record(quiet=[1], rejected=[1])
     assert measured["noising"].tolist() == [2, 1, 2]

@@ -149,6 +149,9 @@ def test_a_poisoned_client_does_not_spoil_its_stack(native_context, as_chunk):
         ("client_learning_rate", np.nan),
         ("client_momentum", None),
         ("client_momentum", np.array([0.5, 0.5])),
+        ("data_type", None),
+        ("data_type", "chunks"),
+        ("data_type", np.int32),
     ],
 )
 def test_clients_of_other_kinds_are_refused(name, value):

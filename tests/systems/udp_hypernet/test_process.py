@@ -63,11 +63,20 @@ def in_process(in_process_context):
     tff.framework.set_default_context(in_process_context)
 
 
+DATA_TYPE = udp_hypernet.user_type((INPUTS,), np.float32)
+
+
 @functools.cache
-def build(network, plan, users_at_once=1, descriptor_learning_rate=ZETA):
+def build(
+    network,
+    plan,
+    users_at_once=1,
+    descriptor_learning_rate=ZETA,
+    data_type=DATA_TYPE,
+):
     return udp_hypernet.build_udp_hypernet(
         build_model=build_model,
-        data_type=udp_hypernet.user_type((INPUTS,), np.float32),
+        data_type=data_type,
         hypernetwork=network,
         plan=plan,
         client_learning_rate=ETA,
@@ -393,3 +402,5 @@ def test_what_does_not_fit_is_refused(network):
         build(network, None)
     with pytest.raises(ValueError, match="hypernetwork is None; allowed: "):
         build(None, noiseless())
+    with pytest.raises(ValueError, match="data_type is None; allowed: "):
+        build(network, noiseless(), data_type=None)

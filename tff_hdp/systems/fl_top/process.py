@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.aggregators.sums import zone_sums
 from tff_hdp.aggregators.vectors import join, split
+from tff_hdp.clients.batches import check_data_type
 from tff_hdp.clients.contributions import (
     each_client,
     norms_decide,
@@ -76,6 +77,7 @@ def build_fl_top(
     require(isinstance(plan, NoisePlan), "plan", plan, "a NoisePlan")
     is_one = isinstance(compressor, Compressor)
     require(is_one, "compressor", compressor, "a Compressor")
+    check_data_type(data_type)
     rate = check_positive("client_learning_rate", client_learning_rate)
     model = StackedModel.built_by(build_model)
     if plan.num_zones != 1:

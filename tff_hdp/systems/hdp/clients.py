@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 
 from tff_hdp.aggregators import WEIGHT_TYPE
 from tff_hdp.aggregators.zoned_mean import ZonedMean
+from tff_hdp.clients.batches import check_data_type
 from tff_hdp.clients.client_work import build_zoned_client_work
 from tff_hdp.clients.contributions import (
     each_client,
@@ -156,7 +157,8 @@ def stacked_clients(
       client_momentum: Of the clients' SGD.
 
     Raises:
-      ArgumentError: If rate or momentum is out of range, or `build_model` no function.
+      ArgumentError: If rate or momentum is out of range, or another argument is
+        something else.
       ValueError: If the model has an unsupported layer.
     """
     try:
@@ -164,6 +166,7 @@ def stacked_clients(
     except ArgumentError as error:
         names = ("learning_rate", "momentum")
         raise error.renamed({name: f"client_{name}" for name in names}) from error
+    check_data_type(data_type)
     stacked = StackedModel.built_by(build_model)
 
     @tff.tensorflow.computation

@@ -19,7 +19,7 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.aggregators.sums import zone_sums
 from tff_hdp.aggregators.totals import federated_total
-from tff_hdp.clients.batches import chunk_type
+from tff_hdp.clients.batches import check_data_type, chunk_type
 from tff_hdp.clients.contributions import (
     norms_decide,
     sum_by_norms,
@@ -120,6 +120,7 @@ def build_udp_hypernet(
     require(isinstance(plan, NoisePlan), "plan", plan, "a NoisePlan")
     is_one = isinstance(hypernetwork, Hypernetwork)
     require(is_one, "hypernetwork", hypernetwork, "a Hypernetwork")
+    check_data_type(data_type)
     check_positive("client_learning_rate", client_learning_rate)
     check_positive("server_learning_rate", server_learning_rate)
     check_nonnegative("descriptor_learning_rate", descriptor_learning_rate)
