@@ -180,7 +180,7 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     allowed = f"fewer than all {came} clients; they sent updates without a zone, which "
     allowed += "those of build_weighted_fed_avg and build_unweighted_fed_avg have"
     require(not unknown, "lost", lost, allowed)
-    if lost < came == np.sum(measurements["rejected"]) and "lost" in measurements:
+    if "lost" in measurements and lost < came == np.sum(measurements["rejected"]):
         warnings.warn(
             f"all {came} updates of a round were rejected, so that it released noise "
             "alone: they are not finite, or their weights are beyond 1 (example_cap)",
