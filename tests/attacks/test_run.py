@@ -6,12 +6,10 @@ import json
 import numpy as np
 import pytest
 
-import tasks
 from tff_hdp.attacks import figures, run, table4
 from tff_hdp.attacks.attacker import Attacker
 from tff_hdp.attacks.config import AttackConfig
 from tff_hdp.attacks.property import property_inference
-from tff_hdp.attacks.victims import load_target
 from tff_hdp.errors import ArgumentError, FileError
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
@@ -328,64 +326,10 @@ def test_settings_that_do_something_are_taken():
         assert vars(AttackConfig(**options)).items() >= options.items()
 
 
-def test_what_does_not_fit_the_model_is_refused(tmp_path, target):
-    path = tmp_path / "weights.npz"
-    np.savez(path, *[np.zeros([2, 2], np.float32)])
-    with pytest.raises(FileError, match="shapes"):
-        Attacker(AttackConfig(weights=str(path)))
-    with pytest.raises(FileError, match="no finished run"):
-        Attacker(AttackConfig(weights=str(tmp_path)))
-    with pytest.raises(ArgumentError, match="weights is nowhere"):
-        Attacker(AttackConfig(weights="nowhere"))
-
-
-@pytest.mark.parametrize("spoilt", [np.nan, np.inf, 1j, "a"])
-def test_weights_that_are_no_finite_numbers_are_refused(tmp_path, target, spoilt):
-    path, task = tmp_path / "weights.npz", tasks.load("digits")
-    first, *others = target().weights
-    np.savez(path, np.full(first.shape, spoilt), *others)
-    with pytest.raises(FileError, match="array 0 has what is no finite real number"):
-        load_target(task, weights=str(path), seed=9)
-
-
 @pytest.mark.parametrize("rate", [1e30, 1e-44])
 def test_a_rate_that_leaves_no_norm_to_clip_to_is_named(rate):
     with pytest.raises(ArgumentError, match=r"^learning_rate is 1e.*norm > 0; it is"):
         Attacker(AttackConfig(attack="identification", learning_rate=rate))
-
-
-def test_weights_of_a_file_are_taken(tmp_path, target):
-    path, task = tmp_path / "weights.npz", tasks.load("digits")
-    np.savez(path, *target().weights)
-    found = load_target(task, weights=str(path), seed=9)
-    for a, b in zip(found.weights, target().weights, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_weights_of_a_run_are_taken(tmp_path, target):
-    task = tasks.load("digits")
-    model = task.build_model()
-    model.set_weights(target().weights)
-    folder = tmp_path / "model" / "last"
-    folder.mkdir(parents=True)
-    model.save(folder / "model.keras")
-    with pytest.raises(FileError, match="no config"):
-        load_target(task, weights=str(tmp_path))
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({"flags": {"task": "pages"}}))
-    with pytest.raises(FileError, match="is a run of task pages, not digits"):
-        load_target(task, weights=str(tmp_path))
-    for harmed in ([], {"flags": []}):
-        config.write_text(json.dumps(harmed))
-        with pytest.raises(FileError, match="is a run of task None"):
-            load_target(task, weights=str(tmp_path))
-    config.write_text(json.dumps({"flags": {"task": "digits"}}))
-    found = load_target(task, weights=str(tmp_path), seed=9)
-    for a, b in zip(found.weights, target().weights, strict=True):
-        np.testing.assert_array_equal(a, b)
-    (folder / "model.keras").write_bytes(b"")
-    with pytest.raises(FileError, match=r"model\.keras: is damaged"):
-        load_target(task, weights=str(tmp_path), seed=9)
 
 
 def test_what_no_attack_can_be_made_of_is_refused():

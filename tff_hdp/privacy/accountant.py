@@ -78,9 +78,7 @@ class AccountRow:
         Raises:
           ArgumentError: If it is no sound method, as the paper's is none.
         """
-        if method is not None:
-            check_word("method", method, SOUND)
-        methods = SOUND if method is None else (method,)
+        methods = SOUND if method is None else (check_word("method", method, SOUND),)
         found = [getattr(self, f"epsilon_{m}") for m in methods]
         return min((e for e in found if e is not None), default=math.inf)
 

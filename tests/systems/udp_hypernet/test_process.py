@@ -63,26 +63,20 @@ def in_process(in_process_context):
     tff.framework.set_default_context(in_process_context)
 
 
-DATA_TYPE = udp_hypernet.user_type((INPUTS,), np.float32)
-
-
 @functools.cache
-def build(
-    network,
-    plan,
-    users_at_once=1,
-    descriptor_learning_rate=ZETA,
-    data_type=DATA_TYPE,
-):
+def build(network, plan, users_at_once=1, **changes):
+    given = {
+        "data_type": udp_hypernet.user_type((INPUTS,), np.float32),
+        "client_learning_rate": ETA,
+        "server_learning_rate": LAMBDA,
+        "descriptor_learning_rate": ZETA,
+    }
     return udp_hypernet.build_udp_hypernet(
         build_model=build_model,
-        data_type=data_type,
         hypernetwork=network,
         plan=plan,
-        client_learning_rate=ETA,
-        server_learning_rate=LAMBDA,
-        descriptor_learning_rate=descriptor_learning_rate,
         users_at_once=users_at_once,
+        **given | changes,
     )
 
 
