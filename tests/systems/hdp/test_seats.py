@@ -149,6 +149,16 @@ def test_records_that_were_changed_do_not_verify(held, tmp_path, change, message
         verify_seats(tmp_path, registries, max_failures=9, max_unfinished=9)
 
 
+@pytest.mark.parametrize("name", ["zone", "elections"])
+def test_a_truth_value_is_no_number_of_seats(tmp_path, name):
+    seat = {"zone": 1, "super_node": "c", "failed": [], "elections": 1}
+    write_seats(tmp_path, 1, [seat | {"transcripts": []}])
+    assert read_seats(tmp_path)
+    write_seats(tmp_path, 1, [seat | {"transcripts": [], name: True}])
+    with pytest.raises(FileError, match="holds no list of seats"):
+        read_seats(tmp_path)
+
+
 def test_a_run_whose_last_elections_are_gone_does_not_verify(held, tmp_path):
     """Nothing follows them, so nothing else tells."""
     registries = read_registries(held[0] / REGISTRY)

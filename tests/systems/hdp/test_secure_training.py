@@ -244,6 +244,10 @@ def test_small_zones_are_left_out_and_counted(run, tmp_path):
             "clipping is adaptive; .*with secure_aggregation",
         ),
         ({"secure_aggregation": "server", "zones": 1}, "zones is 1; allowed: at"),
+        (
+            {"secure_aggregation": "server", "zones": None, "zone_sizes": (200,)},
+            "zone_sizes is 200; allowed: at least 2 with secure_aggregation=server",
+        ),
         ({"secure_aggregation": "server", "levels": (2,)}, "levels is 2; allowed"),
         (
             {"secure_aggregation": "both", "estimator": "bounded"},

@@ -116,6 +116,7 @@ class HdpConfig(ZonesConfig):
         "dropout_rate": "drop_rate",
         "probabilities": "clients_per_round",
         "observer": "target_observer",
+        "secure_server": "secure_aggregation",
         "largest": "secure_range",
         "bits": "secure_bits",
     }
@@ -306,6 +307,7 @@ class HdpConfig(ZonesConfig):
         if not self.server_is_secure:
             return
         unequal = {
+            "zone_sizes": (len(self.zone_sizes) == 1, "at least 2"),
             "zones": (self.zones == 1, "at least 2"),
             "levels": (bool(self.levels), "none"),
             "estimator": (self.estimator == "bounded", "fixed"),

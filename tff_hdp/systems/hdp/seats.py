@@ -237,7 +237,8 @@ def _read_round(file: pathlib.Path) -> list[dict[str, Any]]:
 
 def _is_seat(seat: Any) -> bool:
     return isinstance(seat, dict) and all(
-        name in seat and isinstance(seat[name], kind) for name, kind in _KINDS.items()
+        name in seat and isinstance(seat[name], kind) and seat[name] is not True
+        for name, kind in _KINDS.items()
     )
 
 
