@@ -33,7 +33,10 @@ def _spec() -> Mapping[str, "tf.io.FixedLenFeature"]:
 
 def _arrays(parsed: Mapping[str, "tf.Tensor"]) -> tuple[np.ndarray, np.ndarray]:
     """Images [N, 84, 84, 3] uint8 and 1 for who smiles."""
-    return parsed["image"].numpy().astype(np.uint8), parsed["smiling"].numpy()
+    image = parsed["image"].numpy()
+    if not ((image >= 0) & (image <= 255)).all():
+        raise ValueError("pixels beyond 0..255")
+    return image.astype(np.uint8), parsed["smiling"].numpy()
 
 
 FILE = FederatedFile(

@@ -39,7 +39,7 @@ class Examples:
         that what they measure may be published.
 
     Raises:
-      ArgumentError: If a list's rows differ in shape.
+      ArgumentError: If a list's rows differ in shape, or an array is a masked one.
     """
 
     features: np.ndarray
@@ -63,6 +63,10 @@ class Examples:
                         found = f"a {type(value).__name__} of unlike rows"
                         allowed = "an array, or rows of one shape"
                         raise ArgumentError(field.name, found, allowed) from error
+                    if np.ma.isMaskedArray(array):
+                        # What is masked would pass every check, and be trained on.
+                        allowed = "an array of which nothing is masked out"
+                        raise ArgumentError(field.name, "a masked array", allowed)
                     object.__setattr__(self, field.name, array)
 
     def check(

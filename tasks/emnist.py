@@ -33,8 +33,10 @@ def _spec() -> Mapping[str, "tf.io.FixedLenFeature"]:
 
 def _arrays(parsed: Mapping[str, "tf.Tensor"]) -> tuple[np.ndarray, np.ndarray]:
     """Grey levels [N, 28, 28] uint8, 255 the paper, and labels."""
-    grey = np.round(255 * parsed["pixels"].numpy()).astype(np.uint8)
-    return grey, parsed["label"].numpy()
+    pixels = parsed["pixels"].numpy()
+    if not ((pixels >= 0) & (pixels <= 1)).all():
+        raise ValueError("pixels beyond 0..1")
+    return np.round(255 * pixels).astype(np.uint8), parsed["label"].numpy()
 
 
 def _file(only_digits: bool) -> FederatedFile:

@@ -58,12 +58,13 @@ class FederatedFile:
         """
         path = data_dir / self.name
         if path.exists():
-            import tensorflow as tf
-
             try:
                 return self._read(data_dir)
-            except (sqlite3.Error, tf.errors.OpError) as error:
-                raise FileError(path, f"is no file of TFF's: {error}") from error
+            except (FileError, OSError, MemoryError):
+                raise
+            except Exception as error:  # SQLite's, TensorFlow's, TFF's share no base.
+                said = f"{type(error).__name__}: {error}"
+                raise FileError(path, f"is no file of TFF's: {said}") from error
         check_reachable(self.origin, missing=self.name)
         # TFF would take a half-written file for a whole one the next time, so it
         # downloads beside, and what it got moves in once it has been read whole.

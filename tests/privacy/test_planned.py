@@ -47,6 +47,7 @@ def test_a_plan_goes_through_its_file(tmp_path, sampling):
         ({"trusting": ["x"]}, r"trusting\[0\] is x"),
         ({"noising": [1]}, r"noising\[0\] is 1; allowed: the id of a client"),
         ({"noise": "x"}, "noise is x; allowed: a finite number"),
+        ({"rounds": 0}, "rounds is 0; allowed: a whole number >= 1"),
         ({"kept": [fields["kept"][0] | {"epsilon": "x"}]}, "epsilon is x"),
         ({"kept": [fields["kept"][0] | {"saved": -1.0}]}, "saved is -1.0"),
         (

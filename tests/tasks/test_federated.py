@@ -1,10 +1,13 @@
 """FEMNIST and CelebA from small files in TFF's format."""
 
+import sqlite3
+
 import numpy as np
 import pytest
 
 import tasks
 from tasks import celeba, emnist, personal
+from tff_hdp.errors import FileError
 
 CLIENTS = {"a": (3, 1), "b": (2, 2), "c": (4, 1)}
 
@@ -81,3 +84,61 @@ def test_a_missing_file_is_named(name, tmp_path, no_network):
     file, _ = CASES[name]
     with pytest.raises(tasks.DataNotFoundError, match=file.name):
         tasks.load(name, data_dir=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "values"),
+    [
+        ("femnist", "pixels", (2.0, -0.5, np.nan, 255.0)),
+        ("celeba", "image", (300, -1)),
+    ],
+)
+def test_pixels_that_would_wrap_are_refused(
+    write, name, column, values, tmp_path, no_network
+):
+    file, make = CASES[name]
+    for number, value in enumerate(values):
+
+        def spoilt(rng, value=value):
+            features, label, arrays = make(rng)
+            arrays[column] = arrays[column].copy()
+            arrays[column].flat[5] = value
+            return features, label, arrays
+
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write(folder / file.name, file, spoilt)
+        with pytest.raises(FileError, match=r"is no file of TFF's: .*pixels beyond 0"):
+            tasks.load(name, data_dir=str(folder))
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def without_a_table(path):
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TABLE examples")
+
+
+def without_tests(path):
+    with sqlite3.connect(path) as database:
+        database.execute("DELETE FROM examples WHERE split_name LIKE '%test'")
+        database.execute("DELETE FROM client_metadata WHERE split_name LIKE '%test'")
+
+
+def without_a_name(path):
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE examples SET client_id = NULL WHERE client_id = 'a'")
+
+
+@pytest.mark.parametrize(
+    "damage", [empty, without_a_table, without_tests, without_a_name]
+)
+def test_a_damaged_file_is_one_line(write, damage, tmp_path, no_network):
+    file, make = CASES["femnist"]
+    write(tmp_path / file.name, file, make)
+    damage(tmp_path / file.name)
+    with pytest.raises(FileError, match=rf"{file.name}: is no file of TFF's") as caught:
+        tasks.load("femnist", data_dir=str(tmp_path))
+    assert "\n" not in str(caught.value)

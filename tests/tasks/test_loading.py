@@ -194,6 +194,14 @@ def test_rows_of_unlike_lengths_are_one_line(name):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["features", "test_labels", "writers"])
+def test_arrays_of_which_something_is_masked_are_refused(name):
+    """What is masked passed for finite, and was trained on."""
+    masked = {name: np.ma.masked_array([1.0, np.nan], [False, True])}
+    with pytest.raises(ArgumentError, match=f"^{name} is a masked array"):
+        Examples(**WHOLE | masked, source="here", split="none")
+
+
 @pytest.mark.parametrize("returned", [(WHOLE, "here"), None])
 def test_what_reads_no_examples_is_one_line(returned):
     dataset = dataclasses.replace(tasks.TASKS["digits"], read=lambda _: returned)

@@ -124,7 +124,7 @@ def read_plan(path: str | pathlib.Path) -> Planned:
         found = Planned(
             plan=plan_from_dict(fields["plan"]),
             threat=from_fields(ThreatModel, fields["threat"]),
-            rounds=check_count("rounds", fields["rounds"]),
+            rounds=check_count("rounds", fields["rounds"], 1),
             delta=check_delta("delta", fields["delta"]),
             method=check_word("method", fields["method"], SOUND),
             kept=tuple(
