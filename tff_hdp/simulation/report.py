@@ -113,8 +113,10 @@ def accounted(run: Run, config: RunConfig) -> tuple[Run, RoundLedger[Any]]:
     check_settings(config, journal.began)
     journal.recall(ledger)
     accounts = ledger.account(config.delta) if ledger.rounds else []
+    stated = read_json(run.path / "privacy.json").get("rounds")
     if not (
-        len(accounts) == len(run.accounts)
+        stated == ledger.rounds
+        and len(accounts) == len(run.accounts)
         and all(map(_are_alike, accounts, run.accounts))
     ):
         raise FileError(

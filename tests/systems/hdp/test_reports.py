@@ -72,6 +72,7 @@ def test_a_report_of_a_damaged_run_is_one_line(copied, name, before, now):
         ("config.json", ("flags", "noise_multiplier"), 50.0),
         ("config.json", ("resolved", "task"), "Source: elsewhere."),
         ("privacy.json", ("notes",), ["All is well."]),
+        ("privacy.json", ("rounds",), 99),
     ],
 )
 def test_a_report_believes_no_epsilon_that_an_editor_wrote(copied, name, where, value):
