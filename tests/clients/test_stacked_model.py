@@ -232,6 +232,28 @@ def test_an_activation_before_the_weights_is_computed_as_they_are(dtype):
     )
 
 
+def test_a_stack_outlives_models_that_are_made_in_graphs():
+    """Keras called the layers of the first one invalid then."""
+
+    def build():
+        layers = tf.keras.layers
+        return tf.keras.Sequential(
+            [
+                layers.InputLayer([4], dtype=tf.uint8),
+                layers.Rescaling(1 / 255),
+                layers.Dense(2),
+            ]
+        )
+
+    model = build()
+    stacked = StackedModel(model)
+    features = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    expected = model.predict(features.reshape(6, 4), verbose=0).reshape(2, 3, 2)
+    weights = [tf.stack([w, w]) for w in model.trainable_weights]
+    StackedModel.built_by(build)
+    np.testing.assert_allclose(stacked(weights, features), expected, rtol=1e-5)
+
+
 def test_steps_are_deferred_where_they_are_by_the_gradient_alone(monkeypatch):
     monkeypatch.setattr(deferred, "_LARGE", 10)
     model = StackedModel(images(tf.keras.layers.Conv2D(3, 2)))

@@ -358,8 +358,12 @@ class _MaxPooling:
 
 
 def _rescaled(layer: tf.keras.layers.Rescaling, x: tf.Tensor) -> tf.Tensor:
-    """As the layer does, which would round float64."""
-    return x * layer.scale + layer.offset if x.dtype == tf.float64 else layer(x)
+    """As the layer does, which would round float64.
+
+    By `call`, as all layers here: Keras refuses to call layers themselves that were
+    made before others in a graph, as `built_by` makes them.
+    """
+    return x * layer.scale + layer.offset if x.dtype == tf.float64 else layer.call(x)
 
 
 def _activated(layer: tf.keras.layers.Layer, x: tf.Tensor) -> tf.Tensor:
