@@ -268,7 +268,11 @@ def test_whom_a_round_calls_leaves_nobody_a_choice():
 def test_a_registry_comes_back_from_its_fields():
     registry = registry_of(4, eligible=("c1", "c2"), call_size=3)
     assert Registry.from_fields(registry.to_fields()) == registry
-    for spoiled in ({}, {"voters": 3}, registry.to_fields() | {"call_size": 9}):
+    whole = registry.to_fields()
+    for spoiled in (
+        *({}, {"voters": 3}, whole | {"call_size": 9}),
+        *(whole | {name: True} for name in ("zone", "call_size")),
+    ):
         with pytest.raises(ElectionError, match="no registry"):
             Registry.from_fields(spoiled)
 

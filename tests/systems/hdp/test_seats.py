@@ -149,12 +149,13 @@ def test_records_that_were_changed_do_not_verify(held, tmp_path, change, message
         verify_seats(tmp_path, registries, max_failures=9, max_unfinished=9)
 
 
+@pytest.mark.parametrize("value", [True, False])
 @pytest.mark.parametrize("name", ["zone", "elections"])
-def test_a_truth_value_is_no_number_of_seats(tmp_path, name):
+def test_a_truth_value_is_no_number_of_seats(tmp_path, name, value):
     seat = {"zone": 1, "super_node": "c", "failed": [], "elections": 1}
     write_seats(tmp_path, 1, [seat | {"transcripts": []}])
     assert read_seats(tmp_path)
-    write_seats(tmp_path, 1, [seat | {"transcripts": [], name: True}])
+    write_seats(tmp_path, 1, [seat | {"transcripts": [], name: value}])
     with pytest.raises(FileError, match="holds no list of seats"):
         read_seats(tmp_path)
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tff_hdp.errors import ArgumentError, ShortError, check_word
+from tff_hdp.errors import ArgumentError, ShortError, check_count, check_word
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import group
 
@@ -236,12 +236,12 @@ class Registry:
                 for client, keys in fields["voters"].items()
             )
             registry = Registry(
-                int(fields["zone"]),
+                check_count("zone", fields["zone"]),
                 voters,
                 tuple(map(str, fields["eligible"])),
                 fields["fault_model"],
                 fields["policy"],
-                int(fields["call_size"]),
+                check_count("call_size", fields["call_size"]),
                 bytes.fromhex(fields["relay_key"]),
                 bytes.fromhex(fields["run"]),
             )

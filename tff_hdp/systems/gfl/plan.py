@@ -80,10 +80,8 @@ class GflPlan:
         model by twice what is accounted. Clients' own noise covers what `iid` rounds.
         """
         least = norm / (MOST_WEIGHTS * self.B)
-        allowed = (
-            f"at least {least:.3g} with a gradient bound of {self.B:g} and weights "
-        )
-        allowed += f"of norm {norm:.3g}"
+        allowed = f"at least {least:.3g} with a gradient bound of {self.B:g} and "
+        allowed += f"weights of norm {norm:.3g}"
         require(not self.masked or self.mu >= least, "mu", self.mu, allowed)
 
     @property

@@ -237,7 +237,9 @@ def _read_round(file: pathlib.Path) -> list[dict[str, Any]]:
 
 def _is_seat(seat: Any) -> bool:
     return isinstance(seat, dict) and all(
-        name in seat and isinstance(seat[name], kind) and seat[name] is not True
+        name in seat
+        and isinstance(seat[name], kind)
+        and not isinstance(seat[name], bool)
         for name, kind in _KINDS.items()
     )
 
