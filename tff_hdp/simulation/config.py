@@ -204,7 +204,12 @@ class RunConfig:
 
     @property
     def fixes_rounds(self) -> bool:
-        """Whether the noise was chosen for just so many rounds, and none more."""
+        """Whether the noise was chosen for just so many rounds: none more or fewer."""
+        return False
+
+    @property
+    def bounds_rounds(self) -> bool:
+        """Whether the noise was chosen for at most so many rounds."""
         return getattr(self, "target_epsilon", None) is not None
 
     def to_dict(self) -> dict[str, Any]:

@@ -68,7 +68,6 @@ def check_same(config: RunConfig, began: Mapping[str, Any]) -> None:
         raise ArgumentError(
             "out", config.out, f"a folder without a run of {began['system']}"
         )
-    # More rounds would overrun the epsilon that the noise was chosen for.
     fixed = {"rounds"} if config.fixes_rounds else set()
     # A setting that is newer than the run changes nothing at its default.
     newer = defaults_of(config)
@@ -81,6 +80,13 @@ def check_same(config: RunConfig, began: Mapping[str, Any]) -> None:
                 name,
                 value,
                 f"{before}, with which the run in out={config.out} was started",
+            )
+        if name == "rounds" and config.bounds_rounds and value > before:
+            raise ArgumentError(
+                name,
+                value,
+                f"at most {before}, for which the noise of the run in "
+                f"out={config.out} was chosen",
             )
 
 

@@ -22,6 +22,7 @@ import contextlib
 import fcntl
 import functools
 import io
+import math
 import os
 import pathlib
 import shutil
@@ -158,6 +159,15 @@ class RunFolder:
     def resolved(self) -> dict[str, Any]:
         """What was drawn, measured or calibrated at the start of the run."""
         return self._record["resolved"]
+
+    @property
+    def most_rounds(self) -> float:
+        """For how many rounds the noise was chosen; any number where for none.
+
+        Of a run that has begun.
+        """
+        bound = self.journal.began["flags"]["rounds"]
+        return bound if self._config.bounds_rounds else math.inf
 
     def resolve(self, **values: Any) -> None:
         """Adds to `resolved`, on disk too.

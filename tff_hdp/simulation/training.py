@@ -75,7 +75,8 @@ def train(
         )
     ledger = system.new_ledger()
     folder.journal.recall(ledger)
-    _check_rounds(config, start.round_number, ledger.rounds, system.most_rounds)
+    most = min(system.most_rounds, folder.most_rounds)
+    _check_rounds(config, start.round_number, ledger.rounds, most)
     statement = _Statement(config, system, folder)
     if 0 < start.round_number == config.rounds:
         start = _as_the_last(start, config, system, folder, ledger)
@@ -133,8 +134,8 @@ def _check_rounds(config: RunConfig, start: int, released: int, most: float) -> 
         raise ArgumentError(
             "rounds",
             config.rounds,
-            f"at most {start + left}: promises of the run in out={config.out} are for "
-            f"{most} rounds, and {released - start} more were released whose "
+            f"at most {start + left}: what is promised of the run in out={config.out} "
+            f"is for {most} rounds, and {released - start} more were released whose "
             "checkpoints are gone",
         )
 

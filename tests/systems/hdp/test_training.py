@@ -1,5 +1,6 @@
 """Whole runs on digits: what they leave behind, and how they go on."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -160,6 +161,21 @@ def test_target_epsilon_is_met(hdp_config, tmp_path):
     )
     (row,) = [r for r in result.accounts if r.observer == "released_model"]
     assert row.epsilon_rdp == pytest.approx(4.0, rel=1e-3)
+    assert row.epsilon_rdp <= 4.0
+
+
+def test_a_lost_round_does_not_take_a_run_past_its_target(hdp_config, tmp_path):
+    target = {"noise_multiplier": None, "target_epsilon": 4.0, "privacy": "cdp"}
+    settings = hdp_config(tmp_path, target_observer="released_model", **target)
+    experiment.run(settings)
+    with pytest.raises(ArgumentError, match=r"rounds is 9; allowed: at most 3, for"):
+        experiment.run(dataclasses.replace(settings, rounds=9))
+    (tmp_path / "checkpoints" / "round_000003").unlink()
+    with pytest.raises(ArgumentError, match=r"rounds is 3; allowed: at most 2: what"):
+        experiment.run(settings)
+    sooner = experiment.run(dataclasses.replace(settings, rounds=2))
+    (row,) = [r for r in sooner.accounts if r.observer == "released_model"]
+    assert sooner.ledger.rounds == 3
     assert row.epsilon_rdp <= 4.0
 
 

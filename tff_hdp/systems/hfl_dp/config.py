@@ -119,7 +119,7 @@ class HflDpConfig(RunConfig):
 
     @property
     def fixes_rounds(self) -> bool:
-        """Whether eps1 and eps2 are stated for just so many rounds, and none more."""
+        """Whether eps1 and eps2 are stated for just so many rounds."""
         return self.noise != "none" and not self.exposures
 
     def _exposure(self, text: str | float) -> float:
