@@ -249,6 +249,7 @@ def test_sensitivity_goes_on_growing_over_plans():
         ({"sigma_g": math.nan}, "sigma_g is nan"),
         ({"scheme": "none"}, "sigma_g is 0.2; allowed: 0"),
         ({"mu": -1.0}, "mu is -1"),
+        ({"B": 1e-19}, "B is 1e-19; allowed: at least 1e-12"),
         ({"per_round": 51}, "per_round is 51; allowed: at most 50"),
         ({"per_round": 1}, "per_round is 1; allowed: at least 2"),
         ({"per_round": 2.5}, "per_round is 2.5; allowed: a whole number"),
@@ -271,6 +272,10 @@ def test_noise_that_rounds_clients_steps_away_is_refused():
     too_much = r"sigma_g is 102.5; allowed: at most 102.4"
     with pytest.raises(ArgumentError, match=too_much):
         dataclasses.replace(PLAN, sigma_g=102.5)
+    # A model's norm is sqrt(M) times a coordinate's noise: at M = 10^6 a hundredth.
+    large = dataclasses.replace(PLAN, dimension=10**6, sigma_g=1.6384)
+    with pytest.raises(ArgumentError, match=r"sigma_g is 1.64; allowed: at most 1.638"):
+        dataclasses.replace(large, sigma_g=1.64)
 
 
 def test_a_clients_step_is_not_rounded_up_in_the_model_it_is_added_to():

@@ -338,6 +338,7 @@ def test_a_ledger_of_both_rounds_comes_back_from_json():
         ({"sigma_u": -1.0}, "sigma_u is -1"),
         ({"C": None}, "C is None; allowed: a bound"),
         ({"C": math.inf}, "C is inf"),
+        ({"C": 1e-19}, "C is 1e-19; allowed: at least 1e-12"),
     ],
 )
 def test_rounds_that_make_no_sense(changes, message):

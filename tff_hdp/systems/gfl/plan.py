@@ -11,6 +11,7 @@ import math
 from typing import Literal, get_args
 
 from tff_hdp.errors import ArgumentError, check_count, check_positive, require
+from tff_hdp.privacy.parts import check_norm
 from tff_hdp.protocols.secagg.fixed_point import FixedPoint
 
 Scheme = Literal["none", "iid", "hybrid"]
@@ -19,8 +20,8 @@ SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 # Of hybrid noise over mu B, the most that a client moves a model in an iteration.
 # Models grow as large as their noise; in float32 they are rounded by 2^-24 of that.
 MOST_NOISE = 2.0**10
-# Likewise of the norm of the weights that a model begins with: sums of masked updates
-# are added to them before there is noise, and rounded by as much.
+# Likewise of the norm of all coordinates' noise, and of the weights that a model begins
+# with: sums of masked updates are added to them before there is noise.
 MOST_WEIGHTS = 2.0**14
 # The least that float32 has with all steps of its grid; far below it is flushed to 0.
 LEAST_NOISE = 2.0**-100
@@ -57,6 +58,7 @@ class GflPlan:
         require(self.scheme in SCHEMES, "scheme", self.scheme, ", ".join(SCHEMES))
         for name in ("mu", "B"):
             check_positive(name, getattr(self, name))
+        check_norm("B", self.B)
         for name in ("dimension", "clients", "per_round"):
             check_count(name, getattr(self, name), 1)
         drawn, most = self.per_round, self.clients
@@ -65,7 +67,10 @@ class GflPlan:
             sigma_g = check_positive("sigma_g", self.sigma_g)
             allowed = f"at least {LEAST_NOISE:g}, below which float32 has none"
             require(sigma_g >= LEAST_NOISE, "sigma_g", sigma_g, allowed)
-            most = MOST_NOISE * self.mu * self.B if self.masked else 2.0**122
+            most = 2.0**122
+            if self.masked:
+                most = min(MOST_NOISE, MOST_WEIGHTS / math.sqrt(self.dimension))
+                most *= self.mu * self.B
             allowed = f"at most {most:g}, beyond which float32 is too coarse"
             require(sigma_g <= most, "sigma_g", sigma_g, allowed)
         elif self.sigma_g != 0:

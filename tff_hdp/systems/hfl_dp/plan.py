@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 from tff_hdp.errors import ArgumentError, check_nonnegative, check_positive, require
+from tff_hdp.privacy.parts import check_norm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +68,7 @@ class HflDpRound:
             object.__setattr__(self, name, stddev)
         if self.C is not None:
             object.__setattr__(self, "C", check_positive("C", self.C))
+            check_norm("C", self.C)
         elif self.is_noisy:
             raise ArgumentError("C", None, "a bound, without which noise is no use")
 
