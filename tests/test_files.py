@@ -1,5 +1,6 @@
 """Files are replaced whole; what is no file, or leads to one, stays what it is."""
 
+import concurrent.futures
 import os
 import pathlib
 import threading
@@ -85,3 +86,18 @@ def test_arrays_that_are_not_there_are_an_operating_systems_error(tmp_path):
         read_arrays(tmp_path / "missing.npz")
     with pytest.raises(IsADirectoryError):
         read_arrays(tmp_path)
+
+
+def test_several_writers_at_once_leave_one_of_theirs(tmp_path):
+    """They had one name for what was not finished, and wrote into each other's."""
+    path = tmp_path / "shared.csv"
+    contents = [letter * 200_000 for letter in "abcd"]
+
+    def write(content):
+        for _ in range(50):
+            write_text(path, content)
+            assert path.read_text() in contents
+
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, contents))
+    assert [each.name for each in tmp_path.iterdir()] == ["shared.csv"]

@@ -1,11 +1,14 @@
 """Files that readers find whole, whenever they look."""
 
+import contextlib
+import fcntl
 import io
 import json
 import os
 import pathlib
 import zipfile
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,8 @@ from tff_hdp.errors import FileError
 
 def write_text(path: pathlib.Path, text: str, *, durable: bool = False) -> None:
     """Writes a file so that readers see the old one or the new, never half.
+
+    Several may write one at once: the last stays.
 
     Args:
       path: The file.
@@ -90,14 +95,28 @@ def write_bytes(path: pathlib.Path, content: bytes, *, durable: bool = False) ->
     path = path.resolve() if is_link else path
     # What a killed write leaves under this name, the next one writes over.
     temporary = path.with_name(f".{path.name}.unfinished")
-    with temporary.open("wb") as file:
+    with _alone(temporary) as file:
         file.write(content)
+        file.flush()
         if durable:
-            file.flush()
             os.fsync(file.fileno())
-    temporary.replace(path)
+        temporary.replace(path)
     if durable:
         sync_names(path.parent)
+
+
+@contextlib.contextmanager
+def _alone(path: pathlib.Path) -> Iterator[io.BufferedWriter]:
+    """An empty file of that name, which no other writer has."""
+    while True:
+        with path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Whoever had it before has given it another name.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    file.truncate(0)
+                    yield file
+                    return
 
 
 def by_round(path: pathlib.Path) -> tuple[int, str]:

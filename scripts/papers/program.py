@@ -179,6 +179,9 @@ def write_accounts(
     from scripts.papers import presets, result_tables
     from tff_hdp.files import write_text
 
+    if not alone:
+        # Before anything is written.
+        cli.check_seeds(flags.FLAGS.seeds)
     if alone:
         names = {field.name for field in dataclasses.fields(config_class)}
         refuse_of_training(sorted(names - {"out", *heeded}))

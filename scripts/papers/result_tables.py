@@ -6,6 +6,7 @@ A table lies between its page's markers `<!-- results <paper>/<study> -->` and
     python -m scripts.papers.result_tables docs/benchmarks.md
 """
 
+import io
 import math
 import pathlib
 import re
@@ -17,6 +18,7 @@ import pandas as pd
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.files import write_text
 from tff_hdp.privacy.table import legend, numbered, rests_on
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -50,12 +52,16 @@ def read(source: pathlib.Path | TextIO, dtype: Any = None) -> pd.DataFrame:
       dtype: See `pandas.read_csv`.
 
     Raises:
-      FileError: If it is no CSV.
+      FileError: If it is no CSV, or the last line is not whole.
     """
     try:
-        return pd.read_csv(source, dtype=dtype)
+        text = source.read_text() if isinstance(source, pathlib.Path) else source.read()
+        found = pd.read_csv(io.StringIO(text), dtype=dtype)
     except ValueError as error:  # pandas' own are such
         raise FileError(str(source), f"is no CSV: {error}") from error
+    if not text.endswith("\n"):
+        raise FileError(str(source), "ends within a line")
+    return found
 
 
 def table(source: pathlib.Path | TextIO) -> str:
@@ -149,14 +155,13 @@ def shown(name: str) -> str:
 
 def embed(page: pathlib.Path) -> None:
     """Puts what is shown of its CSV between each pair of a page's markers."""
-    page.write_text(
-        _MARKED.sub(
-            lambda match: (
-                f"<!-- results {match[1]} -->\n{shown(match[1])}\n<!-- /results -->"
-            ),
-            page.read_text(),
-        )
+    text = _MARKED.sub(
+        lambda match: (
+            f"<!-- results {match[1]} -->\n{shown(match[1])}\n<!-- /results -->"
+        ),
+        page.read_text(),
     )
+    write_text(page, text)
 
 
 def embedded(page: pathlib.Path) -> dict[str, str]:

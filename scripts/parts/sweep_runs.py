@@ -1,6 +1,7 @@
 """Many runs of one program side by side, and their tables. Imports no TensorFlow."""
 
 import contextlib
+import csv
 import dataclasses
 import hashlib
 import itertools
@@ -36,6 +37,10 @@ _NEWER = (
 )
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 10.0
+_OTHERWISE = (
+    "has tests of other rounds than its settings ask for, so it ran under others: move "
+    "the folder away"
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,11 +86,16 @@ class Job:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the folder holds this very run, with all its rounds and its model."""
+        """Whether the folder holds this very run, with all its rounds and its model.
+
+        A run that went on with another `evaluate_every`, or was extended, is another
+        one where it tested its model after other rounds.
+        """
         try:
             card = json.loads((self.path / "model/last/card.json").read_text())
             record = json.loads((self.path / "config.json").read_text())
             begun, trained = dict(record["flags"]), card["round"]
+            tested = self._tested(card["metric"])
         except (OSError, ValueError, KeyError, TypeError):
             return False  # A run begins or goes on, and says what is damaged.
         newer = defaults_of(self.config)
@@ -94,7 +104,21 @@ class Job:
             for name, value in as_json(self.config.to_dict()).items()
             if name not in _NOWHERE or name == "seed"
         )
-        return same and trained == self.config.rounds
+        rounds, every = self.config.rounds, self.config.evaluate_every
+        asked = sorted({*range(every, rounds + 1, every), rounds})
+        return same and trained == rounds and tested == asked
+
+    def _tested(self, metric: str) -> list[int]:
+        """The rounds after which a metric was measured."""
+        with (self.path / "metrics.csv").open(newline="") as file:
+            rows = csv.DictReader(file)
+            return [int(row["round"]) for row in rows if row[metric]]
+
+    @property
+    def last_words(self) -> str:
+        """The last line of the log."""
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
 
     @property
     def rounds_done(self) -> int:
@@ -184,7 +208,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int, metric: str | None = None) -> li
       metric: What each must measure, if that matters.
 
     Returns:
-      Those that failed, in order; the last line of their logs is shown.
+      Those that failed, in order; why, or the last line of their logs, is shown.
 
     Raises:
       ArgumentError: If a run that ended has not measured `metric`; the others, which
@@ -194,7 +218,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int, metric: str | None = None) -> li
     if metric is not None:
         check_measured([job for job in jobs if job not in waiting], metric)
     known = len(jobs) - len(waiting)
-    failed: list[Job] = []
+    failed: dict[Job, str] = {}
     told = known
     start, before = time.monotonic(), _rounds_done(jobs)
     with _children() as running, _progress(jobs, waiting) as bar:
@@ -208,7 +232,9 @@ def run_jobs(jobs: Sequence[Job], at_once: int, metric: str | None = None) -> li
                     continue
                 del running[job]
                 if process.returncode != 0:
-                    failed.append(job)
+                    failed[job] = job.last_words
+                elif not job.is_finished:
+                    failed[job] = _OTHERWISE
                 elif metric is not None:
                     check_measured([job], metric)
             ended = len(jobs) - len(waiting) - len(running)
@@ -224,11 +250,9 @@ def run_jobs(jobs: Sequence[Job], at_once: int, metric: str | None = None) -> li
                 bar.n = done
                 bar.set_postfix_str(said)
             told = ended
-    failed.sort(key=jobs.index)
-    for job in failed:
-        lines = job.log.read_text(errors="replace").strip().splitlines()
-        print(f"failed: {job.path}: {lines[-1] if lines else ''}", file=sys.stderr)
-    return failed
+    for job in sorted(failed, key=jobs.index):
+        print(f"failed: {job.path}: {failed[job]}", file=sys.stderr)
+    return sorted(failed, key=jobs.index)
 
 
 def _rounds_done(jobs: Sequence[Job]) -> int:

@@ -216,6 +216,23 @@ def test_a_folder_of_other_settings_is_not_taken_for_finished(jobs):
     assert not sweep.Job(jobs[0].settings, longer, []).is_finished
 
 
+def test_a_run_that_was_tested_otherwise_is_not_taken_for_finished(jobs, capsys):
+    """Its best round is another, under the settings of the one that is asked for."""
+    folder = jobs[0].config.out
+    seldom = HdpConfig(
+        noise_multiplier=1.0, seed=0, rounds=3, evaluate_every=2, out=folder
+    )
+    given = json.loads(jobs[0].command[-1]) | {"flags": seldom.to_dict()}
+    command = [*jobs[0].command[:-1], json.dumps(given)]
+    job = sweep.Job(jobs[0].settings, seldom, command)
+    assert sweep.run_jobs([job], 1) == [job]
+    assert "has tests of other rounds than its settings" in capsys.readouterr().err
+    rows = pathlib.Path(folder, "metrics.csv")
+    first = rows.read_text().splitlines()[1]
+    rows.write_text(rows.read_text().replace(first, "1,,0.14"))
+    assert job.is_finished and not jobs[0].is_finished
+
+
 @pytest.mark.parametrize("name", ["config.json", "model/last/card.json"])
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"3", b"\xff", None])
 def test_a_damaged_folder_is_not_taken_for_finished(jobs, name, content):

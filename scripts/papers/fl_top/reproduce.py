@@ -50,6 +50,8 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     parts = flags.FLAGS.what
     cli.check_choices("what", parts, PARTS)
+    both = {"sweep", "table1_own"} <= {*parts}
+    require(not both, "what", parts, "sweep, and table1_own after it has run")
     cli.check_choices("schemes", flags.FLAGS.schemes, ALL)
     from scripts.papers import presets, program
 

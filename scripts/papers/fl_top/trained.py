@@ -9,7 +9,7 @@ from typing import Any
 
 from scripts.papers.result_tables import RESULTS, read
 from scripts.papers.studies import Line, Study
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.report import read_run
 from tff_hdp.systems.fl_top import results
@@ -101,15 +101,17 @@ def sweep(scale: str, extra: Sequence[float]) -> Study:
     return Schemes("fl_top", "sweep", lines, FlTopConfig, varied=_OWN)
 
 
-def table1_own(scale: str, extra: Sequence[float]) -> Study:
+def table1_own(
+    scale: str, extra: Sequence[float], results: pathlib.Path = RESULTS
+) -> Study:
     """Table 1 with each scheme's own step and clip norm, by the sweep.
 
     Raises:
-      ArgumentError: If the sweep was not run.
+      ArgumentError: If the sweep was not run, or not to its end.
     """
     study = table1(scale, extra)
-    path = RESULTS / "fl_top" / f"sweep{'' if scale == 'full' else f'_{scale}'}.csv"
-    own = chosen(path)
+    path = results / "fl_top" / f"sweep{'' if scale == 'full' else f'_{scale}'}.csv"
+    own = chosen(path, sweep(scale, ()))
     lines = [
         dataclasses.replace(line, changes={**line.changes, **own[line.label["scheme"]]})
         for line in study.lines
@@ -195,7 +197,8 @@ def studies(
     """
 
     def study(name: str, extra: Sequence[float]) -> Study:
-        found = PARTS[name](scale, extra)
+        chooses = {"results": results} if name == "table1_own" else {}
+        found = PARTS[name](scale, extra, **chooses)
         changes = TINY if scale == "tiny" else {}
         # The second table's tasks are small as they are.
         as_it_is = scale == "full" or (name in SMALL and not changes)
@@ -216,19 +219,24 @@ def _ratios_in(path: pathlib.Path) -> set[float]:
     return {float(r) for r in rows.get("r", ())} - {1.0}
 
 
-def chosen(path: pathlib.Path) -> dict[str, dict[str, Any]]:
+def chosen(path: pathlib.Path, study: Study) -> dict[str, dict[str, Any]]:
     """Every scheme's settings of the sweep's best mean accuracy.
 
     Args:
       path: The sweep's CSV.
+      study: The sweep.
 
     Raises:
-      ArgumentError: If it is not there.
+      ArgumentError: If it is not there, or lacks a line of the sweep.
       FileError: If it is no CSV.
     """
     if not path.exists():
         raise ArgumentError("what", "table1_own", "--what=sweep first")
     frame = read(path, {"S": str})
+    there = frame.reindex(columns=["scheme", "step", "S"]).to_dict("records")
+    lacking = {line.key for line in study.lines} - {Line(x, "").key for x in there}
+    allowed = f"--what=sweep first: {path} lacks {len(lacking)} of its lines"
+    require(not lacking, "what", "table1_own", allowed)
     means = frame.groupby(["scheme", "step", "S"])["accuracy"].mean().reset_index()
     best = means.loc[means.groupby("scheme")["accuracy"].idxmax()]
     return {

@@ -67,6 +67,7 @@ def main(argv: list[str]) -> int:
     trained = [part for part in asked.what if part in TRAINED]
     if not trained:
         program.refuse_of_training(["data_dir", "compute_dtype"])
+    seeds = cli.check_seeds(asked.seeds)
 
     folder = pathlib.Path(asked.out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +75,7 @@ def main(argv: list[str]) -> int:
     for part in asked.what:
         if part in PARTS:
             account(part, folder, results)
-    failed = train(trained, folder) if trained else 0
+    failed = train(trained, seeds, folder) if trained else 0
     print(f"tables and figures: {folder}")
     return 1 if failed else 0
 
@@ -98,7 +99,7 @@ def account(part: str, folder: pathlib.Path, results: pathlib.Path | None) -> No
     print(f"{part}\n{text}\n")
 
 
-def train(parts: list[str], folder: pathlib.Path) -> int:
+def train(parts: list[str], seeds: list[int], folder: pathlib.Path) -> int:
     """Runs what parts are made of, side by side; how many runs failed.
 
     The tiny scale leaves its results in --out, the others in the docs.
@@ -107,7 +108,6 @@ def train(parts: list[str], folder: pathlib.Path) -> int:
     from scripts.papers.hdp import pictures, trained
 
     asked = flags.FLAGS
-    seeds = cli.check_seeds(flags.FLAGS.seeds)
     changes = {} if asked.data_dir is None else {"data_dir": asked.data_dir}
     found = trained.studies(asked.scale, asked.compute_dtype)
     results = folder if asked.scale == "tiny" else studies.RESULTS

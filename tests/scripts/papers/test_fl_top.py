@@ -1,5 +1,7 @@
 """The command lines of FL-TOP: a table regenerated, bad flags refused."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -54,12 +56,20 @@ def test_every_scheme_takes_the_best_of_its_own_sweep(tmp_path):
     path = tmp_path / "sweep.csv"
     columns = ["scheme", "step", "S", "accuracy"]
     pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
-    found = trained.chosen(path)
+    whole = trained.sweep("reduced", ())
+    labels = [dict(zip(columns, row[:3], strict=False)) for row in rows]
+    lines = [dataclasses.replace(whole.lines[0], label=label) for label in labels]
+    sweep = dataclasses.replace(whole, lines=lines)
+    found = trained.chosen(path, sweep)
     assert found["FL-TOP"] == {"client_learning_rate": 0.1}
     assert found["FL-TOP-DP"]["client_learning_rate"] == 0.1
     assert found["FL-TOP-DP"]["clip_norm"] in ("auto", "2.0")
     with pytest.raises(ArgumentError, match="what is table1_own"):
-        trained.chosen(tmp_path / "nothing.csv")
+        trained.chosen(tmp_path / "nothing.csv", sweep)
+    # One that was interrupted has not tried all.
+    lacking = f"lacks {len(whole.lines) - 4} of its lines"
+    with pytest.raises(ArgumentError, match=lacking):
+        trained.chosen(path, whole)
 
 
 # Runs a program whose runs end at once; says which were asked for.

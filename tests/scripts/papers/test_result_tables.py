@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from scripts.papers import result_tables
+from tff_hdp.errors import FileError
 
 
 def frame():
@@ -172,3 +173,12 @@ def test_a_page_gets_its_tables(tmp_path, monkeypatch):
     (tmp_path / "study.csv").unlink()
     result_tables.embed(page)
     assert result_tables.embedded(page) == {"study": "**Not run.**"}
+
+
+def test_a_csv_that_was_cut_is_refused(tmp_path):
+    """Cut within a number it is another number."""
+    path = tmp_path / "study.csv"
+    text = frame()[["privacy", "printed", "metric", "within", "accuracy"]]
+    path.write_text(text.to_csv(index=False)[:-2])
+    with pytest.raises(FileError, match=r"study\.csv: ends within a line"):
+        result_tables.table(path)

@@ -132,7 +132,8 @@ def test_rows_stay_whose_digest_could_be_a_number(tmp_path, monkeypatch, digest)
     [
         ("", "is no CSV: No columns"),
         ("scheme,digest,seed\nnone,a,0\nnone,a,0,1\n", "is no CSV: .*line 3"),
-        ("scheme,printed,dig", "lacks columns digest, seed$"),
+        ("scheme,printed,dig\n", "lacks columns digest, seed$"),
+        ("scheme,digest,seed\nnone,a,0", "ends within a line$"),
     ],
 )
 def test_what_is_no_csv_of_a_study_is_refused_and_kept(
