@@ -314,6 +314,7 @@ def test_levels_secure_sums_and_collusion():
             "super_node:3<=5; .*: super_node, aggregator, released_model, fellow_s",
         ),
         (ALIKE, THREE, {"method": "foo"}, "method is foo; allowed: rdp, pld"),
+        (ALIKE, THREE, {"say": None}, "say is None; allowed: a function of words"),
         (ALIKE, "aggregator<=8", {}, "promises is aggregator<=8; .*list of Promise"),
         (ALIKE, ("aggregator", 8.0), {}, "promises is aggregator,8.0; .*Promise"),
         (ALIKE, None, {}, "promises is None; .*list of Promise"),

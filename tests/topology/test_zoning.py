@@ -77,6 +77,18 @@ def test_levels_of_a_hand_built_tree():
             "client_ids is a; allowed: hashable ids",
         ),
         (
+            {"client_ids": {"a", "b"}, "zone_of": (0, 1)},
+            "client_ids is .*; allowed: a sequence",
+        ),
+        (
+            {"client_ids": ("a", "b"), "zone_of": {0, 1}},
+            r"zone_of is \{0, 1\}; allowed: a sequence of whole",
+        ),
+        (
+            {"client_ids": (float("nan"), "b"), "zone_of": (0, 1)},
+            "client_ids is nan; allowed: each id once",
+        ),
+        (
             {"client_ids": ("a", "b"), "zone_of": (0, 1), "zone_names": ("x",)},
             "zone_names is x; allowed: one for each of 2 zones",
         ),

@@ -92,14 +92,19 @@ def _unmasking(
     most_unmasked: MostUnmasked,
     elected: bool,
 ) -> float:
-    """Probability that some honest clients of the zone, but too few, are in its sum."""
+    """Probability that some honest clients of the zone, but too few, are in its sum.
+
+    Whether or not an elected super-node is in it, which is then among the honest by
+    number.
+    """
     if not corrupt + elected:
         return 0.0
     from scipy import stats
 
     size, came = plan.zone_sizes[zone], np.arange(corrupt + 1)
-    # An elected super-node may be drawn: it is then among those who are not corrupt.
     most = most_unmasked(came + elected) - came
+    # Where it is not in it, those who are corrupt can do with one by themselves.
+    least = np.where(most_unmasked(came) > came, 1, 1 + elected)
     if isinstance(plan.sampling, FixedSizeSampling):
         k = plan.sampling.sizes[zone]
         likely = stats.hypergeom(size, corrupt, k).pmf(came)
@@ -109,6 +114,6 @@ def _unmasking(
         likely = stats.binom(corrupt, q).pmf(came)
         honest = stats.binom(size - corrupt, q * (1.0 - loss_rate))
     # With fewer in all a zone reveals nothing, and nobody's update with nobody there.
-    fewest = np.maximum(plan.min_zone_clients - came, 1 + elected)
+    fewest = np.maximum(plan.min_zone_clients - came, least)
     few = np.maximum(honest.cdf(most) - honest.cdf(fewest - 1), 0.0)
     return float(likely @ few)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tff_hdp.errors import require
 from tff_hdp.privacy.mechanisms import Mechanism
 
 # dp_accounting's default orders, with more for very large epsilons and in the gaps
@@ -168,8 +169,13 @@ def _convert(
 
     total = np.zeros(len(orders))
     for mechanism, count in rounds:
+        moments = np.asarray(mechanism.rdp(orders), np.float64)
+        # What dp_accounting makes of one that is not a number is an epsilon of 0.
+        ok = moments.shape == total.shape and bool(np.all(moments >= 0.0))
+        allowed = "one whose divergences are numbers >= 0, one for each order"
+        require(ok, "mechanism", mechanism, allowed)
         # As a float: a count beyond 64 bits is none of numpy's.
-        total += float(count) * mechanism.rdp(orders)
+        total += float(count) * moments
     epsilon, order = compute_epsilon(orders, total, delta)
     return float(epsilon), order
 

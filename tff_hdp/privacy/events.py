@@ -52,7 +52,7 @@ def check_events(
     zones, *upper, (server,) = map(list, plan.node_noise_multipliers)
     levels = {"zone": zones, "upper": upper, "server": server}
     expected: dict[str, Any] = {"client": client, **levels}
-    if unknown := sorted(set(events) - {*expected, *_BESIDE}):
+    if unknown := sorted(map(str, set(events) - {*expected, *_BESIDE})):
         raise ArgumentError("events", unknown, ", ".join(expected))
     _check_clients(plan, events.get("clients"))
     # An adaptive clip moves, and its noise with it; only the server adds any then.

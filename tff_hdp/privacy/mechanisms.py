@@ -35,6 +35,11 @@ class Mechanism(abc.ABC):
     # Of a PLD's grid; it is made and searched in seconds.
     most_points: ClassVar[float] = 2e6
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.pld is Mechanism.pld and not cls.no_pld:
+            cls.no_pld = f"no PLD is written for {cls.__name__}"
+
     @abc.abstractmethod
     def rdp(self, orders: tuple[float, ...]) -> np.ndarray:
         """Renyi divergence of one round at each order, in its worse direction."""

@@ -113,6 +113,7 @@ def plan(
     asked = Federation(
         base=federation, trusting=trusting, rounds=rounds, delta=delta, threat=threat
     )
+    require(callable(say), "say", say, "a function of words")
     keeper = _Keeper(asked, promises, method, say)
     least, kept = keeper.least()
     noise = noise_in_model(least)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class Zoning:
         seen: set[str] = set()
         for client in self.client_ids:
             require(isinstance(client, Hashable), "client_ids", client, "hashable ids")
-            if client in seen:
+            if client in seen or client != client:  # as NaN, which is in no set
                 raise ArgumentError("client_ids", client, "each id once")
             seen.add(client)
         _check_covers("zone_of", self.zone_of)
@@ -163,13 +163,15 @@ def several(name: str, values: Any) -> tuple[Any, ...]:
         found = tuple(values)
     except TypeError as error:
         raise ArgumentError(name, values, "a sequence") from error
-    require(not isinstance(values, str | bytes), name, values, "a sequence")
+    # Of a set the order is anybody's guess, and hangs on how Python was started.
+    is_other = isinstance(values, str | bytes | Mapping | Set)
+    require(not is_other, name, values, "a sequence")
     return found
 
 
 def _indices(name: str, values: Iterable[Any]) -> tuple[int, ...]:
     try:
-        indices = np.asarray(tuple(values))
+        indices = np.asarray(several(name, values))
     except (TypeError, ValueError) as error:  # no sequence, or a ragged one
         raise ArgumentError(name, values, "a sequence of whole numbers") from error
     is_whole = not indices.size or indices.dtype.kind in "iu"

@@ -68,13 +68,16 @@ def test_how_often_a_sum_is_unmasked(
         for left in range(n - bad + 1):
             stay = math.comb(n - bad, left) * (1 - loss) ** left
             stay *= loss ** (n - bad - left)
-            # The super-node is one of those who are not corrupt, and tells as they do.
-            nobody = left - elected <= 0
             # A cohort of fewer is left out.
-            if bad + left < fewest or nobody or not bad + elected:
+            if bad + left < fewest:
                 continue
-            if unmasks(bad + elected, left - elected, signed=signed):
-                expected += likely * stay
+            # An elected super-node is one of those who are not corrupt, and tells as
+            # they do; or it was not drawn, or has dropped out.
+            for is_in in {False, elected}:
+                told, others = bad + is_in, left - is_in
+                if told and others > 0 and unmasks(told, others, signed=signed):
+                    expected += likely * stay
+                    break
     assert found == pytest.approx(expected / total, abs=1e-12)
 
 

@@ -124,7 +124,8 @@ def verify_seats(
     """Checks every transcript of a run, as anybody can, and who sits where.
 
     Not checked are seconds and bytes, of which there is no witness, who `left` before
-    an election, which counts as failed here, and the words of a refusal.
+    an election, which counts as failed here, that none was left out of a seat's
+    `failed`, and the words of a refusal.
 
     Args:
       path: The run folder's `elections`.
