@@ -292,6 +292,7 @@ def test_type_signatures(weight):
         tensor_norms=(np.float32, [2]),
         plan=np.int64,
         clip_norm=np.float32,
+        strangers=np.int32,
         lost=np.int32,
         strays=np.int32,
     )
@@ -356,5 +357,29 @@ def test_that_tffs_weights_are_all_beyond_one_is_said(initial):
     plan = configurations.c2(noise_multiplier=1.0, **OPTIONS)
     process = drop_in(plan, example_cap=None)
     _, metrics = run(process, initial, data_of(), rounds=1)
-    with pytest.warns(UserWarning, match=r"all 4 updates .* \(example_cap\)"):
+    with pytest.warns(UserWarning, match=r"all 4 updates .* \(example_cap\), or"):
         round_events(metrics["aggregator"])
+
+
+def test_that_zones_are_counted_from_one_is_said(initial):
+    """Half of the clients would else be left out without a word."""
+    plan = configurations.c2(noise_multiplier=1.0, **OPTIONS)
+    data = [client(batches(n), zone=z + 1) for n, z in zip(SIZES, ZONES, strict=True)]
+    _, metrics = run(drop_in(plan), initial, data, rounds=1)
+    with pytest.warns(UserWarning, match=r"2 of 4 .* zones are none of .* 0\.\.1$"):
+        events = round_events(metrics["aggregator"])
+    assert events["clients"] == [0, 2]
+
+
+@pytest.mark.parametrize("weight", [1e-60, 1e-40])
+def test_a_weight_that_float32_has_not_is_refused(weight):
+    with pytest.raises(ArgumentError, match=r"weight is 1e-.0; allowed: at least"):
+        client(batches(4), zone=0, weight=weight)
+
+
+def test_what_makes_no_variable_model_is_refused():
+    """A Keras model can be called, and so can a function to one."""
+    with pytest.raises(ArgumentError, match="model_fn is Sequential; allowed: a func"):
+        zoned_model(build_model())
+    with pytest.raises(ArgumentError, match="model_fn is a function to a Sequential"):
+        zoned_model(build_model)()

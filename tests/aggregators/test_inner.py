@@ -110,6 +110,10 @@ def test_an_inner_sum_is_refused_beside_an_encoding():
         ({"inner": tff.aggregators.SumFactory}, "inner is .*; allowed: None, or a"),
         ({"inner": tff.aggregators.MeanFactory()}, "inner is .*; allowed: None, or a"),
         (
+            {"inner": tff.aggregators.UnweightedMeanFactory()},
+            "inner is UnweightedMeanFactory; allowed: one of sums",
+        ),
+        (
             {"inner": tff.aggregators.SumFactory(), "inner_is_exact": "no"},
             "inner_is_exact is 'no'; allowed",
         ),
@@ -118,3 +122,29 @@ def test_an_inner_sum_is_refused_beside_an_encoding():
 def test_what_sums_nothing_is_refused(given, words):
     with pytest.raises(ArgumentError, match=words):
         HierarchicalMeanFactory(HDP, **given)
+
+
+class _InFloat64(tff.aggregators.UnweightedAggregationFactory):
+    """Sums in another type than it was given."""
+
+    def create(self, value_type):
+        @tff.tensorflow.computation(value_type)
+        def wider(value):
+            return tf.cast(value, tf.float64)
+
+        wide = tff.aggregators.SumFactory().create(wider.type_signature.result)
+
+        @tff.federated_computation(
+            wide.initialize.type_signature.result,
+            tff.FederatedType(value_type, tff.CLIENTS),
+        )
+        def next_fn(state, value):
+            return wide.next(state, tff.federated_map(wider, value))
+
+        return tff.templates.AggregationProcess(wide.initialize, next_fn)
+
+
+def test_an_inner_sum_of_another_type_is_refused():
+    factory = HierarchicalMeanFactory(NONE, inner=_InFloat64())
+    with pytest.raises(ArgumentError, match=r"inner is one to float64.* float32\[3,2"):
+        factory.create(tff.TensorType(np.float32, [2]), WEIGHT_TYPE)

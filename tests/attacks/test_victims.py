@@ -1,5 +1,6 @@
 """Whose weights are attacked: fresh ones, a file's, a run's."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -66,3 +67,14 @@ def test_weights_of_a_run_are_taken(tmp_path, target):
     (folder / "model.keras").write_bytes(b"")
     with pytest.raises(FileError, match=r"model\.keras: is damaged"):
         load_target(task, weights=str(tmp_path), seed=9)
+
+
+@pytest.mark.parametrize("changes", [{"max_value": (16.0,)}, {"min_value": -8.0}])
+def test_pixels_of_another_range_are_refused(monkeypatch, changes):
+    """What is reconstructed is told of as if they were from 0 to 1."""
+    task, given = tasks.load("digits"), tasks.TASKS["digits"]
+    assert np.ndim(task.test_features) == 4
+    odd = dataclasses.replace(given, **changes)
+    monkeypatch.setitem(tasks.TASKS, "digits", odd)
+    with pytest.raises(ArgumentError, match=r"task is digits; .* from 0 to one number"):
+        load_target(task)

@@ -1,11 +1,8 @@
 """The zoned mean: clip and noise as a plan says, zone by zone, in one pass."""
 
 import collections
-import warnings
-from collections.abc import Callable, Mapping
 from typing import Any
 
-import dp_accounting
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -21,6 +18,10 @@ from tff_hdp.errors import ArgumentError, check_bool, check_positive, require
 from tff_hdp.privacy.plan import NoisePlan
 
 Inner = tff.aggregators.UnweightedAggregationFactory
+_MEANS = (
+    tff.aggregators.UnweightedMeanFactory,
+    tff.aggregators.DifferentiallyPrivateFactory,
+)
 
 
 class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
@@ -47,8 +48,9 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
     and so meant for the operator of a simulation, not for release, except `events`,
     the queries' `DpEvent`s as named tuples (see `round_events`). They are `clients`,
     `counted` and `noising` (int32 [s], how many came, how many of them had a weight
-    and a zone, and how many noised their update), `rejected`, `update_norm`,
-    `tensor_norms`, `clip_norm` and `plan` (int64, its `plan_digest`); with an
+    and a zone, and how many noised their update), `rejected`, `strangers` (those of a
+    zone that the plan has not, rejected too, and under `clients` in the first),
+    `update_norm`, `tensor_norms`, `clip_norm` and `plan` (its `plan_digest`); with an
     encoding `saturated` and `left_out`, how many zones had fewer than
     `plan.min_zone_clients`; for a `zoned_model` `lost`, the clients without examples
     or whose training diverged, which TFF sends as zeros without a zone, and `strays`,
@@ -151,70 +153,6 @@ class UnweightedHierarchicalMeanFactory(tff.aggregators.UnweightedAggregationFac
         return _of_zoned_model(self._weighted, value_type)
 
 
-def round_events(measurements: Any) -> dict[str, Any] | None:
-    """The levels' `DpEvent`s of a round, for `tff_hdp.privacy.Ledger.record`.
-
-    Args:
-      measurements: Of a factory's process: `metrics["aggregator"]` of a round.
-
-    Returns:
-      Events by level, and with them the levels' `clip_norms`, how many `clients` of
-      each zone took part and were `noising`, and which `plan` it is of; None where
-      nobody measured.
-
-    Raises:
-      ArgumentError: If they are of something else, or there are updates of clients,
-        but of no client a profile.
-
-    Warns:
-      UserWarning: If all clients' updates were rejected though they have a zone.
-    """
-    if measurements is None:
-        return None
-    has = isinstance(measurements, Mapping) and "clients" in measurements
-    allowed = 'metrics["aggregator"] of a round of an aggregator of ours'
-    require(has, "measurements", type(measurements).__name__, allowed)
-    came, lost = np.sum(measurements["clients"]), measurements.get("lost", 0)
-    # Of clients that are lost by themselves TFF sends zeros.
-    unknown = 0 < lost == came and measurements["strays"] > 0
-    allowed = f"fewer than all {came} clients; they sent updates without a zone, which "
-    allowed += "those of build_weighted_fed_avg and build_unweighted_fed_avg have"
-    require(not unknown, "lost", lost, allowed)
-    if "lost" in measurements and lost < came == np.sum(measurements["rejected"]):
-        warnings.warn(
-            f"all {came} updates of a round were rejected, so that it released noise "
-            "alone: they are not finite, or their weights are beyond 1 (example_cap)",
-            stacklevel=2,
-        )
-    zones = np.size(measurements["clients"])
-    restore = dp_accounting.DpEvent.from_named_tuple
-    events = _by_level(measurements.get("events") or {}, restore, zones)
-    if "clip_norms" in measurements:
-        events["clip_norms"] = _by_level(measurements["clip_norms"], float, zones)
-    for name, measured in (("clients", "counted"), ("noising", "noising")):
-        if measured in measurements:
-            events[name] = np.ravel(measurements[measured]).tolist()
-    if "plan" in measurements:
-        events["plan"] = int(measurements["plan"])
-    return events
-
-
-def _by_level(
-    measured: Mapping[str, Any], restore: Callable[[Any], Any], zones: int
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for level, value in measured.items():
-        if level == "zones":
-            own = [restore(each) for each in value]
-            # One stands for all zones where they noise alike.
-            found["zone"] = own * zones if len(own) == 1 else own
-        elif level == "upper":
-            found["upper"] = [[restore(each) for each in nodes] for nodes in value]
-        else:
-            found[level] = restore(value)
-    return found
-
-
 def _process(
     mean: ZonedMean, value_type: tff.Type, inner_factory: Inner | None
 ) -> tff.templates.AggregationProcess:
@@ -231,9 +169,10 @@ def _process(
         client_state.type_signature.result, value_type, WEIGHT_TYPE
     )
     def contribution(sent: Any, value: Any, profile: Any) -> Any:
-        profile = mean.seated(profile)
+        zone, profile = profile["zone"], mean.seated(profile)
         own = mean.contribution(sent, value, profile)
-        return mean.sent_by_one(own, profile["zone"])
+        is_stranger = tf.cast(tf.not_equal(zone, profile["zone"]), tf.int32)
+        return mean.sent_by_one(own, profile["zone"]), is_stranger
 
     release = tff.tensorflow.computation(mean.release)
 
@@ -253,13 +192,16 @@ def _process(
     def next_fn(state: Any, value: Any, profile: Any) -> Any:
         own = state if inner is None else state.mean
         sent = tff.federated_broadcast(tff.federated_map(client_state, own))
-        contributions = tff.federated_map(contribution, (sent, value, profile))
+        given = tff.federated_map(contribution, (sent, value, profile))
+        contributions, strangers = given[0], tff.federated_sum(given[1])
         if inner is None:
             total = zone_sums(mean, contributions)
             result, new, measured = tff.federated_map(release, (own, total))
+            measured = _with(measured, "strangers", strangers)
             return tff.templates.MeasuredProcessOutput(new, result, measured)
         total, summed = inner_zone_sums(mean, inner, state.inner, contributions)
         result, new, measured = tff.federated_map(release, (own, total))
+        measured = _with(measured, "strangers", strangers)
         return tff.templates.MeasuredProcessOutput(
             tff.federated_zip(collections.OrderedDict(mean=new, inner=summed.state)),
             result,
@@ -364,6 +306,7 @@ def _check_inner(plan: NoisePlan, inner: Any, exact: Any) -> None:
         return
     allowed = "None, or a tff.aggregators.UnweightedAggregationFactory"
     require(isinstance(inner, Inner), "inner", inner, allowed)
+    require(not isinstance(inner, _MEANS), "inner", type(inner).__name__, "one of sums")
     if plan.encoding is not None:
         raise ArgumentError(
             "inner", type(inner).__name__, "None where plan.encoding is given"

@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators.secure_mean import SecureZonedMean
 from tff_hdp.aggregators.totals import add_rows, federated_total
 from tff_hdp.aggregators.zoned_mean import PER_ZONE, ZonedMean
+from tff_hdp.errors import require
 
 
 def zone_sums(mean: ZonedMean, sent: Any) -> Any:
@@ -43,7 +44,14 @@ def inner_zone_sums(
 
     Returns:
       The total, and what `inner` returned.
+
+    Raises:
+      ArgumentError: If `inner` returns something of another type than it sums.
     """
+    signature = inner.next.type_signature
+    given, found = signature.parameter[1].member, signature.result.result.member
+    allowed = f"one whose sums are of their records' type, {given}"
+    require(given.is_equivalent_to(found), "inner", f"one to {found}", allowed)
 
     @tff.tensorflow.computation(sent.type_signature.member)
     def in_its_zones(sent: Any) -> Any:

@@ -39,7 +39,7 @@ def client(
     Args:
       dataset: Batches as the model takes them.
       zone: Index of the client's zone.
-      weight: w in (0, 1].
+      weight: w in (0, 1], at least what float32 has with all its digits.
       carries_noise: Whether the client noises its own update.
 
     Returns:
@@ -55,6 +55,9 @@ def client(
     require(zone < 2**24, "zone", zone, "below 2^24")
     weight = as_float("weight", weight, "(0, 1]")
     require(0.0 < weight <= 1.0, "weight", weight, "(0, 1]")
+    # What is less may be taken for none, and the update is rejected.
+    least = float(np.finfo(np.float32).tiny)
+    require(weight >= least, "weight", weight, f"at least {least:.3g}, as in float32")
     carries_noise = check_bool("carries_noise", carries_noise)
     profile = tf.constant([1.0, weight, zone, carries_noise], tf.float32)
     return tf.data.Dataset.zip(
@@ -73,13 +76,22 @@ def zoned_model(model_fn: ModelFn) -> ModelFn:
 
     Raises:
       ArgumentError: If `model_fn` is a functional model, in which a forward pass
-        cannot change weights.
+        cannot change weights, or a Keras model; when called, if `model_fn` returns
+        something else.
     """
-    if not callable(model_fn):
-        raise ArgumentError(
-            "model_fn", type(model_fn).__name__, "a function to a VariableModel"
-        )
-    return lambda: _ZonedModel(model_fn())
+    allowed = "a function to a new tff.learning.models.VariableModel"
+    # A Keras model can be called, and is none.
+    is_one = callable(model_fn) and not isinstance(model_fn, tf.keras.Model)
+    require(is_one, "model_fn", type(model_fn).__name__, allowed)
+
+    def build() -> _ZonedModel:
+        model = model_fn()
+        is_one = isinstance(model, tff.learning.models.VariableModel)
+        given = f"a function to a {type(model).__name__}"
+        require(is_one, "model_fn", given, allowed)
+        return _ZonedModel(model)
+
+    return build
 
 
 def taken_off(

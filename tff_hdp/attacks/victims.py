@@ -150,7 +150,7 @@ def load_target(
 
     Raises:
       ArgumentError: If the model is none that clients train in stacks, or is of
-        images and the task is not.
+        images and the task is not, or the task's pixels have another range.
       FileError: If the weights are not of this model, or of another task.
     """
     require(local_steps >= 1, "local_steps", local_steps, "a whole number >= 1")
@@ -158,6 +158,7 @@ def load_target(
     rng = np.random.default_rng(seed)
     of_images = np.ndim(task.test_features) == 4
     require(of_images or not zhu, "task", task.name, "one of images for model=zhu")
+    most = _most(task) if of_images else None
     keras_model = _zhu_network(task) if zhu else task.build_model()
     model = StackedModel(keras_model)
     if weights != "init":
@@ -172,9 +173,18 @@ def load_target(
         features=np.asarray(task.test_features)[order],
         labels=np.asarray(task.test_labels, np.int32)[order],
         num_classes=task.num_classes,
-        max_value=float(tasks.TASKS[task.name].max_value) if of_images else None,
+        max_value=most,
         keras_model=keras_model,
     )
+
+
+def _most(task: tasks.Task) -> float:
+    """The largest value of an image's pixels, whose least is 0."""
+    most, least = tasks.TASKS[task.name].max_value, tasks.TASKS[task.name].min_value
+    in_one_range = np.ndim(most) == np.ndim(least) == 0 and least == 0.0
+    allowed = "one of images whose pixels are from 0 to one number"
+    require(in_one_range, "task", task.name, allowed)
+    return float(most)
 
 
 def _zhu_network(task: tasks.Task) -> tf.keras.Sequential:
@@ -185,7 +195,7 @@ def _zhu_network(task: tasks.Task) -> tf.keras.Sequential:
     network = tf.keras.Sequential(
         [
             layers.Input(task.test_features.shape[1:]),
-            layers.Rescaling(1.0 / tasks.TASKS[task.name].max_value),
+            layers.Rescaling(1.0 / _most(task)),
             *(convolution(strides=strides) for strides in _ZHU_STRIDES),
             layers.Flatten(),
             layers.Dense(task.num_classes),
