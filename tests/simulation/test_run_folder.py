@@ -118,7 +118,7 @@ def test_rounds_beyond_a_target_epsilon_are_refused(tmp_path):
     target = {"noise_multiplier": None, "target_epsilon": 4.0}
     with RunFolder(config(tmp_path, **target)) as folder:
         release(folder, 0)
-    with pytest.raises(ArgumentError, match=r"rounds is 300; allowed: 200"):
+    with pytest.raises(ArgumentError, match="rounds is 300; allowed: at most 200"):
         RunFolder(config(tmp_path, rounds=300, **target))
 
 
