@@ -88,6 +88,21 @@ def test_arrays_that_are_not_there_are_an_operating_systems_error(tmp_path):
         read_arrays(tmp_path)
 
 
+def test_a_file_that_is_taken_away_while_it_is_written_is_an_error(tmp_path):
+    path, replace = tmp_path / "file", pathlib.Path.replace
+
+    def taken_away(self, target):
+        self.unlink()
+        return replace(self, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pathlib.Path, "replace", taken_away)
+        with pytest.raises(FileNotFoundError):
+            write_text(path, "text")
+    write_text(path, "text")
+    assert path.read_text() == "text"
+
+
 def test_several_writers_at_once_leave_one_of_theirs(tmp_path):
     """They had one name for what was not finished, and wrote into each other's."""
     path = tmp_path / "shared.csv"

@@ -111,12 +111,18 @@ def _alone(path: pathlib.Path) -> Iterator[io.BufferedWriter]:
     while True:
         with path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            # Whoever had it before has given it another name.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                    file.truncate(0)
-                    yield file
-                    return
+            if _is_at(path, file):
+                file.truncate(0)
+                yield file
+                return
+
+
+def _is_at(path: pathlib.Path, file: io.BufferedWriter) -> bool:
+    """Whether an open file has that name still; who had it before gave it another."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def by_round(path: pathlib.Path) -> tuple[int, str]:
