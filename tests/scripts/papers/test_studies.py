@@ -16,7 +16,7 @@ from scripts.papers.gfl import trained as gfl
 from scripts.papers.hdp import reproduce, trained
 from scripts.papers.hfl_dp import trained as hfl_dp
 from scripts.papers.udp_alg import trained as udp_alg
-from scripts.parts import sweep_runs
+from scripts.parts import sweep_job
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.systems.hdp.seats import write_seats
 
@@ -127,7 +127,7 @@ def test_a_digest_is_not_changed_by_a_newer_setting_at_its_default(tmp_path):
     (job,) = gfl.studies("tiny")["mnist"].jobs([0], tmp_path, {})[:1]
     settings = job.config.to_dict()
     assert settings["compute_dtype"] == "float32"
-    kept = {k: v for k, v in settings.items() if k not in sweep_runs._NOWHERE}
+    kept = {k: v for k, v in settings.items() if k not in sweep_job._NOWHERE}
     del kept["compute_dtype"]
     text = json.dumps([job.config.system, kept], sort_keys=True)
     assert job.digest == hashlib.sha256(text.encode()).hexdigest()[:12]
