@@ -16,7 +16,7 @@ from scripts.papers.gfl import trained as gfl
 from scripts.papers.hdp import reproduce, trained
 from scripts.papers.hfl_dp import trained as hfl_dp
 from scripts.papers.udp_alg import trained as udp_alg
-from scripts.parts import sweep_job
+from scripts.parts import sweep_job, sweep_runs
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.systems.hdp.seats import write_seats
 
