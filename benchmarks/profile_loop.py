@@ -5,8 +5,8 @@
 Median milliseconds of each part over the rounds of whole runs of HDP on digits and
 MNIST, with the cohorts and epochs of work F and ten zones, the first five rounds left
 out. The next round's data is prepared in a thread beside the round, and the round
-before is released in another. `whole` is the clock from one round's beginning to the
-next one's, and `all else` what it has beyond round and evaluation.
+before is tested, accounted and released in another. `whole` is the clock from one
+round's beginning to the next one's, and `all else` what it has beyond the round.
 """
 
 import collections
@@ -25,10 +25,8 @@ from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 
 _WARM = 5
-# What a round is for, as against the loop's own work.
-WORK = ("round", "evaluation")
 _BESIDE = (
-    *("journal", "privacy.json"),
+    *("evaluation", "measurements", "epsilon", "journal", "privacy.json"),
     *("checkpoint, with the journal", "metrics.csv, TensorBoard"),
 )
 _BEGINNINGS = "beginnings of rounds, by the clock"
@@ -75,7 +73,7 @@ def medians(task: str, spent: Mapping[str, Sequence[float]]) -> list[dict[str, A
     began = parts.pop(_BEGINNINGS)
     parts["whole"] = [end - start for start, end in itertools.pairwise(began)]
     found = {name: 1e3 * statistics.median(s[_WARM:]) for name, s in parts.items()}
-    found["all else"] = found["whole"] - sum(found[name] for name in WORK)
+    found["all else"] = found["whole"] - found["round"]
     return [
         {
             **{"task": task, "part": name, "milliseconds": milliseconds},

@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.simulation.counting import CountingConfig, CountingSystem, Plan, run, stated
 from tff_hdp.errors import ArgumentError
+from tff_hdp.runtime.in_process.context import InProcessContext
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.trackers import Tracking
 
@@ -56,6 +57,60 @@ def test_a_round_is_released_while_the_next_is_computed(tmp_path, monkeypatch):
     system.process.next = noting_next
     run(tmp_path, system, [lambda number, *_: order.append(("told", number))])
     assert order == [(what, n) for n in range(1, 7) for what in ("measured", "told")]
+
+
+def test_a_round_is_tested_while_the_next_is_computed(tmp_path):
+    begun = [threading.Event() for _ in range(8)]
+
+    class Waiting(CountingSystem):
+        def evaluate(self, state):
+            number = len(told) + 1
+            # Without end, would the next round wait for this.
+            assert number == 6 or begun[number + 1].wait(30)
+            return super().evaluate(state)
+
+    system, told = Waiting([]), []
+    compute = system.process.next
+
+    def noting_next(state, data):
+        begun[int(data)].set()
+        return compute(state, data)
+
+    system.process.next = noting_next
+    _, ledger = run(tmp_path, system, [lambda _, row, __: told.append(row)])
+    assert ledger.history == ((Plan(1.0), 6),)
+    assert [row["epsilon_rdp"] for row in told] == [10, 20, 30, 40, 50, 60]
+    assert [row["total"] for row in told] == [1, 3, 6, 10, 15, 21]
+
+
+def test_a_round_that_is_refused_ends_the_run_before_the_next_is_released(tmp_path):
+    class Refusing(CountingSystem):
+        def record(self, ledger, metrics):
+            if metrics["round"] == 3:
+                raise ArgumentError("events", "none", "noise as planned")
+            super().record(ledger, metrics)
+
+    system, told = Refusing([]), []
+    with pytest.raises(ArgumentError, match="noise as planned"):
+        run(tmp_path, system, [lambda number, *_: told.append(number)])
+    # The fourth was computed, and nobody is told of it.
+    assert len(system.process.ran) == 4
+    assert told == [1, 2]
+    assert pd.read_csv(tmp_path / "metrics.csv")["round"].tolist() == [1, 2]
+    with RunFolder(CountingConfig(rounds=6, out=str(tmp_path))) as folder:
+        assert folder.journal.releases_by_round == {1: 1, 2: 1}
+
+
+def test_a_round_is_tested_in_the_context_of_who_runs_it(tmp_path):
+    class InContext(CountingSystem):
+        def evaluate(self, state):
+            seen.add(tff.framework.get_context_stack().current)
+            return super().evaluate(state)
+
+    seen, context = set(), InProcessContext()
+    with tff.framework.get_context_stack().install(context):
+        run(tmp_path, InContext([]))
+    assert seen == {context}
 
 
 def test_a_round_that_cannot_be_written_ends_the_run_before_the_next(

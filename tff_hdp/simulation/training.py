@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow_federated as tff
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import RoundLedger
@@ -46,8 +47,8 @@ def train(
     counts once. A round that is run again since its checkpoint is gone is counted
     again, and has another cohort: two sums over one cohort are more than two rounds
     with a cohort each. privacy.json states at any
-    time at least the rounds that were released. A round is released while the next one
-    is computed, and before anything of that one is.
+    time at least the rounds that were released. A round is tested, accounted and
+    released while the next one is computed, and before anything of that one is.
 
     Args:
       config: The run's settings.
@@ -87,10 +88,26 @@ def train(
             watch(start.round_number, start.metrics, state)
     progress = Progress(config, system.headline, ledger, done=start.round_number)
 
-    def release(done: Checkpoint, one: RoundLedger[Any], ran: Any) -> None:
-        statement.cover(done.round_number, ledger, one, ran)
+    def release(number: int, given: RoundInput, ran: Any, seconds: float) -> Checkpoint:
+        one = system.new_ledger()
+        for book in (one, ledger):
+            system.record(book, ran.metrics)
+        metrics = {"round_seconds": seconds}
+        if number % config.evaluate_every == 0 or number == config.rounds:
+            metrics |= system.evaluate(ran.state)
+        metrics |= system.measure(ran.metrics) | given.metrics
+        metrics |= epsilons(config, ledger, number)
+        done = Checkpoint(
+            round_number=number,
+            state=ran.state,
+            entropy=start.entropy,
+            carried=given.carried,
+            metrics=metrics,
+        )
+        statement.cover(number, ledger, one, ran.metrics)
         folder.checkpoints.save(done, one.state_dict())
-        folder.release_metrics(done.round_number, done.metrics)
+        folder.release_metrics(number, metrics)
+        return done
 
     def tell(done: Checkpoint) -> None:
         for watch in watchers:
@@ -100,30 +117,16 @@ def train(
     with progress, _Releases(release, tell, folder.keep) as releases:
         for number, given in _prepared(system, start, config.rounds, folder.journal):
             began = time.monotonic()
-            output = system.process.next(state, given.data)
+            ran = system.process.next(state, given.data)
+            seconds = time.monotonic() - began
             releases.wait()
-            state = output.state
+            state = ran.state
             if not all(np.isfinite(w).all() for w in system.weights_of(state)):
                 raise FloatingPointError(
                     f"the model is not finite after round {number}; lower the "
                     "learning rates"
                 )
-            one = system.new_ledger()
-            for book in (one, ledger):
-                system.record(book, output.metrics)
-            metrics = {"round_seconds": time.monotonic() - began}
-            if number % config.evaluate_every == 0 or number == config.rounds:
-                metrics |= system.evaluate(state)
-            metrics |= system.measure(output.metrics) | given.metrics
-            metrics |= epsilons(config, ledger, number)
-            done = Checkpoint(
-                round_number=number,
-                state=state,
-                entropy=start.entropy,
-                carried=given.carried,
-                metrics=metrics,
-            )
-            releases.begin(done, one, output.metrics)
+            releases.begin(number, given, ran, seconds)
     return state, ledger
 
 
@@ -165,10 +168,10 @@ def _as_the_last(
 
 
 class _Releases:
-    """Releases a round while the next one is computed, which need not wait for disks.
+    """Releases a round while the next one is computed, which need not wait for it.
 
     Args:
-      release: Called in a thread, one round after the other.
+      release: Called in a thread, one round after the other; gives the checkpoint.
       tell: Called with a released round by whoever waits for it.
       keep: Keeps the folder until what it returns is called: whoever interrupts the
         wait for a release does not end it.
@@ -176,13 +179,13 @@ class _Releases:
 
     def __init__(
         self,
-        release: Callable[..., None],
+        release: Callable[..., Checkpoint],
         tell: Callable[[Checkpoint], None],
         keep: Callable[[], Callable[[], None]],
     ) -> None:
         self._release, self._tell, self._keep = release, tell, keep
         self._thread = concurrent.futures.ThreadPoolExecutor(1, RELEASING_THREAD)
-        self._begun: tuple[Checkpoint, concurrent.futures.Future[None]] | None = None
+        self._begun: concurrent.futures.Future[Checkpoint] | None = None
 
     def __enter__(self) -> "_Releases":
         return self
@@ -191,24 +194,27 @@ class _Releases:
         with self._thread:
             self.wait()
 
-    def begin(self, done: Checkpoint, *ran: Any) -> None:
+    def begin(self, *ran: Any) -> None:
         """Begins to release a round; the one before has been waited for."""
         give_back = self._keep()
+        # A thread does not have the TFF context of the one that started it.
+        contexts = tff.framework.get_context_stack()
+        context = contexts.current
 
-        def release() -> None:
+        def release() -> Checkpoint:
             try:
-                self._release(done, *ran)
+                with contexts.install(context):
+                    return self._release(*ran)
             finally:
                 give_back()
 
-        self._begun = done, self._thread.submit(release)
+        self._begun = self._thread.submit(release)
 
     def wait(self) -> None:
         """Waits until the round that was begun is released, and tells of it."""
         if self._begun is not None:
-            (done, released), self._begun = self._begun, None
-            released.result()
-            self._tell(done)
+            begun, self._begun = self._begun, None
+            self._tell(begun.result())
 
 
 class _Statement:

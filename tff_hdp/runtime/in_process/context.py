@@ -15,6 +15,7 @@ from tensorflow.python.eager import context as tf_context
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.in_process import arguments
+from tff_hdp.runtime.in_process.containers import packer
 from tff_hdp.runtime.in_process.execute import Executable, Workers
 
 # TFF's own contexts keep as many compiled computations.
@@ -121,7 +122,7 @@ class InProcessContext(tff.framework.SyncContext):
         with tf.init_scope(), tf_context.eager_mode():
             executable = self._executable(comp)
             result = executable.run(parts, clients, self._workers)
-        return tff.types.type_to_py_container(result, signature.result)
+        return packer(signature.result)(result)
 
     def _executable(self, comp: tff.framework.ConcreteComputation) -> Executable:
         # Serialising a model's graph takes milliseconds: look for the object first.

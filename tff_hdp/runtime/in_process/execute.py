@@ -134,12 +134,12 @@ class Executable:
             workers: what runs the clients' work.
 
         Returns:
-            The result, structures as `tff.structure.Struct`.
+            The result, structures as tuples of their parts.
         """
         run = _Run(argument, clients, workers)
         for stage in self._stages:
             run.advance(stage)
-        return run.export(self._program.result, self._program.result_type)
+        return run.export(self._program.result)
 
 
 class _Run:
@@ -211,12 +211,10 @@ class _Run:
             return values.flatten(value, node.type)
         return self._kept[node][client]
 
-    def export(self, tree: Tree, type_: tff.Type) -> Any:
+    def export(self, tree: Tree) -> Any:
         """Returns the result for the caller."""
         if isinstance(tree, tuple):
-            names = tff.structure.name_list_with_nones(type_)
-            parts = [self.export(*pair) for pair in zip(tree, type_, strict=True)]
-            return tff.structure.Struct(zip(names, parts, strict=True))
+            return tuple(map(self.export, tree))
 
         def build(tensors: Tensors) -> Any:
             return values.export(values.unflatten(tensors, tree.type), tree.type)

@@ -104,7 +104,6 @@ class Program:
     Attributes:
         nodes: all nodes, each after its operands.
         result: the tree of the result.
-        result_type: its type, without Python containers.
     """
 
     def __init__(self, computation: tff.framework.ConcreteComputation) -> None:
@@ -129,7 +128,6 @@ class Program:
                 f"a result of type {result} has a computation in it"
             )
         self.nodes: list[Node] = []
-        self.result_type = signature.result
         argument = None
         if signature.parameter is not None:
             argument = self._inputs(signature.parameter, ())

@@ -80,7 +80,11 @@ class Function:
             cpu = tf.device("/device:CPU:0")
             try:
                 with cpu if self._makes_data else contextlib.nullcontext():
-                    tensors = self._run(*arguments)
+                    # Called itself, it would convert tensors that are some already,
+                    # which with little work in a round is a good part of it.
+                    tensors = self._run._call_flat(
+                        list(arguments), self._run.captured_inputs
+                    )
             except tf.errors.OpError as error:
                 error.__class__ = _as_of_a_worker(type(error))
                 raise

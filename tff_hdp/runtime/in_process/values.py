@@ -6,6 +6,7 @@ from the computation, so values carry no names.
 """
 
 import collections
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -118,7 +119,7 @@ def ingest(value: Any, type_: tff.Type, *, listed: bool = False) -> Any:
 
 
 def export(value: Any, type_: tff.Type) -> Any:
-    """Turns a value into NumPy, datasets and TFF structures.
+    """Turns a value into NumPy, datasets and tuples.
 
     Args:
         value: a value of eager tensors.
@@ -126,12 +127,10 @@ def export(value: Any, type_: tff.Type) -> Any:
 
     Returns:
         A NumPy scalar or array (bytes for a string), a `tf.data.Dataset`, or a
-        `tff.structure.Struct` of them.
+        tuple of them.
     """
     if isinstance(type_, tff.StructType):
-        names = tff.structure.name_list_with_nones(type_)
-        parts = (export(*pair) for pair in zip(value, type_, strict=True))
-        return tff.structure.Struct(zip(names, parts, strict=True))
+        return tuple(export(*pair) for pair in zip(value, type_, strict=True))
     if isinstance(type_, tff.SequenceType):
         return to_dataset(value, type_.element)
     return value.numpy()
@@ -249,7 +248,7 @@ def _ingest_sequence(value: Any, type_: tff.SequenceType) -> tf.Tensor:
         found = tff.SequenceType(tff.types.tensorflow_to_type(value.element_spec))
         if not type_.is_assignable_from(found):
             raise TypeError(f"expected a dataset of type {type_}, found one of {found}")
-        if _places(value.element_spec) != _places(element_spec(type_.element)):
+        if _places(value.element_spec) != _expected_places(type_.element):
             raise TypeError(
                 f"expected a dataset of type {type_}, found one whose named elements "
                 "lie in another order, as those of named tuples and attrs classes may; "
@@ -266,6 +265,11 @@ def _places(spec: Any) -> list[int]:
     if isinstance(spec, tf.TensorSpec):
         return [places]
     return tff.structure.flatten(tff.structure.from_container(places, recursive=True))
+
+
+@functools.lru_cache(maxsize=128)
+def _expected_places(type_: tff.Type) -> list[int]:
+    return _places(element_spec(type_))
 
 
 def _draws_by_seed(dataset: tf.data.Dataset) -> bool:
