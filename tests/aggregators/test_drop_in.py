@@ -279,7 +279,8 @@ def test_type_signatures(weight):
     else:
         process = HierarchicalMeanFactory(PLAN).create(ZONED, tff.to_type(weight))
     assert process.is_weighted == (weight is not None)
-    state_type = tff.FederatedType([("round", np.int32)], tff.SERVER)
+    state = [("round", np.int32), ("plan", np.int64)]
+    state_type = tff.FederatedType(state, tff.SERVER)
     sent = [("value", tff.FederatedType(ZONED, tff.CLIENTS))]
     if weight is not None:
         sent.append(("weight", tff.FederatedType(weight, tff.CLIENTS)))
@@ -293,6 +294,7 @@ def test_type_signatures(weight):
         plan=np.int64,
         clip_norm=np.float32,
         strangers=np.int32,
+        overweight=np.int32,
         lost=np.int32,
         strays=np.int32,
     )

@@ -30,6 +30,11 @@ def compression(bits=8):
     )
 
 
+def within(inner):
+    """A factory as what TFF wraps it in."""
+    return tff.aggregators.clipping_factory(1e6, inner)
+
+
 def test_compression_composes_where_there_is_no_noise(
     updates, profiles, aggregate, flat, native_context
 ):
@@ -112,6 +117,18 @@ def test_an_inner_sum_is_refused_beside_an_encoding():
         (
             {"inner": tff.aggregators.UnweightedMeanFactory()},
             "inner is UnweightedMeanFactory; allowed: one of sums",
+        ),
+        (
+            {"inner": within(tff.aggregators.UnweightedMeanFactory())},
+            "inner is UnweightedMeanFactory; allowed: one of sums",
+        ),
+        (
+            {"inner": within(within(within(tff.aggregators.UnweightedMeanFactory())))},
+            "inner is UnweightedMeanFactory; allowed: one of sums",
+        ),
+        (
+            {"inner": tff.learning.dp_aggregator(0.1, 4.0), "inner_is_exact": True},
+            "inner is DifferentiallyPrivateFactory; allowed: one of sums",
         ),
         (
             {"inner": tff.aggregators.SumFactory(), "inner_is_exact": "no"},

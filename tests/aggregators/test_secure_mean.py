@@ -304,8 +304,8 @@ def test_type_signature(process_of, config, mode):
     assert found.result == expected.result
     names = tff.structure.name_list(found.measurements.member)
     plain_names = tff.structure.name_list(expected.measurements.member)
-    *others, strangers = plain_names
-    assert names == [*others, "saturated", "left_out", strangers]
+    *others, strangers, overweight = plain_names
+    assert names == [*others, "saturated", "left_out", strangers, overweight]
     text = str(process.next.to_building_block())
     assert ("secure_modular_sum" in text) == (mode != "server")
 

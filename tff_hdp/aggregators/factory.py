@@ -1,6 +1,8 @@
 """The zoned mean: clip and noise as a plan says, zone by zone, in one pass."""
 
 import collections
+import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,9 @@ from tff_hdp.errors import ArgumentError, check_bool, check_positive, require
 from tff_hdp.privacy.plan import NoisePlan
 
 Inner = tff.aggregators.UnweightedAggregationFactory
+_FACTORIES = (Inner, tff.aggregators.WeightedAggregationFactory)
 _MEANS = (
+    tff.aggregators.MeanFactory,
     tff.aggregators.UnweightedMeanFactory,
     tff.aggregators.DifferentiallyPrivateFactory,
 )
@@ -44,17 +48,19 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         then be the update of a `zoned_model`, and w is the client's weight times
         TFF's, in units of `example_cap`.
 
-    The process's state holds the queries' states. Its measurements are un-noised
+    The process's state holds the queries' states, clips and noise among them, and the
+    process of another plan refuses it when run. Its measurements are un-noised
     and so meant for the operator of a simulation, not for release, except `events`,
     the queries' `DpEvent`s as named tuples (see `round_events`). They are `clients`,
     `counted` and `noising` (int32 [s], how many came, how many of them had a weight
     and a zone, and how many noised their update), `rejected`, `strangers` (those of a
     zone that the plan has not, rejected too, and under `clients` in the first),
-    `update_norm`, `tensor_norms`, `clip_norm` and `plan` (its `plan_digest`); with an
-    encoding `saturated` and `left_out`, how many zones had fewer than
-    `plan.min_zone_clients`; for a `zoned_model` `lost`, the clients without examples
-    or whose training diverged, which TFF sends as zeros without a zone, and `strays`,
-    those of them whose update is not zero. Where more came without noise than the
+    `overweight` (those of a weight beyond 1, rejected too), `update_norm`,
+    `tensor_norms`, `clip_norm` and `plan` (its `plan_digest`); with an encoding
+    `saturated` and `left_out`, how many zones had fewer than `plan.min_zone_clients`;
+    for a `zoned_model` `lost`, the clients without examples or whose training diverged,
+    which TFF sends as zeros without a zone, and `strays`, those of them whose update is
+    not zero. Where more came without noise than the
     plan has that do not noise, the clients' event has multiplier 0; a sampled cohort
     of no more than those is not told apart.
 
@@ -67,7 +73,7 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
     Args:
       plan: Who adds which noise, denominators and mixing weights.
       example_cap: The scalar weight that counts as w = 1, as heavier ones do; None
-        takes it as it is.
+        takes it as it is. Of a `WEIGHT_TYPE` nothing else does: None there.
       queries: Replaces the queries that the plan implies, for instance to put a
         tensorflow-privacy query of your own at a level. The plan stays what is
         accounted: a ledger refuses rounds whose events say less noise than it, or
@@ -111,6 +117,8 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
             cap = self._example_cap
             return _of_zoned_model(self, value_type, weight_type, cap)
         WEIGHT_TYPE.check_assignable_from(weight_type)
+        allowed = "None with weights that come with a zone, which are w itself"
+        require(self._example_cap is None, "example_cap", self._example_cap, allowed)
         return self._process_of(value_type)
 
     def _process_of(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
@@ -171,8 +179,11 @@ def _process(
     def contribution(sent: Any, value: Any, profile: Any) -> Any:
         zone, profile = profile["zone"], mean.seated(profile)
         own = mean.contribution(sent, value, profile)
-        is_stranger = tf.cast(tf.not_equal(zone, profile["zone"]), tf.int32)
-        return mean.sent_by_one(own, profile["zone"]), is_stranger
+        told = collections.OrderedDict(
+            strangers=tf.cast(tf.not_equal(zone, profile["zone"]), tf.int32),
+            overweight=tf.cast(profile["weight"] > 1.0, tf.int32),
+        )
+        return mean.sent_by_one(own, profile["zone"]), told
 
     release = tff.tensorflow.computation(mean.release)
 
@@ -193,15 +204,15 @@ def _process(
         own = state if inner is None else state.mean
         sent = tff.federated_broadcast(tff.federated_map(client_state, own))
         given = tff.federated_map(contribution, (sent, value, profile))
-        contributions, strangers = given[0], tff.federated_sum(given[1])
+        contributions, told = given[0], tff.federated_sum(given[1])
         if inner is None:
             total = zone_sums(mean, contributions)
             result, new, measured = tff.federated_map(release, (own, total))
-            measured = _with(measured, "strangers", strangers)
+            measured = _with_all(measured, told)
             return tff.templates.MeasuredProcessOutput(new, result, measured)
         total, summed = inner_zone_sums(mean, inner, state.inner, contributions)
         result, new, measured = tff.federated_map(release, (own, total))
-        measured = _with(measured, "strangers", strangers)
+        measured = _with_all(measured, told)
         return tff.templates.MeasuredProcessOutput(
             tff.federated_zip(collections.OrderedDict(mean=new, inner=summed.state)),
             result,
@@ -282,11 +293,16 @@ def _void_if_lost(measured: Any) -> tff.Computation:
 
 def _with(measured: Any, name: str, more: Any) -> Any:
     """Measurements with one more of that name, at SERVER."""
+    return _with_all(measured, tff.federated_zip(collections.OrderedDict({name: more})))
+
+
+def _with_all(measured: Any, more: Any) -> Any:
+    """Measurements with those of a structure too, at SERVER."""
     both = tff.federated_zip((measured, more))
 
     @tff.tensorflow.computation(both.type_signature.member)
     def join(measured: Any, more: Any) -> Any:
-        return collections.OrderedDict(measured, **{name: more})
+        return collections.OrderedDict([*measured.items(), *more.items()])
 
     return tff.federated_map(join, both)
 
@@ -306,7 +322,9 @@ def _check_inner(plan: NoisePlan, inner: Any, exact: Any) -> None:
         return
     allowed = "None, or a tff.aggregators.UnweightedAggregationFactory"
     require(isinstance(inner, Inner), "inner", inner, allowed)
-    require(not isinstance(inner, _MEANS), "inner", type(inner).__name__, "one of sums")
+    for part in _parts(inner):
+        is_sum = not isinstance(part, _MEANS)
+        require(is_sum, "inner", type(part).__name__, "one of sums, all through")
     if plan.encoding is not None:
         raise ArgumentError(
             "inner", type(inner).__name__, "None where plan.encoding is given"
@@ -318,6 +336,18 @@ def _check_inner(plan: NoisePlan, inner: Any, exact: Any) -> None:
             f"True under a plan with noise; what {type(inner).__name__} changes of a "
             "clipped record, the account does not know",
         )
+
+
+def _parts(factory: Any) -> Iterator[Any]:
+    """A factory, and those that it holds."""
+    yield factory
+    held = list(vars(factory).values())
+    # TFF's wrappers hold theirs in the functions of a class made for it.
+    for method in filter(inspect.isfunction, vars(type(factory)).values()):
+        held += inspect.getclosurevars(method).nonlocals.values()
+    for part in tf.nest.flatten(held):
+        if isinstance(part, _FACTORIES):
+            yield from _parts(part)
 
 
 def _check_containers(value_type: tff.Type) -> None:

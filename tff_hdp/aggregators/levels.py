@@ -30,6 +30,7 @@ from tff_hdp.aggregators.queries import (
 from tff_hdp.errors import ArgumentError
 from tff_hdp.noise import add_gaussian, discrete_gaussian, grid_step
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.privacy.plan_fields import plan_digest
 
 Structure = Any  # nested structure of tensors
 
@@ -95,6 +96,29 @@ def layer_norms(plan: NoisePlan, record: Structure) -> list[float]:
             f"{count} norms, one for each tensor of the update",
         )
     return list(given)
+
+
+def checked_state(plan: NoisePlan, state: Any) -> Any:
+    """A state as it is.
+
+    Queries' states hold clips and noise: with those of another plan a round would be
+    that plan's, and its ledger told of this one.
+
+    Args:
+      plan: Whose process takes the state.
+      state: Of `ZonedMean.initial_state`, or a later one.
+
+    Raises:
+      tf.errors.InvalidArgumentError: When run, if it is of another plan.
+    """
+    own = tf.debugging.assert_equal(
+        state["plan"],
+        tf.constant(plan_digest(plan), tf.int64),
+        message="the state is of the process of another plan, whose clips and noise it "
+        "holds; carry the weights of its model over alone",
+    )
+    with tf.control_dependencies([] if own is None else [own]):
+        return tf.nest.map_structure(tf.identity, state)
 
 
 def screen(update: Structure, *, stacked: bool = False) -> tuple[Structure, tf.Tensor]:

@@ -26,8 +26,9 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
         but of no client a profile.
 
     Warns:
-      UserWarning: If all clients' updates were rejected though they have a zone, or
-        some for a zone that the plan has not.
+      UserWarning: If an aggregation factory's process rejected all clients' updates
+        though they have a zone, or some for a zone that the plan has not or a weight
+        beyond 1.
     """
     if measurements is None:
         return None
@@ -40,7 +41,7 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     allowed = f"fewer than all {came} clients; they sent updates without a zone, which "
     allowed += "those of build_weighted_fed_avg and build_unweighted_fed_avg have"
     require(not unknown, "lost", lost, allowed)
-    if "lost" in measurements and lost < came == np.sum(measurements["rejected"]):
+    if "strangers" in measurements and lost < came == np.sum(measurements["rejected"]):
         warnings.warn(
             f"all {came} updates of a round were rejected, so that it released noise "
             "alone: they are not finite, their weights are beyond 1 (example_cap), or "
@@ -51,6 +52,12 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
         warnings.warn(
             f"{strangers} of {came} updates of a round were rejected: their clients' "
             f"zones are none of the plan's 0..{np.size(measurements['clients']) - 1}",
+            stacklevel=2,
+        )
+    if overweight := measurements.get("overweight", 0):
+        warnings.warn(
+            f"{overweight} of {came} updates of a round were rejected: their weights "
+            "are beyond 1; example_cap caps those that TFF gives",
             stacklevel=2,
         )
     zones = np.size(measurements["clients"])

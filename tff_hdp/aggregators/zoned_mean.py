@@ -95,13 +95,18 @@ class ZonedMean:
     def initial_state(self) -> Any:
         """The queries' states before the first round."""
         state = self._queries.each(lambda query: query.initial_global_state())
-        # A TFF computation must return something.
         state["round"] = tf.constant(0)
+        # Clips and noise lie in the queries' states, those of one plan.
+        state["plan"] = tf.constant(plan_digest(self.plan), tf.int64)
         return state
 
     def client_state(self, state: Any) -> Any:
-        """What clients need of the state to preprocess and noise their records."""
-        queries = self._queries
+        """What clients need of the state to preprocess and noise their records.
+
+        Raises:
+          tf.errors.InvalidArgumentError: When run, if the state is of another plan.
+        """
+        queries, state = self._queries, levels.checked_state(self.plan, state)
         sent = collections.OrderedDict(round=state["round"])
         if queries.client is not None:
             sent["client"] = state["client"]
