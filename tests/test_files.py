@@ -3,13 +3,21 @@
 import concurrent.futures
 import os
 import pathlib
+import resource
 import threading
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from tff_hdp.errors import FileError
-from tff_hdp.files import read_arrays, write_arrays, write_text
+from tff_hdp.files import (
+    alone_in,
+    read_arrays,
+    write_arrays,
+    write_figure,
+    write_text,
+)
 
 
 def test_a_file_is_replaced_and_the_old_one_stays_whole_for_its_readers(tmp_path):
@@ -101,6 +109,49 @@ def test_a_file_that_is_taken_away_while_it_is_written_is_an_error(tmp_path):
             write_text(path, "text")
     write_text(path, "text")
     assert path.read_text() == "text"
+
+
+@pytest.mark.parametrize("kind", ["text", "picture"])
+def test_on_a_full_disk_the_old_file_stays_and_the_error_names_it(tmp_path, kind):
+    path = tmp_path / "file.png"
+    path.write_bytes(b"old")
+    figure = Figure()
+    figure.subplots().plot([1, 3, 2])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"large.*file\.png"):
+            if kind == "text":
+                write_text(path, "x" * 2000)
+            else:
+                write_figure(path, figure)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b"old"
+    write_figure(path, figure)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("suffix", ["svg", "pdf", "png"])
+def test_a_picture_is_of_the_format_that_its_name_says(tmp_path, suffix):
+    begins = {"svg": b"<?xml", "pdf": b"%PDF", "png": b"\x89PNG"}
+    path = tmp_path / f"figure.{suffix}"
+    write_figure(path, Figure())
+    assert path.read_bytes().startswith(begins[suffix])
+
+
+def test_who_has_a_folder_alone_is_waited_for(tmp_path):
+    entered = threading.Event()
+
+    def enter():
+        with alone_in(tmp_path):
+            entered.set()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        with alone_in(tmp_path):
+            thread.submit(enter)
+            assert not entered.wait(0.2)
+        assert entered.wait(10)
 
 
 def test_several_writers_at_once_leave_one_of_theirs(tmp_path):

@@ -45,6 +45,13 @@ def write_arrays(
     write_bytes(path, content.getvalue(), durable=durable)
 
 
+def write_figure(path: pathlib.Path, figure: Any) -> None:
+    """`write_text` of a Matplotlib figure, in the format of the file's suffix."""
+    content, kind = io.BytesIO(), path.suffix.removeprefix(".") or "png"
+    figure.savefig(content, format=kind, dpi=120, bbox_inches="tight")
+    write_bytes(path, content.getvalue())
+
+
 def read_arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
     """Arrays of an .npz file, those named in that order; all if none is.
 
@@ -86,7 +93,19 @@ def write_bytes(path: pathlib.Path, content: bytes, *, durable: bool = False) ->
 
     Behind a link its target is replaced. What is no file, as /dev/null, and whatever
     /dev/stdout leads to, is written to as it stands.
+
+    Raises:
+      OSError: If it cannot be written, as on a full disk; its `filename` says what.
     """
+    try:
+        _write_bytes(path, content, durable)
+    except OSError as error:
+        # Only to open a file names it.
+        error.filename = error.filename or str(path)
+        raise
+
+
+def _write_bytes(path: pathlib.Path, content: bytes, durable: bool) -> None:
     is_link = path.is_symlink()
     of_system = is_link and path.absolute().parts[1] in ("dev", "proc")
     if of_system or (path.exists() and not path.is_file()):
@@ -123,6 +142,17 @@ def _is_at(path: pathlib.Path, file: io.BufferedWriter) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
+
+
+@contextlib.contextmanager
+def alone_in(folder: pathlib.Path) -> Iterator[None]:
+    """Waits until nobody else who asks for a folder has it, and keeps it meanwhile."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def by_round(path: pathlib.Path) -> tuple[int, str]:

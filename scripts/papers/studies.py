@@ -18,7 +18,7 @@ from scripts.papers.result_tables import RESULTS, ROOT, embed, read, table
 from scripts.parts import sweep_runs
 from tff_hdp import systems
 from tff_hdp.errors import FileError
-from tff_hdp.files import write_text
+from tff_hdp.files import alone_in, write_text
 from tff_hdp.simulation.config import RunConfig
 
 FIGURES = ROOT / "docs" / "figures"
@@ -136,7 +136,8 @@ class Study:
         """Writes the CSV of the finished runs.
 
         Rows that are there already stay, if they are of the same settings and of a line
-        and seed that no finished run is of: their folders may lie elsewhere.
+        and seed that no finished run is of: their folders may lie elsewhere, and other
+        programs write them beside this one.
 
         Args:
           jobs: All of `jobs`, to whose settings rows are held; some are finished.
@@ -149,6 +150,13 @@ class Study:
           FileError: If what is there is no such CSV.
         """
         path = self.csv(results)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Who runs other seeds beside this would lose them to rows read before.
+        with alone_in(path.parent):
+            self._write(path, jobs)
+        return path
+
+    def _write(self, path: pathlib.Path, jobs: Sequence[sweep_runs.Job]) -> None:
         frame = self._in_order(
             pd.concat([self._measured(jobs), self._rows_before(path, jobs)])
         )
@@ -166,11 +174,9 @@ class Study:
         if self.also:
             front["also"] = ";".join(self.also)
         whole = pd.DataFrame(front).join(frame.drop(columns=names))
-        path.parent.mkdir(parents=True, exist_ok=True)
         _write(whole, path)
         for name, make in self.derived.items():
             _write(make(whole), path.with_name(f"{self.name}_{name}.csv"))
-        return path
 
     def _measured(self, jobs: Sequence[sweep_runs.Job]) -> pd.DataFrame:
         """A row a finished run."""
@@ -279,6 +285,9 @@ def run(
 
     Returns:
       How many runs failed; their last lines are printed.
+
+    Raises:
+      FileError: If a study's CSV or run is damaged; the other studies are written.
     """
     jobs = {study.name: study.jobs(seeds, folder, changes) for study in studies}
     asked = [
@@ -291,10 +300,16 @@ def run(
         return len(sweep_runs.run_jobs(asked, at_once))
     finally:
         # Also where somebody lost patience.
+        damaged = []
         for study in studies:
-            _tabulate(study, jobs[study.name], folder, results, draw)
+            try:
+                _tabulate(study, jobs[study.name], folder, results, draw)
+            except FileError as error:
+                damaged.append(error)
         for page in pages if results == RESULTS else ():
             embed(page)
+        if damaged:
+            raise damaged[0]
 
 
 def _tabulate(

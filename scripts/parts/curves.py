@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from tff_hdp.files import write_figure
+
 # What a line shows, by what it is called: a series a seed, by its place on the x axis.
 Curves = Mapping[str, Sequence[pd.Series]]
 
@@ -74,4 +76,4 @@ def draw(
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    write_figure(path, figure)

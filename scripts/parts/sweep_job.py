@@ -7,6 +7,8 @@ import json
 import pathlib
 from collections.abc import Mapping, Sequence
 
+from tff_hdp.errors import FileError
+from tff_hdp.simulation import report
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.record import as_json, defaults_of
 
@@ -64,6 +66,7 @@ class Job:
     def is_finished(self) -> bool:
         """Whether the folder holds this very run, with all its rounds and its model.
 
+        What its files say of privacy must be whole, as a run that goes on makes it.
         A run that went on with another `evaluate_every`, or was extended, is another
         one where it tested its model after other rounds.
         """
@@ -72,7 +75,8 @@ class Job:
             record = json.loads((self.path / "config.json").read_text())
             begun, trained = dict(record["flags"]), card["round"]
             tested = self._tested(card["metric"])
-        except (OSError, ValueError, KeyError, TypeError):
+            report.read_run(self.path)
+        except (OSError, ValueError, KeyError, TypeError, FileError, csv.Error):
             return False  # A run begins or goes on, and says what is damaged.
         newer = defaults_of(self.config)
         same = all(

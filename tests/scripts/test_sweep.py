@@ -233,7 +233,9 @@ def test_a_run_that_was_tested_otherwise_is_not_taken_for_finished(jobs, capsys)
     assert job.is_finished and not jobs[0].is_finished
 
 
-@pytest.mark.parametrize("name", ["config.json", "model/last/card.json"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "model/last/card.json", "privacy.json"]
+)
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"3", b"\xff", None])
 def test_a_damaged_folder_is_not_taken_for_finished(jobs, name, content):
     sweep.run_jobs(jobs[:1], 1)
@@ -244,6 +246,14 @@ def test_a_damaged_folder_is_not_taken_for_finished(jobs, name, content):
         file.mkdir()
     else:
         file.write_bytes(content)
+    assert not jobs[0].is_finished
+
+
+def test_an_open_quote_in_long_metrics_is_no_finished_run(jobs):
+    """A field beyond 131,072 bytes is an error of the reader's own kind."""
+    sweep.run_jobs(jobs[:1], 1)
+    file = jobs[0].path / "metrics.csv"
+    file.write_text(file.read_text() + '"' + "x" * 140_000)
     assert not jobs[0].is_finished
 
 

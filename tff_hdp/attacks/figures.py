@@ -1,6 +1,7 @@
 """Pictures of what attacks reach, with what theory allows them."""
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 
 from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.config import AttackConfig
+from tff_hdp.files import write_figure
 
 _MOST = 10
 
@@ -75,7 +77,7 @@ def _images(rows: Mapping[str, np.ndarray], path: str) -> None:
         for axes, image in zip(line, images, strict=False):
             axes.imshow(np.squeeze(image), cmap="gray", vmin=0, vmax=1)
             axes.set(xticks=[], yticks=[])
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    write_figure(pathlib.Path(path), figure)
 
 
 def _curves(outcome: Outcome, path: str) -> None:
@@ -101,7 +103,7 @@ def _curves(outcome: Outcome, path: str) -> None:
         axes.legend(frameon=False, fontsize=7, loc="lower right")
     grid[0][0].set_ylabel("true positive rate\ndashed: bound; dotted: 99.9 % band")
     figure.tight_layout()
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    write_figure(pathlib.Path(path), figure)
 
 
 def _rotation(rows: list[dict[str, Any]], path: str) -> None:
@@ -122,4 +124,4 @@ def _rotation(rows: list[dict[str, Any]], path: str) -> None:
     )
     axes.title.set_fontsize(9)
     axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    write_figure(pathlib.Path(path), figure)

@@ -66,8 +66,8 @@ def add_gaussian(
       values: Structure of float32 or float64 tensors.
       stddev: Standard deviation, float [], the same for every number: 0, which adds
         nothing, or 2^-121 to 2^122, for float64 tensors 2^-507 to 2^1018.
-      each: That of one party's noise, where it is drawn for several at once: the grid
-        is then the one that each would have used.
+      each: That of one party's noise, at most `stddev`, where it is drawn for several
+        at once: the grid is then the one that each would have used.
 
     Returns:
       A structure like `values`.
@@ -118,8 +118,10 @@ def _add(
     for dtype in dict.fromkeys(t.dtype for t in flat):
         places = [i for i, t in enumerate(flat) if t.dtype == dtype]
         joined = tf.concat([tf.reshape(flat[i], [-1]) for i in places], 0)
-        own = _checked("stddev", stddev, dtype)
-        step = _step(_checked("each", each, dtype))
+        own = one = _checked("stddev", stddev, dtype)
+        if each is not stddev:
+            one = _checked_part(_checked("each", each, dtype), own)
+        step = _step(one)
         result = tf.cond(
             own > 0.0,
             lambda x=joined, own=own, step=step: noised(x, own / step, step),
@@ -153,6 +155,20 @@ def _checked(name: str, stddev: tf.Tensor | float, dtype: tf.DType) -> tf.Tensor
     right = tf.logical_or(is_zero, in_range)
     with tf.control_dependencies([tf.debugging.Assert(right, [said, stddev])]):
         return tf.identity(stddev)
+
+
+def _checked_part(each: tf.Tensor, together: tf.Tensor) -> tf.Tensor:
+    """One party's standard deviation, where there is noise: on a coarser grid none."""
+    known = tf.get_static_value(each), tf.get_static_value(together)
+    allowed = "above 0, and at most stddev, that of all together"
+    if None not in known:
+        number, most = map(float, known)
+        require(most == 0.0 or 0.0 < number <= most, "each", number, allowed)
+    fits = tf.logical_and(each > 0.0, each <= together)
+    right = tf.logical_or(tf.equal(together, 0.0), fits)
+    said = f"each is out of range; allowed: {allowed}"
+    with tf.control_dependencies([tf.debugging.Assert(right, [said, each, together])]):
+        return tf.identity(each)
 
 
 def _step(stddev: tf.Tensor) -> tf.Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from tff_hdp.errors import FileError
-from tff_hdp.files import write_text
+from tff_hdp.files import write_figure, write_text
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.table import account_text
 from tff_hdp.privacy.threat import OBSERVERS
@@ -250,7 +250,7 @@ def metric_figure(
         axes.set_ylim(0, 1)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    write_figure(path, figure)
 
 
 def comparison_figure(

@@ -50,6 +50,7 @@ class ModelKeeper:
         self._file = self._folder / ".best.npz"
         self._best = None
         if self._file.exists():
+            read_arrays(self._file)  # All of it, as its end is rounds away.
             number, value = read_arrays(self._file, "round", "value")
             self._best = _Best(int(number), float(value))
 

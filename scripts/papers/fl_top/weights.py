@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tff_hdp.files import write_figure
 from tff_hdp.systems.fl_top.public import top_k
 from tff_hdp.systems.fl_top.results import NAMES, WEIGHTS_FILE
 from tff_hdp.systems.fl_top.setup import read_setup
@@ -52,4 +53,4 @@ def weights_figure(
     )
     axes.legend(frameon=False)
     figure_path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(figure_path, dpi=120, bbox_inches="tight")
+    write_figure(figure_path, figure)

@@ -10,6 +10,8 @@ import pathlib
 import numpy as np
 import pandas as pd
 
+from tff_hdp.files import write_figure
+
 # The exponents of the bound's leading term, by scheme and what grows, and what is held.
 BOUND = {
     ("none", "mu", 0.0): 1.0,
@@ -98,4 +100,4 @@ def draw(runs: pd.DataFrame, path: pathlib.Path) -> None:
         axes.set(xscale="log", yscale="log")
         axes.grid(alpha=0.3, which="both")
         axes.legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    write_figure(path, figure)

@@ -1,9 +1,11 @@
 """Figures of accounts."""
 
 import dataclasses
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from tff_hdp.files import write_figure
 from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.threat import OBSERVERS
 
@@ -40,7 +42,7 @@ def draw_rounds(request: AccountConfig, path: str) -> None:
         axes.plot(steps[-len(epsilons) :], epsilons, label=label, linewidth=1.8)
     axes.set_xlabel("round")
     axes.legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    write_figure(pathlib.Path(path), figure)
 
 
 def draw_comparison(rows: Sequence[dict[str, Any]], equal: str, path: str) -> None:
@@ -84,7 +86,7 @@ def draw_comparison(rows: Sequence[dict[str, Any]], equal: str, path: str) -> No
     axes.set_xticks(range(len(OBSERVERS)), [o.replace("_", " ") for o in OBSERVERS])
     axes.set_ylim(top=top * 2)
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    write_figure(pathlib.Path(path), figure)
 
 
 def draw_levels(
@@ -119,7 +121,7 @@ def draw_levels(
     axes.set_xticks(range(last + 1), ticks)
     axes.set_xlabel("whose output is seen (the server's: the released model)")
     axes.legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    write_figure(pathlib.Path(path), figure)
 
 
 def _axes(ylabel: str, title: str) -> tuple[Any, Any]:

@@ -4,12 +4,17 @@ import random
 import numpy as np
 import pytest
 import scipy.stats
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.secagg import graphs, keys, masks, shamir
+from tff_hdp.protocols.secagg.errors import BadKeyError
 
 SEEDS = [bytes([i]) * 32 for i in range(5)]
 
@@ -53,6 +58,27 @@ def test_large_bounds_are_not_biased_to_the_low_half():
     drawn = masks.SecureRandom(SEEDS[2]).below(bound, 20_000)
     counts = np.bincount(drawn // 2**60, minlength=3)
     assert scipy.stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_a_key_is_written_in_one_way():
+    """Otherwise somebody else's could be sent as a new one."""
+    own, other = X25519PrivateKey.generate(), X25519PrivateKey.generate()
+    key = own.public_key().public_bytes_raw()
+    keys.check_usable(key, "b")
+    top_bit = key[:31] + bytes([key[31] ^ 128])
+    # 9 is the base point, and so is 9 more than the field's prime.
+    base, beyond = (n.to_bytes(32, "little") for n in (9, 2**255 - 10))
+    for same, odd in ((key, top_bit), (base, beyond)):
+        secrets = {
+            other.exchange(X25519PublicKey.from_public_bytes(k)) for k in (same, odd)
+        }
+        assert len(secrets) == 1
+        for refuse in (
+            lambda odd=odd: keys.check_usable(odd, "b"),
+            lambda odd=odd: keys.agree(other, odd, "b"),
+        ):
+            with pytest.raises(BadKeyError, match="key of 'b' is written otherwise"):
+                refuse()
 
 
 def is_probable_prime(n):

@@ -1,5 +1,8 @@
 """Which rows a study's CSV keeps, from call to call and whatever befalls the file."""
 
+import concurrent.futures
+import time
+
 import pandas as pd
 import pytest
 
@@ -58,6 +61,58 @@ def test_rows_of_runs_elsewhere_stay_in_the_csv(tmp_path, monkeypatch):
     changed.to_csv(tmp_path / "gfl" / f"{study.name}.csv", index=False)
     again = write("third", [2], 0.5)
     assert again["seed"].tolist() == [0, 1, 2, 2, 0, 1, 2]
+
+
+def test_who_writes_at_once_loses_no_row(tmp_path, monkeypatch):
+    """Seeds may be run in several places."""
+    study = studies.Study("gfl", "mnist", gfl.studies("tiny")["mnist"].lines, GflConfig)
+    monkeypatch.setattr(sweep_runs.Job, "is_finished", True)
+    monkeypatch.setattr(
+        sweep_runs,
+        "table",
+        lambda jobs: pd.DataFrame(
+            {
+                **{"digest": job.digest, "git_commit": "", "folder": ""},
+                **{"seed": job.config.seed, "scheme": job.settings["scheme"]},
+            }
+            for job in jobs
+        ),
+    )
+
+    def slow(*arguments):
+        found = read(*arguments)
+        time.sleep(0.3)  # In which the others would have read the same.
+        return found
+
+    read = studies.read
+    monkeypatch.setattr(studies, "read", slow)
+
+    def write(seed):
+        return study.write(study.jobs([seed], tmp_path / str(seed), {}), tmp_path)
+
+    with concurrent.futures.ThreadPoolExecutor(3) as threads:
+        (path, *_) = threads.map(write, [0, 1, 2])
+    assert pd.read_csv(path)["seed"].tolist() == [0, 1, 2] * 3
+
+
+def test_a_damaged_csv_keeps_no_other_study_from_its_rows(tmp_path, monkeypatch):
+    damaged, whole = gfl.studies("tiny")["mnist"], gfl.studies("tiny")["figure2"]
+    tabulated = []
+
+    def tabulate(study, *_):
+        tabulated.append(study.name)
+        if study is damaged:
+            raise FileError(tmp_path / "mnist.csv", "lacks columns seed")
+
+    monkeypatch.setattr(studies, "_tabulate", tabulate)
+    monkeypatch.setattr(sweep_runs, "run_jobs", lambda jobs, at_once: [])
+    with pytest.raises(FileError, match="lacks columns seed"):
+        studies.run(
+            [damaged, whole],
+            **{"seeds": [0], "folder": tmp_path, "changes": {}, "at_once": 1},
+            **{"results": tmp_path, "pages": []},
+        )
+    assert tabulated == [damaged.name, whole.name]
 
 
 def test_rows_of_lines_that_have_not_been_run_yet_stay_in_the_csv(

@@ -19,6 +19,8 @@ from tff_hdp.protocols.secagg.errors import BadKeyError, BadShareError
 
 SHARE_DIGEST_BYTES = 16
 
+# Of the curve's field. X25519 takes numbers modulo it, without the top bit.
+_PRIME = 2**255 - 19
 # No party's: only to see whether a key is one.
 _NOBODY = X25519PrivateKey.generate()
 
@@ -27,8 +29,11 @@ def agree(own: X25519PrivateKey, peer: bytes, peer_id: str) -> bytes:
     """The X25519 secret shared with a peer's public key.
 
     Raises:
-      BadKeyError: If `peer` is no public key or of low order.
+      BadKeyError: If `peer` is no public key, of low order, or not the only bytes that
+        are this key: somebody else's could then be sent as a new one.
     """
+    if int.from_bytes(peer, "little") >= _PRIME:
+        raise BadKeyError(f"key of {peer_id!r} is written otherwise than keys are")
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(peer))
     except ValueError as error:
