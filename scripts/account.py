@@ -43,11 +43,8 @@ def main(argv: list[str]) -> int:
     """Prints the account that the flags ask for."""
     cli.refuse_arguments(argv)
     config = cli.config_from_flags(AccountConfig)
-    if config.plan is not None:
-        for field in dataclasses.fields(config):
-            # Given, even if it is what it would be anyway.
-            if flags.FLAGS[field.name].present:
-                config.refuse_beside_plan(field.name)
+    names = [field.name for field in dataclasses.fields(config)]
+    config.check_given([name for name in names if flags.FLAGS[name].present])
     _run(config)
     return 0
 

@@ -158,6 +158,7 @@ def write_accounts(
     paper: str,
     heeded: Sequence[str],
     alone: bool,
+    notes: Mapping[str, str],
 ) -> None:
     """Prints what trains nothing, and writes a CSV of each table.
 
@@ -172,6 +173,7 @@ def write_accounts(
       paper: The folder of the CSVs.
       heeded: Settings that the tables hang on.
       alone: Whether nothing is trained besides, so that all others are refused.
+      notes: By the CSV's name, what must be known of the table's numbers.
 
     Raises:
       ArgumentError: If a flag is given that would do nothing.
@@ -192,7 +194,7 @@ def write_accounts(
         folder = result_tables.RESULTS
     for name, make in tables.items():
         content = make(**changes).to_csv(index=False, float_format="%.4g")
-        print(f"{name}\n{result_tables.table(io.StringIO(content))}")
+        print(f"{name}\n{result_tables.table(io.StringIO(content))}\n{notes[name]}")
         if folder is not None:
             path = pathlib.Path(folder) / paper / f"{name}.csv"
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,12 +5,14 @@ node's of another branch, clients' noise. The Renyi divergence accounted may be 
 than that by the worst of what is known.
 """
 
+import contextlib
 import itertools
 import math
 
 import numpy as np
 import pytest
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
     FixedSizeSampling,
     FullParticipation,
@@ -237,12 +239,20 @@ def divergences(plan, threat, observer, level, me):
             for v in set(nodes) - {nodes[zone]}
         ]
     colluders = np.flatnonzero(noising & (np.arange(len(noising)) != me))
+    # Who tells besides those that collude may be of any zone.
+    most, besides = threat.colluders_in_zone, told - threat.colluding_clients
     left = []
     for gone, (under, highest), clients in itertools.product(
         itertools.combinations(others, min(lost, len(others))),
         branches,
-        itertools.combinations(colluders, min(told, len(colluders))),
+        itertools.chain.from_iterable(
+            itertools.combinations(colluders, count)
+            for count in range(min(told, len(colluders)) + 1)
+        ),
     ):
+        by_zone = np.bincount(zone_of[list(clients)], minlength=len(zones))
+        if np.maximum(by_zone - most, 0).sum() > besides:
+            continue
         known = np.array(
             [
                 (d <= 1 and z <= {*gone}) or (d <= highest and z <= under)
@@ -310,6 +320,75 @@ def a_case(rng):
             "elected_super_nodes": one(True, False),
             "skipped_zones": one(0, 1),
         }
-    return plan, ThreatModel(
-        neighbours="zero_out", participation_revealed=True, **known
+    known |= {"neighbours": "zero_out", "participation_revealed": True}
+    if one(True, False):
+        threat = ThreatModel(**known, colluding_in_zone=int(rng.integers(0, 3)))
+        with contextlib.suppress(ArgumentError):  # Fewer or more than there can be.
+            threat.check_fits(plan)
+            return plan, threat
+    return plan, ThreatModel(**known)
+
+
+@pytest.mark.parametrize("observer", ["super_node", "aggregator"])
+def test_of_a_zones_sum_no_more_know_than_collude_in_the_zone(observer):
+    """Fifty collude in ten zones, five in each."""
+    plan = NoisePlan(
+        zone_sizes=(400,) * 10,
+        sampling=PoissonSampling((0.5,) * 10),
+        client_noise_multiplier=1.0,
+        noising_clients=(400,) * 10,
+        secure_aggregation=True,
     )
+    threats = (
+        ThreatModel(colluding_clients=50, colluding_in_zone=5),
+        ThreatModel(colluding_clients=5),
+        ThreatModel(colluding_clients=50),
+    )
+    level = 1 if observer == "super_node" else plan.server_level
+    found = [
+        view(AccountedRound(plan, threat), observer, level, 0, True)
+        for threat in threats
+    ]
+    assert "5 noising clients subtract their noise" in found[0].assumptions
+    epsilons = [seen.mechanism.rdp(ORDERS) for seen in found]
+    np.testing.assert_allclose(epsilons[0], epsilons[1], rtol=1e-12)
+    assert (epsilons[0] < 0.9 * epsilons[2]).all()
+
+
+@pytest.mark.parametrize(
+    ("threat", "words"),
+    [
+        (
+            ThreatModel(colluding_clients=5),
+            "the zone's secure sum is taken as unmasked: those who collude may "
+            "be a majority of it",
+        ),
+        (ThreatModel(secure_sums_hold=False), "secure sums are taken as unmasked"),
+        (ThreatModel(), None),
+    ],
+)
+def test_that_a_secure_sum_may_be_unmasked_is_said(threat, words):
+    plan = NoisePlan(
+        zone_sizes=(50,) * 2,
+        sampling=PoissonSampling((0.2,) * 2),
+        client_noise_multiplier=1.0,
+        noising_clients=(50,) * 2,
+        secure_aggregation=True,
+    )
+    seen = view(AccountedRound(plan, threat), "super_node", 1, 0, True)
+    assert [each for each in seen.assumptions if "unmasked" in each] == [words] * (
+        words is not None
+    )
+
+
+@pytest.mark.parametrize(("zones", "said"), [(1, False), (5, True)])
+def test_that_noise_is_taken_for_known_in_every_zone_is_said(zones, said):
+    plan = NoisePlan(
+        zone_sizes=(10,) * zones,
+        sampling=FixedSizeSampling((4,) * zones),
+        client_noise_multiplier=1.0,
+        noising_clients=(10,) * zones,
+    )
+    seen = view(AccountedRound(plan, ThreatModel()), "fellow_client", 3, 0, True)
+    words = "as if the noise of 1 clients were known in every zone"
+    assert (words in seen.assumptions) == said

@@ -279,7 +279,9 @@ def test_no_noise_cannot_be_made_equal(run, given):
     assert "--compare is release; allowed: multiplier: with privacy=hdp no" in done
 
 
-@pytest.mark.parametrize("given", ["--calibrate=2", "--privacy=c4", "--method=pld"])
+@pytest.mark.parametrize(
+    "given", ["--calibrate=2", "--privacy=c4", "--privacy=hdp", "--method=rdp"]
+)
 def test_a_comparison_leaves_no_flag_out(run, given):
     name, _, value = given.removeprefix("--").partition("=")
     done = run("--compare=multiplier", given, code=2)
@@ -333,6 +335,7 @@ def test_figure(run, tmp_path):
         (["--clients_per_round=900"], ["--clients_per_round", "900", "500"]),
         (["--calibrate=0"], ["--calibrate", "0"]),
         (["--calibrate=2", "--noise_multiplier=7"], ["--noise_multiplier", "7.0"]),
+        (["--calibrate=2", "--noise_multiplier=1"], ["--noise_multiplier is 1.0"]),
         (["--calibrate=2", "--rounds=0"], ["--rounds", "0"]),
         # What would do nothing.
         (["--observer=aggregator"], ["--observer is aggregator", "with calibrate"]),

@@ -293,19 +293,9 @@ class AccountConfig(FederationConfig):
         shares_of(self.privacy, alpha=self.alpha, beta=self.beta)
         if self.privacy == "levels" and not self.noising_levels:
             raise ArgumentError("noising_levels", (), "a level, needed by levels")
-        if self.compare:
-            allowed = "nothing beside compare, of ldp, hdp and cdp"
-            check_left(self, LEFT_OUT_BY_COMPARE, allowed)
-        if self.plan is not None:
-            for field in dataclasses.fields(self):
-                if getattr(self, field.name) != field.default:
-                    self.refuse_beside_plan(field.name)
-        if self.calibrate is None:
-            check_left(self, OF_CALIBRATION, "only with calibrate")
-        else:
-            given, default = self.noise_multiplier, type(self).noise_multiplier
-            allowed = "nothing beside calibrate, which finds it"
-            require(given == default, "noise_multiplier", given, allowed)
+        fields = dataclasses.fields(self)
+        changed = [f.name for f in fields if getattr(self, f.name) != f.default]
+        self.check_given(changed)
         check_positive("noise_multiplier", self.noise_multiplier)
         check_multiplier(self.noise_multiplier)
 
@@ -319,10 +309,23 @@ class AccountConfig(FederationConfig):
         options = self.options(dict.fromkeys(self.noising_levels, z))
         return plan_of(self.privacy, z, alpha=self.alpha, beta=self.beta, **options)
 
-    def refuse_beside_plan(self, name: str) -> None:
-        """Raises ArgumentError if a field given is one that `plan` decides."""
-        ok = name in BESIDE_PLAN
-        require(ok, name, getattr(self, name), "nothing beside plan, whose file says")
+    def check_given(self, names: Sequence[str]) -> None:
+        """Raises ArgumentError if a field does nothing, even where it is its default.
+
+        Args:
+          names: Of the fields that were given.
+        """
+        of_plan = {f.name for f in dataclasses.fields(self)} - set(BESIDE_PLAN)
+        compared = "nothing beside compare, of ldp, hdp and cdp"
+        found = "nothing beside calibrate, which finds it"
+        for applies, left, allowed in (
+            (self.compare, LEFT_OUT_BY_COMPARE, compared),
+            (self.plan is not None, of_plan, "nothing beside plan, whose file says"),
+            (self.calibrate is None, OF_CALIBRATION, "only with calibrate"),
+            (self.calibrate is not None, ("noise_multiplier",), found),
+        ):
+            for name in filter(left.__contains__, names if applies else ()):
+                raise ArgumentError(name, getattr(self, name), allowed)
 
     @functools.cached_property
     def asked(self) -> "Planned":

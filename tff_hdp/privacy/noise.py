@@ -21,6 +21,8 @@ from tff_hdp.privacy.spectrum import (
 )
 from tff_hdp.privacy.threat import AccountedRound
 
+_IN_EVERY_ZONE = "as if the noise of {} clients were known in every zone"
+
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
@@ -58,11 +60,18 @@ def noise_before_super_node(
     z2 = plan.client_noise_multiplier**2
     fellows = int(observer == "fellow_client")
     if not sum_hides(plan, threat, zone, fellows=fellows):
+        if plan.secure_aggregation:
+            notes.append(
+                "the zone's secure sum is taken as unmasked: those who collude may "
+                "be a majority of it"
+                if threat.secure_sums_hold
+                else "secure sums are taken as unmasked"
+            )
         if not noising:
             return None
         return Noise(Spectrum((z2,), (0.0,)), z2, varies=True, own=True)
-    known = threat.colluding_clients + int(threat.elected_super_nodes) + fellows
-    pools, nominal = _pools(run, zone, noising, {zone: z2}, known)
+    told = int(threat.elected_super_nodes) + fellows
+    pools, nominal = _pools(run, zone, noising, {zone: z2}, told, notes)
     spectrum = noise_spectrum(z2 if noising else 0.0, pools)
     if spectrum.variances == (0.0,):
         return None
@@ -135,24 +144,24 @@ def noise_in_output(
         # It does not blur the grid, and so could be told apart.
         fixed = 0.0
         notes.append("noise finer than the grid of the client noise is not counted")
-    known = threat.colluding_clients
-    if observer == "fellow_client":
-        known += 1
+    told = int(observer == "fellow_client")
+    if told:
         knows = "a fellow client knows its own noise and when it takes part"
         peers = ", and which others of its zone do" if threat.peers_known else ""
         notes.append(knows + peers)
     if plan.top_up and weights:
+        in_zone = _known_in_zone(run, told)
         # The client's own share is no colluder's: it brings it, or it is topped up.
         fixed += sum(
-            w * max(plan.noising_clients[j] - known, int(noising and j == zone))
+            w * max(plan.noising_clients[j] - in_zone, int(noising and j == zone))
             for j, w in weights.items()
         )
         notes.append("super-nodes are trusted to top up their zones' client noise")
+        if in_zone:
+            notes.append(_IN_EVERY_ZONE.format(in_zone))
         weights = {}
-    if threat.colluding_clients and weights:
-        notes.append(f"{threat.colluding_clients} noising clients subtract their noise")
     own = noising and zone in weights
-    pools, expected = _pools(run, zone, own, weights, known)
+    pools, expected = _pools(run, zone, own, weights, told, notes)
     own_variance = weights[zone] if own else 0.0
     spectrum = noise_spectrum(fixed + own_variance, pools)
     if spectrum.variances == (0.0,):
@@ -302,15 +311,30 @@ def _varies(run: AccountedRound, j: int) -> bool:
     return not (isinstance(plan.sampling, FixedSizeSampling) and everybody)
 
 
+def _known_in_zone(run: AccountedRound, told: int) -> int:
+    """Of how many of a zone's noising clients the observer knows the noise, at most."""
+    threat = run.threat
+    return min(threat.colluding_clients, threat.colluders_in_zone) + told
+
+
 def _pools(
-    run: AccountedRound, zone: int, own: bool, weights: dict[int, float], known: int
+    run: AccountedRound,
+    zone: int,
+    own: bool,
+    weights: dict[int, float],
+    told: int,
+    notes: list[str],
 ) -> tuple[list[Pool], float]:
     """Noising participants other than the client, and the expected variance.
 
     Their variances are `weights` by zone. The client, if it carries noise of its `own`,
-    counts in what is expected; of `known` noising clients the observer knows the noise.
+    counts in what is expected. The observer knows the noise of who colludes, and of
+    `told` clients more.
     """
-    plan = run.plan
+    plan, in_zone = run.plan, _known_in_zone(run, told)
+    known = min(run.threat.colluding_clients + told, in_zone * len(weights))
+    if colluding := known - told if weights else 0:
+        notes.append(f"{colluding} noising clients subtract their noise")
     arrival = 1.0 - run.threat.dropout_rate
     noising = {j: plan.noising_clients[j] for j in weights}
     fixed_size = isinstance(plan.sampling, FixedSizeSampling)
@@ -323,9 +347,12 @@ def _pools(
         pools = [binomial_pool(weight, total - int(own), rate)]
         return pools, total * rate * weight
     pools, expected = [], 0.0
+    if known and len(weights) > 1:
+        # Whose loss is the worst hangs on more than their number.
+        notes.append(_IN_EVERY_ZONE.format(in_zone))
     for j, weight in weights.items():
         mine = int(own and j == zone)
-        unknown = max(noising[j] - known, mine)
+        unknown = max(noising[j] - in_zone, mine)
         expected += unknown * rates[j] * weight
         if fixed_size:
             here = int(j == zone)

@@ -20,6 +20,10 @@ HEEDED = (
 )
 # Training examples of the two tasks, dealt evenly to all clients.
 EXAMPLES = {"mnist": 60_000, "cifar10": 48_000}
+READING = (
+    "Each observer's column is a client's epsilon against it over the whole run, the "
+    "tighter of RDP's and PLD's; PLD has none where it is too large."
+)
 SETTINGS = {
     "figure 2": "figure2_noisy",
     "figure 3": "figure3_noisy",

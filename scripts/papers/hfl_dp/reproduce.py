@@ -41,13 +41,16 @@ def main(argv: list[str]) -> int:
     cli.check_choices("what", flags.FLAGS.what, (ACCOUNT, *PARTS))
     from scripts.papers import program
     from scripts.papers.hfl_dp import closed_form, figures, trained
+    from tff_hdp.systems.hfl_dp.worth import READING
 
     trains = [part for part in flags.FLAGS.what if part != ACCOUNT]
     if len(trains) < len(flags.FLAGS.what):
         tables = {"noise": closed_form.noise, "epsilons": closed_form.epsilons}
         heeded = closed_form.HEEDED
         program.write_accounts(
-            *(tables, HflDpConfig), paper="hfl_dp", heeded=heeded, alone=not trains
+            *(tables, HflDpConfig),
+            **{"paper": "hfl_dp", "heeded": heeded, "alone": not trains},
+            notes={"noise": READING, "epsilons": closed_form.READING},
         )
     if not trains:
         return 0

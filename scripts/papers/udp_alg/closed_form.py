@@ -14,6 +14,12 @@ HEEDED = ("num_clients", "sampling_rate", "rounds", "delta")
 ROUNDS = {"2a": (EPS_4, EPS_10), "2b": (3440,), "3": (630,)}
 
 
+READING = (
+    "eps: a user's, against whoever gets the hypernetwork's weights after each round "
+    "and no descriptor, by the method that the column names."
+)
+
+
 def table(**changes: object) -> pd.DataFrame:
     """The curves with noise of all figures at the paper's size.
 

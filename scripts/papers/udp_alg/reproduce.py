@@ -67,6 +67,7 @@ def main(argv: list[str]) -> int:
             paper="udp_alg",
             heeded=heeded,
             alone=not trains,
+            notes={ACCOUNT: closed_form.READING},
         )
     if not trains:
         return 0
