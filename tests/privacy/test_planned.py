@@ -59,6 +59,13 @@ def test_a_plan_goes_through_its_file(tmp_path, sampling):
             "Promise is level; allowed: the fields",
         ),
         ({"noising": ["a", "b", "a"]}, "noising is a; allowed: every client once"),
+        # Read as none, they would be no promise and no level.
+        ({"kept": {}}, "kept is {}; allowed: a sequence"),
+        ({"kept": ""}, "kept is empty; allowed: a sequence"),
+        (
+            {"plan": fields["plan"] | {"upper_levels": {}}},
+            "upper_levels is {}; allowed: a sequence",
+        ),
         (
             {"plan": fields["plan"] | {"server_noise_multiplier": 1e308}},
             r"server_noise_multiplier is 1e\+308",

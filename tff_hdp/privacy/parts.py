@@ -35,7 +35,7 @@ def entries(
     is_other = isinstance(values, str | bytes | Mapping | Set)
     is_one = getattr(values, "ndim", 1) == 0  # an array that cannot be iterated
     if is_other or is_one or not isinstance(values, Iterable):
-        raise ArgumentError(name, values, "a sequence of numbers")
+        raise ArgumentError(name, values, "a sequence")
     return tuple(checked(f"{name}[{i}]", value) for i, value in enumerate(values))
 
 

@@ -14,6 +14,7 @@ from tff_hdp.privacy.parts import (
     FullParticipation,
     Level,
     PoissonSampling,
+    entries,
 )
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg import FixedPoint
@@ -59,9 +60,9 @@ def plan_from_dict(fields: Mapping[str, Any]) -> NoisePlan:
     values["clipping"] = from_fields(Clipping, values["clipping"])
     if values["encoding"] is not None:
         values["encoding"] = from_fields(FixedPoint, values["encoding"])
-    values["upper_levels"] = [
-        from_fields(Level, each) for each in values["upper_levels"]
-    ]
+    values["upper_levels"] = entries(
+        "upper_levels", values["upper_levels"], lambda _, each: from_fields(Level, each)
+    )
     return from_fields(NoisePlan, values)
 
 

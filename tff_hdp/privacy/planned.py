@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from tff_hdp.errors import (
@@ -108,6 +109,11 @@ class Planned:
         )
 
 
+def _kept_from(_: str, fields: Mapping[str, Any]) -> Kept:
+    promise = from_fields(Promise, fields["promise"])
+    return from_fields(Kept, {**fields, "promise": promise})
+
+
 def read_plan(path: str | pathlib.Path) -> Planned:
     """The plan that `Planned.write` wrote, with its promises.
 
@@ -127,12 +133,7 @@ def read_plan(path: str | pathlib.Path) -> Planned:
             rounds=check_count("rounds", fields["rounds"], 1),
             delta=check_delta("delta", fields["delta"]),
             method=check_word("method", fields["method"], SOUND),
-            kept=tuple(
-                from_fields(
-                    Kept, each | {"promise": from_fields(Promise, each["promise"])}
-                )
-                for each in fields["kept"]
-            ),
+            kept=entries("kept", fields["kept"], _kept_from),
             noise=check_nonnegative("noise", fields["noise"]),
             trusting=entries("trusting", fields["trusting"], check_count),
             noising=entries("noising", fields["noising"], _check_id),
