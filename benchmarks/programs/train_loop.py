@@ -44,7 +44,7 @@ def main() -> None:
         out=str(out),
     )
     experiment.run(config, partition_seed=spec["task"]["seed"])
-    recorder.write(**{part: spent[part] for part in profile_loop.WORK})
+    recorder.write(round=spent["round"], evaluation=spent["evaluation"])
 
 
 def _tell(recorder: Recorder, checkpoints: pathlib.Path) -> None:
