@@ -114,7 +114,8 @@ def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
     path = folder / file_name(rows["machine"].iloc[0])
     if path.exists():
         before = pd.read_csv(path)
-        others = before[~before["work"].isin(rows["work"])]
+        # Of a work's tasks those that were not measured again stay.
+        others = before[~_measured(before).isin(_measured(rows))]
         columns = before.columns.union(rows.columns, sort=False)
         # pandas is not yet settled on what an empty column does to another's type.
         told = [frame.dropna(axis=1, how="all") for frame in (others, rows)]
@@ -125,6 +126,12 @@ def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
     table = compared(sorted(folder.glob("rounds_*.csv")))
     write_text(fast, table.to_csv(index=False))
     print(fast)
+
+
+def _measured(rows: Any) -> Any:
+    """Each row's work, and of which task where it is of one."""
+    tasks = rows.get("task", rows["work"].map(lambda _: None))
+    return rows["work"] + ", " + tasks.fillna("none")
 
 
 def _replace(text: str, marker: str, body: str) -> str:

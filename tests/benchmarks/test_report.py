@@ -144,6 +144,25 @@ def test_loops_have_their_rounds_a_second_and_their_parts(report, tmp_path):
     assert "figures" not in text
 
 
+def test_rows_of_a_task_that_is_not_measured_again_stay(report, tmp_path):
+    page, times = tmp_path / "page.md", tmp_path / "times.json"
+    page.write_text(PAGE)
+    csv = tmp_path / "results/benchmarks/rounds_2_cores_of_a_cpu_avx2.csv"
+
+    def measured(*tasks, seconds):
+        given = {"work": "F", "rounds_per_second": 1.0, "accuracy": 0.5, "parts": None}
+        rows = [row(task=t, seconds_median=seconds, **given) for t in tasks]
+        times.write_text(json.dumps([*rows, row(seconds_median=seconds)]))
+        assert report("--rows_only", page, times).returncode == 0
+        found = pd.read_csv(csv)
+        return set(zip(found["task"].fillna(""), found["seconds_median"], strict=True))
+
+    first = measured("digits", "mnist", seconds=2.0)
+    assert first == {("", 2.0), ("digits", 2.0), ("mnist", 2.0)}
+    again = measured("digits", seconds=1.5)
+    assert again == {("", 1.5), ("digits", 1.5), ("mnist", 2.0)}
+
+
 def test_neighbour_systems_have_a_table_and_one_of_whole_runs(report, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE)
