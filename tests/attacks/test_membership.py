@@ -1,5 +1,7 @@
 """Filters against closed forms and against noise that was really drawn."""
 
+import functools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -256,6 +258,23 @@ def test_trials_agree_with_rounds_that_were_run():
     assert (held - record).std() == pytest.approx(np.sqrt(2) * CLIP, rel=0.06)
     # Six standard errors of a score.
     assert abs(held @ record / CLIP - CLIP) < 6 * np.sqrt(2) * CLIP
+
+
+def test_no_records_and_no_trials_are_refused():
+    """By name; they were NumPy's errors."""
+    seen = vantage("cdp", 0)
+    one = functools.partial(sampled_membership, clip_norm=CLIP, rounds=1)
+    rng, noise = np.random.default_rng(0), {"stddev": 1.0}
+    for attack, options in (
+        (membership, noise),
+        (identification, noise | {"candidates": 2}),
+        (one, {}),
+    ):
+        attack = functools.partial(attack, seen, rng=rng, **options)
+        with pytest.raises(ArgumentError, match="trials is 0; allowed"):
+            attack(CANARIES, trials=0)
+        with pytest.raises(ArgumentError, match="records is 0; allowed"):
+            attack(Records.of(np.full([2, 3], np.nan)), trials=9)
 
 
 def test_records_that_are_not_finite_are_left_out():

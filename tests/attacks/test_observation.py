@@ -209,6 +209,21 @@ def test_no_noise_is_no_guarantee_at_any_number_of_rounds():
     assert vantage.epsilon(1, 1e-5) is vantage.epsilon(2 * 10**6, 1e-5) is None
 
 
+def test_whoever_sees_nothing_of_the_victim_is_refused():
+    """It passed for one who sees all, and was divided by the weight of the zone."""
+    plan = plan_of("hdp", mixing=(0.0, 1.0))
+    for level in (0, "outside"):
+        with pytest.raises(ArgumentError, match=r"^plan.mixing_weights\[0\] is 0.0; "):
+            Vantage(plan=plan, level=level)
+        Vantage(plan=plan, level=level, zone=1)
+    seen = round_of(plan, 2000)
+    with pytest.raises(ArgumentError, match="for an observer of outputs"):
+        seen.seen_by(Vantage(plan=plan, level=2))
+    for elected in (False, True):
+        found = seen.seen_by(Vantage(plan=plan, level=1, elected=elected))
+        assert np.isfinite(found).all()
+
+
 def test_observers_that_are_not_there_are_refused():
     plan = plan_of("hdp")
     for options in (

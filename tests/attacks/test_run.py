@@ -140,6 +140,17 @@ def test_every_observer_has_its_roc_under_its_bound(tmp_path):
     assert (tmp_path / "roc.png").stat().st_size > 10_000
 
 
+def test_records_are_clipped_where_the_plan_clips():
+    """Nobody clips without noise: what is sent is as large as it is."""
+    config = AttackConfig(clip_norm="0.01", level="outside")
+    attacker, norms = Attacker(config), {}
+    for privacy in ("none", "cdp"):
+        vantage = config.vantage(attacker.clip_norm, privacy=privacy)
+        norms[privacy] = attacker.records(vantage).norms
+    assert norms["cdp"] == pytest.approx(np.minimum(norms["none"], 0.01), rel=1e-5)
+    assert norms["none"].max() > 0.05
+
+
 def test_rotation_learns_with_every_aggregate(tmp_path):
     config = AttackConfig(
         attack="rotation",

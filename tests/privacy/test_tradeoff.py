@@ -11,6 +11,8 @@ from tff_hdp.privacy.sampled import FixedSizeGaussian, SampledGaussian
 from tff_hdp.privacy.spectrum import Spectrum
 from tff_hdp.privacy.tradeoff import (
     Tradeoff,
+    area_interval,
+    area_under,
     orthogonal_identification,
     roc,
     tradeoff,
@@ -173,6 +175,27 @@ def test_band_holds_as_often_as_it_says():
 def test_bad_scores_are_refused(scores):
     with pytest.raises(ArgumentError, match="scores_in"):
         roc(scores, [0.0] * 8)
+
+
+@pytest.mark.parametrize("scores", [[], [0.0, np.nan], [np.inf]])
+@pytest.mark.parametrize("area", [area_under, area_interval])
+def test_an_area_of_what_is_no_score_is_refused(area, scores):
+    """What is not a number ranked above all that are."""
+    with pytest.raises(ArgumentError, match=r"^scores_in"):
+        area(scores, [0.0])
+    with pytest.raises(ArgumentError, match=r"^scores_out"):
+        area([0.0], scores)
+    with pytest.raises(ArgumentError, match="confidence is 1"):
+        area_interval([0.0], [1.0], 1.0)
+
+
+@pytest.mark.parametrize("fpr", [-1e-9, 1.5, np.nan, [0.5, np.inf]])
+@pytest.mark.parametrize(
+    "bound", [Tradeoff(1.0), Tradeoff(np.inf), Tradeoff(None, np.ones(1), np.zeros(1))]
+)
+def test_what_is_no_rate_has_no_power(bound, fpr):
+    with pytest.raises(ArgumentError, match=r"^fpr is .*rates in \[0, 1\]"):
+        bound.power(fpr)
 
 
 @pytest.mark.parametrize(

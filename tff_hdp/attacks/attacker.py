@@ -231,10 +231,13 @@ class Attacker:
             columns["lpips_mean"] = float(self.lpips(originals, found).mean())
         return columns, found
 
-    def records(self, others_known: bool | None = None) -> filters.Records:
-        """What clients of single examples would send, clipped.
+    def records(
+        self, vantage: Vantage, others_known: bool | None = None
+    ) -> filters.Records:
+        """What clients of single examples would send, clipped where the plan clips.
 
         Args:
+          vantage: Of the plan.
           others_known: Whether others can be subtracted; else the attacker's own
             records are among them. None: as the config says.
 
@@ -245,7 +248,7 @@ class Attacker:
         used = slice(_POOL if known else _POOL + _OWN)
         batch = self.target.features[used], self.target.labels[used]
         updates = self.target.updates(*(part[:, np.newaxis] for part in batch))
-        sent = filters.clipped(updates, self.clip_norm)
+        sent = filters.clipped(updates, vantage.clip_norm)
         found = filters.Records.of(sent[:_POOL], sent[_POOL:])
         allowed = "one at which some updates are finite"
         require(len(found) > 0, "learning_rate", self.config.learning_rate, allowed)

@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from tff_hdp.attacks.vantage import Vantage
-from tff_hdp.errors import require
+from tff_hdp.errors import check_count, require
 
 _TRIALS_AT_ONCE = 20_000
 # In place of no noise at all, in units of the clip norm.
@@ -87,7 +87,11 @@ def membership(
 
     Returns:
       Scores [trials] with the client, and without.
+
+    Raises:
+      ArgumentError: If there are no records, or no trials.
     """
+    _check(records, trials)
     scores = []
     for present in (True, False):
         parts = []
@@ -126,8 +130,10 @@ def sampled_membership(
       rng: Draws clients, who takes part, and noise.
 
     Raises:
-      ArgumentError: If clients and others noise the same sum.
+      ArgumentError: If clients and others noise the same sum, or there are no records,
+        or no trials.
     """
+    _check(records, trials)
     plan, scores = vantage.plan, []
     q, z = plan.participation[vantage.zone], plan.client_noise_multiplier
     others = any(plan.zone_noise_multipliers) or plan.server_noise_multiplier
@@ -181,8 +187,9 @@ def identification(
       bool [trials].
 
     Raises:
-      ArgumentError: If there are fewer records than candidates.
+      ArgumentError: If there are fewer records than candidates, or no trials.
     """
+    _check(records, trials)
     ok = 1 < candidates <= len(records)
     require(ok, "candidates", candidates, f"2..{len(records)}, the records")
     hits = []
@@ -199,6 +206,11 @@ def identification(
         best = scores == scores.max(1, keepdims=True)
         hits.append((best * (1 - rng.random(best.shape))).argmax(1) == 0)
     return np.concatenate(hits)
+
+
+def _check(records: Records, trials: int) -> None:
+    check_count("trials", trials, 1)
+    require(len(records) > 0, "records", len(records), "1 or more that are finite")
 
 
 def _products(

@@ -43,16 +43,25 @@ class Round:
 
         Returns:
           [d], in which the victim's record counts once.
+
+        Raises:
+          ArgumentError: If it counts nothing: how a super-node's output looks before
+            the server leaves it out is in no round.
         """
         zone, plan = vantage.zone, vantage.plan
+        ok = self.units[zone] > 0 or vantage.level == 1
+        allowed = "more than 0 for an observer of outputs"
+        weight = plan.mixing_weights[zone]
+        require(ok, f"plan.mixing_weights[{zone}]", weight, allowed)
+        if vantage.sees_clients:
+            return self.contributions[zone][vantage.index]
+        if vantage.level == 1:
+            own = sum(self.contributions[i][place] for i, place in vantage.known)
+            return self.zone_sums[zone] - own
         own = sum(
             self.contributions[i][place] * (self.units[i] / self.units[zone])
             for i, place in vantage.known
         )
-        if vantage.sees_clients:
-            return self.contributions[zone][vantage.index]
-        if vantage.level == 1:
-            return self.zone_sums[zone] - own
         if vantage.observer == "released_model":
             told = sum(self.outputs[0][j] for j in vantage.told_zones)
             return (self.outputs[-1][0] - told) / self.units[zone] - own

@@ -1,5 +1,6 @@
 """Membership as observers tell it: a ROC curve of each, and its bound."""
 
+import functools
 from typing import Any
 
 from tff_hdp.attacks.attacker import Attacker, Outcome, trials
@@ -19,7 +20,7 @@ def one_observer(attacker: Attacker, vantage: Vantage) -> Outcome:
       attacker: The model, the clip norm and how many trials.
       vantage: The observer.
     """
-    row, curve = _told(attacker, vantage, attacker.records())
+    row, curve = _told(attacker, vantage, attacker.records(vantage))
     return Outcome([row], curves=[(curve, vantage)])
 
 
@@ -30,11 +31,16 @@ def all_observers(config: AttackConfig) -> Outcome:
       config: Of attack `observers`.
     """
     attacker = Attacker(config)
-    records, rows, curves = attacker.records(), [], []
+    at = functools.partial(config.vantage, attacker.clip_norm)
+    # What is sent hangs on the mode alone.
+    records = {
+        mode: attacker.records(at(privacy=mode, level=LEVELS[0])) for mode in MODES
+    }
+    rows, curves = [], []
     for level in LEVELS:
         for mode in MODES:
-            vantage = config.vantage(attacker.clip_norm, privacy=mode, level=level)
-            row, curve = _told(attacker, vantage, records)
+            vantage = at(privacy=mode, level=level)
+            row, curve = _told(attacker, vantage, records[mode])
             rows.append(row | {"privacy": mode})
             curves.append((curve, vantage))
     return Outcome(rows, curves=curves)

@@ -26,7 +26,7 @@ def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
       attacker: Its level is that of the observer.
       vantage: Where it stands.
     """
-    records = {known: attacker.records(known) for known in (True, False)}
+    records = {known: attacker.records(vantage, known) for known in (True, False)}
     seen = _counts(attacker.config.rounds)
     allies = range(vantage.plan.num_zones if vantage.level == "outside" else 1)
     rows = [

@@ -56,7 +56,8 @@ def run(config: AttackConfig) -> Outcome:
         return rotation(attacker, vantage)
     if config.attack == "membership":
         return one_observer(attacker, vantage)
-    found = identified(config, vantage, attacker.records(), attacker.clip_norm)
+    records = attacker.records(vantage)
+    found = identified(config, vantage, records, attacker.clip_norm)
     return Outcome([row | found])
 
 

@@ -31,7 +31,6 @@ def table4(config: AttackConfig) -> Outcome:
       config: Of attack `table4`.
     """
     attacker = Attacker(config)
-    records = attacker.records()
     dense = first_dense(attacker.target) == 0
     done: dict[Any, tuple[dict[str, Any], np.ndarray]] = {}
     rows, images = [], []
@@ -44,7 +43,7 @@ def table4(config: AttackConfig) -> Outcome:
                 vantage.clip_norm,
             )
             if cell not in done:
-                clip_norm = attacker.clip_norm
+                records, clip_norm = attacker.records(vantage), attacker.clip_norm
                 columns = identified(config, vantage, records, clip_norm)
                 attacks = ("dlg", "analytic") if dense and cell[0] == 1 else ("dlg",)
                 originals, seen = attacker.observe(vantage)

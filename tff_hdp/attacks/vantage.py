@@ -38,8 +38,9 @@ class Vantage:
       index: The victim's place in it.
 
     Raises:
-      ArgumentError: If the plan has no such observer or victim, or it draws cohorts of
-        a fixed size or divides by what clients weigh.
+      ArgumentError: If the plan has no such observer or victim, nothing of the victim
+        comes to that observer, or the plan draws cohorts of a fixed size or divides by
+        what clients weigh.
     """
 
     plan: NoisePlan
@@ -78,6 +79,10 @@ class Vantage:
         if self.level == 0:
             many = plan.num_clients > 1
             require(many, "level", 0, "1 or more in a federation of one client")
+        weight = plan.mixing_weights[self.zone]
+        allowed = f"more than 0, as level {self.level} sees nothing of the zone else"
+        blind = weight == 0 and self.view.sees_nothing
+        require(not blind, f"plan.mixing_weights[{self.zone}]", weight, allowed)
 
     @property
     def observer(self) -> Observer:
@@ -185,7 +190,7 @@ class Vantage:
 
     def bound(self, rounds: int = 1) -> Tradeoff:
         """What no attack from here can beat after so many rounds."""
-        return tradeoff(self.view.mechanism, 0 if self.view.sees_nothing else rounds)
+        return tradeoff(self.view.mechanism, rounds)
 
     def epsilon(self, rounds: int, delta: float) -> float | None:
         """Epsilon of so many rounds; None where nothing is guaranteed.
@@ -193,7 +198,7 @@ class Vantage:
         By PLD, or where there is none, as with very little noise, by RDP.
         """
         if self.view.mechanism is None:
-            return 0.0 if self.view.sees_nothing else None
+            return None
         rounds_of = frozenset({(self.view.mechanism, rounds)})
         epsilon = epsilon_by_pld(rounds_of, delta)[0]
         return epsilon_by_rdp(rounds_of, delta)[0] if epsilon is None else epsilon

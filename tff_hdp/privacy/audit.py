@@ -326,11 +326,11 @@ def _check(claimed: float, delta: float, confidence: float) -> None:
     require(0.0 < confidence < 1.0, "confidence", confidence, "(0, 1)")
 
 
-def checked_scores(name: str, scores: Sequence[float]) -> np.ndarray:
-    """Scores as float64 [n]; raises ArgumentError unless 8 or more, and finite."""
+def checked_scores(name: str, scores: Sequence[float], least: int = 8) -> np.ndarray:
+    """Scores as float64 [n]; raises ArgumentError if there are fewer, or not finite."""
     values = np.asarray(scores, dtype=np.float64)
-    many = values.ndim == 1 and values.size >= 8
-    require(many, f"{name}.shape", values.shape, "8 scores or more")
+    many = values.ndim == 1 and values.size >= least
+    require(many, f"{name}.shape", values.shape, f"{least} scores or more")
     bad = values[~np.isfinite(values)]
     require(not bad.size, name, bad[:1].tolist(), "finite scores")
     return values

@@ -53,8 +53,13 @@ class Tradeoff:
 
         Returns:
           Rates of the same shape.
+
+        Raises:
+          ArgumentError: If one is not in [0, 1].
         """
         alpha = np.asarray(fpr, np.float64)
+        wrong = alpha[~((alpha >= 0) & (alpha <= 1))]
+        require(not wrong.size, "fpr", wrong[:1].tolist(), "rates in [0, 1]")
         if self.mu is not None:
             if math.isinf(self.mu):
                 return np.ones_like(alpha)
@@ -228,13 +233,18 @@ def roc(
     )
 
 
-def area_under(scores_in: np.ndarray, scores_out: np.ndarray) -> float:
+def area_under(scores_in: Sequence[float], scores_out: Sequence[float]) -> float:
     """How often a score of the first kind is above one of the second; half for ties.
 
     Args:
       scores_in: [n], scores where the victim is in; higher means "in".
       scores_out: [m], scores where it is not.
+
+    Raises:
+      ArgumentError: If there are none of a kind, or one is not finite.
     """
+    scores_in = checked_scores("scores_in", scores_in, least=1)
+    scores_out = checked_scores("scores_out", scores_out, least=1)
     n, m = len(scores_in), len(scores_out)
     ranks = stats.rankdata(np.concatenate([scores_in, scores_out]))
     return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
@@ -255,9 +265,13 @@ def area_interval(
 
     Returns:
       The area, and the interval's ends, in [0, 1].
+
+    Raises:
+      ArgumentError: If there are none of a kind, or one is not finite.
     """
+    require(0.0 < confidence < 1.0, "confidence", confidence, "(0, 1)")
     n, m = len(scores_in), len(scores_out)
-    area = area_under(np.asarray(scores_in), np.asarray(scores_out))
+    area = area_under(scores_in, scores_out)
     errors = float(stats.norm.ppf((1 + confidence) / 2))
 
     def beyond(true: float) -> float:
