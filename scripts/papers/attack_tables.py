@@ -203,7 +203,7 @@ def super_node(results: pathlib.Path) -> pd.DataFrame:
 
 
 def rotation(results: pathlib.Path) -> pd.DataFrame:
-    """One that leads a zone again and again, under LDP and under HDP."""
+    """One that leads a zone never, or again and again, under LDP and under HDP."""
     ldp, hdp = (_read(results, f"rotation_{mode}") for mode in ("ldp", "hdp"))
     return _beside(ldp, hdp, {"aggregates seen": "{aggregates}"})
 
@@ -349,9 +349,12 @@ def _beside(
     ldp: pd.DataFrame, hdp: pd.DataFrame, keys: Mapping[str, str]
 ) -> pd.DataFrame:
     """LDP's rows and, of the same keys, what is found under HDP of unknown others."""
-    known = {"LDP, nu": _NOISE["nu"], **_FOUND, **_EPSILON}
+    known = {"LDP, nu": "{nu}", "of models": "{models_nu}", **_FOUND, **_EPSILON}
     unknown = {"HDP, others unknown": "{identified_others_unknown:.3f}"}
-    rows = _cells(ldp, {**keys, **known})
+    nus = ldp["noise_multiplier"].map("{:.3g}".format)
+    models = ldp["models_noise_multiplier"].map("{:.3g}".format, na_action="ignore")
+    ldp = ldp.assign(nu=nus.where(ldp["aggregates"] > 0, ""), models_nu=models)
+    rows = _cells(ldp.fillna({"models_nu": ""}), {**keys, **known})
     others = _cells(hdp, {**keys, **unknown})
     return rows.merge(others, on=list(keys), how="left").fillna("")
 

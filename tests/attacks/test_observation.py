@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 
 import numpy as np
 import pytest
@@ -9,10 +10,19 @@ import scipy.optimize
 import scipy.stats
 
 from tff_hdp.attacks.observation import Federation
-from tff_hdp.attacks.vantage import Vantage, parse_level
+from tff_hdp.attacks.vantage import Held, Vantage, parse_level
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import Clipping, FullParticipation, Level, configurations
+from tff_hdp.privacy import (
+    Clipping,
+    FullParticipation,
+    Level,
+    ThreatModel,
+    account,
+    configurations,
+)
+from tff_hdp.privacy.divergences import gaussian_epsilon
 from tff_hdp.privacy.secure import with_encoding
+from tff_hdp.privacy.views import client_kind
 
 SIZE, CLIP, Z = 120_000, 0.5, 1.3
 SIZES = (2, 2)
@@ -123,6 +133,63 @@ def test_leaders_that_pool_subtract_all_their_parts(mode):
     for options in ({"elected": False}, {"fellow_leaders": 3}):
         with pytest.raises(ArgumentError, match="fellow_leaders"):
             dataclasses.replace(vantage, **options)
+    # While others lead they subtract as much from the model.
+    away = vantage.away
+    assert away.unknown_clients == 4 and away.known == vantage.known
+    nu = {"hdp": 2**0.5 * Z, "ldp": 2 * Z}[mode]
+    assert away.noise_multiplier == pytest.approx(nu)
+    noise = round_of(plan, size).seen_by(away) - expected(away, size)
+    assert noise.std() == pytest.approx(nu * CLIP, rel=0.022)
+    for options in (
+        {"level": "outside"},
+        {"level": 1},
+        {"plan": plan_of(mode, (1, 5))},
+    ):
+        with pytest.raises(ArgumentError, match="same_zone is True"):
+            dataclasses.replace(away, **{"fellow_leaders": 0, **options})
+
+
+@pytest.mark.parametrize(("led", "fellows"), [(0, 0), (3, 0), (2, 1), (20, 0)])
+def test_a_run_of_which_some_rounds_are_led(led, fellows):
+    """Zones of four: m of a led sum noise it, and 4 + m of what comes of the others."""
+    plan = plan_of("ldp", (4, 4), secure_aggregation=True, secure_server=True)
+    vantage = Vantage(plan=plan, level=1, elected=True, fellow_leaders=fellows)
+    held, m = Held.by_leading(vantage, led, 20), 3 - fellows
+    mu = (led / m + (20 - led) / (4 + m)) ** 0.5 / Z
+    assert held.bound.mu == pytest.approx(mu)
+    assert held.noise_multiplier == pytest.approx(1 / mu)
+    assert held.epsilon(1e-5) == pytest.approx(gaussian_epsilon(1 / mu, 1e-5), rel=1e-3)
+    assert (held.rounds, held.neighbours) == (20, "zero_out")
+    with pytest.raises(ArgumentError, match=r"led is 21; allowed: 0\.\.20"):
+        Held.by_leading(vantage, 21, 20)
+    with pytest.raises(ArgumentError, match="elected is False"):
+        Held.by_leading(Vantage(plan=plan, level=1), 1, 20)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_who_always_or_never_leads_is_an_observer_of_the_account(mode):
+    """Finite precision is accounted beside, and every fellow taken for one who noises."""
+    plan, delta = plan_of(mode, (3, 3), secure_aggregation=True), 1e-5
+    vantage = Vantage(plan=plan, level=1, elected=True)
+    kind = client_kind(plan, 0, plan.noising_clients[0] > 0)
+    fellow = "fellow_client" if plan.clients_carry_noise else "released_model"
+    elected = ThreatModel(elected_super_nodes=True)
+    for led, name, threat in ((7, "super_node", elected), (0, fellow, ThreatModel())):
+        rows = account(plan, 7, delta, ("pld",), threat=threat)
+        (row,) = (r for r in rows if (r.observer, r.client_kind) == (name, kind))
+        found = Held.by_leading(vantage, led, 7).epsilon(delta)
+        if mode == "c5" and led == 0:
+            assert found < row.epsilon_pld
+        else:
+            assert found == pytest.approx(row.epsilon_pld, rel=1e-5)
+
+
+def test_rounds_without_a_guarantee_leave_none():
+    """Led once under HDP, the sum is bare, whatever noise the models have."""
+    plan = plan_of("hdp", (3, 3), secure_aggregation=True)
+    held = Held.by_leading(Vantage(plan=plan, level=1, elected=True), 1, 20)
+    assert held.epsilon(1e-5) is None and held.noise_multiplier == 0
+    assert math.isinf(held.bound.mu)
 
 
 @pytest.mark.parametrize("mode", ["none", "cdp", "hdp", "ldp"])

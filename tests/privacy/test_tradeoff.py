@@ -13,6 +13,7 @@ from tff_hdp.privacy.tradeoff import (
     Tradeoff,
     area_interval,
     area_under,
+    composed_tradeoff,
     orthogonal_identification,
     roc,
     tradeoff,
@@ -51,6 +52,17 @@ def test_closed_form_and_pld_agree(z, rounds):
     assert np.all(numeric.power(fpr) > exact.power(fpr) - 1e-9)
     assert numeric.auc == pytest.approx(exact.auc, abs=1e-3)
     assert numeric.advantage == pytest.approx(exact.advantage, abs=1e-3)
+
+
+def test_rounds_of_several_mechanisms_are_seen_together():
+    together = composed_tradeoff(frozenset({(Gaussian(3.0), 4), (Gaussian(9.0), 18)}))
+    assert together.mu == pytest.approx(math.sqrt(4 / 9 + 18 / 81))
+    assert composed_tradeoff(frozenset()).mu == 0.0
+    # Without the victim both losses are at their largest in exp(-3) / 4 of all cases.
+    together = composed_tradeoff(frozenset({(Laplace(1.0), 1), (Laplace(2.0), 1)}))
+    fpr = np.array([1e-3, 0.012])
+    np.testing.assert_allclose(together.power(fpr), math.exp(3) * fpr, rtol=3e-3)
+    assert together.power(0.03) < math.exp(3) * 0.03 - 0.01
 
 
 def test_every_point_keeps_epsilon_and_delta():

@@ -14,7 +14,7 @@ from tff_hdp.attacks import membership as filters
 from tff_hdp.attacks.config import OF_IMAGES, ZHU, AttackConfig
 from tff_hdp.attacks.forward import Forward
 from tff_hdp.attacks.observation import Federation
-from tff_hdp.attacks.vantage import Vantage
+from tff_hdp.attacks.vantage import Held, Vantage
 from tff_hdp.attacks.victims import Target, load_target
 from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.tradeoff import Roc, orthogonal_identification
@@ -173,9 +173,15 @@ class Attacker:
 
     # Rows -----------------------------------------------------------------------
 
-    def row(self, vantage: Vantage, rounds: int | None = None) -> dict[str, Any]:
-        """Who attacks what, and what theory says of it after some rounds."""
-        config, rounds = self.config, rounds or self.config.rounds
+    def row(self, vantage: Vantage, held: Held | None = None) -> dict[str, Any]:
+        """Who attacks what, and what theory says of it.
+
+        Args:
+          vantage: Where the attacker stands.
+          held: What it holds of a run; None takes the config's rounds from there.
+        """
+        config = self.config
+        held = held or Held.of(vantage, config.rounds)
         return {
             "attack": config.attack,
             "task": config.task,
@@ -194,11 +200,11 @@ class Attacker:
             "task_feature_mean": None,
             "lpips_mean": "no weights" if self.lpips is None else None,
             "identified": None,
-            "bound": vantage.bound(rounds).identification(config.candidates),
-            "rounds": rounds,
-            "epsilon": vantage.epsilon(rounds, config.delta),
+            "bound": held.bound.identification(config.candidates),
+            "rounds": held.rounds,
+            "epsilon": held.epsilon(config.delta),
             "delta": config.delta,
-            "neighbours": vantage.view.neighbours,
+            "neighbours": held.neighbours,
             "sampling": vantage.view.sampling,
         }
 

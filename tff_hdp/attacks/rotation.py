@@ -2,16 +2,17 @@
 
 The HDP paper leaves open how much is leaked by "exposing a super-node only once to
 aggregate gradient information multiple times". Every time a client leads its zone it
-holds one more sum of it, with fresh noise. Everybody takes part in every round with the
-same record, so what others add to the sum hides the client after many as after one.
+holds one more sum of it, with fresh noise; while others lead it gets the models, as
+every client does. Everybody takes part in every round with the same record, so what
+others add to the sum hides the client after many as after one.
 """
 
 import dataclasses
 from typing import Any
 
-from tff_hdp.attacks.attacker import Attacker, Outcome, identified
-from tff_hdp.attacks.membership import Records
-from tff_hdp.attacks.vantage import Vantage
+from tff_hdp.attacks import membership as filters
+from tff_hdp.attacks.attacker import Attacker, Outcome, trials
+from tff_hdp.attacks.vantage import Held, Vantage
 
 
 def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
@@ -22,12 +23,17 @@ def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
     that lead once each and tell one another what they saw and sent; of whoever gets
     the model (outside) with 0, 1, ... other super-nodes that tell their zones' outputs.
 
+    Whoever is elected holds the models of all other rounds too, and stands beside one
+    who never leads. Who knows the other
+    clients makes use of these; who does not, of the aggregates alone, to which nothing
+    is added where they have no noise. A super-node that is no client gets no models.
+
     Args:
       attacker: Its level is that of the observer.
       vantage: Where it stands.
     """
     records = {known: attacker.records(vantage, known) for known in (True, False)}
-    seen = _counts(attacker.config.rounds)
+    rounds = attacker.config.rounds
     allies = range(vantage.plan.num_zones if vantage.level == "outside" else 1)
     rows = [
         _row(attacker, standing, records, count)
@@ -35,9 +41,9 @@ def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
             dataclasses.replace(vantage, colluding_super_nodes=colluding)
             for colluding in allies
         )
-        for count in seen
+        for count in (*[0] * vantage.elected, *_counts(rounds))
     ]
-    most = vantage.plan.zone_sizes[vantage.zone] - 1
+    most = min(vantage.plan.zone_sizes[vantage.zone] - 1, rounds)
     for leaders in _counts(most) if vantage.elected else ():
         standing = dataclasses.replace(vantage, fellow_leaders=leaders - 1)
         row = _row(attacker, standing, records, leaders)
@@ -46,15 +52,30 @@ def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
 
 
 def _row(
-    attacker: Attacker, standing: Vantage, records: dict[bool, Records], seen: int
+    attacker: Attacker,
+    standing: Vantage,
+    records: dict[bool, filters.Records],
+    seen: int,
 ) -> dict[str, Any]:
+    config, clip_norm = attacker.config, attacker.clip_norm
+    held = Held.of(standing, seen)
+    if standing.elected:
+        held = Held.by_leading(standing, seen, config.rounds)
+    first, *models = held.parts
+    if not seen:
+        standing, models = first[0], [first]
+    # To whoever knows the others all rounds are one with less noise.
+    as_one = {"stddev": held.noise_multiplier * clip_norm, "rounds": 1}
     found = {}
-    for known in (True, False):
-        own = dataclasses.replace(attacker.config, rounds=seen, others_known=known)
-        columns = identified(own, standing, records[known], attacker.clip_norm)
-        found[known] = columns["identified"]
-    return attacker.row(standing, rounds=seen) | {
+    for known, rounds in ((True, as_one), (False, {"rounds": first[1]})):
+        own = dataclasses.replace(config, others_known=known)
+        given = trials(own, standing, records[known], clip_norm) | rounds
+        hits = filters.identification(candidates=config.candidates, **given)
+        found[known] = float(hits.mean())
+    return attacker.row(standing, held) | {
         "aggregates": seen,
+        "models": sum(count for _, count in models),
+        "models_noise_multiplier": models[0][0].noise_multiplier if models else None,
         "identified": found[True],
         "identified_others_unknown": found[False],
     }

@@ -5,18 +5,21 @@ the server. Below them is 0, another client, and above them `outside`, whoever g
 released model. No TensorFlow.
 """
 
+import collections
 import dataclasses
 import functools
 import itertools
+import math
 from typing import Literal
 
-from tff_hdp.errors import ArgumentError, require
-from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp
+from tff_hdp.errors import ArgumentError, check_count, require
+from tff_hdp.privacy.composition import Rounds, epsilon_by_pld, epsilon_by_rdp
+from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.parts import FullParticipation, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import AccountedRound, Observer, ThreatModel
-from tff_hdp.privacy.tradeoff import Tradeoff, tradeoff
-from tff_hdp.privacy.views import View, view
+from tff_hdp.privacy.tradeoff import Tradeoff, composed_tradeoff
+from tff_hdp.privacy.views import View, common_neighbours, view
 
 Level = int | Literal["outside"]
 
@@ -30,8 +33,10 @@ class Vantage:
       level: The observer's.
       elected: Whether the observer, of level 1, is a client of its own zone that was
         elected super-node, and so subtracts its own part.
+      same_zone: Whether the observer, of level 0, is a client of the victim's zone, as
+        an elected super-node is in rounds that others lead.
       fellow_leaders: How many other clients of the zone, each elected in some other
-        round, tell an elected observer what they saw and sent.
+        round, tell an observer who is one of them what they saw and sent.
       colluding_super_nodes: How many other zones' super-nodes, in a tree without upper
         levels, tell their zones' outputs to whoever gets the model.
       zone: The victim's zone.
@@ -46,6 +51,7 @@ class Vantage:
     plan: NoisePlan
     level: Level
     elected: bool = False
+    same_zone: bool = False
     fellow_leaders: int = 0
     colluding_super_nodes: int = 0
     zone: int = 0
@@ -65,8 +71,11 @@ class Vantage:
         if self.elected:
             allowed = "False but at level 1, in a zone of 2 clients or more"
             require(self.level == 1 and n > 1, "elected", True, allowed)
+        if self.same_zone:
+            allowed = "False but at level 0, in a zone of 2 clients or more"
+            require(self.level == 0 and n > 1, "same_zone", True, allowed)
         if self.fellow_leaders:
-            most = n - 2 if self.elected else 0
+            most = n - 2 if self.elected or self.same_zone else 0
             ok = 0 < self.fellow_leaders <= most
             require(ok, "fellow_leaders", self.fellow_leaders, f"0..{most}")
         if self.colluding_super_nodes:
@@ -118,17 +127,28 @@ class Vantage:
     def own(self) -> tuple[int, int] | None:
         """The observer's own zone and place as a client; None if it is none.
 
-        Another client is the last of the federation, an elected super-node the last of
-        the victim's zone; the victim, if it is that one, changes places with the first.
+        Another client is the last of the federation, one of the victim's zone, elected
+        or not, the last of that; the victim, if it is that one, changes places with the
+        first.
         """
-        if self.level == 0:
-            zone = self.plan.num_zones - 1
-        elif self.elected:
-            zone = self.zone
+        if self.elected or self.same_zone:
+            zone = first = self.zone
+        elif self.level == 0:
+            zone, first = self.plan.num_zones - 1, 0
         else:
             return None
         last = (zone, self.plan.zone_sizes[zone] - 1)
-        return last if last != self.victim else (0 if self.level == 0 else zone, 0)
+        return last if last != self.victim else (first, 0)
+
+    @property
+    def away(self) -> "Vantage":
+        """Where an elected super-node stands in rounds that others lead.
+
+        Raises:
+          ArgumentError: If the observer is none.
+        """
+        require(self.elected, "elected", False, "True for one who may lead")
+        return dataclasses.replace(self, level=0, elected=False, same_zone=True)
 
     @property
     def known(self) -> list[tuple[int, int]]:
@@ -190,22 +210,97 @@ class Vantage:
 
     def bound(self, rounds: int = 1) -> Tradeoff:
         """What no attack from here can beat after so many rounds."""
-        return tradeoff(self.view.mechanism, rounds)
+        return Held.of(self, rounds).bound
 
     def epsilon(self, rounds: int, delta: float) -> float | None:
-        """Epsilon of so many rounds; None where nothing is guaranteed.
+        """Epsilon of so many rounds; None where nothing is guaranteed."""
+        return Held.of(self, rounds).epsilon(delta)
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """The rounds of a run that one party holds, from places that may change.
+
+    Attributes:
+      parts: Vantages of one victim, each with how many rounds were seen from there.
+    """
+
+    parts: tuple[tuple[Vantage, int], ...]
+
+    @classmethod
+    def of(cls, vantage: Vantage, rounds: int) -> "Held":
+        """So many rounds from one place."""
+        return cls(((vantage, check_count("rounds", rounds)),))
+
+    @classmethod
+    def by_leading(cls, vantage: Vantage, led: int, rounds: int) -> "Held":
+        """A run of which an elected super-node, with its fellows, led some rounds.
+
+        Of these it holds the zone's sum. The model that comes of it says no more of the
+        victim, whoever adds noise: what is in it besides that sum, other zones' records
+        and the noise of others, is there without the victim too. Of rounds that others
+        lead it gets the model, as every client does.
+
+        Args:
+          vantage: Of an elected super-node.
+          led: How many rounds.
+          rounds: T, of the run.
+        """
+        require(0 <= led <= rounds, "led", led, f"0..{rounds}, the rounds")
+        parts = (vantage, led), (vantage.away, rounds - led)
+        return cls(tuple(part for part in parts if part[1]))
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return sum(count for _, count in self.parts)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise of one round that says as much to whoever knows all others; 0: none."""
+        nus = [(vantage.noise_multiplier, count) for vantage, count in self.parts]
+        if not all(nu for nu, _ in nus):
+            return 0.0
+        return sum(count / nu**2 for nu, count in nus) ** -0.5
+
+    @property
+    def neighbours(self) -> str:
+        """The relation under which the account of all rounds holds."""
+        views = [(vantage.view, count) for vantage, count in self.parts]
+        return common_neighbours(views, [vantage.plan for vantage, _ in self.parts])
+
+    @property
+    def bound(self) -> Tradeoff:
+        """What no attack can beat."""
+        rounds = self._mechanisms
+        return Tradeoff(math.inf) if rounds is None else composed_tradeoff(rounds)
+
+    def epsilon(self, delta: float) -> float | None:
+        """Epsilon; None where nothing is guaranteed.
 
         By PLD, or where there is none, as with very little noise, by RDP.
         """
-        if self.view.mechanism is None:
+        if (rounds := self._mechanisms) is None:
             return None
-        rounds_of = frozenset({(self.view.mechanism, rounds)})
-        epsilon = epsilon_by_pld(rounds_of, delta)[0]
-        return epsilon_by_rdp(rounds_of, delta)[0] if epsilon is None else epsilon
+        epsilon = epsilon_by_pld(rounds, delta)[0]
+        return epsilon_by_rdp(rounds, delta)[0] if epsilon is None else epsilon
+
+    @property
+    def _mechanisms(self) -> Rounds | None:
+        """How often each was run, as the account composes; None: no guarantee."""
+        relation = self.neighbours
+        counts: collections.Counter[Mechanism | None] = collections.Counter()
+        for vantage, count in self.parts:
+            if count:
+                counts[_view(vantage, relation == "zero_out").mechanism] += count
+        if None in counts or relation == "mixed":
+            return None
+        return frozenset(counts.items())
 
 
 @functools.lru_cache(maxsize=256)
-def _view(vantage: Vantage) -> View:
+def _view(vantage: Vantage, zeroing: bool = False) -> View:
+    """By the account; `zeroing` where rounds compose under zero-out neighbours."""
     plan = vantage.plan
     # An elected super-node's own noise is counted by `elected_super_nodes`.
     told = vantage.known[int(vantage.elected) :]
@@ -221,6 +316,7 @@ def _view(vantage: Vantage) -> View:
         level = vantage.plan.server_level + 1
     noising = vantage.index < plan.noising_clients[vantage.zone]
     run = AccountedRound(plan, threat)
+    run = run.zeroing if zeroing else run
     return view(run, vantage.observer, level, vantage.zone, noising)
 
 

@@ -3,11 +3,17 @@
 import functools
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tff_hdp.errors import require
 from tff_hdp.privacy.mechanisms import Mechanism
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import (
+        PrivacyLossDistribution as Pld,
+    )
 
 # dp_accounting's default orders, with more for very large epsilons and in the gaps
 # above 63.
@@ -94,16 +100,18 @@ def epsilon_by_pld(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
     grid = _grid(rounds, delta)
     if not grid <= COARSEST_GRID:
         return None, (f"noise too small for PLD: it would need a grid of {grid:g}",)
-    composed = None
-    for mechanism, count in rounds:
-        pld = mechanism.pld(count, grid)
-        composed = pld if composed is None else composed.compose(pld)
-    at = composed.get_epsilon_for_delta
+    at = composed_pld(rounds, grid).get_epsilon_for_delta
     epsilon = float(_as_computed(rounds, delta, numbers, at))
     notes = (f"PLD on a grid of {grid:g}, rounded up",)
     if not math.isfinite(epsilon):
         return None, (*notes, "no finite epsilon by PLD")
     return epsilon, notes
+
+
+def composed_pld(rounds: Rounds, grid: float) -> "Pld":
+    """dp_accounting's PLD of all rounds, of which there are some, on one grid."""
+    plds = (mechanism.pld(count, grid) for mechanism, count in rounds)
+    return functools.reduce(lambda first, second: first.compose(second), plds)
 
 
 def finest_grid(rounds: Rounds) -> float:

@@ -16,7 +16,12 @@ from scipy import integrate, optimize, stats
 
 from tff_hdp.errors import check_count, check_nonnegative, require
 from tff_hdp.privacy.audit import checked_scores, clopper_pearson_lower
-from tff_hdp.privacy.composition import COARSEST_GRID, finest_grid
+from tff_hdp.privacy.composition import (
+    COARSEST_GRID,
+    Rounds,
+    composed_pld,
+    finest_grid,
+)
 from tff_hdp.privacy.mechanisms import Gaussian, Mechanism
 from tff_hdp.privacy.sampled import SampledGaussian
 
@@ -91,11 +96,7 @@ class Tradeoff:
 
 
 def tradeoff(mechanism: Mechanism | None, rounds: int = 1) -> Tradeoff:
-    """The bound on whoever sees some rounds of a mechanism.
-
-    Full participation in Gaussian noise gives mu = sqrt(T) / z exactly; else the
-    curve is that of all (epsilon, delta) of the mechanism's privacy loss
-    distribution, which is rounded pessimistically, and of its slack.
+    """The bound on whoever sees some rounds of a mechanism; see `composed_tradeoff`.
 
     Args:
       mechanism: Of a round; None where nothing is guaranteed.
@@ -109,18 +110,38 @@ def tradeoff(mechanism: Mechanism | None, rounds: int = 1) -> Tradeoff:
         return Tradeoff(0.0)
     if mechanism is None:
         return Tradeoff(math.inf)
-    noise_multiplier, slack = _gaussian_multiplier(mechanism), rounds * mechanism.slack
-    if noise_multiplier is not None and not slack:
-        return Tradeoff(math.sqrt(rounds) / noise_multiplier)
-    require(not mechanism.no_pld, "mechanism", mechanism.no_pld, "one with a PLD")
-    grid = max(_GRID, finest_grid(frozenset({(mechanism, rounds)})))
+    return composed_tradeoff(frozenset({(mechanism, rounds)}))
+
+
+def composed_tradeoff(rounds: Rounds) -> Tradeoff:
+    """The bound on whoever sees rounds of several mechanisms.
+
+    Full participation in Gaussian noise gives mu^2 = the sum of T / z^2 exactly; else
+    the curve is that of all (epsilon, delta) of the privacy loss distribution, which is
+    rounded pessimistically, and of its slack.
+
+    Args:
+      rounds: Mechanisms with how often each was run, each mechanism once.
+
+    Raises:
+      ArgumentError: If a mechanism has no PLD or too little noise for one.
+    """
+    if not rounds:
+        return Tradeoff(0.0)
+    slack = sum(count * mechanism.slack for mechanism, count in rounds)
+    of_gaussians = [(_gaussian_multiplier(m), count) for m, count in rounds]
+    if not slack and all(z is not None for z, _ in of_gaussians):
+        return Tradeoff(math.hypot(*(math.sqrt(t) / z for z, t in of_gaussians)))
+    why = next((m.no_pld for m, _ in rounds if m.no_pld), "")
+    require(not why, "mechanism", why, "one with a PLD")
+    grid = max(_GRID, finest_grid(rounds))
     require(
         grid <= COARSEST_GRID,
         "mechanism",
         f"one whose PLD needs a grid of {grid:g}",
         f"one of more noise, that needs {COARSEST_GRID:g} or less",
     )
-    pld = mechanism.pld(rounds, grid)
+    pld = composed_pld(rounds, grid)
     top = pld.get_epsilon_for_delta(_SMALLEST_DELTA)
     top = float(top) if math.isfinite(top) else 100.0
     epsilons = np.linspace(0, min(max(top, 1.0), _LARGEST_EPSILON), _LINES)
