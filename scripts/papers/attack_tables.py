@@ -204,16 +204,13 @@ def super_node(results: pathlib.Path) -> pd.DataFrame:
 
 def rotation(results: pathlib.Path) -> pd.DataFrame:
     """One that leads a zone never, or again and again, under LDP and under HDP."""
-    ldp, hdp = (_read(results, f"rotation_{mode}") for mode in ("ldp", "hdp"))
-    return _beside(ldp, hdp, {"aggregates seen": "{aggregates}"})
+    return _led(results, {"aggregates seen": "{aggregates}"}, together=False)
 
 
 def rotation_leaders(results: pathlib.Path) -> pd.DataFrame:
     """Several that lead a zone once each, under LDP and under HDP."""
-    frame = _read(results, "rotation_leaders")
-    ldp, hdp = (frame[frame["privacy"] == mode] for mode in ("LDP", "HDP"))
     keys = {"leaders together": "{aggregates}", "left unknown": "{unknown_clients}"}
-    return _beside(ldp, hdp, keys)
+    return _led(results, keys, together=True)
 
 
 def rotation_together(results: pathlib.Path) -> pd.DataFrame:
@@ -345,18 +342,27 @@ def _by_mode(frame: pd.DataFrame, keys: Mapping[str, str], cell: str) -> pd.Data
     return wide[["LDP", "HDP", "CDP", "none"]].reset_index()
 
 
-def _beside(
-    ldp: pd.DataFrame, hdp: pd.DataFrame, keys: Mapping[str, str]
+def _led(
+    results: pathlib.Path, keys: Mapping[str, str], *, together: bool
 ) -> pd.DataFrame:
     """LDP's rows and, of the same keys, what is found under HDP of unknown others."""
+    frames = [_read(results, f"rotation_{mode}") for mode in ("ldp", "hdp")]
+    of_several = [frame["observer"].str.contains("together") for frame in frames]
+    ldp, hdp = (
+        frame[several == together]
+        for frame, several in zip(frames, of_several, strict=True)
+    )
+    nus = ldp[["noise_multiplier", "models_noise_multiplier"]].map("{:.3g}".format)
+    nus = nus.where(nus != "nan", "")
+    # Who never leads sees no sum.
+    ldp = ldp.assign(
+        nu=nus["noise_multiplier"].where(ldp["aggregates"] > 0, ""),
+        models_nu=nus["models_noise_multiplier"],
+    )
     known = {"LDP, nu": "{nu}", "of models": "{models_nu}", **_FOUND, **_EPSILON}
     unknown = {"HDP, others unknown": "{identified_others_unknown:.3f}"}
-    nus = ldp["noise_multiplier"].map("{:.3g}".format)
-    models = ldp["models_noise_multiplier"].map("{:.3g}".format, na_action="ignore")
-    ldp = ldp.assign(nu=nus.where(ldp["aggregates"] > 0, ""), models_nu=models)
-    rows = _cells(ldp.fillna({"models_nu": ""}), {**keys, **known})
-    others = _cells(hdp, {**keys, **unknown})
-    return rows.merge(others, on=list(keys), how="left").fillna("")
+    rows = _cells(ldp, {**keys, **known})
+    return rows.merge(_cells(hdp, {**keys, **unknown}), on=list(keys))
 
 
 def _epsilon(epsilon: float) -> str:

@@ -123,6 +123,21 @@ def test_one_round_of_noising_clients_in_closed_form():
     assert curve.auc == pytest.approx(expected, abs=5 * curve.auc_error)
 
 
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_records_of_unequal_norms_by_the_likelihood_ratio(rounds):
+    """Scores are mu^2 (N(+-1/2, 1 / mu^2)) of two records' own mu, over the variance.
+
+    A filter over the norm, <sum, c> / |c|, has .866 in place of .914.
+    """
+    mus = np.linspace(0.2, 4, 10)
+    norms = mus * 0.5 / np.sqrt(rounds)
+    options = given(vantage("cdp", "outside"), records=Records(np.diag(norms**2)))
+    options["stddev"] = 0.5
+    curve = roc(*membership(**options, trials=40_000, rounds=rounds))
+    expected = stats.norm.cdf(np.hypot(mus, mus[:, np.newaxis]) / 2).mean()
+    assert curve.auc == pytest.approx(expected, abs=5 * curve.auc_error)
+
+
 def test_candidates_of_unequal_norms_by_the_bayes_rule():
     """Three of ten with nothing in common, norms .3 to 1, in 20 rounds.
 

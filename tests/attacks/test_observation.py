@@ -168,7 +168,7 @@ def test_a_run_of_which_some_rounds_are_led(led, fellows):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_who_always_or_never_leads_is_an_observer_of_the_account(mode):
-    """Beside it accounts finite precision, and takes every fellow for one who noises."""
+    """Finite precision comes on top, and every fellow is taken for one who noises."""
     plan, delta = plan_of(mode, (3, 3), secure_aggregation=True), 1e-5
     vantage = Vantage(plan=plan, level=1, elected=True)
     kind = client_kind(plan, 0, plan.noising_clients[0] > 0)

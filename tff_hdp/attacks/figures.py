@@ -109,6 +109,8 @@ def _curves(outcome: Outcome, path: str) -> None:
 def _rotation(rows: list[dict[str, Any]], path: str) -> None:
     figure = Figure(figsize=(5.4, 3.6))
     axes = figure.subplots()
+    # Who never leads is nowhere on a logarithmic axis.
+    rows = [row for row in rows if row["aggregates"]]
     for observer in dict.fromkeys(row["observer"] for row in rows):
         own = [row for row in rows if row["observer"] == observer]
         seen = [row["aggregates"] for row in own]
@@ -120,7 +122,7 @@ def _rotation(rows: list[dict[str, Any]], path: str) -> None:
         xscale="log",
         xlabel="aggregates seen",
         ylabel="identified",
-        title="dashed: bound; dotted: the other clients are not known",
+        title="dashed: bound; dotted: by aggregates alone, others not known",
     )
     axes.title.set_fontsize(9)
     axes.legend(frameon=False, fontsize=8)

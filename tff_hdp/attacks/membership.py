@@ -1,10 +1,11 @@
 """Who took part, by the test that Gaussian noise makes best.
 
 Membership asks whether a known record is in the sum, identification which of M known
-candidates is: a matched filter, summed over rounds, and the Bayes rule among equally
-likely ones. Against noise that is the same in all directions everything hangs on the
-records' inner products alone, so trials are drawn in the space these span; that the
-noise is so, and of this size, is what the tests of `observation` show.
+candidates is: the likelihood ratio, and the Bayes rule among equally likely ones, both
+of a matched filter, summed over rounds. Against noise that is the same in all
+directions everything hangs on the records' inner products alone, so trials are drawn in
+the space these span; that the noise is so, and of this size, is what the tests of
+`observation` show.
 """
 
 import dataclasses
@@ -74,6 +75,9 @@ def membership(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores of sums with and without a client whose record the attacker knows.
 
+    The score is the logarithm of the likelihood ratio times the noise's variance, which
+    all trials share: <sum, c> - T |c|^2 / 2. Longer records tell more, either way.
+
     Args:
       vantage: Where the attacker stands.
       records: Of possible clients; each trial draws its own.
@@ -101,7 +105,7 @@ def membership(
                 vantage, records, who, stddev, rounds, others_known, present, rng
             )
             own = products[np.arange(count), who]
-            parts.append(own / np.maximum(np.sqrt(squares[who]), 1e-300))
+            parts.append(own - rounds * squares[who] / 2)
         scores.append(np.concatenate(parts))
     return scores[0], scores[1]
 
