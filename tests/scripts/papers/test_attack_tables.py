@@ -9,7 +9,7 @@ from scripts.papers import attack_tables, result_tables
 
 ROWS = {
     "observers": (
-        "| another client | HDP | 1.41 | 0.678 | 0.691 | 2.94 | add or remove |",
+        "| another client | HDP | 1.41 | 0.679 | 0.691 | 2.94 | add or remove |",
         "| super-node | HDP | 0 | 1.000 | 1.000 | none |  |",
         "| whoever gets the model | LDP | 2 | 0.627 | 0.638 | 1.99 | zero out |",
     ),
@@ -40,14 +40,15 @@ ROWS = {
     ),
     "super_node": ("| LDP | 11.5 | 10.4, 12.7 | 0.26 | 0.389 | 4.38 |",),
     "rotation": (
-        "| 2 | 3 | 0.190 | 0.209 | 1.87 | 0.843 |",
-        "| 200 | 3 | 0.987 | 1.000 | 30.5 |  |",
+        "| 0 |  | 9.95 | 0.460 | 0.556 | 6.61 | 0.311 |",
+        "| 2 | 3 | 9.95 | 0.482 | 0.583 | 7 | 0.843 |",
+        "| 200 | 3 |  | 0.987 | 1.000 | 30.5 | 0.843 |",
     ),
     "rotation_together": (
         "| 0 | 3.16 | 0.157 | 0.167 | 1.2 |",
         "| 6 | 2 | 0.194 | 0.217 | 1.99 |",
     ),
-    "rotation_leaders": ("| 2 | 8 | 2.83 | 0.196 | 0.217 | 1.99 | 0.854 |",),
+    "rotation_leaders": ("| 2 | 8 | 2.83 | 9.9 | 0.487 | 0.589 | 7.09 | 0.854 |",),
     "membership_sampled": (
         "| another client | LDP | 4.45 | revealed | 0.620 | 0.623 | 2.23 | zero out |",
         "| server that sees zones | CDP | 0 | seen | 1.000 | 1.000 | none |  |",
