@@ -9,10 +9,8 @@ import pytest
 from tff_hdp.attacks import figures, run, table4
 from tff_hdp.attacks.attacker import Attacker
 from tff_hdp.attacks.config import AttackConfig
-from tff_hdp.attacks.membership import Records
 from tff_hdp.attacks.property import property_inference
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.privacy.tradeoff import Tradeoff, orthogonal_identification
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 
@@ -151,80 +149,6 @@ def test_records_are_clipped_where_the_plan_clips():
         norms[privacy] = attacker.records(vantage).norms
     assert norms["cdp"] == pytest.approx(np.minimum(norms["none"], 0.01), rel=1e-5)
     assert norms["none"].max() > 0.05
-
-
-def test_rotation_learns_with_every_aggregate(tmp_path):
-    config = AttackConfig(
-        attack="rotation",
-        privacy="ldp",
-        level="1",
-        secure_aggregation=True,
-        clients=8,
-        rounds=10,
-        trials=3000,
-    )
-    outcome = run.run(config)
-    found = [row["identified"] for row in outcome.rows]
-    assert [row["aggregates"] for row in outcome.rows] == [1, 2, 5, 10]
-    assert found == sorted(found)
-    for row in outcome.rows:
-        assert row["identified"] <= row["bound"]
-        # Five standard errors of a difference of shares of 3,000 trials.
-        assert row["identified_others_unknown"] <= row["identified"] + 0.065
-    figures.draw(outcome, str(tmp_path / "rotation.png"))
-
-
-def test_who_leads_once_holds_the_models_of_the_other_rounds(monkeypatch):
-    """Canaries, two zones of three: noise of 2 in a led sum, of 5 in a model, z = 1."""
-    monkeypatch.setattr(
-        Attacker, "records", lambda self, *_: Records(self.clip_norm**2 * np.eye(10))
-    )
-    config = AttackConfig(
-        attack="rotation",
-        privacy="ldp",
-        level="1",
-        elected=True,
-        secure_aggregation=True,
-        clients=6,
-        rounds=20,
-        trials=20_000,
-    )
-    rows = run.run(config).rows
-    alone = rows[:-2]
-    assert [row["aggregates"] for row in alone] == [0, 1, 2, 5, 10, 20]
-    for row in alone:
-        led = row["aggregates"]
-        mu = (led / 2 + (20 - led) / 5) ** 0.5
-        assert (row["rounds"], row["models"]) == (20, 20 - led)
-        assert row["bound"] == pytest.approx(Tradeoff(mu).identification(10))
-        expected = orthogonal_identification(mu, 10)
-        # Five standard errors.
-        assert row["identified"] == pytest.approx(expected, abs=5 * 0.5 / 141)
-    names = [row["observer"] for row in rows]
-    assert names == [
-        "another client",
-        *["elected super-node with secure sums"] * 5,
-        *["elected super-nodes together, each once"] * 2,
-    ]
-
-
-def test_leaders_together_leave_the_others_of_their_zone():
-    """Zones of six, one the victim: m clients are left, each with noise z = 1."""
-    config = AttackConfig(
-        attack="rotation",
-        privacy="ldp",
-        level="1",
-        elected=True,
-        secure_aggregation=True,
-        clients=12,
-        rounds=5,
-        trials=100,
-    )
-    rows = run.run(config).rows[-3:]
-    assert [row["aggregates"] for row in rows] == [1, 2, 5]
-    assert [row["unknown_clients"] for row in rows] == [5, 4, 1]
-    nus = [row["noise_multiplier"] for row in rows]
-    assert nus == pytest.approx([5**0.5, 2, 1])
 
 
 def test_table_has_every_cell(monkeypatch, tmp_path):
