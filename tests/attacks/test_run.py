@@ -106,6 +106,7 @@ def test_the_program_prints_a_table_and_what_it_rests_on(run_program):
     head, row, *words = result.stdout.splitlines()
     assert "identified" in head and "bound" in head and "sampling" not in head
     assert "server that sees zones" in row and row.split()[-2:] == ["A", "E"]
+    assert "at its delta over its rounds, by PLD, or by RDP" in " ".join(words)
     assert words[-2:] == [
         "A    neighbours add or remove one client",
         "E    every client every round",
