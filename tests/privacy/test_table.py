@@ -40,6 +40,16 @@ PLANS = {
         {"secure_aggregation": True, "secure_server": True, "min_zone_clients": 2},
         {},
     ),
+    "unmasked": (
+        configurations.c1,
+        {"secure_aggregation": True},
+        {"colluding_clients": 2},
+    ),
+    "not_secure": (
+        configurations.c1,
+        {"secure_aggregation": True},
+        {"secure_sums_hold": False},
+    ),
     "colluding": (configurations.c2, {}, {"colluding_super_nodes": 2}),
     "skipped": (configurations.c2, {}, {"skipped_zones": 1}),
     "all_collude": (configurations.c2, {}, {"colluding_super_nodes": 3}),

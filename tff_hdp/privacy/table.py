@@ -31,6 +31,7 @@ _CODES = (
     ("D", "clients drop out"),
     ("L", "a zone with fewer than|that the client's coming may decide"),
     ("W", "replacing a client moves the sum"),
+    ("U", r".*taken as unmasked|as if the noise of \d+ clients were known"),
     ("S", "secure "),
     ("X", ".*(collude|known to the observer|own super-node is not among)"),
     ("X", r"the elected super-node|received by another|\d+ noising clients subtract"),
