@@ -130,8 +130,7 @@ def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
 
 def _measured(rows: Any) -> Any:
     """Each row's work, and of which task where it is of one."""
-    tasks = rows.get("task", rows["work"].map(lambda _: None))
-    return rows["work"] + ", " + tasks.fillna("none")
+    return rows.reindex(columns=["work", "task"]).fillna("").agg(", ".join, axis=1)
 
 
 def _replace(text: str, marker: str, body: str) -> str:

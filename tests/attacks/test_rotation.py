@@ -1,5 +1,7 @@
 """Who leads its zone again and again, and what it holds besides."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -10,14 +12,13 @@ from tff_hdp.attacks.membership import Records
 from tff_hdp.privacy.tradeoff import Tradeoff, orthogonal_identification
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
+under_ldp = functools.partial(
+    AttackConfig, attack="rotation", privacy="ldp", level="1", secure_aggregation=True
+)
 
 
 def test_rotation_learns_with_every_aggregate(tmp_path):
-    config = AttackConfig(
-        attack="rotation",
-        privacy="ldp",
-        level="1",
-        secure_aggregation=True,
+    config = under_ldp(
         clients=8,
         rounds=10,
         trials=3000,
@@ -38,12 +39,8 @@ def test_who_leads_once_holds_the_models_of_the_other_rounds(monkeypatch):
     monkeypatch.setattr(
         Attacker, "records", lambda self, *_: Records(self.clip_norm**2 * np.eye(10))
     )
-    config = AttackConfig(
-        attack="rotation",
-        privacy="ldp",
-        level="1",
+    config = under_ldp(
         elected=True,
-        secure_aggregation=True,
         clients=6,
         rounds=20,
         trials=20_000,
@@ -69,12 +66,8 @@ def test_who_leads_once_holds_the_models_of_the_other_rounds(monkeypatch):
 
 def test_leaders_together_leave_the_others_of_their_zone():
     """Zones of six, one the victim: m clients are left, each with noise z = 1."""
-    config = AttackConfig(
-        attack="rotation",
-        privacy="ldp",
-        level="1",
+    config = under_ldp(
         elected=True,
-        secure_aggregation=True,
         clients=12,
         rounds=5,
         trials=100,

@@ -49,9 +49,9 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         TFF's, in units of `example_cap`.
 
     The process's state holds the queries' states, clips and noise among them, and the
-    process of another plan refuses it when run. Its measurements are un-noised
-    and so meant for the operator of a simulation, not for release, except `events`,
-    the queries' `DpEvent`s as named tuples (see `round_events`). They are `clients`,
+    process of another plan refuses it when run. Its measurements are un-noised and so
+    meant for the operator of a simulation, not for release, except `events`, the
+    queries' `DpEvent`s as named tuples (see `round_events`). They are `clients`,
     `counted` and `noising` (int32 [s], how many came, how many of them had a weight
     and a zone, and how many noised their update), `rejected`, `strangers` (those of a
     zone that the plan has not, rejected too, and under `clients` in the first),

@@ -24,9 +24,9 @@ def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
     the model (outside) with 0, 1, ... other super-nodes that tell their zones' outputs.
 
     Whoever is elected holds the models of all other rounds too, and stands beside one
-    who never leads. Who knows the other
-    clients makes use of these; who does not, of the aggregates alone, to which nothing
-    is added where they have no noise. A super-node that is no client gets no models.
+    who never leads. Who knows the other clients makes use of these; who does not, of
+    the aggregates alone, to which nothing is added where they have no noise. A
+    super-node that is no client gets no models.
 
     Args:
       attacker: Its level is that of the observer.

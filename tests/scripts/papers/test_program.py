@@ -92,9 +92,19 @@ def test_a_part_without_its_data_is_left_out(run_program, data_dir):
 
 
 @pytest.mark.parametrize(
-    ("paper", "names"), [("hfl_dp", ["noise", "epsilons"]), ("udp_alg", ["account"])]
+    ("paper", "names", "read"),
+    [
+        (
+            "hfl_dp",
+            ["noise", "epsilons"],
+            ["Each link by itself, against", "PLD's; PLD"],
+        ),
+        ("udp_alg", ["account"], ["against whoever gets the hypernetwork's weights"]),
+    ],
 )
-def test_an_account_goes_where_it_is_asked_to(run_program, tmp_path, paper, names):
+def test_an_account_goes_where_it_is_asked_to(
+    run_program, tmp_path, paper, names, read
+):
     """And is the docs' to the last digit, whenever and wherever it is made again."""
     program = f"scripts/papers/{paper}/reproduce.py"
     committed = {name: result_tables.RESULTS / paper / f"{name}.csv" for name in names}
@@ -106,6 +116,8 @@ def test_an_account_goes_where_it_is_asked_to(run_program, tmp_path, paper, name
         assert (tmp_path / paper / path.name).read_text() == path.read_text()
         assert path.stat().st_mtime_ns == written[name]
         assert str(tmp_path / paper / path.name) in result.stdout
+    # Whom its epsilons hold against, and how they are computed, stands below.
+    assert all(words in result.stdout for words in read)
 
 
 @pytest.mark.parametrize(
