@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tff_hdp.files import write_figure
 from tff_hdp.protocols.secagg.graphs import sparse
 
 # The HDP paper timed secure aggregation at 2 to 30 s a round (section VIII); the
@@ -48,7 +49,7 @@ def draw_costs(costs: pd.DataFrame, path: Path, *, dropout: float = 0.05) -> Non
     work.set_ylabel("processor seconds a round")
     path_axes.set(title="Critical path: slowest client\nplus super-node")
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    write_figure(path, figure)
     plt.close(figure)
 
 

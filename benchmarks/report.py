@@ -24,7 +24,7 @@ from side_by_side import compared, file_name
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.files import write_text
+from tff_hdp.files import write_figure, write_text
 
 _FIGURE = "figures/benchmarks_rounds.png"
 _RESULTS = "results/benchmarks"
@@ -314,7 +314,7 @@ def _draw(measured: Sequence[Measurement], path: pathlib.Path) -> None:
         axis.set(xlabel="seconds a round", title=_HEADINGS[work])
         axis.legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    write_figure(path, figure)
     plt.close(figure)
 
 

@@ -109,6 +109,16 @@ def test_tables_are_written_whole(room):
                 assert [ast.unparse(a) for a in call.args] in ([], ["sys.stdout"]), path
 
 
+@pytest.mark.parametrize("room", ["tff_hdp", "scripts", "benchmarks"])
+def test_pictures_are_written_whole(room):
+    """By `write_figure`; what another holds, as an SVG of a page, is drawn in memory."""
+    for path in files_of(room):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).endswith(".savefig"):
+                assert [ast.unparse(a) for a in call.args] == ["content"], path
+
+
 def test_files_are_written_whole():
     """Likewise; checkpoints have a way of their own."""
     own_ways = {ROOT / "tff_hdp" / f for f in ("files.py", "simulation/checkpoints.py")}
