@@ -111,7 +111,7 @@ def test_tables_are_written_whole(room):
 
 @pytest.mark.parametrize("room", ["tff_hdp", "scripts", "benchmarks"])
 def test_pictures_are_written_whole(room):
-    """By `write_figure`; what another holds, as an SVG of a page, is drawn in memory."""
+    """By `write_figure`; an SVG within a page is drawn in memory."""
     for path in files_of(room):
         nodes = ast.walk(ast.parse(path.read_text()))
         for call in (node for node in nodes if isinstance(node, ast.Call)):

@@ -2,10 +2,20 @@
 
 import numpy as np
 import pytest
+from dp_accounting.rdp import compute_epsilon
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy.composition import ORDERS, epsilon_by_pld, epsilon_by_rdp
-from tff_hdp.privacy.mechanisms import Gaussian, Mechanism
+from tff_hdp.privacy.composition import (
+    LARGE_ORDERS,
+    ORDERS,
+    epsilon_by_pld,
+    epsilon_by_rdp,
+)
+from tff_hdp.privacy.mechanisms import Gaussian, Laplace, Mechanism
+from tff_hdp.privacy.sampled import SampledGaussian
+from tff_hdp.privacy.spectrum import Spectrum
 
 DELTA, SHAPE = 1e-5, [len(ORDERS)]
 
@@ -36,3 +46,32 @@ def test_a_mechanism_without_a_pld_says_so():
 
     rounds = frozenset([(Plain(1.0), 1)])
     assert epsilon_by_pld(rounds, DELTA) == (None, ("no PLD is written for Plain",))
+
+
+MECHANISMS = st.one_of(
+    st.builds(Gaussian, st.floats(0.05, 500.0)),
+    st.builds(
+        lambda q, z: SampledGaussian(q, Spectrum((z * z,), (0.0,)), hidden=True),
+        st.floats(1e-4, 1.0),
+        st.floats(0.3, 50.0),
+    ),
+    st.builds(Laplace, st.floats(1e-6, 5.0)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    mechanism=MECHANISMS, count=st.integers(1, 10**6), log_delta=st.floats(-60, -0.01)
+)
+def test_few_orders_give_the_epsilon_of_all(mechanism, count, log_delta):
+    """Only the best few are converted, and dp_accounting finds none that is better."""
+    delta = 10.0**log_delta
+    found, _ = epsilon_by_rdp(frozenset([(mechanism, count)]), delta)
+    epsilon, order = np.inf, None
+    for orders in (ORDERS, LARGE_ORDERS):
+        if order in (None, ORDERS[-1]):
+            rdp = count * mechanism.rdp(orders)
+            found_here, order = compute_epsilon(orders, rdp, delta)
+            epsilon = min(epsilon, found_here)
+    pure = count * mechanism.pure_epsilon
+    assert found == min(epsilon, pure)

@@ -16,7 +16,7 @@ class Plan:
 
 def make():
     return RoundLedger(
-        plan_type=Plan, account=lambda history, delta, methods: [history, delta]
+        plan_type=Plan, account=lambda history, delta, *_: [history, delta]
     )
 
 

@@ -29,7 +29,7 @@ class Plan:
     is_noisy = True
 
 
-def account(history, delta, methods):
+def account(history, delta, methods, observer=None):
     """Ten a round by RDP, nine by PLD."""
     rounds = sum(count for _, count in history)
     row = AccountRow(

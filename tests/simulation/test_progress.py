@@ -25,11 +25,11 @@ class SlowLedger(Ledger):
         super().__init__()
         self.takes, self.now, self.accounts = takes, 0.0, 0
 
-    def account(self, delta, methods=("rdp", "pld")):
+    def account(self, delta, methods=("rdp", "pld"), observer=None):
         if "pld" in methods:
             self.accounts += 1
             self.now += self.takes
-        return super().account(delta, methods=methods)
+        return super().account(delta, methods, observer)
 
 
 def logged(config, ledger, caplog, monkeypatch, rounds, seconds=1.0, plan=PLAN):

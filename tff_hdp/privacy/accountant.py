@@ -119,7 +119,10 @@ def account(
 
 
 def account_history(
-    history: History, delta: float, methods: Sequence[Method] = METHODS
+    history: History,
+    delta: float,
+    methods: Sequence[Method] = METHODS,
+    observer: str | None = None,
 ) -> list[AccountRow]:
     """Accounts runs of rounds under different plans over the same zones.
 
@@ -132,6 +135,7 @@ def account_history(
       history: Rounds with how many times each was run.
       delta: In (0, 1).
       methods: Which epsilons to compute.
+      observer: Against whom alone; None for all.
 
     Raises:
       ArgumentError: If an argument is out of range, or the plans' zones or levels
@@ -151,14 +155,17 @@ def account_history(
     peers_known = any(run.threat.peers_known for run, _ in history)
     # Whoever knows noise of its own in some of the rounds looks at all of them.
     looking = {
-        each for plan in set(plans) for each in observers(plan, peers_known=peers_known)
+        (who, level)
+        for plan in set(plans)
+        for who, level in observers(plan, peers_known=peers_known)
+        if observer in (None, who)
     }
     order = ALL_OBSERVERS.index
-    for observer, level in sorted(looking, key=lambda each: (each[1], order(each[0]))):
+    for who, level in sorted(looking, key=lambda each: (each[1], order(each[0]))):
         cells: dict[ClientKind, list[tuple[int, AccountRow]]] = {}
         for zones, index in cells_of_clients:
             zone = zones[0]
-            row = client_row(history, observer, level, zone, index, delta, methods)
+            row = client_row(history, who, level, zone, index, delta, methods)
             cells.setdefault(row.client_kind, []).extend((each, row) for each in zones)
         for kind in CLIENT_KINDS:
             rows += _joined(cells.get(kind, []))

@@ -40,6 +40,9 @@ RELATIVE_ERROR = 2.0**-38
 # Shares of delta: kept for what finite precision costs, and of it for each direction.
 _KEPT, _TAIL = 1e-5, 1e-6
 
+# So many orders about the best are converted by dp_accounting.
+_CLOSEST = 8
+
 Rounds = frozenset[tuple[Mechanism, int]]
 Epsilon = tuple[float | None, tuple[str, ...]]
 
@@ -184,8 +187,22 @@ def _convert(
         require(ok, "mechanism", mechanism, allowed)
         # As a float: a count beyond 64 bits is none of numpy's.
         total += float(count) * moments
-    epsilon, order = compute_epsilon(orders, total, delta)
-    return float(epsilon), order
+    near = _nearest_best(np.asarray(orders), total, delta)
+    epsilon, order = compute_epsilon(np.asarray(orders)[near], total[near], delta)
+    return float(epsilon), float(order)
+
+
+def _nearest_best(orders: np.ndarray, rdp: np.ndarray, delta: float) -> np.ndarray:
+    """Where the orders lie that dp_accounting may take for the best.
+
+    It converts one after the other, for which every round of a run would wait; any of
+    them gives an epsilon that holds.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bounds = rdp - np.log(delta * orders) / (orders - 1.0)
+    bounds += np.log1p(-1.0 / orders)
+    bounds[delta**2 + np.expm1(-rdp) > 0] = 0.0
+    return np.sort(np.argsort(bounds)[:_CLOSEST])
 
 
 def _without_bare_rounds(rounds: Rounds) -> tuple[Rounds, float]:

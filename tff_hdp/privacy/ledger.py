@@ -33,8 +33,8 @@ class RoundLedger(Generic[Plan]):
 
     Args:
       plan_type: A frozen dataclass of JSON types, with tuples for lists.
-      account: From (plan, rounds) pairs in the order they were run, delta and
-        methods to the account's rows.
+      account: From (plan, rounds) pairs in the order they were run, delta, methods
+        and an observer, or None for all, to the account's rows.
     """
 
     def __init__(
@@ -42,7 +42,8 @@ class RoundLedger(Generic[Plan]):
         *,
         plan_type: type[Plan],
         account: Callable[
-            [Sequence[tuple[Plan, int]], float, Sequence[Method]], list[AccountRow]
+            [Sequence[tuple[Plan, int]], float, Sequence[Method], str | None],
+            list[AccountRow],
         ],
     ) -> None:
         self._plan_type = plan_type
@@ -78,20 +79,24 @@ class RoundLedger(Generic[Plan]):
             self._history.append((plan, count))
 
     def account(
-        self, delta: float, methods: Sequence[Method] = METHODS
+        self,
+        delta: float,
+        methods: Sequence[Method] = METHODS,
+        observer: str | None = None,
     ) -> list[AccountRow]:
         """Epsilon of the rounds recorded.
 
         Args:
           delta: In (0, 1).
           methods: Which epsilons to compute.
+          observer: Against whom alone; None for all.
 
         Raises:
           ValueError: If nothing is recorded, or as the account raises.
         """
         if not self._history:
             raise ValueError("the ledger has 0 rounds; record some before an account")
-        return self._account(self._history, delta, methods)
+        return self._account(self._history, delta, methods, observer)
 
     def state_dict(self) -> dict[str, Any]:
         """The ledger as JSON types."""

@@ -79,23 +79,28 @@ def build_evaluation(task: Task, batch_size: int = _BATCH) -> Evaluate:
         right += tf.math.count_nonzero(hits)
         return start + batch_size, right, loss + tf.reduce_sum(loss_fn(y, logits))
 
+    own = tff.learning.models.ModelWeights.from_model(model)
+    variables = [*own.trainable, *own.non_trainable]
+
     # AutoGraph would take as long as all tests of a short run.
     @tf.function(autograph=False)
-    def sums() -> tuple[tf.Tensor, tf.Tensor]:
+    def sums(*weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        for variable, value in zip(variables, weights, strict=True):
+            variable.assign(value)
         none = (tf.constant(0), tf.constant(0, tf.int64), tf.constant(0.0))
         _, right, loss = tf.while_loop(lambda start, *_: start < len(labels), add, none)
         return right, loss
 
     # As itself, it would be warned of where many runs in one process have one each.
-    traced, count = sums.get_concrete_function(), len(task.test_labels)
+    specs = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
+    traced, count = sums.get_concrete_function(*specs), len(task.test_labels)
 
     # Runs that share a task share the model.
     one_at_a_time = threading.Lock()
 
     def evaluate(weights: Any) -> dict[str, float]:
         with one_at_a_time:
-            weights.assign_weights_to(model)
-            right, loss = traced()
+            right, loss = traced(*weights.trainable, *weights.non_trainable)
         return {"accuracy": float(right) / count, "loss": float(loss) / count}
 
     return evaluate

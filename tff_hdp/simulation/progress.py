@@ -8,7 +8,7 @@ from typing import Any
 
 import tqdm
 
-from tff_hdp.privacy import AccountRow, RoundLedger
+from tff_hdp.privacy import RoundLedger
 from tff_hdp.privacy.accountant import Method
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.plain_words import largest_epsilon
@@ -73,8 +73,7 @@ class Progress:
         seen = not self._bar.disable or (due and not self._config.quiet)
         if seen and not self._said and self._ledger.rounds:
             self._said = True
-            terms = _terms(self._ledger.account(self._config.delta, methods=("rdp",)))
-            if terms:
+            if terms := _terms(self._config, self._ledger):
                 _LOG.info("%s", terms)
         shown = metrics | (self._account(metrics) if seen else {})
         names = (self._headline, "epsilon_rdp", "epsilon")
@@ -121,13 +120,14 @@ def epsilons(
 def _epsilon(
     config: RunConfig, ledger: RoundLedger[Any], methods: Sequence[Method]
 ) -> float:
-    rows = ledger.account(config.delta, methods=methods)
+    # Accounts against the others take time, and this is asked every round.
+    rows = ledger.account(config.delta, methods, "released_model")
     return largest_epsilon(rows, "released_model")
 
 
-def _terms(rows: list[AccountRow]) -> str:
+def _terms(config: RunConfig, ledger: RoundLedger[Any]) -> str:
     """What must be known of the epsilons that follow; "" where there are none."""
-    released = [row for row in rows if row.observer == "released_model"]
+    released = ledger.account(config.delta, ("rdp",), "released_model")
     sound = [row for row in released if row.epsilon_rdp is not None]
     if not sound or len(sound) < len(released):
         return ""

@@ -150,6 +150,12 @@ def matched(
         names = tff.structure.name_list_with_nones(type_)
         if set(value) == set(names):
             value = collections.OrderedDict((name, value[name]) for name in names)
+    # Most come as results are given out; TFF's own way takes a good part of a little
+    # round.
+    plain = _parts_of_plain(value, _names(type_))
+    if plain is not None:
+        yield from zip(plain, type_, strict=True)
+        return
     try:
         parts = tff.structure.from_container(value)
     except TypeError:
@@ -169,6 +175,20 @@ def matched(
                 f"found {found!r} in its place"
             )
         yield part, part_type
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(type_: tff.StructType) -> tuple[str | None, ...]:
+    return tuple(tff.structure.name_list_with_nones(type_))
+
+
+def _parts_of_plain(value: Any, names: tuple[str | None, ...]) -> Iterable[Any] | None:
+    """The parts of a dictionary, list or tuple that has `names`; None of others."""
+    if type(value) in (dict, collections.OrderedDict) and tuple(value) == names:
+        return value.values()
+    if type(value) in (list, tuple) and len(value) == len(names):
+        return value
+    return None
 
 
 def _ingest_tensor(value: Any, type_: tff.TensorType, listed: bool) -> tf.Tensor:
@@ -248,7 +268,8 @@ def _ingest_sequence(value: Any, type_: tff.SequenceType) -> tf.Tensor:
         found = tff.SequenceType(tff.types.tensorflow_to_type(value.element_spec))
         if not type_.is_assignable_from(found):
             raise TypeError(f"expected a dataset of type {type_}, found one of {found}")
-        if _places(value.element_spec) != _expected_places(type_.element):
+        spec = value.element_spec
+        if not _is_plain(spec) and _places(spec) != _expected_places(type_.element):
             raise TypeError(
                 f"expected a dataset of type {type_}, found one whose named elements "
                 "lie in another order, as those of named tuples and attrs classes may; "
@@ -256,6 +277,15 @@ def _ingest_sequence(value: Any, type_: tff.SequenceType) -> tf.Tensor:
             )
         variant = tf.data.experimental.to_variant(value)
         return _started_over(variant) if _draws_by_seed(value) else variant
+
+
+def _is_plain(spec: Any) -> bool:
+    """Whether tf.data and TFF agree on the order of all parts of an element."""
+    if type(spec) in (dict, collections.OrderedDict):
+        return all(map(_is_plain, spec.values()))
+    if type(spec) is tuple:
+        return all(map(_is_plain, spec))
+    return isinstance(spec, tf.TensorSpec)
 
 
 def _places(spec: Any) -> list[int]:

@@ -125,11 +125,14 @@ class FlTopLedger(Ledger):
         super().record(plan, count, threat=threat, events=events)
 
     def account(
-        self, delta: float, methods: Sequence[Method] = METHODS
+        self,
+        delta: float,
+        methods: Sequence[Method] = METHODS,
+        observer: str | None = None,
     ) -> list[AccountRow]:
         """See base class. Rounds of several plans have no paper's epsilon."""
         sound = [method for method in methods if method != "paper"]
-        rows = super().account(delta, sound)
+        rows = super().account(delta, sound, observer)
         plans = {run.plan for run, _ in self.history}
         if "paper" not in methods or len(plans) != 1:
             return rows

@@ -42,6 +42,7 @@ def account(
     history: Sequence[tuple[GflPlan, int]],
     delta: float,
     methods: Sequence[Method] = METHODS,
+    observer: str | None = None,
 ) -> list[AccountRow]:
     """What a client is promised against its server, the others, and everybody.
 
@@ -57,6 +58,7 @@ def account(
       history: Plans of one scheme with how many iterations each was run.
       delta: In (0, 1).
       methods: Which epsilons to compute; there is none by `pld`.
+      observer: Against whom alone; None for all.
 
     Returns:
       Rows for `super_node` (the client's own server), `other_servers` and
@@ -65,6 +67,13 @@ def account(
     Raises:
       ArgumentError: If an argument is out of range, or the schemes differ.
     """
+    rows = _rows(history, delta, methods)
+    return [row for row in rows if observer in (None, row.observer)]
+
+
+def _rows(
+    history: Sequence[tuple[GflPlan, int]], delta: float, methods: Sequence[Method]
+) -> list[AccountRow]:
     check_delta("delta", delta)
     # No PLD is known for a shift over many coordinates.
     sound = [method for method in methods if method == "rdp"]

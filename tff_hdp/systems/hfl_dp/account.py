@@ -45,6 +45,7 @@ def account(
     history: Sequence[tuple[HflDpRound, int]],
     delta: float,
     methods: Sequence[Method] = METHODS,
+    observer: str | None = None,
 ) -> list[AccountRow]:
     """Epsilon of one client with all its data against every observer.
 
@@ -57,6 +58,7 @@ def account(
       delta: In (0, 1).
       methods: `rdp`; `pld`, of one Gaussian; `paper`, eps1 at the edge
         and eps2 above it, as stated there.
+      observer: Against whom alone; None for all.
 
     Returns:
       A row for each of `OBSERVERS`, but for other edges where there is one edge, and
@@ -72,9 +74,9 @@ def account(
     if max(plan.n for plan, _ in history) == 1:
         absent.add("edge_broadcast")
     return [
-        _row(history, observer, level, delta, methods)
-        for observer, level in zip(OBSERVERS, (1, 2, 3, 4, 4), strict=True)
-        if observer not in absent
+        _row(history, who, level, delta, methods)
+        for who, level in zip(OBSERVERS, (1, 2, 3, 4, 4), strict=True)
+        if who not in absent and observer in (None, who)
     ]
 
 

@@ -99,21 +99,25 @@ class UdpLedger(Ledger):
         self._descriptors_stepped = descriptors_stepped
 
     def account(
-        self, delta: float, methods: Sequence[Method] = METHODS
+        self,
+        delta: float,
+        methods: Sequence[Method] = METHODS,
+        observer: str | None = None,
     ) -> list[AccountRow]:
         """Rows for the server, for the descriptors and for the released phi.
 
         Args:
           delta: In (0, 1).
           methods: Which epsilons to compute.
+          observer: Against whom alone; None for all.
 
         Raises:
           ValueError: If nothing is recorded, or `delta` is out of range.
         """
         rows = super().account(delta, methods)
         server, phi = (
-            next(row for row in rows if row.observer == observer)
-            for observer in ("aggregator", "released_model")
+            next(row for row in rows if row.observer == who)
+            for who in ("aggregator", "released_model")
         )
         descriptors = dataclasses.replace(phi, observer="descriptors")
         if self._descriptors_stepped:
@@ -130,4 +134,5 @@ class UdpLedger(Ledger):
                 neighbours="zero_out",
                 assumptions=f"{_AS_DRAWN}; {phi.assumptions}",
             )
-        return [dataclasses.replace(server, epsilon_paper=None), descriptors, phi]
+        found = dataclasses.replace(server, epsilon_paper=None), descriptors, phi
+        return [row for row in found if observer in (None, row.observer)]
