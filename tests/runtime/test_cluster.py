@@ -92,6 +92,31 @@ class TestDeath:
         same(run_on(context, slow_round, CLIENTS, 0.5), expected)
         assert victim.completed == done
 
+    @pytest.mark.parametrize("clients", [1, 12])
+    def test_who_interrupts_a_silent_worker_does_not_wait_for_it(
+        self, clients, host_worker, run_on
+    ):
+        with host_worker("--port=0") as host:
+            context = ClusterContext([host.address])
+            assert run_on(context, doubled, [1, 2]) == [2, 4]
+            os.kill(host.worker_pid, signal.SIGSTOP)
+            interrupt = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT))
+            interrupt.start()
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                run_on(context, doubled, CLIENTS[:clients])
+            # A connection that is silent counts as lost after a minute.
+            assert time.monotonic() - began < 30
+            os.kill(host.worker_pid, signal.SIGCONT)
+
+            def answers():
+                try:
+                    return run_on(context, doubled, [1, 2]) == [2, 4]
+                except ClusterError:
+                    return False
+
+            until(answers)
+
     def test_of_all_workers_is_one_line_naming_them(self, three, run_on):
         context, hosts = three
         assert run_on(context, doubled, [1, 2]) == [2, 4]

@@ -5,6 +5,7 @@ import dataclasses
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -21,6 +22,8 @@ from tff_hdp.runtime.in_process.execute import Tensors, Workers
 from tff_hdp.runtime.in_process.program import Node
 
 _LOG = logging.getLogger(__name__)
+# Seconds that workers have to finish what they do when a call is interrupted.
+_PATIENCE = 5.0
 
 
 class ClusterError(ConnectionError):
@@ -121,6 +124,17 @@ class Cluster(Workers):
         finally:
             common.discard()
 
+    def hang_up(self) -> None:
+        """See base class. Workers that are silent would keep it waiting for minutes."""
+        deadline = time.monotonic() + _PATIENCE
+        while any(member.in_flight for member in self.members):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        for member in self.members:
+            if member.in_flight:
+                self._cut(member, member.connection, "it did not answer")
+
     def close(self) -> None:
         """Frees what the workers hold for this cluster."""
         for function in list(self._functions.values()):
@@ -178,17 +192,22 @@ class Cluster(Workers):
     def _lose(
         self, member: RemoteWorker, connection: Connection, error: Exception
     ) -> None:
+        if self._cut(member, connection, _reason(error)):
+            _LOG.warning(
+                "worker %s was lost (%s); its work goes to the others",
+                member.address,
+                member.lost,
+            )
+
+    def _cut(self, member: RemoteWorker, connection: Connection, reason: str) -> bool:
+        """Ends a connection, for which another is made; False if it is no more."""
         with self._lock:
             if member.connection is not connection or not member.is_up:
-                return
-            member.is_up, member.lost = False, _reason(error)
+                return False
+            member.is_up, member.lost = False, reason
             member.connection = self._connect(member.address)
         connection.drop()
-        _LOG.warning(
-            "worker %s was lost (%s); its work goes to the others",
-            member.address,
-            member.lost,
-        )
+        return True
 
     def _take_back(self) -> None:
         """Lets lost workers that answer again take part."""

@@ -49,10 +49,18 @@ class Workers:
                     pending.append(pool.submit(work, i))
                 while pending:
                     yield pending.popleft().result()
+            except KeyboardInterrupt:
+                for future in pending:
+                    future.cancel()
+                self.hang_up()
+                raise
             finally:
                 for future in pending:
                     future.cancel()
                 futures.wait(pending)
+
+    def hang_up(self) -> None:
+        """Called when a call is interrupted, before it waits for what is under way."""
 
     @contextlib.contextmanager
     def _pool(self) -> Iterator[futures.Executor]:
