@@ -6,10 +6,12 @@ import numbers
 import os
 import types
 import typing
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import Any, TypeVar
 
 import numpy as np
+
+Entry = TypeVar("Entry")
 
 
 class ArgumentError(ValueError):
@@ -129,27 +131,30 @@ def check_bool(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def check_number(
+    name: str, value: Any, allowed: str, is_allowed: Callable[[float], bool]
+) -> float:
+    """Returns `value` as a float; raises ArgumentError unless it `is_allowed`."""
+    number = as_float(name, value, allowed)
+    require(is_allowed(number), name, value, allowed)
+    return number
+
+
 def check_nonnegative(name: str, value: Any) -> float:
     """Returns `value` as a float; raises ArgumentError unless finite and >= 0."""
     allowed = "a finite number >= 0"
-    number = as_float(name, value, allowed)
-    require(math.isfinite(number) and number >= 0, name, value, allowed)
-    return number
+    return check_number(name, value, allowed, lambda x: 0.0 <= x < math.inf)
 
 
 def check_positive(name: str, value: Any) -> float:
     """Returns `value` as a float; raises ArgumentError unless finite and > 0."""
     allowed = "a finite number > 0"
-    number = as_float(name, value, allowed)
-    require(math.isfinite(number) and number > 0, name, value, allowed)
-    return number
+    return check_number(name, value, allowed, lambda x: 0.0 < x < math.inf)
 
 
 def check_probability(name: str, value: Any) -> float:
     """Returns `value` as a float; raises ArgumentError unless in (0, 1]."""
-    number = as_float(name, value, "(0, 1]")
-    require(0.0 < number <= 1.0, name, value, "(0, 1]")
-    return number
+    return check_number(name, value, "(0, 1]", lambda x: 0.0 < x <= 1.0)
 
 
 # What is taken of a delta, for rounds without noise or for finite precision, must
@@ -160,9 +165,7 @@ LEAST_DELTA = 1e-300
 def check_delta(name: str, value: Any) -> float:
     """Returns `value` as a float; raises ArgumentError unless in [1e-300, 1)."""
     allowed = f"[{LEAST_DELTA:g}, 1)"
-    number = as_float(name, value, allowed)
-    require(LEAST_DELTA <= number < 1.0, name, value, allowed)
-    return number
+    return check_number(name, value, allowed, lambda x: LEAST_DELTA <= x < 1.0)
 
 
 # Nobody has more clients or rounds, and an array's index has no more.
@@ -181,6 +184,35 @@ def check_count(name: str, value: Any, least: int = 0) -> int:
     require(value >= least, name, value, allowed)
     require(value <= _GREATEST_COUNT, name, value, f"at most {_GREATEST_COUNT}")
     return value
+
+
+def as_tuple(name: str, values: Any) -> tuple[Any, ...]:
+    """Returns `values` as a tuple; raises ArgumentError unless they are a sequence."""
+    try:
+        found = tuple(values)
+    except TypeError as error:
+        raise ArgumentError(name, values, "a sequence") from error
+    # Of a set the order is anybody's guess, and hangs on how Python was started.
+    is_other = isinstance(values, str | bytes | Mapping | Set)
+    require(not is_other, name, values, "a sequence")
+    return found
+
+
+def entries(
+    name: str, values: Any, checked: Callable[[str, Any], Entry]
+) -> tuple[Entry, ...]:
+    """A sequence's entries, each as its check returns it.
+
+    Args:
+      name: The sequence's, for errors.
+      values: The sequence.
+      checked: From an entry's name and the entry to what is kept of it.
+
+    Raises:
+      ArgumentError: If `values` is no sequence, or as `checked` raises.
+    """
+    found = as_tuple(name, values)
+    return tuple(checked(f"{name}[{i}]", value) for i, value in enumerate(found))
 
 
 def check_seed(name: str, value: Any) -> None:

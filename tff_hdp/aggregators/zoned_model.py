@@ -15,7 +15,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.errors import ArgumentError, as_float, check_bool, check_count, require
+from tff_hdp.errors import (
+    ArgumentError,
+    check_bool,
+    check_count,
+    check_probability,
+    require,
+)
 
 ModelFn = Callable[[], tff.learning.models.VariableModel]
 
@@ -53,8 +59,7 @@ def client(
     zone = check_count("zone", zone)
     # A float32 says which zone.
     require(zone < 2**24, "zone", zone, "below 2^24")
-    weight = as_float("weight", weight, "(0, 1]")
-    require(0.0 < weight <= 1.0, "weight", weight, "(0, 1]")
+    weight = check_probability("weight", weight)
     # What is less may be taken for none, and the update is rejected.
     least = float(np.finfo(np.float32).tiny)
     require(weight >= least, "weight", weight, f"at least {least:.3g}, as in float32")

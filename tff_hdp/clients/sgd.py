@@ -13,10 +13,9 @@ from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.updates import cross_entropy, with_rows_of, without
 from tff_hdp.errors import (
     ArgumentError,
-    as_float,
     check_count,
     check_nonnegative,
-    require,
+    check_number,
 )
 
 # How many tensors like the stacked weights a step holds at most: the weights, their
@@ -59,10 +58,10 @@ class SgdRule:
 
     def __post_init__(self) -> None:
         check_nonnegative("learning_rate", self.learning_rate)
-        momentum = as_float("momentum", self.momentum, "[0, 1)")
-        require(0.0 <= momentum < 1.0, "momentum", momentum, "[0, 1)")
-        proximal = as_float("proximal", self.proximal, "[0, inf)")
-        require(0.0 <= proximal < math.inf, "proximal", proximal, "[0, inf)")
+        check_number("momentum", self.momentum, "[0, 1)", lambda x: 0.0 <= x < 1.0)
+        check_number(
+            "proximal", self.proximal, "[0, inf)", lambda x: 0.0 <= x < math.inf
+        )
         if self.centre_every is not None:
             check_count("centre_every", self.centre_every, 1)
 

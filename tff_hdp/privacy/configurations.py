@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tff_hdp.errors import ArgumentError, as_float, require
+from tff_hdp.errors import ArgumentError, check_number, require
 from tff_hdp.privacy.parts import (
     FixedSizeSampling,
     FullParticipation,
@@ -322,9 +322,7 @@ def sampling_of(
 
 
 def _check_share(name: str, share: Any) -> float:
-    number = as_float(name, share, "[0, 1]")
-    require(0.0 <= number <= 1.0, name, share, "[0, 1]")
-    return number
+    return check_number(name, share, "[0, 1]", lambda x: 0.0 <= x <= 1.0)
 
 
 def _share_of_zones(name: str, share: float, s: int) -> int:

@@ -5,8 +5,8 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tff_hdp.errors import ArgumentError, NoiseError, as_float, check_count
-from tff_hdp.privacy.parts import FixedSizeSampling, PoissonSampling, entries
+from tff_hdp.errors import ArgumentError, NoiseError, as_float, check_count, entries
+from tff_hdp.privacy.parts import FixedSizeSampling, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import ThreatModel
 

@@ -2,42 +2,19 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from tff_hdp.errors import (
     ArgumentError,
-    as_float,
     check_count,
     check_nonnegative,
+    check_number,
     check_positive,
     check_probability,
     check_word,
+    entries,
     require,
 )
-
-Entry = TypeVar("Entry")
-
-
-def entries(
-    name: str, values: Any, checked: Callable[[str, Any], Entry]
-) -> tuple[Entry, ...]:
-    """A sequence's entries, each as its check returns it.
-
-    Args:
-      name: The sequence's, for errors.
-      values: The sequence.
-      checked: From an entry's name and the entry to what is kept of it.
-
-    Raises:
-      ArgumentError: If `values` is no sequence, or as `checked` raises.
-    """
-    is_other = isinstance(values, str | bytes | Mapping | Set)
-    is_one = getattr(values, "ndim", 1) == 0  # an array that cannot be iterated
-    if is_other or is_one or not isinstance(values, Iterable):
-        raise ArgumentError(name, values, "a sequence")
-    return tuple(checked(f"{name}[{i}]", value) for i, value in enumerate(values))
-
 
 # An account squares and divides what a plan holds. Within these bounds whatever it
 # comes to is a float; nobody means anything beyond.
@@ -194,8 +171,9 @@ class Clipping:
         kinds = ("flat", "per_layer", "adaptive")
         check_word("kind", self.kind, kinds)
         require(isinstance(self.source, str), "source", self.source, "text")
-        quantile = as_float("target_quantile", self.target_quantile, "(0, 1)")
-        require(0.0 < quantile < 1.0, "target_quantile", quantile, "(0, 1)")
+        quantile = check_number(
+            "target_quantile", self.target_quantile, "(0, 1)", lambda x: 0.0 < x < 1.0
+        )
         object.__setattr__(self, "target_quantile", quantile)
         if self.layer_norms is None:
             return

@@ -17,6 +17,7 @@ from tff_hdp.errors import (
     check_nonnegative,
     check_positive,
     check_word,
+    entries,
     require,
 )
 from tff_hdp.privacy.parts import (
@@ -29,7 +30,6 @@ from tff_hdp.privacy.parts import (
     Sampling,
     check_in_plan,
     check_zone_sizes,
-    entries,
 )
 from tff_hdp.protocols.secagg import FixedPoint
 

@@ -7,14 +7,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, entries
 from tff_hdp.privacy.parts import (
     Clipping,
     FixedSizeSampling,
     FullParticipation,
     Level,
     PoissonSampling,
-    entries,
 )
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg import FixedPoint

@@ -14,12 +14,12 @@ from tff_hdp.errors import (
     check_delta,
     check_nonnegative,
     check_word,
+    entries,
     require,
 )
 from tff_hdp.files import write_text
 from tff_hdp.privacy.accountant import SOUND, History
 from tff_hdp.privacy.demands import Federation, demands_of, largest_epsilon
-from tff_hdp.privacy.parts import entries
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.plan_fields import from_fields, plan_from_dict, plan_to_dict
 from tff_hdp.privacy.promises import Kept, Promise

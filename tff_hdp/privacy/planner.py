@@ -27,6 +27,7 @@ from tff_hdp.errors import (
     check_count,
     check_delta,
     check_word,
+    entries,
     require,
 )
 from tff_hdp.privacy.accountant import SOUND, Sound
@@ -38,7 +39,6 @@ from tff_hdp.privacy.demands import (
     largest_epsilon,
 )
 from tff_hdp.privacy.least import least_sum
-from tff_hdp.privacy.parts import entries
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planned import Planned
 from tff_hdp.privacy.promises import Kept, Promise, from_clients_up

@@ -8,9 +8,9 @@ import math
 from typing import Literal, get_args
 
 from tff_hdp.errors import (
-    as_float,
     check_bool,
     check_count,
+    check_number,
     check_word,
     require,
 )
@@ -89,8 +89,9 @@ class ThreatModel:
     def __post_init__(self) -> None:
         if self.neighbours is not None:
             check_word("neighbours", self.neighbours, NEIGHBOURS)
-        rate = as_float("dropout_rate", self.dropout_rate, "[0, 1)")
-        require(0.0 <= rate < 1.0, "dropout_rate", rate, "[0, 1)")
+        rate = check_number(
+            "dropout_rate", self.dropout_rate, "[0, 1)", lambda x: 0.0 <= x < 1.0
+        )
         object.__setattr__(self, "dropout_rate", rate)
         counts = ["colluding_super_nodes", "colluding_clients", "skipped_zones"]
         counts += ["colluding_in_zone"] * (self.colluding_in_zone is not None)

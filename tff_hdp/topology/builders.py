@@ -7,8 +7,15 @@ from collections.abc import Hashable, Mapping, Sequence
 import networkx as nx
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, as_float, check_count, require
-from tff_hdp.topology.zoning import Zoning, check_num_zones, several, shuffled
+from tff_hdp.errors import (
+    ArgumentError,
+    as_tuple,
+    check_count,
+    check_number,
+    entries,
+    require,
+)
+from tff_hdp.topology.zoning import Zoning, check_num_zones, shuffled
 
 # Of a link: sums of products of such weights neither overflow nor vanish.
 WEIGHTS = (1e-9, 1e9)
@@ -29,11 +36,10 @@ def zones_of_sizes(
       ArgumentError: If a size is no whole number >= 1, they do not sum to the
         clients, or an argument is of another kind.
     """
-    client_ids = several("client_ids", client_ids)
-    zone_sizes = [
-        check_count(f"zone_sizes[{i}]", size, 1)
-        for i, size in enumerate(several("zone_sizes", zone_sizes))
-    ]
+    client_ids = as_tuple("client_ids", client_ids)
+    zone_sizes = entries(
+        "zone_sizes", zone_sizes, lambda name, size: check_count(name, size, 1)
+    )
     if sum(zone_sizes) != len(client_ids):
         raise ArgumentError(
             "zone_sizes",
@@ -58,7 +64,7 @@ def zones_by_key(client_ids: Sequence[str], *, keys: Mapping[str, Hashable]) -> 
       ArgumentError: If `keys` lacks a client or names an unknown one, or a key is
         missing: None, or NaN as in tables.
     """
-    client_ids = several("client_ids", client_ids)
+    client_ids = as_tuple("client_ids", client_ids)
     check_same_clients("keys", keys, client_ids)
     for client, key in keys.items():
         is_one = key is not None and key == key  # NaN is no equal of its own
@@ -98,13 +104,6 @@ def _dominant(name: str, values: Sequence[int]) -> int:
     return int(found[counts.argmax()])
 
 
-def _score(capability: Mapping[str, float], client: str) -> float:
-    name, allowed = f"capability[{client!r}]", "a finite number"
-    score = as_float(name, capability[client], allowed)
-    require(math.isfinite(score), name, score, allowed)
-    return score
-
-
 def zones_by_capability(
     client_ids: Sequence[str], *, capability: Mapping[str, float], num_zones: int
 ) -> Zoning:
@@ -119,10 +118,18 @@ def zones_by_capability(
       ArgumentError: If `num_zones` is out of range, a score is missing, not
         finite, or given for an unknown client.
     """
-    client_ids = several("client_ids", client_ids)
+    client_ids = as_tuple("client_ids", client_ids)
     check_same_clients("capability", capability, client_ids)
     num_zones = check_num_zones(num_zones, len(client_ids))
-    scores = np.array([_score(capability, client) for client in client_ids])
+    scores = [
+        check_number(
+            f"capability[{client!r}]",
+            capability[client],
+            "a finite number",
+            math.isfinite,
+        )
+        for client in client_ids
+    ]
     order = np.argsort(scores, kind="stable")
     zone_of = np.empty(len(client_ids), np.int64)
     for zone, band in enumerate(np.array_split(order, num_zones)):
@@ -150,14 +157,13 @@ def zones_by_overlay(
     """
     ok = isinstance(overlay, nx.Graph) and not overlay.is_directed()
     require(ok, "overlay", type(overlay).__name__, "an undirected networkx.Graph")
-    client_ids = several("client_ids", client_ids)
+    client_ids = as_tuple("client_ids", client_ids)
     check_same_clients("overlay", overlay, client_ids)
     least, most = WEIGHTS
     allowed = f"a number in [{least:g}, {most:g}]"
     for a, b, weight in overlay.edges(data="weight", default=1.0):
         name = f"overlay[{a!r}][{b!r}]['weight']"
-        number = as_float(name, weight, allowed)
-        require(least <= number <= most, name, weight, allowed)
+        check_number(name, weight, allowed, lambda x: least <= x <= most)
     limits = {}
     if num_zones is not None:
         num_zones = check_num_zones(num_zones, len(client_ids))
@@ -196,8 +202,7 @@ def with_levels(
     require(isinstance(zoning, Zoning), "zoning", zoning, "a Zoning")
     parents = list(zoning.parents)
     below = zoning.level_sizes[-1]
-    for i, count in enumerate(several("levels", levels)):
-        count = check_count(f"levels[{i}]", count)
+    for i, count in enumerate(entries("levels", levels, check_count)):
         if not 1 <= count <= below:
             raise ArgumentError(
                 f"levels[{i}]", count, f"1..{below} (the nodes beneath)"

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tff_hdp.errors import ArgumentError, FileError, require
+from tff_hdp.errors import ArgumentError, FileError, as_tuple, require
 from tff_hdp.topology.reading import read_json, read_rows
-from tff_hdp.topology.zoning import Zoning, several
+from tff_hdp.topology.zoning import Zoning
 
 # Far more than any tree of super-nodes has.
 MAX_LEVELS = 32
@@ -47,7 +47,7 @@ def load_zones(path: str | Path, *, client_ids: Sequence[str] | None = None) -> 
     is_path = isinstance(path, str | os.PathLike)
     require(is_path, "path", path, "a .csv or .json file")
     if client_ids is not None:
-        client_ids = several("client_ids", client_ids)
+        client_ids = as_tuple("client_ids", client_ids)
     path = Path(path)
     readers = {".csv": _rows_of_csv, ".json": _rows_of_json}
     if path.suffix not in readers:

@@ -2,12 +2,12 @@
 
 import dataclasses
 import functools
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, check_count, require
+from tff_hdp.errors import ArgumentError, as_tuple, check_count, require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Zoning:
 
     def __post_init__(self) -> None:
         for name in ("client_ids", "parents", "zone_names"):
-            object.__setattr__(self, name, several(name, getattr(self, name)))
+            object.__setattr__(self, name, as_tuple(name, getattr(self, name)))
         object.__setattr__(self, "zone_of", _indices("zone_of", self.zone_of))
         parents = (_indices(f"parents[{i}]", p) for i, p in enumerate(self.parents))
         object.__setattr__(self, "parents", tuple(parents))
@@ -116,7 +116,7 @@ class Zoning:
 
 def one_zone(client_ids: Sequence[str]) -> Zoning:
     """All clients in one zone: a server without super-nodes."""
-    client_ids = several("client_ids", client_ids)
+    client_ids = as_tuple("client_ids", client_ids)
     return Zoning(client_ids, (0,) * len(client_ids))
 
 
@@ -137,7 +137,7 @@ def equal_zones(
       ArgumentError: If `num_zones` is out of range, an id repeats or an argument is
         of another kind.
     """
-    client_ids = several("client_ids", client_ids)
+    client_ids = as_tuple("client_ids", client_ids)
     num_zones = check_num_zones(num_zones, len(client_ids))
     zone_of = shuffled(np.arange(len(client_ids)) % num_zones, rng)
     return Zoning(client_ids, zone_of)
@@ -157,21 +157,9 @@ def check_num_zones(num_zones: int, num_clients: int) -> int:
     return num_zones
 
 
-def several(name: str, values: Any) -> tuple[Any, ...]:
-    """Returns `values` as a tuple; raises ArgumentError unless they are a sequence."""
-    try:
-        found = tuple(values)
-    except TypeError as error:
-        raise ArgumentError(name, values, "a sequence") from error
-    # Of a set the order is anybody's guess, and hangs on how Python was started.
-    is_other = isinstance(values, str | bytes | Mapping | Set)
-    require(not is_other, name, values, "a sequence")
-    return found
-
-
 def _indices(name: str, values: Iterable[Any]) -> tuple[int, ...]:
     try:
-        indices = np.asarray(several(name, values))
+        indices = np.asarray(as_tuple(name, values))
     except (TypeError, ValueError) as error:  # no sequence, or a ragged one
         raise ArgumentError(name, values, "a sequence of whole numbers") from error
     is_whole = not indices.size or indices.dtype.kind in "iu"
