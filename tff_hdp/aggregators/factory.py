@@ -208,15 +208,16 @@ def _process(
         if inner is None:
             total = zone_sums(mean, contributions)
             result, new, measured = tff.federated_map(release, (own, total))
-            measured = _with_all(measured, told)
+            measured = _with(measured, told)
             return tff.templates.MeasuredProcessOutput(new, result, measured)
         total, summed = inner_zone_sums(mean, inner, state.inner, contributions)
         result, new, measured = tff.federated_map(release, (own, total))
-        measured = _with_all(measured, told)
+        measured = _with(measured, told)
+        more = tff.federated_zip(collections.OrderedDict(inner=summed.measurements))
         return tff.templates.MeasuredProcessOutput(
             tff.federated_zip(collections.OrderedDict(mean=new, inner=summed.state)),
             result,
-            _with(measured, "inner", summed.measurements),
+            _with(measured, more),
         )
 
     return tff.templates.AggregationProcess(init_fn, next_fn)
@@ -240,7 +241,10 @@ def _of_zoned_model(
         update, profile, lost = zoned_model.taken_off(value, weight, example_cap)
         moved = [tf.reduce_any(tf.not_equal(t, 0)) for t in tf.nest.flatten(update)]
         stray = tf.logical_and(lost, tf.reduce_any(moved))
-        return update, profile, tf.cast(lost, tf.int32), tf.cast(stray, tf.int32)
+        told = collections.OrderedDict(
+            lost=tf.cast(lost, tf.int32), strays=tf.cast(stray, tf.int32)
+        )
+        return update, profile, told
 
     update_type = take_off.type_signature.result[0]
     process = factory._process_of(update_type)
@@ -249,12 +253,11 @@ def _of_zoned_model(
     values_type = tff.FederatedType(value_type, tff.CLIENTS)
 
     def run(state: Any, value: Any, weight: Any) -> Any:
-        update, profile, lost, stray = tff.federated_map(take_off, (value, weight))
+        update, profile, told = tff.federated_map(take_off, (value, weight))
         output = process.next(state, update, profile)
         result = tff.federated_map(put_back, output.result)
-        measured = _with(output.measurements, "lost", tff.federated_sum(lost))
-        measured = _with(measured, "strays", tff.federated_sum(stray))
-        measured = tff.federated_map(_void_if_lost(measured), measured)
+        measured = _with(output.measurements, tff.federated_sum(told))
+        measured = tff.federated_map(_void_if_lost, measured)
         return tff.templates.MeasuredProcessOutput(output.state, result, measured)
 
     if weight_type is None:
@@ -274,37 +277,25 @@ def _of_zoned_model(
     return tff.templates.AggregationProcess(process.initialize, next_fn)
 
 
-def _void_if_lost(measured: Any) -> tff.Computation:
+@tff.tensorflow.computation
+def _void_if_lost(measured: Any) -> Any:
     """Nobody knows whether a lost client's noise was counted on."""
-
-    @tff.tensorflow.computation(measured.type_signature.member)
-    def void_if_lost(measured: Any) -> Any:
-        measured = collections.OrderedDict(measured)
-        if "client" in measured.get("events", ()):
-            events = collections.OrderedDict(measured["events"])
-            events["client"] = void_unless(
-                tf.equal(measured["lost"], 0), events["client"]
-            )
-            measured["events"] = events
-        return measured
-
-    return void_if_lost
+    measured = collections.OrderedDict(measured)
+    if "client" in measured.get("events", ()):
+        events = collections.OrderedDict(measured["events"])
+        events["client"] = void_unless(tf.equal(measured["lost"], 0), events["client"])
+        measured["events"] = events
+    return measured
 
 
-def _with(measured: Any, name: str, more: Any) -> Any:
-    """Measurements with one more of that name, at SERVER."""
-    return _with_all(measured, tff.federated_zip(collections.OrderedDict({name: more})))
+@tff.tensorflow.computation
+def _joined(measured: Any, more: Any) -> Any:
+    return collections.OrderedDict([*measured.items(), *more.items()])
 
 
-def _with_all(measured: Any, more: Any) -> Any:
-    """Measurements with those of a structure too, at SERVER."""
-    both = tff.federated_zip((measured, more))
-
-    @tff.tensorflow.computation(both.type_signature.member)
-    def join(measured: Any, more: Any) -> Any:
-        return collections.OrderedDict([*measured.items(), *more.items()])
-
-    return tff.federated_map(join, both)
+def _with(measured: Any, more: Any) -> Any:
+    """Measurements with those of another structure too, at SERVER."""
+    return tff.federated_map(_joined, (measured, more))
 
 
 def _of_all_zones(value_type: tff.Type, zones: int) -> tff.Type:

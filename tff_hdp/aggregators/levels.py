@@ -15,7 +15,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import dp_accounting
 import tensorflow as tf
 import tensorflow_privacy as tfp
 from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
@@ -163,15 +162,15 @@ def scale(values: Structure, factor: tf.Tensor | float) -> Structure:
     return tf.nest.map_structure(scaled, values)
 
 
-def scale_rows(values: Structure, factors: Sequence[tf.Tensor | float]) -> Structure:
+def scale_rows(values: Structure, factors: Sequence[float] | tf.Tensor) -> Structure:
     """Multiplies row i of every tensor [s, ...] by `factors[i]`; see `scale`."""
-    known = not tf.is_tensor(factors[0])
-    if known and set(factors) == {1.0}:
-        return scale(values, 1.0)
-    column = tf.constant(factors, tf.float64) if known else tf.stack(factors)
+    if not tf.is_tensor(factors):
+        if set(factors) == {1.0}:
+            return scale(values, 1.0)
+        factors = tf.constant(factors, tf.float64)
 
     def scaled(t: tf.Tensor) -> tf.Tensor:
-        return scale(t, tf.reshape(column, [-1] + [1] * (t.shape.rank - 1)))
+        return scale(t, tf.reshape(factors, [-1] + [1] * (t.shape.rank - 1)))
 
     return tf.nest.map_structure(scaled, values)
 
@@ -307,12 +306,6 @@ def _discrete(plan: NoisePlan, stddev: float, size: int) -> tf.Tensor:
     if stddev == 0.0:
         return tf.zeros([size], tf.int64)
     return discrete_gaussian(stddev / plan.encoding.step, size)
-
-
-def zone_events(plan: NoisePlan) -> list[Any]:
-    """The `DpEvent`s of super-nodes whose noise is discrete, as named tuples."""
-    zones = plan.node_noise_multipliers[0]
-    return [dp_accounting.GaussianDpEvent(z).to_named_tuple() for z in zones]
 
 
 def clips(plan: NoisePlan, queries: LevelQueries, state: Any) -> dict[str, Any]:

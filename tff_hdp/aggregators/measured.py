@@ -35,6 +35,7 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     has = isinstance(measurements, Mapping) and "clients" in measurements
     allowed = 'metrics["aggregator"] of a round of an aggregator of ours'
     require(has, "measurements", type(measurements).__name__, allowed)
+    zones = np.size(measurements["clients"])
     came, lost = np.sum(measurements["clients"]), measurements.get("lost", 0)
     # Of clients that are lost by themselves TFF sends zeros.
     unknown = 0 < lost == came and measurements["strays"] > 0
@@ -51,7 +52,7 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     if strangers := measurements.get("strangers", 0):
         warnings.warn(
             f"{strangers} of {came} updates of a round were rejected: their clients' "
-            f"zones are none of the plan's 0..{np.size(measurements['clients']) - 1}",
+            f"zones are none of the plan's 0..{zones - 1}",
             stacklevel=2,
         )
     if overweight := measurements.get("overweight", 0):
@@ -60,7 +61,6 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
             "are beyond 1; example_cap caps those that TFF gives",
             stacklevel=2,
         )
-    zones = np.size(measurements["clients"])
     restore = dp_accounting.DpEvent.from_named_tuple
     events = _by_level(measurements.get("events") or {}, restore, zones)
     if "clip_norms" in measurements:

@@ -14,20 +14,26 @@ from tff_hdp.privacy.plan import NoisePlan
 
 def zone_factors(
     plan: NoisePlan, weight: tf.Tensor
-) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Per zone: sum -> value of sensitivity S, and that value -> p_i X_i."""
+) -> tuple[Sequence[float] | tf.Tensor, Sequence[float] | tf.Tensor]:
+    """Per zone: sum -> value of sensitivity S, and that value -> p_i X_i.
+
+    Args:
+      plan: With s zones.
+      weight: Of the zones' clients that came, summed, float32 [s].
+
+    Returns:
+      s numbers each; a float32 tensor [s] where they hang on `weight`.
+    """
     s = plan.num_zones
     if plan.estimator == "realised":
         if plan.mixing == "weighted":
             whole = tf.math.divide_no_nan(1.0, tf.reduce_sum(weight))
-            return [1.0] * s, [whole] * s
-        inverse = tf.math.divide_no_nan(tf.ones([s]), weight)
-        return [inverse[i] for i in range(s)], plan.mixing_weights
+            return [1.0] * s, tf.fill([s], whole)
+        return tf.math.divide_no_nan(tf.ones([s]), weight), plan.mixing_weights
     if plan.estimator == "fixed":
         return [1.0] * s, plan.released_units
     floors = tf.constant(plan.denominators, tf.float32)
-    ratio = 0.5 * floors / tf.maximum(floors, weight)
-    return [ratio[i] for i in range(s)], plan.released_units
+    return 0.5 * floors / tf.maximum(floors, weight), plan.released_units
 
 
 def clients_steps(plan: NoisePlan, zone: int) -> list[float]:
