@@ -4,7 +4,9 @@ A stack of C clients holds every weight with a leading axis [C, ...]; a dense
 layer is then one batched matrix product for all clients.
 """
 
+import bisect
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -65,6 +67,8 @@ class StackedModel:
         convolution = tf.keras.layers.Conv2D
         self.convolves = any(isinstance(layer, convolution) for layer in model.layers)
         counts = [count for count, _ in self._layers]
+        # The number of every layer's first weight.
+        self._starts = list(itertools.accumulate(counts, initial=0))[:-1]
         self._first = next((i for i, count in enumerate(counts) if count), None)
         if len(model.non_trainable_weights):
             names = [weight.name for weight in model.non_trainable_weights]
@@ -113,12 +117,8 @@ class StackedModel:
     @property
     def dense_kernels(self) -> list[int]:
         """The numbers of the weights that are dense layers' kernels."""
-        found, position = [], 0
-        for count, layer in self._layers:
-            if _is_dense(layer):
-                found.append(position)
-            position += count
-        return found
+        pairs = zip(self._starts, self._layers, strict=True)
+        return [start for start, (_, layer) in pairs if _is_dense(layer)]
 
     def to_dense(self, weights: Weights, place: int, features: tf.Tensor) -> tf.Tensor:
         """What the layer whose first weight is number `place` reads.
@@ -128,13 +128,9 @@ class StackedModel:
           place: Of the weight, in Keras' order.
           features: [C, B, ...].
         """
-        layers, position = [], 0
-        for count, layer in self._layers:
-            if position == place and count:
-                break
-            layers.append((count, layer))
-            position += count
-        return _apply(layers, weights, features)
+        # Of layers that begin at one number, the last has the weights.
+        before = bisect.bisect(self._starts, place) - 1
+        return _apply(self._layers[:before], weights, features)
 
     def to_first_dense(self, features: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         """What the first dense layer multiplies, [C, N, d].
