@@ -126,19 +126,7 @@ def noise_in_output(
     # Whichever of them looks knows no more than this of the noise above the zones.
     known_above = (_upper_noise(plan, *branch, relative) for branch in fellows)
     fixed = max(fixed - max(known_above, default=0.0), 0.0)
-    carriers = plan.noise_carriers
-    # The worst to lose is one whose noise would have counted.
-    on_grid = _on_one_grid(plan, relative, notes)
-    weights = {
-        j: (plan.client_noise_multiplier * relative[j]) ** 2
-        for j in _pools_left(plan, zone, on_grid, lost, notes)
-        if carriers[j] > 0
-    }
-    if plan.estimator == "bounded" and set(weights) - {zone}:
-        weights = {j: w for j, w in weights.items() if j == zone}
-        notes.append(
-            "client noise of other zones is not counted: random denominators scale it"
-        )
+    weights = _client_noise(plan, zone, relative, lost, notes)
     encoded = plan.encoding is not None
     if encoded and weights and 0.0 < math.sqrt(fixed) < MIN_STEPS * plan.relative_step:
         # It does not blur the grid, and so could be told apart.
@@ -168,6 +156,26 @@ def noise_in_output(
         return None
     varies = any(_varies(run, j) for j in weights)
     return Noise(spectrum, fixed + expected, varies=varies, own=own)
+
+
+def _client_noise(
+    plan: NoisePlan, zone: int, relative: dict[int, float], lost: int, notes: list[str]
+) -> dict[int, float]:
+    """Variance that each noising participant adds, by zone where it counts."""
+    carriers = plan.noise_carriers
+    # The worst to lose is one whose noise would have counted.
+    on_grid = _on_one_grid(plan, relative, notes)
+    weights = {
+        j: (plan.client_noise_multiplier * relative[j]) ** 2
+        for j in _pools_left(plan, zone, on_grid, lost, notes)
+        if carriers[j] > 0
+    }
+    if plan.estimator == "bounded" and set(weights) - {zone}:
+        weights = {j: w for j, w in weights.items() if j == zone}
+        notes.append(
+            "client noise of other zones is not counted: random denominators scale it"
+        )
+    return weights
 
 
 def _on_one_grid(

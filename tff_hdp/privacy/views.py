@@ -23,6 +23,7 @@ from tff_hdp.privacy.threat import (
     RECEIVERS,
     AccountedRound,
     ClientKind,
+    Neighbours,
     Observer,
     ThreatModel,
 )
@@ -207,23 +208,10 @@ def _sampled_view(
     fixed_size = isinstance(plan.sampling, FixedSizeSampling)
     bounded = plan.estimator == "bounded"
     adaptive = plan.clipping.kind == "adaptive"
-    if hidden and q < 1.0 and noise.varies and (noise.own or fixed_size):
-        notes.append("participants carry noise, so participation is taken as revealed")
+    if hidden and (why := _why_revealed(run, zone, noise)):
+        notes.append(why)
         hidden = False
-    neighbours = threat.neighbours
-    may_skip = plan.min_zone_clients > 1
-    if may_skip and hidden and _skips_reveal(run, zone):
-        notes.append("participation is taken as revealed, as left-out zones show it")
-        hidden = False
-    if neighbours is None:
-        if bounded and plan.clients_carry_noise:
-            neighbours = "zero_out"
-        elif fixed_size:
-            neighbours = "replace_one"
-        elif hidden and not noise.own:
-            neighbours = "add_or_remove"
-        else:
-            neighbours = "zero_out"
+    neighbours = threat.neighbours or _fitting_neighbours(plan, noise, hidden)
     if neighbours == "add_or_remove" and not hidden:
         return _seen_to_be_there(plan, zone)
     spectrum, factor = noise.spectrum, 1.0
@@ -239,7 +227,7 @@ def _sampled_view(
         # The denominator keeps the client's weight, or the count its share, if it
         # took part.
         hidden = False
-    if may_skip and neighbours == "add_or_remove":
+    if plan.min_zone_clients > 1 and neighbours == "add_or_remove":
         spectrum = spectrum.with_skips(
             least=plan.min_zone_clients,
             others=plan.zone_sizes[zone] - 1,
@@ -289,6 +277,27 @@ def _sampled_view(
         mechanism=mechanism,
         effective_noise=factor * effective_noise,
     )
+
+
+def _why_revealed(run: AccountedRound, zone: int, noise: Noise) -> str:
+    """Why participation that is hidden is accounted as revealed; empty if it is not."""
+    plan = run.plan
+    fixed_size = isinstance(plan.sampling, FixedSizeSampling)
+    is_drawn = plan.participation[zone] < 1.0
+    if is_drawn and noise.varies and (noise.own or fixed_size):
+        return "participants carry noise, so participation is taken as revealed"
+    if plan.min_zone_clients > 1 and _skips_reveal(run, zone):
+        return "participation is taken as revealed, as left-out zones show it"
+    return ""
+
+
+def _fitting_neighbours(plan: NoisePlan, noise: Noise, hidden: bool) -> Neighbours:
+    """The relation that fits the sampling and the noise."""
+    if plan.estimator == "bounded" and plan.clients_carry_noise:
+        return "zero_out"
+    if isinstance(plan.sampling, FixedSizeSampling):
+        return "replace_one"
+    return "add_or_remove" if hidden and not noise.own else "zero_out"
 
 
 def _seen_to_be_there(plan: NoisePlan, zone: int) -> View:
