@@ -219,46 +219,34 @@ def test_a_share_that_is_none_is_refused_by_name(name, share):
 NO_NUMBERS = ("1", b"1", None, True, 1j, [1.0], np.ones(1), 10**400, 10**9999)
 
 
-def of_kind(kind):
-    """What is made of a bad number, by the name it must be refused under."""
-    return {
-        "client_noise_multiplier": lambda v: plan(client_noise_multiplier=v),
-        "zone_noise_multipliers[1]": lambda v: plan(
-            zone_noise_multipliers=(1.0, v, 1.0)
-        ),
-        "zone_sizes[0]": lambda v: plan(zone_sizes=(v, 20, 30)),
-        "noising_clients[2]": lambda v: plan(noising_clients=(1, 1, v)),
-        "zone_weights[0]": lambda v: plan(zone_weights=(v, 1.0, 1.0)),
-        "mixing[0]": lambda v: plan(mixing=(v, 0.5, 0.5)),
-        "min_zone_clients": lambda v: plan(min_zone_clients=v),
-        "size": lambda v: plan(size=v),
-        "probabilities[0]": lambda v: PoissonSampling((v,)),
-        "sizes[0]": lambda v: FixedSizeSampling((v,)),
-        "parents[1]": lambda v: Level((0, v), (1.0,)),
-        "noise_multipliers[0]": lambda v: Level((0,), (v,)),
-        "clip_norm": lambda v: Clipping(clip_norm=v),
-        "target_quantile": lambda v: Clipping(kind="adaptive", target_quantile=v),
-        "layer_norms[0]": lambda v: Clipping(kind="per_layer", layer_norms=(v,)),
-        "dropout_rate": lambda v: ThreatModel(dropout_rate=v),
-        "colluding_clients": lambda v: ThreatModel(colluding_clients=v),
-        "delta": lambda v: account(plan(), 1, v, ("rdp",)),
-        "rounds": lambda v: account(plan(), v, 1e-5, ("rdp",)),
-    }[kind]
+# What is made of a bad number, by the name that it must be refused under.
+MADE_OF_NUMBERS = {
+    "client_noise_multiplier": lambda v: plan(client_noise_multiplier=v),
+    "zone_noise_multipliers[1]": lambda v: plan(zone_noise_multipliers=(1.0, v, 1.0)),
+    "zone_sizes[0]": lambda v: plan(zone_sizes=(v, 20, 30)),
+    "noising_clients[2]": lambda v: plan(noising_clients=(1, 1, v)),
+    "zone_weights[0]": lambda v: plan(zone_weights=(v, 1.0, 1.0)),
+    "mixing[0]": lambda v: plan(mixing=(v, 0.5, 0.5)),
+    "min_zone_clients": lambda v: plan(min_zone_clients=v),
+    "size": lambda v: plan(size=v),
+    "probabilities[0]": lambda v: PoissonSampling((v,)),
+    "sizes[0]": lambda v: FixedSizeSampling((v,)),
+    "parents[1]": lambda v: Level((0, v), (1.0,)),
+    "noise_multipliers[0]": lambda v: Level((0,), (v,)),
+    "clip_norm": lambda v: Clipping(clip_norm=v),
+    "target_quantile": lambda v: Clipping(kind="adaptive", target_quantile=v),
+    "layer_norms[0]": lambda v: Clipping(kind="per_layer", layer_norms=(v,)),
+    "dropout_rate": lambda v: ThreatModel(dropout_rate=v),
+    "colluding_clients": lambda v: ThreatModel(colluding_clients=v),
+    "delta": lambda v: account(plan(), 1, v, ("rdp",)),
+    "rounds": lambda v: account(plan(), v, 1e-5, ("rdp",)),
+}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("client_noise_multiplier", "zone_noise_multipliers[1]", "zone_sizes[0]"),
-        *("noising_clients[2]", "zone_weights[0]", "mixing[0]", "min_zone_clients"),
-        *("size", "probabilities[0]", "sizes[0]", "parents[1]", "noise_multipliers[0]"),
-        *("clip_norm", "target_quantile", "layer_norms[0]", "dropout_rate"),
-        *("colluding_clients", "delta", "rounds"),
-    ],
-)
+@pytest.mark.parametrize("name", MADE_OF_NUMBERS)
 def test_what_is_no_number_is_refused_by_name(name):
     """NaN, infinity, text, truth values, arrays, numbers that no float has."""
-    make = of_kind(name)
+    make = MADE_OF_NUMBERS[name]
     for value in (math.nan, math.inf, -1, *NO_NUMBERS):
         with pytest.raises(ArgumentError, match=f"^{re.escape(name)} is "):
             make(value)

@@ -243,8 +243,9 @@ def test_levels_are_added_above_any_zones():
     fans = np.bincount(tree.parents[0])
     assert max(fans) - min(fans) <= 1
     assert with_levels(zones, (), rng=np.random.default_rng(1)) == zones
-    with pytest.raises(ArgumentError, match=r"levels\[0\] is 6; allowed: 1..5"):
-        with_levels(zones, (6,), rng=np.random.default_rng(1))
+    for count in (0, 6):
+        with pytest.raises(ArgumentError, match=rf"levels\[0\] is {count}; .*: 1..5"):
+            with_levels(zones, (count,), rng=np.random.default_rng(1))
     with pytest.raises(ArgumentError, match=r"levels\[0\] is 2.5; allowed: a whole"):
         with_levels(zones, (2.5,), rng=np.random.default_rng(1))
 
@@ -323,9 +324,3 @@ def test_a_key_that_is_missing_makes_no_zone(missing):
     keys = dict.fromkeys(IDS, "north") | {IDS[1]: missing}
     with pytest.raises(ArgumentError, match=r"^keys\['.*'\] is (None|nan); allowed: a"):
         zones_by_key(IDS, keys=keys)
-
-
-@pytest.mark.parametrize("zone", [None, "x", 0.5, -1, 1, (0,)])
-def test_a_zone_that_is_none_has_no_clients(zone):
-    with pytest.raises(ArgumentError, match=r"^zone is "):
-        one_zone(IDS).clients_in(zone)

@@ -103,9 +103,9 @@ def test_one_zone_holds_everybody():
     assert one_zone(IDS) == Zoning(IDS, (0,) * 8)
 
 
-@pytest.mark.parametrize("zone", [1, -1])
+@pytest.mark.parametrize("zone", [None, "x", 0.5, -1, 1, (0,)])
 def test_unknown_zone_is_refused(zone):
-    with pytest.raises(ArgumentError, match=rf"zone is {zone}; allowed: 0\.\.0"):
+    with pytest.raises(ArgumentError, match=r"^zone is .*; allowed: 0\.\.0"):
         Zoning(("a",), (0,)).clients_in(zone)
 
 
@@ -118,15 +118,6 @@ def test_members_rise_however_many_they_are():
 
 
 @given(n=st.integers(1, 60), data=st.data())
-def test_equal_zones_partition_evenly(n, data):
-    s = data.draw(st.integers(1, n))
-    ids = [f"c{i}" for i in range(n)]
-    zoning = equal_zones(ids, s, rng=np.random.default_rng(n))
-    assert sorted(c for z in range(s) for c in zoning.clients_in(z)) == sorted(ids)
-    assert max(zoning.zone_sizes) - min(zoning.zone_sizes) <= 1
-
-
-@given(n=st.integers(1, 60), data=st.data())
 def test_trees_cover_every_level_evenly(n, data):
     counts = [data.draw(st.integers(1, n))]
     for _ in range(data.draw(st.integers(0, 3))):
@@ -134,27 +125,13 @@ def test_trees_cover_every_level_evenly(n, data):
     ids = [f"c{i}" for i in range(n)]
     rng = np.random.default_rng(n)
     zoning = with_levels(equal_zones(ids, counts[0], rng=rng), counts[1:], rng=rng)
-    assert zoning.level_sizes == (n, *counts)
+    assert zoning.client_ids == tuple(ids) and zoning.level_sizes == (n, *counts)
     for below, links in zip(
         zoning.level_sizes, (zoning.zone_of, *zoning.parents), strict=False
     ):
         fans = np.bincount(links)
         assert sum(fans) == below
         assert max(fans) - min(fans) <= 1
-
-
-@pytest.mark.parametrize(
-    ("counts", "message"),
-    [
-        ((9,), "num_zones is 9; allowed: 1..8"),
-        ((4, 5), r"levels\[0\] is 5; allowed: 1..4"),
-        ((4, 0), r"levels\[0\] is 0"),
-    ],
-)
-def test_bad_trees_are_refused(counts, message):
-    rng = np.random.default_rng(0)
-    with pytest.raises(ArgumentError, match=f"^{message}"):
-        with_levels(equal_zones(IDS, counts[0], rng=rng), counts[1:], rng=rng)
 
 
 def test_a_far_index_is_refused_without_counting_to_it():
