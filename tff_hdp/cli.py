@@ -70,11 +70,8 @@ def run(
         return _fail(_of_flag(error))
     except MemoryError as error:
         return _fail(f"not enough memory: {error}")
-    except (
-        *(FileError, NoiseError, flags.Error),
-        # A model that training made infinite.
-        FloatingPointError,
-    ) as error:
+    except (FileError, NoiseError, FloatingPointError, flags.Error) as error:
+        # A FloatingPointError is of a model that training made infinite.
         return _fail(str(error))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("scripts", "benchmarks"):

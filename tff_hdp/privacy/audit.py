@@ -107,10 +107,8 @@ def paired_audit_scores(
       ArgumentError: If an argument is out of range or a score is not finite.
     """
     _check(claimed, delta, confidence)
-    inside, outside = (
-        checked_scores("scores_in", scores_in),
-        checked_scores("scores_out", scores_out),
-    )
+    inside = checked_scores("scores_in", scores_in)
+    outside = checked_scores("scores_out", scores_out)
     first_in, first_out = len(inside) // 4, len(outside) // 4
     threshold = _best_threshold(inside[:first_in], outside[:first_out], delta)
     rest_in, rest_out = inside[first_in:], outside[first_out:]

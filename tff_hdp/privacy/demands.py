@@ -145,7 +145,7 @@ class Demand:
         # Epsilons of plans by Renyi DP, and by the account that counts.
         self._tried: list[tuple[float, float]] = []
         self._found: dict[float, float] = {}
-        self._known: list[tuple[float, float, float]] = []
+        self._known: dict[tuple[float, float], float] = {}
 
     def row(self, history: History, by: Sound, zone: int) -> AccountRow:
         """What rounds are worth to its client of a zone."""
@@ -251,15 +251,15 @@ class Demand:
         """Why a plan does not keep the promise, though `even` that much noise helps."""
         row = self.row_of(plan, by)
         epsilon, who = row.epsilon(by), f"{row.client_kind} clients"
-        why = f"what noise can keep: {who} have{even}, "
         if math.isfinite(epsilon):
-            why = (
+            allowed = (
                 f"{epsilon:.3g} or more: {who} have that{even}, of which what is left "
+                "comes from finite precision, the noise's and the account's"
             )
-            why += "comes from finite precision, the noise's and the account's"
         else:
-            why += row.assumptions or "no finite epsilon"
-        return ArgumentError("promises", self.promise, why)
+            why = row.assumptions or "no finite epsilon"
+            allowed = f"what noise can keep: {who} have{even}, {why}"
+        return ArgumentError("promises", self.promise, allowed)
 
     def _guess(self, client: float) -> float:
         """What it may need, from what it needed: about linear in client variance."""
@@ -274,7 +274,7 @@ class Demand:
     def _is_met(self, client: float, variance: float) -> bool:
         """Whether its target is; more noise never costs epsilon, which saves work."""
         regime = client > 0.0
-        for known, v, epsilon in self._known:
+        for (known, v), epsilon in self._known.items():
             if (known > 0.0) != regime:
                 continue
             if known <= client and v <= variance and epsilon <= self.target:
@@ -284,12 +284,10 @@ class Demand:
         return self._epsilon_at(client, variance) <= self.target
 
     def _epsilon_at(self, client: float, variance: float) -> float:
-        for known, v, epsilon in self._known:
-            if known == client and v == variance:
-                return epsilon
-        epsilon = self.epsilon(self._plan(client, variance), "rdp")
-        self._known.append((client, variance, epsilon))
-        return epsilon
+        at = client, variance
+        if at not in self._known:
+            self._known[at] = self.epsilon(self._plan(*at), "rdp")
+        return self._known[at]
 
     def _plan(self, client: float, variance: float) -> NoisePlan:
         """A plan with client noise, and that variance at the client's node alone."""

@@ -118,13 +118,11 @@ def plan(
     least, kept = keeper.least()
     noise = noise_in_model(least)
     if relax:
-        saved = [
-            keeper.saved(i, noise) if each.is_near else 0.0
-            for i, each in enumerate(kept)
-        ]
         kept = tuple(
-            dataclasses.replace(each, saved=share)
-            for each, share in zip(kept, saved, strict=True)
+            dataclasses.replace(
+                each, saved=keeper.saved(i, noise) if each.is_near else 0.0
+            )
+            for i, each in enumerate(kept)
         )
     return Planned(
         plan=least,
