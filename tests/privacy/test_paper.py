@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -94,13 +95,16 @@ def test_gaussian_epsilon_inverts_delta():
 
 
 def test_hfl_dp_theorem_1():
-    common = {"n": 10, "N": 5, "m": 1000, "C": 15, "delta": 1e-5}
-    first = hfl_dp.theorem_1(**common, eps1=20, eps2=20, t=(25, 13, 12, 12, 12))
+    shape = {"n": 10, "N": 5, "m": 1000, "C": 15}
+    setting = hfl_dp.Setting(
+        **shape, eps1=20, eps2=20, delta=1e-5, t=(25, 13, 12, 12, 12)
+    )
+    first = hfl_dp.theorem_1(setting)
     assert first.sigma_u1 == pytest.approx(0.181680, abs=5e-7)
     assert first.sigma_u2 == pytest.approx(0.0872065, abs=5e-8)
     assert first.sigma_e == pytest.approx(0.00872065, abs=5e-9)
     assert (first.n_e, first.n_c) == (0.0, 0.0)
-    second = hfl_dp.theorem_1(**common, eps1=20, eps2=20, t=(1, 13, 1, 1, 12))
+    second = hfl_dp.theorem_1(dataclasses.replace(setting, t=(1, 13, 1, 1, 12)))
     assert second.sigma_u1 == pytest.approx(0.00726721, abs=5e-9)
     assert second.sigma_e == pytest.approx(0.000726721, abs=5e-10)
     assert second.n_e == pytest.approx(0.00916360, abs=5e-9)
@@ -108,10 +112,11 @@ def test_hfl_dp_theorem_1():
 
 
 def test_hfl_dp_is_worth_something_else():
+    shape = {"n": 10, "N": 5, "C": 15, "eps1": 20, "eps2": 20, "delta": 1e-5}
+
     def worth(t, per_client=False):
-        noise = hfl_dp.theorem_1(
-            n=10, N=5, m=1000, C=15, eps1=20, eps2=20, delta=1e-5, t=(t, 13, 1, 1, 12)
-        )
+        setting = hfl_dp.Setting(**shape, m=1000, t=(t, 13, 1, 1, 12))
+        noise = hfl_dp.theorem_1(setting)
         return hfl_dp.true_epsilon(
             sigma=noise.sigma_u1,
             sensitivity=30 if per_client else 30 / 1000,
@@ -123,9 +128,7 @@ def test_hfl_dp_is_worth_something_else():
     assert worth(25) == pytest.approx(3.51, abs=0.005)
     assert worth(25, per_client=True) > 1e5
     with pytest.raises(ValueError, match="m is 0"):
-        hfl_dp.theorem_1(
-            n=1, N=1, m=0, C=1, eps1=1, eps2=1, delta=1e-5, t=(1, 1, 1, 1, 1)
-        )
+        hfl_dp.theorem_1(hfl_dp.Setting(**shape, m=0, t=(1,) * 5))
 
 
 def test_gfl_epsilon():

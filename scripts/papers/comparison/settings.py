@@ -141,22 +141,22 @@ def _hfl_dp(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConf
         learning_rate=config.client_learning_rate,
         clip_norm=config.model_norm,
     )
-    n, N = config.num_clients // config.groups, config.groups
-    cloud = config.rounds // asked.k2
+    n, N, C = config.num_clients // config.groups, config.groups, asked.clip_norm
 
     def epsilon(per_quantity: float) -> float:
         noise = formulas.exact_noise(
-            n=n,
-            N=N,
-            C=asked.clip_norm,
-            eps1=per_quantity,
-            eps2=per_quantity,
-            delta=config.delta,
-            t=formulas.exposures(config.rounds, asked.k2),
+            formulas.Setting(
+                n=n,
+                N=N,
+                C=C,
+                eps1=per_quantity,
+                eps2=per_quantity,
+                delta=config.delta,
+                t=formulas.exposures(config.rounds, asked.k2),
+            )
         )
-        kinds = rounds_of(noise, n=n, N=N, C=asked.clip_norm)
-        counts = (config.rounds - cloud, cloud)
-        history = [(k, c) for k, c in zip(kinds, counts, strict=True) if c]
+        kinds = zip(rounds_of(noise, n=n, N=N, C=C), asked.rounds_by_kind, strict=True)
+        history = [(kind, count) for kind, count in kinds if count]
         return _epsilon(hfl_dp_account(history, config.delta, ("rdp",)))
 
     found = 1.0 / _least(lambda x: epsilon(1.0 / x), config.target_epsilon)

@@ -193,9 +193,9 @@ def other_papers() -> list[dict[str, Any]]:
         )
 
     for t in (1, 25):
-        noise = hfl_dp.theorem_1(
-            n=10, N=5, m=1000, C=15, eps1=20, eps2=20, delta=DELTA, t=(t, 13, t, 1, 12)
-        )
+        shape = {"n": 10, "N": 5, "m": 1000, "C": 15, "delta": DELTA}
+        setting = hfl_dp.Setting(**shape, eps1=20, eps2=20, t=(t, 13, t, 1, 12))
+        noise = hfl_dp.theorem_1(setting)
         worth = {
             share: hfl_dp.true_epsilon(
                 sigma=noise.sigma_u1,
@@ -205,13 +205,13 @@ def other_papers() -> list[dict[str, Any]]:
             )
             for share in (1000, 1)
         }
-        setting = f"uplink, n=10 N=5 m=1000 C=15, {t} exposures"
+        uplink = f"uplink, n=10 N=5 m=1000 C=15, {t} exposures"
         why = (
             "exact Gaussian mechanism; sigma = c dS/eps holds only below 1 an exposure"
         )
-        add("HFL-DP", setting + ", one example", 20.0, worth[1000], why)
+        add("HFL-DP", uplink + ", one example", 20.0, worth[1000], why)
         why = "as run: the whole model is clipped to C, so it moves by 2C, not 2C/m"
-        add("HFL-DP", setting + ", one client", 20.0, worth[1], why)
+        add("HFL-DP", uplink + ", one client", 20.0, worth[1], why)
     laplace = {"mu": 0.1, "B": 1.0, "sigma_g": 0.2}
     for i in (1, 10):
         add(

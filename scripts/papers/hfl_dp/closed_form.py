@@ -1,7 +1,6 @@
 """What HFL-DP's noise is worth in the paper's settings, without training."""
 
 import dataclasses
-from typing import Any
 
 import pandas as pd
 
@@ -44,8 +43,8 @@ def noise(**changes: object) -> pd.DataFrame:
     """
     config = presets.read("hfl_dp/figure2_noisy", HflDpConfig, **changes)
     setting = _setting(config)
-    chosen = formulas.theorem_1(**setting)
-    rows = noise_table(chosen, **setting, rounds=_rounds(config))
+    chosen = formulas.theorem_1(setting)
+    rows = noise_table(chosen, setting, config.rounds_by_kind)
     return pd.DataFrame([dataclasses.asdict(row) for row in rows])
 
 
@@ -57,28 +56,22 @@ def epsilons(**changes: object) -> pd.DataFrame:
     Args:
       **changes: Settings to have instead of the presets'.
     """
+    asked = [(name, preset, formulas.theorem_1) for name, preset in SETTINGS.items()]
+    asked.append(("figure 2, --noise=exact", "figure2_noisy", formulas.exact_noise))
     rows = []
-    for name, preset in SETTINGS.items():
+    for name, preset, formula in asked:
         config = presets.read(f"hfl_dp/{preset}", HflDpConfig, **changes)
         setting = _setting(config)
-        rows.append(_row(name, config, setting, formulas.theorem_1(**setting)))
-    config = presets.read("hfl_dp/figure2_noisy", HflDpConfig, **changes)
-    setting = _setting(config)
-    needed = {name: value for name, value in setting.items() if name != "m"}
-    exact = formulas.exact_noise(**needed)
-    rows.append(_row("figure 2, --noise=exact", config, setting, exact))
+        rows.append({"setting": name, **_row(config, setting, formula(setting))})
     return pd.DataFrame(rows)
 
 
 def _row(
-    name: str,
-    config: HflDpConfig,
-    setting: dict[str, Any],
-    chosen: formulas.HflDpNoise,
+    config: HflDpConfig, setting: formulas.Setting, chosen: formulas.HflDpNoise
 ) -> dict[str, object]:
-    n, N, C = setting["n"], setting["N"], setting["C"]
-    kinds = rounds_of(chosen, n=n, N=N, C=C)
-    history = list(zip(kinds, _rounds(config), strict=True))
+    n, N = setting.n, setting.N
+    kinds = rounds_of(chosen, n=n, N=N, C=setting.C)
+    history = list(zip(kinds, config.rounds_by_kind, strict=True))
     found = account(history, config.delta)
     worst = {
         row.observer: min(
@@ -88,10 +81,9 @@ def _row(
         for row in found
     }
     return {
-        "setting": name,
         "clients": n * N,
         "edges": N,
-        "m": setting["m"],
+        "m": setting.m,
         "stated 1": config.eps1,
         "stated 2": config.eps2,
         **worst,
@@ -101,14 +93,8 @@ def _row(
     }
 
 
-def _rounds(config: HflDpConfig) -> tuple[int, int]:
-    """Of edges alone and of the cloud."""
-    cloud = config.rounds // config.k2
-    return config.rounds - cloud, cloud
-
-
-def _setting(config: HflDpConfig) -> dict[str, Any]:
-    """The arguments of Theorem 1, as a run of these settings has them."""
+def _setting(config: HflDpConfig) -> formulas.Setting:
+    """What a run of these settings chooses its noise for."""
     clients, examples = config.num_clients, EXAMPLES[config.task]
     if clients > examples:
         allowed = f"at most {examples:,}, the training examples of {config.task}"

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,9 +21,11 @@ from tff_hdp.systems.hfl_dp import worth as hfl_dp_table
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
 from tff_hdp.systems.hfl_dp.process import _grid_of_mean
 
-SETTING = {"n": 10, "N": 5, "C": 15.0, "eps1": 20.0, "eps2": 25.0, "delta": 1e-5}
 ALL = (25, 13, 12, 12, 12)
 FEW = (1, 13, 1, 1, 12)
+SETTING = hfl_dp.Setting(
+    n=10, N=5, m=1000, C=15.0, eps1=20.0, eps2=25.0, delta=1e-5, t=ALL
+)
 
 
 def rounds(noise, **changes):
@@ -49,9 +52,10 @@ def test_exposures_of_the_papers_run():
 
 @pytest.mark.parametrize("t", [ALL, FEW])
 def test_exact_noise_gives_what_was_asked_as_run(t):
-    noise = hfl_dp.exact_noise(**SETTING, t=t)
     # Of a client with one example, the paper's sensitivity is that of the model.
-    table = hfl_dp_table.noise_table(noise, **SETTING, m=1, t=t, rounds=(13, 12))
+    setting = replace(SETTING, m=1, t=t)
+    noise = hfl_dp.exact_noise(setting)
+    table = hfl_dp_table.noise_table(noise, setting, rounds=(13, 12))
     for row in table:
         assert row.epsilon_example <= row.epsilon_stated * (1 + 1e-9)
     # Going down nothing is added where the way up added enough.
@@ -65,8 +69,9 @@ def test_exact_noise_gives_what_was_asked_as_run(t):
 
 
 def test_theorem_1_is_what_its_table_says_it_is_not():
-    noise = hfl_dp.theorem_1(**SETTING, m=1000, t=FEW)
-    table = hfl_dp_table.noise_table(noise, **SETTING, m=1000, t=FEW, rounds=(1, 1))
+    setting = replace(SETTING, t=FEW)
+    noise = hfl_dp.theorem_1(setting)
+    table = hfl_dp_table.noise_table(noise, setting, rounds=(1, 1))
     first = table[0]
     assert first.epsilon_example == pytest.approx(25.44, abs=0.005)
     assert first.epsilon_client > 1e5
@@ -77,9 +82,9 @@ def test_theorem_1_is_what_its_table_says_it_is_not():
 
 
 def test_loose_noise_is_not_warned_of():
-    setting = {**SETTING, "eps1": 0.5, "eps2": 0.5}
-    noise = hfl_dp.theorem_1(**setting, m=1000, t=ALL)
-    table = hfl_dp_table.noise_table(noise, **setting, m=1000, t=ALL, rounds=(13, 12))
+    setting = replace(SETTING, eps1=0.5, eps2=0.5)
+    noise = hfl_dp.theorem_1(setting)
+    table = hfl_dp_table.noise_table(noise, setting, rounds=(13, 12))
     assert all(row.epsilon_example < row.epsilon_stated for row in table)
     assert len(hfl_dp_table.warnings(table, m=1000)) == 1
 
@@ -100,8 +105,9 @@ def test_noises_and_their_table_by_the_papers_formulas(
 ):
     """Section 4.2's, and epsilons by the Gaussian mechanism's own delta."""
     delta, (t1, t2, t3, t4, t5), (eps1, eps2) = 1e-5, t, eps
-    setting = {"n": n, "N": N, "C": C, "eps1": eps1, "eps2": eps2, "delta": delta}
-    found = hfl_dp.theorem_1(**setting, m=m, t=t)
+    asked = {"eps1": eps1, "eps2": eps2, "delta": delta, "t": t}
+    setting = hfl_dp.Setting(n=n, N=N, m=m, C=C, **asked)
+    found = hfl_dp.theorem_1(setting)
     c = math.sqrt(2 * math.log(1.25 / delta))
     below = t2**2 - t1**2 * n
     above = t5**2 - t4**2 * N - t3**2 * N * n
@@ -115,7 +121,7 @@ def test_noises_and_their_table_by_the_papers_formulas(
         ),
         abs=1e-9 * c * C,
     )
-    exact = hfl_dp.exact_noise(**setting, t=t)
+    exact = hfl_dp.exact_noise(setting)
     z1, z2 = (hfl_dp.gaussian_multiplier(e, delta) for e in eps)
     below = (z1**2 * t2 / n - z1**2 * t1) / n
     above = (z2**2 * t5 / (n * N) - z2**2 * t4 / n - z2**2 * t3) / (n * N)
@@ -141,7 +147,7 @@ def test_noises_and_their_table_by_the_papers_formulas(
     # An upload has the one noise or the other, by the kind of its round.
     sent = (edge_rounds, edge_rounds, cloud_rounds, cloud_rounds, cloud_rounds)
     kinds = (edge_rounds, cloud_rounds)
-    table = hfl_dp_table.noise_table(found, **setting, m=m, t=t, rounds=kinds)
+    table = hfl_dp_table.noise_table(found, setting, rounds=kinds)
     for row, (noise, averaged), count, seen in zip(table, links, t, sent, strict=True):
         assert row.noise == pytest.approx(noise)
         for epsilon, times, share in (
@@ -155,9 +161,9 @@ def test_noises_and_their_table_by_the_papers_formulas(
 @pytest.mark.parametrize("eps", [1e20, 1e30])
 def test_noise_that_is_next_to_nothing_has_an_epsilon_too(eps):
     """A root was looked for in vain, in a run that had begun."""
-    setting = {**SETTING, "eps1": eps, "eps2": eps}
-    noise = hfl_dp.theorem_1(**setting, m=1000, t=FEW)
-    table = hfl_dp_table.noise_table(noise, **setting, m=1000, t=FEW, rounds=(1, 1))
+    setting = replace(SETTING, eps1=eps, eps2=eps, t=FEW)
+    noise = hfl_dp.theorem_1(setting)
+    table = hfl_dp_table.noise_table(noise, setting, rounds=(1, 1))
     for row in table:
         assert row.epsilon_client > row.epsilon_example > eps
     kinds = [(plan, 1) for plan in rounds(noise)]
@@ -172,9 +178,9 @@ def test_a_run_without_one_kind_of_round_counts_that_as_once():
 
 
 def test_what_no_round_sends_costs_a_client_nothing():
-    t = hfl_dp.exposures(6, 1)
-    noise = hfl_dp.theorem_1(**SETTING, m=1000, t=t)
-    table = hfl_dp_table.noise_table(noise, **SETTING, m=1000, t=t, rounds=(0, 6))
+    setting = replace(SETTING, t=hfl_dp.exposures(6, 1))
+    noise = hfl_dp.theorem_1(setting)
+    table = hfl_dp_table.noise_table(noise, setting, rounds=(0, 6))
     spent = [row.epsilon_client > 0 for row in table]
     assert spent == [False, False, True, True, True]
 
@@ -305,7 +311,7 @@ def test_a_single_client_has_no_other_of_its_edge():
 
 
 def test_stated_epsilons_are_eps1_at_the_edge_and_eps2_above():
-    noise = hfl_dp.theorem_1(**SETTING, m=1000, t=ALL)
+    noise = hfl_dp.theorem_1(SETTING)
     edge, cloud = rounds(noise, paper_epsilons=(20.0, 25.0))
     found = hfl_dp_account.account([(edge, 13), (cloud, 12)], 1e-5)
     assert [row.epsilon_paper for row in found] == [20.0, 20.0, 25.0, 25.0, None]
@@ -314,7 +320,7 @@ def test_stated_epsilons_are_eps1_at_the_edge_and_eps2_above():
 
 
 def test_a_ledger_of_both_rounds_comes_back_from_json():
-    edge, cloud = rounds(hfl_dp.theorem_1(**SETTING, m=1000, t=ALL))
+    edge, cloud = rounds(hfl_dp.theorem_1(SETTING))
     kind = {
         "plan_type": HflDpRound,
         "account": hfl_dp_account.account,

@@ -122,6 +122,12 @@ class HflDpConfig(RunConfig):
         """Whether eps1 and eps2 are stated for just so many rounds."""
         return self.noise != "none" and not self.exposures
 
+    @property
+    def rounds_by_kind(self) -> tuple[int, int]:
+        """How many rounds are of edges alone, and how many of the cloud."""
+        cloud = self.rounds // self.k2
+        return self.rounds - cloud, cloud
+
     def _exposure(self, text: str | float) -> float:
         try:
             value = float(text)

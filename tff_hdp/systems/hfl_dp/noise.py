@@ -5,9 +5,9 @@ t exposures, sigma = c t dS / eps with c = sqrt(2 ln(1.25/delta)); downlink nois
 is what is missing once the uplink noise has been averaged.
 """
 
+import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from scipy import optimize
 
@@ -26,82 +26,34 @@ from tff_hdp.systems.hfl_dp.plan import HflDpNoise
 Rule = Callable[[float, float], float]
 
 
-def theorem_1(
-    *,
-    n: int,
-    N: int,
-    m: int,
-    C: float,
-    eps1: float,
-    eps2: float,
-    delta: float,
-    t: tuple[float, float, float, float, float],
-) -> HflDpNoise:
-    """The noises of Theorem 1.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What the noises are chosen for.
 
-    Args:
+    Attributes:
       n: Clients of an edge.
       N: Edges.
-      m: Examples of the smallest client.
-      C: Bound on the norm of a client's model.
+      m: Examples of the smallest client, which only the paper's sensitivity hangs on.
+      C: Bound on the norm of a client's model; None where there is to be no noise.
       eps1: Epsilon of the edge rounds.
       eps2: Epsilon of the cloud rounds.
       delta: In (0, 1).
       t: (t1..t5), exposures of the client's, edge's, client's, edge's and cloud's
         models.
-
-    Returns:
-      The five standard deviations.
-
-    Raises:
-      ArgumentError: If an argument is out of range.
     """
-    check_positive("m", m)
-    check_delta("delta", delta)
-    c = math.sqrt(2 * math.log(1.25 / delta))
-    return _noise(n, N, C, 2 * C / m, eps1, eps2, t, lambda count, e: c * count / e)
+
+    n: int
+    N: int
+    m: int = 1
+    C: float | None
+    eps1: float
+    eps2: float
+    delta: float
+    t: Sequence[float]
 
 
-def exact_noise(
-    *,
-    n: int,
-    N: int,
-    C: float,
-    eps1: float,
-    eps2: float,
-    delta: float,
-    t: tuple[float, float, float, float, float],
-) -> HflDpNoise:
-    """Theorem 1 put right: the same noises by the exact Gaussian mechanism.
-
-    The sensitivity of a clipped model is 2C, whatever of the client's data
-    changes, and t exposures compose as one with sqrt(t) times the sensitivity.
-
-    Args:
-      n: Clients of an edge.
-      N: Edges.
-      C: Bound on the norm of a client's model.
-      eps1: Epsilon of the edge rounds.
-      eps2: Epsilon of the cloud rounds.
-      delta: In (0, 1).
-      t: As in `theorem_1`.
-
-    Returns:
-      The five standard deviations.
-
-    Raises:
-      ArgumentError: If an argument is out of range.
-    """
-    check_delta("delta", delta)
-
-    def rule(count: float, epsilon: float) -> float:
-        return math.sqrt(count) * gaussian_multiplier(epsilon, delta)
-
-    return _noise(n, N, C, 2 * C, eps1, eps2, t, rule)
-
-
-def setting_of(config: HflDpConfig, *, clients: int, smallest: int) -> dict[str, Any]:
-    """The arguments of `theorem_1` in a run.
+def setting_of(config: HflDpConfig, *, clients: int, smallest: int) -> Setting:
+    """What a run's noises are chosen for.
 
     Args:
       config: The run's settings.
@@ -120,16 +72,45 @@ def setting_of(config: HflDpConfig, *, clients: int, smallest: int) -> dict[str,
         # Noise falls as 1/m: it would be too little for the smaller clients.
         allowed = f"at most {smallest}, the smallest client's examples"
         raise ArgumentError("min_examples", m, allowed)
-    return {
-        "n": clients // config.edges,
-        "N": config.edges,
-        "m": m,
-        "C": config.clip_norm,
-        "eps1": config.eps1,
-        "eps2": config.eps2,
-        "delta": config.delta,
-        "t": list(config.exposures or exposures(config.rounds, config.k2)),
-    }
+    return Setting(
+        n=clients // config.edges,
+        N=config.edges,
+        m=m,
+        C=config.clip_norm,
+        eps1=config.eps1,
+        eps2=config.eps2,
+        delta=config.delta,
+        t=config.exposures or exposures(config.rounds, config.k2),
+    )
+
+
+def theorem_1(setting: Setting) -> HflDpNoise:
+    """The noises of Theorem 1.
+
+    Raises:
+      ArgumentError: If a field of the setting is out of range.
+    """
+    check_positive("m", setting.m)
+    check_delta("delta", setting.delta)
+    c = math.sqrt(2 * math.log(1.25 / setting.delta))
+    return _noise(setting, setting.m, lambda count, epsilon: c * count / epsilon)
+
+
+def exact_noise(setting: Setting) -> HflDpNoise:
+    """Theorem 1 put right: the same noises by the exact Gaussian mechanism.
+
+    The sensitivity of a clipped model is 2C, whatever of the client's data
+    changes, and t exposures compose as one with sqrt(t) times the sensitivity.
+
+    Raises:
+      ArgumentError: If a field of the setting is out of range.
+    """
+    check_delta("delta", setting.delta)
+
+    def rule(count: float, epsilon: float) -> float:
+        return math.sqrt(count) * gaussian_multiplier(epsilon, setting.delta)
+
+    return _noise(setting, 1, rule)
 
 
 def exposures(rounds: int, k2: int) -> tuple[int, int, int, int, int]:
@@ -193,23 +174,22 @@ def true_epsilon(
     return gaussian_epsilon(sigma / (sensitivity * math.sqrt(exposures)), delta)
 
 
-def _noise(
-    n: int,
-    N: int,
-    C: float,
-    sensitivity: float,
-    eps1: float,
-    eps2: float,
-    t: tuple[float, float, float, float, float],
-    rule: Rule,
-) -> HflDpNoise:
-    """Noise at a client and at an edge going up, and what is missing going down."""
-    for name, value in {"n": n, "N": N, "C": C, "eps1": eps1, "eps2": eps2}.items():
-        check_positive(name, value)
-    require(len(t) == 5, "t", t, "five numbers, t1..t5")
-    for i, count in enumerate(t):
+def _noise(setting: Setting, m: int, rule: Rule) -> HflDpNoise:
+    """Noise at a client and at an edge going up, and what is missing going down.
+
+    Args:
+      setting: What it is chosen for.
+      m: The sensitivity is 2C over it.
+      rule: How much noise that takes.
+    """
+    for name in ("n", "N", "C", "eps1", "eps2"):
+        check_positive(name, getattr(setting, name))
+    require(len(setting.t) == 5, "t", setting.t, "five numbers, t1..t5")
+    for i, count in enumerate(setting.t):
         check_positive(f"t[{i}]", count)
-    t1, t2, t3, t4, t5 = t
+    n, N, eps1, eps2 = setting.n, setting.N, setting.eps1, setting.eps2
+    t1, t2, t3, t4, t5 = setting.t
+    sensitivity = 2 * setting.C / m
     sigma_u1 = rule(t1, eps1) * sensitivity
     sigma_u2 = rule(t3, eps2) * sensitivity
     sigma_e = rule(t4, eps2) * sensitivity / n

@@ -18,21 +18,32 @@ from tff_hdp.clients.batches import (
     most_examples,
     order_of_steps,
 )
-from tff_hdp.clients.stacked_model import StackedModel
+from tff_hdp.clients.stacked_model import StackedModel, is_supported
 from tff_hdp.clients.training import chunk_size
+from tff_hdp.errors import ArgumentError
 from tff_hdp.files import write_text
 from tff_hdp.privacy import FullParticipation, NoisePlan, RoundLedger
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import Process, RngOf, System, for_the_operator
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
-from tff_hdp.systems.hfl_dp.noise import setting_of
+from tff_hdp.systems.hfl_dp.noise import (
+    Setting,
+    exact_noise,
+    setting_of,
+    theorem_1,
+)
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
-from tff_hdp.systems.hfl_dp.setup import build_edges, build_noise
 from tff_hdp.systems.hfl_dp.worth import READING, noise_table, warnings
 from tff_hdp.systems.zone_models import check_all_took_part, training_columns
+from tff_hdp.topology import equal_zones
 
 _LOG = logging.getLogger(__name__)
+_NOISES = {
+    "theorem_1": theorem_1,
+    "exact": exact_noise,
+    "none": lambda setting: HflDpNoise(),
+}
 OPERATOR_METRICS = (
     for_the_operator("train_loss, train_accuracy, clipped, rejected and disagreement")
     + " accuracy is that of the average of the edges' models, which between two rounds "
@@ -51,36 +62,40 @@ class HflDp(System):
     def __init__(self, config: HflDpConfig, folder: RunFolder) -> None:
         seed = folder.resolved["partition_seed"]
         self.config, self.task = config, config.load_task(seed)
+        if not is_supported(self.task.model):
+            allowed = "one whose layers can be stacked"
+            raise ArgumentError("model", self.task.model_name, allowed)
+        clients = self.task.train.client_ids
         setting = setting_of(
-            config,
-            clients=len(self.task.train.client_ids),
-            smallest=int(self.task.train.sizes.min()),
+            config, clients=len(clients), smallest=int(self.task.train.sizes.min())
         )
-        self.zoning = build_edges(config, self.task, seed)
+        rng = np.random.default_rng(seed)
+        self.zoning = equal_zones(clients, config.edges, rng=rng)
         self.sampling = NoisePlan(
             zone_sizes=self.zoning.zone_sizes, sampling=FullParticipation()
         )
         if "noise" not in folder.resolved:
-            noise = build_noise(config, setting)
-            folder.resolve(noise=dataclasses.asdict(noise), setting=setting)
+            noise = _NOISES[config.noise](setting)
+            folder.resolve(
+                noise=dataclasses.asdict(noise), setting=dataclasses.asdict(setting)
+            )
         folder.resolve(task=self.task.description)
         noise = HflDpNoise(**folder.resolved["noise"])
-        theorem_1 = config.noise == "theorem_1"
+        by_paper = config.noise == "theorem_1"
         self.plan, self.cloud_plan = rounds_of(
             noise,
-            n=setting["n"],
-            N=setting["N"],
+            n=setting.n,
+            N=setting.N,
             C=config.clip_norm,
-            paper_epsilons=(config.eps1, config.eps2) if theorem_1 else (None, None),
+            paper_epsilons=(config.eps1, config.eps2) if by_paper else (None, None),
         )
         self._model = StackedModel(self.task.model)
         self.worth, self.warnings = [], []
         if self.plan.is_noisy:
-            cloud = config.rounds // config.k2
-            rounds = (config.rounds - cloud, cloud)
-            self.worth = noise_table(noise, **folder.resolved["setting"], rounds=rounds)
-            if theorem_1:
-                self.warnings = warnings(self.worth, m=setting["m"])
+            chosen_for = Setting(**folder.resolved["setting"])
+            self.worth = noise_table(noise, chosen_for, config.rounds_by_kind)
+            if by_paper:
+                self.warnings = warnings(self.worth, m=setting.m)
         for warning in self.warnings:
             _LOG.warning("%s", warning)
 

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from tff_hdp.systems.hfl_dp.noise import true_epsilon
+from tff_hdp.systems.hfl_dp.noise import Setting, true_epsilon
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise
 
 READING = (
@@ -45,33 +45,18 @@ class NoiseRow:
 
 
 def noise_table(
-    noise: HflDpNoise,
-    *,
-    n: int,
-    N: int,
-    m: int,
-    C: float,
-    eps1: float,
-    eps2: float,
-    delta: float,
-    t: tuple[float, float, float, float, float],
-    rounds: tuple[int, int],
+    noise: HflDpNoise, setting: Setting, rounds: tuple[int, int]
 ) -> list[NoiseRow]:
     """One row for each of Theorem 1's five quantities.
 
     Args:
       noise: The standard deviations in use.
-      n: Clients of an edge.
-      N: Edges.
-      m: Examples of the smallest client.
-      C: Bound on the norm of a client's model.
-      eps1: Epsilon of the edge rounds.
-      eps2: Epsilon of the cloud rounds.
-      delta: In (0, 1).
-      t: (t1..t5), what the noise was chosen for.
+      setting: What they were chosen for.
       rounds: The run's, of edges alone and of the cloud. An upload is of the one or
         the other kind, though t1 counts both.
     """
+    n, N, C, t = setting.n, setting.N, setting.C, setting.t
+    eps1, eps2 = setting.eps1, setting.eps2
     down_edge = math.hypot(noise.n_e, noise.sigma_u1 / math.sqrt(n))
     down_cloud = math.hypot(
         noise.n_c, noise.sigma_e / math.sqrt(N), noise.sigma_u2 / math.sqrt(n * N)
@@ -80,8 +65,22 @@ def noise_table(
     quantities = (
         ("client to edge, edge rounds", noise.sigma_u1, t[0], of_edge, eps1, 1),
         ("edge to clients", down_edge, t[1], of_edge, eps1, n),
-        ("client to edge, cloud rounds", noise.sigma_u2, t[2], of_cloud, eps2, 1),
-        ("edge to cloud, sigma_E alone", noise.sigma_e, t[3], of_cloud, eps2, n),
+        (
+            "client to edge, cloud rounds",
+            noise.sigma_u2,
+            t[2],
+            of_cloud,
+            setting.eps2,
+            1,
+        ),
+        (
+            "edge to cloud, sigma_E alone",
+            noise.sigma_e,
+            t[3],
+            of_cloud,
+            setting.eps2,
+            n,
+        ),
         ("cloud to clients", down_cloud, t[4], of_cloud, eps2, n * N),
     )
     rows = []
@@ -91,10 +90,10 @@ def noise_table(
                 sigma=sigma,
                 sensitivity=sensitivity / averaged,
                 exposures=exposures,
-                delta=delta,
+                delta=setting.delta,
             )
             for level, sensitivity, exposures in (
-                ("example", 2 * C / m, count),
+                ("example", 2 * C / setting.m, count),
                 ("client", 2 * C, sent),
             )
         }
@@ -106,7 +105,7 @@ def noise_table(
                 epsilon_stated=stated,
                 epsilon_example=exact["example"],
                 epsilon_client=exact["client"],
-                delta=delta,
+                delta=setting.delta,
             )
         )
     return rows
