@@ -268,12 +268,13 @@ def test_epsilon_is_one_that_holds_though_pld_has_none(multiplier, rounds):
         return first - np.exp(epsilon + log_tail) - delta
 
     exact = scipy.optimize.brentq(excess, 0.0, mu**2 / 2 + 10 * mu)
-    assert exact <= vantage.epsilon(rounds, delta) <= 1.1 * exact
+    assert exact <= Held.of(vantage, rounds).epsilon(delta) <= 1.1 * exact
 
 
 def test_no_noise_is_no_guarantee_at_any_number_of_rounds():
     vantage = Vantage(plan=plan_of("none"), level=1)
-    assert vantage.epsilon(1, 1e-5) is vantage.epsilon(2 * 10**6, 1e-5) is None
+    assert Held.of(vantage, 1).epsilon(1e-5) is None
+    assert Held.of(vantage, 2 * 10**6).epsilon(1e-5) is None
 
 
 def test_whoever_sees_nothing_of_the_victim_is_refused():

@@ -183,10 +183,8 @@ class AttackConfig:
         for name, allowed in self.choices.items():
             if getattr(self, name) not in allowed:
                 raise ArgumentError(name, getattr(self, name), ", ".join(allowed))
-        for name in (
-            *("zones", "clients", "local_steps", "victims", "restarts"),
-            "rounds",
-        ):
+        counts = ("zones", "clients", "local_steps", "victims", "restarts", "rounds")
+        for name in counts:
             check_count(name, getattr(self, name), 1)
         # A curve needs some of either kind.
         of_curves = self.attack in ("membership", "observers", "property")
@@ -327,16 +325,13 @@ def _cohort_of(plan: NoisePlan, clip_norm: float) -> NoisePlan:
             sizes, rates, plan.noising_clients, plan.zone_sizes, strict=True
         )
     )
-    return NoisePlan(
+    return dataclasses.replace(
+        plan,
         zone_sizes=sizes,
         sampling=FullParticipation(),
         clipping=Clipping(clip_norm=clip_norm),
-        mixing=plan.mixing,
-        client_noise_multiplier=plan.client_noise_multiplier,
         noising_clients=noising,
-        zone_noise_multipliers=plan.zone_noise_multipliers,
-        upper_levels=plan.upper_levels,
-        server_noise_multiplier=plan.server_noise_multiplier,
-        secure_aggregation=plan.secure_aggregation,
-        secure_server=plan.secure_server,
+        encoding=None,
+        min_zone_clients=1,
+        size=NoisePlan.size,
     )

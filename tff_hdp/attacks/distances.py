@@ -20,6 +20,8 @@ from tff_hdp.files import read_numbers
 MAX_PSNR = 120.0
 # Pixels of a side that MS-SSIM's windows of 7 fit into at all three scales.
 LEAST_HALVED_TWICE = 28
+# Of all intervals.
+_CONFIDENCE = 0.95
 _MS_WEIGHTS = (0.3, 0.35, 0.35)
 # Zhang et al. (2018): how AlexNet's trunk takes images in [-1, 1].
 _SHIFT = np.array([-0.030, -0.088, -0.188], np.float32)
@@ -149,25 +151,21 @@ def task_feature_distance(
     return np.mean(distances, 0)
 
 
-def interval(
-    values: Sequence[float], confidence: float = 0.95
-) -> tuple[float, float, float]:
-    """Mean, and the ends of Student's interval around it."""
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean, and the ends of Student's interval of 95 % around it."""
     values = np.asarray(values, np.float64)
     mean = float(values.mean())
     if len(values) < 2:
         return mean, float("nan"), float("nan")
     error = values.std(ddof=1) / np.sqrt(len(values))
-    half = float(error * stats.t.ppf((1 + confidence) / 2, len(values) - 1))
+    half = float(error * stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1))
     return mean, mean - half, mean + half
 
 
-def proportion(
-    hits: Sequence[bool], confidence: float = 0.95
-) -> tuple[float, float, float]:
-    """Share of hits in independent trials, and the ends of their exact interval."""
+def proportion(hits: Sequence[bool]) -> tuple[float, float, float]:
+    """Share of hits in independent trials, and the ends of its exact 95 % interval."""
     count, trials = int(np.sum(hits)), len(hits)
-    ends = stats.binomtest(count, trials).proportion_ci(confidence, "exact")
+    ends = stats.binomtest(count, trials).proportion_ci(_CONFIDENCE, "exact")
     return count / trials, float(ends.low), float(ends.high)
 
 

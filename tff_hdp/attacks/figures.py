@@ -28,18 +28,14 @@ def draw(outcome: Outcome, path: str) -> None:
         _rotation(outcome.rows, path)
 
 
-def digits_seen_by_super_node(path: str, victims: int = 6) -> list[dict[str, Any]]:
-    """Digits as the clients' own super-node sees them, without noise and in each mode.
-
-    Args:
-      path: Of the picture.
-      victims: How many digits.
+def digits_seen_by_super_node(path: str) -> list[dict[str, Any]]:
+    """Six digits as their own super-node sees them, without noise and in each mode.
 
     Returns:
       A row a mode, as `run` gives them.
     """
     config = AttackConfig(
-        attack="analytic", privacy="none", level="1", victims=victims, seed=1
+        attack="analytic", privacy="none", level="1", victims=6, seed=1
     )
     attacker, rows, shown = Attacker(config), [], {}
     for mode in ("none", "cdp", "hdp", "ldp"):

@@ -73,7 +73,7 @@ def trained(
     members: np.ndarray,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """The model after all rounds, to which only members have sent anything.
+    """The weights after all rounds, to which only members have sent anything.
 
     Every round is released with its noise, whoever came.
 
@@ -83,9 +83,6 @@ def trained(
       vantage: Of its plan.
       members: bool [clients], who has sent what it trained; others send zero.
       rng: Draws who takes part.
-
-    Returns:
-      The weights.
     """
     target, plan = attacker.target, vantage.plan
     batches = [
@@ -114,9 +111,9 @@ def _confidences(
 
 
 def area_over_shadows(
-    said: np.ndarray, inside: np.ndarray, confidence: float = 0.95
+    said: np.ndarray, inside: np.ndarray
 ) -> tuple[float, float, float]:
-    """The area under the curve of all scores, and an interval by the jackknife.
+    """The area under the curve of all scores, and its 95 % interval by the jackknife.
 
     Clients of one shadow share its noise, and every score hangs on the other shadows;
     so the interval is from what the area is without each shadow, its ratios made anew.
@@ -124,7 +121,6 @@ def area_over_shadows(
     Args:
       said: [shadows, clients], confidences.
       inside: bool alike, who was in.
-      confidence: Of the interval.
 
     Returns:
       The area, and the interval's ends, in [0, 1].
@@ -137,7 +133,7 @@ def area_over_shadows(
     shadows = np.arange(len(said))
     whole = area(shadows)
     without = np.array([area(shadows[shadows != i]) for i in shadows])
-    _, low, high = interval(len(said) * whole - (len(said) - 1) * without, confidence)
+    _, low, high = interval(len(said) * whole - (len(said) - 1) * without)
     half = (high - low) / 2
     return whole, max(0.0, whole - half), min(1.0, whole + half)
 

@@ -14,22 +14,13 @@ LEVELS = ("0", "1", "2", "outside")
 
 
 def one_observer(attacker: Attacker, vantage: Vantage) -> Outcome:
-    """Was the victim's record in the sum? By the likelihood ratio.
-
-    Args:
-      attacker: The model, the clip norm and how many trials.
-      vantage: The observer.
-    """
+    """Was the victim's record in the sum? By the likelihood ratio."""
     row, curve = _told(attacker, vantage, attacker.records(vantage))
     return Outcome([row], curves=[(curve, vantage)])
 
 
 def all_observers(config: AttackConfig) -> Outcome:
-    """The same of every observer, whoever adds noise.
-
-    Args:
-      config: Of attack `observers`.
-    """
+    """The same of every observer, whoever adds noise."""
     attacker = Attacker(config)
     at = functools.partial(config.vantage, attacker.clip_norm)
     # What is sent hangs on the mode alone.

@@ -34,10 +34,6 @@ _ARRAYS = ("x_train", "y_train", "writer_train", "hsf_train")
 def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
     """The rule's curve on writers that it was not learnt from.
 
-    Args:
-      attacker: Of the task mnist.
-      vantage: Where it stands.
-
     Raises:
       ArgumentError: If the task is not mnist, its writers are not known, or their
         updates are not finite.
@@ -142,9 +138,6 @@ def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
 
 def _writers(attacker: Attacker) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
     """One batch of every writer of enough digits, and whether each is a student.
-
-    Args:
-      attacker: Of the task mnist.
 
     Returns:
       Features [n, B, 28, 28, 1] with labels [n, B], and bool [n].

@@ -27,10 +27,6 @@ def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
     who never leads. Who knows the other clients makes use of these; who does not, of
     the aggregates alone, to which nothing is added where they have no noise. A
     super-node that is no client gets no models.
-
-    Args:
-      attacker: Its level is that of the observer.
-      vantage: Where it stands.
     """
     records = {known: attacker.records(vantage, known) for known in (True, False)}
     rounds = attacker.config.rounds

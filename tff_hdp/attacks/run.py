@@ -5,7 +5,7 @@ import dataclasses
 import io
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tff_hdp.attacks.attacker import Attacker, Outcome, identified
@@ -16,6 +16,7 @@ from tff_hdp.attacks.property import property_inference, update_difference
 from tff_hdp.attacks.rotation import rotation
 from tff_hdp.attacks.system_attack import identify_in_system
 from tff_hdp.attacks.table4 import table4
+from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import require
 from tff_hdp.files import write_text
 from tff_hdp.topology.reading import read_json
@@ -40,25 +41,32 @@ def run(config: AttackConfig) -> Outcome:
     if config.system != "hdp":
         return identify_in_system(attacker)
     vantage = config.vantage(attacker.clip_norm)
-    row = attacker.row(vantage)
     if config.attack in RECONSTRUCTIONS:
-        originals, seen = attacker.observe(vantage)
-        images = attacker.reconstruct(config.attack, vantage, seen)
-        columns, found = attacker.distances(originals, images)
-        return Outcome([row | columns], originals, [found])
-    if config.attack == "property":
-        return property_inference(attacker, vantage)
-    if config.attack == "lira":
-        return lira(attacker, vantage)
-    if config.attack == "update_difference":
-        return update_difference(attacker, vantage)
-    if config.attack == "rotation":
-        return rotation(attacker, vantage)
-    if config.attack == "membership":
-        return one_observer(attacker, vantage)
+        return _reconstruction(attacker, vantage)
+    return _FROM_A_VANTAGE[config.attack](attacker, vantage)
+
+
+def _reconstruction(attacker: Attacker, vantage: Vantage) -> Outcome:
+    originals, seen = attacker.observe(vantage)
+    images = attacker.reconstruct(attacker.config.attack, vantage, seen)
+    columns, found = attacker.distances(originals, images)
+    return Outcome([attacker.row(vantage) | columns], originals, [found])
+
+
+def _identification(attacker: Attacker, vantage: Vantage) -> Outcome:
     records = attacker.records(vantage)
-    found = identified(config, vantage, records, attacker.clip_norm)
-    return Outcome([row | found])
+    found = identified(attacker.config, vantage, records, attacker.clip_norm)
+    return Outcome([attacker.row(vantage) | found])
+
+
+_FROM_A_VANTAGE: dict[str, Callable[[Attacker, Vantage], Outcome]] = {
+    "identification": _identification,
+    "lira": lira,
+    "membership": one_observer,
+    "property": property_inference,
+    "rotation": rotation,
+    "update_difference": update_difference,
+}
 
 
 def open_folder(config: AttackConfig) -> pathlib.Path:

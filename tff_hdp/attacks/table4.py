@@ -26,9 +26,6 @@ def table4(config: AttackConfig) -> Outcome:
 
     A cell has the better one of DLG and, on a dense model with one unknown client, the
     analytic attack; and identification with all other clients known.
-
-    Args:
-      config: Of attack `table4`.
     """
     attacker = Attacker(config)
     dense = first_dense(attacker.target) == 0

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tff_hdp import runtime
+from tff_hdp.attacks.setting import started
 from tff_hdp.attacks.victims import Target
 from tff_hdp.clients.batches import Participant, chunk_type, chunks
 from tff_hdp.clients.client_work import build_optimizer
@@ -22,12 +22,7 @@ Batch = tuple[np.ndarray, np.ndarray] | None
 
 
 class Training:
-    """A federation that can be trained again and again from the target's weights.
-
-    Args:
-      target: The model, and the clients' SGD.
-      plan: Who adds which noise.
-    """
+    """A federation that can be trained again and again from the target's weights."""
 
     def __init__(self, target: Target, plan: NoisePlan) -> None:
         runtime.set_context("in_process")
@@ -47,9 +42,7 @@ class Training:
             plan=plan,
             server_optimizer=build_optimizer("sgd", 1.0),
         )
-        weights = tff.learning.models.ModelWeights(list(target.weights), [])
-        empty = self._process.initialize()
-        self.start = self._process.set_model_weights(empty, weights)
+        self.start = started(self._process, target)
 
     def round(
         self, state: Any, batches: Sequence[Batch], present: Sequence[bool]

@@ -212,10 +212,6 @@ class Vantage:
         """What no attack from here can beat after so many rounds."""
         return Held.of(self, rounds).bound
 
-    def epsilon(self, rounds: int, delta: float) -> float | None:
-        """Epsilon of so many rounds; None where nothing is guaranteed."""
-        return Held.of(self, rounds).epsilon(delta)
-
 
 @dataclasses.dataclass(frozen=True)
 class Held:
