@@ -1,7 +1,6 @@
 """Whole elections among simulated clients, some of whom fail: held, or only drawn."""
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -88,19 +87,17 @@ def run_election(
     def online(phase: str) -> list[str]:
         return list(electors) if phase == "attend" else _acting(electors, stops, phase)
 
-    def step(phase: str, shown: object, end: Callable[[], Any]) -> Any:
+    def step(
+        phase: str,
+        shown: object,
+        act: Callable[[Elector, Any], object],
+        end: Callable[[], Any],
+    ) -> Any:
         """Shows everybody online something; what the relay makes of their answers."""
         for client in online(phase):
             received = meter.deliver(RELAY, client, shown)
-            elector = electors[client]
-            act = {
-                "attend": functools.partial(elector.attend, round_number=number),
-                "deal": elector.deal,
-                "confirm": elector.confirm,
-                "reveal": elector.reveal,
-            }[phase]
             with meter.time(client, phase):
-                message = act(received)
+                message = act(electors[client], received)
             message = meter.deliver(client, RELAY, message)
             with meter.time(RELAY, phase):
                 board.receive(message)
@@ -108,10 +105,10 @@ def run_election(
             return end()
 
     try:
-        roll = step("attend", call, board.roll)
-        ballot = step("deal", roll, board.propose)
-        certificate = step("confirm", ballot, board.certify)
-        transcript = step("reveal", certificate, board.finish)
+        roll = step("attend", call, lambda e, m: e.attend(m, number), board.roll)
+        ballot = step("deal", roll, lambda e, m: e.deal(m), board.propose)
+        certificate = step("confirm", ballot, lambda e, m: e.confirm(m), board.certify)
+        transcript = step("reveal", certificate, lambda e, m: e.reveal(m), board.finish)
     except ElectionError as error:
         for transcript in error.transcripts:
             for client in online("reveal"):
