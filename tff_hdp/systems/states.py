@@ -4,6 +4,9 @@ from typing import Any
 
 import tensorflow_federated as tff
 
+from tff_hdp.errors import require
+from tff_hdp.privacy.plan import NoisePlan
+
 
 def algorithm_state(weights: Any, aggregator: Any, finalizer: Any = None) -> Any:
     """A `LearningAlgorithmState` at SERVER, of its parts that hold something.
@@ -25,6 +28,17 @@ def algorithm_state(weights: Any, aggregator: Any, finalizer: Any = None) -> Any
             finalizer=nothing if finalizer is None else finalizer,
         )
     )
+
+
+def check_secure_sums(secure_sums: Any, plan: NoisePlan) -> None:
+    """Raises ArgumentError unless they are None, or sums that the plan takes."""
+    if secure_sums is None:
+        return
+    is_one = hasattr(secure_sums, "process")
+    require(is_one, "secure_sums", secure_sums, "a SecureSums, or None")
+    allowed = "None where plan.encoding is None"
+    has = plan.encoding is not None
+    require(has, "secure_sums", secure_sums.protocol, allowed)
 
 
 def process_of_model(

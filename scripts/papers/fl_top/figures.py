@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from scripts.papers.fl_top.trained import name_of
 from scripts.papers.fl_top.weights import weights_figure
 from scripts.papers.studies import Study
 from scripts.parts import curves, sweep_runs
+from tff_hdp.systems.fl_top.results import name_of
 
 _KNOWN = ("r", "scheme", "seed")
 

@@ -60,8 +60,9 @@ def main(argv: list[str]) -> int:
         raise ArgumentError(name, given[name], f"--{name}s, for all rows")
     asked = ratios()
     from scripts.papers.fl_top import figures, trained
+    from tff_hdp.systems.fl_top.results import name_of
 
-    names = {trained.name_of(scheme) for scheme in flags.FLAGS.schemes}
+    names = {name_of(scheme) for scheme in flags.FLAGS.schemes}
     results = program.results_folder(given, "fl_top")
     # Others that the CSV has stay there, and are not run again.
     chosen = {1.0, *(asked or itertools.chain(*trained.PRINTED.values()))}

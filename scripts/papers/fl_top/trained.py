@@ -14,6 +14,7 @@ from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.report import read_run
 from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top.config import SCHEMES, FlTopConfig
+from tff_hdp.systems.fl_top.results import name_of
 
 # Best accuracy of Table 1, best balanced accuracy of Table 2: by r, then without and
 # with noise as in `SCHEMES`' order of the compressed ones.
@@ -222,10 +223,6 @@ def _ratios_in(path: pathlib.Path) -> set[float]:
 def chosen(path: pathlib.Path, study: Study) -> dict[str, dict[str, Any]]:
     """Every scheme's settings of the sweep's best mean accuracy.
 
-    Args:
-      path: The sweep's CSV.
-      study: The sweep.
-
     Raises:
       ArgumentError: If it is not there, or lacks a line of the sweep.
       FileError: If it is no CSV.
@@ -246,12 +243,6 @@ def chosen(path: pathlib.Path, study: Study) -> dict[str, dict[str, Any]]:
         }
         for row in best.to_dict("records")
     }
-
-
-def name_of(scheme: str) -> str:
-    """As the paper calls it."""
-    private = "-DP" if scheme.endswith("_dp") else ""
-    return results.NAMES[scheme.removesuffix("_dp")] + private
 
 
 def printed(table: str, scheme: str, ratio: float) -> float | None:

@@ -41,19 +41,18 @@ def train_compressed(
     """
     initial = split(weights, model.shapes)
     coordinates = compressor.trainable(round_number)
-    if coordinates is None:
-        rule = SgdRule(learning_rate=learning_rate)
-        updates, sums = train_clients(model, initial, chunk, rule)
-        sent = compressor.compress(join(updates, leading=1), round_number)
-    elif compressor.upload_size <= LARGEST_SHARE * model.size:
+    few = compressor.upload_size <= LARGEST_SHARE * model.size
+    if coordinates is not None and few:
         problem = SubsetProblem(model, initial, coordinates, chunk["features"])
         rule = SgdRule(learning_rate=learning_rate)
         (trained,), sums = descend(problem, rule, chunk["order"], chunk["labels"])
         sent = problem.start[0] - trained
     else:
-        ones = tf.ones_like(coordinates)
-        chosen = tf.scatter_nd(coordinates[:, tf.newaxis], ones, [model.size]) > 0
-        mask = split(chosen, model.shapes)
+        mask = None
+        if coordinates is not None:
+            ones = tf.ones_like(coordinates)
+            chosen = tf.scatter_nd(coordinates[:, tf.newaxis], ones, [model.size]) > 0
+            mask = split(chosen, model.shapes)
         rule = SgdRule(learning_rate=learning_rate, mask=mask)
         updates, sums = train_clients(model, initial, chunk, rule)
         sent = compressor.compress(join(updates, leading=1), round_number)

@@ -29,7 +29,11 @@ from tff_hdp.errors import ArgumentError, check_positive, require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.fl_top.client_work import train_compressed
 from tff_hdp.systems.fl_top.compressors import Compressor
-from tff_hdp.systems.states import algorithm_state, process_of_model
+from tff_hdp.systems.states import (
+    algorithm_state,
+    check_secure_sums,
+    process_of_model,
+)
 
 if TYPE_CHECKING:
     from tff_hdp.systems.secure_sums import ProtocolProcess, SecureSums
@@ -88,13 +92,7 @@ def build_fl_top(
             compressor.num_weights,
             f"{model.size}, the model's",
         )
-
-    if secure_sums is not None:
-        kinds = "a SecureSums, or None"
-        require(hasattr(secure_sums, "process"), "secure_sums", secure_sums, kinds)
-        allowed = "None where plan.encoding is None"
-        has = plan.encoding is not None
-        require(has, "secure_sums", secure_sums.protocol, allowed)
+    check_secure_sums(secure_sums, plan)
 
     @tff.tensorflow.computation
     def initial_weights() -> tff.learning.models.ModelWeights:

@@ -10,6 +10,7 @@ import pandas as pd
 from tff_hdp.privacy.accountant import worst
 from tff_hdp.simulation.plain_words import largest_epsilon
 from tff_hdp.simulation.report import read_run
+from tff_hdp.systems.fl_top.config import PRIVATE_SUFFIX
 from tff_hdp.systems.fl_top.plan import FlTopLedger
 
 WEIGHTS_FILE = "weights.npz"
@@ -29,6 +30,12 @@ EPSILONS = (
 )
 
 
+def name_of(scheme: str) -> str:
+    """What the paper calls a scheme."""
+    name = NAMES[scheme.removesuffix(PRIVATE_SUFFIX)]
+    return name + ("-DP" if scheme.endswith(PRIVATE_SUFFIX) else "")
+
+
 def headline(num_classes: int) -> str:
     """The metric a task is judged by."""
     return "balanced_accuracy" if num_classes == 2 else "accuracy"
@@ -36,9 +43,6 @@ def headline(num_classes: int) -> str:
 
 def table(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
     """The paper's columns, one row a run, at the round of best accuracy.
-
-    Args:
-      paths: Run folders.
 
     Returns:
       Columns `r`, `scheme`, `accuracy` (or `balanced_accuracy` and `auroc`),
@@ -56,17 +60,13 @@ def table(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
 
 def table_text(rows: pd.DataFrame) -> str:
     """The table as text, numbers as the paper prints them."""
+    shares = ("accuracy", "balanced_accuracy", "auroc", "last")
+    costs = ("downstream_kb", "upstream_kb", "epsilon_paper")
+    costs += ("epsilon_released", "epsilon_server")
     formats = {
         "r": "{:.3%}".format,
-        "accuracy": "{:.3f}".format,
-        "balanced_accuracy": "{:.3f}".format,
-        "auroc": "{:.3f}".format,
-        "last": "{:.3f}".format,
-        "downstream_kb": "{:.2f}".format,
-        "upstream_kb": "{:.2f}".format,
-        "epsilon_paper": "{:.2f}".format,
-        "epsilon_released": "{:.2f}".format,
-        "epsilon_server": "{:.2f}".format,
+        **dict.fromkeys(shares, "{:.3f}".format),
+        **dict.fromkeys(costs, "{:.2f}".format),
         "delta": "{:g}".format,
     }
     text = rows.to_string(index=False, formatters=formats, na_rep="N/A")
@@ -79,9 +79,8 @@ def _row(path: pathlib.Path) -> dict[str, object]:
     judged = "balanced_accuracy" if "balanced_accuracy" in run.metrics else "accuracy"
     best = run.metrics.loc[run.metrics[judged].idxmax()]
     until = run.metrics[run.metrics["round"] <= best["round"]]
-    scheme = run.flags["scheme"]
-    name = NAMES[scheme.removesuffix("_dp")] + ("-DP" if scheme.endswith("_dp") else "")
-    row: dict[str, object] = {"r": run.flags["ratio"], "scheme": name}
+    row: dict[str, object] = {"r": run.flags["ratio"]}
+    row["scheme"] = name_of(run.flags["scheme"])
     row[judged] = best[judged]
     if "auroc" in run.metrics:
         row["auroc"] = best["auroc"]

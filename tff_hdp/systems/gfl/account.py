@@ -111,10 +111,7 @@ def _rows(
             noise_multiplier=last.sigma_g / (2 * last.update_norm),
             assumptions=_LOCAL,
         )
-        rounds = [
-            (_laplace(plan, 2 * plan.update_norm, plan.per_round / plan.clients), count)
-            for plan, count in history
-        ]
+        rounds = [(_laplace(plan), count) for plan, count in history]
         return for_everybody(composed(noisy, rounds, sound, _numbers(history)))
     others = composed(
         dataclasses.replace(bare, assumptions=_OTHERS),
@@ -198,9 +195,10 @@ def _ratio(plan: GflPlan, shift: float) -> float:
     return math.sqrt(2) * shift / plan.sigma_g
 
 
-def _laplace(plan: GflPlan, shift: float, q: float = 1.0) -> Laplace:
-    """One iteration in which a client moves what is noised by `shift`, in L2."""
-    return Laplace(_ratio(plan, shift), q, plan.dimension)
+def _laplace(plan: GflPlan) -> Laplace:
+    """One iteration in which sampled clients noise their own updates."""
+    q = plan.per_round / plan.clients
+    return Laplace(_ratio(plan, 2 * plan.update_norm), q, plan.dimension)
 
 
 def _numbers(history: Sequence[tuple[GflPlan, int]]) -> float:

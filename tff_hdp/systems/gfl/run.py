@@ -148,10 +148,8 @@ class Gfl(System):
         spread = ((models - centroids[:, np.newaxis]) ** 2).sum(-1)
         metrics["disagreement"] = float(spread.mean())
         if self.optimum is not None:
-            metrics["msd"] = float(((centroids - self.optimum) ** 2).sum(-1).mean())
-            metrics["msd_servers"] = float(
-                ((models - self.optimum) ** 2).sum(-1).mean()
-            )
+            metrics["msd"] = self._msd(centroids)
+            metrics["msd_servers"] = self._msd(models)
         return metrics
 
     def released(self, state: Any) -> tff.learning.models.ModelWeights:
@@ -201,13 +199,16 @@ class Gfl(System):
         )
         if self.optimum is None:
             return text
-        centroids = self._models(state).mean(1)
-        msd = float(((centroids - self.optimum) ** 2).sum(-1).mean())
+        msd = self._msd(self._models(state).mean(1))
         return (
             f"{text}\noptimum {np.array2string(self.optimum, precision=6)}; MSD of the "
             f"centroid {msd:.3e} ({10 * math.log10(msd):.1f} dB), over "
             f"{self.config.repetitions} repetitions"
         )
+
+    def _msd(self, models: np.ndarray) -> float:
+        """Mean squared distance of models [..., d] from the optimum."""
+        return float(((models - self.optimum) ** 2).sum(-1).mean())
 
     def _models(self, state: Any) -> np.ndarray:
         """[repetitions, servers, d] float64."""

@@ -13,10 +13,6 @@ from tff_hdp.topology import Zoning, equal_zones
 def build_graph(config: GflConfig, seed: int) -> nx.Graph:
     """The graph of the servers, connected.
 
-    Args:
-      config: How they are joined.
-      seed: Decides a random graph.
-
     Raises:
       ArgumentError: If `edge_probability` makes no connected graph in 1,000 draws.
     """

@@ -14,7 +14,11 @@ from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.systems.hdp.clients import Clients
-from tff_hdp.systems.states import algorithm_state, process_of_model
+from tff_hdp.systems.states import (
+    algorithm_state,
+    check_secure_sums,
+    process_of_model,
+)
 
 if TYPE_CHECKING:
     from tff_hdp.systems.secure_sums import ProtocolProcess, SecureSums
@@ -55,12 +59,7 @@ def build_hdp(
     is_optimizer = isinstance(server_optimizer, tff.learning.optimizers.Optimizer)
     kinds = "one of tff.learning.optimizers"
     require(is_optimizer, "server_optimizer", server_optimizer, kinds)
-    if secure_sums is not None:
-        kinds = "a SecureSums, or None"
-        require(hasattr(secure_sums, "process"), "secure_sums", secure_sums, kinds)
-        allowed = "None where plan.encoding is None"
-        has = plan.encoding is not None
-        require(has, "secure_sums", secure_sums.protocol, allowed)
+    check_secure_sums(secure_sums, plan)
     trainable = clients.initial_weights.type_signature.result.trainable
     record = tff.types.type_to_tf_tensor_specs(trainable)
     mean = build_mean(plan, record, queries=queries, draws_noise=secure_sums is None)
