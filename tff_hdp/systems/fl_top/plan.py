@@ -56,9 +56,6 @@ def plan(
       sigma: Noise multiplier of the sum without drop-outs.
       clipping: The bound S on a client's compressed update.
 
-    Returns:
-      The plan.
-
     Raises:
       ArgumentError: If an argument is out of range.
     """

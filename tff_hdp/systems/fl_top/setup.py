@@ -210,7 +210,9 @@ def _compressor(
         if config.coefficients == "largest":
             (coefficients,) = read_arrays(folder.path / SETUP_FILE, "coefficients")
         return CompressedSensing(
-            *(n, size, seed),
+            n,
+            size,
+            seed,
             iterations=config.recovery_iterations,
             coefficients=coefficients,
         )

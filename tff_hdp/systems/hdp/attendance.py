@@ -214,9 +214,15 @@ class Participation:
             online.add(stays)
         online &= there
         seat: dict[str, Any] = {
-            **{"zone": zone, "super_node": None, "failed": [], "refused": None},
-            **{"left": stays if stays and stays not in there else None},
-            **{"seconds": 0.0, "total_seconds": 0.0, "bytes": 0, "transcripts": []},
+            "zone": zone,
+            "super_node": None,
+            "failed": [],
+            "refused": None,
+            "left": stays if stays and stays not in there else None,
+            "seconds": 0.0,
+            "total_seconds": 0.0,
+            "bytes": 0,
+            "transcripts": [],
         }
         held = nodes.elections
         while seat["super_node"] is None:

@@ -116,11 +116,6 @@ def threat_of_round(threat: ThreatModel, plan: NoisePlan, skipped: int) -> Threa
     many zones as were skipped, whichever they are. A zone to which nobody came is not
     among them: its super-node adds its noise to nothing, and that no client's noise is
     in it, the number of noising participants accounts for.
-
-    Args:
-      threat: The run's.
-      plan: The run's.
-      skipped: How many zones faults skipped.
     """
     if not (plan.clients_carry_noise or plan.secure_server):
         return threat

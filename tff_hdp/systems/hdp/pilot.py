@@ -25,12 +25,6 @@ def find_clipping(
 ) -> Clipping:
     """The run's clipping, with S from a pilot that the folder remembers if `auto`.
 
-    Args:
-      config: The run's settings.
-      task: The loaded task.
-      folder: Remembers the pilot's norms.
-      build: Builds the system that the pilot trains.
-
     Raises:
       ArgumentError: If the pilot saw no update to measure.
     """

@@ -27,10 +27,6 @@ def with_own_plan(config: HdpConfig, folder: RunFolder) -> HdpConfig:
 
     Refusals at the first start name the file that was given.
 
-    Args:
-      config: The run's settings.
-      folder: Remembers which plan the run began with.
-
     Raises:
       ArgumentError: If the run began without the copy's like.
       FileError: If the file or its copy has changed since then, or holds no plan.
@@ -83,10 +79,6 @@ def with_plans_levels(config: HdpConfig, zoning: Zoning) -> Zoning:
     """The zones under the levels of a plan's file, where --levels has as many nodes.
 
     Which node a zone is beneath would else be dealt at random, and not as the plan's.
-
-    Args:
-      config: The run's settings.
-      zoning: Its clients' zones, with levels if it has any.
 
     Raises:
       FileError: If the file holds no plan.
@@ -144,11 +136,6 @@ def _parents(plan: NoisePlan) -> tuple[tuple[int, ...], ...]:
 def noising(config: HdpConfig, plan: NoisePlan, zoning: Zoning) -> list[int]:
     """Indices of the clients that a plan's file names as noising, if it names any.
 
-    Args:
-      config: The run's settings.
-      plan: How many of each zone carry noise.
-      zoning: Its clients' zones.
-
     Raises:
       ArgumentError: If one is no client of this run, or a zone has other than so many.
     """
@@ -172,11 +159,6 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
 
     Fewer rounds, a larger delta and parties that do less harm than the plan assumes
     are fine: promises are accounted with the plan's delta and what it assumes.
-
-    Args:
-      config: The run's settings, with a plan.
-      plan: Who adds which noise.
-      threat: What the run assumes of the parties.
 
     Raises:
       ArgumentError: If it would.
@@ -251,11 +233,6 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
         if epsilon > promise.epsilon:
             allowed = f"a plan whose {promise} this run keeps; it would reach "
             raise ArgumentError("plan", config.plan, f"{allowed}{epsilon:.5g}")
-
-
-def most_rounds(config: HdpConfig) -> float:
-    """How many rounds the promises of a run's plan are for; any number without one."""
-    return math.inf if config.plan is None else read_plan(config.plan).rounds
 
 
 def _bears_colluders(config: HdpConfig, plan: NoisePlan, assumed: ThreatModel) -> bool:

@@ -18,6 +18,7 @@ from tff_hdp.clients.client_work import (
 )
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Ledger
+from tff_hdp.privacy.planned import read_plan
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import Process, RoundInput, System, for_the_operator
 from tff_hdp.systems import secure_notes
@@ -34,7 +35,6 @@ from tff_hdp.systems.hdp.federation import (
 from tff_hdp.systems.hdp.pilot import find_clipping
 from tff_hdp.systems.hdp.planned import (
     kept_promises,
-    most_rounds,
     with_own_plan,
     with_plan_copied,
 )
@@ -85,10 +85,6 @@ BYZANTINE = (
 
 def build(config: HdpConfig, folder: RunFolder) -> "Hdp":
     """Builds HDP for the training loop.
-
-    Args:
-      config: The run's settings.
-      folder: Remembers what was drawn, measured and calibrated.
 
     Raises:
       ArgumentError: If a setting does not fit the task.
@@ -156,7 +152,8 @@ class Hdp(System):
     @property
     def most_rounds(self) -> float:
         """See base class; as many as a plan's promises are for."""
-        return most_rounds(self.config)
+        plan = self.config.plan
+        return super().most_rounds if plan is None else read_plan(plan).rounds
 
     @functools.cached_property
     def process(self) -> Process:

@@ -30,11 +30,6 @@ def build_zoning(
 ) -> Zoning:
     """Puts the task's clients into zones, and zones under further levels.
 
-    Args:
-      config: Which zones.
-      task: The loaded task.
-      rng: Decides what is dealt at random.
-
     Returns:
       The zoning, in the order of `task.train.client_ids`.
 
@@ -90,25 +85,22 @@ def build_elections(
     """
     if config.elect_super_nodes == "none":
         return None
-    limited = config.min_capability is not None
-    capability = _capability_of(config, task) if limited else None
-    if capability is not None:
+    capability, least = None, config.min_capability
+    if least is not None:
+        capability = _capability_of(config, task)
         best = min(
             max(capability[client] for client in zoning.clients_in(zone))
             for zone in range(zoning.num_zones)
         )
         allowed = f"at most {best:g}, which a client of every zone has"
-        require(
-            config.min_capability <= best,
-            *("min_capability", config.min_capability, allowed),
-        )
+        require(least <= best, "min_capability", least, allowed)
     return Elections(
         policy=config.elect_super_nodes,
         fault_model=config.election_fault_model,
         run_protocol=config.election_protocol == "pvss",
         call_size=config.voters,
         capability=capability,
-        min_capability=config.min_capability,
+        min_capability=least,
     )
 
 

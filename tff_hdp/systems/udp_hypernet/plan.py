@@ -30,9 +30,6 @@ def noise_multiplier(*, sigma: float, q: float, W: float, S: float) -> float:
       W: Sum of all users' weights.
       S: Clip norm.
 
-    Returns:
-      The noise multiplier.
-
     Raises:
       ArgumentError: If an argument is out of range.
     """
@@ -58,9 +55,6 @@ def plan(
       W: Sum of all users' weights, public; None for weights of 1. The largest
         weight is taken as 1, whatever users have, so that z does not depend on
         anybody's data.
-
-    Returns:
-      The plan.
 
     Raises:
       ArgumentError: If an argument is out of range.
@@ -105,11 +99,6 @@ class UdpLedger(Ledger):
         observer: str | None = None,
     ) -> list[AccountRow]:
         """Rows for the server, for the descriptors and for the released phi.
-
-        Args:
-          delta: In (0, 1).
-          methods: Which epsilons to compute.
-          observer: Against whom alone; None for all.
 
         Raises:
           ValueError: If nothing is recorded, or `delta` is out of range.
