@@ -56,10 +56,6 @@ def evaluation_of(task: Task) -> Evaluate:
 def build_evaluation(task: Task, batch_size: int = _BATCH) -> Evaluate:
     """Returns a function from model weights to test metrics.
 
-    Args:
-      task: Whose model and test set.
-      batch_size: Examples at a time.
-
     Returns:
       A function to `accuracy`, the share classified rightly, and `loss`, the mean
       cross-entropy in nats.

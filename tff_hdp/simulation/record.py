@@ -151,12 +151,9 @@ def refuse_foreign(path: pathlib.Path) -> None:
         is_ours = not (holds_states or (path / "model").exists())
     except (FileError, AttributeError):
         is_ours = False
-    require(
-        is_ours,
-        *("out", path),
-        "a new folder, or one without config.json, model and checkpoints; those in "
-        "this one are no run's, or of a run by another version",
-    )
+    allowed = "a new folder, or one without config.json, model and checkpoints; those "
+    allowed += "in this one are no run's, or of a run by another version"
+    require(is_ours, "out", path, allowed)
 
 
 def refuse_uncounted(path: pathlib.Path) -> None:
@@ -200,12 +197,8 @@ def refuse_older_journal(path: pathlib.Path, journal: Journal, last_row: int) ->
     """Raises FileError if a folder tells of releases that its journal does not.
 
     As where journal and checkpoints were put back from a copy. A privacy.json that is
-    missing or damaged tells nothing, which the log then says.
-
-    Args:
-      path: The folder.
-      journal: Its journal.
-      last_row: The last round of its metrics.csv.
+    missing or damaged tells nothing, which the log then says. `last_row` is the last
+    round of metrics.csv.
     """
     uncounted = "so what was released cannot be counted: start in a new folder"
     if last_row > journal.last_round:

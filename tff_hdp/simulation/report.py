@@ -98,10 +98,6 @@ def accounted(run: Run, config: RunConfig) -> tuple[Run, RoundLedger[Any]]:
     Of the rounds that the journal says were released: privacy.json states the account
     too, but in a file that an editor can change, and so are settings in config.json.
 
-    Args:
-      run: As read.
-      config: Its settings, as its folder has them.
-
     Returns:
       The run, and the ledger of the rounds.
 

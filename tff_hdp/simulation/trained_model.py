@@ -37,10 +37,6 @@ class ModelKeeper:
     While the run goes on a better round costs one file of its weights. The file
     outlives the process, so a resumed run knows the rounds before.
 
-    Args:
-      system: What is trained.
-      path: The run folder.
-
     Raises:
       FileError: If the file is damaged; without it the best round is one from here on.
     """

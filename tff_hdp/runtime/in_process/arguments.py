@@ -32,10 +32,6 @@ def bind_functions(
 ) -> tuple[tff.framework.ConcreteComputation, Any]:
     """Puts the computations in an argument into the computation that gets it.
 
-    Args:
-        comp: the computation to invoke.
-        arg: what the caller passed.
-
     Returns:
         A computation of the argument's other parts, and these; both as they were where
         no part is a computation.

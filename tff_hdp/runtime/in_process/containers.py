@@ -18,9 +18,6 @@ Pack = Callable[[Any], Any]
 def packer(type_: tff.Type) -> Pack:
     """Returns what puts a value into the containers of its type, as TFF does.
 
-    Args:
-        type_: the type.
-
     Returns:
         A function of values whose structures are sequences of their parts.
 

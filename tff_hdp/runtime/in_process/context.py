@@ -174,11 +174,7 @@ def create_async_in_process_context(**options: Any) -> AsyncInProcessContext:
 def set_in_process_context(**options: Any) -> InProcessContext:
     """Makes a new context the default of this thread, as TFF's setters do.
 
-    Args:
-        **options: those of `InProcessContext`.
-
-    Returns:
-        The context.
+    The options are those of `InProcessContext`, which it returns.
     """
     context = InProcessContext(**options)
     tff.framework.set_default_context(context)

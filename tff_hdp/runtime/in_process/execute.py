@@ -136,11 +136,6 @@ class Executable:
     def run(self, argument: arguments.Argument, clients: int, workers: Workers) -> Any:
         """Runs the computation once.
 
-        Args:
-            argument: what the caller passed.
-            clients: the number of clients.
-            workers: what runs the clients' work.
-
         Returns:
             The result, structures as tuples of their parts.
         """

@@ -38,10 +38,6 @@ class Interpreter:
     ) -> Any:
         """Returns the value of an expression without placements.
 
-        Args:
-            block: the expression.
-            scope: the values of its free names.
-
         Raises:
             UnsupportedComputationError: if a part of it cannot run in process.
         """

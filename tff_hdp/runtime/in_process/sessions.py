@@ -21,13 +21,7 @@ class SessionCall:
         arguments: Sequence[tf.TensorSpec],
         results: Sequence[tf.TensorSpec],
     ) -> None:
-        """Prepares the graph.
-
-        Args:
-            source: the computation.
-            arguments: the specs of its inputs.
-            results: the specs of its fetches.
-        """
+        """Prepares the graph."""
         self._specs = list(results)
         self._initialise = source.initialise
         self._graph = tf.Graph()

@@ -119,11 +119,7 @@ def ingest(value: Any, type_: tff.Type, *, listed: bool = False) -> Any:
 
 
 def export(value: Any, type_: tff.Type) -> Any:
-    """Turns a value into NumPy, datasets and tuples.
-
-    Args:
-        value: a value of eager tensors.
-        type_: its type, without placements.
+    """Turns a value of eager tensors into NumPy, datasets and tuples.
 
     Returns:
         A NumPy scalar or array (bytes for a string), a `tf.data.Dataset`, or a
