@@ -118,12 +118,7 @@ def linked_libraries(files: Iterable[pathlib.Path]) -> set[pathlib.Path]:
 
 
 def install_packages(tree: pathlib.Path, extras: Iterable[str]) -> None:
-    """Installs the locked wheels into the bundled Python, and drops what is unused.
-
-    Args:
-      tree: Of the bundle, with its interpreter.
-      extras: Of setup.py.
-    """
+    """Installs the locked wheels into the bundled Python, and drops what is unused."""
     uv = pathlib.Path(sys.prefix) / "bin" / "uv"
     asked = [word for extra in extras for word in ("--extra", extra)]
     listed = subprocess.run(

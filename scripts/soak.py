@@ -63,19 +63,16 @@ def descendants() -> list[int]:
     return found
 
 
-def watch_rounds() -> dict[int, int]:
-    """Notes resident memory whenever a round's metrics are written."""
-    from tff_hdp.simulation.run_folder import RunFolder
+class Memory:
+    """A tracker that notes resident memory, in bytes, at every round's release."""
 
-    memory: dict[int, int] = {}
-    release = RunFolder.release_metrics
+    def __init__(self) -> None:
+        self.by_round: dict[int, int] = {}
 
-    def release_metrics(self: RunFolder, number: int, metrics: dict) -> None:
-        release(self, number, metrics)
-        memory[number] = resident_bytes()
-
-    RunFolder.release_metrics = release_metrics
-    return memory
+    async def release(self, value: object, key: int) -> None:
+        """Notes it of the round `key`."""
+        del value
+        self.by_round[key] = resident_bytes()
 
 
 def soak(rounds: int, out: str) -> dict[str, Any]:
@@ -107,12 +104,12 @@ def soak(rounds: int, out: str) -> dict[str, Any]:
         out=out,
     )
     before = set(descendants())
-    memory = watch_rounds()
-    result = experiment.run(config)
+    memory = Memory()
+    result = experiment.run(config, trackers=[memory])
     frame = pd.read_csv(result.path / "metrics.csv")
     # Compilation and caches settle in the first tenth; then a tenth at either end.
     tenth = max(1, rounds // 10)
-    warm = [memory[number] for number in sorted(memory)][max(10, tenth) :]
+    warm = list(memory.by_round.values())[max(10, tenth) :]
     first, last = np.median(warm[:tenth]), np.median(warm[-tenth:])
     columns = ("dropped", "byzantine", "failed_super_nodes", "skipped_zones")
     return {

@@ -31,10 +31,6 @@ def read(name: str, config_class: type[RunConfig], **changes: Any) -> RunConfig:
 
 
 def given(config_class: type[RunConfig]) -> dict[str, Any]:
-    """The settings that the command line names, to have instead of a preset's.
-
-    Args:
-      config_class: Whose flags are defined.
-    """
+    """The settings that the command line names, to have instead of a preset's."""
     names = [field.name for field in dataclasses.fields(config_class)]
     return {n: flags.FLAGS[n].value for n in names if flags.FLAGS[n].present}

@@ -181,12 +181,12 @@ def write_accounts(
     from scripts.papers import presets, result_tables
     from tff_hdp.files import write_text
 
-    if not alone:
-        # Before anything is written.
-        cli.check_seeds(flags.FLAGS.seeds)
     if alone:
         names = {field.name for field in dataclasses.fields(config_class)}
         refuse_of_training(sorted(names - {"out", *heeded}))
+    else:
+        # Before anything is written.
+        cli.check_seeds(flags.FLAGS.seeds)
     given = presets.given(config_class)
     folder = given.pop("out", None)
     changes = {k: v for k, v in given.items() if k not in _ELSEWHERE}

@@ -111,9 +111,5 @@ class Observer:
 
 
 def sample(weights: Any) -> bytes:
-    """Bytes that tell a model's weights from all others', which have other noise.
-
-    Args:
-      weights: The model's arrays.
-    """
+    """Bytes that tell a model's weights from all others', which have other noise."""
     return max(weights, key=lambda w: w.size).tobytes()

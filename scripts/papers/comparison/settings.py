@@ -44,11 +44,7 @@ def build_config(config: MatchedConfig, name: str, seed: int) -> RunConfig:
 
 
 def without_noise(built: RunConfig) -> RunConfig:
-    """The settings of a system without noise, nor a clip but GFL's of gradients.
-
-    Args:
-      built: Of the same system with noise.
-    """
+    """The settings of a system without noise, nor a clip but GFL's of gradients."""
     changes, unused = _WITHOUT_NOISE[built.system]
     defaults = {f.name: f.default for f in dataclasses.fields(built)}
     return dataclasses.replace(

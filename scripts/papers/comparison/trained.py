@@ -132,8 +132,5 @@ def measure(path: pathlib.Path, target: float | None) -> Mapping[str, Any]:
 def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
     """Accuracy over rounds; UDP-Alg's is on its users' own tests."""
     del study
-    found: dict[str, list[pd.Series]] = {}
-    for job in jobs:
-        label = str(job.settings["system"])
-        found.setdefault(label, []).append(sweep_runs.series(job, "accuracy"))
+    found = sweep_runs.by_label(jobs, lambda job: job.settings["system"], "accuracy")
     curves.draw([curves.Panel(found)], path, ylabel="test accuracy", limits=(0, 1))

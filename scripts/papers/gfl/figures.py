@@ -39,8 +39,4 @@ def curves_of(
     jobs: Sequence[sweep_runs.Job], metric: str
 ) -> dict[str, list[pd.Series]]:
     """A metric over iterations by scheme, a series a seed."""
-    found: dict[str, list[pd.Series]] = {}
-    for job in jobs:
-        label = _LABELS[job.config.scheme]
-        found.setdefault(label, []).append(sweep_runs.series(job, metric))
-    return found
+    return sweep_runs.by_label(jobs, lambda job: _LABELS[job.config.scheme], metric)

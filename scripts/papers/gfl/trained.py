@@ -118,11 +118,7 @@ def rate(msd: pd.Series) -> tuple[float, float]:
 
 
 def flat_from(msd: pd.Series) -> int:
-    """The iteration from which on the MSD stays near what is left in the end.
-
-    Args:
-      msd: By iteration.
-    """
+    """The iteration from which on the MSD stays near what is left in the end."""
     left = _last(msd).mean()
     means = msd.rolling(max(1, len(msd) // 5), min_periods=1).mean()
     away = np.flatnonzero(np.abs(np.log(means / left)) > np.log(_FLAT))

@@ -16,12 +16,7 @@ _TITLES = {
 
 
 def draw_rounds(request: AccountConfig, path: str) -> None:
-    """Draws epsilon by RDP over the rounds, one line per row of the account.
-
-    Args:
-      request: What to account.
-      path: The image file to write.
-    """
+    """Draws epsilon by RDP over the rounds, one line per row of the account."""
     steps = sorted({max(1, round(request.rounds * i / 40)) for i in range(1, 41)})
     curves: dict[str, list[float]] = {}
     for rounds in steps:

@@ -33,14 +33,13 @@ def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> No
 
 
 def _by_round(jobs: Sequence[sweep_runs.Job]) -> curves.Panel:
-    found: dict[str, list[pd.Series]] = {}
     one_task = len({job.settings.get("task") for job in jobs}) == 1
     unsaid = {"seed", "task"} if one_task else {"seed"}
-    for job in jobs:
-        values = [str(v) for k, v in job.settings.items() if k not in unsaid]
-        label = ", ".join(values)
-        found.setdefault(label, []).append(sweep_runs.series(job, "accuracy"))
-    return curves.Panel(found)
+
+    def label(job: sweep_runs.Job) -> str:
+        return ", ".join(str(v) for k, v in job.settings.items() if k not in unsaid)
+
+    return curves.Panel(sweep_runs.by_label(jobs, label, "accuracy"))
 
 
 def _over_setting(

@@ -46,16 +46,19 @@ def main(argv: list[str]) -> int:
     trains = [part for part in flags.FLAGS.what if part != ACCOUNT]
     if len(trains) < len(flags.FLAGS.what):
         tables = {"noise": closed_form.noise, "epsilons": closed_form.epsilons}
-        heeded = closed_form.HEEDED
         program.write_accounts(
-            *(tables, HflDpConfig),
-            **{"paper": "hfl_dp", "heeded": heeded, "alone": not trains},
+            tables,
+            HflDpConfig,
+            paper="hfl_dp",
+            heeded=closed_form.HEEDED,
+            alone=not trains,
             notes={"noise": READING, "epsilons": closed_form.READING},
         )
     if not trains:
         return 0
     return program.run(
-        *(trains, HflDpConfig),
+        trains,
+        HflDpConfig,
         paper="hfl_dp",
         page="hfl_dp.md",
         studies=trained.studies,

@@ -3,8 +3,6 @@
 import pathlib
 from collections.abc import Sequence
 
-import pandas as pd
-
 from scripts.papers.studies import Study
 from scripts.parts import curves, sweep_runs
 
@@ -12,10 +10,11 @@ from scripts.parts import curves, sweep_runs
 def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
     """Accuracy on users' own tests; Noiseless, without epsilon, only over rounds."""
     noisy = [job for job in jobs if job.config.privacy != "none"]
-    by_round = curves.Panel(_curves(jobs, "round"))
+    by_round = curves.Panel(sweep_runs.by_label(jobs, _label, "accuracy"))
     delta = jobs[0].config.delta
     label = f"epsilon of the released hypernetwork (RDP, delta {delta:g})"
-    by_epsilon = curves.Panel(_curves(noisy, "epsilon_rdp"), xlabel=label)
+    over = sweep_runs.by_label(noisy, _label, "accuracy", "epsilon_rdp")
+    by_epsilon = curves.Panel(over, xlabel=label)
     curves.draw(
         [by_round, by_epsilon] if noisy else [by_round],
         path,
@@ -24,14 +23,9 @@ def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> No
     )
 
 
-def _curves(jobs: Sequence[sweep_runs.Job], by: str) -> dict[str, list[pd.Series]]:
-    found: dict[str, list[pd.Series]] = {}
-    for job in jobs:
-        settings = {k: v for k, v in job.settings.items() if k not in ("seed", "curve")}
-        label = ", ".join(f"{name} = {value}" for name, value in settings.items())
-        if job.config.privacy == "none":
-            label = "Noiseless"
-        found.setdefault(label or job.settings["curve"], []).append(
-            sweep_runs.series(job, "accuracy", by)
-        )
-    return found
+def _label(job: sweep_runs.Job) -> str:
+    if job.config.privacy == "none":
+        return "Noiseless"
+    settings = {k: v for k, v in job.settings.items() if k not in ("seed", "curve")}
+    label = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    return label or job.settings["curve"]

@@ -60,19 +60,19 @@ def main(argv: list[str]) -> int:
     if not trains:
         program.refuse_of_training(["private_server_learning_rate"])
     if len(trains) < len(flags.FLAGS.what):
-        tables = {ACCOUNT: closed_form.table}
-        heeded = closed_form.HEEDED
         program.write_accounts(
-            *(tables, UdpHypernetConfig),
+            {ACCOUNT: closed_form.table},
+            UdpHypernetConfig,
             paper="udp_alg",
-            heeded=heeded,
+            heeded=closed_form.HEEDED,
             alone=not trains,
             notes={ACCOUNT: closed_form.READING},
         )
     if not trains:
         return 0
     return program.run(
-        *(trains, UdpHypernetConfig),
+        trains,
+        UdpHypernetConfig,
         paper="udp_alg",
         page="udp_hypernet.md",
         studies=lambda scale: trained.studies(scale, rate),

@@ -14,8 +14,8 @@ from scripts.parts import curves, sweep_runs
 def drawn(monkeypatch, tmp_path):
     """Draws a study of runs whose accuracy after round r is r / 10 + seed / 100."""
 
-    def series(job, metric):
-        assert metric == "accuracy"
+    def series(job, metric, by="round"):
+        assert (metric, by) == ("accuracy", "round")
         seed = job.settings["seed"]
         return pd.Series([0.1 + seed / 100, 0.2 + seed / 100], index=[1, 2])
 
