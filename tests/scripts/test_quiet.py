@@ -8,6 +8,7 @@ some are not, so that every run of the suite holds the rule.
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -122,9 +123,15 @@ def test_a_worker_says_only_its_own_until_it_is_ended(end, repository):
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert worker.stdout.readline().startswith("worker on ")
-    worker.send_signal(end)
-    rest, errors = worker.communicate(timeout=60)
+    said = worker.stdout.readline()
+    assert said.startswith("worker on ")
+    host, _, port = said.split()[-1].rpartition(":")
+    with socket.create_connection((host, int(port))) as held:
+        # It is passed on once something has come back.
+        held.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\4" + bytes(5))
+        assert held.recv(1)
+        worker.send_signal(end)
+        rest, errors = worker.communicate(timeout=60)
     assert rest == "" and foreign(errors) == []
 
 

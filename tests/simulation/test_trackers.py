@@ -1,14 +1,16 @@
 """What may be published of a run, and what its notes keep for the operator."""
 
+import asyncio
 import re
 import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.simulation import experiment
-from tff_hdp.simulation.trackers import grouped
+from tff_hdp.simulation.trackers import Board, grouped
 from tff_hdp.systems.fl_top.run import FlTop
 from tff_hdp.systems.gfl import run as gfl
 from tff_hdp.systems.hdp import run as hdp
@@ -91,3 +93,25 @@ def test_what_is_no_tracker_is_refused_before_a_round_is_released(tmp_path):
     with pytest.raises(ArgumentError, match=r"^trackers\[0\] is x; allowed: a tff"):
         experiment.run(config, trackers=["x"])
     assert not (tmp_path / "run").exists()
+
+
+def test_what_tensorflow_says_of_event_files_is_without_its_operation(
+    tmp_path, monkeypatch
+):
+    said = (
+        "{{function_node __wrapped__CreateSummaryFileWriter}} No space left on device"
+    )
+
+    def full(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, said)
+
+    board = Board(tmp_path / "board")
+    monkeypatch.setattr(tf.summary, "create_file_writer", full)
+    with pytest.raises(FileError) as error:
+        Board(tmp_path)
+    assert (
+        str(error.value) == f"{tmp_path}: takes no event files: No space left on device"
+    )
+    monkeypatch.setattr(tf.summary.experimental, "write_raw_pb", full)
+    with pytest.raises(FileError, match=r"board: takes no event: No space left on dev"):
+        asyncio.run(board.release({"accuracy": 0.5}, 1))

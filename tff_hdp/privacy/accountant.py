@@ -5,13 +5,7 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
-from tff_hdp.errors import (
-    ArgumentError,
-    check_count,
-    check_delta,
-    check_word,
-    require,
-)
+from tff_hdp.errors import ArgumentError, check_count, check_delta, check_word, require
 from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp
 from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.paper import paper_epsilon
@@ -144,8 +138,7 @@ def account_history(
     check_delta("delta", delta)
     history = [(run, check_count("rounds", count)) for run, count in history]
     is_several = isinstance(methods, Sequence) and not isinstance(methods, str)
-    if not is_several:
-        raise ArgumentError("methods", repr(methods), f"a sequence of {METHODS}")
+    require(is_several, "methods", repr(methods), f"a sequence of {METHODS}")
     for method in methods:
         check_word("methods", method, METHODS)
     plans = [run.plan for run, _ in history]

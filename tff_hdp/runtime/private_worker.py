@@ -144,7 +144,9 @@ async def _relay(
 async def _forward(
     inner_port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+    # Of a connection that is cancelled as the relay ends, asyncio would tell at length.
+    ended = contextlib.suppress(ConnectionError, asyncio.CancelledError)
+    with contextlib.closing(writer), ended:
         inner_reader, inner_writer = await asyncio.open_connection(
             "127.0.0.1", inner_port, limit=_PIECE_BYTES
         )

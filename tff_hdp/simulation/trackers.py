@@ -130,7 +130,7 @@ class Board(tff.program.ReleaseManager):
         try:
             self._writer = tf.summary.create_file_writer(str(path))
         except tf.errors.OpError as error:
-            raise FileError(path, f"takes no event files: {error}") from error
+            raise FileError(path, f"takes no event files: {_words(error)}") from error
 
     async def release(self, value: Mapping[str, float], key: int) -> None:
         """Writes a round's numbers."""
@@ -144,7 +144,12 @@ class Board(tff.program.ReleaseManager):
             with self._writer.as_default():
                 tf.summary.experimental.write_raw_pb(event, step=key)
         except tf.errors.OpError as error:
-            raise FileError(self._path, f"takes no event: {error}") from error
+            raise FileError(self._path, f"takes no event: {_words(error)}") from error
+
+
+def _words(error: tf.errors.OpError) -> str:
+    """What TensorFlow says, without the operation that it begins with."""
+    return error.message.rpartition("}} ")[2]
 
 
 def _read(path: pathlib.Path) -> tuple[list[str], list[dict[str, str]]]:

@@ -202,12 +202,10 @@ class _Values:
     def __enter__(self) -> "_Values":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._held.close()
         self._connection.discard(*self._refs)
-        # Who interrupts the wait for a worker is not to wait for it again.
-        if kind is None or issubclass(kind, Exception):
-            self._connection.dispose()
+        self._connection.dispose()
 
     def create(self, value: executor_pb2.Value) -> executor_pb2.ValueRef:
         return self._mine(self._connection.create(value))
