@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import dp_accounting
 import tensorflow as tf
 import tensorflow_privacy as tfp
 from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
@@ -306,6 +307,12 @@ def _discrete(plan: NoisePlan, stddev: float, size: int) -> tf.Tensor:
     if stddev == 0.0:
         return tf.zeros([size], tf.int64)
     return discrete_gaussian(stddev / plan.encoding.step, size)
+
+
+def zone_events(plan: NoisePlan) -> list[Any]:
+    """The `DpEvent`s of super-nodes whose noise is discrete, as named tuples."""
+    zones = plan.node_noise_multipliers[0]
+    return [dp_accounting.GaussianDpEvent(z).to_named_tuple() for z in zones]
 
 
 def clips(plan: NoisePlan, queries: LevelQueries, state: Any) -> dict[str, Any]:

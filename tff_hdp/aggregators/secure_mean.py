@@ -8,7 +8,6 @@ sums modulo 2^b are exact and noise keeps its law under the masks.
 import collections
 from typing import Any
 
-import dp_accounting
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels
@@ -179,11 +178,7 @@ class SecureZonedMean(ZonedMean):
         if queries.client is not None:
             events["client"] = self._client_event(state, operator)
         if queries.zones:
-            # Their noise is in the sum already, drawn on the grid.
-            events["zones"] = [
-                dp_accounting.GaussianDpEvent(z).to_named_tuple()
-                for z in plan.zone_noise_multipliers
-            ]
+            events["zones"] = levels.zone_events(plan)
         if plan.estimator == "realised":
             unit = tf.math.divide_no_nan(1.0, weight)
         else:
