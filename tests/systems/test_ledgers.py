@@ -2,6 +2,7 @@
 
 import pytest
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Ledger, NoisePlan, PoissonSampling, RoundLedger
 from tff_hdp.systems.fl_top import plan as fl_top
 from tff_hdp.systems.gfl import account as gfl_account
@@ -22,28 +23,29 @@ def hdp(**noise):
 GFL = {"mu": 0.1, "B": 1.0, "sigma_g": 0.2, "dimension": 2, "per_round": 10}
 CASES = {
     "hdp": (
-        Ledger(),
+        Ledger,
         hdp(zone_noise_multipliers=(2.0, 3.0)),
         # Clients of a plan that has them carry noise know their own.
         hdp(client_noise_multiplier=1.0, secure_aggregation=True),
     ),
     "hfl_dp": (
-        RoundLedger(plan_type=HflDpRound, account=hfl_dp_account.account),
+        lambda: RoundLedger(plan_type=HflDpRound, account=hfl_dp_account.account),
         HflDpRound(cloud=False, n=4, N=2, C=1.0, sigma_u=1.0),
         HflDpRound(cloud=True, n=4, N=2, C=1.0, sigma_u=1.0),
     ),
     "gfl": (
-        RoundLedger(plan_type=GflPlan, account=gfl_account.account),
+        lambda: RoundLedger(plan_type=GflPlan, account=gfl_account.account),
         GflPlan(scheme="iid", clients=50, **GFL),
     ),
-    "fl_top": (fl_top.FlTopLedger(), fl_top.plan(clients=60, per_round=10, sigma=1.0)),
-    "udp_alg": (udp_alg.UdpLedger(), udp_alg.plan(users=20, q=0.5, sigma=0.2, S=0.1)),
+    "fl_top": (fl_top.FlTopLedger, fl_top.plan(clients=60, per_round=10, sigma=1.0)),
+    "udp_alg": (udp_alg.UdpLedger, udp_alg.plan(users=20, q=0.5, sigma=0.2, S=0.1)),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_account_against_one_observer_is_its_part_of_the_whole(name):
-    ledger, *plans = CASES[name]
+    make, *plans = CASES[name]
+    ledger = make()
     for plan in plans:
         ledger.record(plan, 3)
     rows = ledger.account(DELTA)
@@ -53,3 +55,24 @@ def test_an_account_against_one_observer_is_its_part_of_the_whole(name):
         own = [row for row in rows if row.observer == observer]
         assert ledger.account(DELTA, observer=observer) == own
     assert ledger.account(DELTA, observer="nobody") == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_ledger_goes_on_with_the_rounds_of_another(name):
+    make, *plans = CASES[name]
+    whole, parts = make(), make()
+    for plan in (*plans, plans[0]):
+        one = make()
+        one.record(plan, 2)
+        whole.record(plan, 2)
+        parts.extend(one)
+    assert parts == whole
+
+
+def test_a_ledger_does_not_go_on_with_rounds_over_other_zones():
+    ledger, other = Ledger(), Ledger()
+    ledger.record(hdp(zone_noise_multipliers=(2.0, 3.0)), 2)
+    other.record(NoisePlan(zone_sizes=(40,), sampling=PoissonSampling((0.3,))))
+    with pytest.raises(ArgumentError, match=r"^plan.zone_sizes is 40; allowed: "):
+        ledger.extend(other)
+    assert ledger.rounds == 2

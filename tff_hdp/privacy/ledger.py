@@ -78,6 +78,15 @@ class RoundLedger(Generic[Plan]):
         elif count:
             self._history.append((plan, count))
 
+    def extend(self, other: "RoundLedger[Plan]") -> None:
+        """Records the rounds of another ledger, which checked them as it did.
+
+        Raises:
+          ArgumentError: If they do not fit the rounds before. Nothing is recorded then.
+        """
+        for plan, count in other.history:
+            RoundLedger.record(self, plan, count)
+
     def account(
         self,
         delta: float,
@@ -211,6 +220,11 @@ class Ledger(RoundLedger[AccountedRound]):
                 raise NoiseError("events: they are of a round of another plan")
         check_same_zones([*(run.plan for run, _ in self._history), plan])
         super().record(run, count)
+
+    def extend(self, other: RoundLedger[AccountedRound]) -> None:
+        """See base class; the plans must have the same zones."""
+        check_same_zones([run.plan for run, _ in (*self._history, *other.history)])
+        super().extend(other)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """See base class; the plans must have the same zones."""

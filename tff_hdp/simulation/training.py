@@ -90,8 +90,8 @@ def train(
 
     def release(number: int, given: RoundInput, ran: Any, seconds: float) -> Checkpoint:
         one = system.new_ledger()
-        for book in (one, ledger):
-            system.record(book, ran.metrics)
+        system.record(one, ran.metrics)
+        ledger.extend(one)
         metrics = {"round_seconds": seconds}
         if number % config.evaluate_every == 0 or number == config.rounds:
             metrics |= system.evaluate(ran.state)
@@ -104,7 +104,7 @@ def train(
             carried=given.carried,
             metrics=metrics,
         )
-        statement.cover(number, ledger, one, ran.metrics)
+        statement.cover(number, ledger, one)
         folder.checkpoints.save(done, one.state_dict())
         folder.release_metrics(number, metrics)
         return done
@@ -225,7 +225,7 @@ class _Statement:
         self._left, self._like = 0, None
 
     def cover(
-        self, number: int, ledger: RoundLedger[Any], one: RoundLedger[Any], ran: Any
+        self, number: int, ledger: RoundLedger[Any], one: RoundLedger[Any]
     ) -> None:
         """Makes privacy.json cover a round, and rounds like it in advance.
 
@@ -233,7 +233,6 @@ class _Statement:
           number: The round's.
           ledger: All rounds with this one.
           one: This one alone.
-          ran: The process's metrics in it.
         """
         if self._left and one == self._like:
             self._left -= 1
@@ -242,7 +241,7 @@ class _Statement:
         self._like = one
         covered = copy.deepcopy(ledger, {id(plan): plan for plan, _ in ledger.history})
         for _ in range(self._left):
-            self._system.record(covered, ran)
+            covered.extend(one)
         self._folder.write_privacy(
             covered,
             (*self._system.notes, AHEAD),
