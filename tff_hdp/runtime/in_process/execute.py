@@ -49,15 +49,13 @@ class Workers:
                     pending.append(pool.submit(work, i))
                 while pending:
                     yield pending.popleft().result()
-            except KeyboardInterrupt:
+            except BaseException as error:
                 for future in pending:
                     future.cancel()
-                self.hang_up()
-                raise
-            finally:
-                for future in pending:
-                    future.cancel()
+                if isinstance(error, KeyboardInterrupt):
+                    self.hang_up()
                 futures.wait(pending)
+                raise
 
     def hang_up(self) -> None:
         """Called when a call is interrupted, before it waits for what is under way."""
