@@ -99,12 +99,16 @@ def test_simulation_knows_no_system():
         assert "tff_hdp.systems" not in path.read_text(), path
 
 
+def calls_in(path):
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return (node for node in nodes if isinstance(node, ast.Call))
+
+
 @pytest.mark.parametrize("room", ["tff_hdp", "scripts", "benchmarks"])
 def test_tables_are_written_whole(room):
     """By `write_text`: who reads one meanwhile, or after a kill, has all of it."""
     for path in files_of(room):
-        nodes = ast.walk(ast.parse(path.read_text()))
-        for call in (node for node in nodes if isinstance(node, ast.Call)):
+        for call in calls_in(path):
             if ast.unparse(call.func).endswith(".to_csv"):
                 assert [ast.unparse(a) for a in call.args] in ([], ["sys.stdout"]), path
 
@@ -113,8 +117,7 @@ def test_tables_are_written_whole(room):
 def test_pictures_are_written_whole(room):
     """By `write_figure`; an SVG within a page is drawn in memory."""
     for path in files_of(room):
-        nodes = ast.walk(ast.parse(path.read_text()))
-        for call in (node for node in nodes if isinstance(node, ast.Call)):
+        for call in calls_in(path):
             if ast.unparse(call.func).endswith(".savefig"):
                 assert [ast.unparse(a) for a in call.args] == ["content"], path
 
@@ -123,8 +126,7 @@ def test_files_are_written_whole():
     """Likewise; checkpoints have a way of their own."""
     own_ways = {ROOT / "tff_hdp" / f for f in ("files.py", "simulation/checkpoints.py")}
     for path in {*files_of("tff_hdp")} - own_ways:
-        nodes = ast.walk(ast.parse(path.read_text()))
-        for call in (node for node in nodes if isinstance(node, ast.Call)):
+        for call in calls_in(path):
             owner, _, name = ast.unparse(call.func).rpartition(".")
             assert not owner or name not in ("write_text", "write_bytes"), path
             given = [*call.args, *(word.value for word in call.keywords)]
