@@ -1,13 +1,16 @@
 """What clients bring to a round, against plain Python."""
 
+import collections
 import itertools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tff_hdp.clients.batches import (
     Participant,
     chunks,
+    dataset_of_one,
     example_weights,
     make_order,
     order_of_steps,
@@ -93,3 +96,24 @@ def test_chunks_hold_every_client_as_it_is(size, across_zones):
         assert np.sum(found["order"] >= 0) == np.sum(own.order >= 0)
         assert found["weight"] == np.float32(own.weight)
         assert (found["carries_noise"], found["zone"]) == (own.carries_noise, own.zone)
+
+
+def test_a_data_set_of_one_is_tensorflows():
+    """Names in another order than the alphabet's, arrays of every kind and layout."""
+    element = collections.OrderedDict(
+        zones=np.broadcast_to(np.int32(3), 4),
+        features=np.arange(12, dtype=np.uint8).reshape(3, 4).T,
+        weights=np.float32([0.5, 1.0]),
+        carries=np.bool_([True, False]),
+        none=np.zeros([0, 2], np.float16),
+        texts=np.array([b"a\0", b"bc"]),
+        backwards=np.arange(3)[::-1],
+        one=np.int64(7),
+    )
+    found, expected = dataset_of_one(element), tf.data.Dataset.from_tensors(element)
+    assert found.element_spec == expected.element_spec
+    (own,), (theirs,) = found, expected
+    assert list(own) == list(element)
+    for name, value in theirs.items():
+        assert own[name].dtype == value.dtype
+        np.testing.assert_array_equal(own[name], value)

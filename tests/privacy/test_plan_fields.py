@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from tff_hdp.privacy import NoisePlan
+from tff_hdp.privacy import Clipping, FixedSizeSampling, NoisePlan
+from tff_hdp.privacy.plan_fields import plan_from_dict, plan_to_dict
 
 KNOWN = {
     *("zone_sizes", "sampling", "clipping", "estimator", "zone_weights", "mixing"),
@@ -22,3 +23,13 @@ def test_a_new_field_is_made_known_to_whoever_reads_all_of_them():
     `drawn_numbers`, `node_stddevs`, `without_noise` and `with_node_noise`.
     """
     assert {field.name for field in dataclasses.fields(NoisePlan)} == KNOWN
+
+
+def test_what_a_plan_is_written_as_is_its_readers_own():
+    """One that changes its copy changes no other's, as of a plan that was seen."""
+    plan = NoisePlan((4, 6), FixedSizeSampling((2, 3)), Clipping(0.5))
+    fields = plan_to_dict(plan)
+    fields["zone_sizes"].append(5)
+    fields["sampling"]["sizes"][0] = 4
+    fields["clipping"].clear()
+    assert plan_from_dict(plan_to_dict(plan)) == plan

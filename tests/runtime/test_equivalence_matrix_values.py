@@ -398,3 +398,57 @@ def test_same_arguments_accepted(
             run_on(in_process_context, identity, value)
     else:
         same(run_on(in_process_context, identity, value), expected)
+
+
+class Sibling(Pair):
+    """A named tuple by inheritance."""
+
+
+@attrs.define
+class Renamed:
+    second: typing.Any
+    other: typing.Any
+
+
+@attrs.define
+class Hidden:
+    _second: typing.Any
+    first: typing.Any
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Pair(1, 2),
+        Sibling(1, 2),
+        Record(1, 2),
+        Record(Record(1, 2), 3),
+        Renamed(1, 2),
+        Hidden(1, 2),
+        collections.OrderedDict(second=1, first=2),
+        collections.OrderedDict(first=1, second=2),
+        collections.OrderedDict(second=1, first=2, third=3),
+        tff.structure.Struct([("second", 1), ("first", 2)]),
+        tff.structure.Struct([("first", 1), ("second", 2)]),
+        (1, 2),
+        [1, 2],
+        [1, 2, 3],
+        Record,
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("names", [("second", "first"), ("first", "second")])
+def test_structures_are_taken_apart_as_by_tff(names, value, in_process_context, run_on):
+    """What TFF says a container's names and parts are, if the names are the type's."""
+    type_ = tff.StructType([(name, np.int32) for name in names])
+    swapped = tff.tensorflow.computation(lambda x: (x[1], x[0]), type_)
+    try:
+        parts = list(tff.structure.iter_elements(tff.structure.from_container(value)))
+    except TypeError:
+        parts = []
+    fit = [n in (None, name) for (n, _), name in zip(parts, names, strict=False)]
+    if len(parts) == 2 and all(fit) and all(isinstance(x, int) for _, x in parts):
+        assert run_on(in_process_context, swapped, value) == (parts[1][1], parts[0][1])
+    else:
+        with pytest.raises(TypeError):
+            run_on(in_process_context, swapped, value)

@@ -1,6 +1,5 @@
 """What a neighbour system is attacked with, and what of it an attacker can run."""
 
-import collections
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -91,11 +90,6 @@ def started(process: Any, target: Target) -> Any:
     """The state before round 1, with the target's weights."""
     weights = tff.learning.models.ModelWeights(list(target.weights), [])
     return process.set_model_weights(process.initialize(), weights)
-
-
-def dataset(chunk: dict[str, Any]) -> tf.data.Dataset:
-    """A TFF client of one chunk."""
-    return tf.data.Dataset.from_tensors(collections.OrderedDict(chunk))
 
 
 def median_norm(quiet: Round, examples: Sequence[Example]) -> float:

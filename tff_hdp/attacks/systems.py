@@ -20,11 +20,10 @@ from tff_hdp.attacks.setting import (
     Round,
     Setting,
     SystemUnderAttack,
-    dataset,
     median_norm,
     started,
 )
-from tff_hdp.clients.batches import chunk_type
+from tff_hdp.clients.batches import chunk_type, dataset_of_one
 from tff_hdp.errors import require
 from tff_hdp.privacy.accountant import AccountRow
 from tff_hdp.privacy.parts import Clipping
@@ -85,7 +84,7 @@ def fl_top(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
         start = started(process, target)
 
         def run(clients: Sequence[Example]) -> dict[str, np.ndarray]:
-            state = process.next(start, [dataset(setting.chunk(clients))]).state
+            state = process.next(start, [dataset_of_one(setting.chunk(clients))]).state
             after = join(tf.nest.flatten(state.global_model_weights.trainable)).numpy()
             seen = (initial - after)[kept] * setting.config.clients
             return dict.fromkeys(("super_node", "aggregator", "released_model"), seen)
@@ -118,7 +117,9 @@ def udp_hypernet(setting: Setting, examples: Sequence[Example]) -> SystemUnderAt
     weights = collections.OrderedDict(phi=phi, descriptors=descriptors)
 
     def data(user: int, example: Example) -> tf.data.Dataset:
-        return dataset(setting.chunk([example]) | {"user": np.array([user], np.int32)})
+        return dataset_of_one(
+            setting.chunk([example]) | {"user": np.array([user], np.int32)}
+        )
 
     def build(clip_norm: float, multiplier: float) -> tuple[Any, Round]:
         # sigma = z S / (q W), with q = 1 and W = users.
@@ -187,7 +188,7 @@ def gfl(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
             zone=np.array([zone], np.int32),
         )
         drawn = masks.draw(names, next(numbers), size).astype(np.int64)
-        return dataset(fields | {"masks": drawn[np.newaxis]})
+        return dataset_of_one(fields | {"masks": drawn[np.newaxis]})
 
     numbers = itertools.count()
 
@@ -257,7 +258,7 @@ def hfl_dp(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
 
     def data(zone: int, clients: Sequence[Example]) -> tf.data.Dataset:
         chunk = setting.chunk(clients, zone) | {"zone": np.array([zone], np.int32)}
-        return dataset({name: chunk[name] for name in CHUNK_FIELDS})
+        return dataset_of_one({name: chunk[name] for name in CHUNK_FIELDS})
 
     def build(multiplier: float) -> tuple[list[Any], Round]:
         sigma = multiplier * 2 * C

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tff_hdp import runtime
 from tff_hdp.attacks.setting import started
 from tff_hdp.attacks.victims import Target
-from tff_hdp.clients.batches import Participant, chunk_type, chunks
+from tff_hdp.clients.batches import Participant, chunk_type, chunks, dataset_of_one
 from tff_hdp.clients.client_work import build_optimizer
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.privacy.plan import NoisePlan
@@ -77,6 +77,6 @@ class Training:
         at_once = chunk_size(self._target.model, len(batches))
         across = chunks_span_zones(self._plan, self._target.model)
         made = chunks(members, at_once, across_zones=across)
-        data = list(map(tf.data.Dataset.from_tensors, made))
+        data = list(map(dataset_of_one, made))
         state = self._process.next(state, data).state
         return state, list(self._process.get_model_weights(state).trainable)

@@ -5,10 +5,12 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators import WEIGHT_TYPE
+from tff_hdp.clients.batches import dataset_of_one
 from tff_hdp.clients.updates import cross_entropy, out_of_range, spoilt
 from tff_hdp.errors import ArgumentError, as_float, check_bool, require
 
@@ -33,12 +35,12 @@ def client_profile(*, weight: float, zone: int, carries_noise: bool) -> tf.data.
     fits = is_whole and tf.int32.min <= zone <= tf.int32.max
     require(fits, "zone", zone, "a whole number that int32 holds")
     carries_noise = check_bool("carries_noise", carries_noise)
-    return tf.data.Dataset.from_tensors(
-        collections.OrderedDict(
-            weight=tf.constant(weight, tf.float32),
-            zone=tf.constant(zone, tf.int32),
-            carries_noise=tf.constant(carries_noise),
-        )
+    return dataset_of_one(
+        {
+            "weight": np.float32(weight),
+            "zone": np.int32(zone),
+            "carries_noise": np.bool_(carries_noise),
+        }
     )
 
 

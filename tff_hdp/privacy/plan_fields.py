@@ -27,10 +27,15 @@ _SAMPLING = {
 
 def plan_to_dict(plan: NoisePlan) -> dict[str, Any]:
     """Every field of `plan` as JSON types; `plan_from_dict` is the inverse."""
+    return json.loads(_written(plan))
+
+
+@functools.lru_cache(maxsize=256)
+def _written(plan: NoisePlan) -> str:
     fields = dataclasses.asdict(plan)
     kind = next(k for k, cls in _SAMPLING.items() if isinstance(plan.sampling, cls))
     fields["sampling"]["kind"] = kind
-    return _with(list, fields)
+    return json.dumps(fields)
 
 
 @functools.lru_cache(maxsize=256)

@@ -100,9 +100,12 @@ class RunFolder:
             self._board = Board(self.path / "tensorboard")
             self._managers: tuple[tff.program.ReleaseManager, ...] = (rows, self._board)
             self._published: tuple[str, ...] = ()
+            # In a thread, for where an event loop runs already: notebooks.
             self._thread = opened.enter_context(
                 concurrent.futures.ThreadPoolExecutor(1)
             )
+            self._loop = asyncio.Runner()
+            opened.callback(lambda: self._thread.submit(self._loop.close).result())
             self._opened = opened.pop_all()
 
     def __enter__(self) -> "RunFolder":
@@ -219,8 +222,7 @@ class RunFolder:
             for manager in self._managers:
                 await manager.release(metrics, round_number)
 
-        # In a thread, for where an event loop runs already: notebooks.
-        self._thread.submit(asyncio.run, release()).result()
+        self._thread.submit(self._loop.run, release()).result()
 
     def write_privacy(
         self,

@@ -70,6 +70,9 @@ class CsvRows(tff.program.ReleaseManager):
     Args:
       path: The file; if there is one, its rows are kept.
 
+    Attributes:
+      last_round: The latest round that has a row; 0 if none has.
+
     Raises:
       FileError: If the file holds no such rows.
       OSError: If it cannot be read.
@@ -82,19 +85,17 @@ class CsvRows(tff.program.ReleaseManager):
         self._is_whole = False
         if path.exists():
             self._columns, self._rows = _read(path)
-
-    @property
-    def last_round(self) -> int:
-        """The latest round that has a row; 0 if none has."""
-        return max((int(row[_KEY]) for row in self._rows), default=0)
+        self.last_round = max((int(row[_KEY]) for row in self._rows), default=0)
 
     async def release(self, value: Mapping[str, float], key: int) -> None:
         """Writes a round's row; rows of later rounds, now undone, are dropped."""
         row = {_KEY: key, **value}
-        kept = [old for old in self._rows if int(old[_KEY]) < key]
         columns = list(dict.fromkeys([*self._columns, *row]))
-        same = len(kept) == len(self._rows) and columns == self._columns
-        self._columns, self._rows = columns, [*kept, row]
+        same = self.last_round < key and columns == self._columns
+        if self.last_round >= key:
+            self._rows = [old for old in self._rows if int(old[_KEY]) < key]
+        self._rows.append(row)
+        self._columns, self.last_round = columns, key
         if same and self._is_whole:
             with self._path.open("a", newline="") as file:
                 file.write(self._text([row]))

@@ -218,7 +218,9 @@ class _Run:
             return tuple(map(self.export, tree))
 
         def build(tensors: Tensors) -> Any:
-            return values.export(values.unflatten(tensors, tree.type), tree.type)
+            types = values.leaves(tree.type)
+            exported = map(values.export, tensors, types)
+            return values.unflatten(exported, tree.type)
 
         if not tree.per_client:
             return build(self._at_server(tree))

@@ -41,11 +41,12 @@ def unflatten(tensors: Iterable[tf.Tensor], type_: tff.Type) -> Any:
     return next(tensors)
 
 
-def leaves(type_: tff.Type) -> list[tff.Type]:
+@functools.lru_cache(maxsize=1024)
+def leaves(type_: tff.Type) -> tuple[tff.Type, ...]:
     """Returns the type behind each tensor of a value of type `type_`."""
     if isinstance(type_, tff.StructType):
-        return [leaf for part in type_ for leaf in leaves(part)]
-    return [type_]
+        return tuple(leaf for part in type_ for leaf in leaves(part))
+    return (type_,)
 
 
 def tensor_specs(type_: tff.Type) -> list[tf.TensorSpec]:
@@ -119,14 +120,11 @@ def ingest(value: Any, type_: tff.Type, *, listed: bool = False) -> Any:
 
 
 def export(value: Any, type_: tff.Type) -> Any:
-    """Turns a value of eager tensors into NumPy, datasets and tuples.
+    """Turns an eager tensor into NumPy, or a dataset.
 
     Returns:
-        A NumPy scalar or array (bytes for a string), a `tf.data.Dataset`, or a
-        tuple of them.
+        A NumPy scalar or array (bytes for a string), or a `tf.data.Dataset`.
     """
-    if isinstance(type_, tff.StructType):
-        return tuple(export(*pair) for pair in zip(value, type_, strict=True))
     if isinstance(type_, tff.SequenceType):
         return to_dataset(value, type_.element)
     return value.numpy()
@@ -179,7 +177,15 @@ def _names(type_: tff.StructType) -> tuple[str | None, ...]:
 
 
 def _parts_of_plain(value: Any, names: tuple[str | None, ...]) -> Iterable[Any] | None:
-    """The parts of a dictionary, list or tuple that has `names`; None of others."""
+    """The parts of a plain container that has `names`; None of others.
+
+    A dictionary, list or tuple, named or not, or an object of an attrs class.
+    """
+    if isinstance(value, tuple) and getattr(value, "_fields", None) == names:
+        return value
+    fields = getattr(type(value), "__attrs_attrs__", ())
+    if fields and tuple(field.name for field in fields) == names:
+        return [getattr(value, name) for name in names]
     if type(value) in (dict, collections.OrderedDict) and tuple(value) == names:
         return value.values()
     if type(value) in (list, tuple) and len(value) == len(names):
@@ -199,6 +205,9 @@ def _ingest_tensor(value: Any, type_: tff.TensorType, listed: bool) -> tf.Tensor
             return value
         value = value.numpy()
     wanted, array = type_.dtype.type, np.asarray(value)
+    is_exact = (array.dtype, array.shape) == (type_.dtype, type_.shape)
+    if is_exact and isinstance(value, np.ndarray | np.generic):
+        return tf.constant(array)
     is_text = wanted is np.str_ and array.dtype.kind in "SU"
     is_whole = isinstance(value, bytes | str)
     is_whole = is_whole or (listed and not isinstance(value, np.ndarray))
@@ -261,10 +270,10 @@ def _ingest_sequence(value: Any, type_: tff.SequenceType) -> tf.Tensor:
                 f"expected a tf.data.Dataset or a list for the type {type_}, found a "
                 f"{type(value).__name__}"
             )
-        found = tff.SequenceType(tff.types.tensorflow_to_type(value.element_spec))
+        spec = value.element_spec
+        found = tff.SequenceType(_element_type(spec))
         if not type_.is_assignable_from(found):
             raise TypeError(f"expected a dataset of type {type_}, found one of {found}")
-        spec = value.element_spec
         if not _is_plain(spec) and _places(spec) != _expected_places(type_.element):
             raise TypeError(
                 f"expected a dataset of type {type_}, found one whose named elements "
@@ -273,6 +282,20 @@ def _ingest_sequence(value: Any, type_: tff.SequenceType) -> tf.Tensor:
             )
         variant = tf.data.experimental.to_variant(value)
         return _started_over(variant) if _draws_by_seed(value) else variant
+
+
+def _element_type(spec: Any) -> tff.Type:
+    """The type of a dataset's elements, which TFF finds anew for every dataset."""
+    if type(spec) is collections.OrderedDict:
+        parts = tuple(spec.items())
+        if all(isinstance(part, tf.TensorSpec) for _, part in parts):
+            return _type_of_parts(parts)
+    return tff.types.tensorflow_to_type(spec)
+
+
+@functools.lru_cache(maxsize=1024)
+def _type_of_parts(parts: tuple[tuple[str, tf.TensorSpec], ...]) -> tff.Type:
+    return tff.types.tensorflow_to_type(collections.OrderedDict(parts))
 
 
 def _is_plain(spec: Any) -> bool:

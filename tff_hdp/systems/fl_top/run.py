@@ -18,6 +18,7 @@ from tff_hdp.clients.batches import (
     Participant,
     chunk_type,
     chunks,
+    dataset_of_one,
     make_order,
     most_examples,
 )
@@ -126,9 +127,7 @@ class FlTop(System):
         size = config.cohort_chunk or chunk_size(
             self._model, len(cohort), most_examples(participants)
         )
-        data = [
-            tf.data.Dataset.from_tensors(chunk) for chunk in chunks(participants, size)
-        ]
+        data = list(map(dataset_of_one, chunks(participants, size)))
         # Nobody drops out.
         return data if self.secure_sums is None else ProtocolData(data, (0,))
 

@@ -12,6 +12,7 @@ import tensorflow_federated as tff
 
 from tasks import gfl_logistic
 from tff_hdp.aggregators.vectors import join, split
+from tff_hdp.clients.batches import dataset_of_one
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan, RoundLedger
 from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
 from tff_hdp.simulation.run_folder import RunFolder
@@ -129,7 +130,7 @@ class Gfl(System):
                     for z in zones
                 )
                 fields["masks"] = np.stack(list(own)).astype(np.int64)
-            data.append(tf.data.Dataset.from_tensors(fields))
+            data.append(dataset_of_one(fields))
         return data
 
     def weights_of(self, state: Any) -> list[np.ndarray]:

@@ -125,22 +125,21 @@ class Participation:
         """
         faults = self._faults
         drawn = self.sampler.draw(round_number, earlier=earlier)
-        drops = self.sampler.generator(round_number, stream=_DROPS, earlier=earlier)
         # Of all clients, so that nobody's hangs on who else was drawn.
-        drops = (drops.random(self._zoning.num_clients) < faults.drop_rate)[drawn]
+        n, rate = self._zoning.num_clients, faults.drop_rate
+        drops = self._happens(rate, n, round_number, _DROPS, earlier=earlier)[drawn]
         online = self._online(round_number, earlier=earlier)
         bad = byzantine_clients(
             self._zoning,
             faults.byzantine_share(round_number),
             rng=self.sampler.generator(0, stream=_BYZANTINE),
         )
-        fails = self.sampler.generator(round_number, stream=_FAILURES)
         if self._super_nodes is None:
-            seats = []
-            gone = fails.random(self._zoning.num_zones) < faults.supernode_failure_rate
+            seats, rate = [], faults.supernode_failure_rate
+            gone = self._happens(rate, self._zoning.num_zones, round_number, _FAILURES)
             skipped, failed = np.flatnonzero(gone), int(gone.sum())
         else:
-            seats, carried = self._hold_elections(round_number, carried, bad, fails)
+            seats, carried = self._hold_elections(round_number, carried, bad)
             skipped = [s["zone"] for s in seats if s["super_node"] is None]
             failed = sum(len(s["failed"]) for s in seats)
         led = ~np.isin(self._zone_of[drawn], skipped)
@@ -175,20 +174,29 @@ class Participation:
 
     def _online(self, round_number: int, *, earlier: int = 0) -> np.ndarray:
         """Who of all clients is online, bool [n]."""
-        rng = self.sampler.generator(round_number, stream=_ONLINE, earlier=earlier)
-        return rng.random(self._zoning.num_clients) < self._faults.online_rate
+        n, rate = self._zoning.num_clients, self._faults.online_rate
+        return self._happens(rate, n, round_number, _ONLINE, earlier=earlier)
+
+    def _happens(
+        self, rate: float, count: int, round_number: int, stream: int, earlier: int = 0
+    ) -> np.ndarray:
+        """To whom of so many it happens, bool [count]."""
+        if rate in (0, 1):
+            return np.full(count, bool(rate))
+        rng = self.sampler.generator(round_number, stream=stream, earlier=earlier)
+        return rng.random(count) < rate
 
     def _hold_elections(
         self,
         round_number: int,
         carried: dict[str, Any],
         bad: np.ndarray,
-        fails: np.random.Generator,
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Every zone's seat, and what to carry to the next round."""
         nodes = self._super_nodes
         nodes.load_state_dict(carried)
         voters = self.sampler.generator(round_number, stream=_VOTERS)
+        fails = self.sampler.generator(round_number, stream=_FAILURES)
         online = self._online(round_number)
         there, unsound = set(self._ids[online]), set(self._ids[bad])
         seats = [

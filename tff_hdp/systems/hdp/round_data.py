@@ -4,13 +4,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from tff_hdp.clients import training
 from tff_hdp.clients.batches import (
     Participant,
     chunks,
     client_batches,
+    dataset_of_one,
     make_order,
     most_examples,
 )
@@ -122,7 +121,7 @@ def round_data(
     participants.sort(key=lambda p: (0 if across else p.zone, len(p.examples[1])))
     size = chunking.size(participants)
     made = chunks(participants, size, across_zones=across)
-    return list(map(tf.data.Dataset.from_tensors, made))
+    return list(map(dataset_of_one, made))
 
 
 def _alone(participants: Sequence[Participant]) -> list[Any]:

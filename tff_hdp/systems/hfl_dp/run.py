@@ -15,6 +15,7 @@ import tensorflow_federated as tff
 from tff_hdp.clients.batches import (
     Participant,
     chunks,
+    dataset_of_one,
     most_examples,
     order_of_steps,
 )
@@ -138,7 +139,7 @@ class HflDp(System):
         for chunk in chunks(participants, size):
             chunk["zone"] = chunk["zone"][:1]
             fields = collections.OrderedDict((k, chunk[k]) for k in CHUNK_FIELDS)
-            data.append(tf.data.Dataset.from_tensors(fields))
+            data.append(dataset_of_one(fields))
         return data
 
     def weights_of(self, state: Any) -> list[np.ndarray]:

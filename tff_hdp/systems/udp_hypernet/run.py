@@ -9,7 +9,12 @@ import tensorflow as tf
 
 from tasks import ClientData, personal
 from tff_hdp.aggregators import round_events
-from tff_hdp.clients.batches import example_weights, make_chunk, order_of_steps
+from tff_hdp.clients.batches import (
+    dataset_of_one,
+    example_weights,
+    make_chunk,
+    order_of_steps,
+)
 from tff_hdp.files import read_arrays
 from tff_hdp.simulation.classifier import Classify, classes, load_keras
 from tff_hdp.simulation.run_folder import RunFolder
@@ -140,7 +145,7 @@ class UdpHypernet(System):
                 zone=0,
             )
             chunk["user"] = users.astype(np.int32)
-            data.append(tf.data.Dataset.from_tensors(chunk))
+            data.append(dataset_of_one(chunk))
         return data
 
     def weights_of(self, state: Any) -> list[np.ndarray]:
