@@ -124,14 +124,15 @@ def dataset_of_one(element: Mapping[str, np.ndarray]) -> tf.data.Dataset:
     """A data set of one element, from named arrays, as of `make_chunk`.
 
     `tf.data.Dataset.from_tensors` takes several times as long to find what the element
-    consists of, which with little work in a round is a good part of it.
+    consists of, which with little work in a round is a good part of it, and leaves
+    50 kB behind for every new combination of shapes, of which rounds have many.
     """
-    arrays = [element[name] for name in sorted(element)]
     # A data set keeps what it holds by name in the order of the names.
+    arrays = [element[name] for name in sorted(element)]
+    # TensorFlow keeps an operation for all shapes that it is told here, for good.
+    untold = [[None] * array.ndim for array in arrays]
     with tf.device("/device:CPU:0"):
-        variant = tf.raw_ops.TensorDataset(
-            components=arrays, output_shapes=[array.shape for array in arrays]
-        )
+        variant = tf.raw_ops.TensorDataset(components=arrays, output_shapes=untold)
     specs = ((name, _spec(part.shape, part.dtype)) for name, part in element.items())
     return tf.data.experimental.from_variant(variant, collections.OrderedDict(specs))
 
