@@ -109,3 +109,34 @@ def test_a_call_leaves_the_graph_that_it_is_made_in():
     with tf.Graph().as_default() as graph:
         assert next_one(1) == 2
         assert not graph.get_operations()
+
+
+def test_what_only_hands_on_is_not_run(monkeypatch):
+    @tff.tensorflow.computation(np.int32, np.str_)
+    def hands_on(x, text):
+        return {"text": tf.identity(text), "x": (x, x), "new": tf.constant([1.5, 2.5])}
+
+    def run(*arguments):
+        raise AssertionError("a TensorFlow function was run")
+
+    concrete = type(tf.function(lambda: 0).get_concrete_function())
+    for base in concrete.__mro__[:-1]:
+        if "_call_flat" in vars(base):
+            monkeypatch.setattr(base, "_call_flat", run)
+    for x in (3, 4):
+        found = hands_on(x, "a")
+        assert (found["text"], found["x"]) == (b"a", (x, x))
+        assert list(found["new"]) == [1.5, 2.5]
+    with pytest.raises(AssertionError, match="was run"):
+        next_one(1)
+
+
+def test_what_hands_on_under_a_condition_is_run():
+    @tff.tensorflow.computation(np.int32)
+    def positive(x):
+        with tf.control_dependencies([tf.debugging.Assert(x > 0, [x])]):
+            return tf.identity(x)
+
+    assert positive(1) == 1
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        positive(-1)

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -63,18 +64,22 @@ class Function:
                 for tensor in values.flatten(known[node], node.type)
             ]
 
-        self._run = None
+        self._run = self._passed = None
         if any(self._sizes):
             flat_specs = list(itertools.chain.from_iterable(specs))
             # A function of TensorFlow 1: only what the outputs need is run.
             self._run = tf.compat.v1.wrap_function(body, flat_specs)
+            self._passed = _passed_on(self._run, len(flat_specs))
 
     def __call__(
         self, inputs: Iterable[list[tf.Tensor]]
     ) -> dict[Node, list[tf.Tensor]]:
         """Returns the tensors of each output, given those of each input."""
         tensors = []
-        if self._run is not None:
+        if self._passed is not None:
+            given = list(itertools.chain.from_iterable(inputs))
+            tensors = [take(given) for take in self._passed]
+        elif self._run is not None:
             arguments = itertools.chain.from_iterable(inputs)
             # No GPU holds a data set, and one that says it does cannot be read.
             cpu = tf.device("/device:CPU:0")
@@ -93,6 +98,29 @@ class Function:
             node: list(itertools.islice(remaining, size))
             for node, size in zip(self.outputs, self._sizes, strict=True)
         }
+
+
+def _passed_on(
+    function: Any, most: int
+) -> list[Callable[[list[tf.Tensor]], tf.Tensor]] | None:
+    """How to take each output from the inputs, if the function computes none.
+
+    The server's part before the clients' work often only hands the state on.
+    """
+    places = {tensor.name: i for i, tensor in enumerate(function.inputs)}
+    found: list[Callable[[list[tf.Tensor]], tf.Tensor]] = []
+    for tensor in function.outputs:
+        while tensor.op.type == "Identity" and not tensor.op.control_inputs:
+            tensor = tensor.op.inputs[0]
+        # What is captured comes after them.
+        if places.get(tensor.name, most) < most:
+            found.append(operator.itemgetter(places[tensor.name]))
+        elif tensor.op.type == "Const" and not tensor.op.control_inputs:
+            value = tf.constant(tf.get_static_value(tensor), tensor.dtype)
+            found.append(lambda _, value=value: value)
+        else:
+            return None
+    return found
 
 
 # TensorFlow's codes are gRPC's.
