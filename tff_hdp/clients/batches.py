@@ -125,7 +125,7 @@ def dataset_of_one(element: Mapping[str, np.ndarray]) -> tf.data.Dataset:
 
     `tf.data.Dataset.from_tensors` takes several times as long to find what the element
     consists of, which with little work in a round is a good part of it, and leaves
-    50 kB behind for every new combination of shapes, of which rounds have many.
+    memory behind for every new combination of shapes, of which rounds have many.
     """
     # A data set keeps what it holds by name in the order of the names.
     arrays = [element[name] for name in sorted(element)]
