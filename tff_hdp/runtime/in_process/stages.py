@@ -101,19 +101,19 @@ class Function:
 
 
 def _passed_on(
-    function: Any, most: int
+    function: Any, given: int
 ) -> list[Callable[[list[tf.Tensor]], tf.Tensor]] | None:
-    """How to take each output from the inputs, if the function computes none.
+    """How to take each output from the inputs given, if the function computes none.
 
     The server's part before the clients' work often only hands the state on.
     """
-    places = {tensor.name: i for i, tensor in enumerate(function.inputs)}
+    # What the function captured comes after them.
+    places = {tensor.name: i for i, tensor in enumerate(function.inputs[:given])}
     found: list[Callable[[list[tf.Tensor]], tf.Tensor]] = []
     for tensor in function.outputs:
         while tensor.op.type == "Identity" and not tensor.op.control_inputs:
             tensor = tensor.op.inputs[0]
-        # What is captured comes after them.
-        if places.get(tensor.name, most) < most:
+        if tensor.name in places:
             found.append(operator.itemgetter(places[tensor.name]))
         elif tensor.op.type == "Const" and not tensor.op.control_inputs:
             value = tf.constant(tf.get_static_value(tensor), tensor.dtype)
