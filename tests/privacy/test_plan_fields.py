@@ -27,7 +27,11 @@ def test_a_new_field_is_made_known_to_whoever_reads_all_of_them():
 
 def test_what_a_plan_is_written_as_is_its_readers_own():
     """One that changes its copy changes no other's, as of a plan that was seen."""
-    plan = NoisePlan((4, 6), FixedSizeSampling((2, 3)), Clipping(0.5))
+    plan = NoisePlan(
+        zone_sizes=(4, 6),
+        sampling=FixedSizeSampling((2, 3)),
+        clipping=Clipping(clip_norm=0.5),
+    )
     fields = plan_to_dict(plan)
     fields["zone_sizes"].append(5)
     fields["sampling"]["sizes"][0] = 4

@@ -11,12 +11,12 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import grpc
 import tensorflow as tf
+from tensorflow.python.eager import context as tf_context
 
 from tff_hdp.runtime.in_process import program as programs
 from tff_hdp.runtime.in_process import values
@@ -114,13 +114,30 @@ def _passed_on(
         while tensor.op.type == "Identity" and not tensor.op.control_inputs:
             tensor = tensor.op.inputs[0]
         if tensor.name in places:
-            found.append(operator.itemgetter(places[tensor.name]))
+            place = places[tensor.name]
+            found.append(lambda tensors, place=place: _here(tensors[place]))
         elif tensor.op.type == "Const" and not tensor.op.control_inputs:
-            value = tf.constant(tf.get_static_value(tensor), tensor.dtype)
-            found.append(lambda _, value=value: value)
+            found.append(_constant(tf.get_static_value(tensor), tensor.dtype))
         else:
             return None
     return found
+
+
+def _constant(value: Any, dtype: tf.DType) -> Callable[[Any], tf.Tensor]:
+    @functools.cache
+    def on(device: str | None) -> tf.Tensor:
+        del device
+        return tf.constant(value, dtype)
+
+    return lambda _: on(tf_context.context().device_name)
+
+
+def _here(tensor: tf.Tensor) -> tf.Tensor:
+    """A tensor on the device in use, as what an operation gives; data sets stay."""
+    device = tf_context.context().device_name
+    if device in (None, "", tensor.device) or tensor.dtype == tf.variant:
+        return tensor
+    return tf.identity(tensor)
 
 
 # TensorFlow's codes are gRPC's.
