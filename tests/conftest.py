@@ -101,6 +101,18 @@ def every_core():
     os.sched_setaffinity(0, own)
 
 
+@pytest.fixture(scope="session")
+def resident_megabytes():
+    """Reads how much memory a process has, this one unless told, or has had at most."""
+
+    def read(process="self", *, peak=False):
+        status = pathlib.Path(f"/proc/{process}/status").read_text()
+        found = dict(line.split(":", 1) for line in status.splitlines())
+        return int(found["VmHWM" if peak else "VmRSS"].split()[0]) / 1024
+
+    return read
+
+
 # Data -------------------------------------------------------------------------
 
 

@@ -1,10 +1,7 @@
 """What clients bring to a round, against plain Python."""
 
 import collections
-import gc
 import itertools
-import os
-import pathlib
 
 import numpy as np
 import pytest
@@ -122,16 +119,10 @@ def test_a_data_set_of_one_is_tensorflows():
         np.testing.assert_array_equal(own[name], value)
 
 
-def test_data_sets_of_many_shapes_leave_no_memory_behind():
+def test_data_sets_of_many_shapes_leave_no_memory_behind(resident_megabytes):
     """`from_tensors` leaves some 50 MB of a thousand, for good."""
-
-    def resident_mb():
-        gc.collect()
-        pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
     dataset_of_one({"x": np.zeros([1, 2], np.float32), "y": np.zeros(1, np.int32)})
-    before = resident_mb()
+    before = resident_megabytes()
     for n in range(2, 1002):
         dataset_of_one({"x": np.zeros([n, 2], np.float32), "y": np.zeros(n, np.int32)})
-    assert resident_mb() - before < 20
+    assert resident_megabytes() - before < 20

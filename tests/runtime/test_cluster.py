@@ -1,8 +1,6 @@
 """Workers die, come back, fail and run out; the round's result stays the same."""
 
 import os
-import pathlib
-import re
 import signal
 import threading
 import time
@@ -239,7 +237,9 @@ class TestWork:
         assert np.std(drawn) == pytest.approx(1.0, abs=0.3)
         assert np.mean(drawn) == pytest.approx(0.0, abs=0.4)
 
-    def test_leaves_nothing_at_the_workers(self, host_worker, run_on):
+    def test_leaves_nothing_at_the_workers(
+        self, host_worker, run_on, resident_megabytes
+    ):
         vector = tff.TensorType(np.float32, [2**18])
         add = tff.tensorflow.computation(lambda x, y: x + y, [vector] * 2)
 
@@ -257,14 +257,9 @@ class TestWork:
             for i in range(40):
                 run_on(context, compute, [megabyte] * 4, megabyte)
                 if i == 9:
-                    early = resident_mb(host.worker_pid)
+                    early = resident_megabytes(host.worker_pid)
             # 30 calls sent 150 MB of arguments and made 120 MB of results.
-            assert resident_mb(host.worker_pid) < early + 60
-
-
-def resident_mb(pid):
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) / 1024
+            assert resident_megabytes(host.worker_pid) < early + 60
 
 
 class TestSetContext:

@@ -1,4 +1,4 @@
-"""Containers of results, against TFF's own conversion."""
+"""Containers of results and arguments, against TFF's own conversion."""
 
 import collections
 
@@ -103,3 +103,57 @@ def test_a_list_has_no_names():
     type_ = tff.types.StructWithPythonType([("a", np.int32)], list)
     with pytest.raises(ValueError, match="does not support names"):
         packer(type_)
+
+
+class Sibling(Fields):
+    """A named tuple by inheritance."""
+
+
+@attrs.define
+class Renamed:
+    a: object
+    other: object
+
+
+@attrs.define
+class Hidden:
+    _a: object
+    b: object
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Fields(1, 2),
+        Sibling(1, 2),
+        Pair(1, 2),
+        Pair(Pair(1, 2), 3),
+        Renamed(1, 2),
+        Hidden(1, 2),
+        collections.OrderedDict(a=1, b=2),
+        collections.OrderedDict(b=1, a=2),
+        collections.OrderedDict(a=1, b=2, c=3),
+        tff.structure.Struct([("a", 1), ("b", 2)]),
+        tff.structure.Struct([("b", 1), ("a", 2)]),
+        (1, 2),
+        [1, 2],
+        [1, 2, 3],
+        Pair,
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_structures_are_taken_apart_as_by_tff(names, value, in_process_context, run_on):
+    """What TFF says a container's names and parts are, if the names are the type's."""
+    type_ = tff.StructType([(name, np.int32) for name in names])
+    swapped = tff.tensorflow.computation(lambda x: (x[1], x[0]), type_)
+    try:
+        parts = list(tff.structure.iter_elements(tff.structure.from_container(value)))
+    except TypeError:
+        parts = []
+    fit = [n in (None, name) for (n, _), name in zip(parts, names, strict=False)]
+    if len(parts) == 2 and all(fit) and all(isinstance(x, int) for _, x in parts):
+        assert run_on(in_process_context, swapped, value) == (parts[1][1], parts[0][1])
+    else:
+        with pytest.raises(TypeError):
+            run_on(in_process_context, swapped, value)

@@ -95,7 +95,9 @@ class TestRandomness:
 
 class TestResources:
     @pytest.mark.slow
-    def test_memory_is_bounded_over_rounds_and_cohort_sizes(self, installed):
+    def test_memory_is_bounded_over_rounds_and_cohort_sizes(
+        self, installed, resident_megabytes
+    ):
         spec = collections.OrderedDict(
             x=tf.TensorSpec([None, 50], tf.float32), y=tf.TensorSpec([None], tf.int32)
         )
@@ -215,7 +217,7 @@ class TestResources:
         assert not list(tmp_path.iterdir())
 
 
-def test_many_clients_hold_little_memory(installed):
+def test_many_clients_hold_little_memory(installed, resident_megabytes):
     """The values of 400 clients, 2 MB each, are summed without being held."""
     size = 500_000
 
@@ -231,9 +233,3 @@ def test_many_clients_hold_little_memory(installed):
     before = resident_megabytes(peak=True)
     assert compute([1.0] * 400)[0] == 400
     assert resident_megabytes(peak=True) - before < 100
-
-
-def resident_megabytes(*, peak=False):
-    with open("/proc/self/status") as status:
-        lines = dict(line.split(":", 1) for line in status)
-    return int(lines["VmHWM" if peak else "VmRSS"].split()[0]) / 1024

@@ -2,8 +2,6 @@
 
 import collections
 import functools
-import pathlib
-import resource
 
 import numpy as np
 import pytest
@@ -208,12 +206,7 @@ def test_batches_cover_every_epoch():
     assert not np.array_equal(epochs[0], epochs[1])
 
 
-def resident_megabytes():
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
-
-
-def test_batches_are_freed():
+def test_batches_are_freed(resident_megabytes):
     """A run of thousands of rounds makes a data set for every client of each."""
     features, labels = np.zeros([1000, 1000], np.float32), np.zeros(1000, np.int32)
     order = np.arange(1000, dtype=np.int32).reshape(10, 100)
