@@ -8,12 +8,16 @@ SCRIPT = "scripts/soak.py"
 
 
 @pytest.fixture
-def soak(run_program, tmp_path):
-    """Runs scripts/soak.py and returns what it found."""
+def soak(start_program, tmp_path):
+    """Runs scripts/soak.py and returns what it found.
+
+    In a new interpreter: one that is forked has its parent's memory as it touches it,
+    which looks like growth.
+    """
 
     def run(*arguments):
         found = tmp_path / "found.json"
-        result = run_program(SCRIPT, *arguments, f"--json={found}", timeout=None)
+        result = start_program(SCRIPT, *arguments, f"--json={found}", timeout=None)
         assert result.returncode == 0, found.read_text() + result.stderr[-2000:]
         return json.loads(found.read_text())
 
@@ -29,7 +33,7 @@ def test_a_short_soak(soak):
     assert seen["processes_left"] == 0
     assert seen["failed_super_nodes"] > 0
     assert seen["dropped"] > 0
-    assert seen["memory_growth_mb"] < 150
+    assert seen["memory_growth"] < 0.3
 
 
 @pytest.mark.slow
@@ -37,7 +41,7 @@ def test_a_short_soak(soak):
 def test_five_hundred_rounds(soak):
     seen = soak("--rounds=500")
     assert seen["rounds"] == 500
-    assert seen["memory_growth_mb"] <= 45
+    assert seen["memory_growth"] <= 0.05
     assert seen["elections"] > 100
     assert seen["byzantine"] > 0
 
