@@ -1,6 +1,7 @@
 """How programs start and end; how they fail is in test_errors."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -34,6 +35,37 @@ def test_what_stays_to_the_end_is_not_looked_through():
     )
     assert done.returncode == 3
     assert done.stdout.split("\n") == ["seldom", "left alone", ""]
+
+
+INTERRUPTED = """
+import atexit, signal, sys, time
+from tff_hdp import cli
+
+def close():
+    print("closing", flush=True)
+    time.sleep(60)
+
+atexit.register(close)
+
+def main(argv):
+    signal.raise_signal(signal.SIGINT)
+
+sys.exit(cli.run(main))
+"""
+
+
+def test_a_second_interrupt_ends_what_takes_its_time_to_close():
+    """It ended in a traceback of whatever was being taken down."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout.readline() == "closing\n"
+    program.send_signal(signal.SIGINT)
+    assert program.communicate(timeout=30) == ("", "interrupted\n")
+    assert program.returncode == -signal.SIGINT
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import logging
 import os
 import pathlib
 import re
+import signal
 import sys
 import types
 import typing
@@ -36,8 +37,8 @@ def run(
     Returns:
       `main`'s code; 2 for a bad flag, missing data, a file that cannot be read or
       written, a round with too little noise, a model that is no longer finite, or a
-      program of the clone run without the clone on the path; 130 after Ctrl-C; 141
-      where nobody reads on.
+      program of the clone run without the clone on the path; 130 after Ctrl-C, of
+      which a second ends the process at once; 141 where nobody reads on.
     """
     # TensorFlow 2.14 logs missing CUDA libraries as errors on any CPU machine.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -57,6 +58,8 @@ def run(
     except flags.UnrecognizedFlagError as error:
         return _fail(f"{error} (--help lists all flags)")
     except KeyboardInterrupt:
+        # Who presses again does not wait for what is taken down.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         print("interrupted", file=sys.stderr)
         return 130
     except ArgumentError as error:
