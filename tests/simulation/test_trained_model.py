@@ -1,5 +1,6 @@
 """Which round's weights are kept as the best, through kills and undone rounds."""
 
+import errno
 import json
 import math
 import shutil
@@ -138,6 +139,22 @@ def test_where_the_last_model_is_the_best_one_is_too(tmp_path, monkeypatch, scor
         keeper.write(scores, state(2))
     assert best(tmp_path)[1] == 0.9
     assert not (tmp_path / "model" / "last").exists()
+
+
+def test_a_full_disk_is_told_of_in_a_line(tmp_path, monkeypatch):
+    """Python's own error of a copied folder lists all of its files."""
+
+    def full(source, target, **options):
+        raise OSError(errno.ENOSPC, "No space left", source, None, target)
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    keeper = ModelKeeper(Pair(), tmp_path)
+    keeper(1, {"score": 0.5}, state(1))
+    with pytest.raises(FileError, match=r"\.last: cannot be written: .*No space left"):
+        keeper.write({1: 0.5}, state(1))
+    monkeypatch.undo()
+    keeper.write({1: 0.5}, state(1))
+    assert (tmp_path / "model" / "last" / "weights.json").exists()
 
 
 def test_a_best_round_whose_score_is_no_longer_in_the_table_is_the_best(tmp_path):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tff_hdp.errors import FileError
 from tff_hdp.files import read_arrays, write_arrays, write_json
 from tff_hdp.simulation.system import System
 
@@ -86,9 +87,7 @@ class ModelKeeper:
         save = functools.partial(self._system.save_model, released)
         if self._best == last:
             self._write("best", save, last, self._gone(scores))
-            save = functools.partial(
-                shutil.copytree, self._folder / "best", dirs_exist_ok=True
-            )
+            save = functools.partial(_copy, self._folder / "best")
         elif self._best is not None:
             count = len(tf.nest.flatten(released))
             leaves = read_arrays(self._file, *(f"arr_{i}" for i in range(count)))
@@ -150,3 +149,12 @@ class ModelKeeper:
         write_json(partial / "card.json", card)
         shutil.rmtree(self._folder / name, ignore_errors=True)
         partial.rename(self._folder / name)
+
+
+def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Copies a folder, of whose files `shutil` tells those that failed all at once."""
+    try:
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    except shutil.Error as error:
+        *_, reason = error.args[0][0]
+        raise FileError(target, f"cannot be written: {reason}") from error
