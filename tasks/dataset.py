@@ -11,7 +11,13 @@ import numpy as np
 
 from tasks import large, partition
 from tasks.models import SOFTMAX, Architecture, TextArchitecture, Value
-from tff_hdp.errors import ArgumentError, check_count, check_word, require
+from tff_hdp.errors import (
+    ArgumentError,
+    check_bool,
+    check_count,
+    check_word,
+    require,
+)
 
 # The split is part of the task, not of a run: every seed sees one test set.
 SPLIT_SEED = 0
@@ -101,9 +107,9 @@ class Examples:
                 )
             if x.dtype != self.features.dtype:
                 raise ArgumentError(f"{where}features", x.dtype, self.features.dtype)
-            finite = (np.isfinite(x[rows]).all() for rows in large.blocks(x))
-            if x.dtype.kind == "f" and not all(finite):
-                raise ArgumentError(f"{where}features", "nan or inf", "finite numbers")
+            if x.dtype.kind == "f" and not _are_float32(x):
+                allowed = "finite numbers, as models take them: of float32"
+                raise ArgumentError(f"{where}features", "nan, inf or beyond", allowed)
             if y.dtype.kind not in "iu" or y.shape != x.shape[:1]:
                 raise ArgumentError(
                     f"{where}labels",
@@ -123,6 +129,9 @@ class Examples:
                 )
         if are_ids:
             x = self.test_features
+            allowed = "whole numbers, as ids are"
+            ok = x.dtype.kind in "iu"
+            require(ok, f"{name}.features", x.dtype, allowed)
             low = min(x[rows].min() for rows in large.blocks(x))
             high = max(x[rows].max() for rows in large.blocks(x))
             require(
@@ -143,7 +152,8 @@ class Dataset:
       input_shape: Of an example: height, width and channels of an image, columns of
         a table, length of a sequence, or what else a dense model flattens.
       max_value: The largest value a feature can take, or each column, for which an
-        array or a list becomes a tuple; None for ids.
+        array or a list becomes a tuple; None for ids. Models map it to 1. It is taken
+        as public, so examples beyond it are taken too, and not told of.
       models: Architectures by name; the first is the default. Where features are
         quantities, `softmax` is one of them without being named.
       partitions: Allowed partitions, the first the default; one or more of "iid",
@@ -178,6 +188,11 @@ class Dataset:
     mirrored: bool = False
 
     def __post_init__(self) -> None:
+        is_line = isinstance(self.name, str) and self.name.isprintable()
+        require(is_line and bool(self.name), "name", self.name, "a line of text")
+        check_bool(f"{self.name}.mirrored", self.mirrored)
+        ok = callable(self.read)
+        require(ok, f"{self.name}.read", self.read, "a function of the data's folder")
         self._check_classes()
         self._check_partitions()
         self._check_sizes()
@@ -263,6 +278,14 @@ class Dataset:
     def model_shape(self) -> dict[str, Any]:
         """What an architecture must know of the data."""
         return {"input_shape": self.input_shape, "num_classes": self.num_classes}
+
+
+def _are_float32(x: np.ndarray) -> bool:
+    """Whether all are finite where they are float32, as models compute."""
+    most = np.finfo(np.float32).max
+    # Of NaN neither is true.
+    parts = (x[rows] for rows in large.blocks(x))
+    return all(-most <= part.min() and part.max() <= most for part in parts)
 
 
 def _are_names(values: np.ndarray) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import optimize, special
 
 from tasks.task import ClientData, Task
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import check_count
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -43,15 +43,12 @@ def load(
       Its model has M parameters and no bias.
 
     Raises:
-      ArgumentError: If a count is not positive.
+      ArgumentError: If a count is no whole number >= 1.
     """
-    for name, value in {
-        "num_clients": num_clients,
-        "examples_per_client": examples_per_client,
-        "dimension": dimension,
-    }.items():
-        if value < 1:
-            raise ArgumentError(name, value, "a whole number >= 1")
+    num_clients = check_count("num_clients", num_clients, 1)
+    dimension = check_count("dimension", dimension, 1)
+    name = "examples_per_client"
+    examples_per_client = check_count(name, examples_per_client, 1)
     rng = np.random.default_rng(seed)
     stddev = rng.uniform(*STDDEV_RANGE, num_clients)
     features, labels = _draw(rng, np.repeat(stddev, examples_per_client), dimension)

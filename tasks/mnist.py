@@ -8,6 +8,7 @@ import numpy as np
 from tasks import originals, packs
 from tasks.dataset import Dataset, Examples
 from tasks.models import CNN_LARGE, CNN_SMALL, DNN, LENET
+from tff_hdp.errors import require
 
 PACK = "mnist_qmnist_writers.npz"
 ARRAYS = ("x_train", "y_train", "x_test", "y_test", "writer_train")
@@ -21,7 +22,10 @@ def _read(data_dir: Path) -> Examples:
     else:
         arrays = originals.read_mnist_with_writers(data_dir)
         origin = "the original files"
-    writers = arrays["writer_train"].astype(str)
+    # What are no whole numbers would be taken for names.
+    writers = arrays["writer_train"]
+    ok, found = writers.dtype.kind in "iu", f"{writers.dtype}"
+    require(ok, f"{PACK}.writer_train", found, "whole numbers")
     return Examples(
         features=arrays["x_train"][..., np.newaxis],
         labels=arrays["y_train"],
@@ -29,7 +33,7 @@ def _read(data_dir: Path) -> Examples:
         test_labels=arrays["y_test"],
         source=f"MNIST with QMNIST's NIST writer ids, from {origin}",
         split="MNIST's own; no writer is in both parts",
-        writers=np.char.add("writer_", np.char.zfill(writers, 4)),
+        writers=np.array([f"writer_{writer:04d}" for writer in writers]),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, require
+from tff_hdp.errors import ArgumentError, check_bool, check_count, entries, require
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 KERNEL = 5
 # One number for all values, or one for each column.
 Value = float | tuple[float, ...]
+
+
+def _check_width(name: str, value: Any) -> int:
+    return check_count(name, value, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +32,19 @@ class Architecture:
       filters: Output channels of each convolution; a convolution is 5x5 with
         zero padding and ReLU, followed by 2x2 max pooling.
       units: Width of the hidden dense layer, with ReLU; None for no such layer.
+
+    Raises:
+      ArgumentError: If a field is not as described, or a layer without any width.
     """
 
     filters: tuple[int, ...]
     units: int | None
+
+    def __post_init__(self) -> None:
+        filters = entries("filters", self.filters, _check_width)
+        object.__setattr__(self, "filters", filters)
+        if self.units is not None:
+            object.__setattr__(self, "units", _check_width("units", self.units))
 
     def check(
         self,
@@ -150,11 +163,19 @@ class TextArchitecture:
       units: Width of the hidden layer.
       recurrent: Whether that is a GRU over the window; else dense, with ReLU.
       embedding: Numbers that stand for an id.
+
+    Raises:
+      ArgumentError: If a field is not as described, or a layer without any width.
     """
 
     units: int
     recurrent: bool
     embedding: int = 8
+
+    def __post_init__(self) -> None:
+        check_bool("recurrent", self.recurrent)
+        for name in ("units", "embedding"):
+            object.__setattr__(self, name, _check_width(name, getattr(self, name)))
 
     def check(self, name: str, *, input_shape: tuple[int, ...], **_: object) -> None:
         """See `Architecture.check`."""

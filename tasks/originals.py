@@ -103,8 +103,10 @@ def read_mnist_with_writers(data_dir: Path) -> dict[str, np.ndarray]:
         pixels = read_idx(data_dir / images)
         # QMNIST goes on where MNIST's test set ends.
         table = read_idx(data_dir / labels)[: len(pixels)].astype(np.int32)
-        digits = table[:, 0].astype(np.uint8)
         _check_md5(pixels, f"{split} images", data_dir / images)
+        if table.ndim != 2 or table.shape[1] < 3:
+            raise FileError(data_dir / labels, "is without writers, so not QMNIST's")
+        digits = table[:, 0].astype(np.uint8)
         _check_md5(digits, f"{split} labels", data_dir / labels)
         arrays[f"x_{split}"] = pixels
         arrays[f"y_{split}"] = table[:, 0]
@@ -127,7 +129,7 @@ def read_idx(path: Path) -> np.ndarray:
     try:
         with gzip.open(path) as file:
             content = file.read()
-    except (EOFError, zlib.error) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FileError(path, f"is damaged: {error}") from error
     types = {0x08: np.dtype(np.uint8), 0x0C: np.dtype(">i4")}
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in types:

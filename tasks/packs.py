@@ -55,15 +55,16 @@ def read_strips(path: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
 
     names = [f"{name}_{split}" for name in ("off", "webp", "y")]
     offsets, joined, labels = read_plain(path, *names).values()
-    strips = [
-        np.asarray(Image.open(io.BytesIO(joined[begin:end])).convert("RGB"))
-        for begin, end in itertools.pairwise(offsets)
-    ]
     try:
+        strips = [
+            np.asarray(Image.open(io.BytesIO(joined[begin:end])).convert("RGB"))
+            for begin, end in itertools.pairwise(offsets)
+        ]
         images = np.concatenate(strips).reshape(-1, 32, 32, 3)
-    except ValueError as error:
+    except (OSError, TypeError, ValueError) as error:
+        # The first is Pillow's, of what is no picture.
         raise FileError(
-            path, f"{split} holds strips of other sizes: {error}"
+            path, f"{split} holds other things than strips of images: {error}"
         ) from error
     if len(images) != len(labels):
         raise FileError(

@@ -97,7 +97,9 @@ def _draw(
         weights = mixture * (left > taken)
         if weights.sum() <= 0:
             weights = (left - taken).astype(float)
-        drawn = rng.multinomial(missing, weights / weights.sum())
+        with np.errstate(over="ignore"):  # told of by the way, of sums near 1e-313
+            shares = weights / weights.sum()
+        drawn = rng.multinomial(missing, shares)
         taken = np.minimum(taken + drawn, left)
     return taken
 
@@ -190,5 +192,7 @@ def by_writer(
 
 
 def _check_num_clients(num_clients: int, most: int, unit: str) -> None:
-    ok = int(num_clients) == num_clients and 1 <= num_clients <= most
-    require(ok, "num_clients", num_clients, f"1..{most} (the {unit})")
+    allowed = f"1..{most} (the {unit})"
+    number = as_float("num_clients", num_clients, allowed)
+    ok = number.is_integer() and 1 <= number <= most
+    require(ok, "num_clients", num_clients, allowed)

@@ -28,6 +28,12 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
       ArgumentError: If a client would be left without one or the other.
     """
     if task.test_owners is not None:
+        without = set(range(len(task.train.client_ids))) - set(task.test_owners)
+        if without:
+            client = task.train.client_ids[min(without)]
+            found = f"without client {client!r}"
+            allowed = "one or more test examples of every client"
+            raise ArgumentError("test_writers", found, allowed)
         test = _by_owner(
             task.train.client_ids,
             task.test_features,

@@ -19,7 +19,7 @@ class ClientData:
 
     Attributes:
       client_ids: Distinct client ids.
-      features: [N, ...] uint8 as stored (the model normalises), grouped by
+      features: [N, ...] numbers as stored (the model normalises), grouped by
         client in the order of `client_ids`; may be a memory map.
       labels: [N] int32, the class of each row.
       offsets: [n + 1] int64; client i owns rows offsets[i]:offsets[i + 1].
@@ -31,6 +31,8 @@ class ClientData:
     offsets: np.ndarray
 
     def __post_init__(self) -> None:
+        if len(set(self.client_ids)) < len(self.client_ids):
+            raise ArgumentError("client_ids", self.client_ids, "each id once")
         if len(self.offsets) != len(self.client_ids) + 1:
             raise ArgumentError(
                 "offsets",
@@ -80,11 +82,11 @@ class Task:
     Attributes:
       name: The task's name, as `--task` takes it.
       train: The clients' examples.
-      test_features: [M, ...] uint8.
+      test_features: [M, ...], of the type of `train.features`.
       test_labels: [M] int32.
       num_classes: How many classes the labels range over.
-      build_model: Returns a new, uncompiled Keras model from raw uint8-valued
-        features to logits [batch, num_classes].
+      build_model: Returns a new, uncompiled Keras model from features as stored to
+        logits [batch, num_classes].
       model_name: The model's name, as `--model` takes it.
       description: Source, split, partition, and the model layer by layer with
         its parameter count, in words, for the report.

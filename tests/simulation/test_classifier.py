@@ -41,7 +41,7 @@ def flipped(content, place):
 
 def test_a_classifier_comes_back(saved):
     path, features, expected = saved
-    np.testing.assert_array_equal(load_classifier(path)(features, None), expected)
+    np.testing.assert_array_equal(load_classifier(path, 2)(features, None), expected)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_damaged_classifier_is_one_line(saved, tmp_path, damage):
     if content is not None:
         (tmp_path / "model.keras").write_bytes(content)
     with pytest.raises(FileError, match=r"model\.keras: is damaged, or no ") as error:
-        load_classifier(tmp_path)
+        load_classifier(tmp_path, 2)
     assert "\n" not in str(error.value)
 
 

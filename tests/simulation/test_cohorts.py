@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import FixedSizeSampling, PoissonSampling, configurations
 from tff_hdp.simulation.cohorts import CohortSampler, fresh_entropy
 from tff_hdp.topology import Zoning
@@ -93,6 +94,13 @@ def test_plan_and_zoning_must_agree():
     plan = configurations.none(zone_sizes=(5, 5), sampling=PoissonSampling((0.5, 0.5)))
     with pytest.raises(ValueError, match=r"plan\.zone_sizes is 5,5; .*\(4, 6\)"):
         CohortSampler(plan=plan, zoning=ZONING, entropy=1)
+
+
+@pytest.mark.parametrize("entropy", [None, -19, 1.9, True, "79", b"79"])
+def test_a_secret_that_is_no_number_is_refused_and_not_told(entropy):
+    with pytest.raises(ArgumentError, match=r"^entropy is of type") as error:
+        sampler(PoissonSampling((0.5, 0.5)), entropy=entropy)
+    assert "9" not in str(error.value)
 
 
 def test_every_client_and_round_has_a_generator_of_its_own():

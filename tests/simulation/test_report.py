@@ -85,6 +85,13 @@ def test_every_run_has_a_line_and_a_row_of_its_own(
         assert text.count(mode) >= 1 + bool(run.accounts)
 
 
+def test_a_name_is_no_formula(tmp_path):
+    frame = pd.DataFrame({"round": [1, 2], "accuracy": [0.1, 0.2]})
+    name = r"c$_{a^$\alpha$"
+    report.metric_figure({name: frame}, tmp_path / "drawn.png", title=name)
+    assert (tmp_path / "drawn.png").stat().st_size > 0
+
+
 def test_runs_of_two_tasks_are_told_apart(tmp_path, drawn):
     """The title said the last one's, and the table nothing."""
     alike = {"zones": 3, "clients_per_round": 9.0}

@@ -158,7 +158,8 @@ WHOLE = {
         ({"features": np.zeros([4, 2])}, r"x.features is float64 of shape \(4, 2\)"),
         ({"features": np.zeros([4, 3], "U2")}, "x.features is <U2 of shape"),
         ({"features": np.zeros([4, 3], np.longdouble)}, "x.features is float128 of"),
-        ({"features": np.full([4, 3], np.nan)}, "x.features is nan or inf"),
+        ({"features": np.full([4, 3], np.nan)}, "x.features is nan, inf or beyond"),
+        ({"features": np.full([4, 3], 1e39)}, "x.features is .* of float32"),
         (
             {"test_features": np.zeros([2, 3], int)},
             "x.test_features is int64; .*float64",

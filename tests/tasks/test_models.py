@@ -10,7 +10,7 @@ import tasks
 from tasks import text
 from tasks.dataset import Examples
 from tasks.loading import load_task
-from tasks.models import CNN_LARGE, CNN_SMALL, DNN
+from tasks.models import CNN_LARGE, CNN_SMALL, DNN, Architecture, TextArchitecture
 from tff_hdp.errors import ArgumentError
 
 ALL = [(name, model) for name, models in tasks.MODELS.items() for model in models]
@@ -194,6 +194,8 @@ def test_a_data_set_that_its_models_do_not_fit_is_refused(changes, message):
         ({"models": None}, "models is None; allowed: a dict of one or more"),
         ({"models": {"mine": dict}}, r"models\['mine'\] is <class .*: an Arch"),
         ({"models": {"mine": DNN, "b": None}}, r"models\['b'\] is None; allowed: an A"),
+        ({"mirrored": "no"}, "mirrored is 'no'; allowed: "),
+        ({"read": None}, "read is None; allowed: a function"),
     ],
     ids=str,
 )
@@ -201,6 +203,29 @@ def test_a_malformed_data_set_is_one_line(changes, message):
     with pytest.raises(ArgumentError, match=rf"^digits\.{message}") as error:
         dataclasses.replace(tasks.TASKS["digits"], **changes)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines", 5])
+def test_a_data_set_has_a_name_of_one_line(name):
+    with pytest.raises(ArgumentError, match=r"^name is .*; allowed: a line of text"):
+        dataclasses.replace(tasks.TASKS["digits"], name=name)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Architecture(16, 8), "filters is 16; allowed: a sequence"),
+        (lambda: Architecture(None, 8), "filters is None; allowed: a sequence"),
+        (lambda: Architecture((8, 0), 8), r"filters\[1\] is 0; allowed: .* >= 1"),
+        (lambda: Architecture((), -3), "units is -3; allowed: .* >= 1"),
+        (lambda: Architecture((), 2.5), "units is 2.5; allowed: a whole number"),
+        (lambda: TextArchitecture(8, "no"), "recurrent is 'no'; allowed: "),
+        (lambda: TextArchitecture(8, True, 0), "embedding is 0; allowed: .* >= 1"),
+    ],
+)
+def test_a_model_without_a_layers_width_is_refused(make, message):
+    with pytest.raises(ArgumentError, match=f"^{message}"):
+        make()
 
 
 def test_numbers_and_names_of_numpys_are_ones_that_a_models_card_can_hold():

@@ -235,13 +235,15 @@ def test_other_files_are_refused(content, message, tmp_path):
         originals.read_idx(tmp_path / "a.gz")
 
 
-@pytest.mark.parametrize("spoil", ["cut", "flip"])
+@pytest.mark.parametrize("spoil", ["cut", "flip", "replace"])
 def test_a_damaged_archive_is_one_line(spoil, tmp_path):
     path = tmp_path / "a.gz"
     write_idx(path, np.arange(4000, dtype=np.int32))
     content = bytearray(path.read_bytes())
     if spoil == "cut":
         del content[len(content) // 2 :]
+    elif spoil == "replace":
+        content = b"<html>"
     else:
         content[12:40] = bytes(28)
     path.write_bytes(content)
@@ -297,6 +299,13 @@ def test_altered_mnist_originals_are_refused(mnist_originals, no_network):
     table[[0, 1]] = table[[1, 0]]
     write_idx(file, table)
     with pytest.raises(FileError, match="does not hold MNIST's train labels"):
+        tasks.load("mnist", data_dir=str(mnist_originals))
+
+
+def test_labels_without_writers_are_not_qmnists(mnist_originals, no_network):
+    file = mnist_originals / originals.MNIST_FILES["train"][1]
+    write_idx(file, originals.read_idx(file)[:, 0].astype(np.int32))
+    with pytest.raises(FileError, match=r"int\.gz: is without writers"):
         tasks.load("mnist", data_dir=str(mnist_originals))
 
 

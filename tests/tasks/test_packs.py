@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 import tasks
-from tasks import packs
-from tff_hdp.errors import FileError
+from tasks import mnist, packs
+from tff_hdp.errors import ArgumentError, FileError
 
 # SHA-256 of the decoded pixels, in the packs' order.
 PIXELS = {
@@ -97,6 +97,33 @@ def test_a_mirrored_task_has_its_clients_images_twice(tmp_path):
     np.testing.assert_array_equal(both.test_features, plain.test_features)
     assert "iid, seed 3, images mirrored; 7 clients" in both.description
     assert both.mirrored and not plain.mirrored
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [{"webp_train": np.zeros(400, np.uint8)}, {"off_train": np.array([0.0, 9.5])}],
+    ids=lambda arrays: next(iter(arrays)),
+)
+def test_strips_that_are_no_pictures_are_refused(tmp_path, spoiled):
+    arrays = strip_arrays("train", np.zeros((5, 32, 32, 3), np.uint8), np.zeros(5))
+    np.savez(tmp_path / "pack.npz", **arrays | spoiled)
+    with pytest.raises(FileError, match=r"pack\.npz: train holds other things than"):
+        packs.read_strips(tmp_path / "pack.npz", "train")
+
+
+@pytest.mark.parametrize("writers", [[1000, 10000, 10001], [1.0, np.nan, 3.5]])
+def test_every_writer_of_mnist_is_a_client_of_its_own(tmp_path, writers):
+    """Ids were cut to four characters, and NaN was one."""
+    arrays = {"x_train": np.zeros([3, 28, 28], np.uint8), "y_train": np.arange(3)}
+    arrays |= {"x_test": arrays["x_train"], "y_test": arrays["y_train"]}
+    np.savez(tmp_path / mnist.PACK, **arrays, writer_train=np.array(writers))
+    if np.array(writers).dtype.kind == "i":
+        task = tasks.load("mnist", data_dir=str(tmp_path))
+        expected = ("writer_1000", "writer_10000", "writer_10001")
+        assert task.train.client_ids == expected
+    else:
+        with pytest.raises(ArgumentError, match="writer_train is float64; allowed: wh"):
+            tasks.load("mnist", data_dir=str(tmp_path))
 
 
 def test_a_pack_with_missing_labels_is_refused(tmp_path):

@@ -89,7 +89,7 @@ def test_a_client_of_one_example_is_refused():
 
 def test_a_client_without_test_examples_is_refused():
     owners = np.array([0, 0, -1, 0, 0], np.int32)
-    with pytest.raises(ArgumentError, match="without examples for client 'c1'"):
+    with pytest.raises(ArgumentError, match="test_writers is without client 'c1'"):
         personal.split(small_task([2, 1], test_owners=owners), seed=0)
 
 

@@ -54,7 +54,10 @@ def test_bad_tables_are_refused(tmp_path, text, message):
         load_attribute(table, "region", client_ids=IDS)
 
 
-@pytest.mark.parametrize("score", ["fast", "nan", "inf", "-inf", "1e999"])
+# The last two are numbers to Python.
+@pytest.mark.parametrize(
+    "score", ["fast", "nan", "inf", "-inf", "1e999", "1_5", "\N{FULLWIDTH DIGIT TWO}"]
+)
 def test_a_score_that_is_no_finite_number_is_refused(tmp_path, score):
     table = write(tmp_path / "t.csv", f"client,capability\na,1\nb,{score}\nc,2\n")
     with pytest.raises(FileError, match=f"capability of 'b' is '{score}'"):

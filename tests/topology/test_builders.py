@@ -2,6 +2,7 @@ import inspect
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 
@@ -319,8 +320,8 @@ def test_arguments_of_other_kinds_are_refused_by_name(builder):
                 builder(**sound | {name: value})
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan")])
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), pd.NA])
 def test_a_key_that_is_missing_makes_no_zone(missing):
     keys = dict.fromkeys(IDS, "north") | {IDS[1]: missing}
-    with pytest.raises(ArgumentError, match=r"^keys\['.*'\] is (None|nan); allowed: a"):
+    with pytest.raises(ArgumentError, match=r"^keys\['.*'\] is (None|nan|<NA>); allow"):
         zones_by_key(IDS, keys=keys)

@@ -92,6 +92,10 @@ def test_levels_of_a_hand_built_tree():
             {"client_ids": ("a", "b"), "zone_of": (0, 1), "zone_names": ("x",)},
             "zone_names is x; allowed: one for each of 2 zones",
         ),
+        (
+            {"client_ids": ("a", "b"), "zone_of": (0, 1), "zone_names": ("x", "x")},
+            "zone_names is x,x; allowed: each name once",
+        ),
     ],
 )
 def test_bad_zonings_are_refused(kwargs, message):

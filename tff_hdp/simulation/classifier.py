@@ -141,17 +141,18 @@ def save_classifier(
         raise FileError(folder, f"cannot be written: {reason}") from error
 
 
-def load_classifier(path: pathlib.Path) -> Classify:
+def load_classifier(path: pathlib.Path, num_classes: int) -> Classify:
     """What `save_classifier` wrote, one for the examples of all clients.
 
     Args:
       path: The folder with `model.keras`.
+      num_classes: How many classes it must tell apart; see `classes`.
 
     Raises:
       FileError: If that file is damaged or missing.
     """
     model = load_keras(path / "model.keras")
-    return lambda features, _: classes(model, features)
+    return lambda features, _: classes(model, features, num_classes)
 
 
 def load_keras(path: pathlib.Path) -> tf.keras.Model:
@@ -170,9 +171,23 @@ def logits_of(model: tf.keras.Model, features: np.ndarray) -> np.ndarray:
     """[N, classes], what a model makes of [N, ...] features, some at a time."""
     starts = range(0, len(features), _BATCH)
     batches = (features[start : start + _BATCH] for start in starts)
-    return np.concatenate([model(batch, training=False).numpy() for batch in batches])
+    found = [np.asarray(model(batch, training=False)) for batch in batches]
+    return np.concatenate(found)
 
 
-def classes(model: tf.keras.Model, features: np.ndarray) -> np.ndarray:
-    """[N] int64, the class of each of [N, ...] features by a model of logits."""
-    return np.argmax(logits_of(model, features), -1)
+def classes(
+    model: tf.keras.Model, features: np.ndarray, num_classes: int
+) -> np.ndarray:
+    """[N] int64, the class of each of [N, ...] features by a model of logits.
+
+    Raises:
+      ValueError: If what it gives are no finite [N, num_classes].
+    """
+    logits, shape = logits_of(model, features), (len(features), num_classes)
+    if logits.shape != shape or not np.isfinite(logits).all():
+        kind = "finite" if np.isfinite(logits).all() else "not all finite"
+        raise ValueError(
+            f"logits of shape {logits.shape}, {kind}, where finite ones of {shape} are "
+            "wanted"
+        )
+    return np.argmax(logits, -1)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.random.bit_generator import ISeedSequence
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy import FixedSizeSampling, NoisePlan
 from tff_hdp.topology import Zoning
 
@@ -38,10 +38,15 @@ class CohortSampler:
       entropy: The secret, an integer >= 0.
 
     Raises:
-      ArgumentError: If plan and zoning disagree on the sizes of the zones.
+      ArgumentError: If plan and zoning disagree on the sizes of the zones, or
+        `entropy` is something else.
     """
 
     def __init__(self, *, plan: NoisePlan, zoning: Zoning, entropy: int) -> None:
+        # A secret is not shown.
+        ok = type(entropy) is int and entropy >= 0
+        kind = type(entropy).__name__
+        require(ok, "entropy", f"of type {kind}", "a secret whole number >= 0")
         if plan.zone_sizes != zoning.zone_sizes:
             raise ArgumentError(
                 "plan.zone_sizes", plan.zone_sizes, f"the zoning's, {zoning.zone_sizes}"

@@ -87,14 +87,11 @@ def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
 
     def classify(features: np.ndarray, who: np.ndarray | None) -> np.ndarray:
         try:
-            found = loaded(features, who)
+            return loaded(features, who)
         except (ValueError, tf.errors.InvalidArgumentError) as error:
             raise FileError(
                 model, f"holds no model of {task.name}'s examples: {error}"
             ) from error
-        if found.max(initial=0) >= task.num_classes:
-            raise FileError(model, f"holds a model of other classes than {task.name}'s")
-        return found
 
     own = system.own_tests
     held = task.train if own is None else own

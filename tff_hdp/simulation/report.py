@@ -240,13 +240,18 @@ def metric_figure(
     axes = figure.subplots()
     for label, frame in metrics.items():
         tested = frame.dropna(subset=metric)
-        axes.plot(tested["round"], tested[metric], label=label, linewidth=1.8)
-    axes.set(xlabel="round", ylabel=f"test {metric}", title=title)
+        axes.plot(tested["round"], tested[metric], label=_plain(label), linewidth=1.8)
+    axes.set(xlabel="round", ylabel=f"test {metric}", title=_plain(title))
     if metric == "accuracy":
         axes.set_ylim(0, 1)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     write_figure(path, figure)
+
+
+def _plain(text: str) -> str:
+    """Text of which Matplotlib takes nothing for a formula."""
+    return text.replace("$", r"\$")
 
 
 def comparison_figure(

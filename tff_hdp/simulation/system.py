@@ -187,12 +187,13 @@ class System(abc.ABC):
 
         Returns:
           A function from features [N, ...] and each example's client, int [N], to
-          classes [N]. Most systems have one model for all clients.
+          classes [N], which raises ValueError where it is no model of the task's
+          classes. Most systems have one model for all clients.
 
         Raises:
           FileError: If a file is damaged or missing.
         """
-        return load_classifier(path)
+        return load_classifier(path, self.task.num_classes)
 
     @property
     def published(self) -> tuple[str, ...]:

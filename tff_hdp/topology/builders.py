@@ -62,17 +62,23 @@ def zones_by_key(client_ids: Sequence[str], *, keys: Mapping[str, Hashable]) -> 
 
     Raises:
       ArgumentError: If `keys` lacks a client or names an unknown one, or a key is
-        missing: None, or NaN as in tables.
+        missing: None, or NaN or NA as in tables.
     """
     client_ids = as_tuple("client_ids", client_ids)
     check_same_clients("keys", keys, client_ids)
     for client, key in keys.items():
-        is_one = key is not None and key == key  # NaN is no equal of its own
-        require(is_one, f"keys[{client!r}]", key, "a key")
+        require(_is_key(key), f"keys[{client!r}]", key, "a key")
     names = sorted({str(keys[client]) for client in client_ids})
     index = {name: i for i, name in enumerate(names)}
     zone_of = tuple(index[str(keys[client])] for client in client_ids)
     return Zoning(client_ids, zone_of, zone_names=tuple(names))
+
+
+def _is_key(key: object) -> bool:
+    try:
+        return key is not None and bool(key == key)  # NaN is no equal of its own
+    except (TypeError, ValueError):  # pandas' NA, and arrays
+        return False
 
 
 def dominant_labels(labels: Mapping[str, Sequence[int]]) -> dict[str, int]:

@@ -89,6 +89,9 @@ def read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def number_of(cell: str) -> float:
     """The number that a cell says; NaN where it says none that is finite."""
+    # Python reads 1_5 for 15, and the digits of all scripts.
+    if "_" in cell or not cell.isascii():
+        return math.nan
     try:
         number = float(cell)
     except ValueError:

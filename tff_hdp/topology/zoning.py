@@ -70,6 +70,9 @@ class Zoning:
             raise ArgumentError(
                 "zone_names", self.zone_names, f"one for each of {self.num_zones} zones"
             )
+        # Reports would take those of one name for one zone.
+        unlike = len(set(self.zone_names)) == len(self.zone_names)
+        require(unlike, "zone_names", self.zone_names, "each name once")
 
     @property
     def num_clients(self) -> int:
