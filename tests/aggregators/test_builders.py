@@ -45,6 +45,19 @@ def test_rates_that_follow_a_schedule_carry_a_zone():
     assert output.metrics["aggregator"]["rejected"] == 0
 
 
+def test_measurements_that_are_not_there_yet_are_refused():
+    """As of a `tff.program` context, before they are awaited."""
+
+    class Awaited(tff.program.MaterializableValueReference):
+        type_signature = tff.to_type(np.int32)
+
+        async def get_value(self):
+            return 1
+
+    with pytest.raises(ArgumentError, match=r"^measurements is not materialised; al"):
+        round_events({"clients": Awaited()})
+
+
 def test_federated_reconstruction_does_not():
     def model_fn():
         inputs = tf.keras.Input([6])

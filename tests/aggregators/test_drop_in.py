@@ -32,7 +32,9 @@ pytestmark = pytest.mark.usefixtures("in_process_default")
 DOC = pathlib.Path(__file__).parents[2] / "docs" / "drop_in.md"
 SGD = tff.learning.optimizers.build_sgdm
 SIZES, ZONES = (4, 9, 3, 6), (0, 1, 1, 0)
+# W_i as if w were 1 for all; `example_cap` asks for it.
 OPTIONS = {"zone_sizes": (2, 2), "sampling": FullParticipation()}
+OPTIONS["zone_weights"] = (2.0, 2.0)
 
 
 def build_model():
@@ -143,8 +145,7 @@ PLANS = {
         noise_multiplier=1e-7,
         clipping=Clipping(clip_norm=0.05),
         mixing="equal",
-        zone_weights=(1.0, 2.0),
-        **OPTIONS,
+        **OPTIONS | {"zone_weights": (1.0, 2.0)},
     ),
     "noisy": privacy.NoisePlan(
         client_noise_multiplier=0.7,
@@ -268,7 +269,7 @@ def test_builders_that_no_zoned_model_suits(kind):
 # Types -----------------------------------------------------------------------
 
 UPDATE = [(np.float32, [6, 5]), (np.float32, [5])]
-ZONED = tff.to_type([*UPDATE, (np.float32, [4])])
+ZONED = tff.to_type([*UPDATE, (np.float32, [1, 1, 1, 1, 1, 4])])
 PLAN = PLANS["none"]
 
 
@@ -314,8 +315,10 @@ def test_type_signatures(weight):
     "value_type",
     [
         tff.to_type(UPDATE),
-        tff.TensorType(np.float32, [4]),
-        tff.to_type([(np.float32, [4])]),
+        # Whose last weight is a layer's four biases.
+        tff.to_type([*UPDATE, (np.float32, [4])]),
+        tff.TensorType(np.float32, [1, 1, 1, 1, 1, 4]),
+        tff.to_type([(np.float32, [1, 1, 1, 1, 1, 4])]),
     ],
 )
 def test_updates_without_profile_are_refused(value_type):

@@ -53,7 +53,7 @@ def test_a_client_is_a_data_set(data):
 )
 def test_what_an_update_says_of_its_client(sent, weight, cap, expected):
     """A client need not use `client`: what its update says is checked again."""
-    update = [tf.ones([2]), tf.constant(sent, tf.float32)]
+    update = [tf.ones([2]), tf.constant([[[[[sent]]]]], tf.float32)]
     rest, profile, lost = taken_off(update, tf.constant(weight), cap)
     assert len(rest) == 1
     np.testing.assert_array_equal(rest[0], [1.0, 1.0])

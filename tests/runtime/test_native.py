@@ -1,5 +1,6 @@
 """The worker computes, and dies with its parent however the parent dies."""
 
+import concurrent.futures
 import os
 import signal
 import socket
@@ -73,6 +74,17 @@ def test_a_worker_that_died_is_started_anew(native_context):
     native_context._process.wait()
     assert total([1, 2, 3]) == 6
     assert native_context.pid != before
+
+
+def test_the_thread_that_starts_it_may_end():
+    """The kernel takes the death of the thread that forked for the parent's."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        worker = pool.submit(NativeWorker).result()
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            worker._process.wait(timeout=1.0)
+    finally:
+        worker.close()
 
 
 def test_unknown_runtime_is_refused():

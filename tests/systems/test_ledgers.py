@@ -54,7 +54,10 @@ def test_an_account_against_one_observer_is_its_part_of_the_whole(name):
     for observer in seen:
         own = [row for row in rows if row.observer == observer]
         assert ledger.account(DELTA, observer=observer) == own
-    assert ledger.account(DELTA, observer="nobody") == []
+    # No rows would read as nobody to fear.
+    for wrong in ("nobody", "", 5):
+        with pytest.raises(ArgumentError, match=r"^observer is .*; allowed: \w+, "):
+            ledger.account(DELTA, observer=wrong)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -67,6 +70,13 @@ def test_a_ledger_goes_on_with_the_rounds_of_another(name):
         whole.record(plan, 2)
         parts.extend(one)
     assert parts == whole
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_ledger_goes_on_with_nothing_else(name):
+    make, *_ = CASES[name]
+    with pytest.raises(ArgumentError, match=r"^other is None; allowed: a .*Ledger$"):
+        make().extend(None)
 
 
 def test_a_ledger_does_not_go_on_with_rounds_over_other_zones():

@@ -73,7 +73,8 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
     Args:
       plan: Who adds which noise, denominators and mixing weights.
       example_cap: The scalar weight that counts as w = 1, as heavier ones do; None
-        takes it as it is. Of a `WEIGHT_TYPE` nothing else does: None there.
+        takes it as it is. Of a `WEIGHT_TYPE` nothing else does: None there. It needs
+        `plan.zone_weights`, save for the `realised` estimator.
       queries: Replaces the queries that the plan implies, for instance to put a
         tensorflow-privacy query of your own at a level. The plan stays what is
         accounted: a ledger refuses rounds whose events say less noise than it, or
@@ -119,6 +120,9 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         WEIGHT_TYPE.check_assignable_from(weight_type)
         allowed = "None with weights that come with a zone, which are w itself"
         require(self._example_cap is None, "example_cap", self._example_cap, allowed)
+        allowed = "that of a model without a profile, which comes beside the update"
+        plain = not zoned_model.is_zoned(value_type)
+        require(plain, "value_type", value_type, allowed)
         return self._process_of(value_type)
 
     def _process_of(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
@@ -230,8 +234,16 @@ def _of_zoned_model(
     example_cap: float | None = None,
 ) -> tff.templates.AggregationProcess:
     """The process for a `zoned_model`'s updates, whose profiles a factory is given."""
-    zoned_model.check_zoned(value_type)
-    least = factory._plan.min_zone_clients
+    allowed = "that of a zoned_model, which ends in a profile: put it around model_fn"
+    require(zoned_model.is_zoned(value_type), "value_type", value_type, allowed)
+    plan = factory._plan
+    if example_cap is not None and plan.estimator != "realised":
+        # W_i = n_i would take every client for one with as many examples.
+        allowed = "each zone's sum of w with example_cap, as estimator="
+        allowed += f"{plan.estimator} divides by it"
+        given = plan.zone_weights
+        require(given is not None, "plan.zone_weights", given, allowed)
+    least = plan.min_zone_clients
     allowed = "1 with updates of a zoned_model: a client whose training diverges loses "
     allowed += "its zone, so its data could decide whether the zone is left out"
     require(least == 1, "plan.min_zone_clients", least, allowed)

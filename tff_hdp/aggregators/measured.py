@@ -6,6 +6,7 @@ from typing import Any
 
 import dp_accounting
 import numpy as np
+import tensorflow_federated as tff
 
 from tff_hdp.errors import require
 
@@ -35,6 +36,11 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     has = isinstance(measurements, Mapping) and "clients" in measurements
     allowed = 'metrics["aggregator"] of a round of an aggregator of ours'
     require(has, "measurements", type(measurements).__name__, allowed)
+    waits = isinstance(
+        measurements["clients"], tff.program.MaterializableValueReference
+    )
+    allowed = "what tff.program.materialize_value gives of them"
+    require(not waits, "measurements", "not materialised", allowed)
     zones = np.size(measurements["clients"])
     came, lost = np.sum(measurements["clients"]), measurements.get("lost", 0)
     # Of clients that are lost by themselves TFF sends zeros.

@@ -15,13 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.errors import (
-    ArgumentError,
-    check_bool,
-    check_count,
-    check_probability,
-    require,
-)
+from tff_hdp.errors import check_bool, check_count, check_probability, require
 
 ModelFn = Callable[[], tff.learning.models.VariableModel]
 
@@ -29,8 +23,10 @@ ModelFn = Callable[[], tff.learning.models.VariableModel]
 WEIGHT_TYPE = tff.to_type(
     collections.OrderedDict(weight=np.float32, zone=np.int32, carries_noise=np.bool_)
 )
-# The same as a weight: a one, by which it is known, and then the three.
+# The same beside a batch: a one, by which it is known, and then the three.
 _PROFILE = tf.TensorSpec([4], tf.float32)
+# And as a weight. No layer has one of six axes, so no other is taken for it.
+_LEARNT = tf.TensorSpec([1, 1, 1, 1, 1, 4], tf.float32)
 
 
 def client(
@@ -74,7 +70,7 @@ def zoned_model(model_fn: ModelFn) -> ModelFn:
     """A model function for clients that come with their zone; see `client`.
 
     The model is that of `model_fn` with one more trainable weight, the last one,
-    float32 [4], which is zero in every global model.
+    float32 [1, 1, 1, 1, 1, 4], which is zero in every global model.
 
     Args:
       model_fn: Returns a new `tff.learning.models.VariableModel`.
@@ -117,7 +113,7 @@ def taken_off(
       The update without profile; the profile, a `WEIGHT_TYPE`, of weight 0 and in
       the first zone where it was lost or is none; and whether it was (bool []).
     """
-    known, own_weight, zone, carries = tf.unstack(value[-1])
+    known, own_weight, zone, carries = tf.unstack(tf.reshape(value[-1], _PROFILE.shape))
     lost = tf.logical_or(tf.not_equal(known, 1.0), tf.not_equal(zone, tf.floor(zone)))
     weight = tf.cast(weight, tf.float32)
     if example_cap is not None:
@@ -132,22 +128,15 @@ def taken_off(
 
 def put_back(value: Any) -> Any:
     """A list or tuple of tensors with a profile of nobody at its end."""
-    return type(value)([*value, tf.zeros(_PROFILE.shape, _PROFILE.dtype)])
+    return type(value)([*value, tf.zeros(_LEARNT.shape, _LEARNT.dtype)])
 
 
-def check_zoned(value_type: tff.Type) -> None:
-    """Refuses what is not the type of a `zoned_model`'s update.
-
-    Raises:
-      ArgumentError: If its last tensor is no profile.
-    """
+def is_zoned(value_type: tff.Type) -> bool:
+    """Whether it is the type of a `zoned_model`'s update, which ends in a profile."""
     fits = isinstance(value_type, tff.StructWithPythonType)
     fits = fits and value_type.python_container in (list, tuple)
-    profile_type = tff.TensorType(np.float32, _PROFILE.shape)
-    if not fits or len(value_type) < 2 or [*value_type][-1] != profile_type:
-        raise ArgumentError(
-            "value_type", value_type, "that of a zoned_model, which ends in a profile"
-        )
+    profile_type = tff.TensorType(np.float32, _LEARNT.shape)
+    return fits and len(value_type) > 1 and [*value_type][-1] == profile_type
 
 
 class _ZonedModel(tff.learning.models.VariableModel):
@@ -155,7 +144,7 @@ class _ZonedModel(tff.learning.models.VariableModel):
 
     def __init__(self, model: tff.learning.models.VariableModel) -> None:
         self._model = model
-        zeros = tf.zeros(_PROFILE.shape, _PROFILE.dtype)
+        zeros = tf.zeros(_LEARNT.shape, _LEARNT.dtype)
         self._profile = tf.Variable(zeros, name="profile")
 
     @property
@@ -178,7 +167,7 @@ class _ZonedModel(tff.learning.models.VariableModel):
         batch, profile = batch_input
         if training:
             # An update is initial minus trained, and the initial profile is zero.
-            self._profile.assign(-profile)
+            self._profile.assign(tf.reshape(-profile, _LEARNT.shape))
         return self._model.forward_pass(batch, training)
 
     def predict_on_batch(self, batch_input: Any, training: bool = True) -> Any:

@@ -83,7 +83,13 @@ def model_fn_from_keras(
     Args:
       build_model: Returns a new, uncompiled Keras model.
       input_spec: Specs of a batch (features, labels).
+
+    Raises:
+      ArgumentError: If `build_model` is no function, as a model itself is none.
     """
+    ok = callable(build_model) and not isinstance(build_model, tf.keras.Model)
+    kinds = "a function to a new Keras model"
+    require(ok, "build_model", type(build_model).__name__, kinds)
 
     def model_fn() -> tff.learning.models.VariableModel:
         return tff.learning.models.from_keras_model(

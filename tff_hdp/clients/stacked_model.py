@@ -87,13 +87,18 @@ class StackedModel:
         those to evaluate with later.
 
         Raises:
-          ArgumentError: If `build_model` is no function.
+          ArgumentError: If `build_model` is no function to such a model.
           ValueError: If the model has an unsupported layer.
         """
         kinds = "a function to a new Keras model"
-        require(callable(build_model), "build_model", build_model, kinds)
-        with tf.Graph().as_default():
-            return cls(build_model())
+        # A Keras model can be called, and is none.
+        ok = callable(build_model) and not isinstance(build_model, tf.keras.Model)
+        require(ok, "build_model", type(build_model).__name__, kinds)
+        try:
+            with tf.Graph().as_default():
+                return cls(build_model())
+        except ArgumentError as error:
+            raise error.renamed({"model": "build_model"}) from error
 
     def __call__(self, weights: Weights, features: tf.Tensor) -> tf.Tensor:
         """Logits of every client on its own batch.

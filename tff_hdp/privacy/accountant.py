@@ -129,13 +129,15 @@ def account_history(
       history: Rounds with how many times each was run.
       delta: In (0, 1).
       methods: Which epsilons to compute.
-      observer: Against whom alone; None for all.
+      observer: Against whom alone; None for all. Where it is not there, no rows.
 
     Raises:
       ArgumentError: If an argument is out of range, or the plans' zones or levels
         differ.
     """
     check_delta("delta", delta)
+    if observer is not None:
+        check_word("observer", observer, ALL_OBSERVERS)
     history = [(run, check_count("rounds", count)) for run, count in history]
     is_several = isinstance(methods, Sequence) and not isinstance(methods, str)
     require(is_several, "methods", repr(methods), f"a sequence of {METHODS}")
@@ -143,8 +145,7 @@ def account_history(
         check_word("methods", method, METHODS)
     plans = [run.plan for run, _ in history]
     check_same_zones(plans)
-    rows = []
-    cells_of_clients = _cells(plans)
+    rows, cells_of_clients = [], _cells(plans)
     peers_known = any(run.threat.peers_known for run, _ in history)
     # Whoever knows noise of its own in some of the rounds looks at all of them.
     looking = {

@@ -82,8 +82,11 @@ class RoundLedger(Generic[Plan]):
         """Records the rounds of another ledger, which checked them as it did.
 
         Raises:
-          ArgumentError: If they do not fit the rounds before. Nothing is recorded then.
+          ArgumentError: If they do not fit the rounds before, or it is no such
+            ledger. Nothing is recorded then.
         """
+        allowed = f"a {type(self).__name__}"
+        require(isinstance(other, type(self)), "other", other, allowed)
         for plan, count in other.history:
             RoundLedger.record(self, plan, count)
 
@@ -223,7 +226,8 @@ class Ledger(RoundLedger[AccountedRound]):
 
     def extend(self, other: RoundLedger[AccountedRound]) -> None:
         """See base class; the plans must have the same zones."""
-        check_same_zones([run.plan for run, _ in (*self._history, *other.history)])
+        others = getattr(other, "history", ())
+        check_same_zones([run.plan for run, _ in (*self._history, *others)])
         super().extend(other)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

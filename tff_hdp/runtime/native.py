@@ -6,8 +6,10 @@ the worker when its parent dies, and its output goes to a file or nowhere.
 """
 
 import atexit
+import concurrent.futures
 import contextlib
 import os
+import subprocess
 import threading
 import time
 
@@ -23,9 +25,6 @@ _PIECE_BYTES = 2**16
 
 class NativeWorker:
     """One `worker_binary` process that cannot outlive this process.
-
-    Start it from a thread that lives as long as the worker should: the kernel
-    counts the death of the starting thread as the death of the parent.
 
     Args:
       log_file: See the attribute.
@@ -87,14 +86,11 @@ class NativeWorker:
 
     def _start(self) -> None:
         port = worker_process.free_port()
-        # By a pipe: a worker that wrote to a file would keep to that one, of the first
-        # of several runs.
-        output, log = os.pipe()
-        try:
-            self._process = worker_process.start_worker(port, output=log)
-        finally:
-            os.close(log)
-            threading.Thread(target=self._pass_on, args=[output], daemon=True).start()
+        started: concurrent.futures.Future[subprocess.Popen[bytes]]
+        started = concurrent.futures.Future()
+        host = threading.Thread(target=self._host, args=[port, started], daemon=True)
+        host.start()
+        self._process = started.result()
         self._channel = grpc.insecure_channel(
             f"localhost:{port}", worker_process.CHANNEL_OPTIONS
         )
@@ -113,8 +109,21 @@ class NativeWorker:
                 )
             time.sleep(0.05)
 
-    def _pass_on(self, output: int) -> None:
-        """Writes the worker's output to where it belongs, until the worker ends."""
+    def _host(self, port: int, started: concurrent.futures.Future) -> None:
+        """Starts the worker and writes its output to where it belongs, to its end.
+
+        So this thread lives as long as the worker, which the kernel kills with the
+        thread that starts it.
+        """
+        # By a pipe: a worker that wrote to a file would keep to that one, of the first
+        # of several runs.
+        output, log = os.pipe()
+        try:
+            started.set_result(worker_process.start_worker(port, output=log))
+        except BaseException as error:
+            started.set_exception(error)
+        finally:
+            os.close(log)
         with open(output, "rb", buffering=0) as pipe:
             while piece := pipe.read(_PIECE_BYTES):
                 # Whatever becomes of the log, the worker must not wait for a reader.

@@ -9,12 +9,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.thinning import thinned
+from tff_hdp.aggregators import zoned_model
 from tff_hdp.clients.batches import client_batches, make_order
 from tff_hdp.clients.client_work import (
     build_optimizer,
     client_profile,
     model_fn_from_keras,
 )
+from tff_hdp.clients.stacked_model import StackedModel
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, PoissonSampling, configurations
 from tff_hdp.systems.hdp.clients import single_clients
 from tff_hdp.systems.hdp.config import OPTIMIZERS
@@ -193,6 +196,37 @@ def test_clients_of_other_kinds_are_refused():
         single_clients(model_fn=None, client_optimizer=sgd)
     with pytest.raises(ValueError, match=r"^client_optimizer is sgd"):
         single_clients(model_fn=MODEL_FN, client_optimizer="sgd")
+
+
+@pytest.mark.parametrize(
+    ("model_fn", "given"),
+    [
+        (build_model(), "Sequential"),
+        (build_model, "a function to a Sequential"),
+        # The profile would be trained into the model, and take its part of the clip.
+        (zoned_model(MODEL_FN), "one of zoned_model"),
+    ],
+)
+def test_models_of_other_kinds_are_refused(model_fn, given):
+    sgd = tff.learning.optimizers.build_sgdm(1.0)
+    with pytest.raises(ArgumentError, match=f"^model_fn is {given}; allowed: a funct"):
+        single_clients(model_fn=model_fn, client_optimizer=sgd)
+
+
+@pytest.mark.parametrize("made", [StackedModel.built_by, model_fn_from_keras])
+def test_a_model_is_no_function_to_one(made):
+    more = (SPEC,) * (made is model_fn_from_keras)
+    with pytest.raises(
+        ArgumentError, match=r"^build_model is Sequential; allowed: a f"
+    ):
+        made(build_model(), *more)
+
+
+def test_a_function_to_another_model_is_named():
+    with pytest.raises(
+        ArgumentError, match=r"^build_model is .*; allowed: a Sequential"
+    ):
+        StackedModel.built_by(MODEL_FN)
 
 
 def test_batches_cover_every_epoch():

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, check_delta
+from tff_hdp.errors import ArgumentError, check_delta, check_word
 from tff_hdp.privacy.accountant import METHODS, AccountRow, Method, composed
 from tff_hdp.privacy.divergences import laplace_rdp
 from tff_hdp.privacy.mechanisms import Laplace, Mechanism, frozen
@@ -36,6 +36,8 @@ _LOCAL = (
     "from that; gradients clipped to B, their difference spread over M "
     "coordinates as is worst; participation taken as revealed"
 )
+
+_OBSERVERS = ("super_node", "other_servers", "released_model")
 
 
 def account(
@@ -67,6 +69,8 @@ def account(
     Raises:
       ArgumentError: If an argument is out of range, or the schemes differ.
     """
+    if observer is not None:
+        check_word("observer", observer, _OBSERVERS)
     rows = _rows(history, delta, methods)
     return [row for row in rows if observer in (None, row.observer)]
 
@@ -97,10 +101,9 @@ def _rows(
     )
 
     def for_everybody(row: AccountRow) -> list[AccountRow]:
-        observers = ("super_node", "other_servers", "released_model")
         return [
             dataclasses.replace(row, observer=o, level=level)
-            for level, o in enumerate(observers, 1)
+            for level, o in enumerate(_OBSERVERS, 1)
         ]
 
     if scheme == "none":

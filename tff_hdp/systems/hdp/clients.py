@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 
 from tff_hdp.aggregators import WEIGHT_TYPE
 from tff_hdp.aggregators.zoned_mean import ZonedMean
+from tff_hdp.aggregators.zoned_model import is_zoned
 from tff_hdp.clients.batches import check_data_type
 from tff_hdp.clients.client_work import build_zoned_client_work
 from tff_hdp.clients.contributions import (
@@ -79,11 +80,24 @@ def single_clients(
     Raises:
       ArgumentError: If an argument is something else.
     """
-    kinds = "a function to a new VariableModel of tff.learning"
-    require(callable(model_fn), "model_fn", model_fn, kinds)
+    kinds = "a function to a new VariableModel of tff.learning, without a profile"
+    # A Keras model can be called, and is none.
+    ok = callable(model_fn) and not isinstance(model_fn, tf.keras.Model)
+    require(ok, "model_fn", type(model_fn).__name__, kinds)
     is_optimizer = isinstance(client_optimizer, tff.learning.optimizers.Optimizer)
-    kinds = "one of tff.learning.optimizers"
-    require(is_optimizer, "client_optimizer", client_optimizer, kinds)
+    allowed = "one of tff.learning.optimizers"
+    require(is_optimizer, "client_optimizer", client_optimizer, allowed)
+
+    @tff.tensorflow.computation
+    def initial_weights() -> tff.learning.models.ModelWeights:
+        model = model_fn()
+        is_one = isinstance(model, tff.learning.models.VariableModel)
+        require(is_one, "model_fn", f"a function to a {type(model).__name__}", kinds)
+        return tff.learning.models.ModelWeights.from_model(model)
+
+    # Beside the examples comes one too; a model's would be trained as a weight.
+    plain = not is_zoned(initial_weights.type_signature.result.trainable)
+    require(plain, "model_fn", "one of zoned_model", kinds)
     work = build_zoned_client_work(
         tff.learning.templates.build_model_delta_client_work(
             model_fn,
@@ -91,10 +105,6 @@ def single_clients(
             client_weighting=tff.learning.ClientWeighting.UNIFORM,
         )
     )
-
-    @tff.tensorflow.computation
-    def initial_weights() -> tff.learning.models.ModelWeights:
-        return tff.learning.models.ModelWeights.from_model(model_fn())
 
     def bind(mean: ZonedMean, sent_type: tff.Type, apart: bool) -> Train:
         result_type = work.next.type_signature.result.result.member

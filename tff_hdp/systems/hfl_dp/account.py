@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from tff_hdp.errors import check_delta
+from tff_hdp.errors import check_delta, check_word
 from tff_hdp.privacy.accountant import METHODS, AccountRow, Method, composed
 from tff_hdp.privacy.mechanisms import Gaussian
 from tff_hdp.privacy.plan import MOST_COORDINATES
@@ -65,9 +65,11 @@ def account(
       for other clients of an edge that has but one.
 
     Raises:
-      ArgumentError: If `delta` is out of range.
+      ArgumentError: If `delta` or `observer` is none.
     """
     check_delta("delta", delta)
+    if observer is not None:
+        check_word("observer", observer, OBSERVERS)
     absent = set()
     if max(plan.N for plan, _ in history) == 1:
         absent.add("fellow_super_node")

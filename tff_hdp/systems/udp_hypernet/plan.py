@@ -7,7 +7,7 @@ sigma = z S / (q W) on the sum divided by q W.
 import dataclasses
 from collections.abc import Sequence
 
-from tff_hdp.errors import check_positive, check_probability
+from tff_hdp.errors import check_positive, check_probability, check_word
 from tff_hdp.privacy.accountant import METHODS, AccountRow, Method
 from tff_hdp.privacy.ledger import Ledger
 from tff_hdp.privacy.parts import Clipping, PoissonSampling
@@ -101,8 +101,12 @@ class UdpLedger(Ledger):
         """Rows for the server, for the descriptors and for the released phi.
 
         Raises:
-          ValueError: If nothing is recorded, or `delta` is out of range.
+          ValueError: If nothing is recorded, `delta` is out of range or `observer` is
+            none of these.
         """
+        if observer is not None:
+            allowed = ("aggregator", "descriptors", "released_model")
+            check_word("observer", observer, allowed)
         rows = super().account(delta, methods)
         server, phi = (
             next(row for row in rows if row.observer == who)
