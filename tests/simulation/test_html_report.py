@@ -213,6 +213,21 @@ def test_curves_are_accounts_of_the_first_rounds():
         assert series.is_monotonic_increasing
 
 
+def test_a_curve_is_of_the_client_worst_off_to_the_last_round():
+    """Of many rounds two dozen points and the end."""
+    plan = dataclasses.replace(
+        PLAN, client_noise_multiplier=1.0, noising_clients=(5, 5), top_up=True
+    )
+    plan = dataclasses.replace(plan, mixing=(0.7, 0.3))
+    ledger = Ledger()
+    ledger.record(plan, 97)
+    curve = epsilon_curves(ledger.state_dict(), Ledger, 1e-5)["released_model"]
+    rows = ledger.account(1e-5, ("rdp",), "released_model")
+    epsilons = [row.epsilon_rdp for row in rows]
+    assert epsilons[-1] < max(epsilons) == curve[97]
+    assert curve.index[-1] == 97 and 10 < len(curve) <= 25
+
+
 def test_an_attack_that_was_killed_is_named(run):
     rows = run.path / "attacks" / "dlg" / "rows.json"
     rows.parent.mkdir(parents=True)

@@ -161,14 +161,17 @@ def test_by_classes_differs_in_size_as_stated():
     """All of a class's clients have 0.4..0.6 shares: sizes within 2:3 of each other."""
     labels = np.repeat(np.arange(10), 4800)
     parts = partition.by_classes(labels, 100, np.random.default_rng(1))
-    users_of = np.zeros(10, int)
+    users_of, pairs = np.zeros(10, int), set()
     for part in parts:
         counts = np.bincount(labels[part], minlength=10)
         users_of += counts > 0
+        pairs.add(tuple(np.flatnonzero(counts)))
         # 4800 rows over 20 users at shares within 0.4/0.6 of one another.
         assert counts[counts > 0].min() >= 4800 / 20 * 0.4 / 0.6
         assert counts.max() <= 4800 / 20 * 0.6 / 0.4
     assert users_of.tolist() == [20] * 10
+    # Of 45; ten if a class's users shared their other class too.
+    assert len(pairs) > 20
     sizes = [len(part) for part in parts]
     assert np.std(sizes) > 20
 

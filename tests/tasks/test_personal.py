@@ -28,6 +28,11 @@ def test_a_fifth_of_every_client_is_held_out(digits):
         assert joined == rows(digits.train, client)
 
 
+def test_a_fifth_is_rounded_and_never_nothing():
+    _, test = personal.split(small_task([8, 2, 6]), seed=0)
+    assert test.sizes.tolist() == [2, 1, 1]
+
+
 def test_the_seed_decides_what_is_held_out(digits):
     first, again, other = (personal.split(digits, seed=s)[1] for s in (0, 0, 1))
     np.testing.assert_array_equal(first.features, again.features)

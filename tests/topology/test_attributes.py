@@ -26,12 +26,12 @@ def write(path, text):
 def test_a_column_of_a_table(tmp_path):
     table = write(
         tmp_path / "t.csv",
-        "capability, client ,region\n2.5,b ,rome\n1,a,lima \n3,c,rome\n",
+        "capability, client ,region\n-2.5,b ,rome\n1,a,lima \n3,c,rome\n",
     )
     regions = load_attribute(table, "region", client_ids=IDS)
     assert regions == {"a": "lima", "b": "rome", "c": "rome"}
     scores = load_numbers(table, "capability", client_ids=IDS)
-    assert scores == {"a": 1.0, "b": 2.5, "c": 3.0}
+    assert scores == {"a": 1.0, "b": -2.5, "c": 3.0}
 
 
 @pytest.mark.parametrize(

@@ -97,4 +97,4 @@ def test_a_figure_is_its_curves_with_table_and_picture(run_program, tmp_path, da
     assert found["epsilon_paper"].notna().tolist() == [False, True, True, True]
     picture = tmp_path / "tiny" / "udp_alg_figure2b_tiny.png"
     assert picture.stat().st_size > 1000
-    assert "add_or_remove" in result.stdout
+    assert "neighbours add or remove one client" in result.stdout
