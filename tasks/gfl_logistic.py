@@ -47,8 +47,7 @@ def load(
     """
     num_clients = check_count("num_clients", num_clients, 1)
     dimension = check_count("dimension", dimension, 1)
-    name = "examples_per_client"
-    examples_per_client = check_count(name, examples_per_client, 1)
+    examples_per_client = check_count("examples_per_client", examples_per_client, 1)
     rng = np.random.default_rng(seed)
     stddev = rng.uniform(*STDDEV_RANGE, num_clients)
     features, labels = _draw(rng, np.repeat(stddev, examples_per_client), dimension)

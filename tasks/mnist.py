@@ -24,8 +24,8 @@ def _read(data_dir: Path) -> Examples:
         origin = "the original files"
     # What are no whole numbers would be taken for names.
     writers = arrays["writer_train"]
-    ok, found = writers.dtype.kind in "iu", f"{writers.dtype}"
-    require(ok, f"{PACK}.writer_train", found, "whole numbers")
+    ok = writers.dtype.kind in "iu"
+    require(ok, f"{PACK}.writer_train", writers.dtype, "whole numbers")
     return Examples(
         features=arrays["x_train"][..., np.newaxis],
         labels=arrays["y_train"],

@@ -215,6 +215,15 @@ def entries(
     return tuple(checked(f"{name}[{i}]", value) for i, value in enumerate(found))
 
 
+def check_makes_models(name: str, value: Any, allowed: str) -> None:
+    """Raises ArgumentError unless `value` is a function, as to a new model.
+
+    A Keras model can be called too, and is none.
+    """
+    is_one = callable(value) and not hasattr(value, "trainable_variables")
+    require(is_one, name, type(value).__name__, allowed)
+
+
 def check_seed(name: str, value: Any) -> None:
     """Raises ArgumentError unless NumPy takes `value` for a seed."""
     require(0 <= value < 2**32, name, value, f"0..{2**32 - 1}")

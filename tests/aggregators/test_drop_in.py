@@ -147,6 +147,11 @@ PLANS = {
         mixing="equal",
         **OPTIONS | {"zone_weights": (1.0, 2.0)},
     ),
+    "whole": configurations.c2(
+        noise_multiplier=1e-7,
+        clipping=Clipping(clip_norm=9.0),
+        **OPTIONS | {"zone_weights": (10 / 9, 12 / 9)},
+    ),
     "noisy": privacy.NoisePlan(
         client_noise_multiplier=0.7,
         noising_clients=(2, 2),
@@ -171,9 +176,11 @@ def test_weighted_equals_our_own_process(initial):
     compare(PLANS["clipped"], initial, our_data(w=w), data_of(), example_cap=6)
 
 
-def test_weighted_equals_tffs_mean(initial, native_context):
+@pytest.mark.parametrize("plan", ["none", "whole"])
+def test_weighted_equals_tffs_mean(initial, native_context, plan):
+    """Also where a plan divides by what its zones weigh."""
     del native_context
-    found, _ = run(drop_in(PLANS["none"], example_cap=9), initial, data_of())
+    found, _ = run(drop_in(PLANS[plan], example_cap=9), initial, data_of())
     theirs = tff.learning.algorithms.build_weighted_fed_avg(MODEL_FN, SGD(0.1))
     expected, _ = run(theirs, initial, [batches(n) for n in SIZES])
     for a, b in zip(found[:-1], expected, strict=True):

@@ -87,7 +87,7 @@ def test_every_run_has_a_line_and_a_row_of_its_own(
 
 def test_a_name_is_no_formula(tmp_path):
     frame = pd.DataFrame({"round": [1, 2], "accuracy": [0.1, 0.2]})
-    name = r"c$_{a^$\alpha$"
+    name = r"c$_{a^$d"
     report.metric_figure({name: frame}, tmp_path / "drawn.png", title=name)
     assert (tmp_path / "drawn.png").stat().st_size > 0
 

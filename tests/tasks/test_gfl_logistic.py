@@ -5,6 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from tasks import gfl_logistic
+from tff_hdp.errors import ArgumentError
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,9 @@ def test_a_seed_is_a_data_set():
     assert not np.array_equal(first.train.features, other.train.features)
 
 
-def test_counts_must_be_positive():
-    with pytest.raises(ValueError, match="dimension is 0"):
-        gfl_logistic.load(dimension=0)
+@pytest.mark.parametrize("name", ["num_clients", "examples_per_client", "dimension"])
+@pytest.mark.parametrize("count", [0, 2.5, np.nan, None])
+def test_counts_must_be_positive(name, count):
+    given = {"num_clients": 4, "examples_per_client": 5} | {name: count}
+    with pytest.raises(ArgumentError, match=f"^{name} is {count}; allowed: a whole"):
+        gfl_logistic.load(**given, seed=0)

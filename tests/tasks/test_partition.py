@@ -119,7 +119,7 @@ def test_first_mixtures_follow_the_dirichlet_law():
     assert abs(shares.var() / expected - 1) < 0.15
 
 
-@pytest.mark.parametrize("num_clients", [0, -1, 11, 2.5])
+@pytest.mark.parametrize("num_clients", [0, -1, 11, 2.5, np.nan, np.inf, "3"])
 def test_impossible_numbers_of_clients_are_refused(num_clients):
     labels, rng = np.zeros(10, int), np.random.default_rng(0)
     message = f"num_clients is {num_clients}; allowed: 1..10 .the"

@@ -120,3 +120,12 @@ def test_a_models_answer_depends_on_what_it_has_read(model):
     logits = network(first).numpy()
     assert logits.shape == (len(first), NUM_CLASSES)
     assert len(np.unique(logits.round(6), axis=0)) == len(first)
+
+
+def test_ids_are_whole():
+    """Keras reads 1.9 as 1."""
+    ids, labels = np.full([2, 3], 1.9), np.zeros(2, int)
+    given = {"features": ids, "labels": labels, "test_features": ids}
+    examples = Examples(**given, test_labels=labels, source="here", split="none")
+    with pytest.raises(ArgumentError, match=r"^x\.features is float64; allowed: whole"):
+        examples.check("x", (3,), 2, are_ids=True)

@@ -15,7 +15,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_hdp.errors import check_bool, check_count, check_probability, require
+from tff_hdp.errors import (
+    check_bool,
+    check_count,
+    check_makes_models,
+    check_probability,
+    require,
+)
 
 ModelFn = Callable[[], tff.learning.models.VariableModel]
 
@@ -81,9 +87,7 @@ def zoned_model(model_fn: ModelFn) -> ModelFn:
         something else.
     """
     allowed = "a function to a new tff.learning.models.VariableModel"
-    # A Keras model can be called, and is none.
-    is_one = callable(model_fn) and not isinstance(model_fn, tf.keras.Model)
-    require(is_one, "model_fn", type(model_fn).__name__, allowed)
+    check_makes_models("model_fn", model_fn, allowed)
 
     def build() -> _ZonedModel:
         model = model_fn()

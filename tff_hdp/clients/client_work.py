@@ -12,7 +12,13 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators import WEIGHT_TYPE
 from tff_hdp.clients.batches import dataset_of_one
 from tff_hdp.clients.updates import cross_entropy, out_of_range, spoilt
-from tff_hdp.errors import ArgumentError, as_float, check_bool, require
+from tff_hdp.errors import (
+    ArgumentError,
+    as_float,
+    check_bool,
+    check_makes_models,
+    require,
+)
 
 # The optimizers that are SGD, with their momentum.
 SGD_MOMENTUM = {"sgd": 0.0, "sgdm": 0.9}
@@ -87,9 +93,8 @@ def model_fn_from_keras(
     Raises:
       ArgumentError: If `build_model` is no function, as a model itself is none.
     """
-    ok = callable(build_model) and not isinstance(build_model, tf.keras.Model)
-    kinds = "a function to a new Keras model"
-    require(ok, "build_model", type(build_model).__name__, kinds)
+    allowed = "a function to a new Keras model"
+    check_makes_models("build_model", build_model, allowed)
 
     def model_fn() -> tff.learning.models.VariableModel:
         return tff.learning.models.from_keras_model(

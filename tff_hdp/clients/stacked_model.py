@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.clients.updates import out_of_range, spoilt
-from tff_hdp.errors import ArgumentError, require
+from tff_hdp.errors import ArgumentError, check_makes_models
 from tff_hdp.runtime import environment
 
 # Take every number, or every row of the last axis, by itself: of a stack as of a batch.
@@ -91,9 +91,7 @@ class StackedModel:
           ValueError: If the model has an unsupported layer.
         """
         kinds = "a function to a new Keras model"
-        # A Keras model can be called, and is none.
-        ok = callable(build_model) and not isinstance(build_model, tf.keras.Model)
-        require(ok, "build_model", type(build_model).__name__, kinds)
+        check_makes_models("build_model", build_model, kinds)
         try:
             with tf.Graph().as_default():
                 return cls(build_model())

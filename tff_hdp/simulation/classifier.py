@@ -184,10 +184,8 @@ def classes(
       ValueError: If what it gives are no finite [N, num_classes].
     """
     logits, shape = logits_of(model, features), (len(features), num_classes)
-    if logits.shape != shape or not np.isfinite(logits).all():
-        kind = "finite" if np.isfinite(logits).all() else "not all finite"
-        raise ValueError(
-            f"logits of shape {logits.shape}, {kind}, where finite ones of {shape} are "
-            "wanted"
-        )
+    if logits.shape != shape:
+        raise ValueError(f"logits of shape {logits.shape}, where {shape} is wanted")
+    if not np.isfinite(logits).all():
+        raise ValueError("logits that are not all finite")
     return np.argmax(logits, -1)

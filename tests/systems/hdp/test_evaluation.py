@@ -72,9 +72,13 @@ def write_network(path, inputs, classes, most=1.0):
         ("card.json", '{"round": 1, "chosen": "", "class_names": ["a"]}', "is no card"),
         ("card.json", '{"round": 1, "chosen": "", "class_names": [1]}', "is no card"),
         ("model.keras", ([5], 10), "holds no model of digits's examples"),
-        ("model.keras", ([8, 8, 1], 13), r"logits of shape \(\d+, 13\), finite, where"),
-        ("model.keras", ([8, 8, 1], 9), r"logits of shape \(\d+, 9\), finite, where"),
-        ("model.keras", ([8, 8, 1], 10, math.nan), r", 10\), not all finite, where"),
+        (
+            "model.keras",
+            ([8, 8, 1], 13),
+            r"logits of shape \(\d+, 13\), where .*, 10\)",
+        ),
+        ("model.keras", ([8, 8, 1], 9), r"logits of shape \(\d+, 9\), where .*, 10\)"),
+        ("model.keras", ([8, 8, 1], 10, math.nan), "logits that are not all finite"),
     ],
 )
 def test_a_model_of_something_else_is_one_line(finished, tmp_path, name, write, words):

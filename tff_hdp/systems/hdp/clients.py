@@ -33,7 +33,7 @@ from tff_hdp.clients.training import (
     train_one_by_one,
     train_stack,
 )
-from tff_hdp.errors import ArgumentError, require
+from tff_hdp.errors import ArgumentError, check_makes_models, require
 from tff_hdp.privacy.plan import NoisePlan
 
 # From `mean.client_state`, the weights and the data, all at CLIENTS, to what each TFF
@@ -81,9 +81,7 @@ def single_clients(
       ArgumentError: If an argument is something else.
     """
     kinds = "a function to a new VariableModel of tff.learning, without a profile"
-    # A Keras model can be called, and is none.
-    ok = callable(model_fn) and not isinstance(model_fn, tf.keras.Model)
-    require(ok, "model_fn", type(model_fn).__name__, kinds)
+    check_makes_models("model_fn", model_fn, kinds)
     is_optimizer = isinstance(client_optimizer, tff.learning.optimizers.Optimizer)
     allowed = "one of tff.learning.optimizers"
     require(is_optimizer, "client_optimizer", client_optimizer, allowed)

@@ -65,7 +65,7 @@ def account(
       for other clients of an edge that has but one.
 
     Raises:
-      ArgumentError: If `delta` or `observer` is none.
+      ArgumentError: If `delta` is out of range, or `observer` nobody's name.
     """
     check_delta("delta", delta)
     if observer is not None:
