@@ -26,7 +26,7 @@ import tasks
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError, check_count, check_left, require
 from tff_hdp.privacy.config import FederationConfig
-from tff_hdp.privacy.configurations import largest_remainder
+from tff_hdp.privacy.configurations import largest_remainder, share_of_clients
 from tff_hdp.privacy.parts import PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
 
@@ -195,7 +195,7 @@ class PlanConfig(FederationConfig):
     def _trust(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Per zone, how many clients trust nobody, and how many the server."""
         if self.trust_file is None:
-            nobody = largest_remainder([self.trust_nobody * n for n in self.sizes])
+            nobody = share_of_clients("trust_nobody", self.trust_nobody, self.sizes)
             rest = [
                 min(self.trust_server * n, n - a)
                 for n, a in zip(self.sizes, nobody, strict=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError, FileError, check_left
+from tff_hdp.errors import ArgumentError, FileError, check_left, check_makes_models
 
 PROGRAM = """
 import sys
@@ -103,6 +103,24 @@ def test_who_stops_reading_gets_no_error(repository):
         cwd=repository,
     )
     assert (result.returncode, result.stderr) == (141, "")
+
+
+class Model:
+    """As models of Keras and TFF are, which can be called too."""
+
+    @property
+    def trainable_variables(self):
+        return []
+
+    def __call__(self, x):
+        return x
+
+
+def test_a_class_of_models_makes_them_and_a_model_does_not():
+    for makes in (Model, lambda: Model()):
+        check_makes_models("model_fn", makes, "a function to a model")
+    with pytest.raises(ArgumentError, match=r"^model_fn is Model; allowed: a function"):
+        check_makes_models("model_fn", Model(), "a function to a model")
 
 
 @pytest.mark.parametrize(

@@ -218,9 +218,10 @@ def entries(
 def check_makes_models(name: str, value: Any, allowed: str) -> None:
     """Raises ArgumentError unless `value` is a function, as to a new model.
 
-    A Keras model can be called too, and is none.
+    A class of models makes them; a Keras model can be called too, and makes none.
     """
-    is_one = callable(value) and not hasattr(value, "trainable_variables")
+    is_model = hasattr(value, "trainable_variables") and not isinstance(value, type)
+    is_one = callable(value) and not is_model
     require(is_one, name, type(value).__name__, allowed)
 
 

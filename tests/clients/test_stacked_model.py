@@ -207,31 +207,6 @@ def test_a_stack_computes_what_keras_does_for_each_client(float64, layers):
         np.testing.assert_allclose(logits, model(own), **EXACT)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int32", "float16", "float64"])
-def test_an_activation_before_the_weights_is_computed_as_they_are(dtype):
-    """Whatever examples are stored as; and float64 is not rounded to a model's own."""
-    layers = tf.keras.layers
-    model = tf.keras.Sequential(
-        [layers.InputLayer([6]), layers.Activation("tanh"), layers.Dense(3)]
-    )
-    exact = dtype == "float64"
-    rng = np.random.default_rng(0)
-    features = rng.uniform(0, 4, size=[2, 5, 6]).astype(dtype)
-    kernel, bias = (
-        rng.normal(size=[2, *w.shape]).astype("float64" if exact else "float32")
-        for w in model.weights
-    )
-    sent = [tf.constant(kernel), tf.constant(bias)]
-    found = StackedModel(model)(sent, tf.constant(features))
-    assert found.dtype == kernel.dtype
-    np.testing.assert_allclose(
-        found,
-        np.tanh(features.astype("float64")) @ kernel + bias[:, np.newaxis],
-        rtol=0,
-        atol=1e-12 if exact else 1e-5,
-    )
-
-
 def test_a_stack_outlives_models_that_are_made_in_graphs():
     """Keras called the layers of the first one invalid then."""
 

@@ -180,6 +180,9 @@ def test_configurations_put_the_noise_where_table_i_says():
         ("c7", {"alpha": 0.6, "beta": 0.6}, "alpha is 0.6; allowed: at most 0.4"),
         ("c5", {"alpha": 1.5}, "alpha is 1.5"),
         ("ldp_hdp", {"alpha": -0.1}, "alpha is -0.1"),
+        # Rounded, it is nobody: a plan of other noise than its name says.
+        ("c5", {"alpha": 0.001}, "alpha is 0.001; allowed: 0, or a share of the"),
+        ("ldp_hdp", {"alpha": 0.001}, "alpha is 0.001; allowed: 0, or a share of the"),
     ],
 )
 def test_shares_that_do_not_fit(name, shares, words):

@@ -382,6 +382,7 @@ def test_a_plan_of_any_numbers_goes_through_its_file(tmp_path, promises, options
         ({"trusting": "1234"}, "trusting is 1234; allowed: a sequence"),
         ({"trusting": 3}, "trusting is 3; allowed: a sequence"),
         ({"threat": None}, "threat is None; allowed: a ThreatModel"),
+        ({"rounds": 10**6 + 1, "method": "pld"}, "rounds is 1000001; allowed: at most"),
         ({"threat": "cohort_known"}, "threat is cohort_known; allowed: a Threat"),
     ],
 )

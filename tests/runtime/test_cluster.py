@@ -1,5 +1,6 @@
 """Workers die, come back, fail and run out; the round's result stays the same."""
 
+import math
 import os
 import signal
 import threading
@@ -292,6 +293,21 @@ class TestSetContext:
     def test_names_a_bad_address(self, workers, message):
         with pytest.raises(ArgumentError, match=f"^{message}"):
             runtime.set_context("cluster", workers=workers)
+
+    @pytest.mark.parametrize(
+        ("option", "message"),
+        [
+            ({"workers": "a:1"}, "workers is a:1; allowed: a sequence"),
+            ({"workers": [80]}, r"workers\[0\] is 80; allowed: host:port"),
+            ({"clients_per_worker": math.nan}, "clients_per_worker is nan"),
+            ({"clients_per_worker": 0}, "clients_per_worker is 0"),
+            ({"bytes_kept": -1}, "bytes_kept is -1"),
+            ({"start_timeout": math.nan}, "start_timeout is nan; allowed: a finite"),
+        ],
+    )
+    def test_names_a_bad_option(self, option, message):
+        with pytest.raises(ArgumentError, match=f"^{message}"):
+            ClusterContext(**{"workers": ["127.0.0.1:1"]} | option)
 
     def test_workers_are_only_for_the_cluster(self):
         message = "workers is a:1,b:2; allowed: empty, unless runtime is cluster"

@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import concurrent.futures
+import math
 import pickle
 import typing
 
@@ -261,13 +262,22 @@ print("done")
         message = r"devices\[0\] is TPU:9; allowed: .*CPU:0"
         with pytest.raises(ArgumentError, match=message):
             in_process.create_in_process_context(devices=["TPU:9"])
+        with pytest.raises(ArgumentError, match=r"devices\[1\] is 3; allowed: .*CPU:0"):
+            in_process.create_in_process_context(devices=["cpu:0", 3])
 
     @pytest.mark.parametrize(
         "options",
         [
             {"devices": []},
+            {"devices": 5},
+            {"devices": "CPU:0"},
             {"clients_at_once": 0},
+            # Of that many, none would ever start.
+            {"clients_at_once": math.nan},
+            {"clients_at_once": 1.5},
+            {"clients_at_once": "2"},
             {"default_num_clients": -1},
+            {"default_num_clients": True},
             {"intra_op_threads": 0},
         ],
     )

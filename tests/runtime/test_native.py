@@ -17,6 +17,7 @@ import tensorflow_federated as tff
 from tests.thinning import thinned
 from tff_hdp import runtime
 from tff_hdp.errors import ArgumentError
+from tff_hdp.runtime import in_process
 from tff_hdp.runtime.native import NativeWorker
 from tff_hdp.runtime.worker_process import CHANNEL_OPTIONS
 
@@ -142,6 +143,21 @@ def test_a_second_run_in_a_process_gets_its_own_output_of_the_worker(
     finally:
         for worker in runtime._started.values():
             worker.close()
+
+
+def test_threads_that_begin_at_once_share_a_context(monkeypatch):
+    made = []
+
+    def create(*_):
+        time.sleep(0.2)
+        made.append(in_process.create_in_process_context())
+        return made[-1]
+
+    monkeypatch.setattr(runtime, "_contexts", {})
+    monkeypatch.setattr(runtime, "_create_context", create)
+    with concurrent.futures.ThreadPoolExecutor(3) as threads:
+        list(threads.map(runtime.set_context, ["in_process"] * 3))
+    assert len(made) == 1
 
 
 def text_of(path):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.runtime.replacements import replace_function
 
 CLIENT_INTS = tff.FederatedType(np.int32, tff.CLIENTS)
@@ -195,6 +196,15 @@ def test_another_dtype_fails_the_computation(in_process_context, run_on):
     compute = tff.tensorflow.computation(lambda n: marked("tests_dtype")(n), np.int32)
     with pytest.raises(tf.errors.InvalidArgumentError, match="int64"):
         run_on(in_process_context, compute, 3)
+
+
+@pytest.mark.parametrize(
+    ("marker", "implementation", "name"),
+    [(3, print, "marker"), ("", print, "marker"), ("tests", None, "implementation")],
+)
+def test_what_would_never_be_called_is_refused(marker, implementation, name):
+    with pytest.raises(ArgumentError, match=f"^{name} is "):
+        replace_function(marker, implementation)
 
 
 def test_a_failing_implementation_fails_the_computation(in_process_context, run_on):

@@ -366,6 +366,7 @@ def test_with_a_task_the_command_trains_where_the_file_names_other_clients(
         ({"task_rounds": 3}, "task_rounds is 3; allowed: only with task"),
         ({"task_out": "x"}, "task_out is x; allowed: only with task"),
         ({"trust_nobody": 1.5}, "trust_nobody is 1.5"),
+        ({"trust_nobody": 0.008}, "is 0.008; allowed: 0, or a share of the 60 clients"),
         ({"trust_nobody": 0.5, "trust_server": 0.6}, "trust_server is 0.6"),
         ({"trust_file": "x.csv"}, "trust_file is x.csv; .*zoning_file only"),
     ],

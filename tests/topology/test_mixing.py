@@ -96,6 +96,7 @@ def test_the_gap_bounds_how_fast_models_agree():
         ),
         (lambda: mixing.spectral_gap([[0.5, 0.4], [0, 1]]), r"matrix\[0\] is of sum"),
         (lambda: mixing.check_mixing([[np.nan, 1], [0, 1]]), r"\[0, 0\] is nan"),
+        (lambda: mixing.metropolis([1]), "graph is 1; allowed: a networkx.Graph"),
         (lambda: mixing.check_mixing([["x"]]), r"matrix is \['x'\]; allowed: numbers"),
         (lambda: mixing.check_mixing([[1], [0, 1]]), "allowed: numbers of shape"),
         (lambda: mixing.check_mixing(np.eye(2) + 0.1j), "allowed: numbers of shape"),

@@ -45,17 +45,26 @@ class StackedModel:
       convolves: Whether there is a convolution, of which every client has its own.
 
     Raises:
-      ArgumentError: If a layer or one of its options is not supported, naming it.
+      ArgumentError: If the model is not built, a layer or one of its options is not
+        supported, naming it, or weights are not all of one dtype.
     """
 
     def __init__(self, model: tf.keras.Sequential) -> None:
         # A user's own kind of one may do more than its layers.
         if type(model) is not tf.keras.Sequential:
             raise ArgumentError("model", type(model).__name__, "a Sequential")
-        self._layers: list[tuple[int, Layer]] = []
+        if not model.inputs:
+            raise ArgumentError(
+                "model", "without the shape of its input", "a built one"
+            )
+        dtypes = sorted({tf.as_dtype(w.dtype).name for w in model.trainable_weights})
+        if len(dtypes) > 1:
+            raise ArgumentError("model.trainable_weights", dtypes, "of one dtype")
+        # Keras does not name what takes the input among a model's layers.
+        self._layers: list[tuple[int, Layer]] = [(0, _Input(model))]
         for layer in model.layers:
             stacked = _stack_layer(layer)
-            before = self._layers[-1][1] if self._layers else None
+            before = self._layers[-1][1]
             if isinstance(stacked, _MaxPooling) and isinstance(before, _Affine):
                 stacked = before.pooled(stacked)
                 self._layers.pop()
@@ -177,6 +186,27 @@ def _apply(
         value = layer(list(weights[position : position + count]), value)
         position += count
     return value
+
+
+class _Input:
+    """Examples as the model declares them.
+
+    Keras would give or take a last axis of 1; here the shape must be the model's.
+    """
+
+    def __init__(self, model: tf.keras.Sequential) -> None:
+        self._shape = tf.TensorShape(model.input_shape[1:])
+        self._dtype = tf.as_dtype(model.inputs[0].dtype)
+
+    def __call__(self, _: Weights, x: tf.Tensor) -> tf.Tensor:
+        shape = x.shape[2:]
+        if not self._shape.is_compatible_with(shape):
+            raise ArgumentError(
+                "features", f"of shape {shape} each", f"{self._shape}, the model's"
+            )
+        # Layers make these of it themselves, and leave float64 what it is.
+        is_wide = self._dtype in (tf.float32, tf.float64)
+        return x if is_wide else tf.cast(x, self._dtype)
 
 
 def _stack_layer(layer: tf.keras.layers.Layer) -> Layer:

@@ -32,7 +32,7 @@ _STEPS_PER_ROUND = 8
 COARSEST_GRID = 1.0
 _SMALLEST_PLD_DELTA = 1e-10
 # Of ten times as many, on a grid fine enough for each, some do not come back.
-_MOST_PLD_ROUNDS = 10**6
+MOST_PLD_ROUNDS = 10**6
 
 # By how much the probability of any result of one number that `tff_hdp.noise` draws
 # may differ from the exact mechanism's, as a factor 1 +- this.
@@ -95,8 +95,8 @@ def epsilon_by_pld(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
         return None, (why,)
     if delta < _SMALLEST_PLD_DELTA:
         return None, (f"PLD is not resolved below delta {_SMALLEST_PLD_DELTA}",)
-    if sum(count for _, count in rounds) > _MOST_PLD_ROUNDS:
-        return None, (f"PLD is not taken of more than {_MOST_PLD_ROUNDS:,} rounds",)
+    if sum(count for _, count in rounds) > MOST_PLD_ROUNDS:
+        return None, (f"PLD is not taken of more than {MOST_PLD_ROUNDS:,} rounds",)
     _, spent = _without_bare_rounds(rounds)
     if spent >= delta:
         return None, (_bare_words(spent),)

@@ -87,7 +87,7 @@ def c5(
     return NoisePlan(
         zone_sizes=zone_sizes,
         client_noise_multiplier=noise_multiplier,
-        noising_clients=_share_of_clients(alpha, zone_sizes),
+        noising_clients=share_of_clients("alpha", alpha, zone_sizes),
         server_noise_multiplier=noise_multiplier,
         **options,
     )
@@ -147,7 +147,7 @@ def ldp_hdp(
     return dataclasses.replace(
         hdp_plan,
         client_noise_multiplier=noise_multiplier,
-        noising_clients=_share_of_clients(alpha, zone_sizes),
+        noising_clients=share_of_clients("alpha", alpha, zone_sizes),
     )
 
 
@@ -295,6 +295,30 @@ def largest_remainder(exact: Sequence[float]) -> tuple[int, ...]:
     return tuple(counts)
 
 
+def share_of_clients(
+    name: str, share: float, zone_sizes: Sequence[int]
+) -> tuple[int, ...]:
+    """How many clients of each zone a share of all is.
+
+    Args:
+      name: What the share is called, for errors.
+      share: In [0, 1].
+      zone_sizes: n_i.
+
+    Returns:
+      share * n in whole clients, spread over zones by largest remainder.
+
+    Raises:
+      ArgumentError: If `share` is out of range, or above 0 and less than one client.
+    """
+    share = _check_share(name, share)
+    counts = largest_remainder([share * n for n in zone_sizes])
+    allowed = f"0, or a share of the {sum(zone_sizes)} clients that is one or more"
+    ok = share == 0 or any(counts) or not zone_sizes
+    require(ok, name, share, allowed)
+    return counts
+
+
 def sampling_of(
     name: str, clients_per_round: float, zone_sizes: Sequence[int]
 ) -> Sampling:
@@ -332,9 +356,3 @@ def _share_of_zones(name: str, share: float, s: int) -> int:
     allowed = f"a share that gives a whole number of {s} zones, not {share * s:g}"
     require(whole, name, share, allowed)
     return count
-
-
-def _share_of_clients(alpha: float, zone_sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Rounds alpha * n to whole clients, spread over zones by largest remainder."""
-    alpha = _check_share("alpha", alpha)
-    return largest_remainder([alpha * n for n in zone_sizes])

@@ -32,6 +32,7 @@ from tff_hdp.errors import (
 )
 from tff_hdp.privacy.accountant import SOUND, Sound
 from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER
+from tff_hdp.privacy.composition import MOST_PLD_ROUNDS
 from tff_hdp.privacy.demands import (
     Federation,
     LackingError,
@@ -104,6 +105,8 @@ def plan(
     rounds = check_count("rounds", rounds, 1)
     require(not federation.is_noisy, "federation", "noisy", "a plan without noise")
     check_word("method", method, SOUND)
+    most = f"at most {MOST_PLD_ROUNDS}, of which PLD is taken; or method rdp"
+    require(method == "rdp" or rounds <= MOST_PLD_ROUNDS, "rounds", rounds, most)
     relax = check_bool("relax", relax)
     require(isinstance(threat, ThreatModel), "threat", threat, "a ThreatModel")
     promises = sorted(_promises(promises), key=from_clients_up)

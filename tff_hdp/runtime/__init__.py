@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ RUNTIMES = ("in_process", "native", "cluster")
 # TensorFlow reads it; the number of threads within an operation.
 _THREADS = "TF_NUM_INTRAOP_THREADS"
 _contexts: dict[tuple[str, ...], Any] = {}
+_lock = threading.Lock()
 # Workers that contexts have started, each with a `log_file`.
 _started: dict[tuple[str, ...], Any] = {}
 
@@ -54,10 +56,11 @@ def set_context(
     # In a notebook it would tell of every model that it saves.
     tf.get_logger().setLevel("WARNING")
     key = (runtime, *workers)
-    if key not in _contexts:
-        _contexts[key] = _create_context(runtime, workers, log_file)
-    if key in _started:
-        _started[key].log_file = log_file
+    with _lock:
+        if key not in _contexts:
+            _contexts[key] = _create_context(runtime, workers, log_file)
+        if key in _started:
+            _started[key].log_file = log_file
     tff.framework.set_default_context(_contexts[key])
 
 

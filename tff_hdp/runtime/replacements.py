@@ -18,6 +18,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tff_hdp.errors import require
+
 GraphDef = tf.compat.v1.GraphDef
 NodeDef = tf.compat.v1.NodeDef
 
@@ -68,7 +70,13 @@ def replace_function(marker: str, implementation: Callable[..., Any]) -> None:
         implementation: takes the arguments as NumPy arrays and returns an array, or a
             sequence of them, of the dtypes and shapes that the body would return.
             Other dtypes fail the computation.
+
+    Raises:
+        ArgumentError: if the marker is no text, or the implementation no function.
     """
+    is_text = isinstance(marker, str) and bool(marker)
+    require(is_text, "marker", marker, "what is given as experimental_implements")
+    require(callable(implementation), "implementation", implementation, "a function")
     replacement = _replacements.setdefault(marker, _Replacement(implementation))
     replacement.implementation = implementation
 

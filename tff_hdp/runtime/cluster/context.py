@@ -8,12 +8,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import grpc
 import tensorflow as tf
 from tensorflow_federated.proto.v0 import executor_pb2
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import check_count, check_positive, entries, require
 from tff_hdp.runtime.cluster import contents
 from tff_hdp.runtime.cluster.connection import Connection, ConnectionLostError
 from tff_hdp.runtime.cluster.remote import Own, RemoteFunction, Replicated
@@ -258,16 +259,15 @@ class ClusterContext(InProcessContext):
             ClusterError: if a worker does not answer.
         """
         super().__init__(default_num_clients=default_num_clients)
-        _check_addresses(workers)
-        if clients_per_worker < 1:
-            raise ArgumentError("clients_per_worker", clients_per_worker, ">= 1")
-        if bytes_kept < 0:
-            raise ArgumentError("bytes_kept", bytes_kept, ">= 0")
+        workers = entries("workers", workers, _check_address)
+        require(bool(workers), "workers", workers, "host:port,host:port,...")
+        is_new = len(set(workers)) == len(workers)
+        require(is_new, "workers", workers, "each address once")
         self._workers = Cluster(
             workers,
-            clients_per_worker=clients_per_worker,
-            bytes_kept=bytes_kept,
-            start_timeout=start_timeout,
+            clients_per_worker=check_count("clients_per_worker", clients_per_worker, 1),
+            bytes_kept=check_count("bytes_kept", bytes_kept),
+            start_timeout=check_positive("start_timeout", start_timeout),
         )
 
     @property
@@ -285,21 +285,12 @@ class ClusterContext(InProcessContext):
             self._workers.close()
 
 
-def _check_addresses(workers: Sequence[str]) -> None:
-    """Raises ArgumentError if there are none, or one is no host:port or comes twice."""
-    if not workers:
-        raise ArgumentError("workers", workers, "host:port,host:port,...")
-    for number, address in enumerate(workers):
-        host, _, port = address.rpartition(":")
-        if (
-            not host
-            or not port.isascii()
-            or not port.isdigit()
-            or not 0 < int(port) < 65536
-        ):
-            raise ArgumentError(f"workers[{number}]", address, "host:port")
-        if address in workers[:number]:
-            raise ArgumentError("workers", workers, "each address once")
+def _check_address(name: str, address: Any) -> str:
+    host, _, port = str(address).rpartition(":")
+    is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    ok = isinstance(address, str) and bool(host) and is_port
+    require(ok, name, address, "host:port")
+    return address
 
 
 def _reason(error: Exception) -> str:

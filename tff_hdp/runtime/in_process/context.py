@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow.python.eager import context as tf_context
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import check_count, entries, require
 from tff_hdp.runtime.in_process import arguments
 from tff_hdp.runtime.in_process.containers import packer
 from tff_hdp.runtime.in_process.execute import Executable, Workers
@@ -57,24 +57,22 @@ class InProcessContext(tff.framework.SyncContext):
                 models on CPUs, where the clients already fill the cores.
 
         Raises:
-            ArgumentError: if a device does not exist or a number is out of range.
+            ArgumentError: if a device does not exist, or a number is not whole or out
+                of range.
             RuntimeError: if `intra_op_threads` comes after TensorFlow's first use.
         """
         if intra_op_threads is not None:
-            if intra_op_threads < 1:
-                raise ArgumentError("intra_op_threads", intra_op_threads, ">= 1")
-            tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
+            threads = check_count("intra_op_threads", intra_op_threads, 1)
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
         devices = _resolve(devices)
         if clients_at_once is None:
             clients_at_once = len(devices)
             if all("CPU" in device for device in devices):
                 clients_at_once = max(len(devices), len(os.sched_getaffinity(0)))
-        if clients_at_once < 1:
-            raise ArgumentError("clients_at_once", clients_at_once, ">= 1")
-        if default_num_clients < 0:
-            raise ArgumentError("default_num_clients", default_num_clients, ">= 0")
+        clients_at_once = check_count("clients_at_once", clients_at_once, 1)
         self._workers = Workers(devices, clients_at_once)
-        self._default_num_clients = default_num_clients
+        name = "default_num_clients"
+        self._default_num_clients = check_count(name, default_num_clients)
         self._executables: weakref.WeakValueDictionary[bytes, Executable] = (
             weakref.WeakValueDictionary()
         )
@@ -188,13 +186,12 @@ def _resolve(devices: Sequence[str] | None) -> tuple[str, ...]:
         return tuple(name for name in existing if "GPU" in name) or tuple(
             name for name in existing if name.endswith("CPU:0")
         )
-    if not devices:
-        raise ArgumentError("devices", devices, ", ".join(existing))
-    wanted = [
-        "/device:" + name.removeprefix("/").removeprefix("device:").upper()
-        for name in devices
-    ]
-    for number, (given, name) in enumerate(zip(devices, wanted, strict=True)):
-        if name not in existing:
-            raise ArgumentError(f"devices[{number}]", given, ", ".join(existing))
-    return tuple(wanted)
+
+    def full(argument: str, given: Any) -> str:
+        name = "/device:" + str(given).removeprefix("/").removeprefix("device:").upper()
+        require(name in existing, argument, given, ", ".join(existing))
+        return name
+
+    wanted = entries("devices", devices, full)
+    require(bool(wanted), "devices", devices, ", ".join(existing))
+    return wanted
