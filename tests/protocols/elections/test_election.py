@@ -18,7 +18,6 @@ from tests.protocols.elections.zones import (
     registry_of,
     setup_of,
 )
-from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.elections import ballots, electorate, group, relay, transcripts
 from tff_hdp.protocols.elections.ballots import Ballot, Certificate, Outcome
 from tff_hdp.protocols.elections.election import Elector
@@ -159,52 +158,6 @@ def test_only_the_capable_are_elected():
     assert eligible == ("c2", "c3")
     winner, _ = hold(registry_of(4, eligible=eligible))
     assert winner in eligible
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: registry_of(4, "lazy"), "fault_model is lazy; allowed: crash, byzan"),
-        (lambda: registry_of(0), "voters is 0"),
-        (lambda: registry_of(2, call_size=3), r"call_size is 3; allowed: 1\.\.2"),
-        (lambda: registry_of(2, eligible=("c9",)), "eligible is c9"),
-        (
-            lambda: Registry(
-                0, (POOL["c0"].public,) * 2, ("c0",), "crash", "rotate", 1, b"", b""
-            ),
-            "voters is with 'c0' twice",
-        ),
-        # Every dealing would fail at such a key.
-        (lambda: with_share_key(bytes(32)), "share_key of 'c0' is the identity"),
-        (
-            lambda: with_share_key(b"\xff" * 32),
-            "share_key of 'c0' is .* allowed: a key",
-        ),
-        (
-            lambda: dataclasses.replace(registry_of(2), run=b"short"),
-            "run is of 5 bytes; allowed: 16",
-        ),
-        (
-            lambda: registry_of(2, policy="often"),
-            "policy is often; allowed: persistent, rotate",
-        ),
-        (
-            lambda: eligible_clients(
-                ["c0", "c1"], capability={"c0": 1.0}, min_capability=1.0
-            ),
-            "capability is without 'c1'",
-        ),
-    ],
-)
-def test_impossible_zones_are_refused(build, message):
-    with pytest.raises(ArgumentError, match=message):
-        build()
-
-
-def with_share_key(key):
-    registry = registry_of(2)
-    first = dataclasses.replace(POOL["c0"].public, share_key=key)
-    return dataclasses.replace(registry, voters=(first, registry.voters[1]))
 
 
 @pytest.mark.parametrize(

@@ -109,12 +109,15 @@ def test_an_encoding_without_room_for_all_the_noise_there_may_be_is_refused():
         ({"drops": {"x": "mask"}}, UnknownClientError, "drops name 'x'"),
         ({"drops": {"c0": "sleep"}}, ArgumentError, "drops is sleep; allowed: adver"),
         ({"stddev": -1.0}, ArgumentError, "stddev is -1.0"),
+        ({"stddev": 1e-9}, ArgumentError, "stddev is 1e-09; allowed: 0, or at least"),
+        ({"session": 3}, ArgumentError, "session is 3; allowed: a name"),
+        ({"signed": "no"}, ArgumentError, "signed is no"),
         ({"min_survivors": 0}, ArgumentError, "min_survivors is 0"),
         ({"min_survivors": 2.5}, ArgumentError, "min_survivors is 2.5"),
         (
             {"updates": {"c0": np.zeros(5), "c1": np.zeros(5)}},
-            BelowThresholdError,
-            "2 clients take part; the threshold is 3",
+            ArgumentError,
+            "graph is for 5 clients; allowed: one for 2",
         ),
         (
             {"updates": real_updates(4, 5) | {"c4": np.zeros(6)}},

@@ -45,6 +45,7 @@ from tff_hdp.protocols.elections.transcripts import (
     Transcript,
     check_ballot,
     check_certified,
+    check_election,
     check_presences,
     winner,
 )
@@ -168,14 +169,15 @@ class Elector:
         """Decrypts this client's share, once a quorum confirmed its ballot.
 
         Raises:
-          ElectionError: If the certificate is not of the ballot it confirmed,
-            or it has revealed before.
+          ElectionError: If the certificate is of another election or not of the
+            ballot it confirmed, or it has revealed before.
         """
         if self._ballot is None:
             raise ElectionError(f"{self._me!r} has confirmed no ballot")
         if self._certificate is not None:
             raise ElectionError(f"{self._me!r} has revealed already")
         setup, digest = self._setup, self._ballot.digest
+        check_election(setup, certificate)
         check_certified(setup, self._ballot, certificate.confirmations)
         self._encrypted = sum_of_shares(self._ballot.dealings)
         parts = pvss.decrypt(
@@ -191,10 +193,12 @@ class Elector:
         """The winner, computed by this client itself from the others' reveals.
 
         Raises:
-          ElectionError: As `transcripts.winner`; or before a ballot is final.
+          ElectionError: As `transcripts.winner`; if the outcome is of another election
+            or its seal wrong, or before a ballot is final.
         """
         if self._certificate is None:
             raise ElectionError(f"{self._me!r} has not revealed yet")
+        check_election(self._setup, outcome)
         elected = winner(
             self._setup, self._ballot.digest, self._encrypted, outcome.reveals
         )

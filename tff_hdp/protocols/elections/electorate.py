@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tff_hdp.errors import ArgumentError, ShortError, check_count, check_word
+from tff_hdp.errors import ArgumentError, ShortError, check_count, check_word, require
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import group
+from tff_hdp.protocols.elections.signing_keys import check_signing_key
 
 FaultModel = Literal["crash", "byzantine"]
 Policy = Literal["persistent", "rotate"]
@@ -73,8 +74,9 @@ class Voter:
     verify_key: bytes
     share_key: bytes
 
-    def check_share_key(self) -> None:
-        """Raises ArgumentError unless shares can be encrypted to the key."""
+    def check_keys(self) -> None:
+        """Raises ArgumentError unless it can sign, and shares be encrypted to it."""
+        check_signing_key(f"verify_key of {self.client_id!r}", self.verify_key)
         name = f"share_key of {self.client_id!r}"
         try:
             group.backend.check(self.share_key)
@@ -138,9 +140,10 @@ class Registry:
 
     Raises:
       ArgumentError: If there is no client, a client or a key to sign by repeats, an
-        eligible id is unknown, there is no such policy, or `call_size` is not in 1..n;
-        and, where there is a relay, if a client has its name, `run` is not of 16 bytes
-        or a share key is none, by which one client would stop every election.
+        eligible id is unknown, there is no such policy, or `zone` or `call_size` is no
+        number or not in 1..n; and, where there is a relay, if a client has its name,
+        `run` is not of 16 bytes, a share key repeats, or a key is none: one client
+        without a share key would stop every election.
     """
 
     zone: int
@@ -153,6 +156,8 @@ class Registry:
     run: bytes
 
     def __post_init__(self) -> None:
+        for name in ("zone", "call_size"):
+            object.__setattr__(self, name, check_count(name, getattr(self, name)))
         max_faulty(len(self.voters), self.fault_model)
         ids = [voter.client_id for voter in self.voters]
         _refuse_repeats("voters", ids)
@@ -163,16 +168,18 @@ class Registry:
         if unknown is not None:
             raise ArgumentError("eligible", unknown, "clients of the zone")
         check_word("policy", self.policy, POLICIES)
-        if not 1 <= self.call_size <= len(ids):
-            raise ArgumentError("call_size", self.call_size, f"1..{len(ids)}")
+        fits = 1 <= self.call_size <= len(ids)
+        require(fits, "call_size", self.call_size, f"1..{len(ids)}")
         if not self.relay_key:
             return
         if RELAY in known:
             raise ArgumentError("client_ids", RELAY, "ids that are not the relay's")
-        if len(self.run) != RUN_BYTES:
-            raise ArgumentError("run", f"of {len(self.run)} bytes", f"{RUN_BYTES}")
+        is_run = isinstance(self.run, bytes) and len(self.run) == RUN_BYTES
+        require(is_run, "run", self.run, f"{RUN_BYTES} bytes")
+        check_signing_key("relay_key", self.relay_key)
+        _refuse_repeats("share_keys", [voter.share_key for voter in self.voters])
         for voter in self.voters:
-            voter.check_share_key()
+            voter.check_keys()
 
     @functools.cached_property
     def digest(self) -> bytes:

@@ -14,8 +14,10 @@ from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import pvss
 from tff_hdp.protocols.elections.ballots import (
     Ballot,
+    Certificate,
     Confirmation,
     Dealing,
+    Outcome,
     Presence,
     Reveal,
     check_all_signed,
@@ -182,6 +184,13 @@ def check_dealings(
         raise ElectionError(f"dealings of {bad} are no sound sharings")
 
 
+def check_election(setup: Setup, message: Ballot | Certificate | Outcome) -> None:
+    """Raises ElectionError if what the relay sent is of another election."""
+    if message.election != setup.digest:
+        kind = type(message).__name__.lower()
+        raise ElectionError(f"{kind} is of another election than {setup.name}")
+
+
 def check_ballot(setup: Setup, ballot: Ballot, own: Dealing | None = None) -> None:
     """Checks that a ballot holds f + 1 sound dealings, one of them honest.
 
@@ -195,8 +204,7 @@ def check_ballot(setup: Setup, ballot: Ballot, own: Dealing | None = None) -> No
       ElectionError: If it holds more, or a dealing is another election's, repeated,
         or unsound.
     """
-    if ballot.election != setup.digest:
-        raise ElectionError(f"ballot is of another election than {setup.name}")
+    check_election(setup, ballot)
     check_dealings(setup, ballot.dealings, own)
     setup.check_threshold("dealt", len(ballot.dealings))
     _check_no_more("dealings", len(ballot.dealings), setup.threshold)

@@ -47,6 +47,8 @@ class FixedPoint:
 
     def __post_init__(self) -> None:
         _check_ranges(self.clip, self.bits, self.max_clients)
+        for name in ("bits", "max_clients"):
+            object.__setattr__(self, name, int(getattr(self, name)))
         check_positive("step", self.step)
         largest = self.max_clients * (self.clip / self.step + 0.5)
         if largest > 2 ** (self.bits - 1) - 1:
@@ -98,9 +100,11 @@ class FixedPoint:
           size: d, coordinates of the vectors.
 
         Raises:
-          ArgumentError: If it may more often, or `size` is below 1.
+          ArgumentError: If it may more often, or an argument is out of range.
         """
         require(size >= 1, "size", size, "a vector of at least one coordinate")
+        check_count("num_clients", num_clients, 1)
+        check_nonnegative("stddev", stddev)
         largest = num_clients * self.clip + _tail(stddev, size)
         ring = (2 ** (self.bits - 1) - 1 - num_clients / 2) * self.step
         if stddev and largest > ring:
@@ -123,7 +127,12 @@ class FixedPoint:
         Raises:
           BadInputError: If `values` is not a vector of finite numbers.
         """
-        values = np.asarray(values, np.float64)
+        if np.iscomplexobj(values):
+            raise BadInputError("values are complex; give real numbers")
+        try:
+            values = np.asarray(values, np.float64)
+        except (TypeError, ValueError) as error:
+            raise BadInputError(f"values are no numbers: {error}") from error
         if values.ndim != 1:
             raise BadInputError(f"values have shape {values.shape}; give a vector")
         finite = np.isfinite(values)
@@ -146,7 +155,12 @@ class FixedPoint:
         return num_clients * self.step / 2
 
     def rounded_norm(self, norm: float, size: int) -> float:
-        """Bound on the L2 norm, once rounded, of vectors of L2 norm `norm`."""
+        """Bound on the L2 norm, once rounded, of vectors of L2 norm `norm`.
+
+        Raises:
+          ArgumentError: If an argument is out of range.
+        """
+        norm, size = check_nonnegative("norm", norm), check_count("size", size, 1)
         return norm + self.step * math.sqrt(size) / 2
 
 

@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_count
 
 Neighbours = Mapping[str, frozenset[str]]
 
@@ -15,6 +15,7 @@ class MaskingGraph:
     """The shape of a round's masking graph.
 
     Attributes:
+      num_clients: k, the clients that it is for.
       degree: How many neighbours each client masks and shares with; even, or
         None for everybody.
       threshold: t, how many shares recover a secret. A client's shares are held
@@ -24,6 +25,7 @@ class MaskingGraph:
         `Round.min_survivors` is this, or more.
     """
 
+    num_clients: int
     degree: int | None
     threshold: int
     fewest: int
@@ -37,15 +39,17 @@ def complete(num_clients: int, *, threshold: int | None = None) -> MaskingGraph:
       threshold: t; None takes a majority, floor(k/2) + 1.
 
     Raises:
-      ArgumentError: If `threshold` is not in 2..k.
+      ArgumentError: If `threshold` is not in 2..k, or a number is not whole.
     """
+    num_clients = check_count("num_clients", num_clients, 1)
     if threshold is None:
         threshold = num_clients // 2 + 1
+    threshold = check_count("threshold", threshold)
     if not 2 <= threshold <= num_clients:
         raise ArgumentError(
             "threshold", threshold, f"2..{num_clients} with {num_clients} clients"
         )
-    return MaskingGraph(None, threshold, threshold)
+    return MaskingGraph(num_clients, None, threshold, threshold)
 
 
 def sparse(
@@ -78,14 +82,17 @@ def sparse(
       correctness_bits: As above.
 
     Raises:
-      ArgumentError: If a share is not in [0, 1), or both leave nobody.
+      ArgumentError: If a share is not in [0, 1), both leave nobody, or another number
+        is not whole and 1 or more.
     """
     for name, share in (("corrupt", corrupt), ("dropout", dropout)):
         if not 0 <= share < 1:
             raise ArgumentError(name, share, "[0, 1)")
     if corrupt + dropout >= 1:
         raise ArgumentError("corrupt + dropout", corrupt + dropout, "< 1")
-    k = num_clients
+    k = check_count("num_clients", num_clients, 1)
+    security_bits = check_count("security_bits", security_bits, 1)
+    correctness_bits = check_count("correctness_bits", correctness_bits, 1)
     gone = math.floor(dropout * k)
     bad = max(math.floor(corrupt * k), 1) if corrupt else 0
     for degree in range(2, k - 1, 2):
@@ -102,7 +109,7 @@ def sparse(
         if too_many_gone < 0:
             continue
         if k * _tail(k - 1, gone, degree, too_many_gone) <= 2.0**-correctness_bits:
-            return MaskingGraph(degree, threshold, max(k - gone, threshold))
+            return MaskingGraph(k, degree, threshold, max(k - gone, threshold))
     return complete(k)
 
 

@@ -29,8 +29,9 @@ def agree(own: X25519PrivateKey, peer: bytes, peer_id: str) -> bytes:
     """The X25519 secret shared with a peer's public key.
 
     Raises:
-      BadKeyError: If `peer` is no public key, of low order, or not the only bytes that
-        are this key: somebody else's could then be sent as a new one.
+      BadKeyError: If `peer` is no public key, of low order, or a number that keys are
+        not written as. Another's key, moved by a point of low order, is other bytes
+        and has the other's secrets; all that is derived of them names both parties.
     """
     if int.from_bytes(peer, "little") >= _PRIME:
         raise BadKeyError(f"key of {peer_id!r} is written otherwise than keys are")

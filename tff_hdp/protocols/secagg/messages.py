@@ -41,7 +41,7 @@ class Round:
         the masking graph.
 
     Raises:
-      ArgumentError: If a field is no whole number, or out of range.
+      ArgumentError: If a number is not whole or out of range, or the session no text.
     """
 
     number: int
@@ -57,6 +57,7 @@ class Round:
             found = check_count(name, getattr(self, name), least)
             object.__setattr__(self, name, found)
         require(self.bits <= MAX_BITS, "bits", self.bits, f"1..{MAX_BITS}")
+        require(isinstance(self.session, str), "session", self.session, "a name")
 
     @functools.cached_property
     def digest(self) -> bytes:

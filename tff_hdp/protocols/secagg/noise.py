@@ -14,13 +14,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from tff_hdp.errors import require
+from tff_hdp.errors import check_count, check_nonnegative, check_number
 from tff_hdp.protocols.secagg.masks import SecureRandom
 
 # Where a uniform number is nearer than this to a probability that was computed
 # in floating point, the probability is computed to 60 digits.
 _MARGIN = 2.0**-44
 _MAX_SIGMA = 2.0**40
+# What sums of narrower noise are is not bounded by the theorem, nor by its formula.
+LEAST_SIGMA = 0.5
 
 
 def sum_gap(sigma: float, num_clients: int) -> float:
@@ -31,9 +33,15 @@ def sum_gap(sigma: float, num_clients: int) -> float:
     tau = 10 sum_{j=1}^{k-1} exp(-2 pi^2 sigma^2 j / (j + 1)).
 
     Args:
-      sigma: Each client's share, in integer steps.
+      sigma: Each client's share, in integer steps, at least 1/2: of less it is not so.
       num_clients: k.
+
+    Raises:
+      ArgumentError: If an argument is out of range.
     """
+    allowed = f"a finite number >= {LEAST_SIGMA}"
+    sigma = check_number("sigma", sigma, allowed, lambda x: LEAST_SIGMA <= x < math.inf)
+    num_clients = check_count("num_clients", num_clients, 1)
     j = np.arange(1, num_clients)
     return float(10 * np.exp(-2 * np.pi**2 * sigma**2 * j / (j + 1)).sum())
 
@@ -52,11 +60,16 @@ def concentrated_epsilon(
     Args:
       sensitivity: D, the L2 norm in integer steps by which one client can move
         the sum; `FixedPoint.rounded_norm` over the step if it comes or goes.
-      sigma: Each client's share, in integer steps.
+      sigma: Each client's share, as in `sum_gap`.
       num_clients: k, the survivors whose shares count.
       size: d, coordinates.
+
+    Raises:
+      ArgumentError: As `sum_gap`.
     """
     tau = sum_gap(sigma, num_clients)
+    sensitivity = check_nonnegative("sensitivity", sensitivity)
+    size = check_count("size", size, 1)
     ratio = sensitivity / (math.sqrt(num_clients) * sigma)
     return min(math.sqrt(ratio**2 + tau * size / 2), ratio + tau * math.sqrt(size))
 
@@ -79,9 +92,10 @@ def discrete_gaussian(
       [size] int64.
 
     Raises:
-      ArgumentError: If `sigma` is out of range.
+      ArgumentError: If `sigma` or `size` is out of range.
     """
-    require(0 <= sigma <= _MAX_SIGMA, "sigma", sigma, "0..2^40")
+    sigma = check_number("sigma", sigma, "0..2^40", lambda x: 0 <= x <= _MAX_SIGMA)
+    size = check_count("size", size)
     if sigma == 0:
         return np.zeros(size, np.int64)
     random = SecureRandom(os.urandom(32)) if random is None else random
@@ -94,7 +108,8 @@ def discrete_gaussian(
     found = np.empty(0, np.int64)
     while len(found) < size:
         y = _discrete_laplace(t, 2 * (size - len(found)) + 16, random)
-        exponents = ((np.abs(y) - sigma * (sigma / t)) / sigma) ** 2 / 2
+        with np.errstate(over="ignore"):  # Infinite where sigma is tiny, and right.
+            exponents = ((np.abs(y) - sigma * (sigma / t)) / sigma) ** 2 / 2
         accept = _bernoulli_exp(exponents, lambda i, y=y: exact_exponent(y[i]), random)
         found = np.concatenate([found, y[accept]])
     return found[:size]

@@ -52,14 +52,15 @@ def secure_sum(
       updates: For every client its [d] update, clipped by the caller.
       encoding: Fixed point for at least so many clients, and for the noise that is
         there if all of them survive: sqrt(k / the fewest survivors) times `stddev`.
-      graph: Who masks with whom, and the threshold.
+      graph: Who of so many clients masks with whom, and the threshold.
       round_number: Binds keys and messages to this round.
       session: Likewise to this sum; see `Round.session`.
       drops: Clients that go silent, with the first phase they miss.
       min_survivors: The fewest updates worth a sum; at least the graph's `fewest`.
       stddev: Standard deviation of the discrete Gaussian noise of the sum
         when the fewest survivors are left, in the updates' units; more survivors
-        leave more. Each client adds its share under the mask.
+        leave more. Each client adds its share under the mask, at least a step of the
+        encoding: of less a discrete Gaussian has less than it is asked for.
       signed: As in `run_round`; `graph` is then of `masking_graph(signed=True)`.
       attempt: Which at this sum, from 0.
       unmasked: As in `run_round`; to be kept where a sum may be tried again.
@@ -71,19 +72,24 @@ def secure_sum(
 
     Raises:
       BelowThresholdError: If too few clients are left; nothing is revealed.
-      ArgumentError: If an argument is out of range, or the encoding has no room for
-        the noise.
+      ArgumentError: If an argument is out of range, the graph is for another number
+        of clients, or the encoding has no room for the noise or too coarse a step.
       BadInputError: If an update is no vector of the others' length.
     """
     if not 1 <= len(updates) <= encoding.max_clients:
         raise ArgumentError(
             "updates", f"of {len(updates)} clients", f"1..{encoding.max_clients}"
         )
+    if graph.num_clients != len(updates):
+        found, allowed = f"for {graph.num_clients} clients", f"one for {len(updates)}"
+        raise ArgumentError("graph", found, allowed)
     size = np.size(next(iter(updates.values())))
     if min_survivors is not None:
         check_count("min_survivors", min_survivors, 1)
     fewest = max(min_survivors or 0, graph.fewest)
     share = share_std(stddev, fewest)
+    enough = f"0, or at least {encoding.step * math.sqrt(fewest):.3g}; use more bits"
+    require(share == 0 or share >= encoding.step, "stddev", stddev, enough)
     encoding.check_room(len(updates), share * math.sqrt(len(updates)), size)
     sigma = share / encoding.step
     meter = Meter(SUPER_NODE) if meter is None else meter

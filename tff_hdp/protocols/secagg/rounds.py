@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tff_hdp.errors import check_word
+from tff_hdp.errors import ArgumentError, check_bool, check_word
 from tff_hdp.protocols import wire
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg import graphs
@@ -85,11 +85,14 @@ def run_round(
     Raises:
       BelowThresholdError: If too few clients are left; nothing is revealed.
       ArgumentError: If there is a `degree` where parties sign, a threshold below the
-        quorum, or no such phase as in `drops`.
+        quorum, no such phase as in `drops`, or a client's id is no text.
       UnknownClientError: If `drops` names a stranger, or a client has the
         super-node's name.
       SecureAggregationError: If a party refuses a message that was changed.
     """
+    signed = check_bool("signed", signed)
+    for client in inputs:
+        _check_id(client)
     drops = drops or {}
     stranger = next((client for client in drops if client not in inputs), None)
     if stranger is not None:
@@ -162,3 +165,13 @@ def run_round(
         told = step("agree", told, Client.agree, server.end_agree)
     total = step("unmask", told, Client.unmask, server.end_unmask)
     return total, server.survivors
+
+
+def _check_id(client: str) -> None:
+    """Raises ArgumentError unless messages can bear the id."""
+    try:
+        ok = isinstance(client, str) and client.encode() is not None
+    except UnicodeEncodeError:
+        ok = False
+    if not ok:
+        raise ArgumentError("client", ascii(client), "an id that is text in UTF-8")
