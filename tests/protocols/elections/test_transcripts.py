@@ -237,5 +237,5 @@ def test_superfluous_words_are_refused():
 
 def test_a_registry_of_no_keys_is_none(held):
     voters = tuple(replace(v, verify_key=v.verify_key[:31]) for v in held[0].voters)
-    with pytest.raises(ArgumentError, match="verify_key of 'c0' is .* allowed: a key"):
+    with pytest.raises(ArgumentError, match=r"verify_key of 'c0' is .* allowed: a key"):
         replace(held[0], voters=voters)

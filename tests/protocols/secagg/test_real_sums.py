@@ -111,7 +111,7 @@ def test_an_encoding_without_room_for_all_the_noise_there_may_be_is_refused():
         ({"stddev": -1.0}, ArgumentError, "stddev is -1.0"),
         ({"stddev": 1e-9}, ArgumentError, "stddev is 1e-09; allowed: 0, or at least"),
         ({"session": 3}, ArgumentError, "session is 3; allowed: a name"),
-        ({"signed": "no"}, ArgumentError, "signed is no"),
+        ({"signed": "no"}, ArgumentError, "signed is 'no'"),
         ({"min_survivors": 0}, ArgumentError, "min_survivors is 0"),
         ({"min_survivors": 2.5}, ArgumentError, "min_survivors is 2.5"),
         (
