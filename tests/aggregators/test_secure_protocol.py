@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tff_hdp.aggregators import secure_protocol
 from tff_hdp.aggregators.secure_protocol import Share, protocol_sums
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import PoissonSampling, configurations
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.protocols.secagg import noise
@@ -231,3 +232,35 @@ def test_a_sum_that_failed_is_tried_as_another_attempt(monkeypatch):
     run(plan, shares_of((7,), plan), "graph", dropped=(3,))
     assert [terms for *terms, _ in asked] == [["zone 0", 0], ["zone 0", 1]]
     assert asked[0][2] is asked[1][2] is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda z: z[:1], "zones is of 1; allowed: 3"),
+        (lambda z: [*z, []], "zones is of 4; allowed: 3"),
+        # So many wrapped around, and nobody was told.
+        (lambda z: [z[0] * 8, [], []], r"zones\[0\] is of 40 clients; allowed: 30"),
+        (
+            lambda z: [[Share(np.full(SIZE, np.nan))] * 3, [], []],
+            r"\[0\].vector is",
+        ),
+        (
+            lambda z: [[Share(np.full(SIZE, 2**40))] * 3, [], []],
+            r"\[0\].vector is",
+        ),
+        (lambda z: [[Share(np.zeros(2, int))] * 3, [], []], r"\[0\].vector is"),
+    ],
+)
+def test_what_is_no_sum_of_the_plans_is_refused(change, name):
+    plan = plan_of("zone")
+    shares = shares_of((5, 3, 2), plan)
+    with pytest.raises(ArgumentError, match=name):
+        run(plan, change(shares))
+
+
+@pytest.mark.parametrize("dropped", [(0, 0), (0, 0, -1), (0, 0, np.nan)])
+def test_who_dropped_out_is_told_of_every_zone(dropped):
+    plan = plan_of("zone")
+    with pytest.raises(ArgumentError, match=r"^dropped"):
+        run(plan, shares_of((5, 3, 2), plan), dropped=dropped)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, check_count, require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg import (
     BelowThresholdError,
@@ -97,7 +97,8 @@ def protocol_sums(
 
     Raises:
       ArgumentError: If a zone may be too small for the protocol but the plan's
-        account does not know it.
+        account does not know it, there are not as many entries as zones, more clients
+        than the plan's encoding is for, or a vector is none of ring elements.
     """
     if plan.secure_aggregation and plan.min_zone_clients < 2:
         raise ArgumentError(
@@ -107,6 +108,11 @@ def protocol_sums(
         )
     run = _Runner(plan, protocol, round_number, size, signed)
     dropped = [0] * plan.num_zones if dropped is None else dropped
+    _check_shares(plan, zones, size)
+    s = plan.num_zones
+    for i, count in enumerate(dropped):
+        check_count(f"dropped[{i}]", count)
+    require(len(dropped) == s, "dropped", dropped, f"{s} entries, one for each zone")
     vectors = np.zeros([plan.num_zones, size], np.int64)
     left_out = np.zeros(plan.num_zones, bool)
     meters = []
@@ -130,6 +136,27 @@ def protocol_sums(
         outputs = {f"super-node {i}": pair for i, pair in enumerate(pairs)}
         vectors, upper = run.secure("server", outputs)
     return ProtocolSums(vectors, left_out, _costs(meters, upper))
+
+
+def _check_shares(plan: NoisePlan, zones: Sequence[Sequence[Share]], size: int) -> None:
+    s = plan.num_zones
+    require(len(zones) == s, "zones", f"of {len(zones)}", f"{s}, as in the plan")
+    most = plan.encoding.max_clients
+    half = 2 ** (plan.encoding.bits - 1)
+    for i, shares in enumerate(zones):
+        # Of more, a sum may wrap around.
+        fits = len(shares) <= most
+        require(fits, f"zones[{i}]", f"of {len(shares)} clients", f"{most} at most")
+        for j, share in enumerate(shares):
+            vector = np.asarray(share.vector)
+            ok = vector.shape == (size,) and np.issubdtype(vector.dtype, np.integer)
+            ok = ok and bool(np.all((vector >= -half) & (vector < half)))
+            found = f"{vector.dtype} of shape {vector.shape}"
+            allowed = f"{size} integers from {-half} to {half - 1}"
+            require(ok, f"zones[{i}][{j}].vector", found, allowed)
+    count = sum(map(len, zones))
+    fits = not plan.secure_server or count <= most
+    require(fits, "zones", f"of {count} clients together", f"{most} at most")
 
 
 @dataclasses.dataclass(frozen=True)

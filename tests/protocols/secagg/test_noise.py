@@ -121,6 +121,31 @@ def test_concentrated_privacy_bounds_the_true_divergence(sigma, k, shift):
         assert divergence >= 0.9 * alpha * (shift / sigma) ** 2 / (2 * k)
 
 
+@pytest.mark.parametrize(
+    ("sensitivity", "sigma", "clients", "size", "name"),
+    [
+        # Narrower noise does not keep what the theorem says of wider.
+        (1.0, 0.35, 2, 1, "sigma"),
+        (1.0, -1.0, 3, 1, "sigma"),
+        (1.0, np.nan, 2, 1, "sigma"),
+        (-1.0, 1.0, 3, 1, "sensitivity"),
+        (np.nan, 1.0, 3, 1, "sensitivity"),
+        (1.0, 1.0, 0, 1, "num_clients"),
+        (1.0, 1.0, 2.5, 1, "num_clients"),
+        (1.0, 1.0, 3, -5, "size"),
+    ],
+)
+def test_what_no_bound_holds_for_is_refused(sensitivity, sigma, clients, size, name):
+    with pytest.raises(ArgumentError, match=f"^{name} is "):
+        noise.concentrated_epsilon(sensitivity, sigma, clients, size)
+
+
+@pytest.mark.parametrize(("sigma", "size"), [(-1.0, 3), (np.nan, 3), (1, -1)])
+def test_no_samples_of_what_is_no_distribution(sigma, size):
+    with pytest.raises(ArgumentError, match=r"^(sigma|size) is "):
+        noise.discrete_gaussian(sigma, size)
+
+
 def test_concentrated_privacy_of_wide_noise_is_the_gaussians():
     epsilon = noise.concentrated_epsilon(30.0, 10.0, 9, 10**6)
     assert epsilon == pytest.approx(30.0 / 30.0)
