@@ -133,6 +133,27 @@ def test_bad_values_are_refused(values, message):
         encoding.encode(values)
 
 
+@pytest.mark.parametrize("values", [np.full(3, 1j), np.array(["x"]), [None], [{}]])
+def test_what_is_no_real_number_is_refused(values):
+    with pytest.raises(BadInputError, match=r"^values(\[0\] is nan| are )"):
+        FixedPoint.for_sum(clip=1.0, bits=16, max_clients=4).encode(values)
+
+
+def test_numbers_of_an_encoding_are_whole_and_bounds_of_numbers():
+    encoding = FixedPoint.for_sum(clip=1.0, bits=12.0, max_clients=4.0)
+    ones = encoding.encode(np.ones(2))
+    np.testing.assert_allclose(encoding.decode(ones), 1.0, atol=encoding.step)
+    for bound, name in (
+        (lambda: encoding.check_room(5, np.nan, 4), "stddev"),
+        (lambda: encoding.check_room(2.5, 0.1, 4), "num_clients"),
+        (lambda: encoding.rounded_norm(np.nan, 4), "norm"),
+        (lambda: encoding.rounded_norm(-1.0, 4), "norm"),
+        (lambda: encoding.rounded_norm(1.0, 0), "size"),
+    ):
+        with pytest.raises(ArgumentError, match=f"^{name} is "):
+            bound()
+
+
 def test_bad_step_is_refused():
     with pytest.raises(ArgumentError, match="step is 0"):
         FixedPoint(1.0, 0.0, 16, 1)

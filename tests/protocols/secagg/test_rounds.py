@@ -229,6 +229,12 @@ def test_survivors_in_separate_groups_are_refused():
         )
 
 
+@pytest.mark.parametrize("client", [3, b"c0", "\ud800"])
+def test_ids_that_no_message_can_bear_are_refused(client):
+    with pytest.raises(ArgumentError, match=r"^client is .* text in UTF-8"):
+        run_round({client: np.zeros(2, np.uint32)}, Round(0, 2, 32, 2))
+
+
 def test_unknown_protocol_is_refused():
     with pytest.raises(ArgumentError, match="protocol is magic; allowed: bona"):
         masking_graph("magic", 5)

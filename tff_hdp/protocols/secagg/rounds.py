@@ -170,8 +170,7 @@ def run_round(
 def _check_id(client: str) -> None:
     """Raises ArgumentError unless messages can bear the id."""
     try:
-        ok = isinstance(client, str) and client.encode() is not None
-    except UnicodeEncodeError:
-        ok = False
-    if not ok:
-        raise ArgumentError("client", ascii(client), "an id that is text in UTF-8")
+        client.encode()
+    except (AttributeError, UnicodeEncodeError) as error:
+        allowed = "an id that is text in UTF-8"
+        raise ArgumentError("client", ascii(client), allowed) from error
