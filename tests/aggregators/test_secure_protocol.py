@@ -239,8 +239,8 @@ def test_a_sum_that_failed_is_tried_as_another_attempt(monkeypatch):
     [
         (lambda z: z[:1], "zones is of 1; allowed: 3"),
         (lambda z: [*z, []], "zones is of 4; allowed: 3"),
-        # So many wrapped around, and nobody was told.
-        (lambda z: [z[0] * 8, [], []], r"zones\[0\] is of 40 clients; allowed: 30"),
+        # They wrapped around, and nobody was told.
+        (lambda z: [[Share(np.full(SIZE, 2**28))] * 3, [], []], r"^sum of zones\[0\] "),
         (
             lambda z: [[Share(np.full(SIZE, np.nan))] * 3, [], []],
             r"\[0\].vector is",
@@ -264,3 +264,12 @@ def test_who_dropped_out_is_told_of_every_zone(dropped):
     plan = plan_of("zone")
     with pytest.raises(ArgumentError, match=r"^dropped"):
         run(plan, shares_of((5, 3, 2), plan), dropped=dropped)
+
+
+def test_the_sum_over_zones_may_not_wrap_around_either():
+    zone = [Share(np.full(SIZE, 2**27))] * 3
+    for mode in ("both", "server"):
+        with pytest.raises(ArgumentError, match=r"^sum of zones is int64"):
+            run(plan_of(mode), [zone] * 3)
+    found = run(plan_of("zone"), [zone] * 3)
+    np.testing.assert_array_equal(found.vectors, 3 * 2**27)

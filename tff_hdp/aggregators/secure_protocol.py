@@ -97,8 +97,8 @@ def protocol_sums(
 
     Raises:
       ArgumentError: If a zone may be too small for the protocol but the plan's
-        account does not know it, there are not as many entries as zones, more clients
-        than the plan's encoding is for, or a vector is none of ring elements.
+        account does not know it, there are not as many entries as zones, a vector is
+        none of ring elements, or a sum would wrap around.
     """
     if plan.secure_aggregation and plan.min_zone_clients < 2:
         raise ArgumentError(
@@ -139,24 +139,27 @@ def protocol_sums(
 
 
 def _check_shares(plan: NoisePlan, zones: Sequence[Sequence[Share]], size: int) -> None:
+    """Raises ArgumentError if a sum would not be what the integers add up to."""
     s = plan.num_zones
     require(len(zones) == s, "zones", f"of {len(zones)}", f"{s}, as in the plan")
-    most = plan.encoding.max_clients
     half = 2 ** (plan.encoding.bits - 1)
+    allowed = f"{size} integers from {-half} to {half - 1}"
+
+    def check(name: str, vector: np.ndarray) -> None:
+        ok = vector.shape == (size,) and np.issubdtype(vector.dtype, np.integer)
+        ok = ok and bool(-half <= vector.min() and vector.max() < half)
+        require(ok, name, f"{vector.dtype} of shape {vector.shape}", allowed)
+
+    total = np.zeros(size, np.int64)
     for i, shares in enumerate(zones):
-        # Of more, a sum may wrap around.
-        fits = len(shares) <= most
-        require(fits, f"zones[{i}]", f"of {len(shares)} clients", f"{most} at most")
+        within = np.zeros(size, np.int64)
         for j, share in enumerate(shares):
-            vector = np.asarray(share.vector)
-            ok = vector.shape == (size,) and np.issubdtype(vector.dtype, np.integer)
-            ok = ok and bool(np.all((vector >= -half) & (vector < half)))
-            found = f"{vector.dtype} of shape {vector.shape}"
-            allowed = f"{size} integers from {-half} to {half - 1}"
-            require(ok, f"zones[{i}][{j}].vector", found, allowed)
-    count = sum(map(len, zones))
-    fits = not plan.secure_server or count <= most
-    require(fits, "zones", f"of {count} clients together", f"{most} at most")
+            check(f"zones[{i}][{j}].vector", np.asarray(share.vector))
+            within += share.vector
+        check(f"sum of zones[{i}]", within)
+        total += within
+    if plan.secure_server:
+        check("sum of zones", total)
 
 
 @dataclasses.dataclass(frozen=True)
