@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.clients.updates import out_of_range, spoilt
-from tff_hdp.errors import ArgumentError, check_makes_models
+from tff_hdp.errors import ArgumentError, check_makes_models, require
 from tff_hdp.runtime import environment
 
 # Take every number, or every row of the last axis, by itself: of a stack as of a batch.
@@ -54,9 +54,7 @@ class StackedModel:
         if type(model) is not tf.keras.Sequential:
             raise ArgumentError("model", type(model).__name__, "a Sequential")
         if not model.inputs:
-            raise ArgumentError(
-                "model", "without the shape of its input", "a built one"
-            )
+            raise ArgumentError("model", "without its input's shape", "a built one")
         dtypes = sorted({tf.as_dtype(w.dtype).name for w in model.trainable_weights})
         if len(dtypes) > 1:
             raise ArgumentError("model.trainable_weights", dtypes, "of one dtype")
@@ -82,11 +80,9 @@ class StackedModel:
         if len(model.non_trainable_weights):
             names = [weight.name for weight in model.non_trainable_weights]
             raise ArgumentError("model.non_trainable_weights", names, "none")
-        if model.losses:
-            # As regularizers add: TFF's own training minimises them too.
-            raise ArgumentError(
-                "model.losses", f"{len(model.losses)} of layers", "none"
-            )
+        # As regularizers add: TFF's own training minimises them too.
+        found = f"{len(model.losses)} of layers"
+        require(not model.losses, "model.losses", found, "none")
 
     @classmethod
     def built_by(cls, build_model: Callable[[], tf.keras.Sequential]) -> "StackedModel":
@@ -199,11 +195,9 @@ class _Input:
         self._dtype = tf.as_dtype(model.inputs[0].dtype)
 
     def __call__(self, _: Weights, x: tf.Tensor) -> tf.Tensor:
-        shape = x.shape[2:]
-        if not self._shape.is_compatible_with(shape):
-            raise ArgumentError(
-                "features", f"of shape {shape} each", f"{self._shape}, the model's"
-            )
+        found, allowed = f"of shape {x.shape[2:]} each", f"{self._shape}, the model's"
+        fits = self._shape.is_compatible_with(x.shape[2:])
+        require(fits, "features", found, allowed)
         # Layers make these of it themselves, and leave float64 what it is.
         is_wide = self._dtype in (tf.float32, tf.float64)
         return x if is_wide else tf.cast(x, self._dtype)
