@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tff_hdp.errors import ArgumentError, ShortError, check_count, check_word, require
 from tff_hdp.protocols import wire
-from tff_hdp.protocols.elections import group
-from tff_hdp.protocols.elections.signing_keys import check_signing_key
+from tff_hdp.protocols.elections import group, ristretto
 
 FaultModel = Literal["crash", "byzantine"]
 Policy = Literal["persistent", "rotate"]
@@ -76,7 +75,7 @@ class Voter:
 
     def check_keys(self) -> None:
         """Raises ArgumentError unless it can sign, and shares be encrypted to it."""
-        check_signing_key(f"verify_key of {self.client_id!r}", self.verify_key)
+        _check_signing_key(f"verify_key of {self.client_id!r}", self.verify_key)
         name = f"share_key of {self.client_id!r}"
         try:
             group.backend.check(self.share_key)
@@ -176,7 +175,7 @@ class Registry:
             raise ArgumentError("client_ids", RELAY, "ids that are not the relay's")
         is_run = isinstance(self.run, bytes) and len(self.run) == RUN_BYTES
         require(is_run, "run", self.run, f"{RUN_BYTES} bytes")
-        check_signing_key("relay_key", self.relay_key)
+        _check_signing_key("relay_key", self.relay_key)
         _refuse_repeats("share_keys", [voter.share_key for voter in self.voters])
         for voter in self.voters:
             voter.check_keys()
@@ -278,6 +277,11 @@ def eligible_clients(
     if missing is not None:
         raise ArgumentError("capability", f"without {missing!r}", "one per client")
     return tuple(c for c in client_ids if scores[c] >= min_capability)
+
+
+def _check_signing_key(name: str, key: bytes) -> None:
+    ok = isinstance(key, bytes) and ristretto.is_signing_key(key)
+    require(ok, name, key, "a key of Ed25519, of large order")
 
 
 def _refuse_repeats(name: str, values: Collection[object]) -> None:

@@ -107,6 +107,20 @@ def decode(data: bytes) -> Point:
     return x, y, 1, t
 
 
+def is_signing_key(data: bytes) -> bool:
+    """Whether bytes are a point of edwards25519 (RFC 8032, 5.1.3) of large order.
+
+    By what is no point nobody can sign; by one of order 8 or less, which whoever only
+    verifies takes, a signature holds for messages that nobody has signed.
+    """
+    y = int.from_bytes(data, "little") & (2**255 - 1)
+    if len(data) != 32 or y >= P:
+        return False
+    is_point, x = _sqrt_ratio(y * y - 1, _D * y * y + 1)
+    x, y, z, _ = double(double(double((x, y, 1, x * y % P))))
+    return is_point and not (x == 0 and y == z)
+
+
 def _absolute(x: int) -> int:
     x %= P
     return P - x if x & 1 else x
