@@ -32,7 +32,7 @@ CHOSEN_RATE = 0.1
 SCALES: dict[str, dict[str, Any]] = {
     "full": {},
     "reduced": {"rounds": 40},
-    "tiny": {"task": "digits", "rounds": 1, "clip_norm": 1.0},
+    "tiny": {"task": "digits", "model": "dnn", "rounds": 1, "clip_norm": 1.0},
 }
 
 
@@ -52,6 +52,13 @@ def forty_rounds() -> Study:
         Line({"who adds noise": NAMES[mode]}, f"hdp/mnist_{mode}") for mode in MODES
     ]
     return _study("mnist", lines)
+
+
+def pages() -> Study:
+    """The next character of a text, without noise, by both its models."""
+    models = ("dnn", "gru")
+    lines = [Line({"model": m}, "hdp/pages_none", {"model": m}) for m in models]
+    return _study("pages", lines)
 
 
 def figure2(task: str, rate: float | None = None) -> Study:
@@ -274,6 +281,7 @@ STUDIES = {
     for study in (
         digits(),
         forty_rounds(),
+        pages(),
         *(figure2(task) for task in ("cifar10", "cifar100", "mnist", "emnist")),
         *(figure2(task, CHOSEN_RATE) for task in ("cifar10", "cifar100")),
         table1(),
