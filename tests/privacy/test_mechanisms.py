@@ -208,41 +208,6 @@ def test_values_out_of_range(make, words):
         make()
 
 
-@pytest.mark.parametrize(("n", "k", "z"), [(50, 10, 0.5), (6000, 100, 0.77), (8, 7, 3)])
-def test_one_draw_without_replacement_is_amplified_as_it_must_be(n, k, z):
-    """Balle, Barthe and Gaboardi (2018): (ln(1 + q (e^eps - 1)), q delta), tight."""
-    q, delta = k / n, 1e-5
-    pld, _ = epsilon_by_pld(frozenset([(FixedSizeGaussian(n, k, z), 1)]), delta)
-    base = gaussian_epsilon(z, delta / q)
-    assert pld == pytest.approx(math.log1p(q * math.expm1(base)), rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("n", "k", "z", "epsilon"),
-    [
-        (6000, 100, 1.54 / 2, 3.353),
-        (50, 10, 1 / 2, 99.89),
-        (50, 10, 10**0.5 / 2, 11.466),
-    ],
-)
-def test_draws_without_replacement_compose(n, k, z, epsilon):
-    """Two hundred rounds, against an independent computation on a grid of 1e-4."""
-    rounds = frozenset([(FixedSizeGaussian(n, k, z), 200)])
-    assert epsilon_by_pld(rounds, 1e-5)[0] == pytest.approx(epsilon, rel=2e-3)
-    assert epsilon_by_pld(rounds, 1e-5)[0] < epsilon_by_rdp(rounds, 1e-5)[0]
-
-
-def test_the_profile_without_replacement_is_the_mixtures():
-    """delta at small epsilons against Gaussian tails written out."""
-    n, k, z = 20, 6, 1.5
-    pld, q = FixedSizeGaussian(n, k, z).pld(1, 0.002), k / n
-    for e in (0.0, 0.1, 0.5):
-        x = z * z * math.log((math.exp(e) - 1 + q) / q) + 0.5
-        mass = q * stats.norm.sf(x, 1, z) + (1 - q) * stats.norm.sf(x, 0, z)
-        exact = mass - math.exp(e) * stats.norm.sf(x, 0, z)
-        assert pld.get_delta_for_epsilon(e) == pytest.approx(exact, rel=1e-3)
-
-
 # What is computed ----------------------------------------------------------------
 
 

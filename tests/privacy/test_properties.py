@@ -194,6 +194,19 @@ def test_replacing_is_no_cheaper_than_zeroing(run, relation):
     assert at_most(epsilons(zeroed), epsilons(other))
 
 
+@settings(max_examples=15, deadline=None)
+@given(runs(equal=True), st.integers(1, 11))
+def test_who_does_not_know_a_fixed_cohort_has_no_larger_epsilon(run, k):
+    plan = run.plan
+    sizes = (min(k, plan.zone_sizes[0]),) * plan.num_zones
+    fixed = dataclasses.replace(plan, sampling=FixedSizeSampling(sizes))
+    hidden, known = (
+        changed(run, fixed, cohort_known=told, peers_known=told)
+        for told in (False, True)
+    )
+    assert at_most(epsilons(hidden), epsilons(known))
+
+
 @settings(max_examples=3, deadline=None)
 @given(runs(equal=True))
 def test_fixed_size_plans_get_rows_for_everybody(run):

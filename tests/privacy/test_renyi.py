@@ -80,11 +80,13 @@ def exact_without_replacement(q, z, order):
     ],
 )
 def test_moments_without_replacement_are_exact(q, z, order):
-    found = without_replacement_moments(q, z, (float(order),))[0]
+    always = np.array([q]), np.ones(1)
+    found = without_replacement_moments(*always, z, (float(order),))[0]
     expected = exact_without_replacement(q, z, order)
     assert found == pytest.approx(expected, rel=1e-9)
     # Between whole orders, on the line between them (Corollary 10).
-    ends = without_replacement_moments(q, z, (order, order + 0.25, order + 1.0))
+    orders = (float(order), order + 0.25, order + 1.0)
+    ends = without_replacement_moments(*always, z, orders)
     assert ends[1] == pytest.approx(0.75 * ends[0] + 0.25 * ends[2], rel=1e-12)
 
 
@@ -118,8 +120,8 @@ def test_moments_without_replacement_match_dp_accounting(q, z):
     )
     relation = dp_accounting.NeighboringRelation.REPLACE_ONE
     theirs = RdpAccountant(orders, relation).compose(event).rdp
-    found = without_replacement_moments(q, z, orders) / (np.asarray(orders) - 1)
-    np.testing.assert_allclose(found, theirs, rtol=1e-9)
+    found = without_replacement_moments(np.array([q]), np.ones(1), z, orders)
+    np.testing.assert_allclose(found / (np.asarray(orders) - 1), theirs, rtol=1e-9)
 
 
 def test_large_orders_keep_tiny_moments():

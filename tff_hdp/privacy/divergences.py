@@ -45,7 +45,7 @@ def log_mean_exp(exponent: np.ndarray, log_p: np.ndarray, q: float) -> np.ndarra
 
     Args:
       exponent: x, shape [..., k].
-      log_p: Natural logs of probabilities that sum to 1, shape [k].
+      log_p: Natural logs of probabilities, shape [k]; what they lack of 1 is of x = 0.
       q: In (0, 1].
 
     Returns:
@@ -126,7 +126,7 @@ _MOST_CENTRED = 256
 
 
 def without_replacement_moments(
-    q: float, z: float, orders: tuple[float, ...]
+    rates: np.ndarray, chances: np.ndarray, z: float, orders: tuple[float, ...]
 ) -> np.ndarray:
     """Bounds on log moments under sampling without replacement, replace-one neighbours.
 
@@ -135,7 +135,9 @@ def without_replacement_moments(
     but where z is large: it loses differences to rounding, and its bound is looser.
 
     Args:
-      q: Share of the clients that is drawn, in (0, 1].
+      rates: q, shares of the clients that are drawn, in (0, 1]; which of them it is
+        does not depend on the data, and the observer knows it.
+      chances: How likely each is; what is missing from 1 is that nobody is drawn.
       z: Noise standard deviation over the replace-one sensitivity, > 0.
       orders: Orders a > 1.
 
@@ -143,20 +145,23 @@ def without_replacement_moments(
       Shape [len(orders)]; divided by a - 1, bounds on the Renyi divergence.
     """
     a = np.asarray(orders, dtype=np.float64)
-    if q == 1.0:
-        return a * (a - 1) / (2 * z * z)
+    if rates.min() == 1.0:
+        return log_mean_exp((a * (a - 1) / (2 * z * z))[:, None], np.log(chances), 1.0)
     below, above = np.floor(a), np.ceil(a)
     whole = np.unique(np.concatenate([below, above])).astype(int)
-    moments = _whole_without_replacement(q, z, whole)
+    moments = _whole_without_replacement(rates, chances, z, whole)
     low, high = (moments[np.searchsorted(whole, n)] for n in (below, above))
     # Infinities of no weight would make it NaN.
     share = a - below
     return np.where(share == 0, low, (1 - share) * low + share * high)
 
 
-def _whole_without_replacement(q: float, z: float, orders: np.ndarray) -> np.ndarray:
-    """ln(1 + sum_i C(a,i) q^i b_i), i = 2..a, b_i the theorem's for the Gaussian."""
+def _whole_without_replacement(
+    rates: np.ndarray, chances: np.ndarray, z: float, orders: np.ndarray
+) -> np.ndarray:
+    """ln(1 + sum_i C(a,i) E[q^i] b_i), i = 2..a, b_i the theorem's for the Gaussian."""
     i = np.arange(2, max(int(orders.max()), 2) + 1)
+    powers = special.logsumexp(i[:, None] * np.log(rates) + np.log(chances), axis=1)
     loose = math.log(2) + (i - 1) * i / (2 * z * z)
     close = i[i <= _MOST_CENTRED]
     even = _log_even_moments(z)
@@ -169,7 +174,7 @@ def _whole_without_replacement(q: float, z: float, orders: np.ndarray) -> np.nda
             n = i[: a - 1]
             bounds = (tight if a <= _MOST_CENTRED else loose)[: a - 1]
             choose = special.gammaln(n + 1) + special.gammaln(a - n + 1)
-            logs = bounds + n * math.log(q) + special.gammaln(a + 1) - choose
+            logs = bounds + powers[: a - 1] + special.gammaln(a + 1) - choose
             result[place] = np.logaddexp(0.0, special.logsumexp(logs))
     return result
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # Beyond so many an account is of bins of them.
 _MOST_VARIANCES = 300
+# Of a draw; what is less likely is accounted as the worst.
+_NEGLIGIBLE = 1e-20
 # Of a grid for each of whose points and variances a divergence is computed.
 _MOST_POINTS = 5e5
 
@@ -112,12 +114,16 @@ class FixedSizeGaussian(Mechanism):
       n: Clients to draw from.
       k: Clients drawn, uniformly without replacement.
       noise_multiplier: Noise standard deviation over the replace-one sensitivity.
+      colluders: How many of the n, none of them the client, tell the observer whether
+        they were drawn. How many were hangs on chance alone, so that divergences are
+        means over it.
       slack: See base class.
     """
 
     n: int
     k: int
     noise_multiplier: float
+    colluders: int = 0
     slack: float = 0.0
     most_points: ClassVar[float] = _MOST_POINTS
 
@@ -143,20 +149,42 @@ class FixedSizeGaussian(Mechanism):
         sampling without replacement at losses from 0 on, P and (1-q) P + q Q below
         (Zhu, Dong and Wang 2022, Theorem 11).
         """
+        rates, chances = self.rates
 
         def deltas(epsilon: np.ndarray) -> np.ndarray:
-            of = functools.partial(
-                sampled_delta,
-                epsilon,
-                self.k / self.n,
-                self._spectrum,
-                hidden=True,
-            )
-            return np.where(epsilon >= 0.0, of(remove=True), of(remove=False))
+            seen = epsilon >= 0.0
+            # Where all who were drawn collude.
+            total = max(0.0, 1.0 - chances.sum()) * -np.expm1(np.minimum(epsilon, 0.0))
+            for q, chance in zip(rates, chances, strict=True):
+                of = functools.partial(
+                    sampled_delta, q=q, spectrum=self._spectrum, hidden=True
+                )
+                total[seen] += chance * of(epsilon[seen], remove=True)
+                total[~seen] += chance * of(epsilon[~seen], remove=False)
+            return total
 
-        most = float(_sampled_loss(self.k / self.n, self.loss_span))
+        most = float(_sampled_loss(rates[0], self.loss_span))
         pmf = connected_dots(deltas, -most, most, discretisation)
         return pld_of(pmf).self_compose(rounds)
+
+    @property
+    def rates(self) -> tuple[np.ndarray, np.ndarray]:
+        """The client's chances to be drawn, given how many colluders were.
+
+        Returns:
+          The chances, the largest first and none 0, and how likely each is; what is
+          missing from 1 there is that all who were drawn collude.
+        """
+        from scipy import stats
+
+        n, k, c = self.n, self.k, self.colluders
+        drawn = np.arange(max(0, k - (n - c)), min(c, k - 1) + 1)
+        likely = stats.hypergeom.pmf(drawn, n, c, k)
+        kept = likely >= _NEGLIGIBLE
+        kept[0] = True
+        # To leave them out would be to promise more.
+        likely[0] += likely[~kept].sum()
+        return (k - drawn[kept]) / (n - c), likely[kept]
 
     @property
     def _spectrum(self) -> Spectrum:
@@ -177,9 +205,10 @@ def _sampled_gaussian_rdp(m: SampledGaussian, orders: tuple[float, ...]) -> np.n
 
 @functools.lru_cache(maxsize=1024)
 def _fixed_size_rdp(m: FixedSizeGaussian, orders: tuple[float, ...]) -> np.ndarray:
-    if m.noise_multiplier == 0.0:
+    z = m.noise_multiplier
+    if z == 0.0:
         return frozen(np.full(len(orders), np.inf))
-    moments = without_replacement_moments(m.k / m.n, m.noise_multiplier, orders)
+    moments = without_replacement_moments(*m.rates, z, orders)
     return frozen(moments / (np.asarray(orders) - 1))
 
 
