@@ -57,6 +57,8 @@ def test_a_run_by_theorem_1_says_what_it_is_worth(tmp_path):
     notes = " ".join(privacy["notes"])
     assert "eps < 1 an exposure" in notes
     assert "whose sensitivity is 2C" in notes
+    assert "how many examples the smallest client has" in notes
+    assert all("m, the fewest examples" in r.assumptions for r in result.accounts)
     kinds = [entry["plan"]["cloud"] for entry in privacy["ledger"]["history"]]
     assert kinds == [False, True, False, True]
     table = pd.read_csv(tmp_path / "noise.csv")
@@ -86,7 +88,7 @@ def test_what_a_client_is_promised_is_over_the_rounds_of_the_run(tmp_path):
     once = config(
         tmp_path, noise="exact", exposures=(1, 1, 1, 1, 1), rounds=4, eps1=20.0
     )
-    built(once).finish(tmp_path, None)
+    experiment.run(once)
     row = pd.read_csv(tmp_path / "noise.csv").iloc[0]
     assert row["exposures"] == 1
     exact = formulas.true_epsilon(
@@ -108,6 +110,7 @@ def test_exact_noise_keeps_its_word_as_recorded(tmp_path):
     assert uploads == pytest.approx(20.0)
     own = next(r for r in ledger.account(1e-5) if r.observer == "super_node")
     assert own.epsilon_paper is None
+    assert "fewest examples" not in own.assumptions
     assert own.epsilon_pld < 25.0 + 20.0
 
 
@@ -146,6 +149,14 @@ def test_a_round_that_is_run_again_counts_as_what_it_was(tmp_path, traced_once):
     ledger = experiment.run(settings).ledger
     edge, cloud = (plan for plan, _ in ledger.history)
     assert ledger.history == ((edge, 1), (cloud, 2))
+    # Twice what eps2 is for was sent to the edge, and the table says what it is worth.
+    noise = pd.read_csv(tmp_path / "noise.csv").set_index("quantity")
+    upload = noise.loc["client to edge, cloud rounds"]
+    exact = formulas.true_epsilon(
+        sigma=upload["noise"], sensitivity=30.0, exposures=2, delta=1e-5
+    )
+    assert upload["epsilon_client"] == pytest.approx(exact)
+    assert exact > 1.3 * upload["epsilon_stated"]
 
 
 def test_a_round_of_fewer_clients_than_are_accounted_is_refused(tmp_path):

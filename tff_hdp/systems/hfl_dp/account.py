@@ -40,6 +40,9 @@ _ASSUMPTIONS = {
     ),
 }
 
+# Theorem 1 divides by m: less noise where everybody has more.
+_OF_M = "; m, the fewest examples of a client, is public, and the noise follows from it"
+
 
 def account(
     history: Sequence[tuple[HflDpRound, int]],
@@ -95,6 +98,7 @@ def _row(
     # The paper says nothing of fellows.
     states = "paper" in methods and not observer.startswith("fellow_")
     stated = {plan.paper_epsilon for plan, _ in history if plan.cloud == above}
+    by_paper = any(plan.paper_epsilon is not None for plan, _ in history)
     row = AccountRow(
         observer=observer,
         client_kind="ldp",
@@ -109,6 +113,8 @@ def _row(
         assumptions=(
             f"{_ASSUMPTIONS[observer]}; the clipped model's sensitivity 2C = "
             f"{2 * (last.C or math.inf):g}, for one example as for all of a client"
+            + _OF_M
+            * by_paper
         ),
         level=level,
     )

@@ -24,6 +24,7 @@ from tff_hdp.clients.training import chunk_size
 from tff_hdp.errors import ArgumentError
 from tff_hdp.files import write_text
 from tff_hdp.privacy import FullParticipation, NoisePlan, RoundLedger
+from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import Process, RngOf, System, for_the_operator
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
@@ -49,6 +50,10 @@ OPERATOR_METRICS = (
     for_the_operator("train_loss, train_accuracy, clipped, rejected and disagreement")
     + " accuracy is that of the average of the edges' models, which between two rounds "
     "of the cloud nobody forms."
+)
+OF_THE_SMALLEST = (
+    "m, in config.json and behind noise.csv's epsilon_example, is how many examples "
+    "the smallest client has, which no epsilon covers; --min_examples sets it."
 )
 
 
@@ -91,12 +96,11 @@ class HflDp(System):
             paper_epsilons=(config.eps1, config.eps2) if by_paper else (None, None),
         )
         self._model = StackedModel(self.task.model)
-        self.worth, self.warnings = [], []
-        if self.plan.is_noisy:
-            chosen_for = Setting(**folder.resolved["setting"])
-            self.worth = noise_table(noise, chosen_for, config.rounds_by_kind)
-            if by_paper:
-                self.warnings = warnings(self.worth, m=setting.m)
+        self.noise, self.chosen_for = noise, Setting(**folder.resolved["setting"])
+        self.warnings = []
+        if by_paper:
+            worth = noise_table(noise, self.chosen_for, config.rounds_by_kind)
+            self.warnings = warnings(worth, m=setting.m)
         for warning in self.warnings:
             _LOG.warning("%s", warning)
 
@@ -160,23 +164,33 @@ class HflDp(System):
         """The edges' average."""
         return self.process.get_model_weights(state)
 
+    def plan_of(self, number: int) -> HflDpRound:
+        """What a round is, counted from 1: of edges alone, or of the cloud too."""
+        return self.plan if number % self.config.k2 else self.cloud_plan
+
     def record(self, ledger: RoundLedger[HflDpRound], metrics: Any) -> None:
         """An edge or a cloud round."""
         if self.plan.is_noisy:
             check_all_took_part(metrics, self.plan.n)
-            to_cloud = int(metrics["round"]) % self.config.k2 == 0
-            ledger.record(self.cloud_plan if to_cloud else self.plan)
+            ledger.record(self.plan_of(int(metrics["round"])))
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""
-        return (OPERATOR_METRICS, *self.warnings)
+        own = (OF_THE_SMALLEST,) if self.config.min_examples is None else ()
+        return (OPERATOR_METRICS, *own, *self.warnings)
 
     def finish(self, path: pathlib.Path, state: Any) -> str:
         """Writes what every noise is worth as noise.csv; returns it, explained."""
         del state
-        if not self.worth:
+        if not self.plan.is_noisy:
             return ""
-        frame = pd.DataFrame([dataclasses.asdict(row) for row in self.worth])
+        # A round that was run again was sent again.
+        sent = collections.Counter()
+        for number, times in Journal(path / "journal.jsonl").releases_by_round.items():
+            sent[self.plan_of(number)] += times
+        rounds = sent[self.plan], sent[self.cloud_plan]
+        worth = noise_table(self.noise, self.chosen_for, rounds)
+        frame = pd.DataFrame([dataclasses.asdict(row) for row in worth])
         write_text(path / "noise.csv", frame.to_csv(index=False))
         table = frame.to_string(index=False, float_format=lambda x: f"{x:.4g}")
         return f"{table}\n{READING}"
