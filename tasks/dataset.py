@@ -41,7 +41,7 @@ class Examples:
       writers: [N] str or whole numbers, who wrote each training example; None if
         unknown.
       test_writers: [M] likewise, who wrote each test example, where the set was split
-        within writers; None says that the test examples are nobody's who trains, and
+        within `writers`; None says that the test examples are nobody's who trains, and
         that what they measure may be published.
 
     Raises:
@@ -123,6 +123,10 @@ class Examples:
                     f"{w.dtype} of shape {w.shape}",
                     f"text or whole numbers of shape [{len(y)}]",
                 )
+            if part and w is not None:
+                ok = self.writers is not None and np.isin(w, self.writers).any()
+                allowed = "with writers, some of them the same"
+                require(ok, f"{where}writers", "of others than train", allowed)
             if not 0 <= y.min() <= y.max() < num_classes:
                 raise ArgumentError(
                     f"{where}labels", f"{y.min()}..{y.max()}", f"0..{num_classes - 1}"

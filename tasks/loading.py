@@ -215,8 +215,11 @@ def _mirrored(train: ClientData) -> ClientData:
 def _test_owners(
     examples: Examples, client_ids: tuple[str, ...], partition: str
 ) -> np.ndarray | None:
-    if partition != "writer" or examples.test_writers is None:
+    if examples.test_writers is None:
         return None
+    if partition != "writer":
+        # Somebody's they are still.
+        return np.full(len(examples.test_labels), -1, np.int32)
     index = {client: i for i, client in enumerate(client_ids)}
     owners = [index.get(str(writer), -1) for writer in examples.test_writers]
     return np.array(owners, np.int32)

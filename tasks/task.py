@@ -91,7 +91,8 @@ class Task:
       description: Source, split, partition, and the model layer by layer with
         its parameter count, in words, for the report.
       test_owners: [M] int32, the client that each test example is of, -1 for
-        none of them; None where test examples are of no client.
+        none of them and where writers' examples are dealt to others; None where test
+        examples are of nobody who trains.
       class_names: What the classes are called, in their order; empty where they have
         no names.
       encoding: How what a user has becomes features, where that takes more than

@@ -121,13 +121,18 @@ def as_float(name: str, value: Any, allowed: str) -> float:
             return float(value)
         except (TypeError, ValueError, OverflowError):
             pass
-    raise ArgumentError(name, value, allowed)
+    raise ArgumentError(name, quoted(value), allowed)
+
+
+def quoted(value: Any) -> Any:
+    """Text in quotes, where it would read as what it is not; else `value`."""
+    return repr(value) if isinstance(value, str) else value
 
 
 def check_bool(name: str, value: Any) -> bool:
     """Returns `value` as a bool; raises ArgumentError unless it is a truth value."""
-    shown = repr(value) if isinstance(value, str) else value
-    require(isinstance(value, bool | np.bool_), name, shown, "True or False")
+    is_one = isinstance(value, bool | np.bool_)
+    require(is_one, name, quoted(value), "True or False")
     return bool(value)
 
 
@@ -194,7 +199,7 @@ def as_tuple(name: str, values: Any) -> tuple[Any, ...]:
         raise ArgumentError(name, values, "a sequence") from error
     # Of a set the order is anybody's guess, and hangs on how Python was started.
     is_other = isinstance(values, str | bytes | Mapping | Set)
-    require(not is_other, name, values, "a sequence")
+    require(not is_other, name, quoted(values), "a sequence")
     return found
 
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
-from tff_hdp.aggregators import client
+from tff_hdp.aggregators import client, zoned_model
 from tff_hdp.aggregators.zoned_model import taken_off
 from tff_hdp.errors import ArgumentError
 
@@ -16,7 +17,7 @@ NAN = float("nan")
     [
         ({"zone": 1.5}, "zone is 1.5"),
         ({"zone": -1}, "zone is -1"),
-        ({"zone": "1"}, "zone is 1"),
+        ({"zone": "1"}, "zone is '1'"),
         ({"zone": 2**24}, "zone is 16777216"),
         ({"zone": 0, "weight": 0.0}, "weight is 0.0"),
         ({"zone": 0, "weight": float("nan")}, "weight is nan"),
@@ -28,6 +29,28 @@ def test_a_profile_that_is_none_is_refused(changes, words):
     batches = tf.data.Dataset.from_tensors((tf.ones([4, 6]), tf.zeros([4], tf.int32)))
     with pytest.raises(ArgumentError, match=words):
         client(batches, **changes)
+
+
+def test_a_client_comes_to_an_end():
+    """`repeat` without a number would train for ever."""
+    batches = tf.data.Dataset.from_tensors((tf.ones([4, 6]), tf.zeros([4], tf.int32)))
+    with pytest.raises(ArgumentError, match=r"dataset is without an end; .*repeat"):
+        client(batches.repeat(), zone=0)
+    assert len(list(client(batches.repeat(2), zone=0))) == 2
+
+
+def test_a_model_is_zoned_once():
+    """The profile within would be averaged, and clipped, as a weight of the model."""
+
+    def build():
+        keras = tf.keras.Sequential([tf.keras.Input([6]), tf.keras.layers.Dense(2)])
+        spec = tf.TensorSpec([None, 6]), tf.TensorSpec([None], tf.int32)
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return tff.learning.models.from_keras_model(keras, loss, spec)
+
+    assert len(zoned_model(build)().trainable_variables) == 3
+    with pytest.raises(ArgumentError, match=r"model_fn is one of zoned_model"):
+        zoned_model(zoned_model(build))()
 
 
 @pytest.mark.parametrize("data", [None, [1, 2], np.zeros([4, 2])])

@@ -6,15 +6,19 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tff_hdp.clients.batches import (
     Participant,
+    check_data_type,
+    chunk_type,
     chunks,
     dataset_of_one,
     example_weights,
     make_order,
     order_of_steps,
 )
+from tff_hdp.errors import ArgumentError
 
 
 @pytest.mark.parametrize(
@@ -96,6 +100,20 @@ def test_chunks_hold_every_client_as_it_is(size, across_zones):
         assert np.sum(found["order"] >= 0) == np.sum(own.order >= 0)
         assert found["weight"] == np.float32(own.weight)
         assert (found["carries_noise"], found["zone"]) == (own.carries_noise, own.zone)
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        np.int32,
+        tff.SequenceType(np.int32),
+        tff.SequenceType([("features", np.float32), ("labels", np.int32)]),
+    ],
+)
+def test_the_type_of_a_clients_data_is_of_chunks(data_type):
+    check_data_type(chunk_type((2,), np.float32))
+    with pytest.raises(ArgumentError, match=r"data_type is .*as of chunk_type"):
+        check_data_type(data_type)
 
 
 def test_a_data_set_of_one_is_tensorflows():

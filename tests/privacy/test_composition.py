@@ -1,5 +1,7 @@
 """What composes rounds takes no mechanism that does not say what it is worth."""
 
+import math
+
 import numpy as np
 import pytest
 from dp_accounting.rdp import compute_epsilon
@@ -38,6 +40,24 @@ def test_a_mechanism_without_its_moments_is_refused(moments):
 
     with pytest.raises(ArgumentError, match=r"mechanism is .*; allowed: one whose div"):
         epsilon_by_rdp(frozenset([(Odd(), 10)]), DELTA)
+
+
+@pytest.mark.parametrize("name", ["pure_epsilon", "slack"])
+@pytest.mark.parametrize("value", [-3.0, math.nan])
+def test_what_a_round_costs_besides_is_no_gain(name, value):
+    odd = type("Odd", (Gaussian,), {name: value})
+    for epsilon in (epsilon_by_rdp, epsilon_by_pld):
+        with pytest.raises(ArgumentError, match=r"mechanism is .*; allowed: one whose"):
+            epsilon(frozenset([(odd(1.0), 10)]), DELTA)
+
+
+def test_a_pure_epsilon_has_the_slack_too():
+    loose = type("Loose", (Laplace,), {"slack": 5.0})
+    epsilon, notes = epsilon_by_rdp(frozenset([(loose(0.1), 1)]), 1e-15)
+    exact, _ = epsilon_by_rdp(frozenset([(Laplace(0.1), 1)]), 1e-15)
+    assert exact == pytest.approx(0.1, rel=1e-9)
+    assert epsilon == pytest.approx(5.1, rel=1e-9)
+    assert notes == ("epsilon is the sum of the rounds' and needs no delta",)
 
 
 def test_a_mechanism_without_a_pld_says_so():

@@ -18,7 +18,13 @@ from tff_hdp.privacy import (
     worst,
 )
 from tff_hdp.privacy.divergences import gaussian_epsilon
-from tff_hdp.privacy.threat import AccountedRound
+from tff_hdp.privacy.noise import noise_before_super_node, noise_in_output
+from tff_hdp.privacy.threat import (
+    ALL_OBSERVERS,
+    AccountedRound,
+    Knowledge,
+    knowledge,
+)
 from tff_hdp.privacy.views import view
 
 PLAN = NoisePlan(
@@ -291,3 +297,19 @@ def test_an_observer_of_whom_nothing_is_known_has_no_view():
     for level in (2, 3):
         with pytest.raises(ArgumentError, match="newcomer"):
             view(run, "newcomer", level, 0, False)
+
+
+def test_what_every_observer_knows_is_said_or_it_sees_nothing():
+    """Where it were not, an observer that knows more would count as ignorant."""
+    for name in ALL_OBSERVERS:
+        assert isinstance(knowledge(name), Knowledge)
+    run = AccountedRound(PLAN)
+    for look in (
+        lambda: noise_before_super_node(run, 0, True, "allied", []),
+        lambda: noise_in_output(run, 2, 0, True, "allied", []),
+        lambda: view(run, "allied", 2, 0, True),
+    ):
+        with pytest.raises(
+            ArgumentError, match=r"observer is allied; allowed: super_node"
+        ):
+            look()

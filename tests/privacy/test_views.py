@@ -20,6 +20,8 @@ from tff_hdp.privacy import (
     configurations,
     worst,
 )
+from tff_hdp.privacy.composition import epsilon_by_pld
+from tff_hdp.privacy.sampled import FixedSizeGaussian
 from tff_hdp.privacy.table import code_of
 from tff_hdp.privacy.threat import AccountedRound
 from tff_hdp.privacy.views import observers as observers_of
@@ -361,15 +363,18 @@ def test_a_row_without_a_guarantee_begins_with_the_reason(
 @pytest.mark.parametrize("observer", thinned(["aggregator", "released_model"], every=2))
 def test_colluding_clients_of_a_zone_leave_fewer_who_may_have_come(observer, row):
     sizes = {"sampling": FixedSizeSampling((10,) * 10), "z": 2.0}
-    found = []
+    found = {}
     for colluders in (0, 15):
         told = ThreatModel(colluding_in_zone=colluders)
         rows = account(make("hdp", **sizes), T, DELTA, threat=told)
-        found.append(row(rows, observer).epsilon_pld)
-    # Ten of the 35 others.
+        of_one = found[colluders] = row(rows, observer)
+        seen = FixedSizeGaussian(50, 10, of_one.noise_multiplier, colluders)
+        expected, _ = epsilon_by_pld(frozenset([(seen, T)]), DELTA)
+        assert of_one.epsilon_pld == pytest.approx(expected, rel=1e-4)
+    # As many of them as come are none of the others.
     fewer = {"zone_sizes": (35,) * 10, **sizes}
-    expected = row(account(make("hdp", **fewer), T, DELTA), observer).epsilon_pld
-    assert found[0] < found[1] == pytest.approx(expected, rel=1e-6)
+    most = row(account(make("hdp", **fewer), T, DELTA), observer).epsilon_pld
+    assert found[0].epsilon_pld < found[15].epsilon_pld < most
 
 
 def test_a_fellow_client_knows_its_noise_where_all_super_nodes_collude_too(row):

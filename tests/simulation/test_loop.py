@@ -238,7 +238,7 @@ def test_that_most_updates_are_rejected_is_said_once(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, logger="tff_hdp"):
         run(tmp_path, Rejecting([]))
     (said,) = [each.getMessage() for each in caplog.records]
-    assert said.startswith("round 4: 30 of 40 updates were rejected")
+    assert said.startswith("round 4: most updates were rejected")
 
 
 def test_what_released_a_round_stays_however_it_ends(tmp_path):

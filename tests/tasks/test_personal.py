@@ -5,6 +5,7 @@ import pytest
 
 import tasks
 from tasks import personal
+from tasks.dataset import Examples
 from tasks.task import ClientData, Task
 from tff_hdp.errors import ArgumentError
 
@@ -110,3 +111,23 @@ def test_own_tests_are_of_those_clients_that_have_any():
 @pytest.mark.parametrize("owners", [None, np.full(5, -1, np.int32)])
 def test_test_examples_of_no_client_are_nobodys_own(owners):
     assert personal.own_tests(small_task([2, 1], test_owners=owners)) is None
+
+
+def test_tests_of_clients_stay_somebodys_where_examples_are_dealt_out():
+    """Else what is measured on them would count as public."""
+    dealt = tasks.load("pages", partition="iid", num_clients=20, seed=1)
+    assert dealt.test_owners.tolist() == [-1] * len(dealt.test_labels)
+    assert (tasks.load("pages", seed=1).test_owners >= 0).all()
+    train, test = personal.split(dealt, seed=0)
+    assert train.sizes.sum() + test.sizes.sum() == dealt.train.sizes.sum()
+    assert tasks.load("digits", num_clients=20).test_owners is None
+
+
+@pytest.mark.parametrize("writers", [None, np.array(["a", "b"])])
+def test_test_writers_are_some_of_the_writers(writers):
+    x, y = np.zeros([2, 3]), np.zeros(2, np.int32)
+    given = Examples(
+        *(x, y, x, y, "", ""), writers=writers, test_writers=np.array(["c", "d"])
+    )
+    with pytest.raises(ArgumentError, match=r"own\.test_writers is of others"):
+        given.check("own", (3,), 2)

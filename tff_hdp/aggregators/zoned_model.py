@@ -45,7 +45,7 @@ def client(
     """A client's batches, each with the client's profile beside it.
 
     Args:
-      dataset: Batches as the model takes them.
+      dataset: Batches as the model takes them, of which there is an end.
       zone: Index of the client's zone.
       weight: w in (0, 1], at least what float32 has with all its digits.
       carries_noise: Whether the client noises its own update.
@@ -58,6 +58,10 @@ def client(
     """
     is_data = isinstance(dataset, tf.data.Dataset)
     require(is_data, "dataset", type(dataset).__name__, "a tf.data.Dataset")
+    # None in a graph, where nobody knows.
+    batches = tf.get_static_value(dataset.cardinality())
+    ends = batches != tf.data.INFINITE_CARDINALITY
+    require(ends, "dataset", "without an end", "one that ends: repeat(epochs)")
     zone = check_count("zone", zone)
     # A float32 says which zone.
     require(zone < 2**24, "zone", zone, "below 2^24")
@@ -84,7 +88,7 @@ def zoned_model(model_fn: ModelFn) -> ModelFn:
     Raises:
       ArgumentError: If `model_fn` is a functional model, in which a forward pass
         cannot change weights, or a Keras model; when called, if `model_fn` returns
-        something else.
+        something else, or a zoned model.
     """
     allowed = "a function to a new tff.learning.models.VariableModel"
     check_makes_models("model_fn", model_fn, allowed)
@@ -94,6 +98,9 @@ def zoned_model(model_fn: ModelFn) -> ModelFn:
         is_one = isinstance(model, tff.learning.models.VariableModel)
         given = f"a function to a {type(model).__name__}"
         require(is_one, "model_fn", given, allowed)
+        # The inner profile would be averaged as a weight.
+        is_plain = not isinstance(model, _ZonedModel)
+        require(is_plain, "model_fn", "one of zoned_model", f"{allowed}, once")
         return _ZonedModel(model)
 
     return build

@@ -77,7 +77,7 @@ def epsilon_by_rdp(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
         return epsilon
 
     epsilon = _as_computed(rounds, delta, numbers, at)
-    pure = sum(count * mechanism.pure_epsilon for mechanism, count in sound)
+    pure = sum(count * (m.pure_epsilon + m.slack) for m, count in sound)
     pure += 2.0 * numbers * RELATIVE_ERROR
     if pure <= epsilon and math.isfinite(pure):
         return pure, (*notes, "epsilon is the sum of the rounds' and needs no delta")
@@ -210,6 +210,9 @@ def _without_bare_rounds(rounds: Rounds) -> tuple[Rounds, float]:
     sound: dict[Mechanism, int] = {}
     spent = 0.0
     for mechanism, count in rounds:
+        ok = mechanism.slack >= 0.0 and mechanism.pure_epsilon >= 0.0
+        allowed = "one whose slack and pure epsilon are numbers >= 0"
+        require(ok, "mechanism", mechanism, allowed)
         given, bare = mechanism.given_noise()
         spent += count * bare
         sound[given] = sound.get(given, 0) + count

@@ -19,7 +19,7 @@ from tff_hdp.privacy.spectrum import (
     hypergeometric_pool,
     noise_spectrum,
 )
-from tff_hdp.privacy.threat import AccountedRound
+from tff_hdp.privacy.threat import AccountedRound, Observer, knowledge
 
 _IN_EVERY_ZONE = "as if the noise of {} clients were known in every zone"
 
@@ -42,7 +42,7 @@ class Noise:
 
 
 def noise_before_super_node(
-    run: AccountedRound, zone: int, noising: bool, observer: str, notes: list[str]
+    run: AccountedRound, zone: int, noising: bool, observer: Observer, notes: list[str]
 ) -> Noise | None:
     """What protects a client from its own super-node.
 
@@ -58,7 +58,7 @@ def noise_before_super_node(
     """
     plan, threat = run.plan, run.threat
     z2 = plan.client_noise_multiplier**2
-    fellows = int(observer == "fellow_client")
+    fellows = int(knowledge(observer).is_client)
     if not sum_hides(plan, threat, zone, fellows=fellows):
         if plan.secure_aggregation:
             notes.append(
@@ -92,7 +92,7 @@ def noise_in_output(
     level: int,
     zone: int,
     noising: bool,
-    observer: str,
+    observer: Observer,
     notes: list[str],
 ) -> Noise | None:
     """Noise in the output of the node of `level` above a client.
@@ -116,7 +116,7 @@ def noise_in_output(
         for j, node in enumerate(nodes)
         if node == nodes[zone]
     }
-    fellows = _fellow_nodes(plan, zone) if observer == "fellow_super_node" else []
+    fellows = _fellow_nodes(plan, zone) if knowledge(observer).is_super_node else []
     lost = _lost_zones(run, observer, fellows, len(relative) > 1, notes)
     fixed = sum(
         (plan.node_noise_multipliers[0][j] * relative[j]) ** 2
@@ -132,7 +132,7 @@ def noise_in_output(
         # It does not blur the grid, and so could be told apart.
         fixed = 0.0
         notes.append("noise finer than the grid of the client noise is not counted")
-    told = int(observer == "fellow_client")
+    told = int(knowledge(observer).is_client)
     if told:
         knows = "a fellow client knows its own noise and when it takes part"
         peers = ", and which others of its zone do" if threat.peers_known else ""
@@ -195,7 +195,7 @@ def _on_one_grid(
 
 def _lost_zones(
     run: AccountedRound,
-    observer: str,
+    observer: Observer,
     fellows: Sequence[tuple[int, Sequence[int]]],
     others: bool,
     notes: list[str],

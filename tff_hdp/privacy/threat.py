@@ -41,6 +41,43 @@ RECEIVERS: tuple[Observer, ...] = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Knowledge:
+    """What an observer knows besides what it sees.
+
+    Attributes:
+      cohort: The assumption of `ThreatModel` under which it learns who takes part.
+      is_client: Whether it is a client of whichever zone, and so knows when it takes
+        part, and its own noise.
+      is_super_node: Whether it is a super-node of another zone, or one above that, and
+        so knows what that one sends up.
+    """
+
+    cohort: Literal["cohort_known", "peers_known"] | None = None
+    is_client: bool = False
+    is_super_node: bool = False
+
+
+_KNOWLEDGE: dict[Observer, Knowledge] = {
+    "super_node": Knowledge("cohort_known"),
+    "aggregator": Knowledge("cohort_known"),
+    "released_model": Knowledge(),
+    "fellow_super_node": Knowledge(is_super_node=True),
+    "fellow_client": Knowledge("peers_known", is_client=True),
+}
+
+
+def knowledge(observer: Observer) -> Knowledge:
+    """What an observer knows besides what it sees.
+
+    Raises:
+      ArgumentError: If it is none of `ALL_OBSERVERS`, or nothing is said of it: to take
+        it for ignorant would be to promise more.
+    """
+    check_word("observer", observer, tuple(_KNOWLEDGE))
+    return _KNOWLEDGE[observer]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ThreatModel:
     """What is assumed of the parties, and between which data sets epsilon is.

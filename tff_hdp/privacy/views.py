@@ -12,7 +12,6 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 
-from tff_hdp.errors import require
 from tff_hdp.privacy.coalitions import sum_hides
 from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_output
@@ -25,7 +24,7 @@ from tff_hdp.privacy.threat import (
     ClientKind,
     Neighbours,
     Observer,
-    ThreatModel,
+    knowledge,
 )
 
 SECURE_SERVER = (
@@ -112,7 +111,7 @@ def view(
       noising: Whether the client is one of its zone's noising clients.
 
     Raises:
-      ArgumentError: If nothing says what the observer knows of the cohort.
+      ArgumentError: If nothing says what the observer knows.
     """
     plan, threat = run.plan, run.threat
     notes: list[str] = []
@@ -130,7 +129,8 @@ def view(
         if plan.secure_server and threat.secure_sums_hold != sums_hold and not released:
             notes.append("so many super-nodes collude that no sum over zones is secure")
         told = threat.peers_known and threat.colluders_in_zone > 0
-        known = _knows_cohort(observer, threat) or told
+        learns = knowledge(observer).cohort
+        known = told or (learns is not None and getattr(threat, learns))
         hidden = not known and not threat.participation_revealed
         if plan.mixing_weights[zone] == 0 and (level > 2 or only_total):
             if threat.neighbours == "add_or_remove" and not hidden:
@@ -156,7 +156,7 @@ def view(
             sampling=_sampling_words(plan, zone, hidden=hidden),
             assumptions=("no guarantee: " + reason, *notes),
         )
-    fellow = observer == "fellow_client"
+    fellow = knowledge(observer).is_client
     return _sampled_view(run, zone, noise, hidden, fellow, notes)
 
 
@@ -179,20 +179,6 @@ def common_neighbours(
 
 
 # How the client comes to take part -------------------------------------------
-
-
-def _knows_cohort(observer: Observer, threat: ThreatModel) -> bool:
-    """Whether an observer above the zones learns of itself who takes part."""
-    known: dict[Observer, bool] = {
-        "super_node": threat.cohort_known,
-        "aggregator": threat.cohort_known,
-        "released_model": False,
-        "fellow_super_node": False,
-        "fellow_client": threat.peers_known,
-    }
-    # To take an observer that is not among them for ignorant would be to promise more.
-    require(observer in known, "observer", observer, f"one of {', '.join(known)}")
-    return known[observer]
 
 
 def _sampled_view(
@@ -246,11 +232,9 @@ def _sampled_view(
     least = spectrum.variances[0]
     sampled = fixed_size and q < 1.0
     if sampled and hidden and neighbours == "replace_one" and least > 0.0:
-        # Colluding clients know whether they came; worst for the rest is that
-        # none of them did.
         n, k = plan.zone_sizes[zone], plan.sampling.sizes[zone]
-        n -= min(threat.colluders_in_zone + int(fellow), n - k)
-        mechanism = FixedSizeGaussian(n, k, math.sqrt(least), slack)
+        known = min(threat.colluders_in_zone + int(fellow), n - 1)
+        mechanism = FixedSizeGaussian(n, k, math.sqrt(least), known, slack)
     else:
         # Poisson amplification is proved for one sum with or without the client;
         # elsewhere participation is given to the observer, which bounds it.

@@ -121,7 +121,7 @@ def _evaluate(system: System, model: pathlib.Path) -> Evaluation:
         confusion=confusion,
         clients=clients,
         clients_on=(
-            "their own training examples, as the test set belongs to nobody"
+            "their own training examples, as none has test examples"
             if own is None
             else "their own test examples"
         ),

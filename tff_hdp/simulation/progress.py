@@ -65,11 +65,9 @@ class Progress:
         if rejected > clients / 2 and not self._warned:
             self._warned = True
             _LOG.warning(
-                "round %d: %g of %g updates were rejected, as they are where training "
+                "round %d: most updates were rejected, as they are where training "
                 "makes them infinite; lower the learning rates",
                 number,
-                rejected,
-                clients,
             )
         due = number % self._every == 0 or number == self._config.rounds
         seen = not self._bar.disable or (due and not self._config.quiet)

@@ -285,7 +285,7 @@ def aggregate_columns(measured: Any) -> dict[str, float]:
 
 TESTS_OF_CLIENTS = (
     "The test examples are clients' own, and no epsilon covers them: what is measured "
-    "on them, in metrics.csv, is for the operator of the simulation."
+    "on them, in metrics.csv and run.log, is for the operator of the simulation."
 )
 
 
