@@ -337,7 +337,16 @@ def pooled_split(features: np.ndarray, labels: np.ndarray, source: str) -> Examp
 
     Returns:
       The examples, 80 % of them for training.
+
+    Raises:
+      ArgumentError: If there is not one label an example.
     """
+    require(
+        labels.shape == features.shape[:1],
+        "labels",
+        f"{labels.dtype} of shape {labels.shape}",
+        f"whole numbers of shape {list(features.shape[:1])}",
+    )
     order = canonical_order(features, labels)
     order = order[np.random.default_rng(SPLIT_SEED).permutation(len(order))]
     num_test = round(TEST_SHARE * len(order))

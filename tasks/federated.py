@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks import large
-from tasks.originals import UnavailableError, check_reachable
+from tasks.originals import UnavailableError, check_reachable, readable
 from tff_hdp.errors import FileError
 
 if TYPE_CHECKING:
@@ -58,13 +58,8 @@ class FederatedFile:
         """
         path = data_dir / self.name
         if path.exists():
-            try:
+            with readable(path, "is no file of TFF's"):
                 return self._read(data_dir)
-            except (FileError, OSError, MemoryError):
-                raise
-            except Exception as error:  # SQLite's, TensorFlow's, TFF's share no base.
-                said = f"{type(error).__name__}: {error}"
-                raise FileError(path, f"is no file of TFF's: {said}") from error
         check_reachable(self.origin, missing=self.name)
         # TFF would take a half-written file for a whole one the next time, so it
         # downloads beside, and what it got moves in once it has been read whole.

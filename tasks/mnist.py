@@ -24,8 +24,9 @@ def _read(data_dir: Path) -> Examples:
         origin = "the original files"
     # What are no whole numbers would be taken for names.
     writers = arrays["writer_train"]
-    ok = writers.dtype.kind in "iu"
-    require(ok, f"{PACK}.writer_train", writers.dtype, "whole numbers")
+    ok = writers.dtype.kind in "iu" and writers.ndim == 1
+    found = f"{writers.dtype} of shape {writers.shape}"
+    require(ok, f"{PACK}.writer_train", found, "whole numbers in a row")
     return Examples(
         features=arrays["x_train"][..., np.newaxis],
         labels=arrays["y_train"],

@@ -3,6 +3,7 @@
 Each reader uses what is already in the folder and otherwise downloads it.
 """
 
+import contextlib
 import gzip
 import hashlib
 import http.client
@@ -13,6 +14,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -64,10 +66,12 @@ def read_tfds(
 
     Raises:
       UnavailableError: If the set is neither prepared nor can be downloaded.
+      FileError: If what is prepared is damaged.
     """
     import tensorflow_datasets as tfds
 
-    builder = tfds.builder(name, data_dir=data_dir)
+    with readable(data_dir / name, "is no folder of TensorFlow Datasets'"):
+        builder = tfds.builder(name, data_dir=data_dir)
     if not builder.is_prepared():
         check_reachable(TFDS_ORIGINS[name], missing=f"{name}/{builder.version}/")
         try:
@@ -75,10 +79,26 @@ def read_tfds(
         except Exception as error:  # Its download errors have no common base.
             raise UnavailableError(f"preparing {name} failed: {error}") from error
     arrays = []
-    for split in ("train", "test"):
-        whole = tfds.as_numpy(builder.as_dataset(split=split, batch_size=-1))
-        arrays += [whole["image"], whole["label"]]
+    with readable(data_dir / name, "is no folder of TensorFlow Datasets'"):
+        for split in ("train", "test"):
+            whole = tfds.as_numpy(builder.as_dataset(split=split, batch_size=-1))
+            arrays += [whole["image"], whole["label"]]
     return tuple(arrays)
+
+
+@contextlib.contextmanager
+def readable(path: Path, problem: str) -> Iterator[None]:
+    """Raises FileError for whatever a library that reads `path` makes of damage.
+
+    SQLite's errors, TensorFlow's and those of its libraries share no base.
+    """
+    try:
+        yield
+    except (FileError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise FileError(path, f"{problem}: {said}") from error
 
 
 def read_mnist_with_writers(data_dir: Path) -> dict[str, np.ndarray]:

@@ -28,14 +28,19 @@ def read_plain(path: Path, *names: str) -> dict[str, np.ndarray]:
     """Arrays of a pack, by name.
 
     Raises:
-      FileError: If it is no pack, or has not all of them.
+      FileError: If it is no pack, has not all of them, or its pixels are not uint8.
     """
     try:
         with np.load(path) as pack:
-            return {name: pack[name] for name in names}
+            arrays = {name: pack[name] for name in names}
     except _BROKEN as error:
         words = ", ".join(names)
         raise FileError(path, f"is no pack of {words}: {error}") from error
+    for name, array in arrays.items():
+        # Models divide by 255, whatever they are given.
+        if name.startswith("x_") and array.dtype != np.uint8:
+            raise FileError(path, f"{name} is {array.dtype}, not uint8")
+    return arrays
 
 
 def read_strips(path: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -49,12 +54,17 @@ def read_strips(path: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
       [N, 32, 32, 3] uint8 images and [N] uint8 labels, in the pack's order.
 
     Raises:
-      FileError: If the strips do not hold as many images as there are labels.
+      FileError: If the strips do not hold as many images as there are labels, or an
+        array is no row of whole numbers.
     """
     from PIL import Image
 
-    names = [f"{name}_{split}" for name in ("off", "webp", "y")]
-    offsets, joined, labels = read_plain(path, *names).values()
+    arrays = read_plain(path, *(f"{name}_{split}" for name in ("off", "webp", "y")))
+    for name, array in arrays.items():
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            found = f"{array.dtype} of shape {array.shape}"
+            raise FileError(path, f"{name} is {found}, not whole numbers in a row")
+    offsets, joined, labels = arrays.values()
     try:
         strips = [
             np.asarray(Image.open(io.BytesIO(joined[begin:end])).convert("RGB"))

@@ -2,6 +2,7 @@ import gzip
 import http.client
 import io
 import lzma
+import pathlib
 import sqlite3
 import struct
 import urllib.error
@@ -161,12 +162,12 @@ def test_a_failing_tfds_download_is_reported(tmp_path, monkeypatch):
         tasks.load("cifar10", data_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["cifar10", "cifar100", "fashion_mnist"])
-def test_prepared_tfds_folder_is_read(name, tmp_path, no_network):
+def write_tfds(name, folder):
+    """Prepares a small data set as TensorFlow Datasets does; returns its arrays."""
     import tensorflow_datasets as tfds
 
     dataset = tasks.TASKS[name]
-    builder = tfds.builder(name, data_dir=tmp_path)
+    builder = tfds.builder(name, data_dir=folder)
     rng = np.random.default_rng(0)
     written = {
         split: {
@@ -191,8 +192,14 @@ def test_prepared_tfds_folder_is_read(name, tmp_path, no_network):
             split: tf.data.Dataset.from_tensor_slices(arrays)
             for split, arrays in written.items()
         },
-        data_dir=tmp_path,
+        data_dir=folder,
     )
+    return written
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "fashion_mnist"])
+def test_prepared_tfds_folder_is_read(name, tmp_path, no_network):
+    written = write_tfds(name, tmp_path)
     task = tasks.load(name, data_dir=str(tmp_path), num_clients=3)
     assert "TensorFlow Datasets" in task.description
     pairs = [(written[split]["image"], written[split]["label"]) for split in written]
@@ -203,6 +210,35 @@ def test_prepared_tfds_folder_is_read(name, tmp_path, no_network):
     ) == multiset(images, labels)
     if name == "fashion_mnist":
         assert multiset(task.test_features, task.test_labels) == multiset(*pairs[1])
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def flip_a_bit(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 8
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("fashion_mnist-train.tfrecord-*", cut),
+        ("fashion_mnist-train.tfrecord-*", flip_a_bit),
+        ("fashion_mnist-test.tfrecord-*", pathlib.Path.unlink),
+        ("dataset_info.json", cut),
+    ],
+)
+def test_a_damaged_tfds_folder_is_one_line(file, damage, tmp_path, no_network):
+    write_tfds("fashion_mnist", tmp_path)
+    (path,) = tmp_path.glob(f"fashion_mnist/*/{file}")
+    damage(path)
+    message = r"/fashion_mnist: is no folder of TensorFlow Datasets': \w+: "
+    with pytest.raises(FileError, match=message) as error:
+        tasks.load("fashion_mnist", data_dir=str(tmp_path), num_clients=3)
+    assert "\n" not in str(error.value)
 
 
 def write_idx(path, array):

@@ -7,6 +7,7 @@ from PIL import Image
 
 import tasks
 from tasks import mnist, packs
+from tasks.dataset import pooled_split
 from tff_hdp.errors import ArgumentError, FileError
 
 # SHA-256 of the decoded pixels, in the packs' order.
@@ -79,6 +80,13 @@ def test_cifar_pools_both_parts_and_splits_80_to_20(tmp_path):
     ) == multiset(*map(np.concatenate, zip(*whole.values(), strict=True)))
 
 
+@pytest.mark.parametrize("shape", [(5, 1), (4,), ()])
+def test_a_pooled_split_takes_one_label_an_example(shape):
+    message = r"^labels is int64 of shape .*; allowed: whole numbers of shape \[5\]"
+    with pytest.raises(ArgumentError, match=message):
+        pooled_split(np.zeros([5, 2]), np.zeros(shape, int), "here")
+
+
 def test_a_mirrored_task_has_its_clients_images_twice(tmp_path):
     write_cifar100(tmp_path, 40, 10)
     settings = {"data_dir": str(tmp_path), "num_clients": 7, "seed": 3}
@@ -101,7 +109,7 @@ def test_a_mirrored_task_has_its_clients_images_twice(tmp_path):
 
 @pytest.mark.parametrize(
     "spoiled",
-    [{"webp_train": np.zeros(400, np.uint8)}, {"off_train": np.array([0.0, 9.5])}],
+    [{"webp_train": np.zeros(400, np.uint8)}, {"off_train": np.array([0])}],
     ids=lambda arrays: next(iter(arrays)),
 )
 def test_strips_that_are_no_pictures_are_refused(tmp_path, spoiled):
@@ -111,18 +119,53 @@ def test_strips_that_are_no_pictures_are_refused(tmp_path, spoiled):
         packs.read_strips(tmp_path / "pack.npz", "train")
 
 
-@pytest.mark.parametrize("writers", [[1000, 10000, 10001], [1.0, np.nan, 3.5]])
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("y_train", np.zeros([5, 1], int), r"int64 of shape \(5, 1\)"),
+        ("y_train", np.uint8(1), r"uint8 of shape \(\)"),
+        ("y_train", np.zeros(5), r"float64 of shape \(5,\)"),
+        ("webp_train", np.uint8(3), r"uint8 of shape \(\)"),
+        ("off_train", np.int64(3), r"int64 of shape \(\)"),
+        ("off_train", np.array([0.0, 9.5]), r"float64 of shape \(2,\)"),
+    ],
+)
+def test_arrays_that_are_no_rows_of_whole_numbers_are_refused(
+    tmp_path, name, value, found
+):
+    arrays = strip_arrays("train", np.zeros((5, 32, 32, 3), np.uint8), np.zeros(5))
+    np.savez(tmp_path / "pack.npz", **arrays | {name: value})
+    message = rf"pack\.npz: {name} is {found}, not whole numbers in a row$"
+    with pytest.raises(FileError, match=message):
+        packs.read_strips(tmp_path / "pack.npz", "train")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.int16])
+def test_pixels_that_are_not_bytes_are_refused(tmp_path, dtype):
+    """Pixels of 0..1 were taken, and divided by 255 once more."""
+    arrays = {"x_train": np.ones([3, 28, 28], dtype), "y_train": np.arange(3)}
+    arrays |= {"x_test": arrays["x_train"], "y_test": arrays["y_train"]}
+    np.savez(tmp_path / "fashion_mnist.npz", **arrays)
+    message = rf"fashion_mnist\.npz: x_train is {np.dtype(dtype)}, not uint8$"
+    with pytest.raises(FileError, match=message):
+        tasks.load("fashion_mnist", data_dir=str(tmp_path), num_clients=3)
+
+
+@pytest.mark.parametrize(
+    "writers", [[1000, 10000, 10001], [1.0, np.nan, 3.5], 7, [[1], [2], [3]]]
+)
 def test_every_writer_of_mnist_is_a_client_of_its_own(tmp_path, writers):
     """Ids were cut to four characters, and NaN was one."""
     arrays = {"x_train": np.zeros([3, 28, 28], np.uint8), "y_train": np.arange(3)}
     arrays |= {"x_test": arrays["x_train"], "y_test": arrays["y_train"]}
     np.savez(tmp_path / mnist.PACK, **arrays, writer_train=np.array(writers))
-    if np.array(writers).dtype.kind == "i":
+    if writers == [1000, 10000, 10001]:
         task = tasks.load("mnist", data_dir=str(tmp_path))
         expected = ("writer_1000", "writer_10000", "writer_10001")
         assert task.train.client_ids == expected
     else:
-        with pytest.raises(ArgumentError, match="writer_train is float64; allowed: wh"):
+        message = r"writer_train is \w+64 of shape .*; allowed: whole numbers in a row"
+        with pytest.raises(ArgumentError, match=message):
             tasks.load("mnist", data_dir=str(tmp_path))
 
 
