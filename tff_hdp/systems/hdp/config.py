@@ -52,9 +52,11 @@ class HdpConfig(ZonesConfig):
       client_learning_rate: Its rate; fedsgd has none.
       server_optimizer: Optimizer applied to the aggregated update.
       server_learning_rate: Its rate.
-      clipping: `flat`, `per_layer`, or `adaptive` (server noise only).
+      clipping: `flat`, `per_layer`, or `adaptive` (server noise only). With
+        privacy=none nothing is clipped.
       clip_norm: S as a number, or `auto` for the mean update norm of a pilot
-        without noise, which is itself not private. The start of `adaptive`.
+        without noise, which is itself not private. The start of `adaptive`. Of no
+        effect with privacy=none.
       pilot_rounds: Length of that pilot.
       estimator: `fixed` or `bounded`; None means `fixed` with noise and the
         realised mean without.
