@@ -36,11 +36,19 @@ def test_an_argument_error_is_one_line_with_its_parts():
     assert (type(again), str(again)) == (ArgumentError, str(error))
 
 
-def test_a_renamed_error_keeps_the_entry_and_other_names():
-    names = {"num_zones": "zones", "sizes": "zone_sizes"}
-    assert ArgumentError("sizes[3]", 0, ">= 1").renamed(names).name == "zone_sizes[3]"
-    assert ArgumentError("num_zones", 0, ">= 1").renamed(names).name == "zones"
-    assert ArgumentError("rounds", 0, ">= 1").renamed(names).name == "rounds"
+@pytest.mark.parametrize(
+    ("name", "renamed"),
+    [
+        ("num_zones", "zones"),
+        ("multipliers[3]", "noise_multiplier"),
+        ("rounds", "rounds"),
+        ("zone_sizes[3]", "zone_sizes[3]"),
+    ],
+)
+def test_a_renamed_error_stands_for_all_entries_and_keeps_other_names(name, renamed):
+    names = {"num_zones": "zones", "multipliers": "noise_multiplier"}
+    error = ArgumentError(name, 0, ">= 1").renamed(names)
+    assert str(error) == f"{renamed} is 0; allowed: >= 1"
 
 
 def test_what_is_left_as_it_was_may_come_from_a_command_line():

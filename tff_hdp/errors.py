@@ -37,12 +37,11 @@ class ArgumentError(ValueError):
         """The same error under the name that a caller gave the argument.
 
         Args:
-          names: From names here to names there; others stay. An entry of an
-            argument stays that entry.
+          names: From names here to names there, where one stands for all entries
+            that are made of it; others stay.
         """
-        name, bracket, entry = self.name.partition("[")
-        renamed = f"{names.get(name, name)}{bracket}{entry}"
-        return type(self)(renamed, self.value, self.allowed)
+        name = names.get(self.name.partition("[")[0], self.name)
+        return type(self)(name, self.value, self.allowed)
 
 
 class FileError(ValueError):

@@ -75,7 +75,15 @@ def plan(**options):
                 "clipping": Clipping(kind="adaptive"),
                 "zone_noise_multipliers": (1.0,) * 3,
             },
-            "clipping.kind is adaptive",
+            "clipping.kind is adaptive; .* server alone",
+        ),
+        (
+            {
+                "clipping": Clipping(kind="adaptive"),
+                "server_noise_multiplier": 1.0,
+                "upper_levels": (Level((0, 0, 0), (0.0,)),),
+            },
+            "clipping.kind is adaptive; .* no levels between",
         ),
     ],
 )

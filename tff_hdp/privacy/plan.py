@@ -362,7 +362,8 @@ class NoisePlan:
                 alone or not self.is_noisy,
                 "clipping.kind",
                 "adaptive",
-                "flat or per_layer unless the server alone adds noise (cdp, c4)",
+                "flat or per_layer unless the server alone adds noise (cdp, c4), with "
+                "no levels between it and the zones",
             )
 
     def _check_estimator(self) -> None:

@@ -273,6 +273,19 @@ def test_bad_settings_are_named(hdp_config, tmp_path, changes, message):
             {"privacy": "ldp", "noise_multiplier": 1e-6, "secure_bits": 16},
             "noise_multiplier is 1e-06; .*encoding",
         ),
+        (
+            {
+                **{"secure_aggregation": "server", "secure_bits": 16},
+                "noise_multiplier": 1e-4,
+            },
+            "noise_multiplier is 0.0001; .*encoding",
+        ),
+        (
+            {"sampling": "fixed", "clients_per_round": 3, "min_zone_clients": 3},
+            "secure_aggregation is zone; allowed: none or server where a zone or its "
+            "fixed cohort has 1 client; or fewer zones, or more clients_per_round",
+        ),
+        ({"zones": 200}, "secure_aggregation is zone; .* 1 client; or fewer zones"),
     ],
 )
 def test_what_only_the_task_shows_is_named_too(run, tmp_path, changes, message):

@@ -10,6 +10,7 @@ import pytest
 import tasks
 from tasks.task import ClientData, Task
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.simulation import experiment
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.run import OF_EXAMPLES, Hdp
@@ -250,6 +251,20 @@ def test_a_run_keeps_to_the_capabilities_it_began_with(hdp_config, tmp_path, cha
     assert begin(rows[::-1]).zoning == began.zoning
 
 
+def test_adaptive_clipping_under_a_files_levels_is_refused_by_its_flag(tmp_path):
+    ids = tasks.load("digits").train.client_ids
+    file = tmp_path / "z.json"
+    west = {"a": ids[:70], "b": ids[70:140]}
+    file.write_text(json.dumps({"west": west, "east": {"c": ids[140:]}}))
+    config = HdpConfig(
+        **{"privacy": "cdp", "noise_multiplier": 1.0, "clipping": "adaptive"},
+        **{"zoning": "file", "zoning_file": file, "out": tmp_path / "run"},
+    )
+    message = r"^clipping is adaptive; allowed: flat or .* with no levels between it"
+    with pytest.raises(ArgumentError, match=message):
+        experiment.run(config)
+
+
 def begun(config):
     """The system of a run that has begun in the settings' folder, or goes on there."""
     with RunFolder(config) as folder:
@@ -350,6 +365,10 @@ def test_a_run_that_began_without_a_file_takes_none(hdp_config, tmp_path):
         (
             {"privacy": "none", "noise_multiplier": None, "noising_levels": ("2",)},
             "noising_levels is 2; allowed: none with privacy=none",
+        ),
+        (
+            {"privacy": "cdp", "clipping": "adaptive", "levels": ("2",)},
+            "clipping is adaptive; allowed: flat or per_layer with levels",
         ),
     ],
 )

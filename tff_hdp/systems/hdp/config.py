@@ -52,7 +52,7 @@ class HdpConfig(ZonesConfig):
       client_learning_rate: Its rate; fedsgd has none.
       server_optimizer: Optimizer applied to the aggregated update.
       server_learning_rate: Its rate.
-      clipping: `flat`, `per_layer`, or `adaptive` (server noise only). With
+      clipping: `flat`, `per_layer`, or `adaptive` (server noise only, no levels). With
         privacy=none nothing is clipped.
       clip_norm: S as a number, or `auto` for the mean update norm of a pilot
         without noise, which is itself not private. The start of `adaptive`. Of no
@@ -114,7 +114,9 @@ class HdpConfig(ZonesConfig):
     }
     setting_of: ClassVar[Mapping[str, str]] = {
         "client_noise_multiplier": "noise_multiplier",
+        "zone_noise_multipliers": "noise_multiplier",
         "server_noise_multiplier": "noise_multiplier",
+        "clipping.kind": "clipping",
         "dropout_rate": "drop_rate",
         "probabilities": "clients_per_round",
         "observer": "target_observer",
@@ -160,6 +162,8 @@ class HdpConfig(ZonesConfig):
         self._check_noise()
         ok = self.clipping != "adaptive" or self.privacy in ("cdp", "c4")
         self._require(ok, "clipping", "flat or per_layer unless privacy=cdp")
+        ok = self.clipping != "adaptive" or not self.levels
+        self._require(ok, "clipping", "flat or per_layer with levels")
         self._check_secure_sums()
         self._check_secure_server()
         if self.algorithm == "fedsgd":

@@ -9,11 +9,17 @@ import numpy as np
 
 from tasks.task import Task
 from tff_hdp.clients.batches import example_weights
-from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import Clipping, NoisePlan, ThreatModel, calibrate
+from tff_hdp.errors import ArgumentError, require
+from tff_hdp.privacy import (
+    Clipping,
+    FixedSizeSampling,
+    NoisePlan,
+    ThreatModel,
+    calibrate,
+)
 from tff_hdp.privacy.coalitions import sums_hold
 from tff_hdp.privacy.configurations import given_levels, plan_of, sampling_of
-from tff_hdp.privacy.secure import DEFAULT_BITS, with_encoding
+from tff_hdp.privacy.secure import DEFAULT_BITS, LEAST_CLIENTS, with_encoding
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import byzantine_counts
 from tff_hdp.systems.hdp.planned import (
@@ -151,9 +157,18 @@ def _plan(
     z: float | None,
 ) -> NoisePlan:
     sizes = zoning.zone_sizes
+    sampling = sampling_of(config.sampling, config.clients_per_round, sizes)
+    least = min(sampling.sizes if isinstance(sampling, FixedSizeSampling) else sizes)
+    require(
+        not config.zones_are_secure or least >= LEAST_CLIENTS,
+        "secure_aggregation",
+        config.secure_aggregation,
+        f"none or server where a zone or its fixed cohort has {least} client; or fewer "
+        "zones, or more clients_per_round",
+    )
     options: dict[str, Any] = {
         "zone_sizes": sizes,
-        "sampling": sampling_of(config.sampling, config.clients_per_round, sizes),
+        "sampling": sampling,
         "clipping": clipping,
         "zone_weights": tuple(np.bincount(zoning.zone_of, weights).tolist()),
         "mixing": config.mixing_weights,
