@@ -18,7 +18,7 @@ from absl import flags
 from scripts.parts import curves
 from scripts.parts.sweep_job import Job
 from tff_hdp import cli, systems
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.runtime.worker_process import ended_with_this
 from tff_hdp.simulation import report
 from tff_hdp.topology.reading import read_json
@@ -212,7 +212,8 @@ def _start(job: Job, at_once: int) -> subprocess.Popen[bytes]:
 def headline(jobs: Sequence[Job]) -> str:
     """The test metric that the runs' system is judged by."""
     path = next(job.path for job in jobs if job.is_finished)
-    return read_json(path / "model/last/card.json")["metric"]
+    (metric,) = _values(path / "model/last/card.json", "metric")
+    return metric
 
 
 def measured(job: Job) -> list[str]:
@@ -242,9 +243,10 @@ def _row(job: Job, named: Collection[str]) -> dict[str, Any]:
     """The row of a run beside others, of which settings are `named`."""
     run = report.read_run(job.path)
     last = run.metrics.iloc[-1].to_dict()
+    (commit,) = _values(job.path / "config.json", "git_commit")
     row: dict[str, Any] = {
         "digest": job.digest,
-        "git_commit": read_json(job.path / "config.json")["git_commit"],
+        "git_commit": commit,
         "seed": job.config.seed,
         **{k: v for k, v in job.settings.items() if k != "seed"},
         # A setting may have a column of its own: `clip_norm=auto`, and what it was.
@@ -253,8 +255,8 @@ def _row(job: Job, named: Collection[str]) -> dict[str, Any]:
     }
     best = job.path / "model" / "best" / "card.json"
     if best.exists():
-        card = read_json(best)
-        row |= {f"best_{card['metric']}": card["value"], "best_round": card["round"]}
+        metric, value, number = _values(best, "metric", "value", "round")
+        row |= {f"best_{metric}": value, "best_round": number}
     for account in run.accounts:
         zone = "" if account.zone is None else f".zone{account.zone}"
         level = "" if account.observer != "super_node" else f".level{account.level}"
@@ -265,6 +267,14 @@ def _row(job: Job, named: Collection[str]) -> dict[str, Any]:
         ):
             row[f"{name}.{field}"] = getattr(account, field)
     return row | {"folder": str(job.path)}
+
+
+def _values(path: pathlib.Path, *names: str) -> list[Any]:
+    """What a file of a finished run has by these names; FileError unless it has all."""
+    fields = read_json(path)
+    if not isinstance(fields, dict) or not fields.keys() >= set(names):
+        raise FileError(path, f"is not as the run wrote it: no {', '.join(names)}")
+    return [fields[name] for name in names]
 
 
 def summary(frame: pd.DataFrame, settings: Sequence[str], metric: str) -> pd.DataFrame:

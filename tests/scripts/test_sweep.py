@@ -16,7 +16,7 @@ import pytest
 
 from scripts.parts import sweep_runs as sweep
 from tff_hdp import systems
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import PoissonSampling, account, configurations
 from tff_hdp.systems.hdp.config import HdpConfig
 
@@ -148,6 +148,21 @@ def test_every_run_has_its_row_and_finished_ones_are_left_alone(jobs, tmp_path, 
     assert summed["std"].tolist() == pytest.approx([0.01 / 2**0.5] * 2)
     sweep.draw(jobs, ["noise_multiplier"], "accuracy", tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("file", "lacks"),
+    [("model/best/card.json", "metric, value, round"), ("config.json", "git_commit")],
+)
+def test_a_finished_run_of_which_something_is_gone_is_one_line(jobs, file, lacks):
+    assert sweep.run_jobs(jobs, 2) == []
+    path = jobs[1].path / file
+    path.parent.mkdir(exist_ok=True)
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    kept.pop("git_commit", None)
+    path.write_text(json.dumps(kept))
+    with pytest.raises(FileError, match=f"{file}: is not .*: no {lacks}$"):
+        sweep.table(jobs)
 
 
 def test_what_a_run_measured_is_no_setting_of_another_grids(jobs):
