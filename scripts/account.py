@@ -18,6 +18,7 @@ from typing import Any
 from absl import flags
 
 from tff_hdp import cli
+from tff_hdp.errors import require
 from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.table import account_text
 
@@ -28,15 +29,21 @@ def define_flags() -> None:
 
 
 def show(rows: Sequence[dict[str, Any]], style: str, notes: Sequence[str] = ()) -> None:
-    """Prints rows in --format; a table has codes for words, and says what they mean."""
+    """Prints rows in --format; a table has codes for words, and says what they mean.
+
+    Notes are part of the table, and with other formats go to stderr.
+    """
+    if style == "table":
+        print(account_text(rows, notes))
+        return
     if style == "json":
         print(json.dumps(rows, indent=2))
-    elif style == "csv":
+    else:
         writer = csv.DictWriter(sys.stdout, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    else:
-        print(account_text(rows, notes))
+    for note in notes:
+        print(note, file=sys.stderr)
 
 
 def main(argv: list[str]) -> int:
@@ -67,6 +74,9 @@ def _run(config: AccountConfig) -> None:
         if config.plan is not None:
             notes = [f"{config.asked.rounds} rounds, of the plan in {config.plan}"]
         rows = config.rows()
+        is_drawn = any(row.epsilon_rdp is not None for row in rows)
+        allowed = "nothing where no client has a guarantee to draw"
+        require(is_drawn or not figure, "figure", figure, allowed)
         worst_zones = _worst_zones(rows)
         show([row.to_dict() for row in rows], config.format, [*notes, *worst_zones])
         if figure:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import time
 import warnings
 
@@ -135,3 +136,24 @@ def test_what_used_to_hang(asked):
     table = AccountConfig(**{"privacy": "ldp", "rounds": 3} | asked).rows((method,))
     assert all(getattr(row, f"epsilon_{method}") is not None for row in table)
     assert time.process_time() - start < 25
+
+
+def test_a_calibration_says_its_multiplier_whatever_the_format(run_program):
+    asked = ("--privacy=ldp", "--calibrate=2", "--method=rdp", "--rounds=2")
+    for style in ("json", "csv"):
+        arguments = (*asked, "--observer=aggregator", f"--format={style}")
+        done = run_program("scripts/account.py", *arguments)
+        (line,) = done.stderr.splitlines()
+        z = re.fullmatch(r"--noise_multiplier=(\S+) meets the target", line)[1]
+        config = AccountConfig(privacy="ldp", noise_multiplier=float(z), rounds=2)
+        rows = config.rows(("rdp",))
+        seen = [row.epsilon_rdp for row in rows if row.observer == "aggregator"]
+        assert max(seen) == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_figure_of_no_guarantee_is_refused(assert_refused, tmp_path):
+    path = tmp_path / "epsilon.png"
+    asked = ["--zones=4", "--colluding_super_nodes=4", "--rounds=2"]
+    words = [f"--figure is {path}; allowed: nothing where no client has a guarantee"]
+    assert_refused("scripts/account.py", [*asked, f"--figure={path}"], words)
+    assert not path.exists()
