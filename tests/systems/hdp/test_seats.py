@@ -306,6 +306,14 @@ def test_a_run_with_keys_of_its_own_making_does_not_verify(held, tmp_path):
         verify_seats(held[0], read_registries(tmp_path / REGISTRY))
 
 
+def test_a_zone_has_one_registry(held, tmp_path):
+    """The last one was taken, whoever had written it there."""
+    rows = json.loads((held[0] / REGISTRY).read_text())
+    (tmp_path / REGISTRY).write_text(json.dumps([*rows, rows[0]]))
+    with pytest.raises(FileError, match=r"holds more than one registry of a zone$"):
+        read_registries(tmp_path / REGISTRY)
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "3", "[3]", '[{"zone": 0}]', "[" * 100_000, '[{"zone": NaN}]']
 )

@@ -79,7 +79,7 @@ def read_registries(file: pathlib.Path) -> dict[int, Registry]:
 
     Raises:
       FileNotFoundError: If there is no such file.
-      FileError: If it holds no list of registries.
+      FileError: If it holds no list of registries, one for each zone.
     """
     rows = read_json(file)
     if not isinstance(rows, list):
@@ -88,7 +88,10 @@ def read_registries(file: pathlib.Path) -> dict[int, Registry]:
         found = [Registry.from_fields(fields) for fields in rows]
     except ElectionError as error:
         raise FileError(file, str(error)) from error
-    return {registry.zone: registry for registry in found}
+    registries = {registry.zone: registry for registry in found}
+    if len(registries) < len(found):
+        raise FileError(file, "holds more than one registry of a zone")
+    return registries
 
 
 def check_readable(path: pathlib.Path) -> None:
