@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 # Of a terminal that is set wide; wider tables of names are harder to read than numbers.
 WIDTH = 160
 
+FOR_THE_OPERATOR = (
+    "Zones and clients are counted without noise, and where tests are clients' own so "
+    "is all else: for the operator alone."
+)
+
 
 def define_flags() -> None:
     """Defines whose model is tested, and how that is printed."""
@@ -57,6 +62,7 @@ def main(argv: list[str]) -> int:
     found = evaluate_run(config, given.round)
     if given.format == "csv":
         print(found.clients.to_csv(index=False), end="")
+        print(FOR_THE_OPERATOR, file=sys.stderr)
     elif given.format == "json":
         print(json.dumps(as_json(found), indent=2))
     else:
@@ -74,6 +80,7 @@ def as_json(found: "Evaluation") -> dict[str, object]:
         "confusion": found.confusion.tolist(),
         "zones": found.zones.to_dict("records"),
         "clients": found.clients.to_dict("records"),
+        "note": FOR_THE_OPERATOR,
     }
 
 
@@ -95,8 +102,7 @@ def as_text(found: "Evaluation") -> str:
             "",
             f"clients, on {found.clients_on}: mean {clients.mean():.4f}; worst decile "
             f"{found.worst_decile:.4f}; quantiles {spread}",
-            "Zones and clients are counted without noise, and where tests are clients' "
-            "own so is all else: for the operator alone.",
+            FOR_THE_OPERATOR,
         ]
     )
 
