@@ -87,11 +87,32 @@ def test_partition_seeds_may_be_numpys_numbers(tmp_path):
         experiment.run(config, partition_seed=np.int64(3))
 
 
-def test_what_is_no_tracker_is_refused_before_a_round_is_released(tmp_path):
+class Waits:
+    async def release(self, value, key):
+        pass
+
+
+class DoesNotWait:
+    def release(self, value, key):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("trackers", "message"),
+    [
+        (["x"], r"^trackers\[0\] is x; allowed: a tff"),
+        ([Waits(), DoesNotWait()], r"^trackers\[1\] is .*; .*whose release is async"),
+        (Waits(), r"^trackers is .*; allowed: a sequence"),
+        (None, r"^trackers is None; allowed: a sequence"),
+    ],
+)
+def test_what_is_no_tracker_is_refused_before_a_round_is_released(
+    tmp_path, trackers, message
+):
     """It was found out by the first release."""
     config = HdpConfig(noise_multiplier=1.0, rounds=1, out=tmp_path / "run")
-    with pytest.raises(ArgumentError, match=r"^trackers\[0\] is x; allowed: a tff"):
-        experiment.run(config, trackers=["x"])
+    with pytest.raises(ArgumentError, match=message):
+        experiment.run(config, trackers=trackers)
     assert not (tmp_path / "run").exists()
 
 

@@ -6,13 +6,13 @@ import secrets
 from collections.abc import Sequence
 
 from tff_hdp import runtime
-from tff_hdp.errors import ArgumentError, check_count, require
+from tff_hdp.errors import ArgumentError, check_count, entries, require
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.simulation import report
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.run_log import logging_to
-from tff_hdp.simulation.trackers import Tracker, Tracking
+from tff_hdp.simulation.trackers import Tracker, Tracking, check_tracker
 from tff_hdp.simulation.trained_model import ModelKeeper
 from tff_hdp.simulation.training import train
 
@@ -72,10 +72,7 @@ def run(
     if partition_seed is not None:
         # NumPy's numbers would not go into the folder's JSON.
         partition_seed = check_count("partition_seed", partition_seed)
-    for i, tracker in enumerate(trackers):
-        # What is none would be found out once a round is released.
-        is_tracker = callable(getattr(tracker, "release", None))
-        require(is_tracker, f"trackers[{i}]", tracker, "a tff.program.ReleaseManager")
+    trackers = entries("trackers", trackers, check_tracker)
     with RunFolder(config) as folder, logging_to(folder.path / "run.log") as log_file:
         runtime.set_context(config.runtime, workers=config.workers, log_file=log_file)
         if "partition_seed" not in folder.resolved:

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow.core.framework import summary_pb2
 
-from tff_hdp.errors import FileError
+from tff_hdp.errors import FileError, require
 from tff_hdp.files import write_text
 
 Tracker = tff.program.ReleaseManager[Any, int]
@@ -43,6 +43,17 @@ def grouped(
         group = next((g for g, names in groups.items() if name in names), "operator")
         found[group][name] = value
     return found
+
+
+def check_tracker(name: str, tracker: Any) -> Tracker:
+    """Returns `tracker`; raises ArgumentError unless its `release` can be awaited.
+
+    What is none would be found out once a round is released.
+    """
+    release = getattr(tracker, "release", None)
+    allowed = "a tff.program.ReleaseManager, whose release is async"
+    require(asyncio.iscoroutinefunction(release), name, tracker, allowed)
+    return tracker
 
 
 class Tracking:
