@@ -123,10 +123,10 @@ class Examples:
                     f"{w.dtype} of shape {w.shape}",
                     f"text or whole numbers of shape [{len(y)}]",
                 )
-            if part and w is not None:
-                ok = self.writers is not None and np.isin(w, self.writers).any()
-                allowed = "with writers, some of them the same"
-                require(ok, f"{where}writers", "of others than train", allowed)
+            if part and w is not None and self.writers is not None:
+                others = set(map(str, w)).isdisjoint(map(str, self.writers))
+                allowed = "None, or some of them writers"
+                require(not others, f"{where}writers", "of others than train", allowed)
             if not 0 <= y.min() <= y.max() < num_classes:
                 raise ArgumentError(
                     f"{where}labels", f"{y.min()}..{y.max()}", f"0..{num_classes - 1}"

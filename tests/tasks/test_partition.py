@@ -122,7 +122,7 @@ def test_first_mixtures_follow_the_dirichlet_law():
 @pytest.mark.parametrize("num_clients", [0, -1, 11, 2.5, np.nan, np.inf, "3"])
 def test_impossible_numbers_of_clients_are_refused(num_clients):
     labels, rng = np.zeros(10, int), np.random.default_rng(0)
-    message = f"num_clients is {num_clients}; allowed: 1..10 .the"
+    message = f"num_clients is {num_clients!r}; allowed: 1..10 .the"
     with pytest.raises(ArgumentError, match=message):
         partition.iid(10, num_clients, rng)
     with pytest.raises(ArgumentError, match=message):

@@ -14,6 +14,7 @@ from tff_hdp.clients.client_work import (
     client_profile,
     model_fn_from_keras,
 )
+from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, FullParticipation, configurations
 from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
@@ -159,3 +160,19 @@ def test_clients_of_other_kinds_are_refused(name, value):
     given |= {"data_type": chunk_type((2,), np.uint8)}
     with pytest.raises(ValueError, match=f"^{name} is "):
         stacked_clients(**given | {name: value})
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_model_to_shares_and_not_to_logits_is_refused(alone):
+    """It would learn by the softmax of a softmax."""
+
+    def build_model():
+        model = tf.keras.Sequential([tf.keras.Input([2])])
+        model.add(tf.keras.layers.Dense(3, activation=None if alone else "softmax"))
+        if alone:
+            model.add(tf.keras.layers.Activation(tf.nn.softmax))
+        return model
+
+    given = {"data_type": chunk_type((2,), np.float32), "client_learning_rate": 0.1}
+    with pytest.raises(ArgumentError, match=r"build_model is ending in a softmax"):
+        stacked_clients(build_model=build_model, **given)

@@ -159,7 +159,7 @@ def stacked_clients(
     `single_clients` make of it, and passes their sum on.
 
     Args:
-      build_model: Returns a new Keras model that `StackedModel` takes.
+      build_model: Returns a new Keras model that `StackedModel` takes, to logits.
       data_type: `chunk_type` of the data.
       client_learning_rate: Of the clients' SGD.
       client_momentum: Of the clients' SGD.
@@ -179,7 +179,12 @@ def stacked_clients(
 
     @tff.tensorflow.computation
     def initial_weights() -> tff.learning.models.ModelWeights:
-        return tff.learning.models.ModelWeights.from_model(build_model())
+        model = build_model()
+        softmax = (tf.keras.activations.softmax, tf.nn.softmax)
+        is_softmax = getattr(model.layers[-1], "activation", None) in softmax
+        # Cross entropy takes the softmax itself.
+        require(not is_softmax, "build_model", "ending in a softmax", "one to logits")
+        return tff.learning.models.ModelWeights.from_model(model)
 
     weights_type = initial_weights.type_signature.result
 
