@@ -126,6 +126,16 @@ def test_epsilons_whose_exponentials_no_float_holds_bound_nothing():
     assert 0.99 < bound.advantage < bound.auc < 1.0
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 5.0, 12.0, 40.0])
+def test_area_and_advantage_are_no_less_than_those_of_the_curve(epsilon):
+    """Randomised response: two straight lines that meet at e^eps / (1 + e^eps)."""
+    bound = Tradeoff(None, np.array([epsilon]), np.array([0.0]))
+    advantage = math.tanh(epsilon / 2)
+    area = (1 + advantage) / 2
+    assert bound.advantage == pytest.approx(advantage, abs=1e-15)
+    assert area - 1e-12 < bound.auc < area + 1.25e-5
+
+
 @pytest.mark.filterwarnings("error")
 def test_noise_that_hides_nothing_bounds_by_who_takes_part():
     """Losses beyond 1e5: neighbours are told apart if the client came, in 2 of 10."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import integrate, optimize, stats
+from scipy import integrate, optimize, special, stats
 
 from tff_hdp.errors import check_count, check_nonnegative, require
 from tff_hdp.privacy.audit import checked_scores, clopper_pearson_lower
@@ -31,6 +31,8 @@ _SMALLEST_DELTA = 1e-9
 # epsilon bounds no rate; and e^710 is beyond what a float holds.
 _LARGEST_EPSILON = 709.0
 _LINES = 2000
+# Of an area that is added up.
+_STEPS = 20_000
 _THRESHOLDS = 24
 
 
@@ -76,19 +78,21 @@ class Tradeoff:
 
     @property
     def auc(self) -> float:
-        """The largest area under a curve."""
+        """The largest area under a curve; 1.25e-5 too large at most."""
         if self.mu is not None:
             return float(stats.norm.cdf(self.mu / math.sqrt(2)))
-        fpr = np.linspace(0, 1, 20_001)
-        return float(np.trapz(self.power(fpr), fpr))
+        # Where a curve is concave, the rule of midpoints is nowhere below its area.
+        midpoints = (np.arange(_STEPS) + 0.5) / _STEPS
+        return float(self.power(midpoints).mean())
 
     @property
     def advantage(self) -> float:
         """The largest true less false positive rate."""
         if self.mu is not None:
             return float(2 * stats.norm.cdf(self.mu / 2) - 1)
-        fpr = np.linspace(0, 1, 20_001)
-        return float((self.power(fpr) - fpr).max())
+        # Each pair's two lines mirror each other, and meet where the rates add up to 1.
+        missed = (1 - self.deltas) * special.expit(-self.epsilons)
+        return float(1 - 2 * missed.max())
 
     def identification(self, candidates: int) -> float:
         """The largest chance to name the one of so many equally likely candidates."""
