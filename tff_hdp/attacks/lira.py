@@ -15,7 +15,7 @@ from tff_hdp.attacks.inversion import bar
 from tff_hdp.attacks.training import Training
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import require
-from tff_hdp.privacy.tradeoff import area_under, roc
+from tff_hdp.privacy.tradeoff import area_ends, area_under, roc
 
 
 def lira(attacker: Attacker, vantage: Vantage) -> Outcome:
@@ -117,6 +117,9 @@ def area_over_shadows(
 
     Clients of one shadow share its noise, and every score hangs on the other shadows;
     so the interval is from what the area is without each shadow, its ratios made anew.
+    Scores that are few or far apart may all be in order, whichever shadow is left out,
+    and give it no width: where it reaches 0 or 1, it takes in that of as many
+    independent scores as there are shadows (`area_ends`).
 
     Args:
       said: [shadows, clients], confidences.
@@ -135,7 +138,12 @@ def area_over_shadows(
     without = np.array([area(shadows[shadows != i]) for i in shadows])
     _, low, high = interval(len(said) * whole - (len(said) - 1) * without)
     half = (high - low) / 2
-    return whole, max(0.0, whole - half), min(1.0, whole + half)
+    low, high = whole - half, whole + half
+    if low <= 0.0 or high >= 1.0:
+        n = len(said) // 2
+        least, most = area_ends(whole, n, len(said) - n)
+        low, high = min(low, least), max(high, most)
+    return whole, max(0.0, low), min(1.0, high)
 
 
 def likelihood_ratios(said: np.ndarray, inside: np.ndarray) -> np.ndarray:

@@ -294,9 +294,25 @@ def area_interval(
     Raises:
       ArgumentError: If there are none of a kind, or one is not finite.
     """
-    require(0.0 < confidence < 1.0, "confidence", confidence, "(0, 1)")
-    n, m = len(scores_in), len(scores_out)
     area = area_under(scores_in, scores_out)
+    return area, *area_ends(area, len(scores_in), len(scores_out), confidence)
+
+
+def area_ends(
+    area: float, n: int, m: int, confidence: float = 0.95
+) -> tuple[float, float]:
+    """The ends of `area_interval`.
+
+    Args:
+      area: Under the curve of the scores.
+      n: Scores of one kind, all of independent trials.
+      m: Scores of the other.
+      confidence: Of the interval.
+
+    Raises:
+      ArgumentError: If `confidence` is not in (0, 1).
+    """
+    require(0.0 < confidence < 1.0, "confidence", confidence, "(0, 1)")
     errors = float(stats.norm.ppf((1 + confidence) / 2))
 
     def beyond(true: float) -> float:
@@ -304,7 +320,7 @@ def area_interval(
 
     low = optimize.brentq(beyond, 0.0, min(area, 1 - 1e-9)) if area else 0.0
     high = optimize.brentq(beyond, max(area, 1e-9), 1.0) if area < 1 else 1.0
-    return area, low, high
+    return low, high
 
 
 def _area_error(a: float, n: int, m: int) -> float:
