@@ -299,10 +299,14 @@ def test_settings_that_do_something_are_taken():
         assert vars(AttackConfig(**options)).items() >= options.items()
 
 
-@pytest.mark.parametrize("rate", [1e30, 1e-44])
-def test_a_rate_that_leaves_no_norm_to_clip_to_is_named(rate):
+@pytest.mark.parametrize(
+    ("rate", "clip_norm"), [(1e30, "auto"), (1e-44, "auto"), (1e-44, "1")]
+)
+def test_a_rate_that_leaves_no_norm_to_clip_to_is_named(rate, clip_norm):
+    """Updates that vanish in float32 show nobody anything, whatever they are cut to."""
+    config = AttackConfig(learning_rate=rate, clip_norm=clip_norm)
     with pytest.raises(ArgumentError, match=r"^learning_rate is 1e.*norm > 0; it is"):
-        Attacker(AttackConfig(attack="identification", learning_rate=rate))
+        Attacker(config)
 
 
 def test_what_no_attack_can_be_made_of_is_refused():

@@ -78,15 +78,17 @@ class Attacker:
         self.lpips = config.lpips_weights and distances.Lpips.read(config.lpips_weights)
 
     def _clip_norm(self) -> float:
-        """The norm given, or the median of what the model's clients send."""
-        config = self.config
-        if config.clip_norm != "auto":
-            return config.given_clip_norm
-        found = self.target.median_norm()
+        """The norm given, or the median of what the model's clients send.
+
+        Raises:
+          ArgumentError: If that median is 0, or is to be taken and is not finite.
+        """
+        config, found = self.config, self.target.median_norm()
+        auto = config.clip_norm == "auto"
         allowed = f"one at which updates have a median norm > 0; it is {found:g}"
-        is_one = 0.0 < found < math.inf
+        is_one = 0.0 < found < math.inf if auto else found != 0.0
         require(is_one, "learning_rate", config.learning_rate, allowed)
-        return found
+        return found if auto else config.given_clip_norm
 
     @functools.cached_property
     def prior(self) -> tuple[np.ndarray, np.ndarray]:

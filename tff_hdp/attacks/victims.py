@@ -122,10 +122,17 @@ class Target:
 
         return features
 
+    def norms(self, examples: slice) -> np.ndarray:
+        """Of the updates of clients of one example each, [V]; not finite like them."""
+        batch = self.features[examples, np.newaxis], self.labels[examples, np.newaxis]
+        with np.errstate(over="ignore"):
+            return np.linalg.norm(self.updates(*batch), axis=1)
+
     def median_norm(self, count: int = 200) -> float:
         """The median norm of single examples' updates, as --clip_norm=auto takes it."""
-        batch = self.features[-count:, np.newaxis], self.labels[-count:, np.newaxis]
-        return float(np.nanmedian(np.linalg.norm(self.updates(*batch), axis=1)))
+        norms = self.norms(slice(-count, None))
+        known = norms[~np.isnan(norms)]
+        return float(np.median(known)) if known.size else float("nan")
 
 
 def load_target(
