@@ -110,3 +110,19 @@ def test_settings_that_a_system_does_not_take():
         with pytest.raises(ArgumentError) as refused:
             run.run(AttackConfig(**options))
         assert refused.value.name == name
+
+
+@pytest.mark.parametrize("system", systems.SYSTEMS)
+def test_a_rate_at_which_every_client_diverges_is_refused(system):
+    """The system would leave all of them out, and any candidate be as likely."""
+    config = AttackConfig(system=system, learning_rate=1e39, clip_norm="15")
+    with pytest.raises(ArgumentError, match=r"^learning_rate is 1e\+39; .* finite"):
+        run.run(config)
+
+
+@pytest.mark.parametrize("rate", [1e-14, 1e17])
+def test_a_rate_that_leaves_gfl_no_bound_on_gradients_is_named(rate):
+    config = AttackConfig(system="gfl", learning_rate=rate, clip_norm="1")
+    said = r"^learning_rate is 1e.*clip_norm / learning_rate at least 1e-12 and at most"
+    with pytest.raises(ArgumentError, match=said):
+        run.run(config)

@@ -31,8 +31,8 @@ def identify_in_system(attacker: Attacker) -> Outcome:
       attacker: Its config names the system; `victims` is how many rounds are run.
 
     Raises:
-      ArgumentError: If the system does not take the setting, or there are too few
-        examples.
+      ArgumentError: If the system does not take the setting, there are too few
+        examples, or no candidate's update is finite.
     """
     config, target = attacker.config, attacker.target
     runtime.set_context("in_process")
@@ -43,6 +43,10 @@ def identify_in_system(attacker: Attacker) -> Outcome:
     allowed = f"2..{most}, the examples that other clients do not have"
     require(m <= most, "candidates", m, allowed)
     candidates, others = examples[:m], examples[m : m + config.clients - 1]
+    # To the systems, clients of other updates are such as send nothing.
+    some = bool(np.isfinite(target.norms(slice(m))).any())
+    allowed = "one at which some candidates' updates have finite norms"
+    require(some, "learning_rate", config.learning_rate, allowed)
     system = SYSTEMS[config.system](setting, candidates)
     expected = [system.quiet([one, *others]) for one in candidates]
     rng = np.random.default_rng(config.seed)

@@ -24,9 +24,9 @@ from tff_hdp.attacks.setting import (
     started,
 )
 from tff_hdp.clients.batches import chunk_type, dataset_of_one
-from tff_hdp.errors import require
+from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.accountant import AccountRow
-from tff_hdp.privacy.parts import Clipping
+from tff_hdp.privacy.parts import Clipping, check_norm
 from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
 from tff_hdp.simulation.classifier import seeded
 from tff_hdp.systems.fl_top import plan as fl_top_dp
@@ -178,6 +178,11 @@ def gfl(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
     del examples
     size, mu = target.model.size, target.learning_rate
     clip_norm = setting.clip_norm or target.median_norm()
+    try:
+        check_norm("B", clip_norm / mu)
+    except ArgumentError as error:
+        allowed = f"one that makes clip_norm / learning_rate {error.allowed}"
+        raise ArgumentError("learning_rate", mu, allowed) from error
     names = [str(i) for i in range(each)]
     masks = PairwiseMasks(names)
 
