@@ -14,7 +14,8 @@ from tff_hdp.attacks.lira import area_over_shadows, likelihood_ratios, trained
 from tff_hdp.attacks.membership import clipped
 from tff_hdp.attacks.training import Training
 from tff_hdp.errors import ArgumentError
-from tff_hdp.privacy import Clipping, FullParticipation, NoisePlan
+from tff_hdp.privacy import Clipping, FullParticipation, NoisePlan, ThreatModel
+from tff_hdp.privacy.planned import Planned
 from tff_hdp.privacy.tradeoff import area_interval, area_under
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
@@ -256,6 +257,36 @@ def test_kinds_of_writers_under_the_clip_norm_that_is_given(
     batches, _ = property._writers(attacker)
     norms = np.linalg.norm(attacker.target.updates(*batches), axis=1)
     assert made == [0.125, pytest.approx(np.median(norms))]
+
+
+def test_the_writer_that_is_meant_is_the_most_exposed(
+    handwriting, tmp_path, monkeypatch
+):
+    """Zones of four and two that weigh the same: one of two, beside the observer."""
+    plan = NoisePlan(
+        zone_sizes=(4, 2),
+        sampling=FullParticipation(),
+        mixing="equal",
+        client_noise_multiplier=1.0,
+        noising_clients=(4, 2),
+    )
+    path, runs = tmp_path / "plan.json", []
+    Planned(plan=plan, threat=ThreatModel(), rounds=1, delta=1e-5).write(path)
+    monkeypatch.setattr(property, "Training", lambda *_: None)
+    monkeypatch.setattr(
+        property, "_score", lambda *given: float(runs.append(given[3]) or 0)
+    )
+    config = AttackConfig(
+        attack="update_difference",
+        task="mnist",
+        model="dnn",
+        plan=str(path),
+        data_dir=handwriting,
+    )
+    run.run(config)
+    for number, batches in enumerate(runs):
+        assert len(batches) == 6 and batches[5] is None
+        assert (batches[4][0].mean() > 100) == (number % 2 == 1)  # students' are 127
 
 
 def test_writers_are_looked_for_where_the_task_is(handwriting, monkeypatch):

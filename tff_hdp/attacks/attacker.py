@@ -112,15 +112,16 @@ class Attacker:
         allowed = f"at most {most}, the examples, as each has one"
         require(plan.num_clients <= most, "clients", plan.num_clients, allowed)
         federation = Federation(plan, target.shapes)
+        place = vantage.place(vantage.victim)
         rng = np.random.default_rng(self.config.seed)
         originals, seen = [], []
         for victim in range(self.config.victims):
             others = rng.choice(len(target.labels) - 1, plan.num_clients - 1, False)
-            rows = np.concatenate([[victim], others + (others >= victim)])
+            rows = np.insert(others + (others >= victim), place, victim)
             updates = target.updates(
                 target.features[rows, np.newaxis], target.labels[rows, np.newaxis]
             )
-            if not np.isfinite(np.linalg.norm(updates[0])):
+            if not np.isfinite(np.linalg.norm(updates[place])):
                 _LOG.warning("victim %d is left out: no finite update", victim)
                 continue
             zones = np.split(updates, np.cumsum(plan.zone_sizes)[:-1])
@@ -191,6 +192,8 @@ class Attacker:
             "privacy": config.privacy if config.plan is None else "plan",
             "level": str(vantage.level),
             "observer": vantage.name,
+            "zone": vantage.zone,
+            "client_kind": vantage.client_kind,
             "noise_multiplier": vantage.noise_multiplier,
             "unknown_clients": vantage.unknown_clients,
             "psnr_mean": None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import tasks
-from tff_hdp.attacks.vantage import Level, Vantage, parse_level
+from tff_hdp.attacks.vantage import Level, Vantage, most_exposed, parse_level
 from tff_hdp.errors import (
     ArgumentError,
     check_count,
@@ -81,6 +81,8 @@ _WITHOUT_ZONES = ("fl_top", "udp_hypernet")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttackConfig:
     """An attacker, its victims and where it stands; field names are flag names.
+
+    The victim is the client whom least noise hides from the observer.
 
     Attributes:
       attack: What it does; `observers` is membership of every observer under every
@@ -251,8 +253,8 @@ class AttackConfig:
     def _of_several(self, vantage: Vantage) -> ArgumentError:
         """That a level leaves several clients unknown, and which would leave one."""
         levels: list[Level] = [*range(vantage.plan.server_level + 1), "outside"]
-        at = functools.partial(dataclasses.replace, vantage, elected=False)
-        alone = [str(each) for each in levels if at(level=each).unknown_clients == 1]
+        at = functools.partial(most_exposed, vantage.plan)
+        alone = [str(each) for each in levels if at(each).unknown_clients == 1]
         allowed = (
             f"{', '.join(alone) or 'none here'}, as {self.attack} is of one unknown "
             f"client, and there are {vantage.unknown_clients}"
@@ -281,7 +283,7 @@ class AttackConfig:
     def vantage(
         self, clip_norm: float, *, privacy: str | None = None, level: str | None = None
     ) -> Vantage:
-        """Where the attacker stands, S being known.
+        """Where the attacker stands, S being known; its victim is the most exposed.
 
         Args:
           clip_norm: S.
@@ -291,9 +293,9 @@ class AttackConfig:
         Raises:
           ArgumentError: If the plan has no such observer.
         """
-        return Vantage(
-            plan=self.noise_plan(clip_norm, privacy),
-            level=parse_level(level or self.level),
+        return most_exposed(
+            self.noise_plan(clip_norm, privacy),
+            parse_level(level or self.level),
             elected=self.elected,
         )
 

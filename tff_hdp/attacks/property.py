@@ -119,7 +119,10 @@ def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
         victim = rng.choice(rest[kind])
         fellows = np.setdiff1d(np.concatenate(rest), victim)
         others = rng.choice(fellows, clients - 2, replace=False)
-        batches = [(images[i], labels[i]) for i in (victim, *others)] + [None]
+        batches = [(images[i], labels[i]) for i in others]
+        sent = {vantage.victim: (images[victim], labels[victim]), vantage.own: None}
+        for client in sorted(sent):
+            batches.insert(vantage.place(client), sent[client])
         scores[kind].append(
             _score(attacker, training, vantage, batches, (images[own], labels[own]))
         )
@@ -220,7 +223,7 @@ def _score(
       attacker: How many rounds, and from which weights.
       training: The federation.
       vantage: Of the observing client.
-      batches: Of all clients, the observing one last.
+      batches: Of all clients, None of the observing one.
       own: Batches of the writers that the rule is learnt from, a kind after the other.
     """
     kinds = np.repeat([-1.0, 1.0], _OWN)
@@ -231,9 +234,8 @@ def _score(
         norm = vantage.plan.clipping.clip_norm
         noise = (vantage.noise_multiplier * norm) ** 2 / attacker.config.rounds
         rule = known.T @ _ridge_weights(known @ known.T, kinds, noise)
-        state, after = training.round(
-            state, batches, [*[True] * (len(batches) - 1), False]
-        )
+        present = [batch is not None for batch in batches]
+        state, after = training.round(state, batches, present)
         moved = [np.ravel(a - b) for a, b in zip(before, after, strict=True)]
         score += float(np.concatenate(moved) @ rule)
         before = after

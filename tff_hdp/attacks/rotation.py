@@ -12,7 +12,7 @@ from typing import Any
 
 from tff_hdp.attacks import membership as filters
 from tff_hdp.attacks.attacker import Attacker, Outcome, trials
-from tff_hdp.attacks.vantage import Held, Vantage
+from tff_hdp.attacks.vantage import Held, Vantage, most_exposed
 
 
 def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
@@ -34,7 +34,12 @@ def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
     rows = [
         _row(attacker, standing, records, count)
         for standing in (
-            dataclasses.replace(vantage, colluding_super_nodes=colluding)
+            most_exposed(
+                vantage.plan,
+                vantage.level,
+                elected=vantage.elected,
+                colluding_super_nodes=colluding,
+            )
             for colluding in allies
         )
         for count in (*[0] * vantage.elected, *_counts(rounds))

@@ -10,16 +10,17 @@ import dataclasses
 import functools
 import itertools
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from tff_hdp.errors import ArgumentError, check_count, require
+from tff_hdp.privacy.accountant import like_zones
 from tff_hdp.privacy.composition import Rounds, epsilon_by_pld, epsilon_by_rdp
 from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.parts import FullParticipation, PoissonSampling
 from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.threat import AccountedRound, Observer, ThreatModel
+from tff_hdp.privacy.threat import AccountedRound, ClientKind, Observer, ThreatModel
 from tff_hdp.privacy.tradeoff import Tradeoff, composed_tradeoff
-from tff_hdp.privacy.views import View, common_neighbours, view
+from tff_hdp.privacy.views import View, client_kind, common_neighbours, view
 
 Level = int | Literal["outside"]
 
@@ -122,6 +123,21 @@ class Vantage:
     def victim(self) -> tuple[int, int]:
         """The victim's zone, and its place there."""
         return self.zone, self.index
+
+    @property
+    def noising(self) -> bool:
+        """Whether the victim is one of its zone's noising clients."""
+        return self.index < self.plan.noising_clients[self.zone]
+
+    @property
+    def client_kind(self) -> ClientKind:
+        """Whom the victim relies on, as the account calls it."""
+        return client_kind(self.plan, self.zone, self.noising)
+
+    def place(self, client: tuple[int, int]) -> int:
+        """Where a client, by its zone and its place there, comes among all clients."""
+        zone, index = client
+        return sum(self.plan.zone_sizes[:zone]) + index
 
     @property
     def own(self) -> tuple[int, int] | None:
@@ -310,10 +326,39 @@ def _view(vantage: Vantage, zeroing: bool = False) -> View:
     level = vantage.level
     if vantage.observer == "released_model":
         level = vantage.plan.server_level + 1
-    noising = vantage.index < plan.noising_clients[vantage.zone]
     run = AccountedRound(plan, threat)
     run = run.zeroing if zeroing else run
-    return view(run, vantage.observer, level, vantage.zone, noising)
+    return view(run, vantage.observer, level, vantage.zone, vantage.noising)
+
+
+def most_exposed(plan: NoisePlan, level: Level, **standing: Any) -> Vantage:
+    """The vantage of an observer on the client whom least noise hides from it.
+
+    None at all is least; of clients with as little it is the first.
+
+    Args:
+      plan: Who adds noise to what.
+      level: The observer's.
+      **standing: What else `Vantage` has of the observer.
+
+    Raises:
+      ArgumentError: If the plan has no such observer of any client.
+    """
+    alike, found, refused = like_zones(plan), [], []
+    for zone in sorted(alike.index(kind) for kind in set(alike)):
+        # The first of a zone that noises its update, and the first that does not.
+        for index in sorted({0, plan.noising_clients[zone]} - {plan.zone_sizes[zone]}):
+            try:
+                seen = Vantage(
+                    plan=plan, level=level, zone=zone, index=index, **standing
+                )
+            except ArgumentError as error:
+                refused.append(error)
+            else:
+                found.append(seen)
+    if not found:
+        raise refused[0]
+    return min(found, key=lambda each: each.noise_multiplier)
 
 
 def parse_level(text: str | int) -> Level:
