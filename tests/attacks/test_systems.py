@@ -104,6 +104,7 @@ def test_settings_that_a_system_does_not_take():
         ("clients", {"system": "gfl", "clients": 5}),
         ("local_steps", {"system": "gfl", "local_steps": 2}),
         ("ratio", {"system": "fl_top", "ratio": 1e-9}),
+        ("clip_norm", {"system": "hfl_dp", "clip_norm": "1e-30"}),
         # Of 359 examples three are the other clients'.
         ("candidates", {"system": "gfl", "candidates": 357}),
     ):

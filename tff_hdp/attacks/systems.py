@@ -260,6 +260,7 @@ def hfl_dp(setting: Setting, examples: Sequence[Example]) -> SystemUnderAttack:
     del examples
     initial = np.linalg.norm(np.concatenate([w.ravel() for w in target.weights]))
     C = setting.clip_norm or float(initial)
+    check_norm("clip_norm", C)
 
     def data(zone: int, clients: Sequence[Example]) -> tf.data.Dataset:
         chunk = setting.chunk(clients, zone) | {"zone": np.array([zone], np.int32)}
