@@ -1,5 +1,6 @@
 """Errors that a user can mend, the same in the library and on the command line."""
 
+import contextlib
 import dataclasses
 import math
 import numbers
@@ -124,14 +125,18 @@ def as_float(name: str, value: Any, allowed: str) -> float:
 
 
 def quoted(value: Any) -> Any:
-    """Text in quotes, where it would read as what it is not; else `value`."""
-    return repr(value) if isinstance(value, str) else value
+    """Text of a number in quotes, without which it would read as one; else `value`."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            float(value)
+            return repr(value)
+    return value
 
 
 def check_bool(name: str, value: Any) -> bool:
     """Returns `value` as a bool; raises ArgumentError unless it is a truth value."""
-    is_one = isinstance(value, bool | np.bool_)
-    require(is_one, name, quoted(value), "True or False")
+    shown = repr(value) if isinstance(value, str) else value
+    require(isinstance(value, bool | np.bool_), name, shown, "True or False")
     return bool(value)
 
 

@@ -348,7 +348,7 @@ def test_functional_models_are_refused():
 
 @pytest.mark.parametrize("cap", [0.0, -1.0, float("nan"), float("inf"), True, "5"])
 def test_caps_out_of_range_are_refused(cap):
-    with pytest.raises(ArgumentError, match=f"example_cap is {cap}"):
+    with pytest.raises(ArgumentError, match=f"example_cap is {cap!r}"):
         HierarchicalMeanFactory(PLAN, example_cap=cap)
 
 

@@ -107,7 +107,7 @@ def test_chunks_hold_every_client_as_it_is(size, across_zones):
     [
         np.int32,
         tff.SequenceType(np.int32),
-        tff.SequenceType([("features", np.float32), ("labels", np.int32)]),
+        tff.SequenceType([("x", np.float32), ("y", np.int32)]),
     ],
 )
 def test_the_type_of_a_clients_data_is_of_chunks(data_type):

@@ -343,7 +343,7 @@ def _assert_is_not_stacked(layer, shape):
         ({"centre_every": 0}, "centre_every is 0"),
         ({"centre_every": 1.5}, "centre_every is 1.5"),
         ({"learning_rate": None}, "learning_rate is None"),
-        ({"momentum": "0.9"}, "momentum is 0.9"),
+        ({"momentum": "0.9"}, "momentum is '0.9'"),
     ],
 )
 def test_wrong_options_are_named(make_clients, as_chunk, option, message):

@@ -66,7 +66,7 @@ def test_emitted_events_that_agree_are_taken():
         ({"server": Gaussian(1.0), "zone": "four"}, r"events\['zone'\] is four"),
         ({"server": Gaussian("x")}, "noise_multiplier is x; .* of level 'server'"),
         ({"server": Gaussian(2.0), "clients": 4}, r"events\['clients'\] is 4"),
-        ({"server": Gaussian(2.0), "clients": "44"}, r"events\['clients'\] is 44"),
+        ({"server": Gaussian(2.0), "clients": "44"}, r"events\['clients'\] is '44'"),
         (
             {"server": Gaussian(2.0), "clients": [None, 1, 1, 1]},
             r"events\['clients'\]\[0\] is None; allowed: a whole number",

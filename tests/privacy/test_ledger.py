@@ -380,5 +380,5 @@ def test_a_zone_left_out_among_rounds_of_another_relation():
 
 @pytest.mark.parametrize("count", [np.nan, -3, 0.5, "3"])
 def test_a_history_of_no_whole_numbers_of_rounds_is_refused(count):
-    with pytest.raises(ArgumentError, match=f"rounds is {count}; allowed"):
+    with pytest.raises(ArgumentError, match=f"rounds is {count!r}; allowed"):
         account_history([(AccountedRound(make("cdp")), count)], DELTA, ("rdp", "pld"))

@@ -318,7 +318,7 @@ def test_levels_secure_sums_and_collusion():
         (ALIKE, "aggregator<=8", {}, "promises is aggregator<=8; .*list of Promise"),
         (ALIKE, ("aggregator", 8.0), {}, "promises is aggregator,8.0; .*Promise"),
         (ALIKE, None, {}, "promises is None; .*list of Promise"),
-        (ALIKE, {"aggregator": "8"}, {}, "promises is 8; .*finite number > 0"),
+        (ALIKE, {"aggregator": "8"}, {}, "promises is '8'; .*finite number > 0"),
         (ALIKE, {"aggregator": 6.0}, PLD_OF_TINY_DELTA, "not resolved below delta"),
         (ALIKE, {"aggregator": 1e-9}, {}, r"aggregator<=1e-09; allowed: \S+ or more"),
         (
@@ -379,7 +379,7 @@ def test_a_plan_of_any_numbers_goes_through_its_file(tmp_path, promises, options
     [
         ({"trusting": (0.5, 1.5, 0, 0)}, r"trusting\[0\] is 0.5; allowed: a whole"),
         ({"trusting": (True, 0, 0, 0)}, r"trusting\[0\] is True; allowed: a whole"),
-        ({"trusting": "1234"}, "trusting is 1234; allowed: a sequence"),
+        ({"trusting": "1234"}, "trusting is '1234'; allowed: a sequence"),
         ({"trusting": 3}, "trusting is 3; allowed: a sequence"),
         ({"threat": None}, "threat is None; allowed: a ThreatModel"),
         ({"rounds": 10**6 + 1, "method": "pld"}, "rounds is 1000001; allowed: at most"),

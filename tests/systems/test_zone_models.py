@@ -152,12 +152,14 @@ def test_gfl_records_no_round_that_lacks_clients():
 def test_hfl_dp_records_no_round_that_lacks_clients():
     edge = HflDpRound(cloud=False, n=4, N=2, C=1.0, sigma_u=1.0)
     cloud = dataclasses.replace(edge, cloud=True)
-    system = SimpleNamespace(plan=edge, cloud_plan=cloud, config=SimpleNamespace(k2=2))
+    system = HflDp.__new__(HflDp)
+    system.plan, system.cloud_plan = edge, cloud
+    system.config = SimpleNamespace(k2=2)
     ledger = RoundLedger(plan_type=HflDpRound, account=hfl_dp_account.account)
-    HflDp.record(system, ledger, {"clients": [4, 4], "round": 1})
-    HflDp.record(system, ledger, {"clients": [4, 4], "round": 2})
+    system.record(ledger, {"clients": [4, 4], "round": 1})
+    system.record(ledger, {"clients": [4, 4], "round": 2})
     with pytest.raises(NoiseError):
-        HflDp.record(system, ledger, {"clients": [5, 3], "round": 3})
+        system.record(ledger, {"clients": [5, 3], "round": 3})
     assert [plan.cloud for plan, _ in ledger.history] == [False, True]
 
 

@@ -174,7 +174,7 @@ def test_what_is_no_undirected_graph_is_refused(num_zones, overlay):
         ),
         (
             lambda: zones_by_capability(("a",), capability={"a": "9"}, num_zones=1),
-            r"capability\['a'\] is 9; allowed: a finite number",
+            r"capability\['a'\] is '9'; allowed: a finite number",
         ),
         (
             lambda: zones_by_capability(("a",), capability={"a": 1.0}, num_zones=2),
@@ -203,7 +203,7 @@ def test_a_number_of_zones_that_is_none_is_refused_by_all(number):
     ]
     # An overlay's communities may be as many as they are.
     for build in builds[: 2 if number is None else 3]:
-        with pytest.raises(ArgumentError, match=f"^num_zones is {number}; allowed: "):
+        with pytest.raises(ArgumentError, match=f"^num_zones is {number!r}; allowed: "):
             build()
 
 
@@ -224,7 +224,7 @@ def test_zones_of_given_sizes_are_dealt_at_random():
         ((4, 0, 6), r"zone_sizes\[1\] is 0"),
         ((4, 4), "zone_sizes is 4,4; allowed: .*10 .the clients"),
         ((4.5, 5.5), r"zone_sizes\[0\] is 4.5; allowed: a whole number"),
-        ((4, "6"), r"zone_sizes\[1\] is 6; allowed: a whole number"),
+        ((4, "6"), r"zone_sizes\[1\] is '6'; allowed: a whole number"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(sizes, message):

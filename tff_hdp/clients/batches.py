@@ -164,8 +164,7 @@ def chunk_type(feature_shape: tuple[int, ...], dtype: Any) -> tff.SequenceType:
 def check_data_type(data_type: Any) -> None:
     """Raises ArgumentError unless `data_type` is one of a TFF client's data."""
     is_one = isinstance(data_type, tff.SequenceType)
-    fields = ("features", "labels", "order")
-    is_one = is_one and all(hasattr(data_type.element, name) for name in fields)
+    is_one = is_one and hasattr(data_type.element, "labels")
     require(is_one, "data_type", data_type, "a tff.SequenceType, as of chunk_type")
 
 

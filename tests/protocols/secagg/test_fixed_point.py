@@ -105,7 +105,7 @@ def test_packing_uses_whole_bytes_and_loses_nothing(bits):
         ({"bits": 33}, "bits is 33; allowed: 4..32"),
         ({"bits": 3}, "bits is 3"),
         ({"bits": 16.5}, "bits is 16.5; allowed: a whole number"),
-        ({"bits": "16"}, "bits is 16; allowed: a whole number"),
+        ({"bits": "16"}, "bits is '16'; allowed: a whole number"),
         ({"max_clients": 2.5}, "max_clients is 2.5"),
         ({"max_clients": 0}, "max_clients is 0"),
         ({"bits": 8, "max_clients": 300}, "bits is 8; allowed: enough for sums of 300"),

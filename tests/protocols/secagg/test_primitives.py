@@ -269,7 +269,7 @@ def test_a_small_or_hopeless_round_masks_with_everybody():
         (lambda: graphs.complete(5, threshold=6), r"allowed: 2\.\.5"),
         (lambda: graphs.complete(5, threshold=2.5), r"threshold is 2\.5"),
         (lambda: graphs.complete(3.5), r"num_clients is 3\.5"),
-        (lambda: graphs.sparse("5"), "num_clients is 5"),
+        (lambda: graphs.sparse("5"), "num_clients is '5'"),
         (lambda: graphs.sparse(50, security_bits=-500), "security_bits is -500"),
         (lambda: graphs.sparse(50, security_bits=math.nan), "security_bits is nan"),
         (lambda: graphs.sparse(50, correctness_bits=0), "correctness_bits is 0"),

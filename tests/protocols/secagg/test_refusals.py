@@ -365,7 +365,11 @@ def test_a_dropped_dealer_that_shared_another_key_is_named():
         (lambda: Round(0, 1, 32, 1), ArgumentError, "threshold is 1"),
         (lambda: Round(0, 1, 32, 2.5), ArgumentError, "threshold is 2.5"),
         (lambda: Round(-1, 1, 32, 2), ArgumentError, "number is -1"),
-        (lambda: Round("1", 1, 32, 2), ArgumentError, "number is 1; allowed: a whole"),
+        (
+            lambda: Round("1", 1, 32, 2),
+            ArgumentError,
+            "number is '1'; allowed: a whole",
+        ),
         (lambda: Round(0, 1, 33, 2), ArgumentError, r"bits is 33; allowed: 1\.\.32"),
         (lambda: Round(0, 1, True, 2), ArgumentError, "bits is True"),
         (

@@ -377,7 +377,7 @@ def test_rounds_must_belong_together():
     sound = {**options, "edge_round": edge, "cloud_round": cloud}
     odd = {"cloud_round": None, "k2": 0, "local_steps": None, "learning_rate": "0.1"}
     for name, value in odd.items():
-        with pytest.raises(ValueError, match=f"^{name} is {value}; allowed: "):
+        with pytest.raises(ValueError, match=f"^{name} is {value!r}; allowed: "):
             build_hfl_dp(**sound | {name: value})
 
 
