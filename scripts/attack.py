@@ -23,11 +23,10 @@ ARROWS = (
     "Epsilon is one client's, against the row's observer at its delta over its "
     "rounds, by PLD, or by RDP where there is no PLD; none: no guarantee. Zone and "
     "client_kind are the victim's, whom of all clients least noise hides from the "
-    "observer. The "
-    "attacker has more with larger PSNR, SSIM, AUC and identified, and with a smaller "
-    "LPIPS, which is a distance. psnr_floor is what guessing the mean image reaches; "
-    "by the account no attack exceeds bound in identified and auc_bound in AUC; "
-    "refuted says whether the attack did exceed one."
+    "observer. The attacker has more with larger PSNR, SSIM, AUC and identified, and "
+    "with a smaller LPIPS, which is a distance. psnr_floor is what guessing the mean "
+    "image reaches; by the account no attack exceeds bound in identified and auc_bound "
+    "in AUC; refuted says whether the attack did exceed one."
 )
 
 

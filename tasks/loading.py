@@ -78,6 +78,7 @@ def load_task(
         test_features=examples.test_features,
         test_labels=examples.test_labels.astype(np.int32),
         test_owners=_test_owners(examples, train.client_ids, partition),
+        tests_are_dealt=partition != "writer" and examples.test_writers is not None,
         num_classes=dataset.num_classes,
         class_names=dataset.class_names,
         encoding=dataset.encoding,
@@ -215,11 +216,8 @@ def _mirrored(train: ClientData) -> ClientData:
 def _test_owners(
     examples: Examples, client_ids: tuple[str, ...], partition: str
 ) -> np.ndarray | None:
-    if examples.test_writers is None:
+    if partition != "writer" or examples.test_writers is None:
         return None
-    if partition != "writer":
-        # Somebody's they are still.
-        return np.full(len(examples.test_labels), -1, np.int32)
     index = {client: i for i, client in enumerate(client_ids)}
     owners = [index.get(str(writer), -1) for writer in examples.test_writers]
     return np.array(owners, np.int32)

@@ -27,7 +27,7 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
     Raises:
       ArgumentError: If a client would be left without one or the other.
     """
-    if task.test_owners is not None and np.any(task.test_owners >= 0):
+    if task.test_owners is not None:
         without = set(range(len(task.train.client_ids))) - set(task.test_owners)
         if without:
             client = task.train.client_ids[min(without)]
@@ -74,7 +74,7 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
 def own_tests(task: Task) -> ClientData | None:
     """The test examples of those clients that have any, in the clients' order.
 
-    None where no client has any.
+    None where the task's test examples are of no client.
 
     Args:
       task: Whose test set, and whose clients.

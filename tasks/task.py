@@ -91,14 +91,15 @@ class Task:
       description: Source, split, partition, and the model layer by layer with
         its parameter count, in words, for the report.
       test_owners: [M] int32, the client that each test example is of, -1 for
-        none of them and where writers' examples are dealt to others; None where test
-        examples are of nobody who trains.
+        none of them; None where test examples are of no client.
       class_names: What the classes are called, in their order; empty where they have
         no names.
       encoding: How what a user has becomes features, where that takes more than
         its numbers: of text, the alphabet, the window and the rule in words.
       mirrored: Whether the second half of a client's examples is the first, seen in a
         mirror.
+      tests_are_dealt: Whether those who wrote the test examples wrote clients' too,
+        though these are dealt out and no client is one of them.
     """
 
     name: str
@@ -113,6 +114,12 @@ class Task:
     class_names: tuple[str, ...] = ()
     encoding: Mapping[str, Any] | None = None
     mirrored: bool = False
+    tests_are_dealt: bool = False
+
+    @property
+    def tests_are_public(self) -> bool:
+        """Whether what is measured on test examples tells of nobody who trains."""
+        return self.test_owners is None and not self.tests_are_dealt
 
     @functools.cached_property
     def model(self) -> "tf.keras.Model":

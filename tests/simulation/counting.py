@@ -62,7 +62,7 @@ class CountingSystem(System):
     headline = "total"
     plan = Plan(1.0)
     published = ("accuracy", "loss")
-    task = types.SimpleNamespace(test_owners=None)
+    task = types.SimpleNamespace(tests_are_public=True)
 
     def __init__(self, seen, fail_after=None, value=None):
         self.process = Counting()

@@ -116,11 +116,12 @@ def test_test_examples_of_no_client_are_nobodys_own(owners):
 def test_tests_of_clients_stay_somebodys_where_examples_are_dealt_out():
     """Else what is measured on them would count as public."""
     dealt = tasks.load("pages", partition="iid", num_clients=20, seed=1)
-    assert dealt.test_owners.tolist() == [-1] * len(dealt.test_labels)
-    assert (tasks.load("pages", seed=1).test_owners >= 0).all()
+    assert not dealt.tests_are_public
+    assert not tasks.load("pages", seed=1).tests_are_public
+    # Of no client, a fifth of whose examples is held out as elsewhere.
     train, test = personal.split(dealt, seed=0)
     assert train.sizes.sum() + test.sizes.sum() == dealt.train.sizes.sum()
-    assert tasks.load("digits", num_clients=20).test_owners is None
+    assert tasks.load("digits", num_clients=20).tests_are_public
 
 
 def test_test_writers_are_some_of_the_writers():

@@ -201,7 +201,7 @@ class System(abc.ABC):
 
         None where test examples are clients' own, which no epsilon covers.
         """
-        return () if self.task.test_owners is not None else _TESTS
+        return _TESTS if self.task.tests_are_public else ()
 
     @property
     def own_tests(self) -> tasks.ClientData | None:
@@ -232,7 +232,7 @@ class System(abc.ABC):
     def notes(self) -> tuple[str, ...]:
         """What a reader of the epsilons must know."""
         said = self.notes_on_noise() if self.plan.is_noisy else (NO_NOISE,)
-        if self.plan.is_noisy and self.task.test_owners is not None:
+        if self.plan.is_noisy and not self.task.tests_are_public:
             said += (TESTS_OF_CLIENTS,)
         return (*said, *self.other_notes())
 

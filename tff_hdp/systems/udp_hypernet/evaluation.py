@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
-from tasks import personal
 from tasks.task import ClientData, Task
 from tff_hdp.clients.updates import cross_entropy
 from tff_hdp.files import write_text
@@ -133,7 +132,7 @@ class UserTests:
     ) -> str:
         """Writes a row a user into a CSV file and says what it holds.
 
-        Where no user has test examples, all models are tried on common ones too.
+        Where test examples belong to nobody, all models are tried on common ones too.
         """
         every = sample(self._own, None, self._seed)
         own = self._build(tests=every)(phi, descriptors)[0] / self._own.sizes
@@ -144,7 +143,7 @@ class UserTests:
             "own_accuracy": own,
         }
         lines = [f"users' models on their own tests: {_spread(own)}"]
-        if personal.own_tests(self._task) is None:
+        if self._task.test_owners is None:
             tests = _common_tests(self._task, len(own))
             common = self._build(tests=tests)(phi, descriptors)[0] / tests.sizes
             columns |= {"common_tests": tests.sizes, "common_accuracy": common}
