@@ -149,6 +149,16 @@ def test_gaussian_noise_is_not_refuted_and_missing_noise_is(z):
             "included is 8 entries; allowed: 9",
         ),
         (
+            lambda: one_run_audit(
+                [0.0] * 9, ["False"] * 9, guesses=2, claimed=1, delta=0
+            ),
+            r"included\[0\] is 'False'; allowed: True or False",
+        ),
+        (
+            lambda: paired_audit_scores(["a"] * 9, [0.0] * 9, claimed=1, delta=0),
+            "scores_in is a,a,a.*; allowed: finite scores",
+        ),
+        (
             lambda: one_run_audit([0.0] * 9, [True] * 9, guesses=3, claimed=1, delta=0),
             "guesses is 3",
         ),

@@ -174,6 +174,23 @@ def test_the_reason_is_that_of_the_clients_asked_for(kind, words):
         calibrate(maker("c6", beta=0.5), **asked, rounds=1, delta=1e-5)
 
 
+def test_the_reason_is_that_of_the_rounds_and_delta_asked_for():
+    """Of one round the delta would pay for there being no noise; of 200 not."""
+
+    def make(z):
+        return NoisePlan(
+            zone_sizes=(80,),
+            sampling=PoissonSampling((0.2,)),
+            client_noise_multiplier=z,
+            noising_clients=(55,),
+        )
+
+    asked = {"observer": "released_model", "client_kind": "trusting"}
+    words = r"no guarantee: with a probability of up to 0\.0009"
+    with pytest.raises(ArgumentError, match=words):
+        calibrate(make, target_epsilon=1.0, **asked, **BUDGET)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

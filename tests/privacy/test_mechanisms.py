@@ -201,6 +201,8 @@ def test_views_say_which_noise_is_discrete(name, secured, discrete):
         (lambda: Laplace(-1.0), "ratio is -1.0"),
         (lambda: Laplace(1.0, 1.5), "q is 1.5"),
         (lambda: Laplace(1.0, coordinates=0), "coordinates is 0"),
+        (lambda: gaussian_delta(1.0, -1.0), "z is -1.0"),
+        (lambda: gaussian_delta(1.0, math.nan), "z is nan"),
     ],
 )
 def test_values_out_of_range(make, words):

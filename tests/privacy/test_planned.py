@@ -88,6 +88,15 @@ def test_nothing_is_assumed_of_a_field_that_a_file_lacks(tmp_path, name):
         planned.read_plan(path)
 
 
+def test_what_cannot_be_read_back_is_not_written(tmp_path):
+    found = planned.Planned(
+        plan=PLAN, threat=ThreatModel(), rounds=20, delta=1e-5, noise=float("nan")
+    )
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        found.write(tmp_path / "plan.json")
+    assert not (tmp_path / "plan.json").exists()
+
+
 def test_a_file_that_is_nested_deep_is_refused(tmp_path):
     found = planned.Planned(plan=PLAN, threat=ThreatModel(), rounds=20, delta=1e-5)
     path = tmp_path / "plan.json"

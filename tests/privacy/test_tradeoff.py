@@ -193,6 +193,12 @@ def test_band_holds_as_often_as_it_says():
     assert refuted <= 20
 
 
+@pytest.mark.parametrize("candidates", [0, -3, math.nan, 1.5])
+def test_guesses_among_no_number_of_canaries_are_refused(candidates):
+    with pytest.raises(ArgumentError, match="candidates"):
+        orthogonal_identification(1.0, candidates)
+
+
 @pytest.mark.parametrize("scores", [[1.0] * 7, [0.0] * 8 + [np.nan]])
 def test_bad_scores_are_refused(scores):
     with pytest.raises(ArgumentError, match="scores_in"):

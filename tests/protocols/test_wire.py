@@ -137,6 +137,10 @@ def test_bad_values_are_refused():
             wire.encode(Outer(number, (), {}))
     with pytest.raises(TypeError, match=r"no wire format for .*float"):
         wire.encode(Unsupported(1.0))
+    with pytest.raises(wire.WireError, match="array of int64 has no wire format"):
+        wire.encode(Vector(np.arange(3)))
+    with pytest.raises(wire.WireError, match="text is not UTF-8"):
+        wire.encode(Inner("\ud800", b""))
     with pytest.raises(wire.WireError, match="array type is 9"):
         wire.decode(Vector, b"\x09\x00")
     with pytest.raises(wire.WireError, match="array of uint16 has 3 bytes"):

@@ -14,7 +14,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import optimize, stats
 
-from tff_hdp.errors import check_count, check_nonnegative, require
+from tff_hdp.errors import (
+    ArgumentError,
+    check_bool,
+    check_count,
+    check_nonnegative,
+    entries,
+    require,
+)
 
 _LARGEST = 100.0
 
@@ -228,11 +235,12 @@ def one_run_audit(
       confidence: Of the bound.
 
     Raises:
-      ArgumentError: If an argument is out of range or a score is not finite.
+      ArgumentError: If an argument is out of range, a score is not finite or a coin
+        no truth value.
     """
     _check(claimed, delta, confidence)
     values = checked_scores("scores", scores)
-    coins = np.asarray(included, dtype=bool)
+    coins = np.asarray(entries("included", included, check_bool))
     allowed = f"{values.size} entries, as scores"
     require(coins.shape == values.shape, "included", f"{coins.size} entries", allowed)
     ok = 2 <= guesses <= values.size and guesses % 2 == 0
@@ -326,7 +334,10 @@ def _check(claimed: float, delta: float, confidence: float) -> None:
 
 def checked_scores(name: str, scores: Sequence[float], least: int = 8) -> np.ndarray:
     """Scores as float64 [n]; raises ArgumentError if there are fewer, or not finite."""
-    values = np.asarray(scores, dtype=np.float64)
+    try:
+        values = np.asarray(scores, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(name, scores, "finite scores") from error
     many = values.ndim == 1 and values.size >= least
     require(many, f"{name}.shape", values.shape, f"{least} scores or more")
     bad = values[~np.isfinite(values)]

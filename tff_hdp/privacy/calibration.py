@@ -70,8 +70,8 @@ def calibrate(
     z = _least_multiplier(epsilon, target_epsilon, method)
     if z == math.inf:
         plan = make_plan(LARGEST_MULTIPLIER)
-        rows = account(plan, 1, 1e-5, ("rdp",), threat=threat)
-        row = worst(rows, observer, client_kind)
+        rows = account(plan, rounds, delta, (method,), threat=threat)
+        row = worst(rows, observer, client_kind, method=method)
         if row.noise_multiplier is None:
             raise ArgumentError(
                 "observer",

@@ -16,6 +16,7 @@ from tff_hdp.errors import (
 )
 from tff_hdp.privacy.configurations import (
     CONFIGURATIONS,
+    SAMPLINGS,
     even_levels,
     even_sizes,
     given_levels,
@@ -91,7 +92,7 @@ class FederationConfig:
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "mixing": ("weighted", "equal"),
-        "sampling": ("poisson", "revealed", "fixed", "full"),
+        "sampling": SAMPLINGS,
         "neighbours": NEIGHBOURS,
         "format": ("table", "csv", "json"),
     }

@@ -1,7 +1,8 @@
 """The paper's configurations of who adds noise: none, C1..C7 (Table I), and Figure 1's.
 
-Every function takes `zone_sizes` (n_i), `sampling`, the one `noise_multiplier`
-that each noising party uses, and any further field of `NoisePlan`.
+Every function takes `zone_sizes` (n_i), `sampling` and any further field of
+`NoisePlan`, and all but `none` the one `noise_multiplier` that each noising party
+uses.
 """
 
 import dataclasses
@@ -9,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tff_hdp.errors import ArgumentError, check_number, require
+from tff_hdp.errors import ArgumentError, check_number, check_word, require
 from tff_hdp.privacy.parts import (
     FixedSizeSampling,
     FullParticipation,
@@ -19,6 +20,9 @@ from tff_hdp.privacy.parts import (
     check_zone_sizes,
 )
 from tff_hdp.privacy.plan import NoisePlan
+
+# How a zone may draw its cohort.
+SAMPLINGS = ("poisson", "revealed", "fixed", "full")
 
 
 def none(*, zone_sizes: Sequence[int], sampling: Sampling, **options: Any) -> NoisePlan:
@@ -325,14 +329,16 @@ def sampling_of(
     """How zones draw a cohort, of the same share q = k/n of each.
 
     Args:
-      name: `full`, or `fixed` for a fixed size, shared out by largest remainder; any
-        other is Poisson.
+      name: `full`; `fixed` for a fixed size, shared out by largest remainder;
+        `poisson`; or `revealed`, which is Poisson to who learns who took part.
       clients_per_round: k, the expected cohort; unused with `full`.
       zone_sizes: n_i.
 
     Raises:
-      ArgumentError: If a cohort of a fixed size leaves a zone without a client.
+      ArgumentError: If `name` is unknown, or a cohort of a fixed size leaves a zone
+        without a client.
     """
+    check_word("sampling", name, SAMPLINGS)
     if name == "full":
         return FullParticipation()
     share = clients_per_round / sum(zone_sizes)

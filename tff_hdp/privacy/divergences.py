@@ -12,7 +12,7 @@ import math
 import numpy as np
 from scipy import special
 
-from tff_hdp.errors import check_delta, check_positive
+from tff_hdp.errors import check_delta, check_nonnegative, check_positive
 from tff_hdp.privacy.spectrum import Spectrum
 
 # Renyi -------------------------------------------------------------------------
@@ -220,7 +220,11 @@ def gaussian_delta(epsilon: np.ndarray, z: float) -> np.ndarray:
 
     Returns:
       Phi(1/2z - eps z) - e^eps Phi(-1/2z - eps z), of epsilon's shape.
+
+    Raises:
+      ArgumentError: If z is negative or not finite.
     """
+    check_nonnegative("z", z)
     epsilon = np.asarray(epsilon, dtype=np.float64)
     if z == 0:
         return np.ones_like(epsilon)

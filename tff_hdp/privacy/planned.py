@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import functools
-import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +16,7 @@ from tff_hdp.errors import (
     entries,
     require,
 )
-from tff_hdp.files import write_text
+from tff_hdp.files import write_json
 from tff_hdp.privacy.accountant import SOUND, History
 from tff_hdp.privacy.demands import Federation, demands_of, largest_epsilon
 from tff_hdp.privacy.plan import NoisePlan
@@ -64,8 +63,12 @@ class Planned:
         return {"format": _FORMAT, **fields}
 
     def write(self, path: str | pathlib.Path) -> None:
-        """Writes the plan for `--plan`; `read_plan` is the inverse."""
-        write_text(pathlib.Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
+        """Writes the plan for `--plan`; `read_plan` is the inverse.
+
+        Raises:
+          ValueError: If a number of it is not finite.
+        """
+        write_json(pathlib.Path(path), self.to_dict())
 
     def reached(self, history: History) -> list[tuple[Promise, float]]:
         """What the promises come to after some rounds, to all they are made to.

@@ -159,7 +159,11 @@ def orthogonal_identification(mu: float, candidates: int) -> float:
     Args:
       mu: As in `Tradeoff`.
       candidates: M equally likely ones.
+
+    Raises:
+      ArgumentError: If an argument is out of range.
     """
+    candidates = check_count("candidates", candidates, 1)
     if mu == math.inf:
         return 1.0
     check_nonnegative("mu", mu)

@@ -33,7 +33,8 @@ def encode(message: Any) -> bytes:
 
     Raises:
       TypeError: If a field's annotation is none of these.
-      WireError: If an integer is out of range.
+      WireError: If an integer is out of range, an array of something else, or text
+        not to be had in UTF-8.
     """
     parts: list[bytes] = []
     _write(parts, type(message), message)
@@ -73,8 +74,13 @@ def _write(parts: list[bytes], kind: Any, value: Any) -> None:
     elif kind is bytes:
         parts += (_varint(len(value)), value)
     elif kind is str:
-        _write(parts, bytes, value.encode())
+        try:
+            _write(parts, bytes, value.encode())
+        except UnicodeEncodeError as error:
+            raise WireError(f"text is not UTF-8: {error}") from error
     elif kind is np.ndarray:
+        if value.dtype.str not in _DTYPES:
+            raise WireError(f"an array of {value.dtype} has no wire format")
         parts.append(bytes([_DTYPES.index(value.dtype.str)]))
         _write(parts, bytes, value.tobytes())
     elif dataclasses.is_dataclass(kind):

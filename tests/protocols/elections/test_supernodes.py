@@ -207,14 +207,17 @@ def test_bad_rounds_are_refused(online, message):
         simulated().seat(0, 0, online)
 
 
-def test_unknown_policy_is_refused():
-    with pytest.raises(ArgumentError, match="policy is forever; allowed: persist"):
-        SuperNodes(ZONING, policy="forever")
-
-
-def test_a_call_of_nobody_is_refused():
-    with pytest.raises(ArgumentError, match=r"call_size is 0; allowed: 1\.\."):
-        SuperNodes(ZONING, call_size=0).registry(0)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"policy": "forever"}, "policy is forever; allowed: persistent, rotate"),
+        ({"fault_model": "rare"}, "fault_model is rare; allowed: crash, byzantine"),
+        ({"call_size": 0}, "call_size is 0; allowed: a whole number >= 1"),
+    ],
+)
+def test_other_options_are_refused_at_once(options, words):
+    with pytest.raises(ArgumentError, match=words):
+        SuperNodes(ZONING, **options)
 
 
 def test_the_same_secret_holds_the_same_elections():
@@ -308,12 +311,19 @@ def test_the_elections_of_a_zone_form_one_chain(policy):
     ("state", "message"),
     [
         ({"incumbents": {"0": "e"}}, "incumbents is e; allowed: clients of zone 0"),
-        ({"incumbents": {"9": "e"}}, "zone is 9"),
+        ({"incumbents": {"9": "e"}}, "incumbents's zone is 9; allowed: 0, 1"),
+        ({"incumbents": {3: "a"}}, "incumbents's zone is 3"),
+        ({"standing": {"x": {}}}, "standing's zone is x"),
+        ({"standing": [0]}, "standing is 0; allowed: a mapping"),
+        ({"standing": {"0": {}}}, "standing is {}; allowed: what to_fields made"),
+        ({"standing": {"0": {"head": "q", "failed": []}}}, "standing is {'head': 'q'"),
+        ({"elections": -7}, "elections is -7"),
     ],
 )
-def test_a_state_of_other_zones_is_refused(state, message):
+def test_another_state_is_refused_and_changes_nothing(state, message):
     nodes = simulated()
-    first = nodes.seat(0, 0, "abcd").super_node
-    with pytest.raises(ValueError, match=message):
-        nodes.load_state_dict(state)
-    assert nodes.incumbent(0) == first
+    nodes.seat(0, 0, "abcd")
+    before = nodes.state_dict()
+    with pytest.raises(ArgumentError, match=message):
+        nodes.load_state_dict({"incumbents": {"1": "e"}, "elections": 9} | state)
+    assert nodes.state_dict() == before

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.setup import NO_RECORD, Call
 from tff_hdp.protocols.elections.transcripts import Transcript
@@ -71,9 +72,16 @@ class Standing:
 
     @staticmethod
     def from_fields(fields: Mapping[str, Any]) -> "Standing":
-        """Reads what `to_fields` made."""
-        head, failed = bytes.fromhex(fields["head"]), tuple(fields["failed"])
-        return Standing(**{**fields, "head": head, "failed": failed})
+        """Reads what `to_fields` made.
+
+        Raises:
+          ArgumentError: If it is something else.
+        """
+        try:
+            head, failed = bytes.fromhex(fields["head"]), tuple(fields["failed"])
+            return Standing(**{**fields, "head": head, "failed": failed})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArgumentError("standing", fields, "what to_fields made") from error
 
 
 class Chain:

@@ -16,6 +16,7 @@ from tff_hdp.protocols import wire
 from tff_hdp.protocols.elections import group, ristretto
 
 FaultModel = Literal["crash", "byzantine"]
+FAULT_MODELS: tuple[FaultModel, ...] = get_args(FaultModel)
 Policy = Literal["persistent", "rotate"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 RUN_BYTES = 16
@@ -52,11 +53,10 @@ def max_faulty(voters: int, fault_model: str) -> int:
     """
     if voters < 1:
         raise ArgumentError("voters", voters, "1 or more")
+    check_word("fault_model", fault_model, FAULT_MODELS)
     if fault_model == "crash":
         return max(0, -(-(voters - 1) // 2) - 1)
-    if fault_model == "byzantine":
-        return (voters - 1) // 3
-    raise ArgumentError("fault_model", fault_model, "crash, byzantine")
+    return (voters - 1) // 3
 
 
 @dataclasses.dataclass(frozen=True)

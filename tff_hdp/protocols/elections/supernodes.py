@@ -9,7 +9,7 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tff_hdp.errors import ArgumentError, check_word, require
+from tff_hdp.errors import ArgumentError, check_count, check_word, require
 from tff_hdp.protocols.elections.chain import Standing
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import (
@@ -19,6 +19,7 @@ from tff_hdp.protocols.elections.election_round import (
     run_election,
 )
 from tff_hdp.protocols.elections.electorate import (
+    FAULT_MODELS,
     POLICIES,
     RELAY,
     RUN_BYTES,
@@ -93,9 +94,13 @@ class SuperNodes:
             one.
 
         Raises:
-          ArgumentError: If `policy` is unknown.
+          ArgumentError: If `policy` or `fault_model` is unknown, or `call_size` is
+            none or less.
         """
         check_word("policy", policy, POLICIES)
+        check_word("fault_model", fault_model, FAULT_MODELS)
+        if call_size is not None:
+            check_count("call_size", call_size, 1)
         self.zoning = zoning
         self.policy = policy
         self.elections = 0
@@ -207,16 +212,28 @@ class SuperNodes:
         """Replaces the state by what `state_dict` wrote; {} is the start.
 
         Raises:
-          ArgumentError: If it names a client that is not of the zone.
+          ArgumentError: If it is something else, or names a client that is not of the
+            zone; the state is then as it was.
         """
-        incumbents = {int(z): c for z, c in state.get("incumbents", {}).items()}
+        incumbents = self._by_zone("incumbents", state)
         for zone, client in incumbents.items():
             known = client in self.zoning.clients_in(zone)
             require(known, "incumbents", client, f"clients of zone {zone}")
-        self._incumbent = incumbents
-        self.elections = int(state.get("elections", 0))
-        standing = state.get("standing", {}).items()
-        self._standing = {int(z): Standing.from_fields(f) for z, f in standing}
+        standing = {
+            zone: Standing.from_fields(fields)
+            for zone, fields in self._by_zone("standing", state).items()
+        }
+        self.elections = check_count("elections", state.get("elections", 0))
+        self._incumbent, self._standing = incumbents, standing
+
+    def _by_zone(self, name: str, state: Mapping[str, Any]) -> dict[int, Any]:
+        """An entry of a state: from a zone, written as text, to what stands there."""
+        zones = {str(zone): zone for zone in range(self.zoning.num_zones)}
+        entry = state.get(name, {})
+        require(isinstance(entry, Mapping), name, entry, "a mapping from zones")
+        for text in entry:
+            check_word(f"{name}'s zone", text, zones)
+        return {zones[text]: value for text, value in entry.items()}
 
     def _stands(self, zone: int) -> Standing:
         return self._standing.get(zone, Standing())
