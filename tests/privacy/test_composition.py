@@ -95,3 +95,41 @@ def test_few_orders_give_the_epsilon_of_all(mechanism, count, log_delta):
             epsilon = min(epsilon, found_here)
     pure = count * mechanism.pure_epsilon
     assert found == min(epsilon, pure)
+
+
+# As 9 clients of whom each comes with probability .8 and brings a variance of 15.4.
+FEW_COME = tuple(
+    math.log(math.comb(9, i)) + i * math.log(0.8) + (9 - i) * math.log(0.2)
+    for i in range(10)
+)
+
+
+@pytest.mark.parametrize("more", [1e-6, 1e-3, 0.1, 3.0])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_more_noise_never_costs_epsilon(more, hidden):
+    """Next to no noise decided all moments, where none at all is paid for by delta."""
+
+    def rounds(least):
+        spectrum = Spectrum(tuple(least + 15.4 * i for i in range(10)), FEW_COME)
+        return frozenset([(SampledGaussian(0.8, spectrum, hidden=hidden), 15)])
+
+    without, why = epsilon_by_rdp(rounds(0.0), DELTA)
+    epsilon, then = epsilon_by_rdp(rounds(more), DELTA)
+    assert any("of delta pays for rounds without noise" in words for words in why)
+    assert any("of delta pays for rounds with the least" in words for words in then)
+    assert epsilon <= 1.001 * without
+    exact, _ = epsilon_by_pld(rounds(more), DELTA)
+    # Of next to no noise no grid is fine enough.
+    assert exact is None if more == 1e-6 else exact <= epsilon
+
+
+def test_delta_pays_for_no_more_rounds_than_it_can():
+    """Half of the rounds have little noise: nobody can leave them to chance."""
+    halves = Spectrum((0.01, 9.0), (math.log(0.5), math.log(0.5)))
+    rounds = frozenset([(SampledGaussian(0.5, halves, hidden=False), 3)])
+    little = frozenset(
+        [(SampledGaussian(0.5, Spectrum((0.01,), (0.0,)), hidden=False), 3)]
+    )
+    epsilon, why = epsilon_by_rdp(rounds, DELTA)
+    assert not why
+    assert epsilon > 0.9 * epsilon_by_rdp(little, DELTA)[0]

@@ -137,5 +137,5 @@ def test_an_epsilon_by_no_sound_method_is_refused(method):
 
 @pytest.mark.parametrize("name", ["fixd", None, "Poisson"])
 def test_a_way_to_draw_that_nobody_knows_is_not_taken_for_poisson(name):
-    with pytest.raises(ArgumentError, match="sampling is .*; allowed: poisson"):
+    with pytest.raises(ArgumentError, match=r"sampling is .*; allowed: poisson"):
         configurations.sampling_of(name, 2, (4, 4))

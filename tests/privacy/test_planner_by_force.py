@@ -285,6 +285,19 @@ def test_a_looser_promise_never_costs_more_noise():
         assert looser <= 1.006 * stricter
 
 
+def test_a_rare_round_of_little_noise_costs_the_server_none():
+    """The server added noise of 5, since a zone's .3 seemed to be worse than none."""
+    federation = NoisePlan(
+        zone_sizes=(22, 9),
+        sampling=PoissonSampling((0.8, 0.2)),
+        noising_clients=(9, 5),
+    )
+    promises = {"super_node": 5.0, "aggregator": 9.5, "released_model": 4.7}
+    promises = [Promise(name, epsilon) for name, epsilon in promises.items()]
+    chance = random.Random(2)
+    check_against_brute_force(federation, promises, [0, 4], chance, tries=30)
+
+
 def plan_of_any_shares(plan, chance, noise):
     """The plan with everybody's noise drawn anew, and so much in the model; or None."""
 

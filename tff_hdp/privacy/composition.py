@@ -37,6 +37,8 @@ MOST_PLD_ROUNDS = 10**6
 # By how much the probability of any result of one number that `tff_hdp.noise` draws
 # may differ from the exact mechanism's, as a factor 1 +- this.
 RELATIVE_ERROR = 2.0**-38
+# Of epsilon, the least share for whose sake delta pays for rounds that have noise.
+_WORTH = 1e-3
 # Shares of delta: kept for what finite precision costs, and of it for each direction.
 _KEPT, _TAIL = 1e-5, 1e-6
 
@@ -51,7 +53,10 @@ Epsilon = tuple[float | None, tuple[str, ...]]
 def epsilon_by_rdp(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilon:
     """Composes in Renyi DP, with dp_accounting's conversion to epsilon.
 
-    Where the rounds have pure epsilons that add up to less, it is those.
+    Delta pays for rounds without noise, and for those with the least noise where that
+    gives less: a rare round of little noise may decide all moments, and were it
+    bare would decide none. Where the rounds have pure epsilons that add up to less, it
+    is those.
 
     Args:
       rounds: Mechanisms with how often each was run, each mechanism once.
@@ -67,16 +72,19 @@ def epsilon_by_rdp(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
     if spent >= delta:
         return None, (_bare_words(spent),)
     notes = (f"{spent:.3g} of delta pays for rounds without noise",) if spent else ()
-
-    def at(delta: float) -> float:
-        if delta <= spent:
-            return math.inf
-        epsilon, order = _convert(sound, ORDERS, delta - spent)
-        if order == ORDERS[-1]:
-            epsilon = min(epsilon, _convert(sound, LARGE_ORDERS, delta - spent)[0])
-        return epsilon
-
-    epsilon = _as_computed(rounds, delta, numbers, at)
+    epsilon = _as_computed(rounds, delta, numbers, _converter(sound, spent))
+    before, more = sound, 1
+    while True:
+        noisier, spent = _without_bare_rounds(rounds, more)
+        if noisier == before or spent >= delta:
+            break
+        found = _as_computed(rounds, delta, numbers, _converter(noisier, spent))
+        if found < (1.0 - _WORTH) * epsilon:
+            words = f"{spent:.3g} of delta pays for rounds with the least noise"
+            epsilon, notes = found, (words,)
+        elif math.isfinite(epsilon):
+            break
+        before, more = noisier, 2 * more
     pure = sum(count * (m.pure_epsilon + m.slack) for m, count in sound)
     pure += 2.0 * numbers * RELATIVE_ERROR
     if pure <= epsilon and math.isfinite(pure):
@@ -205,15 +213,34 @@ def _nearest_best(orders: np.ndarray, rdp: np.ndarray, delta: float) -> np.ndarr
     return np.sort(np.argsort(bounds)[:_CLOSEST])
 
 
-def _without_bare_rounds(rounds: Rounds) -> tuple[Rounds, float]:
-    """Conditions on there being noise; returns the probability that there is not."""
+def _converter(rounds: Rounds, spent: float) -> Callable[[float], float]:
+    """From a delta, of which so much is spent, to the rounds' epsilon."""
+
+    def at(delta: float) -> float:
+        if delta <= spent:
+            return math.inf
+        epsilon, order = _convert(rounds, ORDERS, delta - spent)
+        if order == ORDERS[-1]:
+            epsilon = min(epsilon, _convert(rounds, LARGE_ORDERS, delta - spent)[0])
+        return epsilon
+
+    return at
+
+
+def _without_bare_rounds(rounds: Rounds, more: int = 0) -> tuple[Rounds, float]:
+    """Conditions on there being noise; returns the probability that there is not.
+
+    Args:
+      rounds: Mechanisms with how often each was run.
+      more: See `Mechanism.given_noise`.
+    """
     sound: dict[Mechanism, int] = {}
     spent = 0.0
     for mechanism, count in rounds:
         ok = mechanism.slack >= 0.0 and mechanism.pure_epsilon >= 0.0
         allowed = "one whose slack and pure epsilon are numbers >= 0"
         require(ok, "mechanism", mechanism, allowed)
-        given, bare = mechanism.given_noise()
+        given, bare = mechanism.given_noise(more)
         spent += count * bare
         sound[given] = sound.get(given, 0) + count
     return frozenset(sound.items()), spent

@@ -58,12 +58,16 @@ class Mechanism(abc.ABC):
         """Epsilon of one round at delta 0; infinite where there is none."""
         return math.inf
 
-    def given_noise(self) -> tuple["Mechanism", float]:
+    def given_noise(self, more: int = 0) -> tuple["Mechanism", float]:
         """The mechanism given that there is noise, and how likely there is none.
 
-        Whether there is any does not depend on the data, so that probability
-        can be paid for with delta.
+        How much there is does not depend on the data, so that probability can be
+        paid for with delta.
+
+        Args:
+          more: How many of the least variances above 0 count as none.
         """
+        del more
         return self, 0.0
 
 

@@ -80,16 +80,17 @@ class SampledGaussian(Mechanism):
         """See base class."""
         return Mechanism.most_points if self.spectrum.is_certain else _MOST_POINTS
 
-    def given_noise(self) -> tuple["SampledGaussian", float]:
-        """See base class."""
+    def given_noise(self, more: int = 0) -> tuple["SampledGaussian", float]:
+        """See base class; the largest variance is always noise."""
         s = self.spectrum
-        if s.variances[0] > 0 or s.is_certain:
+        least = min(int(s.variances[0] == 0.0) + more, len(s.variances) - 1)
+        if least == 0:
             return self, 0.0
-        bare = math.exp(s.log_probabilities[0])
+        bare = float(np.exp(special.logsumexp(s.log_probabilities[:least])))
         # 1 - bare would lose its digits, or all of it, where there is hardly any noise.
-        noisy = float(special.logsumexp(s.log_probabilities[1:]))
+        noisy = float(special.logsumexp(s.log_probabilities[least:]))
         rest = Spectrum(
-            s.variances[1:], tuple(p - noisy for p in s.log_probabilities[1:])
+            s.variances[least:], tuple(p - noisy for p in s.log_probabilities[least:])
         )
         bare *= 1.0 if self.hidden else self.q
         return dataclasses.replace(self, spectrum=rest), bare
