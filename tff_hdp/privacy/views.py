@@ -18,6 +18,7 @@ from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_outpu
 from tff_hdp.privacy.parts import FixedSizeSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.sampled import FixedSizeGaussian, SampledGaussian
+from tff_hdp.privacy.spectrum import Spectrum
 from tff_hdp.privacy.threat import (
     RECEIVERS,
     AccountedRound,
@@ -157,7 +158,7 @@ def view(
             assumptions=("no guarantee: " + reason, *notes),
         )
     fellow = knowledge(observer).is_client
-    return _sampled_view(run, zone, noise, hidden, fellow, notes)
+    return _sampled_view(run, zone, noise, hidden=hidden, fellow=fellow, notes=notes)
 
 
 def common_neighbours(
@@ -185,82 +186,104 @@ def _sampled_view(
     run: AccountedRound,
     zone: int,
     noise: Noise,
+    *,
     hidden: bool,
     fellow: bool,
-    notes: list[str],
+    notes: Sequence[str],
 ) -> View:
-    plan, threat = run.plan, run.threat
-    q = plan.participation[zone]
-    fixed_size = isinstance(plan.sampling, FixedSizeSampling)
-    bounded = plan.estimator == "bounded"
-    adaptive = plan.clipping.kind == "adaptive"
+    """What noise is worth to a client that takes part by chance."""
+    plan = run.plan
     if hidden and (why := _why_revealed(run, zone, noise)):
-        notes.append(why)
-        hidden = False
-    neighbours = threat.neighbours or _fitting_neighbours(plan, noise, hidden)
+        hidden, notes = False, [*notes, why]
+    neighbours = run.threat.neighbours or _fitting_neighbours(plan, noise, hidden)
     if neighbours == "add_or_remove" and not hidden:
         return _seen_to_be_there(plan, zone)
-    spectrum, factor = noise.spectrum, 1.0
-    effective_noise = math.sqrt(noise.nominal)
-    if adaptive:
-        zeroed = neighbours == "zero_out"
-        spectrum = spectrum.changed(lambda v: _with_clipped_count(plan, v, zeroed))
-        effective_noise = math.sqrt(_with_clipped_count(plan, noise.nominal, zeroed))
-    if neighbours == "replace_one":
-        spectrum, factor = spectrum.changed(lambda v: v / 4), 0.5
-        notes.append("replacing a client moves the sum by up to 2S")
-    if neighbours == "zero_out" and (bounded or adaptive):
-        # The denominator keeps the client's weight, or the count its share, if it
-        # took part.
-        hidden = False
-    if plan.min_zone_clients > 1 and neighbours == "add_or_remove":
-        spectrum = spectrum.with_skips(
-            least=plan.min_zone_clients,
-            others=plan.zone_sizes[zone] - 1,
-            rates=(q * (1.0 - threat.dropout_rate), q),
-            colluders=min(threat.colluders_in_zone, plan.zone_sizes[zone] - 1),
-        )
-        notes.append(
-            f"a zone with fewer than {plan.min_zone_clients} participants is left "
-            "out; that the client's coming may decide it is accounted"
-        )
-    slack = 0.0
-    if plan.discrete_stddevs:
-        spectrum, slack = spectrum.as_continuous(factor * plan.relative_step)
-        notes.append("noise on a grid is accounted as such")
+    spectrum, slack = _worth(run, zone, neighbours, noise)
+    hidden = hidden and _is_amplified(plan, neighbours, spectrum)
+    q, sampling = plan.participation[zone], plan.sampling
     mechanism: Mechanism
-    least = spectrum.variances[0]
-    sampled = fixed_size and q < 1.0
-    if sampled and hidden and neighbours == "replace_one" and least > 0.0:
-        n, k = plan.zone_sizes[zone], plan.sampling.sizes[zone]
-        known = min(threat.colluders_in_zone + int(fellow), n - 1)
-        mechanism = FixedSizeGaussian(n, k, math.sqrt(least), known, slack)
+    if hidden and q < 1.0 and isinstance(sampling, FixedSizeSampling):
+        n, k = plan.zone_sizes[zone], sampling.sizes[zone]
+        known = min(run.threat.colluders_in_zone + int(fellow), n - 1)
+        z = math.sqrt(spectrum.variances[0])
+        mechanism = FixedSizeGaussian(n, k, z, known, slack)
     else:
-        # Poisson amplification is proved for one sum with or without the client;
-        # elsewhere participation is given to the observer, which bounds it.
-        hidden = hidden and neighbours != "replace_one" and not fixed_size
         mechanism = SampledGaussian(q, spectrum, hidden or q == 1.0, slack)
-    if q < 1.0:
-        notes.append(
-            "the observer does not learn who takes part"
-            if hidden
-            else "the observer may learn who takes part"
-        )
-    if noise.varies and not spectrum.is_certain:
-        notes.append("accounts the random number of noising participants, not its mean")
-    if adaptive:
-        notes.append("z is that of update and clipped count together")
-    if plan.zone_weights not in (None, tuple(map(float, plan.zone_sizes))):
-        notes.append("what zones' clients weigh together is public, and what weighs 1")
-    if threat.dropout_rate > 0:
-        notes.append("clients drop out independently of each other and of the data")
+    varies = noise.varies and not spectrum.is_certain
     return View(
         neighbours=neighbours,
         sampling=_sampling_words(plan, zone, hidden=hidden),
-        assumptions=tuple(notes),
+        assumptions=(*notes, *_notes(run, zone, neighbours, hidden, varies)),
         mechanism=mechanism,
-        effective_noise=factor * effective_noise,
+        effective_noise=math.sqrt(_variance_worth(plan, neighbours, noise.nominal)),
     )
+
+
+def _worth(
+    run: AccountedRound, zone: int, neighbours: Neighbours, noise: Noise
+) -> tuple[Spectrum, float]:
+    """The variance that is accounted, and the mechanism's slack."""
+    plan, threat = run.plan, run.threat
+    spectrum = noise.spectrum.changed(lambda v: _variance_worth(plan, neighbours, v))
+    if plan.min_zone_clients > 1 and neighbours == "add_or_remove":
+        q, others = plan.participation[zone], plan.zone_sizes[zone] - 1
+        spectrum = spectrum.with_skips(
+            least=plan.min_zone_clients,
+            others=others,
+            rates=(q * (1.0 - threat.dropout_rate), q),
+            colluders=min(threat.colluders_in_zone, others),
+        )
+    if not plan.discrete_stddevs:
+        return spectrum, 0.0
+    moved = 2.0 if neighbours == "replace_one" else 1.0
+    return spectrum.as_continuous(plan.relative_step / moved)
+
+
+def _variance_worth(plan: NoisePlan, neighbours: Neighbours, variance: float) -> float:
+    """What a variance is worth between neighbours, where S is worth 1 before."""
+    if plan.clipping.kind == "adaptive":
+        variance = _with_clipped_count(plan, variance, neighbours == "zero_out")
+    return variance / 4 if neighbours == "replace_one" else variance
+
+
+def _is_amplified(plan: NoisePlan, neighbours: Neighbours, spectrum: Spectrum) -> bool:
+    """Whether it is proved to help a client that it is hidden who takes part.
+
+    Poisson amplification is for one sum with or without the client. Elsewhere
+    participation is given to the observer, which bounds it.
+    """
+    if isinstance(plan.sampling, FixedSizeSampling):
+        return neighbours == "replace_one" and spectrum.variances[0] > 0.0
+    # The denominator keeps a participant's weight, or the count its share.
+    kept = plan.estimator == "bounded" or plan.clipping.kind == "adaptive"
+    return neighbours == "add_or_remove" or (neighbours == "zero_out" and not kept)
+
+
+def _notes(
+    run: AccountedRound, zone: int, neighbours: Neighbours, hidden: bool, varies: bool
+) -> Iterator[str]:
+    """What a sampled view rests on besides the noise, in words."""
+    plan = run.plan
+    if neighbours == "replace_one":
+        yield "replacing a client moves the sum by up to 2S"
+    if plan.min_zone_clients > 1 and neighbours == "add_or_remove":
+        yield (
+            f"a zone with fewer than {plan.min_zone_clients} participants is left "
+            "out; that the client's coming may decide it is accounted"
+        )
+    if plan.discrete_stddevs:
+        yield "noise on a grid is accounted as such"
+    if plan.participation[zone] < 1.0:
+        learns = "does not learn" if hidden else "may learn"
+        yield f"the observer {learns} who takes part"
+    if varies:
+        yield "accounts the random number of noising participants, not its mean"
+    if plan.clipping.kind == "adaptive":
+        yield "z is that of update and clipped count together"
+    if plan.zone_weights not in (None, tuple(map(float, plan.zone_sizes))):
+        yield "what zones' clients weigh together is public, and what weighs 1"
+    if run.threat.dropout_rate > 0:
+        yield "clients drop out independently of each other and of the data"
 
 
 def _why_revealed(run: AccountedRound, zone: int, noise: Noise) -> str:
