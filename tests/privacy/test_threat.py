@@ -305,8 +305,8 @@ def test_what_every_observer_knows_is_said_or_it_sees_nothing():
         assert isinstance(knowledge(name), Knowledge)
     run = AccountedRound(PLAN)
     for look in (
-        lambda: noise_before_super_node(run, 0, True, "allied", []),
-        lambda: noise_in_output(run, 2, 0, True, "allied", []),
+        lambda: noise_before_super_node(run, 0, True, "allied"),
+        lambda: noise_in_output(run, 2, 0, True, "allied"),
         lambda: view(run, "allied", 2, 0, True),
     ):
         with pytest.raises(

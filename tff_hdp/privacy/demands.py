@@ -310,8 +310,8 @@ class Demand:
             plan, level = plan.without_server_noise(), self.level
         run = AccountedRound(plan, self._federation.threat)
         observer = self.promise.observer
-        noise = noise_in_output(run, level, self.zones[0], False, observer, [])
-        return 0.0 if noise is None else noise.spectrum.variances[0]
+        noise = noise_in_output(run, level, self.zones[0], False, observer)
+        return noise.spectrum.variances[0]
 
     def _node(self, zone: int) -> tuple[int, float]:
         """The node between a zone and the observer, and what a client can move.

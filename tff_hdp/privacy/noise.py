@@ -33,17 +33,24 @@ class Noise:
       nominal: Its variance at the expected number of participants.
       varies: Whether the variance depends on who takes part.
       own: Whether the client itself carries part of it.
+      notes: What it rests on, in words.
     """
 
     spectrum: Spectrum
     nominal: float
     varies: bool
     own: bool
+    notes: tuple[str, ...]
+
+    @property
+    def protects(self) -> bool:
+        """Whether there is any."""
+        return self.nominal > 0.0 and self.spectrum.variances != (0.0,)
 
 
 def noise_before_super_node(
-    run: AccountedRound, zone: int, noising: bool, observer: Observer, notes: list[str]
-) -> Noise | None:
+    run: AccountedRound, zone: int, noising: bool, observer: Observer
+) -> Noise:
     """What protects a client from its own super-node.
 
     Args:
@@ -51,15 +58,13 @@ def noise_before_super_node(
       zone: The client's zone.
       noising: Whether the client noises its own update.
       observer: Who looks: the super-node, or another with whom it colludes.
-      notes: Assumptions in words; appended to.
-
-    Returns:
-      The noise, or None where there is none.
     """
     plan, threat = run.plan, run.threat
     z2 = plan.client_noise_multiplier**2
+    own_variance = z2 if noising else 0.0
     fellows = int(knowledge(observer).is_client)
     if not sum_hides(plan, threat, zone, fellows=fellows):
+        notes = []
         if plan.secure_aggregation:
             notes.append(
                 "the zone's secure sum is taken as unmasked: those who collude may "
@@ -67,34 +72,25 @@ def noise_before_super_node(
                 if threat.secure_sums_hold
                 else "secure sums are taken as unmasked"
             )
-        if not noising:
-            return None
-        return Noise(Spectrum((z2,), (0.0,)), z2, varies=True, own=True)
+        spectrum = Spectrum((own_variance,), (0.0,))
+        return Noise(spectrum, own_variance, True, noising, tuple(notes))
     told = int(threat.elected_super_nodes) + fellows
-    pools, nominal = _pools(run, zone, noising, {zone: z2}, told, notes)
-    spectrum = noise_spectrum(z2 if noising else 0.0, pools)
-    if spectrum.variances == (0.0,):
-        return None
-    if threat.colluding_clients:
+    pools, nominal, notes = _pools(run, zone, noising, {zone: z2}, told)
+    spectrum = noise_spectrum(own_variance, pools)
+    if spectrum.variances != (0.0,):
+        few = ", of whose clients those who collude are no majority"
         notes.append(
-            "secure aggregation: the super-node sees its zone's sum only, of whose "
-            "clients those who collude are no majority"
+            "secure aggregation: the super-node sees its zone's sum only"
+            + (few if threat.colluding_clients else "")
         )
-    else:
-        notes.append("secure aggregation: the super-node sees its zone's sum only")
-    if threat.elected_super_nodes:
-        notes.append("the elected super-node knows its own share of the noise")
-    return Noise(spectrum, nominal, varies=_varies(run, zone), own=noising)
+        if threat.elected_super_nodes:
+            notes.append("the elected super-node knows its own share of the noise")
+    return Noise(spectrum, nominal, _varies(run, zone), noising, tuple(notes))
 
 
 def noise_in_output(
-    run: AccountedRound,
-    level: int,
-    zone: int,
-    noising: bool,
-    observer: Observer,
-    notes: list[str],
-) -> Noise | None:
+    run: AccountedRound, level: int, zone: int, noising: bool, observer: Observer
+) -> Noise:
     """Noise in the output of the node of `level` above a client.
 
     Args:
@@ -103,10 +99,6 @@ def noise_in_output(
       zone: The client's zone.
       noising: Whether the client noises its own update.
       observer: Who sees it.
-      notes: Assumptions in words; appended to.
-
-    Returns:
-      The noise, or None where none of it protects the client.
     """
     plan, threat = run.plan, run.threat
     nodes, u = plan.nodes_at(level), plan.released_sensitivities
@@ -117,7 +109,7 @@ def noise_in_output(
         if node == nodes[zone]
     }
     fellows = _fellow_nodes(plan, zone) if knowledge(observer).is_super_node else []
-    lost = _lost_zones(run, observer, fellows, len(relative) > 1, notes)
+    lost, notes = _lost_zones(run, observer, fellows, len(relative) > 1)
     fixed = sum(
         (plan.node_noise_multipliers[0][j] * relative[j]) ** 2
         for j in _zones_left(plan, zone, relative, lost)
@@ -126,7 +118,8 @@ def noise_in_output(
     # Whichever of them looks knows no more than this of the noise above the zones.
     known_above = (_upper_noise(plan, *branch, relative) for branch in fellows)
     fixed = max(fixed - max(known_above, default=0.0), 0.0)
-    weights = _client_noise(plan, zone, relative, lost, notes)
+    weights, not_counted = _client_noise(plan, zone, relative, lost)
+    notes += not_counted
     encoded = plan.encoding is not None
     if encoded and weights and 0.0 < math.sqrt(fixed) < MIN_STEPS * plan.relative_step:
         # It does not blur the grid, and so could be told apart.
@@ -149,25 +142,28 @@ def noise_in_output(
             notes.append(_IN_EVERY_ZONE.format(in_zone))
         weights = {}
     own = noising and zone in weights
-    pools, expected = _pools(run, zone, own, weights, told, notes)
+    pools, expected, known = _pools(run, zone, own, weights, told)
     own_variance = weights[zone] if own else 0.0
     spectrum = noise_spectrum(fixed + own_variance, pools)
-    if spectrum.variances == (0.0,):
-        return None
     varies = any(_varies(run, j) for j in weights)
-    return Noise(spectrum, fixed + expected, varies=varies, own=own)
+    return Noise(spectrum, fixed + expected, varies, own, (*notes, *known))
 
 
 def _client_noise(
-    plan: NoisePlan, zone: int, relative: dict[int, float], lost: int, notes: list[str]
-) -> dict[int, float]:
-    """Variance that each noising participant adds, by zone where it counts."""
+    plan: NoisePlan, zone: int, relative: dict[int, float], lost: int
+) -> tuple[dict[int, float], list[str]]:
+    """Variance that each noising participant adds, by zone where it counts; and notes.
+
+    Of what is not counted.
+    """
     carriers = plan.noise_carriers
     # The worst to lose is one whose noise would have counted.
-    on_grid = _on_one_grid(plan, relative, notes)
+    on_grid, notes = _on_one_grid(plan, relative)
+    left, not_ordered = _pools_left(plan, zone, on_grid, lost)
+    notes += not_ordered
     weights = {
         j: (plan.client_noise_multiplier * relative[j]) ** 2
-        for j in _pools_left(plan, zone, on_grid, lost, notes)
+        for j in left
         if carriers[j] > 0
     }
     if plan.estimator == "bounded" and set(weights) - {zone}:
@@ -175,22 +171,22 @@ def _client_noise(
         notes.append(
             "client noise of other zones is not counted: random denominators scale it"
         )
-    return weights
+    return weights, notes
 
 
 def _on_one_grid(
-    plan: NoisePlan, relative: dict[int, float], notes: list[str]
-) -> dict[int, float]:
-    """Zones, of those in `relative`, whose client noise is on the client's grid.
+    plan: NoisePlan, relative: dict[int, float]
+) -> tuple[dict[int, float], list[str]]:
+    """Zones, of those in `relative`, whose client noise is on the client's grid; notes.
 
     Discrete noise scaled onto another grid could be told apart from the client's.
     """
     if plan.encoding is None:
-        return relative
+        return relative, []
     same = {j: r for j, r in relative.items() if math.isclose(r, 1.0)}
     if any(plan.noise_carriers[j] for j in relative.keys() - same):
-        notes.append("client noise of zones on another grid is not counted")
-    return same
+        return same, ["client noise of zones on another grid is not counted"]
+    return same, []
 
 
 def _lost_zones(
@@ -198,16 +194,17 @@ def _lost_zones(
     observer: Observer,
     fellows: Sequence[tuple[int, Sequence[int]]],
     others: bool,
-    notes: list[str],
-) -> int:
-    """How many other zones' noise protects nobody, whichever zones they are."""
-    threat = run.threat
+) -> tuple[int, list[str]]:
+    """How many other zones' noise protects nobody, whichever they are; and notes."""
+    threat, notes = run.threat, []
     colluding, fellow = threat.colluding_super_nodes, 0
     if fellows:
         fellow = max(len(zones) for _, zones in fellows)
-        notes.append("a super-node of another zone knows its zone's output")
-        if run.plan.upper_levels:
-            notes[-1] = "a super-node elsewhere, of any level, knows its own output"
+        notes.append(
+            "a super-node elsewhere, of any level, knows its own output"
+            if run.plan.upper_levels
+            else "a super-node of another zone knows its zone's output"
+        )
     elif observer == "released_model" and threat.elected_super_nodes:
         fellow = 1
         notes.append("received by another zone's elected super-node too")
@@ -221,7 +218,7 @@ def _lost_zones(
             f"{threat.skipped_zones} other zones were skipped: none of their noise is "
             "counted"
         )
-    return colluding + fellow + threat.skipped_zones
+    return colluding + fellow + threat.skipped_zones, notes
 
 
 def _fellow_nodes(plan: NoisePlan, zone: int) -> list[tuple[int, list[int]]]:
@@ -267,13 +264,9 @@ def _zones_left(
 
 
 def _pools_left(
-    plan: NoisePlan,
-    zone: int,
-    relative: dict[int, float],
-    lost: int,
-    notes: list[str],
-) -> list[int]:
-    """Zones whose client noise counts, whichever others' is lost.
+    plan: NoisePlan, zone: int, relative: dict[int, float], lost: int
+) -> tuple[list[int], list[str]]:
+    """Zones whose client noise counts, whichever others' is lost; and notes.
 
     A colluding super-node knows its zone's output and so all the noise in it, and a
     skipped zone has none. Dropping the stochastically largest pools is the worst
@@ -281,7 +274,7 @@ def _pools_left(
     """
     others = [j for j in relative if j != zone]
     if lost == 0:
-        return [zone, *others]
+        return [zone, *others], []
 
     def size(j: int) -> tuple[float, ...]:
         noising = plan.noising_clients[j]
@@ -299,12 +292,12 @@ def _pools_left(
         for a, b in zip(size(i), size(j), strict=False)
     )
     if not ordered:
-        notes.append(
+        note = (
             "other zones' client noise is not counted: whose is lost is unknown and "
             "theirs differ without an order"
         )
-        return [zone]
-    return [zone, *others[: max(len(others) - lost, 0)]]
+        return [zone], [note]
+    return [zone, *others[: max(len(others) - lost, 0)]], []
 
 
 def _varies(run: AccountedRound, j: int) -> bool:
@@ -326,14 +319,9 @@ def _known_in_zone(run: AccountedRound, told: int) -> int:
 
 
 def _pools(
-    run: AccountedRound,
-    zone: int,
-    own: bool,
-    weights: dict[int, float],
-    told: int,
-    notes: list[str],
-) -> tuple[list[Pool], float]:
-    """Noising participants other than the client, and the expected variance.
+    run: AccountedRound, zone: int, own: bool, weights: dict[int, float], told: int
+) -> tuple[list[Pool], float, list[str]]:
+    """Noising participants other than the client, the expected variance, and notes.
 
     Their variances are `weights` by zone. The client, if it carries noise of its `own`,
     counts in what is expected. The observer knows the noise of who colludes, and of
@@ -341,6 +329,7 @@ def _pools(
     """
     plan, in_zone = run.plan, _known_in_zone(run, told)
     known = min(run.threat.colluding_clients + told, in_zone * len(weights))
+    notes = []
     if colluding := known - told if weights else 0:
         notes.append(f"{colluding} noising clients subtract their noise")
     arrival = 1.0 - run.threat.dropout_rate
@@ -353,7 +342,7 @@ def _pools(
         total = max(sum(noising.values()) - known, int(own))
         weight, rate = next((weights[j], rates[j]) for j in weights)
         pools = [binomial_pool(weight, total - int(own), rate)]
-        return pools, total * rate * weight
+        return pools, total * rate * weight, notes
     pools, expected = [], 0.0
     if known and len(weights) > 1:
         # Whose loss is the worst hangs on more than their number.
@@ -377,4 +366,4 @@ def _pools(
             # Counts noising clients alone; that others came too can only help.
             pool = pool.left_out_below(plan.min_zone_clients)
         pools.append(pool)
-    return pools, expected
+    return pools, expected, notes

@@ -121,7 +121,8 @@ def view(
         notes.append("the client's own super-node colludes: its view is the observer's")
         level, depth = 1, 0
     if level == 1:
-        noise = noise_before_super_node(run, zone, noising, observer, notes)
+        noise = noise_before_super_node(run, zone, noising, observer)
+        notes += noise.notes
         hidden = False
     else:
         released = observer in RECEIVERS
@@ -147,18 +148,18 @@ def view(
             notes.append(SECURE_SERVER)
             before = dataclasses.replace(run, plan=plan.without_server_noise())
             depth = level
-        noise = noise_in_output(before, depth, zone, noising, observer, notes)
-        if told and noise is not None and noise.nominal:
+        noise = noise_in_output(before, depth, zone, noising, observer)
+        notes += noise.notes
+        if told and noise.protects:
             notes.append("clients that collude know who of their zone takes part")
-    if noise is None or noise.nominal == 0:
+    if not noise.protects:
         reason = _why_none(before, level, depth, zone)
         return View(
             neighbours=threat.neighbours or "zero_out",
             sampling=_sampling_words(plan, zone, hidden=hidden),
             assumptions=("no guarantee: " + reason, *notes),
         )
-    fellow = knowledge(observer).is_client
-    return _sampled_view(run, zone, noise, hidden=hidden, fellow=fellow, notes=notes)
+    return _sampled_view(run, observer, zone, noise, hidden=hidden, notes=notes)
 
 
 def common_neighbours(
@@ -184,11 +185,11 @@ def common_neighbours(
 
 def _sampled_view(
     run: AccountedRound,
+    observer: Observer,
     zone: int,
     noise: Noise,
     *,
     hidden: bool,
-    fellow: bool,
     notes: Sequence[str],
 ) -> View:
     """What noise is worth to a client that takes part by chance."""
@@ -204,9 +205,9 @@ def _sampled_view(
     mechanism: Mechanism
     if hidden and q < 1.0 and isinstance(sampling, FixedSizeSampling):
         n, k = plan.zone_sizes[zone], sampling.sizes[zone]
-        known = min(run.threat.colluders_in_zone + int(fellow), n - 1)
+        told = run.threat.colluders_in_zone + int(knowledge(observer).is_client)
         z = math.sqrt(spectrum.variances[0])
-        mechanism = FixedSizeGaussian(n, k, z, known, slack)
+        mechanism = FixedSizeGaussian(n, k, z, min(told, n - 1), slack)
     else:
         mechanism = SampledGaussian(q, spectrum, hidden or q == 1.0, slack)
     varies = noise.varies and not spectrum.is_certain
