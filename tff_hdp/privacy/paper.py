@@ -1,8 +1,8 @@
 """The HDP paper's own formulas, on the accountant of its time.
 
-For comparison only: see `over_or_under` for what each gets wrong. Source: HDP
-paper, section IV-C (eps/sqrt(k), eps/sqrt(s), eps/sqrt(prod k_j), shuffling)
-and Table I. Where the paper writes m, a zone's clients, its k says online ones
+For comparison only: docs/privacy.md ("The paper's numbers") says what each gets
+wrong. Source: HDP paper, section IV-C (eps/sqrt(k), eps/sqrt(s), eps/sqrt(prod k_j),
+shuffling) and Table I. Where the paper writes m, a zone's clients, its k says online ones
 are meant.
 """
 

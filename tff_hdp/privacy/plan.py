@@ -50,9 +50,8 @@ class NoisePlan:
     """Who adds Gaussian noise where.
 
     Zone i outputs X_i = (sum_k w_k clip(Delta_k) + noise) / D_i and the server
-    releases sum_i p_i X_i + noise, with weights w_k in [0, 1] (PAPERS: section
-    1 of the HDP paper with its estimators corrected: the denominator is fixed
-    and public). Multipliers are standard deviations in units of the sensitivity
+    releases sum_i p_i X_i + noise, with weights w_k in [0, 1] (Algorithm 1 of the
+    HDP paper with its estimators corrected: the denominator is fixed and public). Multipliers are standard deviations in units of the sensitivity
     of the value they are added to.
 
     Attributes:

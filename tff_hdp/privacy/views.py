@@ -4,7 +4,7 @@ Levels count from the clients: 0 is the clients, 1 the zones' super-nodes, then
 any upper levels, and last the server. A node of level l sees the outputs of its
 children at level l-1; those who get the model see the server's output. So one
 rule gives every view: the noise in a node's output that its observer cannot
-subtract (PAPERS: "Who sees what" after the HDP paper's errata).
+subtract (docs/privacy.md begins with the table of who sees what).
 """
 
 import dataclasses
