@@ -92,10 +92,10 @@ def _unmasking(
     most_unmasked: MostUnmasked,
     elected: bool,
 ) -> float:
-    """Probability that some honest clients of the zone, but too few, are in its sum.
+    """Probability that a zone's sum holds honest clients, but too few to hide any.
 
-    Whether or not an elected super-node is in it, which is then among the honest by
-    number.
+    That is, so few that those who collude recover every mask. An elected super-node
+    colludes too, but is drawn like the honest clients and counted among them.
     """
     if not corrupt + elected:
         return 0.0
