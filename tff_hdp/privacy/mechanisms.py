@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,22 +23,28 @@ if TYPE_CHECKING:
         PrivacyLossDistribution as Pld,
     )
 
+# A loss is beyond `loss_span` with probability e^-40 at most, 4e-18.
+LOG_TAIL = 40.0
+
 
 class Mechanism(abc.ABC):
     """What a round releases to an observer; subclasses are frozen dataclasses."""
 
-    # Why there is no PLD; empty where there is one.
-    no_pld: ClassVar[str] = ""
     # What the round costs beyond its divergences: what holds of those at epsilon
     # holds of the round at epsilon + slack, with e^slack times the delta.
     slack: float = 0.0
-    # Of a PLD's grid; it is made and searched in seconds.
-    most_points: ClassVar[float] = 2e6
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if cls.pld is Mechanism.pld and not cls.no_pld:
-            cls.no_pld = f"no PLD is written for {cls.__name__}"
+    @property
+    def no_pld(self) -> str:
+        """Why there is no PLD; empty where there is one."""
+        if type(self).pld is Mechanism.pld:
+            return f"no PLD is written for {type(self).__name__}"
+        return ""
+
+    @property
+    def most_points(self) -> float:
+        """How many points a PLD's grid may have, to be made and searched in seconds."""
+        return 2e6
 
     @abc.abstractmethod
     def rdp(self, orders: tuple[float, ...]) -> np.ndarray:
@@ -50,7 +56,7 @@ class Mechanism(abc.ABC):
 
     @property
     def loss_span(self) -> float:
-        """Privacy loss that a round exceeds with probability below 1e-17."""
+        """Privacy loss that a round exceeds with probability below e^-40."""
         return self.pure_epsilon
 
     @property
@@ -100,7 +106,7 @@ class Gaussian(Mechanism):
     @property
     def loss_span(self) -> float:
         """See base class."""
-        return 0.5 / self.noise_multiplier**2 + math.sqrt(80.0) / self.noise_multiplier
+        return 0.5 / self.noise_multiplier**2 + math.sqrt(2 * LOG_TAIL) / self.noise_multiplier
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +137,9 @@ class Laplace(Mechanism):
     @property
     def no_pld(self) -> str:
         """See base class."""
-        return "no PLD is known for a vector's Laplace noise" * (self.coordinates > 1)
+        if self.coordinates > 1:
+            return "no PLD is known for a vector's Laplace noise"
+        return ""
 
     @property
     def pure_epsilon(self) -> float:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
@@ -15,6 +15,7 @@ from tff_hdp.privacy.divergences import (
     without_replacement_moments,
 )
 from tff_hdp.privacy.mechanisms import (
+    LOG_TAIL,
     Gaussian,
     Mechanism,
     connected_dots,
@@ -71,14 +72,14 @@ class SampledGaussian(Mechanism):
         for v, log_p in zip(s.variances, s.log_probabilities, strict=True):
             if v > 0:
                 # A Gaussian tail, with the variance's own probability spent.
-                sigmas = math.sqrt(2 * max(0.0, 40.0 + log_p))
+                sigmas = math.sqrt(2 * max(0.0, LOG_TAIL + log_p))
                 span = max(span, 0.5 / v + sigmas / math.sqrt(v))
         return span
 
     @property
     def most_points(self) -> float:
         """See base class."""
-        return Mechanism.most_points if self.spectrum.is_certain else _MOST_POINTS
+        return super().most_points if self.spectrum.is_certain else _MOST_POINTS
 
     def given_noise(self, more: int = 0) -> tuple["SampledGaussian", float]:
         """See base class; the largest variance is always noise."""
@@ -126,7 +127,11 @@ class FixedSizeGaussian(Mechanism):
     noise_multiplier: float
     colluders: int = 0
     slack: float = 0.0
-    most_points: ClassVar[float] = _MOST_POINTS
+
+    @property
+    def most_points(self) -> float:
+        """See base class."""
+        return _MOST_POINTS
 
     def rdp(self, orders: tuple[float, ...]) -> np.ndarray:
         """See base class; the less of two bounds.
