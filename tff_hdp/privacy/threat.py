@@ -183,21 +183,22 @@ class ThreatModel:
         )
         known = self.colluding_clients
         require(known >= least, "colluding_clients", known, allowed)
-        carried = plan.clients_carry_noise
-        allowed = ""
+        self._check_neighbours(plan)
+
+    def _check_neighbours(self, plan: NoisePlan) -> None:
+        given, carried = self.neighbours, plan.clients_carry_noise
         if plan.estimator == "bounded" and carried:
-            if self.neighbours not in (None, "zero_out"):
-                allowed = "zero_out with estimator bounded, whose random denominator "
-                allowed += "scales the noise that participants carry"
-        elif self.neighbours != "add_or_remove":
-            pass
-        elif isinstance(plan.sampling, FixedSizeSampling):
+            allowed = "zero_out with estimator bounded, whose random denominator "
+            allowed += "scales the noise that participants carry"
+            require(given in (None, "zero_out"), "neighbours", given, allowed)
+        elif given == "add_or_remove":
             allowed = "replace_one or zero_out with cohorts of a fixed size, where one "
             allowed += "client less changes everybody's chance"
-        elif carried and not plan.top_up:
+            fixed_size = isinstance(plan.sampling, FixedSizeSampling)
+            require(not fixed_size, "neighbours", given, allowed)
             allowed = "zero_out, replace_one or top_up where participants carry noise: "
             allowed += "without the client its noise is gone too"
-        require(not allowed, "neighbours", self.neighbours, allowed)
+            require(plan.top_up or not carried, "neighbours", given, allowed)
 
 
 @dataclasses.dataclass(frozen=True)
