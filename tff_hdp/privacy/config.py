@@ -129,6 +129,7 @@ class FederationConfig:
             numbers = check_whole_numbers(name, getattr(self, name))
             object.__setattr__(self, name, numbers)
         self._check_sizes()
+        self._check_cohort()
         ok = 0 <= self.rounds <= MOST_ROUNDS
         require(ok, "rounds", self.rounds, f"a whole number, 0..{MOST_ROUNDS}")
         check_delta("delta", self.delta)
@@ -216,13 +217,15 @@ class FederationConfig:
             most = min(clients, MOST_ZONES)
             ok = 1 <= zones <= most
             require(ok, "zones", zones, f"1..{most} (the clients, or the most)")
-        n, k = sum(self.sizes), self.cohort
+        n, s = sum(self.sizes), len(self.sizes)
         name = "zoning_file" if self.zoning is not None else "zone_sizes"
-        ok = self.zones in (None, len(self.sizes))
-        require(ok, "zones", self.zones, f"{len(self.sizes)}, as {name} has")
-        ok = n <= MOST_CLIENTS and len(self.sizes) <= MOST_ZONES
+        require(self.zones in (None, s), "zones", self.zones, f"{s}, as {name} has")
+        ok = n <= MOST_CLIENTS and s <= MOST_ZONES
         allowed = f"at most {MOST_CLIENTS} clients in {MOST_ZONES} zones"
-        require(ok, name, f"{n} clients in {len(self.sizes)} zones", allowed)
+        require(ok, name, f"{n} clients in {s} zones", allowed)
+
+    def _check_cohort(self) -> None:
+        n, k = sum(self.sizes), self.cohort
         if self.sampling == "full":
             given = self.clients_per_round
             allowed = f"{n}, all, with full sampling"
@@ -325,8 +328,9 @@ class AccountConfig(FederationConfig):
             (self.calibrate is None, OF_CALIBRATION, "only with calibrate"),
             (self.calibrate is not None, ("noise_multiplier",), found),
         ):
-            for name in filter(left.__contains__, names if applies else ()):
-                raise ArgumentError(name, getattr(self, name), allowed)
+            for name in names:
+                if applies and name in left:
+                    raise ArgumentError(name, getattr(self, name), allowed)
 
     @functools.cached_property
     def asked(self) -> "Planned":
