@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 from tff_hdp.errors import ArgumentError, check_count, check_positive, check_word
 from tff_hdp.privacy.accountant import SOUND, Sound, account, worst
-from tff_hdp.privacy.parts import LARGEST_MULTIPLIER
+from tff_hdp.privacy.parts import LARGEST_MULTIPLIER, SMALLEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import CLIENT_KINDS, ClientKind, Observer, ThreatModel
 
 _RELATIVE = 1e-4
-SMALLEST_MULTIPLIER = 2.0**-10
 
 
 def calibrate(

@@ -21,6 +21,10 @@ from tff_hdp.errors import (
 LEAST_PROBABILITY = 1e-18
 LEAST_WEIGHT = 1e-12
 _LEAST_IN_PLAN, _GREATEST_IN_PLAN = 1e-15, 1e9
+# Of noise multipliers that somebody may give; the largest is the most that is searched.
+_LEAST_GIVEN, LARGEST_MULTIPLIER = 1e-6, 1e6
+# The least that is searched: with less there is no noise to speak of.
+SMALLEST_MULTIPLIER = 2.0**-10
 
 
 def check_in_plan(name: str, z: Any) -> float:
@@ -34,6 +38,13 @@ def check_in_plan(name: str, z: Any) -> float:
     allowed = f"0, or {_LEAST_IN_PLAN:g}..{_GREATEST_IN_PLAN:g}"
     require(ok, name, number, allowed)
     return number
+
+
+def check_multiplier(z: float) -> None:
+    """Raises ArgumentError unless `z` is a noise multiplier that somebody may give."""
+    ok = _LEAST_GIVEN <= z <= LARGEST_MULTIPLIER
+    allowed = f"{_LEAST_GIVEN:g}..{LARGEST_MULTIPLIER:g}"
+    require(ok, "noise_multiplier", z, allowed)
 
 
 def check_zone_sizes(zone_sizes: Any) -> tuple[int, ...]:
@@ -128,15 +139,6 @@ def check_norm(name: str, norm: float) -> None:
     ok = _LEAST_NORM <= norm <= _GREATEST_NORM
     allowed = f"at least {_LEAST_NORM:g} and at most {_GREATEST_NORM:g}"
     require(ok, name, norm, f"{allowed}, whose squares float32 has")
-
-
-# Of a noise multiplier that somebody may mean, and the most that is searched for one.
-LARGEST_MULTIPLIER = 1e6
-
-
-def check_multiplier(z: float) -> None:
-    """Raises ArgumentError unless `z` is a noise multiplier that somebody may mean."""
-    require(1e-6 <= z <= LARGEST_MULTIPLIER, "noise_multiplier", z, "1e-6..1e6")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,6 @@ from tff_hdp.errors import (
     require,
 )
 from tff_hdp.privacy.accountant import SOUND, Sound
-from tff_hdp.privacy.calibration import SMALLEST_MULTIPLIER
 from tff_hdp.privacy.composition import MOST_PLD_ROUNDS
 from tff_hdp.privacy.demands import (
     Federation,
@@ -40,6 +39,7 @@ from tff_hdp.privacy.demands import (
     largest_epsilon,
 )
 from tff_hdp.privacy.least import least_sum
+from tff_hdp.privacy.parts import SMALLEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.planned import Planned
 from tff_hdp.privacy.promises import Kept, Promise, from_clients_up
