@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tff_hdp.errors import ArgumentError, check_count, check_positive, check_word
 from tff_hdp.privacy.accountant import SOUND, Sound, account, worst
+from tff_hdp.privacy.least import log_excess
 from tff_hdp.privacy.parts import LARGEST_MULTIPLIER, SMALLEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.threat import CLIENT_KINDS, ClientKind, Observer, ThreatModel
@@ -122,8 +123,7 @@ def _least_below(
     from scipy import optimize
 
     def excess(log_z: float) -> float:
-        found = epsilon(math.exp(log_z))
-        return math.log(max(min(found, 1e300), 1e-300) / target)
+        return log_excess(epsilon(math.exp(log_z)), target)
 
     low, step = high, 1.1
     while (low := low / step) >= SMALLEST_MULTIPLIER:

@@ -90,8 +90,7 @@ def least_below(
     """
 
     def excess(log_variance: float) -> float:
-        found = epsilon(math.exp(log_variance))
-        return math.log(max(min(found, 1e300), 1e-300) / target)
+        return log_excess(epsilon(math.exp(log_variance)), target)
 
     bottom, top = math.log(_LEAST), math.log(_MOST)
     at = min(max(math.log(max(guess, _LEAST)), bottom), top)
@@ -120,6 +119,11 @@ def least_below(
         before, at, found = (at, found), then, excess(then)
         if at != before[0]:
             slope = min((found - before[1]) / (at - before[0]), -1e-3)
+
+
+def log_excess(epsilon: float, target: float) -> float:
+    """ln(epsilon / target), also a number where epsilon is 0 or infinite."""
+    return math.log(max(min(epsilon, 1e300), 1e-300) / target)
 
 
 def aimed(tried: list[tuple[float, float]], wanted: float) -> float:
