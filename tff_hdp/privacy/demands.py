@@ -115,6 +115,10 @@ class Demand:
       level: At which the promise's observer stands.
       zones: Where clients of this kind are, which are alike.
       index: The client's place in its zone's order.
+
+    Attributes:
+      target: The epsilon by Renyi DP that a search aims at, which may set it.
+      sees_nothing: As in `View`, of the observer; other attributes are as given.
     """
 
     def __init__(
