@@ -58,12 +58,12 @@ class FederationConfig:
     """Zones, sampling and what is assumed of the parties; field names are flag names.
 
     Attributes:
-      clients: n, at most 1e9; None means 500, or the sum of --zone_sizes.
+      clients: n, at most 1e9; None means 500, or the sum of zone_sizes.
       clients_per_round: k, the expected cohort, 1e-9 or more and with fixed sampling
         at most 1e5; q = k/n in every zone. None means 100, or all with full sampling.
       zones: s zones, at most 1e4, of sizes that differ by at most one; None means 10,
         or as many as zone_sizes or zoning_file has.
-      zone_sizes: n_i, as 10,20,30, in place of --clients and --zones.
+      zone_sizes: n_i, as 10,20,30, in place of clients and zones.
       zoning_file: client,zone,... as CSV, or nested JSON, in place of those; brings
         its own levels.
       levels: Nodes of every level between zones and server, innermost first, as 5,2.
@@ -87,7 +87,7 @@ class FederationConfig:
 
     Raises:
       ArgumentError: If a field is out of range or two contradict each other.
-      FileError: If zoning_file is none.
+      FileError: If zoning_file cannot be read as a zoning.
     """
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -248,20 +248,20 @@ class AccountConfig(FederationConfig):
     """A federation, its noise, and what to tell of it; field names are flag names.
 
     Attributes:
-      privacy: Who adds noise (Table I); `levels` if only the --noising_levels do.
+      privacy: Who adds noise (Table I); `levels` if only the noising_levels do.
       alpha: Share alpha of Table I, for c5, c7 and ldp_hdp.
       beta: Share beta of Table I, for c3, c6 and c7.
-      noising_levels: Which of the levels add noise besides the parties of --privacy,
+      noising_levels: Which of the levels add noise besides the parties of privacy,
         as 2 or 2,3; 2 is the first above the zones.
       noise_multiplier: z of every party that adds noise.
       plan: A file that scripts/plan.py wrote: its federation, noise, threat, rounds
         and delta in place of all those here, none of which may be given then.
       calibrate: Find the z for this epsilon instead.
-      observer: Against whom, for --calibrate.
-      client_kind: For whom, for --calibrate; None for those worst off.
-      method: The account that --calibrate must meet.
+      observer: Against whom, for calibrate.
+      client_kind: For whom, for calibrate; None for those worst off.
+      method: The account that calibrate must meet.
       compare: Compare ldp, hdp and cdp instead: every party with
-        --noise_multiplier, or every released model with it.
+        noise_multiplier, or every released model with it.
       figure: Also draw it to this file (epsilon over rounds).
 
     Raises:

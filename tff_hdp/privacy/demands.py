@@ -354,8 +354,7 @@ def demands_of(federation: Federation, promise: Promise) -> list[Demand]:
     if not found:
         nobody = "all clients here trust the server"
         if promise.is_own:
-            nobody = "no client noises its own update here (--trust_nobody, "
-            nobody += "noising_clients)"
+            nobody = "no client here trusts nobody, to noise its own update"
         allowed = f"one made to somebody: {nobody}"
         raise ArgumentError("promises", promise, allowed)
     return found

@@ -332,7 +332,7 @@ class _Keeper:
             if reached is not None:
                 return plan, reached
         promise = max(self._demands, key=lambda d: d.promise.epsilon / d.target).promise
-        allowed = f"what {self._method.upper()} can be seen to keep; try --method=rdp"
+        allowed = f"what {self._method.upper()} can be seen to keep; try method rdp"
         raise ArgumentError("promises", promise, allowed)
 
     def _match(self, plan: NoisePlan) -> bool:
