@@ -113,7 +113,8 @@ def paired_audit_scores(
     Raises:
       ArgumentError: If an argument is out of range or a score is not finite.
     """
-    _check(claimed, delta, confidence)
+    check_nonnegative("claimed", claimed)
+    _check(delta, confidence)
     inside = checked_scores("scores_in", scores_in)
     outside = checked_scores("scores_out", scores_out)
     first_in, first_out = len(inside) // 4, len(outside) // 4
@@ -167,7 +168,7 @@ def paired_lower_bound(
     Raises:
       ArgumentError: If a count is out of range.
     """
-    _check(0.0, delta, confidence)
+    _check(delta, confidence)
     for name, count, total in (
         ("true_positives", true_positives, positives),
         ("false_positives", false_positives, negatives),
@@ -238,7 +239,8 @@ def one_run_audit(
       ArgumentError: If an argument is out of range, a score is not finite or a coin
         no truth value.
     """
-    _check(claimed, delta, confidence)
+    check_nonnegative("claimed", claimed)
+    _check(delta, confidence)
     values = checked_scores("scores", scores)
     coins = np.asarray(entries("included", included, check_bool))
     allowed = f"{values.size} entries, as scores"
@@ -282,7 +284,7 @@ def one_run_lower_bound(
     Raises:
       ArgumentError: If a count is out of range.
     """
-    _check(0.0, delta, confidence)
+    _check(delta, confidence)
     require(0 <= correct <= guesses, "correct", correct, f"0..{guesses}")
     require(1 <= guesses <= canaries, "guesses", guesses, f"1..{canaries}")
 
@@ -326,8 +328,7 @@ def one_run_chance(
     return min(chance, 1.0)
 
 
-def _check(claimed: float, delta: float, confidence: float) -> None:
-    check_nonnegative("claimed", claimed)
+def _check(delta: float, confidence: float) -> None:
     require(0.0 <= delta < 1.0, "delta", delta, "[0, 1)")
     require(0.0 < confidence < 1.0, "confidence", confidence, "(0, 1)")
 

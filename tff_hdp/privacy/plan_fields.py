@@ -77,7 +77,7 @@ def from_fields(cls: type, fields: Mapping[str, Any]) -> Any:
       ArgumentError: If a field is unknown, missing or out of range.
     """
     check_names(cls.__name__, fields, {f.name for f in dataclasses.fields(cls)})
-    return cls(**{name: _with(tuple, value) for name, value in fields.items()})
+    return cls(**{name: _tuples(value) for name, value in fields.items()})
 
 
 def check_names(what: str, found: Mapping[str, Any], known: set[str]) -> None:
@@ -86,10 +86,10 @@ def check_names(what: str, found: Mapping[str, Any], known: set[str]) -> None:
         raise ArgumentError(what, wrong, f"the fields {', '.join(sorted(known))}")
 
 
-def _with(sequence: type, value: Any) -> Any:
-    """`value` with its lists and tuples, at any depth, as `sequence`."""
+def _tuples(value: Any) -> Any:
+    """`value` with its lists, at any depth, as tuples."""
     if isinstance(value, dict):
-        return {name: _with(sequence, item) for name, item in value.items()}
+        return {name: _tuples(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return sequence(_with(sequence, item) for item in value)
+        return tuple(map(_tuples, value))
     return value
