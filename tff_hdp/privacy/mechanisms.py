@@ -106,7 +106,8 @@ class Gaussian(Mechanism):
     @property
     def loss_span(self) -> float:
         """See base class."""
-        return 0.5 / self.noise_multiplier**2 + math.sqrt(2 * LOG_TAIL) / self.noise_multiplier
+        z = self.noise_multiplier
+        return 0.5 / z**2 + math.sqrt(2 * LOG_TAIL) / z
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 For comparison only: docs/privacy.md ("The paper's numbers") says what each gets
 wrong. Source: HDP paper, section IV-C (eps/sqrt(k), eps/sqrt(s), eps/sqrt(prod k_j),
-shuffling) and Table I. Where the paper writes m, a zone's clients, its k says online ones
-are meant.
+shuffling) and Table I. Where the paper writes m, a zone's clients, its k says online
+ones are meant.
 """
 
 import functools

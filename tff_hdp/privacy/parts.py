@@ -141,6 +141,10 @@ def check_norm(name: str, norm: float) -> None:
     require(ok, name, norm, f"{allowed}, whose squares float32 has")
 
 
+# Of a clip norm that was measured on clients' data without noise.
+NOT_PRIVATE = "this estimate is itself not private"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Clipping:
     """The bound S on the L2 norm of one client's update.
@@ -154,7 +158,8 @@ class Clipping:
       layer_norms: C_l per weight tensor; for `per_layer` only. None there
         means equal shares, C_l = S / sqrt(number of tensors).
       target_quantile: For `adaptive`, the share of updates left unclipped.
-      source: Where S comes from, in words, for the report.
+      source: Where S comes from, in words, for the report; `NOT_PRIVATE` among them
+        where it is clients' data, in which case accounts say that S is taken as public.
     """
 
     clip_norm: float = 1.0
@@ -165,6 +170,11 @@ class Clipping:
 
     def __str__(self) -> str:
         return f"Clip norm {self.clip_norm:.6g}: {self.source}."
+
+    @property
+    def is_private(self) -> bool:
+        """Whether S tells nothing of clients' data that is not accounted."""
+        return NOT_PRIVATE not in self.source
 
     def __post_init__(self) -> None:
         norm = check_positive("clip_norm", self.clip_norm)

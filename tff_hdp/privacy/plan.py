@@ -51,8 +51,9 @@ class NoisePlan:
 
     Zone i outputs X_i = (sum_k w_k clip(Delta_k) + noise) / D_i and the server
     releases sum_i p_i X_i + noise, with weights w_k in [0, 1] (Algorithm 1 of the
-    HDP paper with its estimators corrected: the denominator is fixed and public). Multipliers are standard deviations in units of the sensitivity
-    of the value they are added to.
+    HDP paper with its estimators corrected: the denominator is fixed and public).
+    Multipliers are standard deviations in units of the sensitivity of the value they
+    are added to.
 
     Attributes:
       zone_sizes: n_i, registered clients of each zone.

@@ -40,6 +40,7 @@ _CODES = (
     ("U", ".*(not counted|none of their noise is|whose is lost is unknown)"),
     ("T", "super-nodes are trusted to top up"),
     ("J", "z is that of update and clipped count"),
+    ("Cp", "the clip norm, measured without noise"),
     ("G", "PLD on a grid of"),
     ("B", ".* of delta pays for"),
     ("Q", "epsilon is the sum of the rounds'"),

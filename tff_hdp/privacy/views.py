@@ -275,12 +275,13 @@ def _notes(
     if plan.discrete_stddevs:
         yield "noise on a grid is accounted as such"
     if plan.participation[zone] < 1.0:
-        learns = "does not learn" if hidden else "may learn"
-        yield f"the observer {learns} who takes part"
+        yield f"the observer {'does not' if hidden else 'may'} learn who takes part"
     if varies:
         yield "accounts the random number of noising participants, not its mean"
     if plan.clipping.kind == "adaptive":
         yield "z is that of update and clipped count together"
+    if not plan.clipping.is_private:
+        yield "the clip norm, measured without noise, is taken as public"
     if plan.zone_weights not in (None, tuple(map(float, plan.zone_sizes))):
         yield "what zones' clients weigh together is public, and what weighs 1"
     if run.threat.dropout_rate > 0:
@@ -291,8 +292,7 @@ def _why_revealed(run: AccountedRound, zone: int, noise: Noise) -> str:
     """Why participation that is hidden is accounted as revealed; empty if it is not."""
     plan = run.plan
     fixed_size = isinstance(plan.sampling, FixedSizeSampling)
-    is_drawn = plan.participation[zone] < 1.0
-    if is_drawn and noise.varies and (noise.own or fixed_size):
+    if plan.participation[zone] < 1.0 and noise.varies and (noise.own or fixed_size):
         return "participants carry noise, so participation is taken as revealed"
     if plan.min_zone_clients > 1 and _skips_reveal(run, zone):
         return "participation is taken as revealed, as left-out zones show it"

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from tff_hdp.errors import ArgumentError
+from tff_hdp.privacy import Clipping, PoissonSampling, account, configurations
+from tff_hdp.privacy.table import account_text
 from tff_hdp.simulation.system import RoundInput
 from tff_hdp.systems.hdp.pilot import find_clipping
 
@@ -83,6 +85,19 @@ def test_the_clip_norm_is_the_mean_over_all_updates(found):
     assert clipping.clip_norm == pytest.approx((3 * 3.0 + 5 * 1.0) / 8)
     assert clipping.kind == "flat"
     assert "not private" in clipping.source
+
+
+@pytest.mark.parametrize("maker", [configurations.c1, configurations.c2])
+def test_accounts_say_that_it_is_taken_as_public(found, maker):
+    federation = {"zone_sizes": (4, 4), "sampling": PoissonSampling((0.5, 0.5))}
+    words = "the clip norm, measured without noise, is taken as public"
+    for clipping, is_said in ((found(ROUNDS), True), (Clipping(clip_norm=2.0), False)):
+        plan = maker(**federation, noise_multiplier=1.0, clipping=clipping)
+        rows = [row for row in account(plan, 5, 1e-5) if row.epsilon_rdp is not None]
+        assert rows
+        for row in rows:
+            assert (words in row.assumptions.split("; ")) == is_said
+        assert ("Cp " in account_text([row.to_dict() for row in rows])) == is_said
 
 
 def test_layers_have_means_of_their_own(found):

@@ -193,6 +193,9 @@ def test_auto_clip_norm_comes_from_a_pilot_and_says_so(hdp_config, tmp_path):
     assert 0.01 < plan.clipping.clip_norm < 10
     privacy = json.loads((tmp_path / "privacy.json").read_text())
     assert any("not private" in note for note in privacy["notes"])
+    said = [row["assumptions"] for row in privacy["accounts"] if row["epsilon_pld"]]
+    assert said
+    assert all("clip norm, measured without noise" in words for words in said)
 
 
 @pytest.mark.parametrize(

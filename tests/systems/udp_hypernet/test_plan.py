@@ -20,7 +20,7 @@ def ledger(rounds, **plan):
 
 
 def test_phi_is_worth_what_the_reference_says(row):
-    """100 users, q = .1, sigma = .05, S = .1 reach the paper's eps 4 in 1,430 rounds."""
+    """100 users, q = .1, sigma = .05, S = .1 reach its eps 4 in 1,430 rounds."""
     rows = ledger(1430, users=100, q=0.1, sigma=0.05, S=0.1).account(DELTA)
     phi = row(rows, "released_model")
     assert phi.noise_multiplier == pytest.approx(5.0)

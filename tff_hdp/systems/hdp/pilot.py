@@ -10,6 +10,7 @@ import numpy as np
 import tasks
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping
+from tff_hdp.privacy.parts import NOT_PRIVATE
 from tff_hdp.simulation.cohorts import fresh_entropy
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import System
@@ -37,7 +38,7 @@ def find_clipping(
     measured = folder.resolved["pilot_norms"]
     source = (
         f"mean update norm of {config.pilot_rounds} rounds without noise or clipping; "
-        "this estimate is itself not private"
+        f"{NOT_PRIVATE}"
     )
     if config.clipping != "per_layer":
         return Clipping(
