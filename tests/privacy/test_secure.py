@@ -192,6 +192,22 @@ def test_encoding_refuses(options, message):
         plan_of("ldp", **options)
 
 
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [("hdp", r"zone_noise_multipliers\[0\]"), ("cdp", "server_noise_multiplier")],
+)
+def test_noise_of_few_steps_is_refused_wherever_it_is_on_the_grid(config, name):
+    """Of less than ten steps what is drawn is not accounted as a Gaussian."""
+
+    def gridded(step):
+        grid = FixedPoint(clip=1.0, step=step, bits=30, max_clients=50)
+        return plan_of(config, encoding=grid, secure_server=True)
+
+    gridded(0.1)
+    with pytest.raises(ArgumentError, match=f"^{name} is 1.0; allowed: 0 or at least"):
+        gridded(0.1001)
+
+
 def test_encoding_refuses_adaptive_clipping():
     plan = plan_of("cdp", clipping=Clipping(kind="adaptive"), secure_aggregation=True)
     with pytest.raises(ValueError, match="adaptive"):
