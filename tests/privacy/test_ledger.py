@@ -169,6 +169,19 @@ def test_other_zones_and_other_relations_do_not_compose():
     assert "do not compose" in released[0].assumptions
 
 
+def test_other_levels_do_not_compose():
+    """Level 3 is the server of one plan, and who gets the model of the other."""
+    flat = make("cdp")
+    tall = dataclasses.replace(flat, upper_levels=(Level((0, 0, 1, 1), (0.0, 0.0)),))
+    for first, second, count in ((flat, tall, 0), (tall, flat, 1)):
+        ledger = Ledger()
+        ledger.record(first)
+        words = rf"^plan\.upper_levels is .*{count} levels, as in earlier rounds"
+        with pytest.raises(ArgumentError, match=words):
+            ledger.record(second)
+        assert ledger.rounds == 1
+
+
 def test_empty_ledger_and_foreign_state():
     with pytest.raises(ValueError, match="0 rounds"):
         Ledger().account(DELTA)
