@@ -9,6 +9,7 @@ from tff_hdp.privacy import (
     PoissonSampling,
     ThreatModel,
     account,
+    coalitions,
 )
 
 
@@ -54,3 +55,21 @@ def test_a_sum_that_a_majority_unmasks_is_seen_in_parts(
     else:
         assert found.epsilon_rdp == plain.epsilon_rdp
         assert "sum only" not in found.assumptions
+
+
+def test_that_any_zone_is_unmasked_is_as_likely_as_of_all_of_them():
+    def plan_of(zones):
+        return NoisePlan(
+            zone_sizes=(400,) * zones, sampling=PoissonSampling((0.5,) * zones)
+        )
+
+    def holds(corrupt, zones):
+        every = (corrupt,) * zones
+        return coalitions.sums_hold(plan_of(zones), every, 0.0, coalitions.majority)
+
+    corrupt = max(c for c in range(60, 200) if holds(c, 1))
+    once = coalitions._unmasking(
+        plan_of(1), 0, corrupt, 0.0, coalitions.majority, False
+    )
+    most = int(2.0**-60 / once)
+    assert holds(corrupt, most) and not holds(corrupt, most + 1)
