@@ -10,8 +10,8 @@ from scipy import optimize
 from scipy.stats import norm
 from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.levels import queries_from_plan
-from tff_hdp.aggregators.queries import LevelQueries
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (

@@ -10,8 +10,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_hdp.aggregators import zoned_model
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.levels import void_unless
-from tff_hdp.aggregators.queries import LevelQueries
 from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.aggregators.sums import inner_zone_sums, zone_sums
 from tff_hdp.aggregators.zoned_mean import ZonedMean

@@ -20,9 +20,9 @@ import tensorflow as tf
 import tensorflow_privacy as tfp
 from tensorflow_privacy.privacy.dp_query.nested_query import NestedSumQuery
 
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.queries import (
     GaussianSumQuery,
-    LevelQueries,
     clip_of,
     global_norm,
     with_secure_noise,

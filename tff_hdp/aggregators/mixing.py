@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels
-from tff_hdp.aggregators.queries import LevelQueries
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.noise import grid_step
 from tff_hdp.privacy.plan import NoisePlan
 

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels
-from tff_hdp.aggregators.queries import LevelQueries
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.vectors import centred, decode, encode, join, split
 from tff_hdp.aggregators.zoned_mean import ZonedMean
 from tff_hdp.errors import ArgumentError

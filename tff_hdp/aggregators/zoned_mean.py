@@ -12,7 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
-from tff_hdp.aggregators.queries import LevelQueries, global_norm, preprocess
+from tff_hdp.aggregators.level_queries import LevelQueries
+from tff_hdp.aggregators.queries import global_norm, preprocess
 from tff_hdp.aggregators.totals import add_rows
 from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan

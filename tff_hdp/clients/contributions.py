@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_hdp.aggregators.queries import LevelQueries
+from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.zoned_mean import PER_ZONE, ZonedMean
 from tff_hdp.clients.updates import (
     OuterProducts,
