@@ -115,8 +115,7 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         if isinstance(weight_type, tff.TensorType):
             if not np.issubdtype(weight_type.dtype.type, np.floating):
                 raise TypeError(f"weight_type is {weight_type}; a mean needs a float")
-            cap = self._example_cap
-            return _of_zoned_model(self, value_type, weight_type, cap)
+            return self._of_zoned_model(value_type, weight_type)
         WEIGHT_TYPE.check_assignable_from(weight_type)
         allowed = "None with weights that come with a zone, which are w itself"
         require(self._example_cap is None, "example_cap", self._example_cap, allowed)
@@ -130,6 +129,67 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         record = tff.types.type_to_tf_tensor_specs(value_type)
         mean = build_mean(self._plan, record, queries=self._queries)
         return _process(mean, value_type, self._inner)
+
+    def _of_zoned_model(
+        self, value_type: tff.Type, weight_type: tff.Type | None = None
+    ) -> tff.templates.AggregationProcess:
+        """The process for a `zoned_model`'s updates, from which it takes profiles."""
+        allowed = "that of a zoned_model, which ends in a profile: put it around "
+        allowed += "model_fn"
+        require(zoned_model.is_zoned(value_type), "value_type", value_type, allowed)
+        plan, example_cap = self._plan, self._example_cap
+        if example_cap is not None and plan.estimator != "realised":
+            # W_i = n_i would take every client for one with as many examples.
+            allowed = "each zone's sum of w with example_cap, as estimator="
+            allowed += f"{plan.estimator} divides by it"
+            given = plan.zone_weights
+            require(given is not None, "plan.zone_weights", given, allowed)
+        least = plan.min_zone_clients
+        allowed = "1 with updates of a zoned_model: a client whose training diverges "
+        allowed += "loses its zone, so its data could decide whether the zone is left "
+        allowed += "out"
+        require(least == 1, "plan.min_zone_clients", least, allowed)
+
+        @tff.tensorflow.computation(value_type, weight_type or np.float32)
+        def take_off(value: Any, weight: Any) -> Any:
+            update, profile, lost = zoned_model.taken_off(value, weight, example_cap)
+            moved = [tf.reduce_any(tf.not_equal(t, 0)) for t in tf.nest.flatten(update)]
+            stray = tf.logical_and(lost, tf.reduce_any(moved))
+            told = collections.OrderedDict(
+                lost=tf.cast(lost, tf.int32), strays=tf.cast(stray, tf.int32)
+            )
+            return update, profile, told
+
+        update_type = take_off.type_signature.result[0]
+        process = self._process_of(update_type)
+        put_back = tff.tensorflow.computation(zoned_model.put_back, update_type)
+        state_type = process.initialize.type_signature.result
+        values_type = tff.FederatedType(value_type, tff.CLIENTS)
+
+        def run(state: Any, value: Any, weight: Any) -> Any:
+            update, profile, told = tff.federated_map(take_off, (value, weight))
+            output = process.next(state, update, profile)
+            result = tff.federated_map(put_back, output.result)
+            measured = _with(output.measurements, tff.federated_sum(told))
+            measured = tff.federated_map(_void_if_lost, measured)
+            return tff.templates.MeasuredProcessOutput(output.state, result, measured)
+
+        if weight_type is None:
+
+            @tff.federated_computation(state_type, values_type)
+            def next_fn(state: Any, value: Any) -> Any:
+                one = tff.federated_value(np.float32(1), tff.CLIENTS)
+                return run(state, value, one)
+
+        else:
+
+            @tff.federated_computation(
+                state_type, values_type, tff.FederatedType(weight_type, tff.CLIENTS)
+            )
+            def next_fn(state: Any, value: Any, weight: Any) -> Any:
+                return run(state, value, weight)
+
+        return tff.templates.AggregationProcess(process.initialize, next_fn)
 
 
 class UnweightedHierarchicalMeanFactory(tff.aggregators.UnweightedAggregationFactory):
@@ -162,7 +222,7 @@ class UnweightedHierarchicalMeanFactory(tff.aggregators.UnweightedAggregationFac
 
     def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
         """See base class."""
-        return _of_zoned_model(self._weighted, value_type)
+        return self._weighted._of_zoned_model(value_type)
 
 
 def _process(
@@ -211,82 +271,18 @@ def _process(
         contributions, told = given[0], tff.federated_sum(given[1])
         if inner is None:
             total = zone_sums(mean, contributions)
-            result, new, measured = tff.federated_map(release, (own, total))
-            measured = _with(measured, told)
-            return tff.templates.MeasuredProcessOutput(new, result, measured)
-        total, summed = inner_zone_sums(mean, inner, state.inner, contributions)
+        else:
+            total, summed = inner_zone_sums(mean, inner, state.inner, contributions)
         result, new, measured = tff.federated_map(release, (own, total))
         measured = _with(measured, told)
-        more = tff.federated_zip(collections.OrderedDict(inner=summed.measurements))
-        return tff.templates.MeasuredProcessOutput(
-            tff.federated_zip(collections.OrderedDict(mean=new, inner=summed.state)),
-            result,
-            _with(measured, more),
-        )
+        if inner is not None:
+            more = tff.federated_zip(collections.OrderedDict(inner=summed.measurements))
+            measured = _with(measured, more)
+            both = collections.OrderedDict(mean=new, inner=summed.state)
+            new = tff.federated_zip(both)
+        return tff.templates.MeasuredProcessOutput(new, result, measured)
 
     return tff.templates.AggregationProcess(init_fn, next_fn)
-
-
-def _of_zoned_model(
-    factory: HierarchicalMeanFactory,
-    value_type: tff.Type,
-    weight_type: tff.Type | None = None,
-    example_cap: float | None = None,
-) -> tff.templates.AggregationProcess:
-    """The process for a `zoned_model`'s updates, whose profiles a factory is given."""
-    allowed = "that of a zoned_model, which ends in a profile: put it around model_fn"
-    require(zoned_model.is_zoned(value_type), "value_type", value_type, allowed)
-    plan = factory._plan
-    if example_cap is not None and plan.estimator != "realised":
-        # W_i = n_i would take every client for one with as many examples.
-        allowed = "each zone's sum of w with example_cap, as estimator="
-        allowed += f"{plan.estimator} divides by it"
-        given = plan.zone_weights
-        require(given is not None, "plan.zone_weights", given, allowed)
-    least = plan.min_zone_clients
-    allowed = "1 with updates of a zoned_model: a client whose training diverges loses "
-    allowed += "its zone, so its data could decide whether the zone is left out"
-    require(least == 1, "plan.min_zone_clients", least, allowed)
-
-    @tff.tensorflow.computation(value_type, weight_type or np.float32)
-    def take_off(value: Any, weight: Any) -> Any:
-        update, profile, lost = zoned_model.taken_off(value, weight, example_cap)
-        moved = [tf.reduce_any(tf.not_equal(t, 0)) for t in tf.nest.flatten(update)]
-        stray = tf.logical_and(lost, tf.reduce_any(moved))
-        told = collections.OrderedDict(
-            lost=tf.cast(lost, tf.int32), strays=tf.cast(stray, tf.int32)
-        )
-        return update, profile, told
-
-    update_type = take_off.type_signature.result[0]
-    process = factory._process_of(update_type)
-    put_back = tff.tensorflow.computation(zoned_model.put_back, update_type)
-    state_type = process.initialize.type_signature.result
-    values_type = tff.FederatedType(value_type, tff.CLIENTS)
-
-    def run(state: Any, value: Any, weight: Any) -> Any:
-        update, profile, told = tff.federated_map(take_off, (value, weight))
-        output = process.next(state, update, profile)
-        result = tff.federated_map(put_back, output.result)
-        measured = _with(output.measurements, tff.federated_sum(told))
-        measured = tff.federated_map(_void_if_lost, measured)
-        return tff.templates.MeasuredProcessOutput(output.state, result, measured)
-
-    if weight_type is None:
-
-        @tff.federated_computation(state_type, values_type)
-        def next_fn(state: Any, value: Any) -> Any:
-            return run(state, value, tff.federated_value(np.float32(1), tff.CLIENTS))
-
-    else:
-
-        @tff.federated_computation(
-            state_type, values_type, tff.FederatedType(weight_type, tff.CLIENTS)
-        )
-        def next_fn(state: Any, value: Any, weight: Any) -> Any:
-            return run(state, value, weight)
-
-    return tff.templates.AggregationProcess(process.initialize, next_fn)
 
 
 @tff.tensorflow.computation
