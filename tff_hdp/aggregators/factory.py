@@ -50,19 +50,22 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
 
     The process's state holds the queries' states, clips and noise among them, and the
     process of another plan refuses it when run. Its measurements are un-noised and so
-    meant for the operator of a simulation, not for release, except `events`, the
-    queries' `DpEvent`s as named tuples (see `round_events`). They are `clients`,
-    `counted` and `noising` (int32 [s], how many came, how many of them had a weight
-    and a zone, and how many noised their update), `rejected`, `strangers` (those of a
-    zone that the plan has not, rejected too, and under `clients` in the first),
-    `overweight` (those of a weight beyond 1, rejected too), `update_norm`,
-    `tensor_norms`, `clip_norm` and `plan` (its `plan_digest`); with an encoding
-    `saturated` and `left_out`, how many zones had fewer than `plan.min_zone_clients`;
-    for a `zoned_model` `lost`, the clients without examples or whose training diverged,
-    which TFF sends as zeros without a zone, and `strays`, those of them whose update is
-    not zero. Where more came without noise than the
-    plan has that do not noise, the clients' event has multiplier 0; a sampled cohort
-    of no more than those is not told apart.
+    meant for the operator of a simulation, not for release, except `events`:
+
+    *   `events`: the queries' `DpEvent`s as named tuples (see `round_events`). Where
+        more came without noise than the plan has that do not noise, the clients' event
+        has multiplier 0; a sampled cohort of no more than those is not told apart.
+    *   `clients`, `counted`, `noising`: int32 [s], how many came, how many of them had
+        a weight and a zone, and how many noised their update.
+    *   `rejected`: how many updates were; among them `strangers`, of a zone that the
+        plan has not (under `clients` in the first), and `overweight`, of a weight
+        beyond 1.
+    *   `update_norm`, `tensor_norms`, `clip_norm`, and `plan`, its `plan_digest`.
+    *   With an encoding `saturated`, and `left_out`, how many zones had fewer than
+        `plan.min_zone_clients`.
+    *   For a `zoned_model` `lost`, the clients without examples or whose training
+        diverged, which TFF sends as zeros without a zone, and `strays`, those of them
+        whose update is not zero.
 
     An inner factory sums the records, with a leading axis of zones in which all but
     a client's own are zero. An account adds up what several records carry: their
@@ -72,9 +75,9 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
 
     Args:
       plan: Who adds which noise, denominators and mixing weights.
-      example_cap: The scalar weight that counts as w = 1, as heavier ones do; None
-        takes it as it is. Of a `WEIGHT_TYPE` nothing else does: None there. It needs
-        `plan.zone_weights`, save for the `realised` estimator.
+      example_cap: TFF's weight is divided by this and capped at 1; None uses it
+        unchanged. Must be None with a `WEIGHT_TYPE`, which already carries w. Requires
+        `plan.zone_weights` unless the estimator is `realised`.
       queries: Replaces the queries that the plan implies, for instance to put a
         tensorflow-privacy query of your own at a level. The plan stays what is
         accounted: a ledger refuses rounds whose events say less noise than it, or
@@ -85,8 +88,9 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
 
     Raises:
       ArgumentError: If `inner` may not stand here; from `create`, if plan, queries
-        and value do not fit each other, or a plan leaves small zones out and the value
-        is of a `zoned_model`: who diverges loses its zone there.
+        and value do not fit each other, or if `plan.min_zone_clients` > 1 and the value
+        is a `zoned_model`'s update (a client whose training diverges loses its zone, so
+        its data would decide whether the zone is left out).
       TypeError: From `create`, if the value holds a tensor that is not of floats.
     """
 
