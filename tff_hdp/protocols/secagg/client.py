@@ -118,7 +118,7 @@ class Client:
         self._held: dict[str, tuple[bytes, bytes]] = {}
 
     def advertise(self) -> Keys:
-        """Round 0: the public keys.
+        """Phase `advertise`: the public keys.
 
         Raises:
           WrongPhaseError: If it was done before.
@@ -138,7 +138,7 @@ class Client:
         )
 
     def share(self, message: PeerKeys) -> Shares:
-        """Round 1: shares of the mask key and of the self-mask's seed.
+        """Phase `share`: shares of the mask key and of the self-mask's seed.
 
         Args:
           message: The neighbours' keys.
@@ -201,7 +201,7 @@ class Client:
     def mask(
         self, message: SharesForClient | Agreements, update: np.ndarray
     ) -> MaskedUpdate:
-        """Round 2: the update under its masks.
+        """Phase `mask`: the update under its masks.
 
         y_u = x_u + PRG(b_u) + sum_{u<v} PRG(s_uv) - sum_{u>v} PRG(s_uv) over the
         neighbours v that shared, modulo 2^bits.
@@ -273,7 +273,7 @@ class Client:
         return self._agreement(self._survivors)
 
     def unmask(self, message: Survivors | Agreements) -> Unmasking:
-        """Round 3: shares of survivors' seeds and of dropped clients' keys.
+        """Phase `unmask`: shares of survivors' seeds and of dropped clients' keys.
 
         Never both of one client: together they would lay bare its update.
 

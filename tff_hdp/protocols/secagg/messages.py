@@ -78,7 +78,7 @@ class Message(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Keys:
-    """Round 0, from a client: its two X25519 public keys, 32 bytes each."""
+    """Phase `advertise`, from a client: its two X25519 public keys, 32 bytes each."""
 
     round_number: int
     client: str
@@ -89,7 +89,7 @@ class Keys:
 
 @dataclasses.dataclass(frozen=True)
 class PeerKeys:
-    """Round 0, to a client: the keys of its neighbours."""
+    """The end of phase `advertise`, to a client: the keys of its neighbours."""
 
     round_number: int
     client: str
@@ -99,7 +99,7 @@ class PeerKeys:
 
 @dataclasses.dataclass(frozen=True)
 class Shares:
-    """Round 1, from a client: its two secrets, shared.
+    """Phase `share`, from a client: its two secrets, shared.
 
     Attributes:
       round_number: The round.
@@ -120,7 +120,7 @@ class Shares:
 
 @dataclasses.dataclass(frozen=True)
 class SharesForClient:
-    """Round 1, to a client: its neighbours' shares for it."""
+    """The end of phase `share`, to a client: its neighbours' shares for it."""
 
     round_number: int
     client: str
@@ -130,7 +130,7 @@ class SharesForClient:
 
 @dataclasses.dataclass(frozen=True)
 class MaskedUpdate:
-    """Round 2, from a client: its masked update, packed to whole bytes."""
+    """Phase `mask`, from a client: its masked update, packed to whole bytes."""
 
     round_number: int
     client: str
@@ -140,7 +140,7 @@ class MaskedUpdate:
 
 @dataclasses.dataclass(frozen=True)
 class Survivors:
-    """Round 3, to a client: who sent a masked update.
+    """The end of phase `mask`, to a client: who sent a masked update.
 
     Attributes:
       round_number: The round.
@@ -186,7 +186,7 @@ class Agreements:
 
 @dataclasses.dataclass(frozen=True)
 class Unmasking:
-    """Round 3, from a client: shares that take the masks off the sum.
+    """Phase `unmask`, from a client: shares that take the masks off the sum.
 
     Attributes:
       round_number: The round.

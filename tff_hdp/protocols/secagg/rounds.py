@@ -61,7 +61,7 @@ def run_round(
     rng: random.Random | None = None,
     random_bytes: RandomBytes = lambda _: os.urandom,
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Runs the protocol's rounds on ring elements.
+    """Runs one round of the protocol on ring elements.
 
     Args:
       inputs: For every client its [size] ring elements, or what `encode` turns

@@ -147,7 +147,7 @@ class Server:
         received[sender] = message
 
     def end_advertise(self) -> dict[str, PeerKeys]:
-        """Ends round 0: to each client the keys of its neighbours.
+        """Ends phase `advertise`: to each client the keys of its neighbours.
 
         Raises:
           BelowThresholdError: If fewer clients advertised than the threshold.
@@ -169,7 +169,7 @@ class Server:
         }
 
     def end_share(self) -> dict[str, SharesForClient]:
-        """Ends round 1: to each client its neighbours' shares for it.
+        """Ends phase `share`: to each client its neighbours' shares for it.
 
         Raises:
           BelowThresholdError: If fewer clients shared than the threshold.
@@ -202,7 +202,7 @@ class Server:
         return self._agreements("mask")
 
     def end_mask(self) -> dict[str, Survivors]:
-        """Ends round 2: to each survivor who survived around it.
+        """Ends phase `mask`: to each survivor who survived around it.
 
         Raises:
           BelowThresholdError: If the survivors are fewer than the threshold or
