@@ -18,8 +18,8 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.secure import check_weight_one, with_encoding
 
-# As tested; the ring of `FixedPoint` has room for two more.
-MAX_BITS = 30
+# The ring of `FixedPoint` has room for two more.
+_MAX_TESTED_BITS = 30
 
 
 class SecureZonedMean(ZonedMean):
@@ -194,9 +194,9 @@ class SecureZonedMean(ZonedMean):
 
     def _check_encoding(self) -> None:
         encoding, norm = self._encoding, self.plan.clipping.clip_norm
-        if encoding.bits > MAX_BITS:
+        if encoding.bits > _MAX_TESTED_BITS:
             raise ArgumentError(
-                "plan.encoding.bits", encoding.bits, f"at most {MAX_BITS}"
+                "plan.encoding.bits", encoding.bits, f"at most {_MAX_TESTED_BITS}"
             )
         finest = with_encoding(
             self.plan, size=self.size, bits=encoding.bits, largest=encoding.clip

@@ -22,11 +22,12 @@ from tff_hdp.protocols.elections.electorate import (
 from tff_hdp.protocols.elections.pvss import ORDER
 from tff_hdp.protocols.elections.relay import Relay
 from tff_hdp.protocols.elections.setup import Call, Setup
-from tff_hdp.protocols.elections.transcripts import Transcript
+from tff_hdp.protocols.elections.transcripts import PHASES, Transcript
 from tff_hdp.protocols.meter import Meter
 
-Phase = Literal["deal", "confirm", "reveal"]
-PHASES: tuple[Phase, ...] = get_args(Phase)
+# In which a client that came may still go silent.
+StopPhase = Literal["deal", "confirm", "reveal"]
+STOP_PHASES: tuple[StopPhase, ...] = get_args(StopPhase)
 
 
 class UnsoundElector(Elector):
@@ -58,7 +59,7 @@ def run_election(
     electors: Mapping[str, Elector],
     *,
     relay: Identity,
-    stops: Mapping[str, Phase] | None = None,
+    stops: Mapping[str, StopPhase] | None = None,
     meter: Meter | None = None,
 ) -> tuple[str, Transcript]:
     """Holds an election among simulated clients.
@@ -84,9 +85,6 @@ def run_election(
     board = Relay(registry, call, relay)
     number = call.round_number
 
-    def online(phase: str) -> list[str]:
-        return list(electors) if phase == "attend" else _acting(electors, stops, phase)
-
     def step(
         phase: str,
         shown: object,
@@ -94,7 +92,7 @@ def run_election(
         end: Callable[[], Any],
     ) -> Any:
         """Shows everybody online something; what the relay makes of their answers."""
-        for client in online(phase):
+        for client in _acting(electors, stops, phase):
             received = meter.deliver(RELAY, client, shown)
             with meter.time(client, phase):
                 message = act(electors[client], received)
@@ -111,14 +109,14 @@ def run_election(
         transcript = step("reveal", certificate, lambda e, m: e.reveal(m), board.finish)
     except ElectionError as error:
         for transcript in error.transcripts:
-            for client in online("reveal"):
+            for client in _acting(electors, stops, "reveal"):
                 shown = meter.deliver(RELAY, client, transcript)
                 with meter.time(client, "conclude"):
                     electors[client].close(shown)
         raise
 
     winners = set()
-    for client in online("reveal"):
+    for client in _acting(electors, stops, "reveal"):
         outcome = meter.deliver(RELAY, client, board.outcome(transcript))
         with meter.time(client, "conclude"):
             winners.add(electors[client].conclude(outcome))
@@ -129,7 +127,7 @@ def run_election(
 
 def draw_winner(
     setup: Setup,
-    stops: Mapping[str, Phase],
+    stops: Mapping[str, StopPhase],
     unsound: Collection[str],
     *,
     secret: bytes,
@@ -145,7 +143,9 @@ def draw_winner(
     Raises:
       BeyondThresholdError: If more clients are faulty than tolerated.
     """
-    deal, confirm, reveal = (_acting(setup.present, stops, phase) for phase in PHASES)
+    deal, confirm, reveal = (
+        _acting(setup.present, stops, phase) for phase in STOP_PHASES
+    )
     setup.check_quorum("dealt", sum(client not in unsound for client in deal))
     setup.check_quorum("confirmed", len(confirm))
     setup.check_threshold("revealed", sum(client not in unsound for client in reveal))
@@ -155,7 +155,7 @@ def draw_winner(
 
 
 def _acting(
-    clients: Iterable[str], stops: Mapping[str, Phase], phase: Phase
+    clients: Iterable[str], stops: Mapping[str, StopPhase], phase: str
 ) -> list[str]:
     """Those who have not gone silent by a phase."""
     last = PHASES.index(phase)

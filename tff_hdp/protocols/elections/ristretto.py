@@ -16,7 +16,7 @@ _D = -121665 * pow(121666, -1, P) % P
 _2D = 2 * _D % P
 _SQRT_M1 = pow(2, (P - 1) // 4, P)
 
-IDENTITY: Point = (0, 1, 1, 0)
+IDENTITY_POINT: Point = (0, 1, 1, 0)
 
 
 class DecodingError(ValueError):
@@ -48,7 +48,7 @@ def double(a: Point) -> Point:
 
 def total(points: Iterable[Point]) -> Point:
     """The sum of points."""
-    result = IDENTITY
+    result = IDENTITY_POINT
     for point in points:
         result = add(result, point)
     return result
@@ -56,11 +56,11 @@ def total(points: Iterable[Point]) -> Point:
 
 def multiply(scalar: int, point: Point) -> Point:
     """The multiple scalar * point, by 4-bit windows."""
-    table = [IDENTITY, point]
+    table = [IDENTITY_POINT, point]
     for _ in range(14):
         table.append(add(table[-1], point))
     scalar %= ORDER
-    result = IDENTITY
+    result = IDENTITY_POINT
     for shift in range(scalar.bit_length() // 4 * 4, -1, -4):
         result = double(double(double(double(result))))
         digit = scalar >> shift & 15

@@ -13,7 +13,7 @@ from tff_hdp.errors import ArgumentError, check_count, check_word, require
 from tff_hdp.protocols.elections.chain import Standing
 from tff_hdp.protocols.elections.election import Elector
 from tff_hdp.protocols.elections.election_round import (
-    Phase,
+    StopPhase,
     UnsoundElector,
     draw_winner,
     run_election,
@@ -149,7 +149,7 @@ class SuperNodes:
         round_number: int,
         online: Collection[str],
         *,
-        stops: Mapping[str, Phase] | None = None,
+        stops: Mapping[str, StopPhase] | None = None,
         unsound: Collection[str] = (),
     ) -> Term:
         """Who leads a zone this round, after an election if one is due.
@@ -243,7 +243,7 @@ class SuperNodes:
         zone: int,
         round_number: int,
         online: Collection[str],
-        stops: Mapping[str, Phase],
+        stops: Mapping[str, StopPhase],
         unsound: Collection[str],
     ) -> Term:
         registry, stands = self.registry(zone), self._stands(zone)
@@ -274,7 +274,7 @@ class SuperNodes:
         registry: Registry,
         call: Call,
         present: Sequence[str],
-        stops: Mapping[str, Phase],
+        stops: Mapping[str, StopPhase],
         unsound: Collection[str],
     ) -> tuple[str, dict[str, float], tuple[Transcript, ...]]:
         if not self._run_protocol:

@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 
 from tff_hdp.runtime.in_process import graphs, sessions, values
 
-Function = Callable[[Any], Any]
+Interpreted = Callable[[Any], Any]
 
 # What is traced already is a graph: AutoGraph has no Python of the user's to convert.
 _as_is = tf.autograph.experimental.do_not_convert
@@ -75,7 +75,7 @@ class Interpreter:
             f"{block.compact_representation()}"
         )
 
-    def _import(self, block: tff.framework.CompiledComputation) -> Function:
+    def _import(self, block: tff.framework.CompiledComputation) -> Interpreted:
         key = block.proto.SerializeToString(deterministic=True)
         if key not in self._graphs:
             self._graphs[key] = self._runnable(block)
@@ -99,7 +99,7 @@ class Interpreter:
 
 
 def select(
-    keys: tf.Tensor, server_value: Any, function: Function, element: tff.Type
+    keys: tf.Tensor, server_value: Any, function: Interpreted, element: tff.Type
 ) -> tf.Tensor:
     """What one client receives from a `federated_select`.
 
@@ -158,7 +158,7 @@ def _sequence_sum(argument: Any, signature: tff.FunctionType) -> Any:
 def _reduce(
     sequence: tf.Tensor,
     zero: Any,
-    function: Function,
+    function: Interpreted,
     element: tff.Type,
     result: tff.Type,
 ) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.elections import SuperNodes
-from tff_hdp.protocols.elections.election_round import PHASES, Phase
+from tff_hdp.protocols.elections.election_round import STOP_PHASES, StopPhase
 from tff_hdp.protocols.elections.electorate import ElectionError, Policy, Registry
 from tff_hdp.protocols.elections.supernodes import Term
 from tff_hdp.simulation.cohorts import CohortSampler
@@ -253,14 +253,14 @@ class Participation:
 
     def _voters(
         self, zone: int, round_number: int, rng: np.random.Generator
-    ) -> tuple[set[str], dict[str, Phase]]:
+    ) -> tuple[set[str], dict[str, StopPhase]]:
         """A zone's clients that are called to vote, and who falls silent when."""
         chosen = self._super_nodes.registry(zone).called(round_number)
         size = len(chosen)
         silent = rng.random(size) < self._faults.drop_rate
-        phases = rng.integers(len(PHASES), size=size)
+        phases = rng.integers(len(STOP_PHASES), size=size)
         stops = {
-            client: PHASES[phase]
+            client: STOP_PHASES[phase]
             for client, phase, stopped in zip(chosen, phases, silent, strict=True)
             if stopped
         }
