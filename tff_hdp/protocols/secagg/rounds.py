@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -91,17 +91,9 @@ def run_round(
       SecureAggregationError: If a party refuses a message that was changed.
     """
     signed = check_bool("signed", signed)
-    for client in inputs:
-        _check_id(client)
     drops = drops or {}
-    stranger = next((client for client in drops if client not in inputs), None)
-    if stranger is not None:
-        raise UnknownClientError(f"drops name {stranger!r}, who takes no part")
-    for phase in drops.values():
-        check_word("drops", phase, PHASES)
+    _check_parties(inputs, drops)
     meter = Meter(SUPER_NODE) if meter is None else meter
-    if SUPER_NODE in inputs:
-        raise UnknownClientError(f"{SUPER_NODE!r} is no client")
     signers = make_signers(inputs) if signed else {}
     server = Server(
         terms, inputs, degree=degree, signer=signers.get(SUPER_NODE), rng=rng
@@ -167,10 +159,18 @@ def run_round(
     return total, server.survivors
 
 
-def _check_id(client: str) -> None:
-    """Raises ArgumentError unless messages can bear the id."""
-    try:
-        client.encode()
-    except (AttributeError, UnicodeEncodeError) as error:
-        allowed = "an id that is text in UTF-8"
-        raise ArgumentError("client", ascii(client), allowed) from error
+def _check_parties(clients: Collection[str], drops: Mapping[str, Phase]) -> None:
+    """Refuses ids that messages cannot bear, and drops of strangers or at no phase."""
+    for client in clients:
+        try:
+            client.encode()
+        except (AttributeError, UnicodeEncodeError) as error:
+            allowed = "an id that is text in UTF-8"
+            raise ArgumentError("client", ascii(client), allowed) from error
+    stranger = next((client for client in drops if client not in clients), None)
+    if stranger is not None:
+        raise UnknownClientError(f"drops name {stranger!r}, who takes no part")
+    for phase in drops.values():
+        check_word("drops", phase, PHASES)
+    if SUPER_NODE in clients:
+        raise UnknownClientError(f"{SUPER_NODE!r} is no client")
