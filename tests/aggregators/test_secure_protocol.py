@@ -259,10 +259,16 @@ def test_what_is_no_sum_of_the_plans_is_refused(change, name):
         run(plan, change(shares))
 
 
-@pytest.mark.parametrize("dropped", [(0, 0), (0, 0, -1), (0, 0, np.nan)])
-def test_who_dropped_out_is_told_of_every_zone(dropped):
+@pytest.mark.parametrize(
+    ("dropped", "name"),
+    [
+        *(((0, 0), "dropped"), ((0, -1), "dropped")),
+        *(((0, 0, -1), r"dropped\[2\]"), ((0, 0, np.nan), r"dropped\[2\]")),
+    ],
+)
+def test_who_dropped_out_is_told_of_every_zone(dropped, name):
     plan = plan_of("zone")
-    with pytest.raises(ArgumentError, match=r"^dropped"):
+    with pytest.raises(ArgumentError, match=rf"^{name} is"):
         run(plan, shares_of((5, 3, 2), plan), dropped=dropped)
 
 

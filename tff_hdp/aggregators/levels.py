@@ -6,9 +6,10 @@ query of that library can stand at any level (Gaussian noise is then drawn by
 record is preprocessed by the server's query first and the client's last, and a
 sum is noised by the client's first and the server's last.
 
-All noise that aggregators draw is drawn here: `noise_own_record`, `noise_as_clients`
-and `noise_sum` as the queries do, `discrete_client_noise` and `discrete_zone_noise`
-for sums in fixed point, and `smoothed`, to hide who rounded to what.
+All noise of aggregators is drawn here, save by the parties of `secure_protocol`, who
+draw their own: `noise_own_record`, `noise_as_clients` and `noise_sum` as the queries
+do, `discrete_client_noise` and `discrete_zone_noise` for sums in fixed point, and
+`smoothed`, to hide who rounded to what.
 """
 
 import math

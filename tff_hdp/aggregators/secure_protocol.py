@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, check_count, require
+from tff_hdp.errors import ArgumentError, check_count, entries, require
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.secagg import (
     BelowThresholdError,
@@ -107,26 +107,27 @@ def protocol_sums(
             "at least 2 with secure sums of a zone",
         )
     run = _Runner(plan, protocol, round_number, size, signed)
-    dropped = [0] * plan.num_zones if dropped is None else dropped
+    s, fewest = plan.num_zones, plan.min_zone_clients
     _check_shares(plan, zones, size)
-    s = plan.num_zones
-    for i, count in enumerate(dropped):
-        check_count(f"dropped[{i}]", count)
+    dropped = [0] * s if dropped is None else dropped
     require(len(dropped) == s, "dropped", dropped, f"{s} entries, one for each zone")
-    vectors = np.zeros([plan.num_zones, size], np.int64)
-    left_out = np.zeros(plan.num_zones, bool)
+    dropped = entries("dropped", dropped, check_count)
+    vectors, left_out = np.zeros([s, size], np.int64), np.zeros(s, bool)
     meters = []
     for i, shares in enumerate(zones):
         came = sum(share.counted for share in shares)
-        left_out[i] = 0 < came < plan.min_zone_clients
-        if came < plan.min_zone_clients:
+        left_out[i] = 0 < came < fewest
+        if came < fewest:
             continue
         named = {
-            f"zone {i} client {j}": (s.vector, plan.client_stddev * s.carries_noise)
-            for j, s in enumerate(shares)
+            f"zone {i} client {j}": (
+                share.vector,
+                plan.client_stddev * share.carries_noise,
+            )
+            for j, share in enumerate(shares)
         }
         if plan.secure_aggregation:
-            vectors[i], meter = run.secure(f"zone {i}", named, dropped[i])
+            vectors[i], meter = run.secure(f"zone {i}", named, fewest, dropped[i])
             meters.append(meter)
         else:
             vectors[i] = run.plain(named)
@@ -134,7 +135,8 @@ def protocol_sums(
     if plan.secure_server:
         pairs = zip(vectors, plan.node_stddevs[0], strict=True)
         outputs = {f"super-node {i}": pair for i, pair in enumerate(pairs)}
-        vectors, upper = run.secure("server", outputs)
+        # Nobody may drop out of a sum over zones.
+        vectors, upper = run.secure("server", outputs, len(outputs))
     return ProtocolSums(vectors, left_out, _costs(meters, upper))
 
 
@@ -171,15 +173,15 @@ class _Runner:
     signed: bool
 
     def secure(
-        self, whose: str, inputs: Mapping[str, _Input], dropped: int = 0
+        self, whose: str, inputs: Mapping[str, _Input], fewest: int, dropped: int = 0
     ) -> tuple[np.ndarray, Meter]:
-        """The sum of all inputs, int64 [size], by the protocol."""
+        """The sum of all inputs, `fewest` and more, int64 [size], by the protocol."""
         meter = Meter(SUPER_NODE)
         unmasked = collections.defaultdict(set)
         try:
-            total = self._attempt(whose, 0, inputs, dropped, unmasked, meter)
+            total = self._attempt(whose, 0, inputs, fewest, dropped, unmasked, meter)
         except BelowThresholdError:
-            total = self._attempt(whose, 1, inputs, 0, unmasked, meter)
+            total = self._attempt(whose, 1, inputs, fewest, 0, unmasked, meter)
         return from_ring(total, self.plan.encoding.bits), meter
 
     def _attempt(
@@ -187,6 +189,7 @@ class _Runner:
         whose: str,
         attempt: int,
         inputs: Mapping[str, _Input],
+        fewest: int,
         dropped: int,
         unmasked: Mapping[str, set],
         meter: Meter,
@@ -194,9 +197,6 @@ class _Runner:
         bits = self.plan.encoding.bits
         gone = [f"dropped client {j}" for j in range(dropped)]
         graph = masking_graph(self.protocol, len(inputs) + dropped, signed=self.signed)
-        fewest = max(self.plan.min_zone_clients, graph.fewest)
-        if whose == "server":
-            fewest = len(inputs)  # Nobody may drop out of a sum over zones.
         total, _ = run_round(
             {**inputs, **dict.fromkeys(gone)},
             Round(
@@ -206,7 +206,7 @@ class _Runner:
                 graph.threshold,
                 whose,
                 attempt=attempt,
-                min_survivors=fewest,
+                min_survivors=max(fewest, graph.fewest),
             ),
             encode=lambda own: to_ring(self._noised(*own), bits),
             degree=graph.degree,
