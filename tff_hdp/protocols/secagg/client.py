@@ -126,7 +126,7 @@ class Client:
             at this sum.
         """
         self._expect("advertise")
-        self._check_first()
+        self._check_not_unmasked()
         self._next = "share"
         return self._signed(
             Keys(
@@ -254,7 +254,7 @@ class Client:
           SecureAggregationError: As `unmask`.
         """
         self._expect("agree")
-        self._check_first()
+        self._check_not_unmasked()
         self._check(message)
         self._check_survivors(message)
         summed = set(message.summed)
@@ -289,7 +289,7 @@ class Client:
             phase, or does not name exactly those who shared, each once.
         """
         self._expect("unmask")
-        self._check_first()
+        self._check_not_unmasked()
         self._check(message)
         if self._signer is not None:
             self._check_agreements(message, self._survivors)
@@ -403,7 +403,7 @@ class Client:
         if self._signer is not None:
             self._signer.check(message, SUPER_NODE, self.terms.digest)
 
-    def _check_first(self) -> None:
+    def _check_not_unmasked(self) -> None:
         terms = self.terms
         if self._signer is not None and self._sum in self._unmasked:
             raise ReplayError(
