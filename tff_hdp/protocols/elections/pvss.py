@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tff_hdp.protocols.elections import group
 from tff_hdp.protocols.elections.group import ORDER
+from tff_hdp.protocols.interpolation import lagrange_at_zero
 
 RandomScalar = Callable[[], int]
 _CHALLENGE_BYTES = 16
@@ -169,10 +170,8 @@ def share_holds(
 
 def recover(shares: Mapping[int, bytes]) -> bytes:
     """The secret p(0) G from t shares, keyed by share number (Lagrange at 0)."""
-    numbers = list(shares)
-    return group.backend.multiply_sum(
-        [_lagrange_at_zero(numbers, i) for i in numbers], [shares[i] for i in numbers]
-    )
+    weights = lagrange_at_zero(tuple(shares), ORDER)
+    return group.backend.multiply_sum(weights, list(shares.values()))
 
 
 def _scalar(data: bytes) -> int | None:
@@ -197,15 +196,6 @@ def _commitments(
         return [group.backend.multiply_sum((z, -c), (b, r)) for z, b, r in rows]
     except group.DecodingError:
         return None
-
-
-def _lagrange_at_zero(numbers: Sequence[int], i: int) -> int:
-    above = below = 1
-    for j in numbers:
-        if j != i:
-            above = above * j % ORDER
-            below = below * (j - i) % ORDER
-    return above * pow(below, -1, ORDER) % ORDER
 
 
 def _challenge(context: bytes, *parts: Sequence[bytes]) -> bytes:

@@ -1,10 +1,10 @@
 """Shamir's t-of-n secret sharing of 32-byte secrets."""
 
-import functools
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from tff_hdp.errors import ArgumentError
+from tff_hdp.protocols.interpolation import lagrange_at_zero
 
 # The smallest prime above 2^256, so that every 32-byte secret is a residue.
 PRIME = 2**256 + 297
@@ -53,23 +53,9 @@ def join(shares: Mapping[int, bytes]) -> bytes | None:
     Returns:
       32 bytes; None if the shares fit no 32-byte secret.
     """
-    weights = _weights_at_zero(tuple(shares))
+    weights = lagrange_at_zero(tuple(shares), PRIME)
     secret = 0
     for weight, share in zip(weights, shares.values(), strict=True):
         secret += weight * int.from_bytes(share, "big")
     secret %= PRIME
     return secret.to_bytes(32, "big") if secret < 2**256 else None
-
-
-@functools.lru_cache(maxsize=1024)
-def _weights_at_zero(numbers: Sequence[int]) -> list[int]:
-    """Lagrange's weights of the points `numbers` for the value at 0."""
-    weights = []
-    for i in numbers:
-        above = below = 1
-        for j in numbers:
-            if j != i:
-                above = above * j % PRIME
-                below = below * (j - i) % PRIME
-        weights.append(above * pow(below, -1, PRIME) % PRIME)
-    return weights
