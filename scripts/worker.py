@@ -20,7 +20,7 @@ from absl import flags
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
-from tff_hdp.runtime import private_worker
+from tff_hdp.runtime import private_worker, worker_process
 
 
 def define_flags() -> None:
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
         raise ArgumentError("port", port, "0..65535")
     everyone = flags.FLAGS.listen_without_credentials
     serve = (
-        private_worker.serve_everyone if everyone else private_worker.serve_on_loopback
+        worker_process.serve_everyone if everyone else private_worker.serve_on_loopback
     )
     try:
         status = serve(port, lambda address: print(f"worker on {address}", flush=True))

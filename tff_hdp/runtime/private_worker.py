@@ -16,7 +16,6 @@ import os
 import socket
 import struct
 import subprocess
-import time
 from collections.abc import Callable
 
 from tff_hdp.runtime import worker_process
@@ -26,7 +25,6 @@ _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 _IFREQ = struct.Struct("16sh22x")
 
-_STDERR = 2
 _PIECE_BYTES = 2**20
 
 
@@ -51,39 +49,13 @@ def serve_on_loopback(port: int, announce: Callable[[str], None]) -> int:
     with socket.create_server(("127.0.0.1", port)) as listener:
         enter_private_network()
         inner_port = worker_process.free_port()
-        worker = worker_process.start_worker(inner_port, output=_STDERR)
+        worker = worker_process.start_worker(inner_port, output=worker_process.STDERR)
         try:
-            if _answers(inner_port, worker):
+            if worker_process.answers(inner_port, worker):
                 asyncio.run(_relay(listener, inner_port, worker, announce))
         finally:
             worker.kill()
         return worker.wait()
-
-
-def serve_everyone(port: int, announce: Callable[[str], None]) -> int:
-    """Runs a worker that everyone who can reach this machine can use.
-
-    Args:
-      port: Where to listen, on every interface; 0 takes a free port.
-      announce: See `serve_on_loopback`.
-
-    Returns:
-      See `serve_on_loopback`.
-
-    Raises:
-      OSError: If the port is taken.
-    """
-    # The worker itself would share the port with whoever has it.
-    with socket.create_server(("", port)) as probe:
-        port = probe.getsockname()[1]
-    worker = worker_process.start_worker(port, output=_STDERR)
-    try:
-        if _answers(port, worker):
-            announce(f"0.0.0.0:{port}")
-            worker.wait()
-    finally:
-        worker.kill()
-    return worker.wait()
 
 
 def enter_private_network() -> None:
@@ -107,16 +79,6 @@ def enter_private_network() -> None:
     except PermissionError as error:
         # As where a user namespace may be made, but gives no rights.
         raise NoPrivateNetworkError(error.errno, error.strerror) from error
-
-
-def _answers(port: int, worker: subprocess.Popen[bytes]) -> bool:
-    """Waits until the worker listens; False if it ended instead."""
-    while worker.poll() is None:
-        with contextlib.suppress(ConnectionError):
-            socket.create_connection(("127.0.0.1", port)).close()
-            return True
-        time.sleep(0.05)
-    return False
 
 
 async def _relay(
