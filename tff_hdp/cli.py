@@ -40,8 +40,6 @@ def run(
       program of the clone run without the clone on the path; 130 after Ctrl-C, of
       which a second ends the process at once; 141 where nobody reads on.
     """
-    # TensorFlow 2.14 logs missing CUDA libraries as errors on any CPU machine.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     flags.DEFINE_boolean("help", False, "Show this help.")
     _spare_the_collector()
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
