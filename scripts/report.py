@@ -19,7 +19,7 @@ from absl import flags
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.files import write_text
-from tff_hdp.topology.reading import read_json
+from tff_hdp.reading import read_json
 
 if TYPE_CHECKING:
     from tff_hdp.simulation.report import Run

@@ -20,7 +20,7 @@ FLOORS = (
     ("tff_hdp.privacy", "tff_hdp.noise"),
     ("tff_hdp.protocols",),
     ("tff_hdp.topology", "tff_hdp.runtime", "tasks"),
-    ("tff_hdp.cli", "tff_hdp.files"),
+    ("tff_hdp.cli", "tff_hdp.files", "tff_hdp.reading"),
     ("tff_hdp.errors",),
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -19,9 +19,9 @@ from scripts.parts import curves
 from scripts.parts.sweep_job import Job
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.reading import read_json
 from tff_hdp.runtime.worker_process import ended_with_this
 from tff_hdp.simulation import report
-from tff_hdp.topology.reading import read_json
 
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 10.0

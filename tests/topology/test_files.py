@@ -3,8 +3,9 @@ import time
 
 import pytest
 
+from tff_hdp import reading
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.topology import load_zones, reading
+from tff_hdp.topology import load_zones
 
 
 def test_csv_with_regions(tmp_path):

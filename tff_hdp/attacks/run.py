@@ -19,7 +19,7 @@ from tff_hdp.attacks.table4 import table4
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import require
 from tff_hdp.files import write_text
-from tff_hdp.topology.reading import read_json
+from tff_hdp.reading import read_json
 
 # What the rows are the same with.
 _MAY_CHANGE = ("out", "figure", "format", "data_dir")

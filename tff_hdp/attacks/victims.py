@@ -18,8 +18,8 @@ from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_stack
 from tff_hdp.errors import ArgumentError, FileError, require
 from tff_hdp.files import read_numbers
+from tff_hdp.reading import read_json
 from tff_hdp.simulation.classifier import load_keras
-from tff_hdp.topology.reading import read_json
 
 # Zhu, Liu and Han (2019): three 5x5 convolutions of 12 channels with sigmoids, and a
 # dense layer; all weights uniform in (-.5, .5). What deep leakage was shown on.

@@ -23,7 +23,7 @@ from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.plan_fields import from_fields, plan_from_dict, plan_to_dict
 from tff_hdp.privacy.promises import Kept, Promise
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
-from tff_hdp.topology.reading import read_json
+from tff_hdp.reading import read_json
 
 # Of the file; one without promises holds no run to anything.
 _FORMAT = 3

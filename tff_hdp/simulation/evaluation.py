@@ -9,10 +9,10 @@ import pandas as pd
 import tensorflow as tf
 
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.reading import read_json
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.system import System
 from tff_hdp.simulation.trained_model import ROUNDS
-from tff_hdp.topology.reading import read_json
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,9 +17,9 @@ import pandas as pd
 
 from tff_hdp.errors import FileError
 from tff_hdp.privacy import AccountRow, RoundLedger
+from tff_hdp.reading import read_json
 from tff_hdp.simulation.plain_words import WEAK, conditions, promise, seen_by, sound
 from tff_hdp.simulation.report import Run
-from tff_hdp.topology.reading import read_json
 
 # Rounds at which an account is drawn.
 _POINTS = 24

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tff_hdp.errors import ArgumentError, FileError, require
+from tff_hdp.reading import read_json
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.journal import Journal
-from tff_hdp.topology.reading import read_json
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from tff_hdp.files import write_figure, write_text
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.privacy.table import account_text
 from tff_hdp.privacy.threat import OBSERVERS
+from tff_hdp.reading import read_json
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.plain_words import largest_epsilon
 from tff_hdp.simulation.record import SEEDED, check_settings
-from tff_hdp.topology.reading import read_json
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tff_hdp.errors import ArgumentError, FileError
-from tff_hdp.topology.reading import read_json
+from tff_hdp.reading import read_json
 
 if TYPE_CHECKING:
     from tff_hdp.simulation.config import RunConfig

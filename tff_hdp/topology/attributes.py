@@ -15,8 +15,8 @@ import networkx as nx
 import numpy as np
 
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.reading import number_of, read_rows
 from tff_hdp.topology.builders import WEIGHTS, check_same_clients
-from tff_hdp.topology.reading import number_of, read_rows
 
 # Of the small world: the links of a client, and the share of them that is rewired.
 NEIGHBOURS = 6

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tff_hdp.errors import ArgumentError, FileError, as_tuple, require
-from tff_hdp.topology.reading import read_json, read_rows
+from tff_hdp.reading import read_json, read_rows
 from tff_hdp.topology.zoning import Zoning
 
 # Far more than any tree of super-nodes has.

@@ -16,10 +16,10 @@ from tff_hdp.privacy.accountant import History, account
 from tff_hdp.privacy.coalitions import sum_hides, sums_hold
 from tff_hdp.privacy.planned import read_plan
 from tff_hdp.privacy.threat import AccountedRound
+from tff_hdp.reading import read_text
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.topology import Zoning
-from tff_hdp.topology.reading import read_text
 
 
 def with_own_plan(config: HdpConfig, folder: RunFolder) -> HdpConfig:

@@ -20,8 +20,8 @@ from tff_hdp.files import sync_names, write_json, write_text
 from tff_hdp.protocols.elections.chain import Chain
 from tff_hdp.protocols.elections.electorate import ElectionError, Registry
 from tff_hdp.protocols.elections.transcripts import Transcript
+from tff_hdp.reading import read_json
 from tff_hdp.simulation.journal import Journal
-from tff_hdp.topology.reading import read_json
 
 REGISTRY = "registry.json"
 # What is read back of a seat.
