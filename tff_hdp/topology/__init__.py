@@ -2,6 +2,7 @@
 
 from tff_hdp.topology.builders import (
     dominant_labels,
+    equal_zones,
     with_levels,
     zones_by_capability,
     zones_by_key,
@@ -9,7 +10,7 @@ from tff_hdp.topology.builders import (
     zones_of_sizes,
 )
 from tff_hdp.topology.files import load_zones
-from tff_hdp.topology.zoning import Zoning, equal_zones, one_zone
+from tff_hdp.topology.zoning import Zoning, one_zone
 
 __all__ = [
     "Zoning",

@@ -1,4 +1,4 @@
-"""What is known of clients before they are put into zones, read from files.
+"""What is known of clients before they are put into zones: read, or drawn by chance.
 
 A table of attributes is a CSV file with a header, one row per client and one
 column per attribute; an overlay is a CSV file with one row per link:

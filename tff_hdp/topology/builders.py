@@ -1,4 +1,4 @@
-"""Zonings from what is known of the clients: keys, capability, an overlay."""
+"""Zonings by chance or by what is known of clients: keys, capability, an overlay."""
 
 import dataclasses
 import math
@@ -15,11 +15,34 @@ from tff_hdp.errors import (
     entries,
     require,
 )
-from tff_hdp.topology.zoning import Zoning, check_num_zones, shuffled
+from tff_hdp.topology.zoning import Zoning
 
 # Of a link: sums of products of such weights neither overflow nor vanish.
 WEIGHTS = (1e-9, 1e9)
 _BY_CLIENT = "a mapping by client"
+
+
+def equal_zones(
+    client_ids: Sequence[str], num_zones: int, *, rng: np.random.Generator
+) -> Zoning:
+    """Deals clients to zones at random; zone sizes differ by at most one.
+
+    Args:
+      client_ids: Distinct client ids.
+      num_zones: s, between 1 and the number of clients.
+      rng: Decides who goes where.
+
+    Returns:
+      A `Zoning` with one intermediate level.
+
+    Raises:
+      ArgumentError: If `num_zones` is out of range, an id repeats or an argument is
+        of another kind.
+    """
+    client_ids = as_tuple("client_ids", client_ids)
+    num_zones = _check_num_zones(num_zones, len(client_ids))
+    zone_of = _shuffled(np.arange(len(client_ids)) % num_zones, rng)
+    return Zoning(client_ids, zone_of)
 
 
 def zones_of_sizes(
@@ -47,7 +70,7 @@ def zones_of_sizes(
             f"sizes that sum to {len(client_ids)} (the clients)",
         )
     zones = np.repeat(np.arange(len(zone_sizes)), zone_sizes)
-    return Zoning(client_ids, shuffled(zones, rng))
+    return Zoning(client_ids, _shuffled(zones, rng))
 
 
 def zones_by_key(client_ids: Sequence[str], *, keys: Mapping[str, Hashable]) -> Zoning:
@@ -126,7 +149,7 @@ def zones_by_capability(
     """
     client_ids = as_tuple("client_ids", client_ids)
     check_same_clients("capability", capability, client_ids)
-    num_zones = check_num_zones(num_zones, len(client_ids))
+    num_zones = _check_num_zones(num_zones, len(client_ids))
     scores = [
         check_number(
             f"capability[{client!r}]",
@@ -172,7 +195,7 @@ def zones_by_overlay(
         check_number(name, weight, allowed, lambda x: least <= x <= most)
     limits = {}
     if num_zones is not None:
-        num_zones = check_num_zones(num_zones, len(client_ids))
+        num_zones = _check_num_zones(num_zones, len(client_ids))
         components = nx.number_connected_components(overlay)
         if components > num_zones:
             raise ArgumentError(
@@ -213,7 +236,7 @@ def with_levels(
             raise ArgumentError(
                 f"levels[{i}]", count, f"1..{below} (the nodes beneath)"
             )
-        parents.append(shuffled(np.arange(below) % count, rng))
+        parents.append(_shuffled(np.arange(below) % count, rng))
         below = count
     return dataclasses.replace(zoning, parents=tuple(parents))
 
@@ -230,3 +253,17 @@ def check_same_clients(
     unknown = next((client for client in found if client not in known), None)
     if unknown is not None:
         raise ArgumentError(name, f"given for {unknown!r}", "clients only")
+
+
+def _shuffled(values: np.ndarray, rng: np.random.Generator) -> tuple[int, ...]:
+    """Whole numbers in a random order; raises ArgumentError unless `rng` draws."""
+    require(isinstance(rng, np.random.Generator), "rng", rng, "a NumPy generator")
+    return tuple(rng.permutation(values).tolist())
+
+
+def _check_num_zones(num_zones: int, num_clients: int) -> int:
+    """Returns it as an int; raises ArgumentError unless 1..`num_clients` and whole."""
+    num_zones = check_count("num_zones", num_zones)
+    if not 1 <= num_zones <= num_clients:
+        raise ArgumentError("num_zones", num_zones, f"1..{num_clients} (the clients)")
+    return num_zones

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, as_tuple, check_count, require
+from tff_hdp.errors import ArgumentError, as_tuple, require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +110,11 @@ class Zoning:
         )
 
     def clients_in(self, zone: int) -> tuple[str, ...]:
-        """The ids of one zone's clients, in the order of `client_ids`."""
+        """The ids of one zone's clients, in the order of `client_ids`.
+
+        Raises:
+          ArgumentError: If there is no such zone.
+        """
         is_whole = isinstance(zone, int | np.integer) and not isinstance(zone, bool)
         is_one = is_whole and 0 <= zone < self.num_zones
         require(is_one, "zone", zone, f"0..{self.num_zones - 1}")
@@ -121,43 +125,6 @@ def one_zone(client_ids: Sequence[str]) -> Zoning:
     """All clients in one zone: a server without super-nodes."""
     client_ids = as_tuple("client_ids", client_ids)
     return Zoning(client_ids, (0,) * len(client_ids))
-
-
-def equal_zones(
-    client_ids: Sequence[str], num_zones: int, *, rng: np.random.Generator
-) -> Zoning:
-    """Deals clients to zones at random; zone sizes differ by at most one.
-
-    Args:
-      client_ids: Distinct client ids.
-      num_zones: s, between 1 and the number of clients.
-      rng: Decides who goes where.
-
-    Returns:
-      A `Zoning` with one intermediate level.
-
-    Raises:
-      ArgumentError: If `num_zones` is out of range, an id repeats or an argument is
-        of another kind.
-    """
-    client_ids = as_tuple("client_ids", client_ids)
-    num_zones = check_num_zones(num_zones, len(client_ids))
-    zone_of = shuffled(np.arange(len(client_ids)) % num_zones, rng)
-    return Zoning(client_ids, zone_of)
-
-
-def shuffled(values: np.ndarray, rng: np.random.Generator) -> tuple[int, ...]:
-    """Whole numbers in a random order; raises ArgumentError unless `rng` draws."""
-    require(isinstance(rng, np.random.Generator), "rng", rng, "a NumPy generator")
-    return tuple(rng.permutation(values).tolist())
-
-
-def check_num_zones(num_zones: int, num_clients: int) -> int:
-    """Returns it as an int; raises ArgumentError unless 1..`num_clients` and whole."""
-    num_zones = check_count("num_zones", num_zones)
-    if not 1 <= num_zones <= num_clients:
-        raise ArgumentError("num_zones", num_zones, f"1..{num_clients} (the clients)")
-    return num_zones
 
 
 def _indices(name: str, values: Iterable[Any]) -> tuple[int, ...]:
