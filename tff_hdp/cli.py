@@ -56,7 +56,7 @@ def run(
     except flags.UnrecognizedFlagError as error:
         return _fail(f"{error} (--help lists all flags)")
     except KeyboardInterrupt:
-        # Who presses again does not wait for what is taken down.
+        # A second Ctrl-C ends the process at once.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         print("interrupted", file=sys.stderr)
         return 130
@@ -64,7 +64,7 @@ def run(
         is_flag = error.name.partition("[")[0] in flags.FLAGS
         return _fail(f"--{error}" if is_flag else str(error))
     except BrokenPipeError:
-        # Who reads has seen enough, as `head` has; nothing is left to flush.
+        # The reader closed the pipe, as `head` does; nothing is left to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
@@ -97,7 +97,8 @@ def _spare_the_collector() -> None:
     """Looks less often for garbage among what stays to the end.
 
     TensorFlow makes objects by the hundred thousand when it is imported, and more for
-    every graph; to go through them again and again, and at the end, a short run feels.
+    every graph; to go through them again and again, and at the end, takes a noticeable
+    share of a short run.
     """
     gc.set_threshold(50_000, 20, 50)
     atexit.register(gc.freeze)

@@ -112,7 +112,7 @@ def as_float(name: str, value: Any, allowed: str) -> float:
     """Returns one number of any type as a float.
 
     Raises:
-      ArgumentError: If it is none: text, a truth value, None, an array, or a whole
+      ArgumentError: If it is not one: text, a truth value, None, an array, or a whole
         number that is too large.
     """
     is_other = isinstance(value, str | bytes | bool | np.bool_)

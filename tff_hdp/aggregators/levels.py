@@ -147,7 +147,9 @@ def screen(update: Structure, *, stacked: bool = False) -> tuple[Structure, tf.T
 
 
 def scale(values: Structure, factor: tf.Tensor | float) -> Structure:
-    """Multiplies every tensor by `factor`, cast to the tensor's dtype; 1.0 by nothing.
+    """Multiplies every tensor by `factor`, cast to the tensor's dtype.
+
+    A Python 1.0 leaves the tensors as they are.
 
     Raises:
       TypeError: If a tensor is not floating; an integer sum cannot be rescaled.

@@ -23,8 +23,8 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
       nobody measured.
 
     Raises:
-      ArgumentError: If they are of something else, or there are updates of clients,
-        but of no client a profile.
+      ArgumentError: If these are not an aggregator's measurements, or clients sent
+        updates but none a profile.
 
     Warns:
       UserWarning: If an aggregation factory's process rejected all clients' updates

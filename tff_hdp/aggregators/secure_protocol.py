@@ -32,7 +32,7 @@ class Share:
       vector: [d + 1] integers, a record and its weight.
       carries_noise: Whether it adds the plan's noise of a client to the record.
       counted: Whether it counts as one of its zone. Who is in it only because its own
-        is none does not, and makes no zone large enough to be shown.
+        is not one of the plan's does not, and makes no zone large enough to be shown.
     """
 
     vector: np.ndarray
@@ -97,8 +97,8 @@ def protocol_sums(
 
     Raises:
       ArgumentError: If a zone may be too small for the protocol but the plan's
-        account does not know it, there are not as many entries as zones, a vector is
-        none of ring elements, or a sum would wrap around.
+        account does not know it, there are not as many entries as zones, a vector does
+        not hold ring elements, or a sum would wrap around.
     """
     if plan.secure_aggregation and plan.min_zone_clients < 2:
         raise ArgumentError(

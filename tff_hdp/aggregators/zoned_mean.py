@@ -122,7 +122,7 @@ class ZonedMean:
         return sent
 
     def seated(self, profile: Any) -> Any:
-        """A client's profile; without weight, in the first zone, if its own is none.
+        """A client's profile; with weight 0 and zone 0 if its zone is not the plan's.
 
         A weight of 0 has its update rejected.
 

@@ -53,10 +53,10 @@ def client_profile(*, weight: float, zone: int, carries_noise: bool) -> tf.data.
 def build_optimizer(
     name: str, learning_rate: float
 ) -> tff.learning.optimizers.Optimizer:
-    """The TFF optimizer called `name` in `OPTIMIZERS`.
+    """The TFF optimizer of a name.
 
     Args:
-      name: One of `OPTIMIZERS` of the HDP config.
+      name: `sgd`, `sgdm` (with momentum 0.9), `adam`, `yogi` or `adagrad`.
       learning_rate: Its rate.
 
     Raises:
@@ -91,7 +91,7 @@ def model_fn_from_keras(
       input_spec: Specs of a batch (features, labels).
 
     Raises:
-      ArgumentError: If `build_model` is no function, as a model itself is none.
+      ArgumentError: If `build_model` is not a function, as a model itself is not.
     """
     allowed = "a function to a new Keras model"
     check_makes_models("build_model", build_model, allowed)

@@ -17,7 +17,7 @@ from tff_hdp.clients.updates import out_of_range, spoilt
 from tff_hdp.errors import ArgumentError, check_makes_models, require
 from tff_hdp.runtime import environment
 
-# Take every number, or every row of the last axis, by itself: of a stack as of a batch.
+# Act on each number, or row of the last axis, alone: a stack may be treated as a batch.
 _ACTIVATIONS = [
     function
     for room in (tf.keras.activations, tf.nn)

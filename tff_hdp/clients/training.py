@@ -20,9 +20,12 @@ from tff_hdp.runtime import environment
 # their chunk.
 Then = Callable[[list[tf.Tensor], Any], Any]
 
-# A chunk of fifty clients costs each a tenth less than one of twenty, and a larger one
-# no less; but chunks are what cores share: two of ten beat one of twenty, two of five
-# one of ten.
+# Measured of clients that train together:
+# - in a chunk of fifty each costs a tenth less than in one of twenty, and no less than
+#   that in a larger one;
+# - chunks are what cores share: two of ten clients beat one of twenty, two of five one
+#   of ten.
+# So a chunk has a core's share of the clients, of these at least and at most.
 _LEAST, _MOST = 5, 50
 # Of so little, examples times weights, what a chunk costs beside its arithmetic is more
 # than what cores that share it save.

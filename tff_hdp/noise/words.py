@@ -52,7 +52,8 @@ def secure_words(count: tf.Tensor | int) -> tf.Tensor:
 
     Raises:
       tf.errors.NotFoundError: When run, where the kernel offers no random UUIDs.
-      tf.errors.InvalidArgumentError: When run, if what it offers is none, or repeats.
+      tf.errors.InvalidArgumentError: When run, if what it offers is not UUIDs, or
+        repeats.
     """
     return traced_once(_secure_words)(tf.convert_to_tensor(count, tf.int32))
 

@@ -26,8 +26,8 @@ def metropolis(graph: nx.Graph) -> np.ndarray:
       [s, s] float64, row p for node p.
 
     Raises:
-      ArgumentError: If the graph is none, is directed or empty, or its nodes are not
-        0..s-1.
+      ArgumentError: If the graph is not a networkx one, is directed or empty, or its
+        nodes are not 0..s-1.
     """
     require(isinstance(graph, nx.Graph), "graph", graph, "a networkx.Graph")
     if graph.is_directed():

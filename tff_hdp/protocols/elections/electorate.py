@@ -141,7 +141,7 @@ class Registry:
       ArgumentError: If there is no client, a client or a key to sign by repeats, an
         eligible id is unknown, there is no such policy, or `zone` or `call_size` is no
         number or not in 1..n; and, where there is a relay, if a client has its name,
-        `run` is not of 16 bytes, a share key repeats, or a key is none: one client
+        `run` is not of 16 bytes, a share key repeats, or a key is not one: a client
         without a share key would stop every election.
     """
 

@@ -283,7 +283,7 @@ def draw(setup: Setup, ballot: bytes, secret: bytes) -> str:
 
 
 def _refused(check: Callable[[], object]) -> None:
-    """Raises ElectionError unless `check` finds too few: then it was refused."""
+    """Confirms a recorded refusal: raises ElectionError if `check` finds enough."""
     try:
         check()
     except BeyondThresholdError:

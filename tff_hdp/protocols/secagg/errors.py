@@ -31,7 +31,7 @@ class UnknownClientError(SecureAggregationError):
 
 
 class BadKeyError(SecureAggregationError):
-    """A public key that is none, or that another client uses too."""
+    """Bytes that are not a public key, or a key that another client uses too."""
 
 
 class BadShareError(SecureAggregationError):
