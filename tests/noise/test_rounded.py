@@ -31,7 +31,7 @@ def drawn(seed):
 @pytest.mark.parametrize("stddev", [0.3, 32.0, 63.9, 202.0, 3000.0])
 def test_numbers_that_are_settled_round_alike_whatever_bits_follow(stddev):
     codes, part = drawn(0)
-    near, unsettled = rounded.nearest(
+    near, unsettled = rounded.settle(
         tf.constant(part), tf.constant(codes), tf.constant(stddev, tf.float64)
     )
     settled = np.ones(PAIRS, bool)
@@ -52,7 +52,7 @@ def test_numbers_that_are_settled_round_alike_whatever_bits_follow(stddev):
 def test_few_pairs_are_left_open(stddev, least, most):
     codes, part = drawn(2)
     stddev = tf.constant(stddev, tf.float64)
-    _, unsettled = rounded.nearest(tf.constant(part), tf.constant(codes), stddev)
+    _, unsettled = rounded.settle(tf.constant(part), tf.constant(codes), stddev)
     # Of turns alone, 4 numbers in 5 of a pair's are as far from a half step.
     assert least < len(unsettled) / PAIRS < most
 
@@ -84,7 +84,7 @@ def test_the_sum_is_what_all_bits_give(monkeypatch, size, dtype):
     scaled = scaled.reshape(2, half)
     part = scaled - np.floor(scaled)
     steps = tf.constant(stddev / step, tf.float64)
-    _, unsettled = rounded.nearest(tf.constant(part), tf.constant(codes), steps)
+    _, unsettled = rounded.settle(tf.constant(part), tf.constant(codes), steps)
     high, turn = (codes + 0.5) * np.array([[2.0**47], [2.0**48]])
     if len(unsettled):
         rest = asked[1].reshape(2, -1)

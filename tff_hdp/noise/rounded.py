@@ -39,7 +39,7 @@ def rounded_sum(values: tf.Tensor, sigma: tf.Tensor, step: tf.Tensor) -> tf.Tens
     part = tf.reshape(tf.pad(scaled - whole, [[0, 2 * half - size]]), [2, half])
     codes = tf.reshape(tf.bitcast(secure_words((half + 1) // 2), tf.uint16), [-1])
     codes = tf.reshape(codes[: 2 * half], [2, half])
-    near, unsettled = nearest(part, codes, sigma)
+    near, unsettled = settle(part, codes, sigma)
     near = tf.cond(
         tf.size(unsettled) > 0,
         lambda: _by_all_bits(near, unsettled, part, codes, sigma),
@@ -49,7 +49,7 @@ def rounded_sum(values: tf.Tensor, sigma: tf.Tensor, step: tf.Tensor) -> tf.Tens
     return tf.cast(total * step, values.dtype)
 
 
-def nearest(
+def settle(
     part: tf.Tensor, codes: tf.Tensor, sigma: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """What numbers plus noise round to, as far as the noise's first bits tell.

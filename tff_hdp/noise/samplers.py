@@ -77,7 +77,7 @@ def add_gaussian(
       InvalidArgumentError: If it is so as a tensor.
       TypeError: If a tensor is of another type.
     """
-    return _add(values, stddev, stddev if each is None else each, _gaussian_sum)
+    return _add(values, stddev, each, _gaussian_sum)
 
 
 def add_laplace(values: Any, stddev: tf.Tensor | float) -> Any:
@@ -96,13 +96,13 @@ def add_laplace(values: Any, stddev: tf.Tensor | float) -> Any:
       InvalidArgumentError: Likewise.
       TypeError: Likewise.
     """
-    return _add(values, stddev, stddev, _laplace_sum)
+    return _add(values, stddev, None, _laplace_sum)
 
 
 def _add(
     values: Any,
     stddev: tf.Tensor | float,
-    each: tf.Tensor | float,
+    each: tf.Tensor | float | None,
     noised: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor],
 ) -> Any:
     """Adds `noised` noise to all tensors of one dtype at once.
@@ -119,7 +119,7 @@ def _add(
         places = [i for i, t in enumerate(flat) if t.dtype == dtype]
         joined = tf.concat([tf.reshape(flat[i], [-1]) for i in places], 0)
         own = one = _checked("stddev", stddev, dtype)
-        if each is not stddev:
+        if each is not None:
             one = _checked_part(_checked("each", each, dtype), own)
         step = _step(one)
         result = tf.cond(
