@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -59,9 +58,7 @@ class SgdRule:
     def __post_init__(self) -> None:
         check_nonnegative("learning_rate", self.learning_rate)
         check_number("momentum", self.momentum, "[0, 1)", lambda x: 0.0 <= x < 1.0)
-        check_number(
-            "proximal", self.proximal, "[0, inf)", lambda x: 0.0 <= x < math.inf
-        )
+        check_nonnegative("proximal", self.proximal)
         if self.centre_every is not None:
             check_count("centre_every", self.centre_every, 1)
 
