@@ -24,7 +24,12 @@ from tff_hdp.protocols.elections.setup import Call, Setup
 from tff_hdp.protocols.elections.transcripts import PHASES, Phase, Transcript
 
 _M = TypeVar("_M", Presence, Dealing, Confirmation, Reveal)
-_MESSAGES = dict(zip(PHASES, (Presence, Dealing, Confirmation, Reveal), strict=False))
+_MESSAGES = {
+    "attend": Presence,
+    "deal": Dealing,
+    "confirm": Confirmation,
+    "reveal": Reveal,
+}
 
 
 class Relay:

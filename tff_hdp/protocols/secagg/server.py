@@ -41,14 +41,6 @@ from tff_hdp.protocols.secagg.messages import (
 from tff_hdp.protocols.secagg.signing import Signer
 from tff_hdp.protocols.secagg.unmasking import Unmasker, holders_of
 
-_MESSAGES = {
-    "advertise": Keys,
-    "share": Shares,
-    "settle": Agreement,
-    "mask": MaskedUpdate,
-    "agree": Agreement,
-    "unmask": Unmasking,
-}
 _M = TypeVar("_M", bound=Message)
 
 
@@ -121,7 +113,8 @@ class Server:
         """
         kind, sender = type(message).__name__, message.client
         check_round(message, self.terms.number)
-        if self.phase == "done" or not isinstance(message, _MESSAGES[self.phase]):
+        awaited, check = _MESSAGES.get(self.phase, ((), None))
+        if not isinstance(message, awaited):
             raise WrongPhaseError(f"{kind} of {sender!r} came at {self.phase!r}")
         received = self._received[self.phase]
         if sender in received:
@@ -132,15 +125,7 @@ class Server:
             )
         if self._signer is not None:
             self._signer.check(message, sender, self.terms.digest)
-        check = {
-            "advertise": self._check_keys,
-            "share": self._check_shares,
-            "settle": self._check_agreement,
-            "mask": self._check_update,
-            "agree": self._check_agreement,
-            "unmask": self._check_unmasking,
-        }[self.phase]
-        check(message)
+        check(self, message)
         if isinstance(message, MaskedUpdate):
             self._total += unpack(message.values, self.terms.bits)
             message = None  # Its place in the sum is all that is needed of it.
@@ -374,3 +359,14 @@ class Server:
                 f"round {self.terms.number}: {count} clients {what}; the threshold "
                 f"is {self.terms.threshold}"
             )
+
+
+# What comes in each phase, and how it is checked.
+_MESSAGES = {
+    "advertise": (Keys, Server._check_keys),
+    "share": (Shares, Server._check_shares),
+    "settle": (Agreement, Server._check_agreement),
+    "mask": (MaskedUpdate, Server._check_update),
+    "agree": (Agreement, Server._check_agreement),
+    "unmask": (Unmasking, Server._check_unmasking),
+}
