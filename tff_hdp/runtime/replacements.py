@@ -30,8 +30,8 @@ class _Replacement:
     """What computes the functions of one marker.
 
     Attributes:
-        implementation: may change while graphs refer to this.
-        token: the name under which TensorFlow finds this.
+      implementation: May change while graphs refer to this.
+      token: The name under which TensorFlow finds this.
     """
 
     def __init__(self, implementation: Callable[..., Any]) -> None:
@@ -62,17 +62,17 @@ def replace_function(marker: str, implementation: Callable[..., Any]) -> None:
     at once.
 
     Args:
-        marker: what the functions were given as `experimental_implements`. TensorFlow
-            demands that such a function takes all it needs as arguments. It must also
-            be stateful, for instance draw a random number, since what is not may be
-            computed once for several calls; and return no floats, since TensorFlow
-            drops the marker where it differentiates.
-        implementation: takes the arguments as NumPy arrays and returns an array, or a
-            sequence of them, of the dtypes and shapes that the body would return.
-            Other dtypes fail the computation.
+      marker: What the functions were given as `experimental_implements`. TensorFlow
+        demands that such a function takes all it needs as arguments. It must also
+        be stateful, for instance draw a random number, since what is not may be
+        computed once for several calls; and return no floats, since TensorFlow
+        drops the marker where it differentiates.
+      implementation: Takes the arguments as NumPy arrays and returns an array, or a
+        sequence of them, of the dtypes and shapes that the body would return.
+        Other dtypes fail the computation.
 
     Raises:
-        ArgumentError: if the marker is no text, or the implementation no function.
+      ArgumentError: If the marker is no text, or the implementation no function.
     """
     is_text = isinstance(marker, str) and bool(marker)
     require(is_text, "marker", marker, "what is given as experimental_implements")
@@ -85,7 +85,7 @@ def replace_marked(graph: GraphDef) -> None:
     """Replaces, in place, the bodies of the graph's functions of known markers.
 
     Raises:
-        ValueError: if such a function is not stateful, or returns floats.
+      ValueError: If such a function is not stateful, or returns floats.
     """
     for function in graph.library.function:
         marker = function.attr[_MARKER].s.decode() if _MARKER in function.attr else ""

@@ -39,17 +39,17 @@ class Connection:
     Calls may come from several threads.
 
     Attributes:
-        address: host:port.
-        bytes_sent: of values, so far.
-        contents: what the worker keeps of clients' data.
+      address: host:port.
+      bytes_sent: Of values, so far.
+      contents: What the worker keeps of clients' data.
     """
 
     def __init__(self, address: str, bytes_kept: int) -> None:
         """Starts to connect and returns at once.
 
         Args:
-            address: host:port.
-            bytes_kept: how much of clients' data the worker keeps for later calls.
+          address: host:port.
+          bytes_kept: How much of clients' data the worker keeps for later calls.
         """
         self.address = address
         self.bytes_sent = 0
@@ -70,11 +70,11 @@ class Connection:
         """Waits for the worker and has it make an executor for work without clients.
 
         Args:
-            timeout: seconds to wait.
+          timeout: Seconds to wait.
 
         Raises:
-            ConnectionLostError: if it does not answer in time.
-            grpc.RpcError: if what answers is no TFF worker.
+          ConnectionLostError: If it does not answer in time.
+          grpc.RpcError: If what answers is no TFF worker.
         """
         deadline = time.monotonic() + timeout
         while not self.is_ready:
@@ -105,15 +105,15 @@ class Connection:
         """Returns the value of a function of two arguments and data sets.
 
         Args:
-            function: the function, as kept at the worker.
-            shared: the first argument, as kept at the worker.
-            own: the second argument, sent for this call only.
-            graphs: the other arguments, cut; what the worker has of them is not sent.
-            join: `contents.joining()`, as kept at the worker.
+          function: The function, as kept at the worker.
+          shared: The first argument, as kept at the worker.
+          own: The second argument, sent for this call only.
+          graphs: The other arguments, cut; what the worker has of them is not sent.
+          join: `contents.joining()`, as kept at the worker.
 
         Raises:
-            ConnectionLostError: if the worker is lost meanwhile.
-            grpc.RpcError: if the function fails.
+          ConnectionLostError: If the worker is lost meanwhile.
+          grpc.RpcError: If the function fails.
         """
         with _Values(self) as values:
             arguments = [shared, values.create(own)]

@@ -36,12 +36,12 @@ class RemoteWorker:
     """A worker of the cluster.
 
     Attributes:
-        address: host:port.
-        connection: the way to it.
-        is_up: whether it takes work.
-        in_flight: how many clients' work it has at the moment.
-        completed: how many clients' work it has done.
-        lost: why it was last lost; empty if it never was.
+      address: host:port.
+      connection: The way to it.
+      is_up: Whether it takes work.
+      in_flight: How many clients' work it has at the moment.
+      completed: How many clients' work it has done.
+      lost: Why it was last lost; empty if it never was.
     """
 
     address: str
@@ -70,7 +70,7 @@ class Cluster(Workers):
         """Connects to all workers.
 
         Raises:
-            ClusterError: if one does not answer.
+          ClusterError: If one does not answer.
         """
         super().__init__(["/device:CPU:0"], clients_per_worker * len(addresses))
         self._bytes_kept = bytes_kept
@@ -106,7 +106,7 @@ class Cluster(Workers):
         """See `Workers.client_values`.
 
         Raises:
-            ClusterError: if all workers are lost.
+          ClusterError: If all workers are lost.
         """
         remote = self._remote(function) if function.outputs else None
         if remote is None or not remote.runs_anywhere:
@@ -246,17 +246,17 @@ class ClusterContext(InProcessContext):
         """Connects to the workers.
 
         Args:
-            workers: host:port of each, all running; see scripts/worker.py.
-            clients_per_worker: how many clients' work of a call a worker has at a time.
-            bytes_kept: how much of clients' data each worker keeps, so that it need
-                not be sent again; what was not used for longest goes first.
-            default_num_clients: the number of clients of a computation whose argument
-                does not tell.
-            start_timeout: seconds to wait for each worker.
+          workers: host:port of each, all running; see scripts/worker.py.
+          clients_per_worker: How many clients' work of a call a worker has at a time.
+          bytes_kept: How much of clients' data each worker keeps, so that it need
+            not be sent again; what was not used for longest goes first.
+          default_num_clients: The number of clients of a computation whose argument
+            does not tell.
+          start_timeout: Seconds to wait for each worker.
 
         Raises:
-            ArgumentError: if an argument is out of range.
-            ClusterError: if a worker does not answer.
+          ArgumentError: If an argument is out of range.
+          ClusterError: If a worker does not answer.
         """
         super().__init__(default_num_clients=default_num_clients)
         workers = entries("workers", workers, _check_address)

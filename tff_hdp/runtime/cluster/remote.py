@@ -37,7 +37,7 @@ class Replicated:
         """Returns the value's reference at a worker.
 
         Raises:
-            ConnectionLostError: if the worker is lost before it has the value.
+          ConnectionLostError: If the worker is lost before it has the value.
         """
         with self._lock:
             sending = self._sending.setdefault(connection, threading.Lock())
@@ -58,8 +58,8 @@ class Own:
     """What only one client has, ready to be sent.
 
     Attributes:
-        tensors: of all its inputs.
-        graphs: of its data sets, cut.
+      tensors: Of all its inputs.
+      graphs: Of its data sets, cut.
     """
 
     tensors: executor_pb2.Value
@@ -70,8 +70,8 @@ class RemoteFunction:
     """A stage's client function for workers: of shared inputs and a client's own.
 
     Attributes:
-        computation: the function, to be sent to the workers.
-        runs_anywhere: whether no part of it has to run in this Python process.
+      computation: The function, to be sent to the workers.
+      runs_anywhere: Whether no part of it has to run in this Python process.
     """
 
     def __init__(self, function: stages.Function) -> None:
@@ -144,7 +144,7 @@ class RemoteFunction:
         """Returns the tensors of each output of the function.
 
         Raises:
-            TypeError: if a worker returned another value than was asked for.
+          TypeError: If a worker returned another value than was asked for.
         """
         returned, asked = len(result.struct.element), len(self._result)
         if returned != asked:

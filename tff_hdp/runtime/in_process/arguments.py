@@ -33,11 +33,11 @@ def bind_functions(
     """Puts the computations in an argument into the computation that gets it.
 
     Returns:
-        A computation of the argument's other parts, and these; both as they were where
-        no part is a computation.
+      A computation of the argument's other parts, and these; both as they were where
+      no part is a computation.
 
     Raises:
-        TypeError: if a part is not a computation of the type that is expected there.
+      TypeError: If a part is not a computation of the type that is expected there.
     """
     parameter = comp.type_signature.parameter
     if not is_functional(parameter):
@@ -84,18 +84,18 @@ def take_apart(
     """Divides an argument into parts that are each at one place.
 
     Args:
-        value: what the caller passed.
-        type_: the type of the computation's parameter, None if it has none.
-        invoke: runs a computation on an argument, for data given by a
-            `tff.framework.DataDescriptor`.
+      value: What the caller passed.
+      type_: The type of the computation's parameter, None if it has none.
+      invoke: Runs a computation on an argument, for data given by a
+        `tff.framework.DataDescriptor`.
 
     Returns:
-        The parts, a list of the clients' values for each one placed at clients; and the
-        number of clients, None if no part tells.
+      The parts, a list of the clients' values for each one placed at clients; and the
+      number of clients, None if no part tells.
 
     Raises:
-        TypeError: if the structure, or a clients' value, is not as `type_` says.
-        ValueError: if two parts have different numbers of clients.
+      TypeError: If the structure, or a clients' value, is not as `type_` says.
+      ValueError: If two parts have different numbers of clients.
     """
     parts: Argument = {}
     counts: list[int] = []

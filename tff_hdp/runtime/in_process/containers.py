@@ -19,11 +19,11 @@ def packer(type_: tff.Type) -> Pack:
     """Returns what puts a value into the containers of its type, as TFF does.
 
     Returns:
-        A function of values whose structures are sequences of their parts.
+      A function of values whose structures are sequences of their parts.
 
     Raises:
-        ValueError: if no container holds such values, as some parts are named and
-            others are not.
+      ValueError: If no container holds such values, as some parts are named and
+        others are not.
     """
     if isinstance(type_, tff.FederatedType):
         pack = packer(type_.member)

@@ -46,20 +46,20 @@ class InProcessContext(tff.framework.SyncContext):
         """Creates the context.
 
         Args:
-            devices: names of the logical devices to use, such as "GPU:0"; None for all
-                GPUs TensorFlow sees, or the CPU without any.
-            clients_at_once: how many clients' work of a call to run at a time; None for
-                one a device on GPUs, one a core on CPUs.
-            default_num_clients: the number of clients of a computation whose argument
-                does not tell.
-            intra_op_threads: how many threads share one operation, in all of this
-                process's TensorFlow; None leaves it as it is. 1 is fastest for small
-                models on CPUs, where the clients already fill the cores.
+          devices: Names of the logical devices to use, such as "GPU:0"; None for all
+            GPUs TensorFlow sees, or the CPU without any.
+          clients_at_once: How many clients' work of a call to run at a time; None for
+            one a device on GPUs, one a core on CPUs.
+          default_num_clients: The number of clients of a computation whose argument
+            does not tell.
+          intra_op_threads: How many threads share one operation, in all of this
+            process's TensorFlow; None leaves it as it is. 1 is fastest for small
+            models on CPUs, where the clients already fill the cores.
 
         Raises:
-            ArgumentError: if a device does not exist, or a number is not whole or out
-                of range.
-            RuntimeError: if `intra_op_threads` comes after TensorFlow's first use.
+          ArgumentError: If a device does not exist, or a number is not whole or out
+            of range.
+          RuntimeError: If `intra_op_threads` comes after TensorFlow's first use.
         """
         if intra_op_threads is not None:
             threads = check_count("intra_op_threads", intra_op_threads, 1)
@@ -92,17 +92,17 @@ class InProcessContext(tff.framework.SyncContext):
         """Runs `comp` on `arg`, as TFF asks of an execution context.
 
         Args:
-            comp: the computation.
-            arg: its argument, None if it has no parameter.
+          comp: The computation.
+          arg: Its argument, None if it has no parameter.
 
         Returns:
-            The result in the Python containers that the computation's type names.
+          The result in the Python containers that the computation's type names.
 
         Raises:
-            TypeError: if `arg` is not of the parameter's type.
-            ValueError: if parts of `arg` disagree on the number of clients.
-            UnsupportedComputationError: if `comp` cannot run in process.
-            RuntimeError: if this process was forked off the context's.
+          TypeError: If `arg` is not of the parameter's type.
+          ValueError: If parts of `arg` disagree on the number of clients.
+          UnsupportedComputationError: If `comp` cannot run in process.
+          RuntimeError: If this process was forked off the context's.
         """
         if os.getpid() != self._process:
             # It would wait for ever, for threads that stayed in the other process.

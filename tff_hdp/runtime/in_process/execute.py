@@ -21,8 +21,8 @@ class Workers:
     """Threads that do the clients' work, spread over devices.
 
     Attributes:
-        devices: names of the devices, client i using number i modulo their count; the
-            server's work runs on the first.
+      devices: Names of the devices, client i using number i modulo their count; the
+        server's work runs on the first.
     """
 
     def __init__(self, devices: Sequence[str], threads: int) -> None:
@@ -89,10 +89,10 @@ class Workers:
         """Yields what `function` computes for each client, in the clients' order.
 
         Args:
-            function: the work.
-            shared: the inputs that are the same for every client.
-            own: gives the other inputs of a client.
-            clients: how many there are.
+          function: The work.
+          shared: The inputs that are the same for every client.
+          own: Gives the other inputs of a client.
+          clients: How many there are.
         """
         copies = self._copy_to_devices(list(shared.values()))
 
@@ -126,7 +126,7 @@ class Executable:
         """Compiles `computation`.
 
         Raises:
-            UnsupportedComputationError: if it cannot run in process.
+          UnsupportedComputationError: If it cannot run in process.
         """
         self._program = Program(computation)
         self._stages = stages.plan(self._program)
@@ -135,7 +135,7 @@ class Executable:
         """Runs the computation once.
 
         Returns:
-            The result, structures as tuples of their parts.
+          The result, structures as tuples of their parts.
         """
         run = _Run(argument, clients, workers)
         for stage in self._stages:

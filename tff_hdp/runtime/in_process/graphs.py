@@ -43,11 +43,11 @@ class SessionGraph:
     """A TensorFlow computation as TFF serialises it, to be run by a session.
 
     Attributes:
-        graph: the graph.
-        inputs: names of the tensors to feed, in the order of the flattened parameter.
-        fetches: names of the tensors to fetch, in the order of the flattened result.
-        initialise: the name of the op to run first, empty if there is none.
-        token: the name of the tensor that identifies the session, empty if none.
+      graph: The graph.
+      inputs: Names of the tensors to feed, in the order of the flattened parameter.
+      fetches: Names of the tensors to fetch, in the order of the flattened result.
+      initialise: The name of the op to run first, empty if there is none.
+      token: The name of the tensor that identifies the session, empty if none.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class SessionGraph:
         """Unpacks `computation`.
 
         Args:
-            computation: a building block that holds serialised TensorFlow.
-            replace_marked: whether marked functions are computed in Python.
+          computation: A building block that holds serialised TensorFlow.
+          replace_marked: Whether marked functions are computed in Python.
 
         Raises:
-            UnsupportedComputationError: if it holds another backend's code.
+          UnsupportedComputationError: If it holds another backend's code.
         """
         kind = computation.proto.WhichOneof("computation")
         if kind != "tensorflow":
@@ -124,10 +124,10 @@ class InlinedGraph:
         """Adds a copy of the graph to the function being traced.
 
         Args:
-            arguments: the tensors of the argument; a sequence is its variant.
+          arguments: The tensors of the argument; a sequence is its variant.
 
         Returns:
-            The tensors of the result.
+          The tensors of the result.
         """
         graph = tf.compat.v1.get_default_graph()
         feeds = {

@@ -25,8 +25,8 @@ class Interpreter:
         """Starts with no graph imported.
 
         Args:
-            replace_marked: whether marked functions are computed in Python, in this
-                process; see `replacements`.
+          replace_marked: Whether marked functions are computed in Python, in this
+            process; see `replacements`.
         """
         self._replace_marked = replace_marked
         self._graphs: dict[bytes, graphs.InlinedGraph | sessions.SessionCall] = {}
@@ -39,7 +39,7 @@ class Interpreter:
         """Returns the value of an expression without placements.
 
         Raises:
-            UnsupportedComputationError: if a part of it cannot run in process.
+          UnsupportedComputationError: If a part of it cannot run in process.
         """
         match block:
             case tff.framework.Reference():
@@ -104,13 +104,13 @@ def select(
     """What one client receives from a `federated_select`.
 
     Args:
-        keys: int32 [number of keys].
-        server_value: the value to select from.
-        function: takes the pair (server_value, key) to a value of type `element`.
-        element: the type of one selected part.
+      keys: int32 [number of keys].
+      server_value: The value to select from.
+      function: Takes the pair (server_value, key) to a value of type `element`.
+      element: The type of one selected part.
 
     Returns:
-        The sequence of the parts selected, in the order of the keys.
+      The sequence of the parts selected, in the order of the keys.
     """
     with tf.device("/device:CPU:0"):
         dataset = tf.data.Dataset.from_tensor_slices(keys).map(

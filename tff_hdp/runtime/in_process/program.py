@@ -27,10 +27,10 @@ class Node:
     """One value of the computation.
 
     Attributes:
-        type: its type at one place.
-        per_client: whether each client has its own, or there is only one.
-        operand: what it is computed from.
-        meaning: its value, given the value of the operand.
+      type: Its type at one place.
+      per_client: Whether each client has its own, or there is only one.
+      operand: What it is computed from.
+      meaning: Its value, given the value of the operand.
     """
 
     type: tff.Type
@@ -44,7 +44,7 @@ class Input(Node):
     """A part of the argument: all of it at one place.
 
     Attributes:
-        path: where in the argument's nested structure.
+      path: Where in the argument's nested structure.
     """
 
     path: tuple[int, ...]
@@ -55,9 +55,9 @@ class Aggregate(Node):
     """The accumulator after all clients' values, before it is reported.
 
     Attributes:
-        value: the node whose values are accumulated, in the clients' order.
-        zero: the node of the initial accumulator.
-        accumulate: the function of (accumulator, value).
+      value: The node whose values are accumulated, in the clients' order.
+      zero: The node of the initial accumulator.
+      accumulate: The function of (accumulator, value).
     """
 
     value: Node
@@ -102,16 +102,16 @@ class Program:
     """The graph of a whole computation.
 
     Attributes:
-        nodes: all nodes, each after its operands.
-        result: the tree of the result.
+      nodes: All nodes, each after its operands.
+      result: The tree of the result.
     """
 
     def __init__(self, computation: tff.framework.ConcreteComputation) -> None:
         """Builds the graph of `computation`.
 
         Raises:
-            UnsupportedComputationError: if it uses an intrinsic, or a kind of
-                building block, that has no meaning here.
+          UnsupportedComputationError: If it uses an intrinsic, or a kind of
+            building block, that has no meaning here.
         """
         block = computation.to_building_block()
         if any(uri.startswith("federated_secure") for uri in _intrinsics(block)):

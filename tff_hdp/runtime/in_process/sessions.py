@@ -51,10 +51,10 @@ class SessionCall:
         """Adds a call to the function being traced.
 
         Args:
-            arguments: the tensors of the argument; a sequence is its variant.
+          arguments: The tensors of the argument; a sequence is its variant.
 
         Returns:
-            The tensors of the result.
+          The tensors of the result.
         """
         with tf.device("/device:CPU:0"):
             feeds = [

@@ -30,10 +30,10 @@ class Function:
     """A part of a program, traced as one TensorFlow function.
 
     Attributes:
-        inputs: the nodes whose tensors it takes, one after the other.
-        outputs: the nodes whose tensors it computes.
-        compute: gives the values of the outputs from those of the inputs and an
-            interpreter, inside a function being traced.
+      inputs: The nodes whose tensors it takes, one after the other.
+      outputs: The nodes whose tensors it computes.
+      compute: Gives the values of the outputs from those of the inputs and an
+        interpreter, inside a function being traced.
     """
 
     def __init__(
@@ -177,11 +177,11 @@ class Stage:
     """The way to the next aggregates.
 
     Attributes:
-        server: what the server computes first.
-        clients: what each client computes then.
-        aggregates: what is accumulated over the clients.
-        accumulate: adds one client's values; the aggregates are inputs and outputs.
-        kept: the clients' nodes that later stages or the result need.
+      server: What the server computes first.
+      clients: What each client computes then.
+      aggregates: What is accumulated over the clients.
+      accumulate: Adds one client's values; the aggregates are inputs and outputs.
+      kept: The clients' nodes that later stages or the result need.
     """
 
     server: Function

@@ -98,14 +98,14 @@ def ingest(value: Any, type_: tff.Type, *, listed: bool = False) -> Any:
     """Turns what a caller passed for a parameter into a value of eager tensors.
 
     Args:
-        value: a scalar, array, tensor, variable, dataset, list of a dataset's
-            elements, or a Python structure of them.
-        type_: the type of the parameter, without placements.
-        listed: whether `value` is an element of such a list. TFF then takes numbers
-            of other dtypes too; here those that keep their value.
+      value: A scalar, array, tensor, variable, dataset, list of a dataset's
+        elements, or a Python structure of them.
+      type_: The type of the parameter, without placements.
+      listed: Whether `value` is an element of such a list. TFF then takes numbers
+        of other dtypes too; here those that keep their value.
 
     Raises:
-        TypeError: if `value` is not of type `type_`.
+      TypeError: If `value` is not of type `type_`.
     """
     if isinstance(type_, tff.StructType):
         return tuple(
@@ -123,7 +123,7 @@ def export(value: Any, type_: tff.Type) -> Any:
     """Turns an eager tensor into NumPy, or a dataset.
 
     Returns:
-        A NumPy scalar or array (bytes for a string), or a `tf.data.Dataset`.
+      A NumPy scalar or array (bytes for a string), or a `tf.data.Dataset`.
     """
     if isinstance(type_, tff.SequenceType):
         return to_dataset(value, type_.element)
@@ -136,9 +136,9 @@ def matched(
     """Pairs the parts of a Python container with the fields of a structure type.
 
     Args:
-        value: the container.
-        type_: the type.
-        by_name: whether a mapping's parts may come in any order.
+      value: The container.
+      type_: The type.
+      by_name: Whether a mapping's parts may come in any order.
     """
     if by_name and isinstance(value, Mapping):
         names = tff.structure.name_list_with_nones(type_)
