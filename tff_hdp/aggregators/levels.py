@@ -85,7 +85,11 @@ def queries_from_plan(plan: NoisePlan, record: Structure) -> LevelQueries:
 
 
 def layer_norms(plan: NoisePlan, record: Structure) -> list[float]:
-    """C_l for every tensor of `record`, in `tf.nest` order."""
+    """C_l for every tensor of `record`, in `tf.nest` order.
+
+    Raises:
+      ArgumentError: If `plan.clipping.layer_norms` are not as many.
+    """
     count = len(tf.nest.flatten(record))
     given = plan.clipping.layer_norms
     if given is None:

@@ -37,7 +37,7 @@ def zone_factors(
 
 
 def clients_steps(plan: NoisePlan, zone: int) -> list[float]:
-    """Of the grids on which a zone's clients' values lie, one of each kind.
+    """Steps of the grids on which a zone's clients' values lie, one of each kind.
 
     In fixed point all lie on the encoding's, with noise or without.
     """
@@ -53,7 +53,7 @@ def clients_steps(plan: NoisePlan, zone: int) -> list[float]:
 
 
 def hidden_step(plan: NoisePlan, zone: int) -> float:
-    """Of the grid that a super-node hides before it adds its own noise; 0 for none.
+    """Step of the grid that a super-node hides before it adds its noise; 0 for none.
 
     By the plan alone: nothing may hang on who came.
     """
@@ -63,7 +63,7 @@ def hidden_step(plan: NoisePlan, zone: int) -> float:
 
 
 def zone_step(plan: NoisePlan, zone: int) -> float:
-    """Of the grid on which a zone's sum with all its noise lies; 0 without any."""
+    """Step of the grid on which a zone's sum with all its noise lies; 0 without any."""
     own = plan.node_stddevs[0][zone] or levels.SMOOTHING * hidden_step(plan, zone)
     return grid_step(own) or max(clients_steps(plan, zone))
 

@@ -136,7 +136,7 @@ class SecureZonedMean(ZonedMean):
         return record, tf.cast(weight / self.weight_one, tf.float32)
 
     def outputs(self, state: Any, total: Any) -> tuple[list[list[Any]], Any, Any]:
-        """Of the mean that sums modulo 2^b stand for, with continuous noise added.
+        """The mean's outputs, from sums modulo 2^b, with continuous noise added.
 
         Args:
           state: The queries' states.

@@ -77,6 +77,9 @@ class DeferredProblem:
       weights: Where the steps begin, each [1, ...].
       features: [1, N, ...] as stored.
       batch_size: B, int32 [].
+
+    Attributes:
+      start: A and X of zeros and the other weights, each [1, ...].
     """
 
     def __init__(

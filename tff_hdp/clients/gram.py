@@ -50,6 +50,11 @@ class GramProblem:
       model: The model, stacked; see `applies`.
       initial: The weights sent, each without the client axis.
       features: [C, N, ...] as stored.
+
+    Attributes:
+      examples: X, what the first dense layer makes of the features, [C, N, d].
+      gram: X X^T, [C, N, N].
+      start: A of zeros and the other weights, each [1, ...].
     """
 
     def __init__(

@@ -174,6 +174,9 @@ class WeightProblem:
       model: The model, stacked.
       initial: The weights sent, each without the client axis.
       features: [C, N, ...] as stored.
+
+    Attributes:
+      start: The weights sent, each [1, ...].
     """
 
     def __init__(

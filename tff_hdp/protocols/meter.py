@@ -38,6 +38,10 @@ class Meter:
     parties share no objects. Times are processor seconds of the thread that does a
     party's work, without the network and without what else goes on, in this process or
     in others.
+
+    Attributes:
+      hub: The party every client talks to.
+      parties: The cost of each, by name.
     """
 
     def __init__(self, hub: str) -> None:

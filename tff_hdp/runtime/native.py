@@ -60,6 +60,9 @@ class NativeWorker:
 
         A worker that died since the last call is started anew, so the call that
         met its death fails and the next one works.
+
+        Raises:
+          RuntimeError: If the worker was closed.
         """
         if self._closed:
             raise RuntimeError("the worker was closed; set a context again")

@@ -59,6 +59,8 @@ class Elector:
     not called it is shown afterwards, to `follow`.
 
     Attributes:
+      identity: The client's secret keys.
+      registry: The zone's clients, as this client knows them.
       standing: Where the zone's elections stand, as this client knows; None if it
         was in no election yet and takes the relay's word for it.
     """

@@ -86,7 +86,14 @@ class Voter:
 
 
 class Identity:
-    """A client's long-term secret keys."""
+    """A client's long-term secret keys.
+
+    Attributes:
+      client_id: Whose they are.
+      signing_key: The Ed25519 key that signs what it says.
+      share_secret: The scalar that decrypts shares.
+      nonce_secret: 32 bytes from which nonces of proofs are hedged.
+    """
 
     def __init__(self, client_id: str, *, secret: bytes | None = None) -> None:
         """Makes the keys of `client_id`.

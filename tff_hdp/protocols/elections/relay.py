@@ -39,6 +39,8 @@ class Relay:
     on is refused by an error that carries its transcript.
 
     Attributes:
+      registry: The zone's.
+      call: What clients are called for.
       phase: What is being collected.
       rejected: Who sent unsound proofs, of those it had to check, and why.
     """

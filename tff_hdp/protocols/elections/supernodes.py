@@ -62,6 +62,8 @@ class SuperNodes:
     paper's section IV-A). `rotate`: a new election every round.
 
     Attributes:
+      zoning: The zones.
+      policy: When a super-node is replaced.
       elections: How many elections were held.
     """
 

@@ -65,6 +65,10 @@ class Client:
 
     A step that raises has changed nothing and may be tried again with a right
     message.
+
+    Attributes:
+      client_id: Who this is.
+      terms: What all parties agreed on.
     """
 
     def __init__(

@@ -108,6 +108,7 @@ class Shares:
       seed_digest: SHA-256 of the self-mask's seed.
       share_digests: For every holder (neighbours and dealer) 16 bytes of each
         share's SHA-256, so that a wrong share can be told, and by whom.
+      signature: The sender's; see `Message`.
     """
 
     round_number: int
@@ -148,6 +149,7 @@ class Survivors:
       survivors: Those of its neighbourhood, itself included, who did.
       dropped: Those of its neighbourhood who shared but did not.
       summed: Where parties sign, all clients who did; else empty.
+      signature: The sender's; see `Message`.
     """
 
     round_number: int
@@ -166,6 +168,7 @@ class Agreement:
       round_number: The round.
       client: Who says so.
       told: 32 bytes, `list_digest` of those who shared, or of those who survived.
+      signature: The sender's; see `Message`.
     """
 
     round_number: int
@@ -193,6 +196,7 @@ class Unmasking:
       client: The holder.
       seed_shares: Shares of survivors' self-mask seeds.
       key_shares: Shares of dropped clients' mask keys.
+      signature: The sender's; see `Message`.
     """
 
     round_number: int

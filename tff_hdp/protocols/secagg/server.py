@@ -52,6 +52,8 @@ class Server:
     changed nothing.
 
     Attributes:
+      terms: What all parties agreed on.
+      clients: Who may take part.
       phase: What is being collected.
       joined: The masking graph, once keys are in.
     """

@@ -78,6 +78,9 @@ class Contents:
     """What one worker was sent and still has.
 
     Calls may come from several threads.
+
+    Attributes:
+      bytes: How many are kept at the worker.
     """
 
     def __init__(

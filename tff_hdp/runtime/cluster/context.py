@@ -57,6 +57,9 @@ class Cluster(Workers):
 
     What a lost worker had in hand is done again by the others. A lost worker that
     answers again takes part from a later call on.
+
+    Attributes:
+      members: The workers, in the order of their addresses.
     """
 
     def __init__(

@@ -50,7 +50,11 @@ def leaves(type_: tff.Type) -> tuple[tff.Type, ...]:
 
 
 def tensor_specs(type_: tff.Type) -> list[tf.TensorSpec]:
-    """Returns the dtype and shape of each tensor of a value of type `type_`."""
+    """Returns the dtype and shape of each tensor of a value of type `type_`.
+
+    Raises:
+      TypeError: If such a value is not made of tensors.
+    """
     if isinstance(type_, tff.StructType):
         return [spec for part in type_ for spec in tensor_specs(part)]
     if isinstance(type_, tff.SequenceType):
@@ -61,7 +65,11 @@ def tensor_specs(type_: tff.Type) -> list[tf.TensorSpec]:
 
 
 def to_element(value: Any, type_: tff.Type) -> Any:
-    """Returns a value as tf.data and TFF spell it: a dict if named, else a tuple."""
+    """Returns a value as tf.data and TFF spell it: a dict if named, else a tuple.
+
+    Raises:
+      TypeError: If some parts of it are named and others are not.
+    """
     if not isinstance(type_, tff.StructType):
         return value
     names = tff.structure.name_list(type_)
@@ -139,6 +147,9 @@ def matched(
       value: The container.
       type_: The type.
       by_name: Whether a mapping's parts may come in any order.
+
+    Raises:
+      TypeError: If the container has other parts than the type has fields.
     """
     if by_name and isinstance(value, Mapping):
         names = tff.structure.name_list_with_nones(type_)
