@@ -207,6 +207,17 @@ def test_a_number_of_zones_that_is_none_is_refused_by_all(number):
             build()
 
 
+def test_it_is_clients_that_are_missing_where_there_are_none():
+    """No number of zones would do."""
+    for build in (
+        lambda: equal_zones((), 1, rng=np.random.default_rng(0)),
+        lambda: zones_by_capability((), capability={}, num_zones=1),
+        lambda: zones_by_overlay((), overlay=nx.Graph(), num_zones=1),
+    ):
+        with pytest.raises(ArgumentError, match=r"^client_ids is empty; allowed: at"):
+            build()
+
+
 def test_zones_of_given_sizes_are_dealt_at_random():
     ids = [f"c{i}" for i in range(10)]
     first = np.zeros(10)

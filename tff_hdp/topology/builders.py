@@ -40,7 +40,7 @@ def equal_zones(
         of another kind.
     """
     client_ids = as_tuple("client_ids", client_ids)
-    num_zones = _check_num_zones(num_zones, len(client_ids))
+    num_zones = _check_num_zones(num_zones, client_ids)
     zone_of = _shuffled(np.arange(len(client_ids)) % num_zones, rng)
     return Zoning(client_ids, zone_of)
 
@@ -149,7 +149,7 @@ def zones_by_capability(
     """
     client_ids = as_tuple("client_ids", client_ids)
     check_same_clients("capability", capability, client_ids)
-    num_zones = _check_num_zones(num_zones, len(client_ids))
+    num_zones = _check_num_zones(num_zones, client_ids)
     scores = [
         check_number(
             f"capability[{client!r}]",
@@ -195,7 +195,7 @@ def zones_by_overlay(
         check_number(name, weight, allowed, lambda x: least <= x <= most)
     limits = {}
     if num_zones is not None:
-        num_zones = _check_num_zones(num_zones, len(client_ids))
+        num_zones = _check_num_zones(num_zones, client_ids)
         components = nx.number_connected_components(overlay)
         if components > num_zones:
             raise ArgumentError(
@@ -261,9 +261,9 @@ def _shuffled(values: np.ndarray, rng: np.random.Generator) -> tuple[int, ...]:
     return tuple(rng.permutation(values).tolist())
 
 
-def _check_num_zones(num_zones: int, num_clients: int) -> int:
-    """Returns it as an int; raises ArgumentError unless 1..`num_clients` and whole."""
-    num_zones = check_count("num_zones", num_zones)
-    if not 1 <= num_zones <= num_clients:
-        raise ArgumentError("num_zones", num_zones, f"1..{num_clients} (the clients)")
+def _check_num_zones(num_zones: int, client_ids: Sequence[str]) -> int:
+    """Returns it as an int; raises ArgumentError unless 1..n clients and whole."""
+    require(bool(client_ids), "client_ids", client_ids, "at least one")
+    num_zones, n = check_count("num_zones", num_zones), len(client_ids)
+    require(1 <= num_zones <= n, "num_zones", num_zones, f"1..{n} (the clients)")
     return num_zones
