@@ -171,6 +171,7 @@ def clip(rows: tf.Tensor, norm: float | None) -> tuple[tf.Tensor, tf.Tensor]:
     """
     if norm is None:
         return rows, tf.constant(0.0)
+    # 0 where all squares vanish, of norms below about 1e-19: such a row becomes zeros.
     norms = tf.norm(rows, axis=1, keepdims=True)
     clipped = tf.reduce_sum(tf.cast(norms > norm, tf.float32))
     return rows * tf.minimum(1.0, tf.math.divide_no_nan(norm, norms)), clipped
