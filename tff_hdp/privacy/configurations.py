@@ -2,7 +2,8 @@
 
 Every function takes `zone_sizes` (n_i), `sampling` and any further field of
 `NoisePlan`, and all but `none` the one `noise_multiplier` that each noising party
-uses.
+uses. What is out of range, or a share that gives no whole number of zones or not one
+client, raises ArgumentError.
 """
 
 import dataclasses

@@ -83,6 +83,9 @@ class Gaussian(Mechanism):
 
     Attributes:
       noise_multiplier: Noise standard deviation over sensitivity.
+
+    Raises:
+      ArgumentError: If it is not above 0.
     """
 
     noise_multiplier: float
@@ -124,6 +127,9 @@ class Laplace(Mechanism):
         e^-((2a-1) t) and k = 1 - 1/a, D_a' = (1-u) / (1+ku), and t D_a'' <= D_a'
         says (1-u)(1+ku) >= -u ln(u) (1+k): linear in k, and true at 0 and 1.) The
         PLD's worst spread is not known.
+
+    Raises:
+      ArgumentError: If a field is out of range.
     """
 
     ratio: float

@@ -72,6 +72,9 @@ class PoissonSampling:
 
     Attributes:
       probabilities: q_i in (0, 1], one per zone.
+
+    Raises:
+      ArgumentError: If one is out of range.
     """
 
     probabilities: tuple[float, ...]
@@ -87,6 +90,9 @@ class FixedSizeSampling:
 
     Attributes:
       sizes: k_i >= 1, one per zone.
+
+    Raises:
+      ArgumentError: If one is no whole number >= 1.
     """
 
     sizes: tuple[int, ...]
@@ -114,6 +120,9 @@ class Level:
       parents: For every node of the level beneath, the node of this level it
         reports to; covers 0..m-1.
       noise_multipliers: Of each of the m nodes.
+
+    Raises:
+      ArgumentError: If a number is out of range, or the parents are not 0..m-1.
     """
 
     parents: tuple[int, ...]
@@ -160,6 +169,9 @@ class Clipping:
       target_quantile: For `adaptive`, the share of updates left unclipped.
       source: Where S comes from, in words, for the report; `NOT_PRIVATE` among them
         where it is clients' data, in which case accounts say that S is taken as public.
+
+    Raises:
+      ArgumentError: If a field is out of range or two contradict each other.
     """
 
     clip_norm: float = 1.0

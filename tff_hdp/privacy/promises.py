@@ -75,6 +75,9 @@ class Kept:
         there anyway keeps it. Client noise counts with the first promise.
       saved: Share of the released model's noise that 10 % more epsilon would save;
         None if not asked for.
+
+    Raises:
+      ArgumentError: If a number is negative or not finite.
     """
 
     promise: Promise

@@ -95,7 +95,11 @@ class Tradeoff:
         return float(1 - 2 * missed.max())
 
     def identification(self, candidates: int) -> float:
-        """The largest chance to name the one of so many equally likely candidates."""
+        """The largest chance to name the one of so many equally likely candidates.
+
+        Raises:
+          ArgumentError: If `candidates` is no whole number >= 1.
+        """
         return float(self.power(1 / check_count("candidates", candidates, 1)))
 
 
