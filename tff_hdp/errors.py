@@ -201,7 +201,7 @@ def as_tuple(name: str, values: Any) -> tuple[Any, ...]:
         found = tuple(values)
     except TypeError as error:
         raise ArgumentError(name, values, "a sequence") from error
-    # Of a set the order is anybody's guess, and hangs on how Python was started.
+    # Of a set the order is anybody's guess, and depends on how Python was started.
     is_other = isinstance(values, str | bytes | Mapping | Set)
     require(not is_other, name, quoted(values), "a sequence")
     return found

@@ -171,7 +171,7 @@ def write_accounts(
       tables: By the CSV's name, what makes the table of the settings that are given.
       config_class: As given to `define_flags`.
       paper: The folder of the CSVs.
-      heeded: Settings that the tables hang on.
+      heeded: Settings that the tables depend on.
       alone: Whether nothing is trained besides, so that all others are refused.
       notes: By the CSV's name, what must be known of the table's numbers.
 

@@ -194,7 +194,7 @@ def test_rounds_without_a_guarantee_leave_none():
 
 @pytest.mark.parametrize("mode", ["none", "cdp", "hdp", "ldp"])
 def test_own_part_is_subtracted_exactly(mode):
-    """Own noise included: what is left does not hang on what the observer sent."""
+    """Own noise included: what is left does not depend on what the observer sent."""
     plan = plan_of(mode)
     seen, vantage = round_of(plan), Vantage(plan=plan, level=0)
     zone, index = vantage.own

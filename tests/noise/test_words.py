@@ -98,7 +98,7 @@ def test_a_source_that_fails_gives_no_key(text, tmp_path, monkeypatch):
         tf.function(_fresh_key)()
 
 
-# TensorFlow's own generator hangs on one read of `std::random_device`. With that
+# TensorFlow's own generator depends on one read of `std::random_device`. With that
 # read fixed it repeats itself in every process; ours must not.
 PROGRAM = """
 import tensorflow as tf

@@ -84,7 +84,7 @@ def test_trusting_clients_behind_noising_ones_have_a_guarantee_only_in_large_zon
     ],
 )
 def test_where_clients_noise_nobody_s_coming_is_hidden(changes):
-    """What the aggregator does may then hang on how many came."""
+    """What the aggregator does may then depend on how many came."""
     plan = dataclasses.replace(make("ldp"), **changes)
     rows = account(plan, T, DELTA, RDP)
     assert {r.observer for r in rows} >= {"aggregator", "released_model"}

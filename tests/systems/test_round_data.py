@@ -1,4 +1,4 @@
-"""What a client works on in a round does not hang on who else takes part."""
+"""What a client works on in a round does not depend on who else takes part."""
 
 import numpy as np
 import pytest

@@ -287,7 +287,7 @@ def test_who_shares_a_zone_or_a_node_is_dealt_at_random():
 
 
 def test_clients_of_one_capability_keep_their_order():
-    """Else what a zone is hangs on how NumPy sorts."""
+    """Else what a zone is depends on how NumPy sorts."""
     ids = [f"c{i}" for i in range(1000)]
     capability = {c: float(i % 2) for i, c in enumerate(ids)}
     zoning = zones_by_capability(ids, capability=capability, num_zones=4)

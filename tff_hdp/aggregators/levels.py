@@ -267,7 +267,7 @@ def step_to_hide(steps: Sequence[float], own: float = 0.0) -> float:
 def adds_up_in_float32(count: int, bound: float, stddev: float) -> bool:
     """Whether sums of noised values on one grid are exact in float32.
 
-    What it cannot hold is rounded away, and hangs on what is added up.
+    What it cannot hold is rounded away, and depends on what is added up.
 
     Args:
       count: Of the values, at most.

@@ -22,7 +22,7 @@ def zone_factors(
       weight: Of the zones' clients that came, summed, float32 [s].
 
     Returns:
-      s numbers each; a float32 tensor [s] where they hang on `weight`.
+      s numbers each; a float32 tensor [s] where they depend on `weight`.
     """
     s = plan.num_zones
     if plan.estimator == "realised":
@@ -55,7 +55,7 @@ def clients_steps(plan: NoisePlan, zone: int) -> list[float]:
 def hidden_step(plan: NoisePlan, zone: int) -> float:
     """Step of the grid that a super-node hides before it adds its noise; 0 for none.
 
-    By the plan alone: nothing may hang on who came.
+    By the plan alone: nothing may depend on who came.
     """
     if plan.encoding is not None:
         return 0.0
@@ -143,7 +143,7 @@ def passed_on(values: list[Any], steps: list[float], own: float) -> tuple[Any, f
     hidden, step = levels.step_to_hide(steps, own), steps[0]
 
     def total(*parts: tf.Tensor) -> tf.Tensor:
-        # What float32 rounds away from a sum hangs on what is added up.
+        # What float32 rounds away from a sum depends on what is added up.
         exact = [tf.cast(t, tf.float64) for t in parts]
         if step and not hidden:
             # So does the last place of a number of steps, times the step.

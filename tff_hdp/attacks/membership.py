@@ -3,8 +3,8 @@
 Membership asks whether a known record is in the sum, identification which of M known
 candidates is: the likelihood ratio, and the Bayes rule among equally likely ones, both
 of a matched filter, summed over rounds. Against noise that is the same in all
-directions everything hangs on the records' inner products alone, so trials are drawn in
-the space these span; that the noise is so, and of this size, is what the tests of
+directions everything depends on the records' inner products alone, so trials are drawn
+in the space these span; that the noise is so, and of this size, is what the tests of
 `observation` show.
 """
 
@@ -199,7 +199,7 @@ def identification(
     hits = []
     for count in _batches(trials):
         order = rng.random([count, len(records)]).argpartition(candidates - 1, axis=1)
-        # Which of them is first hangs on where it was among all.
+        # Which of them is first depends on where it was among all.
         chosen = rng.permuted(order[:, :candidates], axis=1)
         products, squares = _products(
             vantage, records, chosen[:, 0], stddev, rounds, others_known, True, rng

@@ -23,7 +23,7 @@ def all_observers(config: AttackConfig) -> Outcome:
     """The same of every observer, whoever adds noise."""
     attacker = Attacker(config)
     at = functools.partial(config.vantage, attacker.clip_norm)
-    # What is sent hangs on the mode alone.
+    # What is sent depends on the mode alone.
     records = {
         mode: attacker.records(at(privacy=mode, level=LEVELS[0])) for mode in MODES
     }

@@ -2,7 +2,7 @@
 
 A value is never added to noise in floating point and shown: the low bits of such a
 sum tell the value (Mironov, CCS 2012). What is shown is the exact sum rounded to a
-grid whose step hangs on the noise alone; rounding is post-processing, so the sum's
+grid whose step depends on the noise alone; rounding is post-processing, so the sum's
 epsilon is the result's. Steps are powers of two: what is on one grid adds up exactly.
 """
 

@@ -161,7 +161,7 @@ class Demand:
         return self.row(self._federation.history(plan), by, self.zones[0])
 
     def epsilon(self, plan: NoisePlan, by: Sound) -> float:
-        """Of `row_of`."""
+        """The epsilon of `row_of`."""
         return self.row_of(plan, by).epsilon(by)
 
     def _needs(self, client: float, seen: float) -> float:
@@ -361,7 +361,7 @@ def demands_of(federation: Federation, promise: Promise) -> list[Demand]:
 
 
 def largest_epsilon(demands: Sequence[Demand], history: History, by: Sound) -> float:
-    """Of all to whom a promise is made, after some rounds."""
+    """The largest of all to whom a promise is made, after some rounds."""
     like = like_zones(history[-1][0].plan)
     found = [0.0]
     for demand in demands:

@@ -313,7 +313,7 @@ def _varies(run: AccountedRound, j: int) -> bool:
 
 
 def _known_in_zone(run: AccountedRound, told: int) -> int:
-    """Of how many of a zone's noising clients the observer knows the noise, at most."""
+    """How many of a zone's noising clients' noise the observer knows, at most."""
     threat = run.threat
     return min(threat.colluding_clients, threat.colluders_in_zone) + told
 
@@ -345,7 +345,7 @@ def _pools(
         return pools, total * rate * weight, notes
     pools, expected = [], 0.0
     if known and len(weights) > 1:
-        # Whose loss is the worst hangs on more than their number.
+        # Whose loss is the worst depends on more than their number.
         notes.append(_IN_EVERY_ZONE.format(in_zone))
     for j, weight in weights.items():
         mine = int(own and j == zone)

@@ -181,12 +181,12 @@ class NoisePlan:
 
     @property
     def client_stddev(self) -> float:
-        """Of the noise that each noise carrier adds, in an update's units."""
+        """Standard deviation of each noise carrier's noise, in an update's units."""
         return self.client_noise_multiplier * self.clipping.clip_norm
 
     @property
     def node_stddevs(self) -> tuple[tuple[float, ...], ...]:
-        """Of every node's noise on a value of sensitivity S, by level."""
+        """Standard deviations of nodes' noise on a value of sensitivity S, by level."""
         norm = self.clipping.clip_norm
         return tuple(
             tuple(z * norm for z in level) for level in self.node_noise_multipliers
@@ -200,7 +200,7 @@ class NoisePlan:
 
     @property
     def count_stddev(self) -> float:
-        """Of the noise on adaptive clipping's sum of -1/2 or 1/2 for each update."""
+        """Standard deviation of noise on adaptive clipping's sum of -1/2s and 1/2s."""
         return _COUNT_STDDEV_SHARE * self.expected_clients
 
     @property
@@ -215,7 +215,7 @@ class NoisePlan:
 
     @property
     def discrete_stddevs(self) -> tuple[float, ...]:
-        """Of the parties whose noise is drawn on the encoding's grid."""
+        """Standard deviations of the noise that parties draw on the encoding's grid."""
         if self.encoding is None:
             return ()
         client = (self.client_stddev,) if self.clients_carry_noise else ()

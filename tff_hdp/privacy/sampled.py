@@ -117,7 +117,7 @@ class FixedSizeGaussian(Mechanism):
       k: Clients drawn, uniformly without replacement.
       noise_multiplier: Noise standard deviation over the replace-one sensitivity.
       colluders: How many of the n, none of them the client, tell the observer whether
-        they were drawn. How many were hangs on chance alone, so that divergences are
+        they were drawn. How many were depends on chance alone, so that divergences are
         means over it.
       slack: See base class.
     """

@@ -332,7 +332,7 @@ def area_ends(
 
 
 def _area_error(a: float, n: int, m: int) -> float:
-    """Of an area of n and m scores (Hanley and McNeil 1982)."""
+    """The standard error of an area of n and m scores (Hanley and McNeil 1982)."""
     q1, q2 = a / (2 - a), 2 * a * a / (1 + a)
     spread = a * (1 - a) + (n - 1) * (q1 - a * a) + (m - 1) * (q2 - a * a)
     return math.sqrt(max(spread, 0.0) / (n * m))

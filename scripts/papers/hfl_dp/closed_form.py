@@ -12,7 +12,7 @@ from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.hfl_dp.plan import rounds_of
 from tff_hdp.systems.hfl_dp.worth import noise_table
 
-# Settings that the tables hang on.
+# Settings that the tables depend on.
 HEEDED = (
     *("num_clients", "edges", "rounds", "k2", "clip_norm", "eps1", "eps2", "delta"),
     *("exposures", "min_examples"),

@@ -8,7 +8,7 @@ from tff_hdp.privacy import account, worst
 from tff_hdp.systems.udp_hypernet import plan as udp_alg
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
-# Settings that the table hangs on.
+# Settings that the table depends on.
 HEEDED = ("num_clients", "sampling_rate", "rounds", "delta")
 # The rounds after which the printed epsilons are reached; T is not stated.
 ROUNDS = {"2a": (EPS_4, EPS_10), "2b": (3440,), "3": (630,)}

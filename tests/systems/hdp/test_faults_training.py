@@ -249,7 +249,7 @@ def test_rounds_without_a_zones_client_noise_cost_more(hdp_config, tmp_path):
 def test_the_ledger_does_not_tell_to_which_zones_nobody_came(
     hdp_config, tmp_path, changes
 ):
-    """That hangs on the cohort, which is hidden; what faults skip does not."""
+    """That depends on the cohort, which is hidden; what faults skip does not."""
     faults = {"supernode_failure_rate": 0.2, "clients_per_round": 3.0, "rounds": 4}
     result = experiment.run(hdp_config(tmp_path, **faults, **changes))
     frame = read(tmp_path)

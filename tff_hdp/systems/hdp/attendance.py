@@ -52,7 +52,7 @@ class Attendance:
         delivered.
       seats: Per zone its super-node and how it came to power, as JSON types;
         empty without elections.
-      skipped: How many zones nobody leads; hangs on faults alone, not on the cohort.
+      skipped: How many zones nobody leads; depends on faults alone, not on the cohort.
       carried: What the next round must know, as JSON types.
       metrics: Columns of metrics.csv.
     """
@@ -125,7 +125,7 @@ class Participation:
         """
         faults = self._faults
         drawn = self.sampler.draw(round_number, earlier=earlier)
-        # Of all clients, so that nobody's hangs on who else was drawn.
+        # Of all clients, so that nobody's depends on who else was drawn.
         n, rate = self._zoning.num_clients, faults.drop_rate
         drops = self._happens(rate, n, round_number, _DROPS, earlier=earlier)[drawn]
         online = self._online(round_number, earlier=earlier)

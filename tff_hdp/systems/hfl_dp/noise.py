@@ -33,7 +33,7 @@ class Setting:
     Attributes:
       n: Clients of an edge.
       N: Edges.
-      m: Examples of the smallest client, which only the paper's sensitivity hangs on.
+      m: Examples of the smallest client, which only the paper's sensitivity depends on.
       C: Bound on the norm of a client's model; None where there is to be no noise.
       eps1: Epsilon of the edge rounds.
       eps2: Epsilon of the cloud rounds.
