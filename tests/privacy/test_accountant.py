@@ -240,8 +240,9 @@ def two_plans(first, last, rounds=1):
 def released(history, methods=SOUND):
     """Rows against who gets the model: the account's, and those of both clients."""
     rows = account_history(history, DELTA, methods)
+    of = {"observer": "released_model", "level": 3, "zone": 0}
     each = [
-        client_row(history, "released_model", 3, 0, index, DELTA, methods)
+        client_row(history, index=index, delta=DELTA, methods=methods, **of)
         for index in (0, 10)
     ]
     return [r for r in rows if r.observer == "released_model"], each
@@ -293,7 +294,7 @@ def test_no_guarantee_by_a_method_counts_as_the_largest_epsilon(
         dataclasses.replace(row, epsilon_rdp=rdp, epsilon_pld=pld)
         for rdp, pld in (first, second)
     ]
-    monkeypatch.setattr(accountant, "client_row", lambda *given: each[given[4] > 0])
+    monkeypatch.setattr(accountant, "client_row", lambda _, **by: each[by["index"] > 0])
     found = account_history(history, DELTA)
     assert set(found) == {each[index] for index in kept}
 

@@ -1,6 +1,7 @@
 """Epsilon of every kind of client against every observer of a noise plan."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Literal, get_args
@@ -155,11 +156,11 @@ def account_history(
         if observer in (None, who)
     }
     order = ALL_OBSERVERS.index
+    row_of = functools.partial(client_row, history, delta=delta, methods=methods)
     for who, level in sorted(looking, key=lambda each: (each[1], order(each[0]))):
         cells: dict[ClientKind, list[tuple[int, AccountRow]]] = {}
         for zones, index in cells_of_clients:
-            zone = zones[0]
-            row = client_row(history, who, level, zone, index, delta, methods)
+            row = row_of(observer=who, level=level, zone=zones[0], index=index)
             cells.setdefault(row.client_kind, []).extend((each, row) for each in zones)
         for kind in CLIENT_KINDS:
             rows += _joined(cells.get(kind, []))
@@ -188,9 +189,7 @@ def worst(
     require(isinstance(observer, str), "observer", observer, "the name of one")
     require(isinstance(kind, str | None), "kind", kind, "the name of one, or None")
     found = [
-        r
-        for r in rows
-        if r.observer == observer and (kind is None or r.client_kind == kind)
+        r for r in rows if r.observer == observer and kind in (None, r.client_kind)
     ]
     if not found:
         there = sorted({f"{r.client_kind} clients against {r.observer}" for r in rows})
@@ -294,6 +293,7 @@ def _covers(row: AccountRow, other: AccountRow) -> bool:
 
 def client_row(
     history: History,
+    *,
     observer: Observer,
     level: int,
     zone: int,
@@ -319,8 +319,7 @@ def client_row(
     if "paper" in methods and observer in OBSERVERS and len(dict(history)) == 1:
         # The paper has no formula for rounds that differ, nor for fellows.
         rounds = sum(count for _, count in history)
-        plan = history[0][0].plan
-        paper = paper_epsilon(plan, rounds, observer, kind, zone, delta)
+        paper = paper_epsilon(last, rounds, observer, kind, zone, delta)
     row = AccountRow(
         observer=observer,
         client_kind=kind,

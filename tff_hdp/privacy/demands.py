@@ -153,8 +153,15 @@ class Demand:
 
     def row(self, history: History, by: Sound, zone: int) -> AccountRow:
         """What rounds are worth to its client of a zone."""
-        observer, delta = self.promise.observer, self._federation.delta
-        return client_row(history, observer, self.level, zone, self.index, delta, (by,))
+        return client_row(
+            history,
+            observer=self.promise.observer,
+            level=self.level,
+            zone=zone,
+            index=self.index,
+            delta=self._federation.delta,
+            methods=(by,),
+        )
 
     def row_of(self, plan: NoisePlan, by: Sound) -> AccountRow:
         """What all rounds of a plan are worth to its clients."""
