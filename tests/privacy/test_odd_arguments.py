@@ -135,6 +135,11 @@ def test_an_epsilon_by_no_sound_method_is_refused(method):
         row.epsilon(method)
 
 
+def test_the_worst_of_no_rows_is_refused_in_a_whole_sentence():
+    with pytest.raises(ArgumentError, match=r"^observer is aggregator; allowed: none"):
+        worst([], "aggregator")
+
+
 @pytest.mark.parametrize("name", ["fixd", None, "Poisson"])
 def test_a_way_to_draw_that_nobody_knows_is_not_taken_for_poisson(name):
     with pytest.raises(ArgumentError, match=r"sampling is .*; allowed: poisson"):

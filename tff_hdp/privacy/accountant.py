@@ -194,7 +194,7 @@ def worst(
     if not found:
         there = sorted({f"{r.client_kind} clients against {r.observer}" for r in rows})
         asked = observer if kind is None else f"{observer}, for {kind} clients"
-        raise ArgumentError("observer", asked, "; ".join(there))
+        raise ArgumentError("observer", asked, "; ".join(there) or "none, without rows")
     return max(found, key=lambda row: row.epsilon(method))
 
 
