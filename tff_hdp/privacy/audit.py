@@ -23,7 +23,10 @@ from tff_hdp.errors import (
     require,
 )
 
+# The largest bound that is searched for.
 _LARGEST = 100.0
+# How near that search comes; ten times it below what was found, the bound is safe.
+_NEAR = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,7 +282,7 @@ def one_run_lower_bound(
       confidence: Of the bound.
 
     Returns:
-      The bound, >= 0.
+      The bound, >= 0; 100 where it is more.
 
     Raises:
       ArgumentError: If a count is out of range.
@@ -296,8 +299,8 @@ def one_run_lower_bound(
         return 0.0
     if excess(_LARGEST) < 0:
         return _LARGEST
-    root = optimize.brentq(excess, 0.0, _LARGEST, xtol=1e-9)
-    return max(0.0, float(root) - 1e-8)
+    root = optimize.brentq(excess, 0.0, _LARGEST, xtol=_NEAR)
+    return max(0.0, float(root) - 10 * _NEAR)
 
 
 def one_run_chance(

@@ -268,14 +268,22 @@ def gaussian_epsilon(z: float, target_delta: float) -> float:
     return float(optimize.brentq(excess, 0.0, high + 1.0, xtol=1e-14, rtol=1e-12))
 
 
+# A normal variable is below 9 standard deviations, and not below -40, to a float's last
+# digit; nor is e^-40 anything beside 1.
+_SURELY, _NEVER = 9.0, -40.0
+
+
 def _mean_delta(epsilon: np.ndarray, spectrum: Spectrum) -> np.ndarray:
+    """`gaussian_delta`, averaged over the variances of a spectrum."""
     total = np.zeros_like(epsilon)
     for v, log_p in zip(spectrum.variances, spectrum.log_probabilities, strict=True):
         z = math.sqrt(v)
-        # Below and beyond, delta is 1 or 0 to a float's last digit.
-        low, high = ((0.5 / z - 9) / z, (0.5 / z + 40) / z) if z else (math.inf,) * 2
+        # Below and beyond delta is 1 or 0, but for e^epsilon of what is below 0.
+        low = (0.5 / z - _SURELY) / z if z else math.inf
+        high = (0.5 / z - _NEVER) / z if z else math.inf
         delta = (epsilon < low).astype(np.float64)
-        near = (epsilon < high) & ((epsilon >= low) | (np.abs(epsilon + 20) < 20))
+        is_below = (epsilon > _NEVER) & (epsilon < 0.0)
+        near = (epsilon < high) & ((epsilon >= low) | is_below)
         delta[near] = gaussian_delta(epsilon[near], z)
         total += math.exp(log_p) * delta
     return total

@@ -30,6 +30,8 @@ _SMALLEST_DELTA = 1e-9
 # e^709 times any float that is not 0, but for denormal ones, is 1 or more, so a larger
 # epsilon bounds no rate; and e^710 is beyond what a float holds.
 _LARGEST_EPSILON = 709.0
+# Up to which pairs are taken if losses are infinite more often than the least delta.
+_FALLBACK_EPSILON = 100.0
 _LINES = 2000
 # Of an area that is added up.
 _STEPS = 20_000
@@ -151,7 +153,7 @@ def composed_tradeoff(rounds: Rounds) -> Tradeoff:
     )
     pld = composed_pld(rounds, grid)
     top = pld.get_epsilon_for_delta(_SMALLEST_DELTA)
-    top = float(top) if math.isfinite(top) else 100.0
+    top = float(top) if math.isfinite(top) else _FALLBACK_EPSILON
     epsilons = np.linspace(0, min(max(top, 1.0), _LARGEST_EPSILON), _LINES)
     deltas = np.asarray(pld.get_delta_for_epsilon(epsilons))
     return Tradeoff(None, epsilons + slack, np.minimum(deltas * math.exp(slack), 1.0))
