@@ -305,7 +305,7 @@ def test_levels_secure_sums_and_collusion():
             dataclasses.replace(ALIKE, noising_clients=(0,) * 4),
             {"super_node": 5.0},
             {},
-            "super_node<=5; .*no client here trusts nobody",
+            "super_node<=5; .*no client trusts nobody",
         ),
         (
             ALIKE,

@@ -355,10 +355,7 @@ def test_with_a_task_the_command_trains_where_the_file_names_other_clients(
         ({"promises": ("aggregator=3",)}, "promises is aggregator=3; allowed: OBS"),
         ({"promises": ("aggregator<=x",)}, "promises is aggregator<=x; allowed: OBS"),
         ({"promises": ("aggregator:2<=8",)}, "aggregator:2; .*for a super_node only"),
-        (
-            {"promises": ("super_node<=8",)},
-            "super_node<=8; .*no client here trusts nobody",
-        ),
+        ({"promises": ("super_node<=8",)}, "super_node<=8; .*no client trusts nobody"),
         ({"promises": ("super_node:2<=8",)}, "super_node:2<=8; .*: super_node, aggr"),
         ({"promises": ()}, "promises is empty; allowed: one or more"),
         ({"task": "nonsense"}, "task is nonsense; allowed: digits"),

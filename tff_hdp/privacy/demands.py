@@ -361,7 +361,7 @@ def demands_of(federation: Federation, promise: Promise) -> list[Demand]:
     if not found:
         nobody = "all clients here trust the server"
         if promise.is_own:
-            nobody = "no client here trusts nobody, to noise its own update"
+            nobody = "no client trusts nobody (noising_clients are all 0)"
         allowed = f"one made to somebody: {nobody}"
         raise ArgumentError("promises", promise, allowed)
     return found

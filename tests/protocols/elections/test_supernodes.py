@@ -207,6 +207,14 @@ def test_bad_rounds_are_refused(online, message):
         simulated().seat(0, 0, online)
 
 
+@pytest.mark.parametrize("protocol", [True, False])
+@pytest.mark.parametrize("phase", ["attend", "done", None])
+def test_nobody_goes_silent_in_another_phase(protocol, phase):
+    nodes = SuperNodes(ZONING, run_protocol=protocol)
+    with pytest.raises(ArgumentError, match=r"stops is .*; allowed: deal, confirm"):
+        nodes.seat(0, 0, "abcd", stops={"a": phase})
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

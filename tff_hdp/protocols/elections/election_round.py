@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
+from tff_hdp.errors import check_word
 from tff_hdp.protocols.elections.ballots import (
     Certificate,
     Dealing,
@@ -159,7 +160,8 @@ def _acting(
 ) -> list[str]:
     """Those who have not gone silent by a phase."""
     last = PHASES.index(phase)
-    return [c for c in clients if c not in stops or PHASES.index(stops[c]) > last]
+    missed = {c: check_word("stops", stop, STOP_PHASES) for c, stop in stops.items()}
+    return [c for c in clients if c not in missed or PHASES.index(missed[c]) > last]
 
 
 def _spoiled(responses: Sequence[bytes]) -> tuple[bytes, ...]:
