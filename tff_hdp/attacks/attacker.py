@@ -11,7 +11,7 @@ import numpy as np
 import tasks
 from tff_hdp.attacks import analytic, distances, inversion
 from tff_hdp.attacks import membership as filters
-from tff_hdp.attacks.config import OF_IMAGES, ZHU, AttackConfig
+from tff_hdp.attacks.config import OF_CANDIDATES, OF_IMAGES, ZHU, AttackConfig
 from tff_hdp.attacks.forward import Forward
 from tff_hdp.attacks.observation import Federation
 from tff_hdp.attacks.vantage import Held, Vantage
@@ -23,6 +23,11 @@ _LOG = logging.getLogger(__name__)
 # Examples whose records stand for clients in trials, those of the attacker's own that
 # show how records vary, and those that show the prior.
 _POOL, _OWN, _PRIOR = 200, 600, 2000
+# Columns of every row; what an attack does not measure stays empty.
+_MEASURED = (
+    *("psnr_mean", "psnr_low", "psnr_high", "psnr_floor", "ssim_mean", "ms_ssim_mean"),
+    *("task_feature_mean", "lpips_mean", "identified", "bound"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,42 +181,43 @@ class Attacker:
 
     # Rows -----------------------------------------------------------------------
 
-    def row(self, vantage: Vantage, held: Held | None = None) -> dict[str, Any]:
+    def row(
+        self,
+        vantage: Vantage,
+        held: Held | None = None,
+        *,
+        privacy: str | None = None,
+    ) -> dict[str, Any]:
         """Who attacks what, and what theory says of it.
 
         Args:
           vantage: Where the attacker stands.
           held: What it holds of a run; None takes the config's rounds from there.
+          privacy: Of an attack that goes through modes itself; None is the config's.
         """
         config = self.config
         held = held or Held.of(vantage, config.rounds)
-        return {
+        row = {
             "attack": config.attack,
             "task": config.task,
             "model": self.model_name,
-            "privacy": config.privacy if config.plan is None else "plan",
+            "privacy": privacy or ("plan" if config.plan else config.privacy),
             "level": str(vantage.level),
             "observer": vantage.name,
             "zone": vantage.zone,
             "client_kind": vantage.client_kind,
             "noise_multiplier": vantage.noise_multiplier,
             "unknown_clients": vantage.unknown_clients,
-            "psnr_mean": None,
-            "psnr_low": None,
-            "psnr_high": None,
-            "psnr_floor": None,
-            "ssim_mean": None,
-            "ms_ssim_mean": None,
-            "task_feature_mean": None,
-            "lpips_mean": "no weights" if self.lpips is None else None,
-            "identified": None,
-            "bound": held.bound.identification(config.candidates),
+            **dict.fromkeys(_MEASURED),
             "rounds": held.rounds,
             "epsilon": held.epsilon(config.delta),
             "delta": config.delta,
             "neighbours": held.neighbours,
             "sampling": vantage.view.sampling,
         }
+        if config.attack in OF_CANDIDATES:
+            row["bound"] = held.bound.identification(config.candidates)
+        return row
 
     def distances(
         self, originals: np.ndarray, images: np.ndarray
@@ -231,6 +237,7 @@ class Attacker:
             "psnr_high": high,
             "psnr_floor": float(distances.psnr(originals, guess).mean()),
             "ssim_mean": float(distances.ssim(originals, found).mean()),
+            "lpips_mean": "no weights",
         }
         if min(originals.shape[1:3]) >= distances.LEAST_HALVED_TWICE:
             ms_ssim = distances.ms_ssim(originals, found)

@@ -54,6 +54,8 @@ _SAMPLED = ("membership", "observers", "lira")
 # What goes through modes and levels itself.
 _OF_ALL = ("observers", "table4")
 _OF_EACH = tuple(attack for attack in ATTACKS if attack not in _OF_ALL)
+# What is bounded as finding one of so many candidates.
+OF_CANDIDATES = (*OF_IMAGES, "identification", "rotation")
 _TRIED = ("membership", "observers", "identification", "property", "rotation", "table4")
 # Attacks that take a field; with others it is what it is by default.
 _TAKEN_BY = {
@@ -64,7 +66,7 @@ _TAKEN_BY = {
     "elected": _OF_EACH,
     "privacy": _OF_EACH,
     "level": _OF_EACH,
-    "candidates": (*OF_IMAGES, "identification", "rotation"),
+    "candidates": OF_CANDIDATES,
     "lpips_weights": OF_IMAGES,
 }
 # What attacks one victim after the other, or runs several rounds or models.

@@ -43,7 +43,7 @@ def digits_seen_by_super_node(path: str) -> list[dict[str, Any]]:
         originals, seen = attacker.observe(vantage)
         images = attacker.reconstruct("analytic", vantage, seen)
         columns, found = attacker.distances(originals, images)
-        rows.append(attacker.row(vantage) | {"privacy": mode} | columns)
+        rows.append(attacker.row(vantage, privacy=mode) | columns)
         shown.setdefault("original", originals)
         shown[_label(rows[-1])] = found
     _images(shown, path)

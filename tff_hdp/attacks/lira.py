@@ -54,7 +54,6 @@ def lira(attacker: Attacker, vantage: Vantage) -> Outcome:
     curve = roc(scores[inside], scores[~inside])
     area, low, high = area_over_shadows(said, inside)
     row = attacker.row(vantage) | {
-        "bound": None,
         "shadows": shadows,
         "clients": clients,
         "sampling_probability": config.sampling_probability,

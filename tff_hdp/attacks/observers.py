@@ -15,7 +15,7 @@ LEVELS = ("0", "1", "2", "outside")
 
 def one_observer(attacker: Attacker, vantage: Vantage) -> Outcome:
     """Was the victim's record in the sum? By the likelihood ratio."""
-    row, curve = _told(attacker, vantage, attacker.records(vantage))
+    row, curve = _told(attacker, vantage, attacker.records(vantage), None)
     return Outcome([row], curves=[(curve, vantage)])
 
 
@@ -31,14 +31,14 @@ def all_observers(config: AttackConfig) -> Outcome:
     for level in LEVELS:
         for mode in MODES:
             vantage = at(privacy=mode, level=level)
-            row, curve = _told(attacker, vantage, records[mode])
-            rows.append(row | {"privacy": mode})
+            row, curve = _told(attacker, vantage, records[mode], mode)
+            rows.append(row)
             curves.append((curve, vantage))
     return Outcome(rows, curves=curves)
 
 
 def _told(
-    attacker: Attacker, vantage: Vantage, records: Records
+    attacker: Attacker, vantage: Vantage, records: Records, privacy: str | None
 ) -> tuple[dict[str, Any], Roc]:
     config = attacker.config
     given = trials(config, vantage, records, attacker.clip_norm)
@@ -54,10 +54,7 @@ def _told(
     else:
         inside, outside = membership(**given)
     curve, bound = roc(inside, outside), vantage.bound(config.rounds)
-    # No image is compared, and who is meant is not to be found among others.
-    return attacker.row(vantage) | {
-        "lpips_mean": None,
-        "bound": None,
+    return attacker.row(vantage, privacy=privacy) | {
         "sampling_probability": config.sampling_probability,
         "auc": curve.auc,
         "auc_bound": bound.auc,

@@ -70,7 +70,6 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
         [
             attacker.row(vantage)
             | {
-                "bound": None,
                 "writers": len(student),
                 "students": int(student.sum()),
                 "auc": curve.auc,
@@ -129,7 +128,6 @@ def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
         told(run + 1, config.victims)
     area, low, high = area_interval(scores[1], scores[0])
     row = attacker.row(vantage) | {
-        "bound": None,
         "runs": config.victims,
         "auc": area,
         "auc_low": low,

@@ -47,7 +47,7 @@ def table4(config: AttackConfig) -> Outcome:
                 reached, found = _best(attacker, vantage, attacks, originals, seen)
                 done[cell] = columns | reached, found
             columns, found = done[cell]
-            row = attacker.row(vantage) | {"privacy": mode, **columns}
+            row = attacker.row(vantage, privacy=mode) | columns
             row["paper_lpips"] = _printed(config.task, mode, level)
             rows.append(row)
             images.append(found)
