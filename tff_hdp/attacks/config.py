@@ -187,6 +187,15 @@ class AttackConfig:
         for name, allowed in self.choices.items():
             if getattr(self, name) not in allowed:
                 raise ArgumentError(name, getattr(self, name), ", ".join(allowed))
+        self._check_ranges()
+        self._check_system()
+        self._check_fields_taken()
+        # Refuses levels and observers that are not there.
+        vantage = self.vantage(1.0)
+        if self.attack in _OF_ONE and vantage.unknown_clients > 1:
+            raise self._of_several(vantage)
+
+    def _check_ranges(self) -> None:
         counts = ("zones", "clients", "local_steps", "victims", "restarts", "rounds")
         for name in counts:
             check_count(name, getattr(self, name), 1)
@@ -207,6 +216,8 @@ class AttackConfig:
         if self.attack in OF_IMAGES and self.rounds > 1:
             allowed = "1 for a reconstruction, which is of one round"
             raise ArgumentError("rounds", self.rounds, allowed)
+
+    def _check_system(self) -> None:
         if self.plan is not None:
             of_one = self.attack not in _OF_ALL
             require(of_one, "plan", self.plan, f"none with {self.attack}")
@@ -221,12 +232,15 @@ class AttackConfig:
             check_left(self, _OF_SYSTEM, f"nothing with system={self.system}")
             if self.system in _WITHOUT_ZONES:
                 check_left(self, ("zones",), f"nothing with system={self.system}")
+
+    def _check_fields_taken(self) -> None:
         for name, attacks in _TAKEN_BY.items():
             if self.attack not in attacks:
                 check_left(self, (name,), f"nothing with {self.attack}")
         if self.figure is not None and self.attack not in DRAWN:
             allowed = f"none with {self.attack}, whose results are a table"
             raise ArgumentError("figure", self.figure, allowed)
+        # Of what is not taken no range is told.
         check_probability("ratio", self.ratio)
         check_rate("sampling_probability", self.sampling_probability)
         if self.sampling_probability < 1 and self.attack not in _SAMPLED:
@@ -234,10 +248,6 @@ class AttackConfig:
             raise ArgumentError("sampling_probability", given, allowed)
         if self.sampling_probability < 1:
             check_left(self, ("others_known",), "True where cohorts are drawn")
-        # Refuses levels and observers that are not there.
-        vantage = self.vantage(1.0)
-        if self.attack in _OF_ONE and vantage.unknown_clients > 1:
-            raise self._of_several(vantage)
 
     @property
     def given_clip_norm(self) -> float:
