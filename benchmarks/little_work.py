@@ -99,10 +99,17 @@ def timed(case: Case, rounds: int) -> dict[str, object]:
         for name, chunk in chunks.items():
             out = stack.enter_context(tempfile.TemporaryDirectory())
             config = HdpConfig(
-                **{"task": case.task, "model": case.model, "num_clients": 400},
-                **{"partition": "iid", "local_epochs": case.passes, "zones": 1},
-                **{"sampling": "fixed", "clients_per_round": case.clients},
-                **{"privacy": "cdp", "noise_multiplier": 1.0, "clip_norm": 1.0},
+                task=case.task,
+                model=case.model,
+                num_clients=400,
+                partition="iid",
+                local_epochs=case.passes,
+                zones=1,
+                sampling="fixed",
+                clients_per_round=case.clients,
+                privacy="cdp",
+                noise_multiplier=1.0,
+                clip_norm=1.0,
                 data_dir=flags.FLAGS.data_dir,
                 cohort_chunk=chunk,
                 out=out,

@@ -96,21 +96,29 @@ NEIGHBOURS = {
     work.name: work
     for work in (
         Neighbour(
-            *("gfl", "gfl", "gfl/figure2_hybrid"),
+            name="gfl",
+            system="gfl",
+            preset="gfl/figure2_hybrid",
             without_noise={"scheme": "none", "sigma_g": None},
         ),
         Neighbour(
-            *("hfl_dp", "hfl_dp", "hfl_dp/figure2_noisy"),
+            name="hfl_dp",
+            system="hfl_dp",
+            preset="hfl_dp/figure2_noisy",
             without_noise={"noise": "none", "clip_norm": None},
             rounding=0.03,
         ),
         Neighbour(
-            *("fl_top", "fl_top", "fl_top/table1_full"),
+            name="fl_top",
+            system="fl_top",
+            preset="fl_top/table1_full",
             without_noise={"scheme": "fl_top", "noise_multiplier": None},
             rounding=0.03,
         ),
         Neighbour(
-            *("udp_alg", "udp_hypernet", "udp_alg/2a"),
+            name="udp_alg",
+            system="udp_hypernet",
+            preset="udp_alg/2a",
             changes={"privacy": "udp_alg", "sigma": 0.05, "clip_norm": 0.1},
             without_noise={"privacy": "none", "sigma": None},
             rounding=0.03,

@@ -118,7 +118,10 @@ def _photographs(
 ) -> Work:
     """A model of the project's CIFAR tasks; its gradients are steep at first."""
     return Work(
-        *(name, (32, 32, 3), filters, units),
+        name,
+        (32, 32, 3),
+        filters,
+        units,
         clients=20,
         learning_rate=0.005,
         clip_norm=clip_norm,

@@ -30,25 +30,36 @@ SYSTEMS: dict[str, Callable[..., RunConfig]] = {
         noise_multiplier=1.0, zones=2, clients_per_round=8, local_epochs=1, **more
     ),
     "hdp_elected": lambda **more: HdpConfig(
-        **{"noise_multiplier": 1.0, "zones": 2, "clients_per_round": 8},
-        **{"local_epochs": 1, "elect_super_nodes": "persistent", "voters": 5},
-        **{"drop_rate": 0.1, "supernode_failure_rate": 0.3},
+        noise_multiplier=1.0,
+        zones=2,
+        clients_per_round=8,
+        local_epochs=1,
+        elect_super_nodes="persistent",
+        voters=5,
+        drop_rate=0.1,
+        supernode_failure_rate=0.3,
         **more,
     ),
     "hfl_dp": lambda **more: HflDpConfig(
         noise="theorem_1", eps1=10.0, eps2=10.0, edges=2, local_steps=2, **more
     ),
     "gfl": lambda **more: GflConfig(
-        **{"task": "gfl_logistic", "scheme": "hybrid", "sigma_g": 0.2},
-        **{"servers": 4, "per_round": 3},
+        task="gfl_logistic",
+        scheme="hybrid",
+        sigma_g=0.2,
+        servers=4,
+        per_round=3,
         **more,
     ),
     "fl_top": lambda **more: FlTopConfig(
         scheme="fl_top_dp", clients_per_round=4, local_epochs=1, **more
     ),
     "udp_hypernet": lambda **more: UdpHypernetConfig(
-        **{"noise_multiplier": 2.0, "sampling_rate": 0.3, "local_steps": 2},
-        **{"descriptor_dim": 4, "hidden_width": 8},
+        noise_multiplier=2.0,
+        sampling_rate=0.3,
+        local_steps=2,
+        descriptor_dim=4,
+        hidden_width=8,
         **more,
     ),
 }

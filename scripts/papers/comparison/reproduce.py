@@ -46,7 +46,8 @@ def main(argv: list[str]) -> int:
         return trained.system_of(label) in asked.systems
 
     return program.run(
-        *(asked.what, MatchedConfig),
+        asked.what,
+        MatchedConfig,
         paper="comparison",
         page="comparison.md",
         studies=lambda scale: trained.studies(scale, target),

@@ -84,13 +84,19 @@ def studies(scale: str, target_epsilon: float | None = None) -> Mapping[str, Stu
         preset = presets.read(f"comparison/{part}", MatchedConfig)
         target = target_epsilon or preset.target_epsilon
         found[part] = Matched(
-            *("comparison", part, _lines(part, NAMES), MatchedConfig),
+            paper="comparison",
+            name=part,
+            lines=_lines(part, NAMES),
+            config_class=MatchedConfig,
             also=("own_accuracy",),
             measure=functools.partial(measure, target=target),
         )
     lines = _lines("mnist", _NAMES_WITHOUT_NOISE)
     found[WITHOUT_NOISE] = Noiseless(
-        *("comparison", WITHOUT_NOISE, lines, MatchedConfig),
+        paper="comparison",
+        name=WITHOUT_NOISE,
+        lines=lines,
+        config_class=MatchedConfig,
         varied=("target_epsilon", "clip_norm", "model_norm"),
         also=("own_accuracy",),
         measure=functools.partial(measure, target=None),

@@ -159,7 +159,9 @@ def masked(scale: str, extra: Sequence[float]) -> Study:
     ]
     return dataclasses.replace(
         table1(scale, extra),
-        **{"name": "masked", "lines": lines, "measure": measure_masked},
+        name="masked",
+        lines=lines,
+        measure=measure_masked,
         varied=("secure_aggregation_protocol",),
         also=("accuracy", "upstream_kb", "secagg_seconds", "secagg_client_bytes"),
     )
@@ -299,7 +301,10 @@ def _table(name: str, preset: str, extra: Sequence[float]) -> Study:
         metric = "best_balanced_accuracy"
         also = ("hospital", "auroc", "balanced_accuracy", *also)
     return Schemes(
-        *("fl_top", name, lines, FlTopConfig),
+        paper="fl_top",
+        name=name,
+        lines=lines,
+        config_class=FlTopConfig,
         metric=metric,
         also=also,
         measure=functools.partial(measure, table=name),

@@ -56,7 +56,10 @@ def figure2(iterations: int) -> Study:
         label = {"scheme": scheme, "sigma_g": sigma_g, "mu": mu}
         lines.append(Line(label, f"gfl/figure2_{scheme}", changes))
     return Study(
-        *("gfl", "figure2", lines, GflConfig),
+        paper="gfl",
+        name="figure2",
+        lines=lines,
+        config_class=GflConfig,
         varied=("scheme", "sigma_g", "mu"),
         metric="msd",
         also=("msd_servers", "flat_from", "rate", "rate_fit"),
@@ -69,7 +72,12 @@ def mnist() -> Study:
     """The three schemes on MNIST by writer."""
     lines = [Line({"scheme": scheme}, f"gfl/mnist_{scheme}") for scheme in SCHEMES]
     return Study(
-        *("gfl", "mnist", lines, GflConfig), varied=("scheme",), measure=measure
+        paper="gfl",
+        name="mnist",
+        lines=lines,
+        config_class=GflConfig,
+        varied=("scheme",),
+        measure=measure,
     )
 
 

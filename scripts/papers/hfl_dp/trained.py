@@ -181,7 +181,10 @@ def _with_and_without(name: str, loss: float) -> Study:
 
 def _study(name: str, lines: Sequence[Line], *varied: str) -> Study:
     return Study(
-        *("hfl_dp", name, lines, HflDpConfig),
+        paper="hfl_dp",
+        name=name,
+        lines=lines,
+        config_class=HflDpConfig,
         varied=varied,
         within=0.05,
         also=("best_accuracy", "cloud_accuracy", "edge_noise", "epsilon_stated"),

@@ -30,7 +30,10 @@ SMALL_RATES = {"2a": 0.0125, "2b": 1.5}
 def figure2a(scale: str, rate: float | None) -> Study:
     """The rounds of eps 4."""
     return _figure(
-        *("figure2a", "2a", scale, rate),
+        "figure2a",
+        "2a",
+        scale,
+        rate,
         changes={"rounds": EPS_4},
         printed={(0.05, 0.1): 0.5395},
     )
@@ -39,7 +42,10 @@ def figure2a(scale: str, rate: float | None) -> Study:
 def figure2a_eps10(scale: str, rate: float | None) -> Study:
     """The rounds of eps 10, where the paper compares sigma and S."""
     return _figure(
-        *("figure2a_eps10", "2a", scale, rate),
+        "figure2a_eps10",
+        "2a",
+        scale,
+        rate,
         changes={"rounds": EPS_10},
         printed={(0.05, 0.1): 0.8223, (0.1, 0.1): 0.2127, (0.05, 0.2): 0.6967},
     )
@@ -66,7 +72,12 @@ def descriptors(scale: str, rate: float | None) -> Study:
 def figure2b(scale: str, rate: float | None) -> Study:
     """FEMNIST; at the reduced scale MNIST by writer in its place."""
     return _figure(
-        *("figure2b", "2b", scale, rate), changes={}, losses={(0.0015, 0.05): 0.0531}
+        "figure2b",
+        "2b",
+        scale,
+        rate,
+        changes={},
+        losses={(0.0015, 0.05): 0.0531},
     )
 
 
@@ -95,7 +106,12 @@ def figure2b_mnist(scale: str, rate: float | None) -> Study:
 def figure3(scale: str, rate: float | None) -> Study:
     """CelebA."""
     return _figure(
-        *("figure3", "3", scale, rate), changes={}, losses={(0.0008, 0.05): 0.0384}
+        "figure3",
+        "3",
+        scale,
+        rate,
+        changes={},
+        losses={(0.0008, 0.05): 0.0384},
     )
 
 
@@ -167,7 +183,10 @@ def _figure(
 
 def _study(name: str, lines: Sequence[Line], *varied: str) -> Study:
     return Study(
-        *("udp_alg", name, lines, UdpHypernetConfig),
+        paper="udp_alg",
+        name=name,
+        lines=lines,
+        config_class=UdpHypernetConfig,
         varied=varied,
         also=("z", "epsilon_paper"),
         measure=measure,
