@@ -86,18 +86,17 @@ def table(source: pathlib.Path | TextIO) -> str:
     is_lost = "printed_loss" in frame and frame["printed_loss"].notna().any()
     groups = list(frame.groupby(labels, sort=False, dropna=False))
     first = groups[0][1]
-    header = [
-        *labels,
-        "runs",
-        *["printed"] * is_printed,
-        f"{_words(metric)}, mean ± sd",
-    ]
+    header = [*labels, "runs"]
+    if is_printed:
+        header.append("printed")
+    header.append(f"{_words(metric)}, mean ± sd")
     if is_lost:
         of = str(first[labels[0]].iloc[0])
         header += [f"below {of}, printed", f"below {of}"]
     header += [_words(name) for name in also]
     header += [_NAMES.get(name, _words(name)) for name in seen]
-    header += ["verdict"] * bool(is_printed or is_lost)
+    if is_printed or is_lost:
+        header.append("verdict")
     lines = [_row(header), _row(["---"] * len(header))]
     found = [
         {name: _epsilon(group, seen[name]) for name in seen} for _, group in groups
@@ -105,7 +104,9 @@ def table(source: pathlib.Path | TextIO) -> str:
     codes = numbered([b for each in found for _, b in each.values() if b])
     for (key, group), epsilons in zip(groups, found, strict=True):
         printed, within = group["printed"].iloc[0], group["within"].iloc[0]
-        cells = [*map(str, key), len(group), *[_number(printed)] * is_printed]
+        cells = [*map(str, key), len(group)]
+        if is_printed:
+            cells.append(_number(printed))
         cells.append(_spread(group[metric], metric))
         reached, is_loss = group[metric].mean(), False
         if is_lost:

@@ -107,10 +107,8 @@ class Vantage:
         if self.level == 0:
             return "another client"
         if self.level == "outside":
-            allies = self.colluding_super_nodes
-            return "whoever gets the model" + f" and {allies} super-nodes" * bool(
-                allies
-            )
+            name, allies = "whoever gets the model", self.colluding_super_nodes
+            return f"{name} and {allies} super-nodes" if allies else name
         if self.level == self.plan.server_level:
             secure = self.plan.secure_server
             return "server with secure sums" if secure else "server that sees zones"
