@@ -160,17 +160,17 @@ class Study:
         frame = self._in_order(
             pd.concat([self._measured(jobs), self._rows_before(path, jobs)])
         )
-        lines = {line.key: line for line in self.lines}
-        found = [lines[key] for key in self._keys(frame)]
+        by_key = {line.key: line for line in self.lines}
+        lines = [by_key[key] for key in self._keys(frame)]
         names = list(self.lines[0].label)
         front = {
             **{name: frame[name] for name in names},
-            "printed": [line.printed for line in found],
+            "printed": [line.printed for line in lines],
             "metric": self.metric,
             "within": self.within,
         }
-        if any(line.printed_loss is not None for line in found):
-            front["printed_loss"] = [line.printed_loss for line in found]
+        if any(line.printed_loss is not None for line in lines):
+            front["printed_loss"] = [line.printed_loss for line in lines]
         if self.also:
             front["also"] = ";".join(self.also)
         whole = pd.DataFrame(front).join(frame.drop(columns=names))

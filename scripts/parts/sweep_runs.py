@@ -119,7 +119,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int, metric: str | None = None) -> li
         check_measured([job for job in jobs if job not in waiting], metric)
     known = len(jobs) - len(waiting)
     failed: dict[Job, str] = {}
-    told = known
+    shown = known
     start, before = time.monotonic(), _rounds_done(jobs)
     with _children() as running, _progress(jobs, waiting) as bar:
         while waiting or running:
@@ -141,7 +141,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int, metric: str | None = None) -> li
             said = f"{ended}/{len(jobs)} runs, {known} before, {len(failed)} failed"
             done = _rounds_done(jobs)
             if bar.disable:
-                if ended > told:
+                if ended > shown:
                     seconds = (time.monotonic() - start) / max(1, done - before)
                     left = seconds * (sum(job.config.rounds for job in jobs) - done)
                     said += f", {tqdm.tqdm.format_interval(left)} left"
@@ -149,7 +149,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int, metric: str | None = None) -> li
             elif (done, said) != (bar.n, bar.postfix):
                 bar.n = done
                 bar.set_postfix_str(said)
-            told = ended
+            shown = ended
     for job in sorted(failed, key=jobs.index):
         print(f"failed: {job.path}: {failed[job]}", file=sys.stderr)
     return sorted(failed, key=jobs.index)

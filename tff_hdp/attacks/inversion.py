@@ -224,17 +224,17 @@ def _in_chunks(
 def _signed_adam(
     evaluate: Callable[..., tuple[np.ndarray, list[np.ndarray]]],
     images: np.ndarray,
-    fixed: Sequence[np.ndarray],
+    held: Sequence[np.ndarray],
     steps: int,
-    said: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> Found:
     """Adam on the gradient's sign, rate as Geiping et al.; the last images and loss."""
-    held = [tf.constant(part) for part in fixed]
+    constants = [tf.constant(part) for part in held]
     first, second = np.zeros_like(images), np.zeros_like(images)
     milestones = [int(share * steps) for share in _IG_MILESTONES]
     for t in range(steps):
         rate = _IG_RATE * 0.1 ** sum(t >= milestone for milestone in milestones)
-        _, gradients = evaluate(tf.constant(images), *held)
+        _, gradients = evaluate(tf.constant(images), *constants)
         sign = np.sign(gradients[0].numpy())
         first = 0.9 * first + 0.1 * sign
         second = 0.999 * second + 0.001 * sign**2
@@ -242,8 +242,8 @@ def _signed_adam(
             np.sqrt(second / (1 - 0.999 ** (t + 1))) + 1e-8
         )
         images = np.clip(images - rate * moved, 0.0, 1.0)
-        said(t + 1)
-    loss, _ = evaluate(tf.constant(images), *held)
+        progress(t + 1)
+    loss, _ = evaluate(tf.constant(images), *constants)
     return images, loss.numpy()
 
 

@@ -43,16 +43,16 @@ def lira(attacker: Attacker, vantage: Vantage) -> Outcome:
     inside = rng.permuted(
         np.arange(shadows)[:, np.newaxis] % 2 == np.zeros(clients), axis=0
     )
-    training, said = Training(target, vantage.plan), []
-    told = bar("shadow models")
+    training, confidences = Training(target, vantage.plan), []
+    progress = bar("shadow models")
     for shadow, members in enumerate(inside):
         weights = trained(attacker, training, vantage, members, rng)
-        said.append(_confidences(attacker, weights, clients))
-        told(shadow + 1, shadows)
-    said = np.array(said)
-    scores, bound = likelihood_ratios(said, inside), vantage.bound(config.rounds)
+        confidences.append(_confidences(attacker, weights, clients))
+        progress(shadow + 1, shadows)
+    confidences = np.array(confidences)
+    scores, bound = likelihood_ratios(confidences, inside), vantage.bound(config.rounds)
     curve = roc(scores[inside], scores[~inside])
-    area, low, high = area_over_shadows(said, inside)
+    area, low, high = area_over_shadows(confidences, inside)
     row = attacker.row(vantage) | {
         "shadows": shadows,
         "clients": clients,
@@ -110,7 +110,7 @@ def _confidences(
 
 
 def area_over_shadows(
-    said: np.ndarray, inside: np.ndarray
+    confidences: np.ndarray, inside: np.ndarray
 ) -> tuple[float, float, float]:
     """The area under the curve of all scores, and its 95 % interval by the jackknife.
 
@@ -121,7 +121,7 @@ def area_over_shadows(
     independent scores as there are shadows (`area_ends`).
 
     Args:
-      said: [shadows, clients], confidences.
+      confidences: [shadows, clients], confidences.
       inside: bool alike, who was in.
 
     Returns:
@@ -129,23 +129,23 @@ def area_over_shadows(
     """
 
     def area(chosen: np.ndarray) -> float:
-        scores = likelihood_ratios(said[chosen], inside[chosen])
+        scores = likelihood_ratios(confidences[chosen], inside[chosen])
         return area_under(scores[inside[chosen]], scores[~inside[chosen]])
 
-    shadows = np.arange(len(said))
+    shadows = np.arange(len(confidences))
     whole = area(shadows)
     without = np.array([area(shadows[shadows != i]) for i in shadows])
-    _, low, high = interval(len(said) * whole - (len(said) - 1) * without)
+    _, low, high = interval(len(confidences) * whole - (len(confidences) - 1) * without)
     half = (high - low) / 2
     low, high = whole - half, whole + half
     if low <= 0.0 or high >= 1.0:
-        n = len(said) // 2
-        least, most = area_ends(whole, n, len(said) - n)
+        n = len(confidences) // 2
+        least, most = area_ends(whole, n, len(confidences) - n)
         low, high = min(low, least), max(high, most)
     return whole, max(0.0, low), min(1.0, high)
 
 
-def likelihood_ratios(said: np.ndarray, inside: np.ndarray) -> np.ndarray:
+def likelihood_ratios(confidences: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """Log of how much likelier each value is with its example in than out.
 
     Normal distributions with a mean of each example's own, from all other shadows, and
@@ -155,22 +155,22 @@ def likelihood_ratios(said: np.ndarray, inside: np.ndarray) -> np.ndarray:
     out: by m alone they tell who is in.
 
     Args:
-      said: [shadows, clients], confidences.
+      confidences: [shadows, clients], confidences.
       inside: bool alike, who was in.
 
     Returns:
       [shadows, clients].
     """
-    scores = np.zeros_like(said)
-    for shadow in range(len(said)):
-        others = np.arange(len(said)) != shadow
-        x, here = said[others], inside[others]
-        means, apart = {}, {}
+    scores = np.zeros_like(confidences)
+    for shadow in range(len(confidences)):
+        others = np.arange(len(confidences)) != shadow
+        x, here = confidences[others], inside[others]
+        means, squares = {}, {}
         for kind, chosen in ((True, here), (False, ~here)):
             count = np.maximum(chosen.sum(0), 1)
             means[kind] = np.where(chosen, x, 0).sum(0) / count
-            apart[kind] = (said[shadow] - means[kind]) ** 2 / (1 + 1 / count)
+            squares[kind] = (confidences[shadow] - means[kind]) ** 2 / (1 + 1 / count)
         centred = x - np.where(here, means[True], means[False])
         variance = max(float(np.mean(centred**2)), 1e-12)
-        scores[shadow] = (apart[False] - apart[True]) / (2 * variance)
+        scores[shadow] = (squares[False] - squares[True]) / (2 * variance)
     return scores

@@ -111,7 +111,7 @@ def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
     clients = vantage.plan.num_clients
     require(clients <= most, "clients", clients, allowed)
     vantage = _of_writers(attacker, vantage, target.updates(images, labels))
-    training, told = Training(target, vantage.plan), bar("update differences")
+    training, progress = Training(target, vantage.plan), bar("update differences")
     scores: tuple[list[float], list[float]] = [], []
     for run in range(config.victims):
         kind = run % 2
@@ -125,7 +125,7 @@ def update_difference(attacker: Attacker, vantage: Vantage) -> Outcome:
         scores[kind].append(
             _score(attacker, training, vantage, batches, (images[own], labels[own]))
         )
-        told(run + 1, config.victims)
+        progress(run + 1, config.victims)
     area, low, high = area_interval(scores[1], scores[0])
     row = attacker.row(vantage) | {
         "runs": config.victims,
