@@ -31,6 +31,8 @@ Found = tuple[np.ndarray, np.ndarray]
 _PRECISE = {"maxcor": 100, "ftol": 1e-22, "gtol": 1e-14}
 _IG_MILESTONES = (3 / 8, 5 / 8, 7 / 8)
 _IG_RATE = 0.1
+# alpha, what total variation counts in IG and beside features.
+_IG_VARIATION, _FEATURE_VARIATION = 1e-2, 1e-3
 _CHUNK = 16
 
 
@@ -81,7 +83,6 @@ def inverting_gradients(
     labels: np.ndarray,
     *,
     steps: int = 500,
-    variation: float = 1e-2,
     restarts: int = 1,
     seed: int = 0,
     progress: Progress = lambda done, of: None,
@@ -93,7 +94,6 @@ def inverting_gradients(
       seen: [V, d], what observers hold.
       labels: [V, m].
       steps: Of Adam; its rate falls tenfold at 3/8, 5/8 and 7/8 of them.
-      variation: alpha, of total variation.
       restarts: Starts from noise; the best one counts.
       seed: Of the starts.
       progress: Told after every step.
@@ -104,7 +104,7 @@ def inverting_gradients(
 
     def objective(images: tf.Tensor, targets: tf.Tensor, seen: tf.Tensor) -> tf.Tensor:
         distance = cosine_distance(forward.sums(images, targets), seen)
-        return distance + variation * total_variation(images)
+        return distance + _IG_VARIATION * total_variation(images)
 
     evaluate = with_gradient(objective, compiles=forward.compiles)
     held = np.eye(forward.num_classes)[labels], seen
@@ -118,7 +118,6 @@ def feature_guided(
     seen: np.ndarray,
     *,
     steps: int = 600,
-    variation: float = 1e-3,
     seed: int = 0,
     progress: Progress = lambda done, of: None,
 ) -> np.ndarray:
@@ -132,7 +131,6 @@ def feature_guided(
       target: The model.
       seen: [V, d], what observers hold, of one client each.
       steps: Of signed Adam.
-      variation: alpha, of total variation.
       seed: Of the start.
       progress: Told after every step.
 
@@ -148,7 +146,7 @@ def feature_guided(
     def mismatch(images: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
         error = tf.reduce_sum((features(images[:, 0]) - wanted) ** 2, 1)
         error /= tf.reduce_sum(wanted**2, 1) + 1e-60
-        return error + variation * total_variation(images)
+        return error + _FEATURE_VARIATION * total_variation(images)
 
     evaluate = with_gradient(mismatch, compiles=False)
     shape = (len(seen), 1, *target.features.shape[1:])
