@@ -52,7 +52,7 @@ class Cell:
       fault_model: Which faults an election withstands.
 
     Raises:
-      ValueError: If a field is out of range.
+      ArgumentError: If a field is out of range.
     """
 
     protocol: str

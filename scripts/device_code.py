@@ -43,7 +43,7 @@ def architecture(capability: str) -> int:
     """Ten times a compute capability, such as 90 of 9.0.
 
     Raises:
-      ArgumentError: If it is none.
+      ArgumentError: If it is not one.
     """
     if not re.fullmatch(r"[0-9]+\.[0-9]", capability):
         raise ArgumentError("gpu", capability, "a compute capability, such as 9.0")

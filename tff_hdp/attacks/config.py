@@ -254,7 +254,7 @@ class AttackConfig:
         """S as a number.
 
         Raises:
-          ArgumentError: If it is none.
+          ArgumentError: If it is not one.
         """
         try:
             return float(self.clip_norm)

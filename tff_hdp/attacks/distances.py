@@ -73,7 +73,7 @@ class Lpips:
         """Of an .npz file of kernel0, bias0, head0 to kernel4, bias4, head4.
 
         Raises:
-          FileError: If it is none, or its shapes are not AlexNet's.
+          FileError: If it is not one, or its shapes are not AlexNet's.
           OSError: If it cannot be read.
         """
         parts = {

@@ -114,7 +114,8 @@ def area_over_shadows(
 ) -> tuple[float, float, float]:
     """The area under the curve of all scores, and its 95 % interval by the jackknife.
 
-    Clients of one shadow share its noise, and every score depends on the other shadows;
+    Clients of one shadow share its noise, and every score depends on the other
+    shadows;
     so the interval is from what the area is without each shadow, its ratios made anew.
     Scores that are few or far apart may all be in order, whichever shadow is left out,
     and give it no width: where it reaches 0 or 1, it takes in that of as many

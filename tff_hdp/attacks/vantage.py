@@ -139,7 +139,7 @@ class Vantage:
 
     @property
     def own(self) -> tuple[int, int] | None:
-        """The observer's own zone and place as a client; None if it is none.
+        """The observer's own zone and place as a client; None if it is not one.
 
         Another client is the last of the federation, one of the victim's zone, elected
         or not, the last of that; the victim, if it is that one, changes places with the
@@ -159,7 +159,7 @@ class Vantage:
         """Where an elected super-node stands in rounds that others lead.
 
         Raises:
-          ArgumentError: If the observer is none.
+          ArgumentError: If the observer is not one.
         """
         require(self.elected, "elected", False, "True for one who may lead")
         return dataclasses.replace(self, level=0, elected=False, same_zone=True)

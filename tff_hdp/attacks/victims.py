@@ -156,7 +156,7 @@ def load_target(
       seed: Of fresh weights and of the order of the examples.
 
     Raises:
-      ArgumentError: If the model is none that clients train in stacks, or is of
+      ArgumentError: If the model is not one that clients train in stacks, or is of
         images and the task is not, or the task's pixels have another range.
       FileError: If the weights are not of this model, or of another task.
     """
