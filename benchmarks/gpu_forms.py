@@ -15,24 +15,21 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import works
 from absl import flags
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 
-if TYPE_CHECKING:
-    import works
-
 FORMS = ("one by one", "alone", "products", "groups")
-_WORKS = ("A", "B", "cnn_small", "lenet")
 
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list("work", ["A", "B"], f"Some of {', '.join(_WORKS)}.")
+    flags.DEFINE_list("work", ["A", "B"], f"Some of {', '.join(works.COHORT_WORKS)}.")
     flags.DEFINE_integer("turns", 5, "Calls measured of each.", lower_bound=1)
     flags.DEFINE_integer("clients", None, "Of the chunk; default: all.", lower_bound=1)
     flags.DEFINE_enum("device", "GPU", ["GPU", "CPU"], "Where to.")
@@ -43,9 +40,8 @@ def main(argv: list[str]) -> int:
     """Prints a row for each work and form, with and without XLA."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    cli.check_choices("work", f.work, _WORKS)
+    cli.check_choices("work", f.work, works.COHORT_WORKS)
     import machine
-    import works
 
     if f.device == "GPU" and not machine.gpus():
         raise ArgumentError("device", "GPU", "CPU, where nvidia-smi finds no GPU")
@@ -62,7 +58,7 @@ def main(argv: list[str]) -> int:
 
 
 def timed(
-    work: "works.Work", clients: int, *, turns: int, device: str
+    work: works.Work, clients: int, *, turns: int, device: str
 ) -> list[dict[str, object]]:
     """A row for each form, with and without XLA.
 
@@ -73,7 +69,6 @@ def timed(
       device: `GPU` or `CPU`.
     """
     import tensorflow as tf
-    import works
 
     chunk = _chunk(work, clients)
     sent = works.initial_weights(work)
@@ -104,8 +99,7 @@ def _seconds(train: Callable[..., Any], given: tuple) -> float:
     return time.perf_counter() - start
 
 
-def _chunk(work: "works.Work", clients: int) -> Any:
-    import works
+def _chunk(work: works.Work, clients: int) -> Any:
 
     from tff_hdp.clients.batches import make_chunk
 
@@ -119,7 +113,7 @@ def _chunk(work: "works.Work", clients: int) -> Any:
     )
 
 
-def _train(work: "works.Work", form: str, compiled: bool) -> Callable[..., Any]:
+def _train(work: works.Work, form: str, compiled: bool) -> Callable[..., Any]:
     """From the weights sent and a chunk to the sum of the clients' updates."""
     import tensorflow as tf
     from programs import tensorflow_model

@@ -14,12 +14,12 @@ import tempfile
 import time
 from typing import Any
 
+import works
 from absl import flags
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 
-_WORKS = ("A", "B", "cnn_small", "lenet")
 _COPIES = "copies from and to the host"
 _REST = "all others"
 _LEAST = 0.005  # share of the rounds' seconds of an operation that has a row
@@ -27,7 +27,7 @@ _LEAST = 0.005  # share of the rounds' seconds of an operation that has a row
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list("work", ["A", "B"], f"Some of {', '.join(_WORKS)}.")
+    flags.DEFINE_list("work", ["A", "B"], f"Some of {', '.join(works.COHORT_WORKS)}.")
     flags.DEFINE_integer("rounds", 3, "Traced, after the first.", lower_bound=1)
     flags.DEFINE_string("csv", None, "File for the rows.")
 
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     """Prints a row for each work and kind of operation."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    cli.check_choices("work", f.work, _WORKS)
+    cli.check_choices("work", f.work, works.COHORT_WORKS)
     import machine
 
     if not machine.gpus():
@@ -52,7 +52,6 @@ def main(argv: list[str]) -> int:
 def traced(name: str, rounds: int) -> tuple[Any, float]:
     """A work's rounds as TensorFlow's `XSpace`, and their seconds."""
     import tensorflow as tf
-    import works
     from programs import stacked
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 

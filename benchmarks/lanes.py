@@ -14,21 +14,18 @@ import os
 import pathlib
 import statistics
 import sys
-from typing import TYPE_CHECKING
 
+import works
 from absl import flags
 
 from tff_hdp import cli
 
-if TYPE_CHECKING:
-    import works
-
-_WORKS = ("A", "B", "cnn_small", "lenet")
-
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list("work", list(_WORKS), f"Some of {', '.join(_WORKS)}.")
+    flags.DEFINE_list(
+        "work", list(works.COHORT_WORKS), f"Some of {', '.join(works.COHORT_WORKS)}."
+    )
     flags.DEFINE_integer("rounds", 9, "Measured of each, after warm-up.", lower_bound=1)
     flags.DEFINE_integer("clients", None, "Cohort; default: the work's.", lower_bound=1)
     flags.DEFINE_string("csv", None, "File for the rows.")
@@ -38,9 +35,8 @@ def main(argv: list[str]) -> int:
     """Prints two rows for each work."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    cli.check_choices("work", f.work, _WORKS)
+    cli.check_choices("work", f.work, works.COHORT_WORKS)
     import machine
-    import works
 
     machine.hide_gpus()
     rows = []
@@ -53,7 +49,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def timed(work: "works.Work", rounds: int) -> list[dict[str, object]]:
+def timed(work: works.Work, rounds: int) -> list[dict[str, object]]:
     """A row for each number of threads.
 
     Args:

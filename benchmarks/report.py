@@ -19,6 +19,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import works
 from absl import flags
 from side_by_side import compared, file_name
 
@@ -40,7 +41,6 @@ _HEADINGS = {
     "F": "F: whole training loops, with test and checkpoint each round",
     "G": "G: cohorts out of many registered clients, in processor seconds",
 }
-_COHORTS = ("A", "B", "cnn_small", "lenet")
 # First columns of a work's table, where its rows differ in more than the subject.
 _LEADING = {
     "C": ["privacy"],
@@ -193,7 +193,7 @@ def _table(work: str, measured: Sequence[Measurement]) -> str:
         lines.append(_line(cells))
     first = measured[0]
     said = f"{first['rounds']} {'runs' if work == 'E' else 'rounds'} each."
-    if work in ("C", *_COHORTS):
+    if work in ("C", *works.COHORT_WORKS):
         said += (
             f" Floor {first['floor_seconds']:.3g} s at {first['sgemm_gflops']:.0f} "
             "GFLOP/s."

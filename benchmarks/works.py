@@ -129,6 +129,8 @@ def _photographs(
     )
 
 
+# Those whose shapes are measured on their own: cohorts of one size, in no zones.
+COHORT_WORKS = ("A", "B", "cnn_small", "lenet")
 # B's model is the largest of the CIFAR tasks, cnn_large.
 WORKS = {
     "A": Work("A", (784,), (), 200, clients=100, clip_norm=1.6),
