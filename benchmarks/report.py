@@ -287,17 +287,13 @@ def _drawn(timed: Sequence[Measurement]) -> list[Measurement]:
 
 def _draw(measured: Sequence[Measurement], path: pathlib.Path) -> None:
     """Bars of seconds a round for works A and B, with their floors."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    works = sorted({row["work"] for row in measured})
+    shown_works = sorted({row["work"] for row in measured})
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure, axes = plt.subplots(
-        1, len(works), figsize=(6 * len(works), 3.6), squeeze=False
-    )
-    for work, axis in zip(works, axes[0], strict=True):
+    figure = Figure(figsize=(6 * len(shown_works), 3.6))
+    axes = figure.subplots(1, len(shown_works), squeeze=False)
+    for work, axis in zip(shown_works, axes[0], strict=True):
         shown = [row for row in measured if row["work"] == work]
         shown.sort(key=lambda row: -row["seconds_median"])
         medians = [row["seconds_median"] for row in shown]
@@ -315,7 +311,6 @@ def _draw(measured: Sequence[Measurement], path: pathlib.Path) -> None:
         axis.legend(fontsize=8)
     figure.tight_layout()
     write_figure(path, figure)
-    plt.close(figure)
 
 
 def _subject(row: Measurement) -> str:
