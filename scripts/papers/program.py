@@ -36,10 +36,15 @@ def define_flags(
       default: The parts that are run without `--what`; empty is all.
     """
     flags.DEFINE_list("what", list(default or parts), f"Some of {', '.join(parts)}.")
+    define_common_flags(scale)
+    cli.define_flags(config_class)
+
+
+def define_common_flags(scale: str) -> None:
+    """Defines how large runs are, by default of a scale, their seeds, and how many."""
     flags.DEFINE_enum("scale", scale, list(SCALES), "How large the runs are.")
     flags.DEFINE_list("seeds", ["0", "1", "2"], "A run of every line for each.")
     flags.DEFINE_integer("jobs", 1, "Runs at a time.", lower_bound=1)
-    cli.define_flags(config_class)
 
 
 def run(

@@ -42,16 +42,16 @@ WORDS = ("neighbours", "sampling", "assumptions", *RESTS_ON)
 
 def define_flags() -> None:
     """Defines the parts, how large they are, and where they go."""
+    from scripts.papers import program
+
     flags.DEFINE_list("what", list(PARTS), f"Some of {', '.join((*PARTS, *TRAINED))}.")
     flags.DEFINE_string("out", "runs/hdp_paper", "Folder for tables and figures.")
-    flags.DEFINE_enum(
-        "scale", "full", ["full", "reduced", "tiny"], "How large trainings are."
-    )
-    flags.DEFINE_list("seeds", ["0", "1", "2"], "A run of every line for each.")
-    flags.DEFINE_integer("jobs", 1, "Trainings at a time.", lower_bound=1)
+    program.define_common_flags(scale="full")
     flags.DEFINE_string("data_dir", None, "Folder with the data sets' files.")
     flags.DEFINE_enum(
-        *("compute_dtype", "float32", ["float32", "bfloat16"]),
+        "compute_dtype",
+        "float32",
+        ["float32", "bfloat16"],
         "What clients' convolutions multiply; other than float32 is part of the names.",
     )
 
