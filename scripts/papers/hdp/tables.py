@@ -177,21 +177,11 @@ def other_papers() -> list[dict[str, Any]]:
       A row per setting: the paper's epsilon, the sound one (None where there is
       no guarantee) and why they differ.
     """
-    rows: list[dict[str, Any]] = []
+    return [*_hfl_dp_rows(), *_gfl_rows(), *_udp_rows(), _fl_top_row()]
 
-    def add(
-        system: str, setting: str, paper: float, sound: float | None, why: str
-    ) -> None:
-        rows.append(
-            {
-                "system": system,
-                "setting": setting,
-                "epsilon_paper": paper,
-                "epsilon_sound": sound,
-                "why": why,
-            }
-        )
 
+def _hfl_dp_rows() -> list[dict[str, Any]]:
+    rows = []
     for t in (1, 25):
         shape = {"n": 10, "N": 5, "m": 1000, "C": 15, "delta": DELTA}
         setting = hfl_dp.Setting(**shape, eps1=20, eps2=20, t=(t, 13, t, 1, 12))
@@ -209,49 +199,62 @@ def other_papers() -> list[dict[str, Any]]:
         why = (
             "exact Gaussian mechanism; sigma = c dS/eps holds only below 1 an exposure"
         )
-        add("HFL-DP", uplink + ", one example", 20.0, worth[1000], why)
+        rows.append(_other("HFL-DP", uplink + ", one example", 20.0, worth[1000], why))
         why = "as run: the whole model is clipped to C, so it moves by 2C, not 2C/m"
-        add("HFL-DP", uplink + ", one client", 20.0, worth[1], why)
+        rows.append(_other("HFL-DP", uplink + ", one client", 20.0, worth[1], why))
+    return rows
+
+
+def _gfl_rows() -> list[dict[str, Any]]:
     laplace = {"mu": 0.1, "B": 1.0, "sigma_g": 0.2}
-    for i in (1, 10):
-        add(
+    by_server = [
+        _other(
             "GFL",
             f"one neighbouring server, M=2, mu=0.1 B=1 sigma_g=0.2, {i} iterations",
             gfl.epsilon(i=i, **laplace),
             gfl.epsilon(i=i, dimension=2, **laplace),
             "Laplace noise per coordinate needs the L1 norm: sqrt(M) more",
         )
-    add(
-        "GFL",
-        "all servers' models, 10 iterations",
-        gfl.epsilon(i=10, **laplace),
-        None,
-        "the noise cancels in their average",
-    )
+        for i in (1, 10)
+    ]
+    stated, why = gfl.epsilon(i=10, **laplace), "the noise cancels in their average"
+    by_all = _other("GFL", "all servers' models, 10 iterations", stated, None, why)
+    return [*by_server, by_all]
+
+
+def _udp_rows() -> list[dict[str, Any]]:
+    rows = []
     for q, z, rounds in ((0.1, 5, 1430), (0.2, 10, 1467)):
         plan = udp_alg.plan(users=100, q=q, sigma=0.05, S=0.1)
-        add(
-            "UDP-Alg",
-            f"CIFAR-10, sigma=0.05 S=0.1 W=100 q={q} (z={z}), {rounds} rounds",
-            paper.accountant_epsilon(q, z, rounds, DELTA),
-            worst(
-                account(plan, rounds, DELTA, ("pld",)), "released_model", method="pld"
-            ).epsilon_pld,
-            "PLD; of the hypernetwork, toward everybody but the user itself",
-        )
-    plan = fl_top_dp.plan(clients=6000, per_round=100, sigma=1.54)
-    add(
-        "FL-TOP-DP",
-        "sigma=1.54, 100 of 6000 clients, 200 rounds",
-        paper.accountant_epsilon(1 / 60, 1.54, 200, DELTA),
-        worst(
-            account(plan, 200, DELTA, ("pld",), threat=fl_top_dp.THREAT),
-            "released_model",
-            method="pld",
-        ).epsilon_pld,
-        "PLD; cohorts have a fixed size: replace-one neighbours, without replacement",
-    )
+        accounts = account(plan, rounds, DELTA, ("pld",))
+        setting = f"CIFAR-10, sigma=0.05 S=0.1 W=100 q={q} (z={z}), {rounds} rounds"
+        stated = paper.accountant_epsilon(q, z, rounds, DELTA)
+        sound = worst(accounts, "released_model", method="pld").epsilon_pld
+        why = "PLD; of the hypernetwork, toward everybody but the user itself"
+        rows.append(_other("UDP-Alg", setting, stated, sound, why))
     return rows
+
+
+def _fl_top_row() -> dict[str, Any]:
+    plan = fl_top_dp.plan(clients=6000, per_round=100, sigma=1.54)
+    accounts = account(plan, 200, DELTA, ("pld",), threat=fl_top_dp.THREAT)
+    setting = "sigma=1.54, 100 of 6000 clients, 200 rounds"
+    stated = paper.accountant_epsilon(1 / 60, 1.54, 200, DELTA)
+    sound = worst(accounts, "released_model", method="pld").epsilon_pld
+    why = "PLD; cohorts have a fixed size: replace-one neighbours, without replacement"
+    return _other("FL-TOP-DP", setting, stated, sound, why)
+
+
+def _other(
+    system: str, setting: str, stated: float, sound: float | None, why: str
+) -> dict[str, Any]:
+    return {
+        "system": system,
+        "setting": setting,
+        "epsilon_paper": stated,
+        "epsilon_sound": sound,
+        "why": why,
+    }
 
 
 def comparison(
