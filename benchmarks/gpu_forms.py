@@ -191,5 +191,4 @@ def _products(layer: Any) -> Callable[..., Any]:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

@@ -122,5 +122,4 @@ def _operation(plane: Any, event: Any) -> str:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

@@ -91,5 +91,4 @@ def processor_seconds(pid: int) -> float:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

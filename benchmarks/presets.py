@@ -139,5 +139,4 @@ def timed(preset: str, rounds: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

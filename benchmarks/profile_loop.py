@@ -170,5 +170,4 @@ def _run(task: str, rounds: int, out: str) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

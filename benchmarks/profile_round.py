@@ -197,5 +197,4 @@ def _kind(operation: str) -> str:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

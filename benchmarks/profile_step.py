@@ -380,5 +380,4 @@ def _forms() -> dict[str, tuple[Callable[[], Any], float]]:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

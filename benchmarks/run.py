@@ -139,5 +139,4 @@ def _check_list(name: str, values: list[str], allowed: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

@@ -142,5 +142,4 @@ def _has_a_round(folder: pathlib.Path) -> bool:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

@@ -107,5 +107,4 @@ def _worst_zones(rows: Sequence[Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

@@ -275,5 +275,4 @@ def _promise(words: str) -> "Promise":
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

@@ -149,5 +149,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

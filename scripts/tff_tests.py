@@ -255,5 +255,4 @@ def _count(outcomes: Mapping[str, str], outcome: str) -> int:
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))

@@ -81,5 +81,4 @@ def fuzz_clients(count: int, seed: int) -> "Counts":
 
 
 if __name__ == "__main__":
-    define_flags()
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, define_flags))
