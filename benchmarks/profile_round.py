@@ -24,7 +24,6 @@ from typing import Any
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError
 
 _OUTSIDE = "outside operations"
 _SHOWN = 4  # operations named of each kind
@@ -66,7 +65,9 @@ def define_flags() -> None:
     """Defines the flags of this program."""
     flags.DEFINE_list("work", ["A", "B"], f"Which of {', '.join(_ROUNDS)}.")
     flags.DEFINE_enum("program", "stacked", ["stacked", "fed_avg"], "Of A to lenet.")
-    flags.DEFINE_integer("clients", None, "Cohort of A to lenet; default: their own.")
+    flags.DEFINE_integer(
+        "clients", None, "Cohort of A to lenet; default: their own.", lower_bound=1
+    )
     flags.DEFINE_string("json", None, "File for the shares.")
 
 
@@ -75,9 +76,6 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     f = flags.FLAGS
     cli.check_choices("work", f.work, _ROUNDS)
-    if f.clients is not None and f.clients < 1:
-        raise ArgumentError("clients", f.clients, "a whole number >= 1")
-
     import machine
     import neighbour_works
 

@@ -18,7 +18,6 @@ import numpy as np
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError
 
 _STEPS = 5  # of work B, for the sake of time; A takes all its steps
 _SQUARE = 1024
@@ -27,7 +26,7 @@ _SQUARE = 1024
 def define_flags() -> None:
     """Defines the flags of this program."""
     flags.DEFINE_list("work", ["A", "B"], "Which of A and B.")
-    flags.DEFINE_integer("repetitions", 12, "Of everything.")
+    flags.DEFINE_integer("repetitions", 12, "Of everything.", lower_bound=1)
     flags.DEFINE_bool("forms", False, "Also other forms of some operations.")
     flags.DEFINE_string("csv", None, "A file for the rows.")
 
@@ -37,8 +36,6 @@ def main(argv: list[str]) -> int:
     cli.refuse_arguments(argv)
     f = flags.FLAGS
     cli.check_choices("work", f.work, ("A", "B"))
-    if f.repetitions < 1:
-        raise ArgumentError("repetitions", f.repetitions, "a whole number >= 1")
     import machine
     import tensorflow as tf
 

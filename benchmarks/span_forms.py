@@ -30,26 +30,26 @@ _TOLERANCE = 1e-4
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_integer("turns", 25, "Of every form.")
-    flags.DEFINE_integer("clients", None, "Of the chunk; default: as in a round.")
-    flags.DEFINE_integer("block", 5, "Steps of a block; a divisor of the steps.")
+    flags.DEFINE_integer("turns", 25, "Of every form.", lower_bound=1)
+    flags.DEFINE_integer(
+        "clients", None, "Of the chunk; default: as in a round.", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "block", 5, "Steps of a block; a divisor of the steps.", lower_bound=1
+    )
 
 
 def main(argv: list[str]) -> int:
     """Prints a line for each form."""
     cli.refuse_arguments(argv)
     f = flags.FLAGS
-    if f.turns < 1:
-        raise ArgumentError("turns", f.turns, "a whole number >= 1")
-    if f.clients is not None and f.clients < 1:
-        raise ArgumentError("clients", f.clients, "a whole number >= 1")
     import machine
     import tensorflow as tf
     import works
 
     machine.hide_gpus()
     steps = works.WORKS["A"].steps
-    if f.block < 1 or steps % f.block:
+    if steps % f.block:
         raise ArgumentError("block", f.block, f"a divisor of {steps}")
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError, FileError, require
+from tff_hdp.errors import FileError, require
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAME = "tff_hdp"
@@ -244,8 +244,6 @@ def main(argv: list[str]) -> int:
 
     cli.refuse_arguments(argv)
     out, piece_mb = pathlib.Path(flags.FLAGS.out), flags.FLAGS.piece_mb
-    if piece_mb < 1:
-        raise ArgumentError("piece_mb", piece_mb, ">= 1")
     gpu = None if flags.FLAGS.gpu is None else device_code.architecture(flags.FLAGS.gpu)
     files_of_bundle(out)
     tree = ROOT / "build" / "bundle"
@@ -267,7 +265,9 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     flags.DEFINE_string("out", str(ROOT / "dist" / "bundle"), "Where the pieces go.")
-    flags.DEFINE_integer("piece_mb", 60, "Size of a piece at most, MB (2^20 bytes).")
+    flags.DEFINE_integer(
+        "piece_mb", 60, "Size of a piece at most, MB (2^20 bytes).", lower_bound=1
+    )
     flags.DEFINE_list("extras", ["gpu"], "Extras of setup.py that come along.")
     flags.DEFINE_string("gpu", None, "Compute capability of the only GPU to pack for.")
     sys.exit(cli.run(main))

@@ -56,7 +56,9 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "tests", "**/*_test.py", "Which files, under tensorflow_federated/python."
     )
-    flags.DEFINE_integer("timeout", 1800, "Seconds that a file may take.")
+    flags.DEFINE_integer(
+        "timeout", 1800, "Seconds that a file may take.", lower_bound=1
+    )
     flags.DEFINE_string("csv", None, "Also write a row for each file to this file.")
     flags.DEFINE_string("logs", None, "Folder for what the test files print.")
 
@@ -71,8 +73,6 @@ def main(argv: list[str]) -> int:
     f = flags.FLAGS
     if f.tff_source is None:
         raise ArgumentError("tff_source", None, "a checkout of TFF")
-    if f.timeout < 1:
-        raise ArgumentError("timeout", f.timeout, "a whole number >= 1")
     root = pathlib.Path(f.tff_source) / "tensorflow_federated" / "python"
     files = files_with_contexts(root, f.tests)
     if not files:
