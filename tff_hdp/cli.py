@@ -32,7 +32,7 @@ def run(
 
     Args:
       main: Takes the arguments left after the flags, returns an exit code.
-      define: Defines flags, for programs that must import from the clone to do so.
+      define: Defines the program's flags; what it raises is told as `main`'s errors.
 
     Returns:
       `main`'s code; 2 for a bad flag, missing data, a file that cannot be read or

@@ -3,13 +3,8 @@
 Membership asks whether a known record is in the sum, identification which of M known
 candidates is: the likelihood ratio, and the Bayes rule among equally likely ones, both
 of a matched filter, summed over rounds. Against noise that is the same in all
-<<<<<<< HEAD
-directions everything depends on the records' inner products alone, so trials are drawn
-in the space these span; that the noise is so, and of this size, is what the tests of
-=======
 directions all depends on the records' inner products alone, so trials are drawn in
 the space these span; that the noise is so, and of this size, is what the tests of
->>>>>>> 9800ded5 (Docstrings of attacks and scripts say what depends on what, and what is refused for not being one)
 `observation` show.
 """
 
