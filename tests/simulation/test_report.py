@@ -9,6 +9,8 @@ from matplotlib.figure import Figure
 
 from tff_hdp.privacy import PoissonSampling, account, configurations
 from tff_hdp.simulation import report
+from tff_hdp.systems.gfl import account as gfl_account
+from tff_hdp.systems.gfl import plan as gfl
 
 ROUNDS = 2
 
@@ -141,6 +143,38 @@ def test_zones_that_are_said_otherwise_are_told_apart():
             [finished("a", "hdp", 0.2, **none | flags), other]
         )
         assert table["zones"].tolist() == [expected, "3"]
+
+
+def test_a_table_has_every_observer_of_its_runs(tmp_path, drawn):
+    """Of GFL's it had none but the two that are promised nothing."""
+    plan = gfl.GflPlan(
+        **{"scheme": "hybrid", "mu": 0.1, "B": 1.0, "sigma_g": 1.0},
+        **{"dimension": 1, "clients": 5, "per_round": 5},
+    )
+    accounts = gfl_account.account([(plan, ROUNDS)], 1e-5)
+    (epsilon,) = (
+        f"{row.epsilon_rdp:.4g}"
+        for row in accounts
+        if row.observer == "other_servers" and row.epsilon_rdp
+    )
+    neighbours = dataclasses.replace(finished("b", "gfl", 0.3), accounts=accounts)
+    given = [finished("a", "hdp", 0.2), neighbours, finished("c", "none", 0.4)]
+    report.write_comparison(given, tmp_path)
+    table = pd.read_csv(tmp_path / "table.csv", keep_default_na=False)
+    hdp = ["eps super_node", "eps aggregator", "eps released_model"]
+    names = [*hdp, "eps other_servers"]
+    assert [name for name in table if name.startswith("eps ")] == names
+    assert table[names].to_numpy()[1:].tolist() == [
+        ["none", "–", "none", epsilon],
+        ["none"] * 4,
+    ]
+    assert table["eps other_servers"][0] == "–"
+    ours = report.comparison_table([neighbours])
+    assert [name for name in ours if name.startswith("eps ")] == [
+        "eps super_node",
+        "eps other_servers",
+        "eps released_model",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,10 @@ def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
     """One row a run: mode, accuracy, the worst-off client's epsilon per observer.
 
     Also task, rounds, zones and clients a round, each where the runs differ in it.
+    An observer that a run with noise does not have is `–`.
     """
     settings = [_settings(run) for run in runs]
+    of_runs = dict.fromkeys(row.observer for run in runs for row in run.accounts)
     rows = []
     for mode, run, own in zip(_modes(runs), runs, settings, strict=True):
         row: dict[str, object] = {
@@ -156,12 +158,18 @@ def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
             **{k: v for k, v in own.items() if any(v != s[k] for s in settings)},
             "accuracy": f"{run.accuracy:.3f}",
         }
-        for observer in OBSERVERS:
-            epsilon = largest_epsilon(run.accounts, observer)
-            row[f"eps {observer}"] = "none" if epsilon == math.inf else f"{epsilon:.4g}"
+        for observer in of_runs or OBSERVERS:
+            row[f"eps {observer}"] = _epsilon(run, observer)
         row["delta"] = f"{run.accounts[0].delta:g}" if run.accounts else ""
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _epsilon(run: Run, observer: str) -> str:
+    if run.accounts and all(row.observer != observer for row in run.accounts):
+        return "–"
+    epsilon = largest_epsilon(run.accounts, observer)
+    return "none" if epsilon == math.inf else f"{epsilon:.4g}"
 
 
 def comparison_text(runs: Sequence[Run]) -> str:
