@@ -137,6 +137,9 @@ def test_zones_that_are_said_otherwise_are_told_apart():
         ({"zones": 10}, "10"),
         ({"zone_sizes": [5, 25]}, "5+25"),
         ({"zoning_file": "a.csv"}, "a.csv"),
+        ({"zoning": "capability", "capability_file": "c.csv"}, "c.csv"),
+        # It says who may be elected, and no zones.
+        ({"zoning": "iid", "capability_file": "c.csv"}, "default"),
     ):
         other = finished("b", "cdp", 0.3, **none | {"zones": 3})
         table = report.comparison_table(

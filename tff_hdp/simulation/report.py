@@ -208,7 +208,11 @@ def _settings(run: Run) -> dict[str, object]:
 
 def _zones(flags: Mapping[str, Any]) -> str:
     """How many zones, or whatever else was said of them."""
-    for name in ("zone_sizes", "zones", "zoning_file", "capability_file"):
+    names = ("zone_sizes", "zones", "zoning_file")
+    # It may be there for min_capability alone.
+    if flags.get("zoning") == "capability":
+        names += ("capability_file",)
+    for name in names:
         if given := flags.get(name):
             return "+".join(map(str, given)) if isinstance(given, list) else f"{given}"
     return "default" if "zones" in flags else "-"
