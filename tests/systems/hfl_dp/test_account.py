@@ -341,6 +341,8 @@ def test_a_ledger_of_both_rounds_comes_back_from_json():
     ("changes", "message"),
     [
         ({"n": 0}, "n is 0"),
+        ({"n": 2.5}, r"n is 2\.5; allowed: a whole number >= 1"),
+        ({"N": 1.5}, r"N is 1\.5; allowed: a whole number >= 1"),
         ({"sigma_u": -1.0}, "sigma_u is -1"),
         ({"C": None}, "C is None; allowed: a bound"),
         ({"C": math.inf}, "C is inf"),
@@ -351,6 +353,12 @@ def test_rounds_that_make_no_sense(changes, message):
     edge, _ = rounds(HflDpNoise(1.0))
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(edge, **changes)
+
+
+@pytest.mark.parametrize("name", ["n", "N", "m"])
+def test_noise_is_chosen_for_whole_parties(name):
+    with pytest.raises(ArgumentError, match=rf"{name} is 2\.5; allowed: a whole"):
+        hfl_dp.theorem_1(replace(SETTING, **{name: 2.5}))
 
 
 @pytest.mark.parametrize("name", ["sigma_u1", "sigma_e", "n_e"])

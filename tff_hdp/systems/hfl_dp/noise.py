@@ -13,6 +13,7 @@ from scipy import optimize
 
 from tff_hdp.errors import (
     ArgumentError,
+    check_count,
     check_delta,
     check_nonnegative,
     check_positive,
@@ -90,7 +91,7 @@ def theorem_1(setting: Setting) -> HflDpNoise:
     Raises:
       ArgumentError: If a field of the setting is out of range.
     """
-    check_positive("m", setting.m)
+    check_count("m", setting.m, 1)
     check_delta("delta", setting.delta)
     c = math.sqrt(2 * math.log(1.25 / setting.delta))
     return _noise(setting, setting.m, lambda count, epsilon: c * count / epsilon)
@@ -182,7 +183,9 @@ def _noise(setting: Setting, m: int, rule: Rule) -> HflDpNoise:
       m: The sensitivity is 2C over it.
       rule: How much noise that takes.
     """
-    for name in ("n", "N", "C", "eps1", "eps2"):
+    for name in ("n", "N"):
+        check_count(name, getattr(setting, name), 1)
+    for name in ("C", "eps1", "eps2"):
         check_positive(name, getattr(setting, name))
     require(len(setting.t) == 5, "t", setting.t, "five numbers, t1..t5")
     for i, count in enumerate(setting.t):

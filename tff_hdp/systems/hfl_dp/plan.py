@@ -3,7 +3,13 @@
 import dataclasses
 import math
 
-from tff_hdp.errors import ArgumentError, check_nonnegative, check_positive, require
+from tff_hdp.errors import (
+    ArgumentError,
+    check_count,
+    check_nonnegative,
+    check_positive,
+    require,
+)
 from tff_hdp.privacy.parts import check_norm
 
 
@@ -56,7 +62,7 @@ class HflDpRound:
 
     def __post_init__(self) -> None:
         for name in ("n", "N"):
-            check_positive(name, getattr(self, name))
+            check_count(name, getattr(self, name), 1)
         # Noise of a 32nd of a client's over n may have to hide the grid of n clients'
         # mean, and be itself within what can be drawn in float32.
         least, most = 2.0**-116 * self.n, 2.0**122
