@@ -26,10 +26,11 @@ _OF_PRIVACY = (
     *("alpha", "beta", "noising_levels", "noise_multiplier", "target_epsilon"),
     *("target_observer", "estimator", "plan", "clipping"),
 )
-_OF_SECURE_SUMS = (
-    *("secure_aggregation", "secure_aggregation_protocol", "sign_messages"),
-    *("secure_bits", "secure_range", "min_zone_clients"),
+_NEEDS_SECURE_SUMS = (
+    *("secure_aggregation_protocol", "sign_messages", "secure_bits", "secure_range"),
+    "min_zone_clients",
 )
+_OF_SECURE_SUMS = ("secure_aggregation", *_NEEDS_SECURE_SUMS)
 OPTIMIZERS = ("sgd", "sgdm", "adam", "yogi", "adagrad")
 
 
@@ -166,9 +167,10 @@ class HdpConfig(ZonesConfig):
         self._require(ok, "clipping", "flat or per_layer with levels")
         self._check_secure_sums()
         self._check_secure_server()
-        if self.algorithm == "fedsgd":
-            unused = ("client_learning_rate", "batch_size")
-            self._check_used(False, "algorithm=fedavg", *unused)
+        fedavg = self.algorithm == "fedavg"
+        unused = ("client_learning_rate", "batch_size")
+        self._check_used(fedavg, "algorithm=fedavg", *unused)
+        if not fedavg:
             one = self.local_epochs == 1
             self._require(one, "local_epochs", "1 with algorithm=fedsgd")
             # Others would not leave the gradient as it is.
@@ -287,7 +289,7 @@ class HdpConfig(ZonesConfig):
         self._check_used(
             self.secure_aggregation != "none",
             "secure_aggregation=zone, server or both",
-            *_OF_SECURE_SUMS[1:],
+            *_NEEDS_SECURE_SUMS,
         )
         bits, least = self.secure_bits, self.min_zone_clients
         ok = bits is None or FEWEST_BITS <= bits <= DEFAULT_BITS

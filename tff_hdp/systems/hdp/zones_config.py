@@ -15,10 +15,13 @@ TAKES_FILE = (*NEEDS_FILE, "overlay")
 DEFAULT_ZONES = 10
 
 # What says how super-nodes are elected.
-OF_ELECTIONS = (
-    *("elect_super_nodes", "min_capability", "voters", "election_protocol"),
+_NEEDS_ELECTIONS = (
+    "min_capability",
+    "voters",
+    "election_protocol",
     "election_fault_model",
 )
+OF_ELECTIONS = ("elect_super_nodes", *_NEEDS_ELECTIONS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,7 +152,7 @@ class ZonesConfig(RunConfig):
 
     def _check_elections(self) -> None:
         self._check_used(
-            self.elect_super_nodes != "none", "elect_super_nodes", *OF_ELECTIONS[1:]
+            self.elect_super_nodes != "none", "elect_super_nodes", *_NEEDS_ELECTIONS
         )
         uses = self.zoning == "capability" or self.min_capability is not None
         self._check_used(uses, "zoning=capability or min_capability", "capability_file")
