@@ -210,7 +210,7 @@ class RunConfig:
     @property
     def bounds_rounds(self) -> bool:
         """Whether the noise was chosen for at most so many rounds."""
-        return getattr(self, "target_epsilon", None) is not None
+        return False
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting by flag name, ready for JSON."""

@@ -194,6 +194,11 @@ class HdpConfig(ZonesConfig):
         """Who adds noise."""
         return self.privacy if self.plan is None else "plan"
 
+    @property
+    def bounds_rounds(self) -> bool:
+        """See base class."""
+        return self.target_epsilon is not None
+
     def check_plan(self) -> None:
         """See base class.
 

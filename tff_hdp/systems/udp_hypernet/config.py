@@ -108,6 +108,11 @@ class UdpHypernetConfig(RunConfig):
         """`udp_alg`, or `none`."""
         return self.privacy
 
+    @property
+    def bounds_rounds(self) -> bool:
+        """See base class."""
+        return self.target_epsilon is not None
+
     def _check_noise(self) -> None:
         names = ("sigma", "noise_multiplier", "target_epsilon")
         given = [name for name in names if getattr(self, name) is not None]
