@@ -138,7 +138,9 @@ class RunConfig:
 
         Raises:
           ArgumentError: If a setting does not fit the task or the folder.
-          FileNotFoundError: If the task's data is missing; says what to get.
+          DataNotFoundError: If the task's data is missing; says what to get.
+          FileError: If a file does not hold what it should.
+          FileNotFoundError: If a file is missing.
         """
         raise NotImplementedError(f"{type(self).__name__} trains no system")
 

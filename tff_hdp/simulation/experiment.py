@@ -65,7 +65,11 @@ def run(
     Raises:
       ArgumentError: If a setting does not fit the task or the folder, or an argument
         is of another type.
-      FileNotFoundError: If the task's data is missing; says what to get.
+      FileError: If a file that the run reads does not hold what it should.
+      FileNotFoundError: If one is missing, as the task's data; says what to get.
+      FloatingPointError: If the model stops being finite.
+      NoiseError: If a round's noise is less than its plan says.
+      OSError: If a file cannot be read or written.
     """
     is_config = isinstance(config, RunConfig)
     require(is_config, "config", config, "settings of a system, as HdpConfig's")

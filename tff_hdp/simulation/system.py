@@ -116,9 +116,8 @@ class System(abc.ABC):
     ) -> RoundInput:
         """A round's input: its cohort's data.
 
-        It depends on the arguments alone, so a resumed run goes on as an
-        uninterrupted one, and runs in a thread of its own while the round before
-        trains.
+        What comes of it depends on the arguments alone, so a resumed run goes on as an
+        uninterrupted one. It runs in a thread of its own while the round before trains.
 
         Args:
           entropy: The run's secret.

@@ -165,9 +165,8 @@ def stacked_clients(
       client_momentum: Of the clients' SGD.
 
     Raises:
-      ArgumentError: If rate or momentum is out of range, or another argument is
-        something else.
-      ValueError: If the model has an unsupported layer.
+      ArgumentError: If rate or momentum is out of range, the model has an unsupported
+        layer, or another argument is something else.
     """
     try:
         rule = SgdRule(learning_rate=client_learning_rate, momentum=client_momentum)

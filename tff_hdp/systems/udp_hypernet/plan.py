@@ -101,8 +101,8 @@ class UdpLedger(Ledger):
         """Rows for the server, for the descriptors and for the released phi.
 
         Raises:
-          ValueError: If nothing is recorded, `delta` is out of range or `observer` is
-            none of these.
+          ArgumentError: If `delta` is out of range, or `observer` none of these.
+          ValueError: If nothing is recorded.
         """
         if observer is not None:
             allowed = ("aggregator", "descriptors", "released_model")
