@@ -53,7 +53,7 @@ def split(task: Task, *, seed: int) -> tuple[ClientData, ClientData]:
         )
     rng = np.random.default_rng(seed)
     held_out, kept = np.zeros(len(train.labels), bool), np.ones(len(train.labels), bool)
-    for start, size in zip(train.offsets, images, strict=False):
+    for start, size in zip(train.offsets[:-1], images, strict=True):
         count = max(1, round(TEST_SHARE * size))
         chosen = start + rng.permutation(size)[:count]
         held_out[chosen] = True

@@ -104,9 +104,9 @@ def build_hfl_dp(
     model = StackedModel.built_by(build_model)
     edges = edge_round.N
     noisy = edge_round.is_noisy or cloud_round.is_noisy
-    hidden_alone, on_edge = _grid_of_mean(edge_round)
+    hidden_alone, edge_step = _grid_of_mean(edge_round)
     hidden, uploaded = _grid_of_mean(cloud_round)
-    hidden_below = step_to_hide([on_edge], edge_round.n_down)
+    hidden_below = step_to_hide([edge_step], edge_round.n_down)
 
     def of_round(number: tf.Tensor, on_edge: Any, on_cloud: Any) -> tf.Tensor:
         return tf.where(tf.equal((number + 1) % k2, 0), on_cloud, on_edge)

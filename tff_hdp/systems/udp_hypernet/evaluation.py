@@ -160,7 +160,7 @@ def sample(own: ClientData, most: int | None, seed: int) -> PersonalTests:
     rng = np.random.default_rng(seed)
     rows = [
         start + rng.permutation(size)[:most]
-        for start, size in zip(own.offsets, own.sizes, strict=False)
+        for start, size in zip(own.offsets[:-1], own.sizes, strict=True)
     ]
     sizes = np.array([len(some) for some in rows])
     chosen = np.concatenate(rows)
