@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 from tff_hdp.systems.hfl_dp.noise import Setting, true_epsilon
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise
@@ -44,6 +45,15 @@ class NoiseRow:
     delta: float
 
 
+class _Quantity(NamedTuple):
+    name: str
+    sigma: float
+    exposures: float
+    sent: int
+    stated: float
+    averaged: int
+
+
 def noise_table(
     noise: HflDpNoise, setting: Setting, rounds: tuple[int, int]
 ) -> list[NoiseRow]:
@@ -63,46 +73,38 @@ def noise_table(
     )
     of_edge, of_cloud = rounds
     quantities = (
-        ("client to edge, edge rounds", noise.sigma_u1, t[0], of_edge, eps1, 1),
-        ("edge to clients", down_edge, t[1], of_edge, eps1, n),
-        (
-            "client to edge, cloud rounds",
-            noise.sigma_u2,
-            t[2],
-            of_cloud,
-            setting.eps2,
-            1,
+        _Quantity(
+            "client to edge, edge rounds", noise.sigma_u1, t[0], of_edge, eps1, 1
         ),
-        (
-            "edge to cloud, sigma_E alone",
-            noise.sigma_e,
-            t[3],
-            of_cloud,
-            setting.eps2,
-            n,
+        _Quantity("edge to clients", down_edge, t[1], of_edge, eps1, n),
+        _Quantity(
+            "client to edge, cloud rounds", noise.sigma_u2, t[2], of_cloud, eps2, 1
         ),
-        ("cloud to clients", down_cloud, t[4], of_cloud, eps2, n * N),
+        _Quantity(
+            "edge to cloud, sigma_E alone", noise.sigma_e, t[3], of_cloud, eps2, n
+        ),
+        _Quantity("cloud to clients", down_cloud, t[4], of_cloud, eps2, n * N),
     )
     rows = []
-    for quantity, sigma, count, sent, stated, averaged in quantities:
+    for quantity in quantities:
         exact = {
             level: true_epsilon(
-                sigma=sigma,
-                sensitivity=sensitivity / averaged,
+                sigma=quantity.sigma,
+                sensitivity=sensitivity / quantity.averaged,
                 exposures=exposures,
                 delta=setting.delta,
             )
             for level, sensitivity, exposures in (
-                ("example", 2 * C / setting.m, count),
-                ("client", 2 * C, sent),
+                ("example", 2 * C / setting.m, quantity.exposures),
+                ("client", 2 * C, quantity.sent),
             )
         }
         rows.append(
             NoiseRow(
-                quantity=quantity,
-                noise=sigma,
-                exposures=count,
-                epsilon_stated=stated,
+                quantity=quantity.name,
+                noise=quantity.sigma,
+                exposures=quantity.exposures,
+                epsilon_stated=quantity.stated,
                 epsilon_example=exact["example"],
                 epsilon_client=exact["client"],
                 delta=setting.delta,
