@@ -97,7 +97,8 @@ def _draw(
         weights = mixture * (left > taken)
         if weights.sum() <= 0:
             weights = (left - taken).astype(float)
-        with np.errstate(over="ignore"):  # told of by the way, of sums near 1e-313
+        # NumPy warns of sums near 1e-313; the shares are right.
+        with np.errstate(over="ignore"):
             shares = weights / weights.sum()
         drawn = rng.multinomial(missing, shares)
         taken = np.minimum(taken + drawn, left)

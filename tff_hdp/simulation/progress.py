@@ -17,8 +17,8 @@ _LOG = logging.getLogger(__name__)
 _BOTH: tuple[Method, ...] = ("rdp", "pld")
 # An account by PLD takes as long as some twenty rounds on small data.
 _ACCOUNT_EVERY = 100
-# Of how many times the seconds that an account takes there is one, and what the first
-# is taken to take.
+# An account is made only after so many times the seconds that the last one took; of
+# the first it is assumed how many it takes.
 _SHARE, _FIRST_ACCOUNT = 50, 0.2
 
 

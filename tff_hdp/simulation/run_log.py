@@ -29,7 +29,7 @@ def logging_to(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 class _Others(logging.Handler):
-    """Hands on to the root's handlers what the library would say without runs."""
+    """Passes to the root's handlers what the library would log outside runs."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -92,7 +92,7 @@ class System(abc.ABC):
 
     @property
     def most_rounds(self) -> float:
-        """How many rounds may be released, whichever are run again counted again."""
+        """Most rounds that may be released; a round run again counts again."""
         return math.inf
 
     def initial_state(self, seed: int | None) -> Any:

@@ -48,7 +48,7 @@ def grouped(
 def check_tracker(name: str, tracker: Any) -> Tracker:
     """Returns `tracker`; raises ArgumentError unless its `release` can be awaited.
 
-    What is none would be found out once a round is released.
+    Anything else would fail only when a round is released.
     """
     release = getattr(tracker, "release", None)
     allowed = "a tff.program.ReleaseManager, whose release is async"

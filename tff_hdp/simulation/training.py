@@ -131,7 +131,7 @@ def train(
 
 
 def _check_rounds(config: RunConfig, start: int, released: int, most: float) -> None:
-    """Refuses rounds after `start` if with those released they are more than `most`."""
+    """Refuses if rounds still to run and rounds released exceed `most`."""
     left = max(0, most - released)
     if config.rounds - start > left:
         raise ArgumentError(

@@ -62,7 +62,7 @@ def build_zoned_process(
       just run, from 1.
 
     Raises:
-      ArgumentError: If `data_type` is none.
+      ArgumentError: If `data_type` is not such a sequence type.
     """
     check_data_type(data_type)
 
@@ -75,7 +75,7 @@ def build_zoned_process(
     initial_round = tff.tensorflow.computation(lambda: tf.constant(0))
 
     def seated(data: tf.data.Dataset) -> Any:
-        """The chunk; if its zone is none, in the first one and its labels no class.
+        """The chunk; a zone out of range becomes 0 and its labels -1.
 
         Such labels have an update rejected.
         """

@@ -27,7 +27,7 @@ from tff_hdp.topology.mixing import metropolis, spectral_gap
 OPERATOR_METRICS = for_the_operator(
     "train_loss, train_accuracy, clipped, rejected, disagreement, msd and msd_servers"
 )
-# Of a centroid in which servers' noise has cancelled.
+# Tests of a centroid in which the servers' noise cancels.
 TESTS_WITHOUT_NOISE = for_the_operator("accuracy and loss")
 
 

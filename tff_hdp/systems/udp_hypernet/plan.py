@@ -22,7 +22,7 @@ _AS_DRAWN = "descriptors are as they were drawn, and tell no more of a user than
 
 
 def noise_multiplier(*, sigma: float, q: float, W: float, S: float) -> float:
-    """Z = sigma q W / S, of users whose weights are at most 1.
+    """The noise multiplier z = sigma q W / S, of users whose weights are at most 1.
 
     Args:
       sigma: Standard deviation of the noise on the average.

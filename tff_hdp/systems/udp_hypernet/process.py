@@ -161,7 +161,7 @@ def build_udp_hypernet(
         )
 
     def known(data: tf.data.Dataset) -> Any:
-        """The users' chunk; who is none gets the first's row and labels of no class.
+        """The users' chunk; a user out of range becomes 0 and its labels -1.
 
         Such labels have an update rejected.
         """
