@@ -1,5 +1,6 @@
 """What every training run is asked, whichever system it trains. No TensorFlow."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
@@ -252,3 +253,10 @@ class RunConfig:
         """Refuses now what a plan would, once there is a run folder."""
         self._check_positive(name, allowed=allowed)
         check_norm(name, getattr(self, name))
+
+    def _check_norm_or_auto(self, name: str) -> None:
+        """Makes text of a number one, as a command line gives it, and checks it."""
+        if getattr(self, name) != "auto":
+            with contextlib.suppress(ValueError):
+                self._set(name, float(getattr(self, name)))
+            self._check_norm(name, allowed="a finite number > 0, or auto")

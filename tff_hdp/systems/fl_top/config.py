@@ -1,6 +1,5 @@
 """What a training run of FL-TOP or a scheme beside it is asked. No TensorFlow."""
 
-import contextlib
 import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
@@ -178,10 +177,7 @@ class FlTopConfig(RunConfig):
         self._require(ok, "ratio", "1 with scheme=fl_std")
 
     def _check_privacy(self) -> None:
-        if self.clip_norm != "auto":
-            with contextlib.suppress(ValueError):
-                self._set("clip_norm", float(self.clip_norm))
-            self._check_norm("clip_norm", allowed="a finite number > 0, or auto")
+        self._check_norm_or_auto("clip_norm")
         if not self.is_private:
             names = ("noise_multiplier", "clip_norm")
             check_left(self, names, f"nothing with {self.scheme}")

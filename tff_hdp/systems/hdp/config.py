@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tff_hdp.errors import ArgumentError, check_left
+from tff_hdp.errors import check_left
 from tff_hdp.privacy.coalitions import majority
 from tff_hdp.privacy.configurations import CONFIGURATIONS, shares_of
 from tff_hdp.privacy.parts import check_multiplier
@@ -158,7 +158,8 @@ class HdpConfig(ZonesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._resolve()
+        if self.local_epochs is None:
+            self._set("local_epochs", 1 if self.algorithm == "fedsgd" else 5)
         self._check_numbers()
         self._check_noise()
         ok = self.clipping != "adaptive" or self.privacy in ("cdp", "c4")
@@ -279,17 +280,6 @@ class HdpConfig(ZonesConfig):
         defaults = {name: getattr(HdpConfig, name) for name in left_out}
         return dataclasses.replace(self, **defaults | {"privacy": "none"})
 
-    def _resolve(self) -> None:
-        if self.local_epochs is None:
-            self._set("local_epochs", 1 if self.algorithm == "fedsgd" else 5)
-        if self.clip_norm != "auto":
-            try:
-                self._set("clip_norm", float(self.clip_norm))
-            except ValueError as error:
-                raise ArgumentError(
-                    "clip_norm", self.clip_norm, "a finite number > 0, or auto"
-                ) from error
-
     def _check_secure_sums(self) -> None:
         self._check_used(
             self.secure_aggregation != "none",
@@ -345,8 +335,7 @@ class HdpConfig(ZonesConfig):
         self._check_positive("client_learning_rate", "server_learning_rate")
         if self.target_epsilon is not None:
             self._check_positive("target_epsilon")
-        if self.clip_norm != "auto":
-            self._check_norm("clip_norm", allowed="a finite number > 0, or auto")
+        self._check_norm_or_auto("clip_norm")
 
     def _check_noise(self) -> None:
         if self.plan is not None:
