@@ -15,6 +15,25 @@ import tensorflow_federated as tff
 from tff_hdp.errors import require
 
 
+def seated(chunk: Any, field: str, count: int) -> Any:
+    """The chunk; a number out of range becomes 0 and its labels -1.
+
+    Such labels have an update rejected.
+
+    Args:
+      chunk: A structure with `labels`, [C, ...] where C is not 1.
+      field: The name in it of numbers, int32 [C], as of zones.
+      count: They are below it, and not negative.
+    """
+    chunk = collections.OrderedDict(chunk)
+    number, labels = chunk[field], chunk["labels"]
+    known = tf.logical_and(number >= 0, number < count)
+    of_all = tf.reshape(known, [-1] + [1] * (labels.shape.rank - 1))
+    chunk[field] = tf.where(known, number, 0)
+    chunk["labels"] = tf.where(of_all, labels, -1)
+    return chunk
+
+
 def make_order(
     size: int, *, epochs: int, batch_size: int, rng: np.random.Generator
 ) -> np.ndarray:

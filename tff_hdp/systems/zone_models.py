@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 
 from tff_hdp.aggregators.totals import add_rows, federated_total
 from tff_hdp.aggregators.vectors import join, split
-from tff_hdp.clients.batches import check_data_type
+from tff_hdp.clients.batches import check_data_type, seated
 from tff_hdp.errors import NoiseError
 from tff_hdp.systems.states import algorithm_state
 
@@ -74,22 +74,9 @@ def build_zoned_process(
     models_type = initial_models.type_signature.result
     initial_round = tff.tensorflow.computation(lambda: tf.constant(0))
 
-    def seated(data: tf.data.Dataset) -> Any:
-        """The chunk; a zone out of range becomes 0 and its labels -1.
-
-        Such labels have an update rejected.
-        """
-        chunk = collections.OrderedDict(data.get_single_element())
-        zone, labels = chunk["zone"], chunk["labels"]
-        known = tf.logical_and(zone >= 0, zone < num_zones)
-        of_all = tf.reshape(known, [-1] + [1] * (labels.shape.rank - 1))
-        chunk["zone"] = tf.where(known, zone, 0)
-        chunk["labels"] = tf.where(of_all, labels, -1)
-        return chunk
-
     @tff.tensorflow.computation(data_type)
     def zone_keys(data: tf.data.Dataset) -> tf.Tensor:
-        return seated(data)["zone"]
+        return seated(data.get_single_element(), "zone", num_zones)["zone"]
 
     @tff.tensorflow.computation(models_type, np.int32)
     def model_of(models: tf.Tensor, zone: tf.Tensor) -> tf.Tensor:
@@ -99,7 +86,7 @@ def build_zoned_process(
         tff.SequenceType(model_of.type_signature.result), data_type, np.int32
     )
     def train(own: tf.data.Dataset, data: tf.data.Dataset, number: tf.Tensor) -> Any:
-        chunk = seated(data)
+        chunk = seated(data.get_single_element(), "zone", num_zones)
         zones = tf.shape(chunk["zone"], tf.int64)[0]
         models = own.batch(zones).get_single_element()
         sent, measured = client(models, chunk, number)

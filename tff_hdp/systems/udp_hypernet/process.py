@@ -19,7 +19,7 @@ import tensorflow_federated as tff
 from tff_hdp.aggregators.secure_mean import build_mean
 from tff_hdp.aggregators.sums import zone_sums
 from tff_hdp.aggregators.totals import federated_total
-from tff_hdp.clients.batches import check_data_type, chunk_type
+from tff_hdp.clients.batches import check_data_type, chunk_type, seated
 from tff_hdp.clients.contributions import (
     norms_decide,
     sum_by_norms,
@@ -161,16 +161,7 @@ def build_udp_hypernet(
         )
 
     def known(data: tf.data.Dataset) -> Any:
-        """The users' chunk; a user out of range becomes 0 and its labels -1.
-
-        Such labels have an update rejected.
-        """
-        chunk = collections.OrderedDict(data.get_single_element())
-        user = chunk["user"]
-        is_one = tf.logical_and(user >= 0, user < users)
-        chunk["user"] = tf.where(is_one, user, 0)
-        chunk["labels"] = tf.where(is_one[:, tf.newaxis], chunk["labels"], -1)
-        return mean.seated(chunk)
+        return mean.seated(seated(data.get_single_element(), "user", users))
 
     @tff.tensorflow.computation(data_type)
     def keys_of(data: tf.data.Dataset) -> tf.Tensor:
