@@ -32,6 +32,7 @@ class Run:
       metrics: metrics.csv, one row a round.
       accounts: Rows of privacy.json; empty without noise.
       notes: What else must be known of the epsilons.
+      resolved: What was drawn, measured and calibrated, by name.
     """
 
     path: pathlib.Path
@@ -40,6 +41,7 @@ class Run:
     metrics: pd.DataFrame
     accounts: list[AccountRow]
     notes: list[str]
+    resolved: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def accuracy(self) -> float:
@@ -59,6 +61,7 @@ def read_run(path: pathlib.Path) -> Run:
             raise FileNotFoundError(f"{path} holds no finished run: no {name}")
     try:
         privacy = read_json(path / "privacy.json")
+        config = read_json(path / "config.json")
         metrics = pd.read_csv(path / "metrics.csv")
         rounds = metrics["round"].tolist()
         last = int(rounds[-1]) if rounds else 0
@@ -67,10 +70,11 @@ def read_run(path: pathlib.Path) -> Run:
         run = Run(
             path=path,
             label=privacy["privacy"],
-            flags=read_json(path / "config.json")["flags"],
+            flags=config["flags"],
             metrics=metrics,
             accounts=[AccountRow(**row) for row in privacy["accounts"]],
             notes=list(privacy["notes"]),
+            resolved={**config["resolved"]},
         )
         covered, asked = privacy["last_round"], run.flags.get("rounds", last)
         ended = covered == last >= asked

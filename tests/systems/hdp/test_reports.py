@@ -46,6 +46,7 @@ def test_a_report_refuses_a_privacy_json_older_than_the_journal(copied):
         ("metrics.csv", "\n2,", "\n3,"),
         ("privacy.json", '"notes": [', '"notes": null, "and": ['),
         ("config.json", '"flags": {', '"flags": [], "and": {'),
+        ("config.json", '"resolved": {', '"resolved": [], "and": {'),
     ],
 )
 def test_a_report_of_a_damaged_run_is_one_line(copied, name, before, now):

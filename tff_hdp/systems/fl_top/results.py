@@ -75,7 +75,6 @@ def table_text(rows: pd.DataFrame) -> str:
 
 def _row(path: pathlib.Path) -> dict[str, object]:
     run = read_run(path)
-    resolved = json.loads((path / "config.json").read_text())["resolved"]
     judged = "balanced_accuracy" if "balanced_accuracy" in run.metrics else "accuracy"
     best = run.metrics.loc[run.metrics[judged].idxmax()]
     until = run.metrics[run.metrics["round"] <= best["round"]]
@@ -87,7 +86,7 @@ def _row(path: pathlib.Path) -> dict[str, object]:
     row |= {"round": int(best["round"]), "last": run.metrics[judged].iloc[-1]}
     for direction in ("downstream", "upstream"):
         exchanged = until[f"{direction}_bytes"].sum()
-        row[f"{direction}_kb"] = exchanged / resolved["clients"] / 1000
+        row[f"{direction}_kb"] = exchanged / run.resolved["clients"] / 1000
     return row | _epsilons(path, int(best["round"]))
 
 
