@@ -28,7 +28,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, NoisePlan
 from tff_hdp.privacy.secure import DEFAULT_BITS, LEAST_CLIENTS, with_encoding
 from tff_hdp.protocols.secagg import PROTOCOLS
-from tff_hdp.simulation.classifier import build_evaluation, logits_of
+from tff_hdp.simulation.classifier import evaluation_of, logits_of
 from tff_hdp.simulation.run_folder import RunFolder
 from tff_hdp.simulation.system import Process, RngOf, System, for_the_operator
 from tff_hdp.systems import secure_notes
@@ -197,8 +197,8 @@ class FlTop(System):
 def build_fl_top_evaluation(
     task: tasks.Task,
 ) -> Callable[[tff.learning.models.ModelWeights], dict[str, float]]:
-    """As `build_evaluation`; for two classes balanced accuracy and AUROC too."""
-    plain = build_evaluation(task)
+    """As `evaluation_of`; for two classes balanced accuracy and AUROC too."""
+    plain = evaluation_of(task)
     if task.num_classes != 2:
         return plain
     from sklearn.metrics import balanced_accuracy_score, roc_auc_score
