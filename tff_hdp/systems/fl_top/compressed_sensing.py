@@ -23,7 +23,8 @@ import tensorflow as tf
 from tff_hdp.systems.fl_top.compressors import Compressor, draw_subset
 from tff_hdp.systems.fl_top.cosines import CosineTransform
 
-# A shrunken step must fall this far under the bound that makes it a descent.
+# 1 - c there: a shrunken step must fall this far under the bound that makes it a
+# descent. By kappa (1 - c) it shrinks.
 _SAFETY = 0.99
 _SHRINK = 2.0
 _MOST_SHRINKS = 20
@@ -102,22 +103,22 @@ class CompressedSensing(Compressor):
         ) -> Any:
             downhill = self.adjoint(update - seen, chosen)
             on_support = tf.where(support, downhill, 0.0)
-            rate = _ratio(on_support, forward(on_support), otherwise=0.0)
+            mu = _ratio(on_support, forward(on_support), otherwise=0.0)
 
-            def tried(rate: tf.Tensor) -> tuple[tf.Tensor, ...]:
-                new = self._threshold(x + rate * downhill)
-                return rate, new, forward(new - x)
+            def tried(mu: tf.Tensor) -> tuple[tf.Tensor, ...]:
+                new = self._threshold(x + mu * downhill)
+                return mu, new, forward(new - x)
 
-            def too_long(rate: tf.Tensor, new: tf.Tensor, change: tf.Tensor) -> Any:
+            def too_long(mu: tf.Tensor, new: tf.Tensor, change: tf.Tensor) -> Any:
                 # Always a descent while the support stays.
                 moved = tf.reduce_any(tf.not_equal(tf.not_equal(new, 0.0), support))
                 bound = _ratio(new - x, change, otherwise=float("inf"))
-                return tf.logical_and(moved, rate > _SAFETY * bound)
+                return tf.logical_and(moved, mu > _SAFETY * bound)
 
-            _, (_, new, change) = tf.while_loop(
-                lambda tries, at: tf.logical_and(tries < _MOST_SHRINKS, too_long(*at)),
-                lambda tries, at: (tries + 1, tried(at[0] / _SHRINK)),
-                (0, tried(rate)),
+            _, _, new, change = tf.while_loop(
+                lambda tries, *at: tf.logical_and(tries < _MOST_SHRINKS, too_long(*at)),
+                lambda tries, mu, *_: (tries + 1, *tried(mu / _SHRINK)),
+                (0, *tried(mu)),
             )
             return i + 1, new, seen + change, tf.not_equal(new, 0.0)
 
