@@ -1,7 +1,7 @@
 """FL-TOP-DP: the clients' shares of its noise, its plan, and its two accounts.
 
-Source: FL-TOP paper, Algorithm 3: each of the K chosen clients adds noise of
-standard deviation S sigma / sqrt(K), so that the secure sum carries S sigma. Its
+Source: FL-TOP paper, Algorithm 3: each of the k chosen clients adds noise of
+standard deviation S sigma / sqrt(k), so that the secure sum carries S sigma. Its
 Theorem 1 accounts that sum as if cohorts were drawn by Poisson sampling.
 """
 
@@ -29,11 +29,11 @@ def share(*, sigma: float, clients: int) -> float:
 
     Args:
       sigma: Noise multiplier that the sum must carry.
-      clients: K, clients chosen for a round. Where d of them drop out, the sum is
-        left with sigma sqrt(1 - d/K).
+      clients: k, clients chosen for a round. Where d of them drop out, the sum is
+        left with sigma sqrt(1 - d/k).
 
     Returns:
-      sigma / sqrt(K).
+      sigma / sqrt(k).
 
     Raises:
       ArgumentError: If an argument is out of range.
