@@ -58,22 +58,23 @@ class Examples:
     test_writers: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            if field.name.endswith(("features", "labels", "writers")):
-                value = getattr(self, field.name)
-                if value is not None:
-                    try:
-                        # pandas would take numbers of rows for names of rows.
-                        array = np.asanyarray(value)
-                    except ValueError as error:
-                        found = f"a {type(value).__name__} of unlike rows"
-                        allowed = "an array, or rows of one shape"
-                        raise ArgumentError(field.name, found, allowed) from error
-                    if np.ma.isMaskedArray(array):
-                        # What is masked would pass every check, and be trained on.
-                        allowed = "an array of which nothing is masked out"
-                        raise ArgumentError(field.name, "a masked array", allowed)
-                    object.__setattr__(self, field.name, array)
+        for name in (field.name for field in dataclasses.fields(self)):
+            value = getattr(self, name)
+            is_array = name.endswith(("features", "labels", "writers"))
+            if value is None or not is_array:
+                continue
+            try:
+                # pandas would take numbers of rows for names of rows.
+                array = np.asanyarray(value)
+            except ValueError as error:
+                found = f"a {type(value).__name__} of unlike rows"
+                allowed = "an array, or rows of one shape"
+                raise ArgumentError(name, found, allowed) from error
+            if np.ma.isMaskedArray(array):
+                # What is masked would pass every check, and be trained on.
+                allowed = "an array of which nothing is masked out"
+                raise ArgumentError(name, "a masked array", allowed)
+            object.__setattr__(self, name, array)
 
     def check(
         self,
