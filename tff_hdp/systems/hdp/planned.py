@@ -164,19 +164,19 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
       ArgumentError: If it would.
     """
     made = read_plan(config.plan)
-    known = made.threat.cohort_known or made.threat.participation_revealed
+    cohort_is_known = made.threat.cohort_known or made.threat.participation_revealed
     # Whose zone is left out for want of a super-node, the plan does not account for.
-    skips = plan.clients_carry_noise or plan.secure_server
+    skipping_costs_noise = plan.clients_carry_noise or plan.secure_server
     elected = made.threat.elected_super_nodes
     colluding = made.threat.colluding_clients
     in_zone = made.threat.colluders_in_zone
     # Otherwise those who carry no noise know and do nothing that the account is about.
-    tells = threat.peers_known or isinstance(plan.sampling, FixedSizeSampling)
-    tells = tells or plan.min_zone_clients > 1
+    size_matters = threat.peers_known or isinstance(plan.sampling, FixedSizeSampling)
+    size_matters = size_matters or plan.min_zone_clients > 1
     for name, ok, allowed in (
         ("rounds", config.rounds <= made.rounds, f"at most {made.rounds}"),
         ("delta", config.delta >= made.delta, f"at least {made.delta}"),
-        ("cohort_known", known or not threat.cohort_known, "False"),
+        ("cohort_known", cohort_is_known or not threat.cohort_known, "False"),
         (
             "secure_aggregation_protocol",
             made.threat.peers_known or not threat.peers_known,
@@ -202,12 +202,12 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
         ("elect_super_nodes", elected or not threat.elected_super_nodes, "none"),
         (
             "elect_super_nodes",
-            not (skips and threat.elected_super_nodes),
+            not (skipping_costs_noise and threat.elected_super_nodes),
             "none, as a zone may go without and then lacks its noise",
         ),
         (
             "supernode_failure_rate",
-            not (skips and config.may_skip),
+            not (skipping_costs_noise and config.may_skip),
             "0, as a zone may go without and then lacks its noise",
         ),
         (
@@ -218,7 +218,7 @@ def check_promises(config: HdpConfig, plan: NoisePlan, threat: ThreatModel) -> N
         (
             "byzantine",
             threat.colluding_clients <= colluding
-            and (threat.colluders_in_zone <= in_zone or not tells),
+            and (threat.colluders_in_zone <= in_zone or not size_matters),
             f"a share of at most {colluding} noising clients and {in_zone} of a zone",
         ),
     ):
