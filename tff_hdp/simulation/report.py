@@ -239,7 +239,7 @@ def metric_figure(
     path: pathlib.Path,
     *,
     metric: str = "accuracy",
-    title: str = "",
+    title: str,
 ) -> None:
     """Draws a test metric over rounds, one line a run (HDP, Figure 2).
 
