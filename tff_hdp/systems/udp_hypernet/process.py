@@ -28,16 +28,11 @@ from tff_hdp.clients.contributions import (
 )
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.training import client_by_client, profiles, train_stack
-from tff_hdp.clients.updates import OuterProducts, screen
-from tff_hdp.errors import (
-    ArgumentError,
-    check_count,
-    check_nonnegative,
-    check_positive,
-    require,
-)
+from tff_hdp.clients.training import profiles
+from tff_hdp.clients.updates import OuterProducts
+from tff_hdp.errors import check_count, check_nonnegative, check_positive, require
 from tff_hdp.privacy.plan import NoisePlan
+from tff_hdp.systems.udp_hypernet.client_work import train_users
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 
 
@@ -117,23 +112,13 @@ def build_udp_hypernet(
         layer, the hypernetwork's targets are not the model's shapes, or an argument is
         out of range.
     """
-    require(isinstance(plan, NoisePlan), "plan", plan, "a NoisePlan")
-    is_one = isinstance(hypernetwork, Hypernetwork)
-    require(is_one, "hypernetwork", hypernetwork, "a Hypernetwork")
     check_data_type(data_type)
     check_positive("client_learning_rate", client_learning_rate)
     check_positive("server_learning_rate", server_learning_rate)
     check_nonnegative("descriptor_learning_rate", descriptor_learning_rate)
     users_at_once = check_count("users_at_once", users_at_once, 1)
-    if plan.num_zones != 1:
-        raise ArgumentError("plan.zone_sizes", plan.zone_sizes, "one zone")
     model = StackedModel.built_by(build_model)
-    if hypernetwork.targets != model.shapes:
-        raise ArgumentError(
-            "hypernetwork.targets",
-            str(hypernetwork.targets),
-            f"{model.shapes}, the shapes of the model's weights",
-        )
+    _check_fit(model, hypernetwork, plan)
     users = plan.num_clients
     rule = SgdRule(learning_rate=client_learning_rate)
     phi_type = tff.to_type([(np.float32, shape) for shape in hypernetwork.shapes])
@@ -183,23 +168,12 @@ def build_udp_hypernet(
         chunk, phi = known(data), list(sent["phi"])
         rows = own_rows.batch(users_at_once).get_single_element()
         chunk["descriptor"] = rows[: tf.shape(chunk["user"])[0]]
-
-        def train_one(own: Any) -> Any:
-            theta = hypernetwork(phi, own["descriptor"][0])
-            update, sums = train_stack(model, theta, own, rule)
-            loss = tf.math.divide_no_nan(sums["loss"], sums["examples"])
-            return [loss[tf.newaxis], *update], sums
-
-        specs = [tf.TensorSpec(shape, tf.float32) for shape in ((), *model.shapes)]
-        (losses, *updates), _ = client_by_client(train_one, chunk, specs)
-        pulled, moved = hypernetwork.pull_back(phi, chunk["descriptor"], updates)
+        pulled, moved, losses = train_users(model, hypernetwork, phi, chunk, rule)
         whose, add_up = profiles(chunk), sum_by_norms
         if not by_norms:
             pulled, add_up = list(map(_formed, pulled)), sum_one_by_one
         zones = zones_of(whose)
         contribution = add_up(mean, sent["protocol"], pulled, phi, whose, zones)
-        # A user whose training diverged keeps its descriptor.
-        moved, _ = screen(moved, instead=0.0)
         return (contribution, zones), collections.OrderedDict(
             user=_padded(chunk["user"], users_at_once),
             descriptor=_padded(moved, users_at_once),
@@ -285,6 +259,20 @@ def build_udp_hypernet(
     return tff.learning.templates.LearningProcess(
         initialize, next_fn, get_model_weights, set_model_weights
     )
+
+
+def _check_fit(
+    model: StackedModel, hypernetwork: Hypernetwork, plan: NoisePlan
+) -> None:
+    require(isinstance(plan, NoisePlan), "plan", plan, "a NoisePlan")
+    sizes = plan.zone_sizes
+    require(plan.num_zones == 1, "plan.zone_sizes", sizes, "one zone")
+    is_one = isinstance(hypernetwork, Hypernetwork)
+    require(is_one, "hypernetwork", hypernetwork, "a Hypernetwork")
+    targets, allowed = hypernetwork.targets, f"{model.shapes}, the shapes of the "
+    allowed += "model's weights"
+    fits = targets == model.shapes
+    require(fits, "hypernetwork.targets", str(targets), allowed)
 
 
 def row_keys(users: tf.Tensor, count: int) -> tf.Tensor:
