@@ -210,23 +210,24 @@ class Participation:
         zone: int,
         round_number: int,
         there: set[str],
-        bad: set[str],
+        unsound: set[str],
         voters: np.random.Generator,
         fails: np.random.Generator,
     ) -> dict[str, Any]:
         """Seats a zone's super-node, and another as often as one fails."""
         nodes = self._super_nodes
         online, stops = self._voters(zone, round_number, voters)
-        stays = self._elections.policy == "persistent" and nodes.incumbent(zone)
-        if stays:
-            online.add(stays)
+        is_persistent = self._elections.policy == "persistent"
+        incumbent = nodes.incumbent(zone) if is_persistent else None
+        if incumbent is not None:
+            online.add(incumbent)
         online &= there
         seat: dict[str, Any] = {
             "zone": zone,
             "super_node": None,
             "failed": [],
             "refused": None,
-            "left": stays if stays and stays not in there else None,
+            "left": None if incumbent in there else incumbent,
             "seconds": 0.0,
             "total_seconds": 0.0,
             "bytes": 0,
@@ -235,7 +236,9 @@ class Participation:
         held = nodes.elections
         while seat["super_node"] is None:
             try:
-                term = nodes.seat(zone, round_number, online, stops=stops, unsound=bad)
+                term = nodes.seat(
+                    zone, round_number, online, stops=stops, unsound=unsound
+                )
             except ElectionError as refusal:
                 seat["refused"] = str(refusal)
                 seat["transcripts"] += [t.to_text() for t in refusal.transcripts]
@@ -243,7 +246,7 @@ class Participation:
             _add_costs(seat, term)
             gone = fails.random() < self._faults.supernode_failure_rate
             # A Byzantine super-node withholds the sum: it is as good as gone.
-            if gone or term.super_node in bad:
+            if gone or term.super_node in unsound:
                 nodes.dismiss(zone)
                 seat["failed"].append(term.super_node)
                 online -= {term.super_node, *stops}
