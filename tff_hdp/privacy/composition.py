@@ -37,8 +37,9 @@ MOST_PLD_ROUNDS = 10**6
 # By how much the probability of any result of one number that `tff_hdp.noise` draws
 # may differ from the exact mechanism's, as a factor 1 +- this.
 RELATIVE_ERROR = 2.0**-38
-# Of epsilon, the least share for whose sake delta pays for rounds that have noise.
-_WORTH = 1e-3
+# Of epsilon, the least share for whose sake delta pays for rounds that have noise: for
+# less, an account is the plain one of all rounds.
+_WORTH = 0.05
 # Shares of delta: kept for what finite precision costs, and of it for each direction.
 _KEPT, _TAIL = 1e-5, 1e-6
 

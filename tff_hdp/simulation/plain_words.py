@@ -72,9 +72,12 @@ _PLAIN: Mapping[str, str] = {
     "T": "Super-nodes are trusted to add the noise of clients that are missing.",
     "J": "How much one client may change the model was learned from the clients too; "
     "the promise covers that.",
+    "Cp": "The size to which clients' updates are cut was measured on their data; the "
+    "promise does not cover what that tells.",
     "G": "Epsilon was computed by a numerical method that rounds up: the true one is "
     "not larger.",
-    "B": "There may be rounds without noise; their probability is a part of delta.",
+    "B": "There may be rounds without noise, or with little of it; their probability "
+    "is a part of delta.",
     "Q": "The rounds' epsilons are simply added up, and the bound cannot fail: it does "
     "not need a delta.",
     "I": "One of the two methods of computing epsilon gives no number here.",

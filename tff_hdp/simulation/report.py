@@ -74,7 +74,7 @@ def read_run(path: pathlib.Path) -> Run:
             metrics=metrics,
             accounts=[AccountRow(**row) for row in privacy["accounts"]],
             notes=list(privacy["notes"]),
-            resolved={**config["resolved"]},
+            resolved={**config.get("resolved", {})},
         )
         covered, asked = privacy["last_round"], run.flags.get("rounds", last)
         ended = covered == last >= asked
@@ -151,10 +151,16 @@ def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
     """One row a run: mode, accuracy, the worst-off client's epsilon per observer.
 
     Also task, rounds, zones and clients a round, each where the runs differ in it.
-    An observer that a run with noise does not have is `–`.
+    An observer that a run with noise does not have is `–`; what fellows see, who know
+    more than others, is in `comparison_text` alone.
     """
     settings = [_settings(run) for run in runs]
-    of_runs = dict.fromkeys(row.observer for run in runs for row in run.accounts)
+    of_runs = dict.fromkeys(
+        row.observer
+        for run in runs
+        for row in run.accounts
+        if not row.observer.startswith("fellow_")
+    )
     rows = []
     for mode, run, own in zip(_modes(runs), runs, settings, strict=True):
         row: dict[str, object] = {
