@@ -104,3 +104,25 @@ def test_an_observer_that_knows_less_of_the_cohort_has_no_larger_epsilon(collude
     hidden, known = (worst(rows, "aggregator") for rows in found)
     assert hidden.epsilon_rdp <= known.epsilon_rdp * (1 + 1e-9)
     assert hidden.epsilon_pld <= known.epsilon_pld * (1 + 1e-6)
+
+
+def test_a_fellow_that_knows_less_of_who_brings_noise_has_no_larger_epsilon():
+    """A fellow that is not drawn knows nobody's noise, whether or not it sees who is."""
+    plan = NoisePlan(
+        zone_sizes=(4,),
+        sampling=FixedSizeSampling((2,)),
+        client_noise_multiplier=0.5,
+        noising_clients=(4,),
+    )
+    hidden, known = (
+        account(
+            plan,
+            20,
+            1e-5,
+            ("rdp",),
+            threat=ThreatModel(cohort_known=told, peers_known=told),
+        )
+        for told in (False, True)
+    )
+    found, most = (worst(rows, "fellow_client") for rows in (hidden, known))
+    assert found.epsilon_rdp <= most.epsilon_rdp * (1 + 1e-9)

@@ -120,6 +120,8 @@ class FixedSizeGaussian(Mechanism):
         they were drawn. How many were depends on chance alone, so that divergences are
         means over it.
       slack: See base class.
+      revealed: Noise variance given who takes part; None where it is always that of
+        the noise multiplier, which is of the least.
     """
 
     n: int
@@ -127,6 +129,7 @@ class FixedSizeGaussian(Mechanism):
     noise_multiplier: float
     colluders: int = 0
     slack: float = 0.0
+    revealed: Spectrum | None = None
 
     @property
     def most_points(self) -> float:
@@ -140,7 +143,8 @@ class FixedSizeGaussian(Mechanism):
         2019), the other gives participation away; it is the less for little
         noise.
         """
-        revealed = SampledGaussian(self.k / self.n, self._spectrum, hidden=False)
+        spectrum = self._spectrum if self.revealed is None else self.revealed
+        revealed = SampledGaussian(self.k / self.n, spectrum, hidden=False)
         return np.fmin(_fixed_size_rdp(self, orders), revealed.rdp(orders))
 
     @property

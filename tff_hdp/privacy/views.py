@@ -195,21 +195,20 @@ def _sampled_view(
     """What noise is worth to a client that takes part by chance."""
     plan = run.plan
     if hidden and (why := _why_revealed(run, zone, noise)):
-        hidden, notes = False, [*notes, why]
+        hidden, notes = False, (*notes, why)
     neighbours = run.threat.neighbours or _fitting_neighbours(plan, noise, hidden)
     if neighbours == "add_or_remove" and not hidden:
         return _seen_to_be_there(plan, zone)
     spectrum, slack = _worth(run, zone, neighbours, noise)
     hidden = hidden and _is_amplified(plan, neighbours, spectrum)
     q, sampling = plan.participation[zone], plan.sampling
-    mechanism: Mechanism
+    mechanism: Mechanism = SampledGaussian(q, spectrum, hidden or q == 1.0, slack)
     if hidden and q < 1.0 and isinstance(sampling, FixedSizeSampling):
         n, k = plan.zone_sizes[zone], sampling.sizes[zone]
         told = run.threat.colluders_in_zone + int(knowledge(observer).is_client)
-        z = math.sqrt(spectrum.variances[0])
-        mechanism = FixedSizeGaussian(n, k, z, min(told, n - 1), slack)
-    else:
-        mechanism = SampledGaussian(q, spectrum, hidden or q == 1.0, slack)
+        z, known = math.sqrt(spectrum.variances[0]), min(told, n - 1)
+        revealed = None if spectrum.is_certain else spectrum
+        mechanism = FixedSizeGaussian(n, k, z, known, slack, revealed)
     varies = noise.varies and not spectrum.is_certain
     return View(
         neighbours=neighbours,
