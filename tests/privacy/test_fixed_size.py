@@ -107,7 +107,7 @@ def test_an_observer_that_knows_less_of_the_cohort_has_no_larger_epsilon(collude
 
 
 def test_a_fellow_that_knows_less_of_who_brings_noise_has_no_larger_epsilon():
-    """A fellow that is not drawn knows nobody's noise, whether or not it sees who is."""
+    """One that is not drawn knows nobody's noise, whether or not it sees who is."""
     plan = NoisePlan(
         zone_sizes=(4,),
         sampling=FixedSizeSampling((2,)),
