@@ -55,8 +55,8 @@ def epsilon_by_rdp(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
     """Composes in Renyi DP, with dp_accounting's conversion to epsilon.
 
     Delta pays for rounds without noise, and for those with the least noise where that
-    gives less: a rare round of little noise may decide all moments, and were it
-    bare would decide none. Where the rounds have pure epsilons that add up to less, it
+    saves a twentieth of epsilon: a rare round of little noise may decide all moments,
+    and were it bare would decide none. Where the rounds have pure epsilons that add up to less, it
     is those.
 
     Args:
