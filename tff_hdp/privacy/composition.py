@@ -56,8 +56,8 @@ def epsilon_by_rdp(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
 
     Delta pays for rounds without noise, and for those with the least noise where that
     saves a twentieth of epsilon: a rare round of little noise may decide all moments,
-    and were it bare would decide none. Where the rounds have pure epsilons that add up to less, it
-    is those.
+    and were it bare would decide none. Where the rounds have pure epsilons that add up
+    to less, it is those.
 
     Args:
       rounds: Mechanisms with how often each was run, each mechanism once.
