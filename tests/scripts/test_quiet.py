@@ -19,7 +19,8 @@ from tests.test_doc_code import blocks
 
 # Lines that programs mean to say.
 OWN = re.compile(
-    r"(round \d+ of \d+|epsilons below|sweep|resuming|elected|installing|interrupted) ?"
+    r"(round \d+ of \d+|epsilons below|sweep|resuming|elected|installing|interrupted"
+    r"|training (none|cdp|hdp|ldp)$) ?"
 )
 SMALL = ("--rounds=1", "--num_clients=20")
 ZONES = ("--zones=2", "--clients_per_round=8", "--noise_multiplier=1", *SMALL)
