@@ -4,7 +4,7 @@ import functools
 
 
 @functools.lru_cache(maxsize=1024)
-def lagrange_at_zero(numbers: tuple[int, ...], modulus: int) -> list[int]:
+def lagrange_at_zero(numbers: tuple[int, ...], modulus: int) -> tuple[int, ...]:
     """The weights of a polynomial's values at `numbers` in its value at 0.
 
     Args:
@@ -19,4 +19,4 @@ def lagrange_at_zero(numbers: tuple[int, ...], modulus: int) -> list[int]:
                 above = above * j % modulus
                 below = below * (j - i) % modulus
         weights.append(above * pow(below, -1, modulus) % modulus)
-    return weights
+    return tuple(weights)

@@ -319,9 +319,9 @@ def test_the_elections_of_a_zone_form_one_chain(policy):
     ("state", "message"),
     [
         ({"incumbents": {"0": "e"}}, "incumbents is e; allowed: clients of zone 0"),
-        ({"incumbents": {"9": "e"}}, "incumbents's zone is 9; allowed: 0, 1"),
-        ({"incumbents": {3: "a"}}, "incumbents's zone is 3"),
-        ({"standing": {"x": {}}}, "standing's zone is x"),
+        ({"incumbents": {"9": "e"}}, "zone of incumbents is 9; allowed: 0, 1"),
+        ({"incumbents": {3: "a"}}, "zone of incumbents is 3"),
+        ({"standing": {"x": {}}}, "zone of standing is x"),
         ({"standing": [0]}, "standing is 0; allowed: a mapping"),
         ({"standing": {"0": {}}}, "standing is {}; allowed: what to_fields made"),
         ({"standing": {"0": {"head": "q", "failed": []}}}, "standing is {'head': 'q'"),

@@ -97,7 +97,7 @@ class SuperNodes:
 
         Raises:
           ArgumentError: If `policy` or `fault_model` is unknown, or `call_size` is
-            none or less.
+            less than 1.
         """
         check_word("policy", policy, POLICIES)
         check_word("fault_model", fault_model, FAULT_MODELS)
@@ -234,7 +234,7 @@ class SuperNodes:
         entry = state.get(name, {})
         require(isinstance(entry, Mapping), name, entry, "a mapping from zones")
         for text in entry:
-            check_word(f"{name}'s zone", text, zones)
+            check_word(f"zone of {name}", text, zones)
         return {zones[text]: value for text, value in entry.items()}
 
     def _stands(self, zone: int) -> Standing:
