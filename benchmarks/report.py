@@ -7,8 +7,8 @@ The files are what run.py and profile_round.py wrote with --json, all of one mac
 their tables replace what stands between the page's markers, and are refused where the
 page would lose one. Rows of run.py are left beside the page as
 results/benchmarks/rounds_<machine>.csv, in which other works' rows stay, and what such
-files of all machines come to, compared, as results/benchmarks/fast.csv; --rows_only
-writes these alone.
+files of all machines come to, compared, as results/benchmarks/fast.csv, in brief as
+brief.csv; --rows_only writes these alone.
 """
 
 import collections
@@ -21,7 +21,7 @@ from typing import Any
 
 import works
 from absl import flags
-from side_by_side import compared, file_name
+from side_by_side import brief, compared, file_name
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError
@@ -122,10 +122,10 @@ def _write_rows(timed: Sequence[Measurement], folder: pathlib.Path) -> None:
         rows = pd.concat(told).reindex(columns=columns)
     write_text(path, rows.to_csv(index=False, float_format="%.4g"))
     print(path)
-    fast = folder / "fast.csv"
-    table = compared(sorted(folder.glob("rounds_*.csv")))
-    write_text(fast, table.to_csv(index=False))
-    print(fast)
+    machines = sorted(folder.glob("rounds_*.csv"))
+    for name, table in (("fast", compared(machines)), ("brief", brief(machines))):
+        write_text(folder / f"{name}.csv", table.to_csv(index=False))
+        print(folder / f"{name}.csv")
 
 
 def _measured(rows: Any) -> Any:

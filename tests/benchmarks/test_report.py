@@ -221,6 +221,39 @@ def test_kinds_of_cpu_stand_side_by_side(report, tmp_path):
     assert list(found[other]) == ["not measured"] * 3 + ["4 times"]
 
 
+def test_in_brief_a_work_has_its_range_over_machines(report, tmp_path):
+    page, times = tmp_path / "page.md", tmp_path / "times.json"
+    page.write_text(PAGE)
+    ours = {"runtime": "in_process", "program": "stacked", "ratio_to_floor": 1.25}
+    loop = {"work": "F", "task": "digits"}
+    for cpu, seconds, peer in (("One", 0.1, "fedjax"), ("Two", 0.4, "pfl")):
+        rows = [
+            row(),
+            row(**ours, seconds_median=seconds),
+            row(runtime=peer, program=peer, seconds_median=0.6),
+        ]
+        if cpu == "Two":
+            rows.append(row(**loop, **ours, seconds_median=0.5))
+        machine = {"machine": f"2 cores of {cpu} (AMX), CPU only"}
+        times.write_text(json.dumps([found | machine for found in rows]))
+        assert report("--rows_only", page, times).returncode == 0
+    found = pd.read_csv(tmp_path / "results" / "benchmarks" / "brief.csv")
+    assert found.to_dict("records") == [
+        {
+            "the same work": "100 clients, dense",
+            "times as fast as TFF": "5 to 20",
+            "times as fast as the fastest peer": "1.5 to 6 (FedJAX, pfl-research)",
+            "machines": 2,
+        },
+        {
+            "the same work": "whole loop on digits",
+            "times as fast as TFF": "not measured",
+            "times as fast as the fastest peer": "not measured",
+            "machines": 1,
+        },
+    ]
+
+
 @pytest.mark.parametrize(
     "said, name",
     [
