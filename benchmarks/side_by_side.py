@@ -74,6 +74,8 @@ def compared(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
 def brief(paths: Sequence[pathlib.Path]) -> pd.DataFrame:
     """A row for each work: the least and the greatest of its ratios over machines.
 
+    What was compared with nobody has no row.
+
     Args:
       paths: Files of rows of run.py as CSV, each of one machine.
     """

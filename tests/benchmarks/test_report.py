@@ -245,12 +245,6 @@ def test_in_brief_a_work_has_its_range_over_machines(report, tmp_path):
             "times as fast as the fastest peer": "1.5 to 6 (FedJAX, pfl-research)",
             "machines": 2,
         },
-        {
-            "the same work": "whole loop on digits",
-            "times as fast as TFF": "not measured",
-            "times as fast as the fastest peer": "not measured",
-            "machines": 1,
-        },
     ]
 
 
