@@ -119,10 +119,11 @@ def test_a_fellow_that_knows_less_of_who_brings_noise_has_no_larger_epsilon():
             plan,
             20,
             1e-5,
-            ("rdp",),
+            ("rdp", "pld"),
             threat=ThreatModel(cohort_known=told, peers_known=told),
         )
         for told in (False, True)
     )
     found, most = (worst(rows, "fellow_client") for rows in (hidden, known))
     assert found.epsilon_rdp <= most.epsilon_rdp * (1 + 1e-9)
+    assert found.epsilon_pld <= most.epsilon_pld * (1 + 1e-9)

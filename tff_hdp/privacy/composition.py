@@ -1,5 +1,6 @@
 """Composition of rounds, and conversion to (epsilon, delta)."""
 
+import collections
 import functools
 import math
 from collections.abc import Callable
@@ -97,27 +98,20 @@ def epsilon_by_rdp(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
 
 @functools.lru_cache(maxsize=256)
 def epsilon_by_pld(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilon:
-    """Composes privacy loss distributions, rounded up; else as `epsilon_by_rdp`."""
+    """Composes privacy loss distributions, rounded up; else as `epsilon_by_rdp`.
+
+    The less of two: of the rounds, and of rounds that show more, which are bounded by
+    other means.
+    """
     if not rounds:
         return 0.0, ()
-    if why := next((m.no_pld for m, _ in rounds if m.no_pld), ""):
-        return None, (why,)
-    if delta < _SMALLEST_PLD_DELTA:
-        return None, (f"PLD is not resolved below delta {_SMALLEST_PLD_DELTA}",)
-    if sum(count for _, count in rounds) > MOST_PLD_ROUNDS:
-        return None, (f"PLD is not taken of more than {MOST_PLD_ROUNDS:,} rounds",)
-    _, spent = _without_bare_rounds(rounds)
-    if spent >= delta:
-        return None, (_bare_words(spent),)
-    grid = _grid(rounds, delta)
-    if not grid <= COARSEST_GRID:
-        return None, (f"noise too small for PLD: it would need a grid of {grid:g}",)
-    at = composed_pld(rounds, grid).get_epsilon_for_delta
-    epsilon = float(_as_computed(rounds, delta, numbers, at))
-    notes = (f"PLD on a grid of {grid:g}, rounded up",)
-    if not math.isfinite(epsilon):
-        return None, (*notes, "no finite epsilon by PLD")
-    return epsilon, notes
+    more: collections.Counter[Mechanism] = collections.Counter()
+    for mechanism, count in rounds:
+        more[mechanism.if_more_is_seen] += count
+    ways = dict.fromkeys((rounds, frozenset(more.items())))
+    found = [_composed_epsilon(way, delta, numbers) for way in ways]
+    known = [pair for pair in found if pair[0] is not None]
+    return min(known, default=found[0], key=lambda pair: pair[0])
 
 
 def composed_pld(rounds: Rounds, grid: float) -> "Pld":
@@ -160,6 +154,27 @@ def precision_loss(numbers: float, epsilon: float, delta: float) -> float:
     t = math.log(1.0 / (_TAIL * delta)) + epsilon
     chance = RELATIVE_ERROR * math.sqrt(2.0 * numbers * t) * (1 + 1e-9)
     return min(chance + 2.0 * numbers * RELATIVE_ERROR**2, numbers * RELATIVE_ERROR)
+
+
+def _composed_epsilon(rounds: Rounds, delta: float, numbers: float) -> Epsilon:
+    if why := next((m.no_pld for m, _ in rounds if m.no_pld), ""):
+        return None, (why,)
+    if delta < _SMALLEST_PLD_DELTA:
+        return None, (f"PLD is not resolved below delta {_SMALLEST_PLD_DELTA}",)
+    if sum(count for _, count in rounds) > MOST_PLD_ROUNDS:
+        return None, (f"PLD is not taken of more than {MOST_PLD_ROUNDS:,} rounds",)
+    _, spent = _without_bare_rounds(rounds)
+    if spent >= delta:
+        return None, (_bare_words(spent),)
+    grid = _grid(rounds, delta)
+    if not grid <= COARSEST_GRID:
+        return None, (f"noise too small for PLD: it would need a grid of {grid:g}",)
+    at = composed_pld(rounds, grid).get_epsilon_for_delta
+    epsilon = float(_as_computed(rounds, delta, numbers, at))
+    notes = (f"PLD on a grid of {grid:g}, rounded up",)
+    if not math.isfinite(epsilon):
+        return None, (*notes, "no finite epsilon by PLD")
+    return epsilon, notes
 
 
 def _as_computed(

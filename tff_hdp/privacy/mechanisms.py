@@ -60,6 +60,11 @@ class Mechanism(abc.ABC):
         return self.pure_epsilon
 
     @property
+    def if_more_is_seen(self) -> "Mechanism":
+        """One that shows all that this one does, whose bound may yet be the less."""
+        return self
+
+    @property
     def pure_epsilon(self) -> float:
         """Epsilon of one round at delta 0; infinite where there is none."""
         return math.inf

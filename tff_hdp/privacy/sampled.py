@@ -143,9 +143,12 @@ class FixedSizeGaussian(Mechanism):
         2019), the other gives participation away; it is the less for little
         noise.
         """
-        spectrum = self._spectrum if self.revealed is None else self.revealed
-        revealed = SampledGaussian(self.k / self.n, spectrum, hidden=False)
-        return np.fmin(_fixed_size_rdp(self, orders), revealed.rdp(orders))
+        return np.fmin(_fixed_size_rdp(self, orders), self._shown.rdp(orders))
+
+    @property
+    def if_more_is_seen(self) -> Mechanism:
+        """See base class; of no use where how much noise there is is certain."""
+        return self if self.revealed is None else self._shown
 
     @property
     def loss_span(self) -> float:
@@ -199,6 +202,13 @@ class FixedSizeGaussian(Mechanism):
     @property
     def _spectrum(self) -> Spectrum:
         return Spectrum((self.noise_multiplier**2,), (0.0,))
+
+    @property
+    def _shown(self) -> SampledGaussian:
+        """Who takes part is seen, and so how much noise there is."""
+        spectrum = self._spectrum if self.revealed is None else self.revealed
+        q = self.k / self.n
+        return SampledGaussian(q, spectrum, hidden=False, slack=self.slack)
 
 
 # Renyi divergences, kept -------------------------------------------------------
