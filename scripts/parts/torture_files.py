@@ -114,14 +114,9 @@ def _file_kinds(folder: pathlib.Path) -> dict[str, Any]:
         registry, Call(registry.digest, 1), electors, relay=BOARD
     )
     elections = folder / "elections"
-    seat = {
-        "zone": 0,
-        "super_node": winner,
-        "failed": [],
-        "refused": None,
-        "elections": 1,
-        "transcripts": [transcript.to_text()],
-    }
+    seat = seats.Seat(
+        zone=0, super_node=winner, transcripts=(transcript.to_text(),), elections=1
+    )
     seats.write_seats(elections, 1, [seat], [registry])
     record, keys_of_all = elections / "round_00001.json", elections / seats.REGISTRY
 

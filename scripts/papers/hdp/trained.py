@@ -260,15 +260,15 @@ def measure_seats(path: pathlib.Path) -> Mapping[str, Any]:
       rounds that nobody led.
     """
     folder = path / "elections"
-    rounds = [seat for now in seats.read_seats(folder).values() for seat in now]
+    held = [seat for now in seats.read_seats(folder).values() for seat in now]
     releases = Journal(path / "journal.jsonl").releases_by_round
     seen, tenures = seats.count_exposure(folder, releases), seats.count_tenures(folder)
     return {
-        "elections": sum(seat["elections"] for seat in rounds),
+        "elections": sum(seat.elections for seat in held),
         "tenure": sum(tenures) / len(tenures),
         "saw_any": len(seen),
         "most_seen": max(seen.values()),
-        "skipped": sum(seat["super_node"] is None for seat in rounds) / len(rounds),
+        "skipped": sum(seat.super_node is None for seat in held) / len(held),
     }
 
 

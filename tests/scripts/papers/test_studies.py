@@ -18,7 +18,7 @@ from scripts.papers.hfl_dp import trained as hfl_dp
 from scripts.papers.udp_alg import trained as udp_alg
 from scripts.parts import sweep_job, sweep_runs
 from tff_hdp.simulation.journal import Journal
-from tff_hdp.systems.hdp.seats import write_seats
+from tff_hdp.systems.hdp.seats import Seat, write_seats
 
 PAGES = [studies.ROOT / "README.md", *sorted((studies.ROOT / "docs").rglob("*.md"))]
 FL_TOP = ("table1", "table2", "table2_digit", "sweep", "fl_cs", "masked")
@@ -226,10 +226,7 @@ def test_the_claims_losses_are_cdps_accuracy_less_hdps():
 
 def test_terms_of_office_are_counted_from_the_seats(tmp_path):
     def seat(zone, super_node, elections):
-        return {
-            **{"zone": zone, "super_node": super_node, "failed": []},
-            **{"elections": elections, "transcripts": []},
-        }
+        return Seat(zone=zone, super_node=super_node, elections=elections)
 
     rounds = [
         [seat(0, "a", 1), seat(1, "b", 1)],

@@ -4,11 +4,18 @@ import json
 
 from tff_hdp.privacy import PoissonSampling, configurations
 from tff_hdp.systems.hdp.attendance import Elections, Participation
+from tff_hdp.systems.hdp.faults import Faults
+from tff_hdp.systems.hdp.seats import write_seats
 from tff_hdp.topology import Zoning
 
 IDS = tuple(f"c{i}" for i in range(24))
 ZONING = Zoning(IDS, tuple(i % 3 for i in range(24)))
 DRAWN = Elections(run_protocol=False, call_size=7)
+# Elections held in full, where super-nodes fail.
+FULL = {
+    "elections": Elections(call_size=5),
+    "faults": Faults(supernode_failure_rate=0.5, byzantine=((1, 0.13),)),
+}
 
 
 def participation(*, q=0.4, entropy=11, **options):
@@ -29,12 +36,21 @@ def run(parties, rounds, carried=None, first=1):
     return found
 
 
+def hold(path):
+    """Three rounds with elections held in full, which are kept in a folder."""
+    parties = participation(**FULL)
+    rounds = run(parties, 3)
+    for number, present in enumerate(rounds, start=1):
+        write_seats(path, number, present.seats, parties.registries())
+    return rounds
+
+
 def same(a, b):
     keys = ("zone", "super_node", "failed", "refused", "elections", "transcripts")
     return (
         a.cohort.tolist() == b.cohort.tolist()
         and a.byzantine.tolist() == b.byzantine.tolist()
         and a.carried == b.carried
-        and [[s[k] for k in keys] for s in a.seats]
-        == [[s[k] for k in keys] for s in b.seats]
+        and [[getattr(s, k) for k in keys] for s in a.seats]
+        == [[getattr(s, k) for k in keys] for s in b.seats]
     )

@@ -120,11 +120,10 @@ def test_a_resumed_run_goes_on_with_the_same_seats(policy):
 def test_elections_stand_where_a_round_is_released_again(policy):
     elections = dataclasses.replace(DRAWN, policy=policy)
     parties = participation(faults=FAULTS, elections=elections)
-    kept, others = ("zone", "super_node", "failed", "refused", "elections"), 0
+    others = 0
     for number in range(1, 41):
         first, again = (parties.attend(number, {}, earlier=i) for i in (0, 1))
-        held, stood = ([[s[k] for k in kept] for s in p.seats] for p in (first, again))
-        assert held == stood
+        assert first.seats == again.seats
         assert first.carried == again.carried
         others += first.cohort.tolist() != again.cohort.tolist()
     assert others > 20
@@ -147,21 +146,21 @@ def test_seats_through_faults():
     before = [None] * 3
     kept = replaced = 0
     for present in rounds:
-        skipped = {s["zone"] for s in present.seats if s["super_node"] is None}
+        skipped = {s.zone for s in present.seats if s.super_node is None}
         assert present.metrics["skipped_zones"] == len(skipped)
         assert not skipped & set(np.asarray(ZONING.zone_of)[present.cohort])
         for seat in present.seats:
-            leader = seat["super_node"]
-            assert (leader is None) == (seat["refused"] is not None)
-            assert leader not in seat["failed"]
+            leader = seat.super_node
+            assert (leader is None) == (seat.refused is not None)
+            assert leader not in seat.failed
             if leader is None:
                 continue
-            assert leader in ZONING.clients_in(seat["zone"])
-            if seat["elections"] == 0:
-                assert leader == before[seat["zone"]]
+            assert leader in ZONING.clients_in(seat.zone)
+            if seat.elections == 0:
+                assert leader == before[seat.zone]
                 kept += 1
-            replaced += bool(seat["failed"])
-        before = [s["super_node"] for s in present.seats]
+            replaced += bool(seat.failed)
+        before = [s.super_node for s in present.seats]
     assert kept > 50
     assert replaced > 20
     total = sum(p.metrics["elections"] for p in rounds)
@@ -180,21 +179,21 @@ def test_super_nodes_that_are_offline_leave():
     for present in found:
         there = {IDS[i] for i in present.cohort}
         for seat in present.seats:
-            leader = seat["super_node"]
+            leader = seat.super_node
             # All are drawn, so who is not in the cohort is offline.
             assert leader is None or leader in there
-            if (was := before[seat["zone"]]) is None:
-                assert seat["left"] is None
-            elif seat["left"] is None:
+            if (was := before[seat.zone]) is None:
+                assert seat.left is None
+            elif seat.left is None:
                 assert leader == was
-                assert seat["elections"] == 0
+                assert seat.elections == 0
                 stayed += 1
             else:
-                assert seat["left"] == was
+                assert seat.left == was
                 assert leader != was
                 left += 1
-        before = [seat["super_node"] for seat in present.seats]
-        skipped = {s["zone"] for s in present.seats if s["super_node"] is None}
+        before = [seat.super_node for seat in present.seats]
+        skipped = {s.zone for s in present.seats if s.super_node is None}
         drawn = sum(z not in skipped for z in ZONING.zone_of)
         assert present.metrics["dropped"] == 0
         assert present.metrics["offline"] >= drawn - len(present.cohort)
@@ -237,8 +236,8 @@ def test_byzantine_clients_never_lead_and_are_marked():
     assert [len(some) for some in bad] == [0, 3, 6]
     assert bad[1] < bad[2]
     names = {IDS[i] for i in bad[2]}
-    leaders = {s["super_node"] for p in rounds[19:] for s in p.seats}
-    failed = {c for p in rounds[19:] for s in p.seats for c in s["failed"]}
+    leaders = {s.super_node for p in rounds[19:] for s in p.seats}
+    failed = {c for p in rounds[19:] for s in p.seats for c in s.failed}
     assert not leaders & names
     assert failed & names
 
@@ -295,7 +294,7 @@ def test_who_drops_out_of_a_skipped_zone_would_not_have_delivered():
 def test_too_few_voters_skip_the_zone_and_say_so():
     elections = dataclasses.replace(DRAWN, call_size=4, fault_model="crash")
     parties = participation(faults=Faults(drop_rate=0.5), elections=elections)
-    refusals = [s["refused"] for p in run(parties, 60) for s in p.seats if s["refused"]]
+    refusals = [s.refused for p in run(parties, 60) for s in p.seats if s.refused]
     assert refusals
     said = re.compile(
         "of 4 voters (dealt|confirmed|revealed); with at most 1 crash faults [23] must"
@@ -306,7 +305,7 @@ def test_too_few_voters_skip_the_zone_and_say_so():
 def test_rotation_spreads_exposure_evenly():
     elections = dataclasses.replace(DRAWN, policy="rotate")
     rounds = run(participation(elections=elections), 800)
-    led = collections.Counter(s["super_node"] for p in rounds for s in p.seats)
+    led = collections.Counter(s.super_node for p in rounds for s in p.seats)
     for zone in range(3):
         counts = [led[client] for client in ZONING.clients_in(zone)]
         assert sum(counts) == 800
@@ -321,7 +320,7 @@ def test_only_capable_clients_lead():
         min_capability=12.0,
     )
     rounds = run(participation(elections=elections), 60)
-    leaders = {s["super_node"] for p in rounds for s in p.seats}
+    leaders = {s.super_node for p in rounds for s in p.seats}
     assert leaders == set(IDS[12:])
 
 

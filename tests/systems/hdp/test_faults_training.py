@@ -186,7 +186,7 @@ def test_who_led_a_round_that_was_released_again_saw_it_again(
 def seats_of(path):
     """Every round's super-nodes, zone by zone."""
     rounds = read_seats(path / "elections")
-    return {n: [seat["super_node"] for seat in seats] for n, seats in rounds.items()}
+    return {n: [seat.super_node for seat in seats] for n, seats in rounds.items()}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from csv import DictReader
 
 import pytest
 
-from tests.systems.hdp.participations import participation, run, same
+from tests.systems.hdp.participations import FULL, hold, participation, run, same
 from tff_hdp.errors import FileError
 from tff_hdp.protocols.elections.electorate import ElectionError
 from tff_hdp.protocols.elections.supernodes import SuperNodes
@@ -18,10 +18,10 @@ from tff_hdp.simulation import experiment
 from tff_hdp.simulation.evaluation import evaluate_run
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.systems.hdp.attendance import Elections
-from tff_hdp.systems.hdp.faults import Faults
 from tff_hdp.systems.hdp.run import Hdp
 from tff_hdp.systems.hdp.seats import (
     REGISTRY,
+    Seat,
     count_exposure,
     count_tenures,
     read_registries,
@@ -37,14 +37,7 @@ from tff_hdp.topology import Zoning
 def held(tmp_path_factory):
     """Three rounds with elections held in full, and where they were kept."""
     path = tmp_path_factory.mktemp("run") / "elections"
-    faults = Faults(supernode_failure_rate=0.5, byzantine=((1, 0.13),))
-    elections = Elections(call_size=5)
-    parties = participation(faults=faults, elections=elections)
-    rounds = run(parties, 3)
-    for number, present in enumerate(rounds, start=1):
-        write_seats(path, number, present.seats, parties.registries())
-    again = run(participation(faults=faults, elections=elections), 1)
-    return path, rounds, again
+    return path, hold(path)
 
 
 def release(folder, *rounds):
@@ -56,7 +49,7 @@ def release(folder, *rounds):
 
 def led(rounds):
     """How many zones' rounds each client led, by what the rounds themselves say."""
-    leaders = (seat["super_node"] for present in rounds for seat in present.seats)
+    leaders = (seat.super_node for present in rounds for seat in present.seats)
     return Counter(leader for leader in leaders if leader is not None)
 
 
@@ -65,9 +58,17 @@ def exposure(folder):
         return {row["client"]: int(row["aggregates_seen"]) for row in DictReader(file)}
 
 
+def seat_of(term):
+    """Zone 0's seat after an election or more, if nobody failed."""
+    texts = tuple(transcript.to_text() for transcript in term.transcripts)
+    return Seat(
+        zone=0, super_node=term.super_node, transcripts=texts, elections=len(texts)
+    )
+
+
 def test_who_was_elected_for_a_round_that_never_ran_saw_nothing(held, tmp_path):
     """As where a run is ended at the round it was killed in, by fewer rounds."""
-    path, rounds, _ = held
+    path, rounds = held
     shutil.copytree(path, tmp_path / "elections")
     release(tmp_path, 1, 2)
     assert "in 2 rounds" in report_exposure(tmp_path)
@@ -78,7 +79,7 @@ def test_who_was_elected_for_a_round_that_never_ran_saw_nothing(held, tmp_path):
 
 def test_a_round_that_was_released_again_was_seen_again(held, tmp_path):
     """As where its checkpoint was lost; the run may have been ended before it."""
-    path, rounds, _ = held
+    path, rounds = held
     shutil.copytree(path, tmp_path / "elections")
     release(tmp_path, 1, 2, 3, 2)
     second = led(rounds[1:2])
@@ -90,10 +91,11 @@ def test_a_round_that_was_released_again_was_seen_again(held, tmp_path):
 
 
 def test_transcripts_verify_and_repeat(held):
-    path, rounds, again = held
-    assert same(again[0], rounds[0])
-    assert again[0].seats[0]["transcripts"]
-    count = sum(len(s["transcripts"]) for p in rounds for s in p.seats)
+    path, rounds = held
+    (again,) = run(participation(**FULL), 1)
+    assert same(again, rounds[0])
+    assert again.seats[0].transcripts
+    count = sum(len(s.transcripts) for p in rounds for s in p.seats)
     registries = read_registries(path / REGISTRY)
     chains = verify_seats(path, registries, max_failures=9, max_unfinished=9)
     # Five voters of more: any refusal may hide a winner.
@@ -101,7 +103,7 @@ def test_transcripts_verify_and_repeat(held):
     assert sum(chain.unfinished for chain in chains.values()) == refused > 0
     with pytest.raises(ElectionError, match="refused elections may have had a winner"):
         verify_seats(path, registries, max_failures=9)
-    failed = sum(len(seat["failed"]) for p in rounds for seat in p.seats)
+    failed = sum(len(seat.failed) for p in rounds for seat in p.seats)
     assert sum(chain.failures for chain in chains.values()) == failed > 0
     most = max(chain.failures for chain in chains.values())
     assert verify_seats(path, registries, max_failures=most, max_unfinished=9)
@@ -109,7 +111,6 @@ def test_transcripts_verify_and_repeat(held):
     with pytest.raises(ElectionError, match=said):
         verify_seats(path, registries, max_failures=most - 1, max_unfinished=9)
     assert sum(chain.transcripts for chain in chains.values()) == count > 3
-    assert count_exposure(path) == led(rounds)
     first = rounds[0].metrics
     assert first["election_seconds"] > 0
     # Five voters of 32-byte keys exchange some kilobytes a zone.
@@ -119,32 +120,32 @@ def test_transcripts_verify_and_repeat(held):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (lambda *_: {"super_node": "nobody"}, "leads, but .* was elected"),
+        (lambda *_: {"zone": 1}, "round 1 has other zones"),
         (
-            lambda seats: seats[0].update(super_node="nobody"),
-            "leads, but .* was elected",
-        ),
-        (lambda seats: seats[0].update(zone=1), "round 1 has other zones"),
-        (
-            lambda seats: seats[0].update(transcripts=seats[1]["transcripts"]),
+            lambda _, other: {"transcripts": other.transcripts},
             "does not follow|called by another registry",
         ),
-        (lambda seats: seats[0].update(elections=9), "9 elections, but"),
-        (lambda seats: seats[0].update(failed=["c0", "c3"]), "by the transcripts"),
-        (lambda seats: seats[0].update(transcripts=[]), "no transcript says why"),
-        (lambda seats: seats[0]["transcripts"].append("AAAA"), "no transcript"),
+        (lambda *_: {"elections": 9}, "9 elections, but"),
+        (lambda *_: {"failed": ("c0", "c3")}, r"\['c0', 'c3'\] .* by the transcripts"),
+        (lambda *_: {"transcripts": ()}, "no transcript says why"),
         (
-            lambda seats: seats[0].update(transcripts=seats[0]["transcripts"] * 2),
+            lambda seat, _: {"transcripts": (*seat.transcripts, "AAAA")},
+            "no transcript",
+        ),
+        (
+            lambda seat, _: {"transcripts": seat.transcripts * 2},
             "does not follow the election before",
         ),
     ],
 )
 def test_records_that_were_changed_do_not_verify(held, tmp_path, change, message):
     registries = read_registries(held[0] / REGISTRY)
-    seats = json.loads((held[0] / "round_00001.json").read_text())
-    write_seats(tmp_path, 1, seats)
+    first, second, third = read_seats(held[0])[1]
+    write_seats(tmp_path, 1, [first, second, third])
     assert verify_seats(tmp_path, registries, max_failures=9, max_unfinished=9)
-    change(seats)
-    write_seats(tmp_path, 1, seats)
+    first = dataclasses.replace(first, **change(first, second))
+    write_seats(tmp_path, 1, [first, second, third])
     with pytest.raises(ElectionError, match=message):
         verify_seats(tmp_path, registries, max_failures=9, max_unfinished=9)
 
@@ -152,10 +153,10 @@ def test_records_that_were_changed_do_not_verify(held, tmp_path, change, message
 @pytest.mark.parametrize("value", [True, False])
 @pytest.mark.parametrize("name", ["zone", "elections"])
 def test_a_truth_value_is_no_number_of_seats(tmp_path, name, value):
-    seat = {"zone": 1, "super_node": "c", "failed": [], "elections": 1}
-    write_seats(tmp_path, 1, [seat | {"transcripts": []}])
+    seat = Seat(zone=1, super_node="c", elections=1)
+    write_seats(tmp_path, 1, [seat])
     assert read_seats(tmp_path)
-    write_seats(tmp_path, 1, [seat | {"transcripts": [], name: value}])
+    write_seats(tmp_path, 1, [dataclasses.replace(seat, **{name: value})])
     with pytest.raises(FileError, match="holds no list of seats"):
         read_seats(tmp_path)
 
@@ -164,8 +165,7 @@ def test_a_run_whose_last_elections_are_gone_does_not_verify(held, tmp_path):
     """Nothing follows them, so nothing else tells."""
     registries = read_registries(held[0] / REGISTRY)
     for number in (1, 2):
-        seats = json.loads((held[0] / f"round_{number:05d}.json").read_text())
-        write_seats(tmp_path, number, seats)
+        write_seats(tmp_path, number, read_seats(held[0])[number])
     assert verify_seats(
         tmp_path, registries, rounds=2, max_failures=9, max_unfinished=9
     )
@@ -175,20 +175,14 @@ def test_a_run_whose_last_elections_are_gone_does_not_verify(held, tmp_path):
 
 def test_rounds_keep_their_numbers_where_one_before_is_gone(held, tmp_path):
     """Those after it were taken for one round earlier each."""
-    path, rounds, _ = held
+    path, rounds = held
     shutil.copytree(path, tmp_path / "elections")
     release(tmp_path, 1, 2, 3, 3)
     (tmp_path / "elections" / "round_00002.json").unlink()
     with pytest.raises(FileError, match=r"elections: lacks .*: round_00002\.json$"):
         report_exposure(tmp_path)
     assert not (tmp_path / "exposure.csv").exists()
-    led = [seat["super_node"] for seat in rounds[2].seats]
-    seen = Counter(leader for leader in led if leader is not None)
-    assert count_exposure(tmp_path / "elections", {3: 1}) == seen
-    registries = read_registries(path / REGISTRY)
-    most = {"max_failures": 9, "max_unfinished": 9}
-    with pytest.raises(ElectionError, match=r"of 3 that were; .*: round_00002\.json"):
-        verify_seats(tmp_path / "elections", registries, rounds=2, **most)
+    assert count_exposure(tmp_path / "elections", {3: 1}) == led(rounds[2:])
 
 
 def test_a_run_whose_elections_are_gone_does_not_go_on(
@@ -211,30 +205,29 @@ def test_a_run_whose_elections_are_gone_does_not_go_on(
 
 
 @pytest.mark.parametrize("name", ["round_2.json", "round_x.json", "round_.json"])
-def test_a_file_that_is_named_after_no_round_is_refused(held, tmp_path, name):
-    shutil.copy(held[0] / "round_00001.json", tmp_path / name)
+def test_a_file_that_is_named_after_no_round_is_refused(tmp_path, name):
+    write_seats(tmp_path, 1, [Seat(zone=0, super_node="c")])
+    (tmp_path / "round_00001.json").rename(tmp_path / name)
     with pytest.raises(FileError, match=f"{name}: is named after no round"):
         read_seats(tmp_path)
 
 
 def test_rounds_come_in_their_order_beyond_five_digits(tmp_path):
     numbers = [9_999, 10_000, 10_001, 99_999, 100_000, 100_001]
-    others = {"zone": 0, "failed": [], "elections": 0, "transcripts": []}
     for number in numbers:
-        write_seats(tmp_path, number, [{**others, "super_node": str(number)}])
+        write_seats(tmp_path, number, [Seat(zone=0, super_node=str(number))])
     found = read_seats(tmp_path)
     assert list(found) == numbers
-    assert [int(seats[0]["super_node"]) for seats in found.values()] == numbers
+    assert [int(seats[0].super_node) for seats in found.values()] == numbers
 
 
 def test_a_round_in_which_nobody_led_ends_a_term(tmp_path):
     """Zone 0 is led for two rounds, then not, then for three: no election between."""
-    others = {"failed": [], "transcripts": []}
     leaders = [("a", 1), ("a", 0), (None, 0), ("a", 0), ("a", 0), ("a", 0)]
     for number, (leader, held) in enumerate(leaders, start=1):
         seats = [
-            {**others, "zone": 0, "super_node": leader, "elections": held},
-            {**others, "zone": 1, "super_node": "b", "elections": int(number == 1)},
+            Seat(zone=0, super_node=leader, elections=held),
+            Seat(zone=1, super_node="b", elections=int(number == 1)),
         ]
         write_seats(tmp_path, number, seats)
     assert sorted(count_tenures(tmp_path)) == [2, 3, 6]
@@ -244,26 +237,14 @@ def test_nobody_leads_on_where_super_nodes_rotate(tmp_path):
     """A relay that likes a winner owes an election all the same."""
     zoning = Zoning(tuple("abcde"), (0,) * 5)
     nodes = SuperNodes(zoning, policy="rotate", secret=bytes(32))
-    registries = [nodes.registry(0)]
-
-    def write(number, term):
-        texts = [] if term is None else [t.to_text() for t in term.transcripts]
-        seat = {
-            **{"zone": 0, "failed": [], "elections": len(texts), "transcripts": texts},
-            "super_node": None if term is None else term.super_node,
-        }
-        write_seats(tmp_path, number, [seat], registries)
-        return seat
-
-    seat = write(1, nodes.seat(0, 1, "abcde"))
-    write(2, nodes.seat(0, 2, "abcde"))
-    write(3, nodes.seat(0, 3, "abcde"))
+    for number in (1, 2, 3):
+        seats = [seat_of(nodes.seat(0, number, "abcde"))]
+        write_seats(tmp_path, number, seats, [nodes.registry(0)])
     found = read_registries(tmp_path / REGISTRY)
     assert verify_seats(tmp_path, found, rounds=3)[0].transcripts == 3
     # Whether it says that the last winner leads on, or that nobody does.
-    for leads in (seat["super_node"], None):
-        empty = {**seat, "super_node": leads, "elections": 0, "transcripts": []}
-        write_seats(tmp_path, 2, [empty])
+    for leads in (read_seats(tmp_path)[1][0].super_node, None):
+        write_seats(tmp_path, 2, [Seat(zone=0, super_node=leads)])
         said = "round 2, zone 0: nobody leads, and no transcript says why"
         with pytest.raises(ElectionError, match=said):
             verify_seats(tmp_path, found, rounds=3)
@@ -274,12 +255,9 @@ def test_a_relay_cannot_keep_an_election_to_itself(tmp_path):
     zoning = Zoning(tuple("abcdefghij"), (0,) * 10)
     nodes = SuperNodes(zoning, policy="persistent", call_size=4, secret=bytes(32))
     drawn = nodes.seat(0, 2, "abcdefghij")
-    seat = {"zone": 0, "failed": []}
-    nobody = {"super_node": None, "elections": 0, "transcripts": []}
-    write_seats(tmp_path, 1, [seat | nobody], [nodes.registry(0)])
-    texts = [t.to_text() for t in drawn.transcripts]
-    told = {"super_node": drawn.super_node, "elections": 1, "transcripts": texts}
-    write_seats(tmp_path, 2, [seat | told])
+    nobody = Seat(zone=0, super_node=None)
+    write_seats(tmp_path, 1, [nobody], [nodes.registry(0)])
+    write_seats(tmp_path, 2, [seat_of(drawn)])
     found = read_registries(tmp_path / REGISTRY)
     with pytest.raises(ElectionError, match="round 1, zone 0: nobody leads, and no"):
         verify_seats(tmp_path, found)
@@ -291,10 +269,9 @@ def test_a_round_in_which_nobody_came_to_vote_has_a_transcript_of_that(tmp_path)
         nodes = SuperNodes(zoning, policy=policy, secret=bytes(32))
         with pytest.raises(ElectionError) as refusal:
             nodes.seat(0, 1, online)
-        texts = [t.to_text() for t in refusal.value.transcripts]
-        seat = {"zone": 0, "super_node": None, "failed": [], "elections": 0}
-        registries = [nodes.registry(0)]
-        write_seats(tmp_path, 1, [seat | {"transcripts": texts}], registries)
+        texts = tuple(t.to_text() for t in refusal.value.transcripts)
+        seat = Seat(zone=0, super_node=None, transcripts=texts)
+        write_seats(tmp_path, 1, [seat], [nodes.registry(0)])
         found = read_registries(tmp_path / REGISTRY)
         assert verify_seats(tmp_path, found)[0].refused == 1
 
@@ -306,9 +283,10 @@ def test_a_run_with_keys_of_its_own_making_does_not_verify(held, tmp_path):
         verify_seats(held[0], read_registries(tmp_path / REGISTRY))
 
 
-def test_a_zone_has_one_registry(held, tmp_path):
+def test_a_zone_has_one_registry(tmp_path):
     """The last one was taken, whoever had written it there."""
-    rows = json.loads((held[0] / REGISTRY).read_text())
+    write_seats(tmp_path, 1, [], participation(**FULL).registries())
+    rows = json.loads((tmp_path / REGISTRY).read_text())
     (tmp_path / REGISTRY).write_text(json.dumps([*rows, rows[0]]))
     with pytest.raises(FileError, match=r"holds more than one registry of a zone$"):
         read_registries(tmp_path / REGISTRY)
@@ -332,7 +310,7 @@ def test_what_is_no_list_of_seats_is_refused(tmp_path, text):
         verify_seats(tmp_path, {})
 
 
-def test_seats_are_on_the_disk_when_they_are_written(held, tmp_path, monkeypatch):
+def test_seats_are_on_the_disk_when_they_are_written(tmp_path, monkeypatch):
     """The journal's flush keeps their names, not what is in them."""
     flushed, flush = set(), os.fsync
 
@@ -341,9 +319,9 @@ def test_seats_are_on_the_disk_when_they_are_written(held, tmp_path, monkeypatch
         flushed.add(os.readlink(f"/proc/self/fd/{descriptor}").rpartition("/")[2])
 
     monkeypatch.setattr(os, "fsync", noting)
-    seats = json.loads((held[0] / "round_00001.json").read_text())
-    registries = read_registries(held[0] / REGISTRY)
-    write_seats(tmp_path / "run" / "elections", 1, seats, list(registries.values()))
+    seat = Seat(zone=0, super_node="c")
+    registries = participation(**FULL).registries()
+    write_seats(tmp_path / "run" / "elections", 1, [seat], registries)
     files = {name.partition(".json")[0].lstrip(".") for name in flushed}
     assert files == {"round_00001", "registry", "elections", "run"}
 
@@ -356,14 +334,56 @@ def test_a_transcript_of_another_round_does_not_verify(tmp_path):
         call_size=4,
         secret=bytes(32),
     )
-    term = nodes.seat(0, 7, "abcdefghij")
-    seat = {
-        "zone": 0,
-        "failed": [],
-        "super_node": term.super_node,
-        "elections": 1,
-        "transcripts": [transcript.to_text() for transcript in term.transcripts],
-    }
+    seat = seat_of(nodes.seat(0, 7, "abcdefghij"))
     write_seats(tmp_path, 1, [seat], [nodes.registry(0)])
     with pytest.raises(ElectionError, match="round 1, zone 0: a transcript is of"):
         verify_seats(tmp_path, read_registries(tmp_path / REGISTRY))
+
+
+def test_a_seat_is_read_as_it_was_written(tmp_path):
+    told = {
+        "zone": 3,
+        "super_node": None,
+        "failed": ["a", "b"],
+        "refused": "too few came",
+        "left": "a",
+        "seconds": 0.5,
+        "total_seconds": 1.25,
+        "bytes": 700,
+        "transcripts": ["QUFB"],
+        "elections": 2,
+    }
+    file = tmp_path / "round_00001.json"
+    file.write_text(json.dumps([told], indent=2) + "\n")
+    before = file.read_bytes()
+    (seat,) = read_seats(tmp_path)[1]
+    assert seat == Seat(**told | {"failed": ("a", "b"), "transcripts": ("QUFB",)})
+    write_seats(tmp_path, 1, [seat])
+    assert file.read_bytes() == before
+
+
+def test_a_file_of_before_may_lack_what_nobody_reads_back(tmp_path):
+    needed = {"zone": 0, "super_node": "c", "failed": [], "elections": 1}
+    needed |= {"transcripts": []}
+    file = tmp_path / "round_00001.json"
+    file.write_text(json.dumps([needed | {"of_before": 1}]))
+    assert read_seats(tmp_path) == {1: [Seat(zone=0, super_node="c", elections=1)]}
+    for name in needed:
+        rest = {key: value for key, value in needed.items() if key != name}
+        file.write_text(json.dumps([rest]))
+        with pytest.raises(FileError, match="holds no list of seats"):
+            read_seats(tmp_path)
+
+
+def test_who_led_saw_its_zones_aggregate(held):
+    path, rounds = held
+    assert count_exposure(path) == led(rounds)
+
+
+def test_a_run_does_not_verify_where_elections_before_its_last_are_gone(held, tmp_path):
+    shutil.copytree(held[0], tmp_path / "elections")
+    (tmp_path / "elections" / "round_00002.json").unlink()
+    registries = read_registries(held[0] / REGISTRY)
+    most = {"max_failures": 9, "max_unfinished": 9}
+    with pytest.raises(ElectionError, match=r"of 3 that were; .*: round_00002\.json"):
+        verify_seats(tmp_path / "elections", registries, rounds=2, **most)

@@ -1,5 +1,6 @@
 """Who takes part in a round: the cohort, who drops out, who leads the zones."""
 
+import collections
 import dataclasses
 import hashlib
 from typing import Any
@@ -10,9 +11,10 @@ from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.protocols.elections import SuperNodes
 from tff_hdp.protocols.elections.election_round import STOP_PHASES, StopPhase
 from tff_hdp.protocols.elections.electorate import ElectionError, Policy, Registry
-from tff_hdp.protocols.elections.supernodes import Term
+from tff_hdp.protocols.elections.transcripts import Transcript
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.systems.hdp.faults import Faults, byzantine_clients
+from tff_hdp.systems.hdp.seats import Seat
 from tff_hdp.topology import Zoning
 
 # Streams of a round's randomness; `round_data` takes 1 for the order of examples.
@@ -50,8 +52,8 @@ class Attendance:
       byzantine: [k] bool, which of them are Byzantine.
       dropped: Per zone how many were drawn and online, dropped out and would have
         delivered.
-      seats: Per zone its super-node and how it came to power, as JSON types;
-        empty without elections.
+      seats: Per zone its super-node and how it came to power; empty without
+        elections.
       skipped: How many zones nobody leads; depends on faults alone, not on the cohort.
       carried: What the next round must know, as JSON types.
       metrics: Columns of metrics.csv.
@@ -60,7 +62,7 @@ class Attendance:
     cohort: np.ndarray
     byzantine: np.ndarray
     dropped: tuple[int, ...]
-    seats: list[dict[str, Any]]
+    seats: list[Seat]
     skipped: int
     carried: dict[str, Any]
     metrics: dict[str, float]
@@ -140,8 +142,8 @@ class Participation:
             skipped, failed = np.flatnonzero(gone), int(gone.sum())
         else:
             seats, carried = self._hold_elections(round_number, carried, bad)
-            skipped = [s["zone"] for s in seats if s["super_node"] is None]
-            failed = sum(len(s["failed"]) for s in seats)
+            skipped = [s.zone for s in seats if s.super_node is None]
+            failed = sum(len(s.failed) for s in seats)
         led = ~np.isin(self._zone_of[drawn], skipped)
         kept = drawn[online[drawn] & ~drops & led]
         lost = self._zone_of[drawn[online[drawn] & drops & led]]
@@ -157,10 +159,10 @@ class Participation:
             }
         if seats:
             metrics |= {
-                "elections": sum(s["elections"] for s in seats),
-                "election_seconds": max(s["seconds"] for s in seats),
-                "election_total_seconds": sum(s["total_seconds"] for s in seats),
-                "election_bytes": sum(s["bytes"] for s in seats),
+                "elections": sum(s.elections for s in seats),
+                "election_seconds": max(s.seconds for s in seats),
+                "election_total_seconds": sum(s.total_seconds for s in seats),
+                "election_bytes": sum(s.bytes for s in seats),
             }
         return Attendance(
             cohort=kept,
@@ -191,7 +193,7 @@ class Participation:
         round_number: int,
         carried: dict[str, Any],
         bad: np.ndarray,
-    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    ) -> tuple[list[Seat], dict[str, Any]]:
         """Every zone's seat, and what to carry to the next round."""
         nodes = self._super_nodes
         nodes.load_state_dict(carried)
@@ -213,7 +215,7 @@ class Participation:
         unsound: set[str],
         voters: np.random.Generator,
         fails: np.random.Generator,
-    ) -> dict[str, Any]:
+    ) -> Seat:
         """Seats a zone's super-node, and another as often as one fails."""
         nodes = self._super_nodes
         online, stops = self._voters(zone, round_number, voters)
@@ -222,37 +224,42 @@ class Participation:
         if incumbent is not None:
             online.add(incumbent)
         online &= there
-        seat: dict[str, Any] = {
-            "zone": zone,
-            "super_node": None,
-            "failed": [],
-            "refused": None,
-            "left": None if incumbent in there else incumbent,
-            "seconds": 0.0,
-            "total_seconds": 0.0,
-            "bytes": 0,
-            "transcripts": [],
-        }
-        held = nodes.elections
-        while seat["super_node"] is None:
+        held, super_node, refused = nodes.elections, None, None
+        failed: list[str] = []
+        costs: collections.Counter[str] = collections.Counter()
+        transcripts: list[Transcript] = []
+        while super_node is None:
             try:
                 term = nodes.seat(
                     zone, round_number, online, stops=stops, unsound=unsound
                 )
             except ElectionError as refusal:
-                seat["refused"] = str(refusal)
-                seat["transcripts"] += [t.to_text() for t in refusal.transcripts]
+                refused = str(refusal)
+                transcripts += refusal.transcripts
                 break
-            _add_costs(seat, term)
+            costs.update(term.costs)
+            transcripts += term.transcripts
             gone = fails.random() < self._faults.supernode_failure_rate
             # A Byzantine super-node withholds the sum: it is as good as gone.
             if gone or term.super_node in unsound:
                 nodes.dismiss(zone)
-                seat["failed"].append(term.super_node)
+                failed.append(term.super_node)
                 online -= {term.super_node, *stops}
             else:
-                seat["super_node"] = term.super_node
-        return seat | {"elections": nodes.elections - held}
+                super_node = term.super_node
+        return Seat(
+            zone=zone,
+            super_node=super_node,
+            failed=tuple(failed),
+            refused=refused,
+            left=None if incumbent in there else incumbent,
+            seconds=float(costs["critical_path_seconds"]),
+            total_seconds=float(costs["total_seconds"]),
+            # Every message passes the relay once.
+            bytes=costs["hub_sent_bytes"] + costs["hub_received_bytes"],
+            transcripts=tuple(transcript.to_text() for transcript in transcripts),
+            elections=nodes.elections - held,
+        )
 
     def _voters(
         self, zone: int, round_number: int, rng: np.random.Generator
@@ -268,12 +275,3 @@ class Participation:
             if stopped
         }
         return set(chosen), stops
-
-
-def _add_costs(seat: dict[str, Any], term: Term) -> None:
-    costs = term.costs
-    seat["seconds"] += costs.get("critical_path_seconds", 0.0)
-    seat["total_seconds"] += costs.get("total_seconds", 0.0)
-    # Every message passes the relay once.
-    seat["bytes"] += costs.get("hub_sent_bytes", 0) + costs.get("hub_received_bytes", 0)
-    seat["transcripts"] += [t.to_text() for t in term.transcripts]

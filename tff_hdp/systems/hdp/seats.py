@@ -1,14 +1,12 @@
 """Who led which zone in every round of a run: records, transcripts, exposure.
 
-`<run folder>/elections/round_00012.json` holds a list with a seat per zone: the
-super-node that delivered the zone's aggregate (null if the zone was skipped), who
-left since the round before, those that failed before it, why an election was refused,
-what it cost, and the transcripts of all elections held. `registry.json` beside them
-holds the zones' clients and keys. Who does not trust the run brings a registry of its
-own.
+`<run folder>/elections/round_00012.json` holds a list with a `Seat` per zone.
+`registry.json` beside it holds the zones' clients and keys. Who does not trust the run
+brings a registry of its own.
 """
 
 import csv
+import dataclasses
 import io
 import pathlib
 from collections import Counter
@@ -24,7 +22,7 @@ from tff_hdp.reading import read_json
 from tff_hdp.simulation.journal import Journal
 
 REGISTRY = "registry.json"
-# What is read back of a seat.
+# What is read back of a seat. A file of before may lack the rest; it is not checked.
 _KINDS = {
     "zone": int,
     "super_node": str | None,
@@ -34,10 +32,43 @@ _KINDS = {
 }
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seat:
+    """Who led a zone in a round, and how it came to that; in the order of the file.
+
+    Attributes:
+      zone: The zone.
+      super_node: The client that delivered the zone's aggregate; None if the zone was
+        skipped.
+      failed: The super-nodes that failed before it in the round, in order.
+      refused: Why the last election was refused; None if it was not.
+      left: The super-node of the round before, where it is gone; None otherwise and
+        under `rotate`.
+      seconds: Critical path of the elections, summed; those that led up to a refusal
+        are not counted.
+      total_seconds: Of all parties; likewise.
+      bytes: What the relay sent and received; likewise.
+      transcripts: Of all elections, in order, refused ones too, each as
+        `Transcript.to_text` writes it; none where winners are drawn.
+      elections: How many had a winner.
+    """
+
+    zone: int
+    super_node: str | None
+    failed: tuple[str, ...] = ()
+    refused: str | None = None
+    left: str | None = None
+    seconds: float = 0.0
+    total_seconds: float = 0.0
+    bytes: int = 0
+    transcripts: tuple[str, ...] = ()
+    elections: int = 0
+
+
 def write_seats(
     path: pathlib.Path,
     number: int,
-    seats: Sequence[dict],
+    seats: Sequence[Seat],
     registries: Sequence[Registry] = (),
 ) -> None:
     """Keeps a round's seats on the disk; a round prepared again overwrites them.
@@ -48,7 +79,8 @@ def write_seats(
     if not path.exists():
         path.mkdir(parents=True)
         sync_names(path.parent)
-    write_json(path / _file_of(number), list(seats), durable=True)
+    rows = [dataclasses.asdict(seat) for seat in seats]
+    write_json(path / _file_of(number), rows, durable=True)
     if registries and (number == 1 or not (path / REGISTRY).exists()):
         fields = [registry.to_fields() for registry in registries]
         write_json(path / REGISTRY, fields, durable=True)
@@ -56,7 +88,7 @@ def write_seats(
 
 def read_seats(
     path: pathlib.Path, released: Iterable[int] = ()
-) -> dict[int, list[dict[str, Any]]]:
+) -> dict[int, list[Seat]]:
     """The seats of every round by its number, in the order of rounds.
 
     Args:
@@ -156,14 +188,14 @@ def verify_seats(
         there = f"elections of {len(held)} rounds, of {rounds} that were"
         raise ElectionError(f"{there}; missing: {missing}")
     for number, seats in held.items():
-        if sorted(seat["zone"] for seat in seats) != sorted(chains):
+        if sorted(seat.zone for seat in seats) != sorted(chains):
             raise ElectionError(f"round {number} has other zones than the registry")
         for seat in seats:
             try:
-                _follow(chains[seat["zone"]], number, seat)
+                _follow(chains[seat.zone], number, seat)
             except ElectionError as error:
                 raise ElectionError(
-                    f"round {number}, zone {seat['zone']}: {error}"
+                    f"round {number}, zone {seat.zone}: {error}"
                 ) from error
     for count, what, most in (
         ("unfinished", "refused elections may have had a winner", max_unfinished),
@@ -176,10 +208,10 @@ def verify_seats(
     return chains
 
 
-def _follow(chain: Chain, number: int, seat: Mapping[str, Any]) -> None:
+def _follow(chain: Chain, number: int, seat: Seat) -> None:
     """Checks one zone's seat in one round."""
     held, failed = 0, ()
-    for text in seat["transcripts"]:
+    for text in seat.transcripts:
         transcript = Transcript.from_text(text)
         if transcript.call.round_number != number:
             raise ElectionError(
@@ -190,17 +222,19 @@ def _follow(chain: Chain, number: int, seat: Mapping[str, Any]) -> None:
     leads = chain.leader
     if chain.registry.policy == "rotate" and chain.standing.round_number != number:
         leads = None  # who won an earlier round's election led that round only
-    if leads is None and not seat["transcripts"]:
+    if leads is None and not seat.transcripts:
         # Else a relay that does not like a winner tells nobody and calls others.
         raise ElectionError("nobody leads, and no transcript says why")
-    if seat["super_node"] != leads:
-        raise ElectionError(f"{seat['super_node']!r} leads, but {leads!r} was elected")
-    if seat["elections"] != held:
-        raise ElectionError(f"{seat['elections']} elections, but {held} were held")
+    if seat.super_node != leads:
+        raise ElectionError(f"{seat.super_node!r} leads, but {leads!r} was elected")
+    if seat.elections != held:
+        raise ElectionError(f"{seat.elections} elections, but {held} were held")
     # Who was elected and silent at once is among those that failed as well.
-    named = [client for client in failed if client in seat["failed"]]
-    if named != seat["failed"]:
-        raise ElectionError(f"{seat['failed']} failed, but by the transcripts {failed}")
+    named = tuple(client for client in failed if client in seat.failed)
+    if named != seat.failed:
+        raise ElectionError(
+            f"{list(seat.failed)} failed, but by the transcripts {failed}"
+        )
 
 
 def _file_of(number: int) -> str:
@@ -231,21 +265,26 @@ def _check_there(
         raise FileError(path, f"lacks what rounds released left there: {missing}")
 
 
-def _read_round(file: pathlib.Path) -> list[dict[str, Any]]:
-    seats = read_json(file)
+def _read_round(file: pathlib.Path) -> list[Seat]:
+    rows = read_json(file)
     # There is a zone at least.
-    if not isinstance(seats, list) or not seats or not all(map(_is_seat, seats)):
+    if not isinstance(rows, list) or not rows or not all(map(_is_seat, rows)):
         raise FileError(file, "holds no list of seats")
-    return seats
+    return list(map(_seat_of, rows))
 
 
-def _is_seat(seat: Any) -> bool:
-    return isinstance(seat, dict) and all(
-        name in seat
-        and isinstance(seat[name], kind)
-        and not isinstance(seat[name], bool)
+def _is_seat(row: Any) -> bool:
+    return isinstance(row, dict) and all(
+        name in row and isinstance(row[name], kind) and not isinstance(row[name], bool)
         for name, kind in _KINDS.items()
     )
+
+
+def _seat_of(row: dict[str, Any]) -> Seat:
+    names = [field.name for field in dataclasses.fields(Seat) if field.name in row]
+    # JSON has lists for tuples.
+    tuples = {name: tuple(row[name]) for name in ("failed", "transcripts")}
+    return Seat(**{name: row[name] for name in names} | tuples)
 
 
 def count_exposure(
@@ -265,7 +304,7 @@ def count_exposure(
     seen: Counter[str] = Counter()
     for number, seats in read_seats(path, releases or ()).items():
         times = 1 if releases is None else releases.get(number, 0)
-        leaders = (seat["super_node"] for seat in seats)
+        leaders = (seat.super_node for seat in seats)
         seen.update([leader for leader in leaders if leader is not None] * times)
     return seen
 
@@ -280,11 +319,11 @@ def count_tenures(path: pathlib.Path) -> list[int]:
     leads: dict[int, int] = {}
     for seats in read_seats(path).values():
         for seat in seats:
-            zone = seat["zone"]
-            if seat["super_node"] is None:
+            zone = seat.zone
+            if seat.super_node is None:
                 leads.pop(zone, None)
                 continue
-            if seat["elections"] or zone not in leads:
+            if seat.elections or zone not in leads:
                 leads[zone] = len(tenures)
                 tenures.append(0)
             tenures[leads[zone]] += 1
@@ -300,8 +339,8 @@ def summary(path: pathlib.Path, releases: Mapping[int, int] | None = None) -> st
     """
     rounds = read_seats(path).values()
     seen, tenures = count_exposure(path, releases), count_tenures(path)
-    held = sum(seat["elections"] for seats in rounds for seat in seats)
-    skipped = sum(seat["super_node"] is None for seats in rounds for seat in seats)
+    held = sum(seat.elections for seats in rounds for seat in seats)
+    skipped = sum(seat.super_node is None for seats in rounds for seat in seats)
     mean = sum(tenures) / max(1, len(tenures))
     return (
         f"{held} elections, {skipped} zones skipped in {len(rounds)} rounds; "
