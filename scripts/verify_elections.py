@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     from tff_hdp.protocols.elections.electorate import ElectionError
     from tff_hdp.simulation.journal import Journal
     from tff_hdp.simulation.record import refuse_older_journal
-    from tff_hdp.systems.hdp import seats
+    from tff_hdp.systems.hdp import exposure, seats, verification
 
     path = pathlib.Path(run) / "elections"
     if not path.is_dir():
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
     if kept.releases:
         refuse_older_journal(pathlib.Path(run), kept, 0)
     try:
-        chains = seats.verify_seats(
+        chains = verification.verify_seats(
             path,
             seats.read_registries(registry),
             rounds=flags.FLAGS.rounds or kept.last_round,
@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
         "said to have failed"
     )
     releases = kept.releases_by_round if journal.is_file() else None
-    print(seats.summary(path, releases))
+    print(exposure.summary(path, releases))
     return 0
 
 

@@ -105,7 +105,7 @@ def _file_kinds(folder: pathlib.Path) -> dict[str, Any]:
             )
         )
 
-    from tff_hdp.systems.hdp import seats
+    from tff_hdp.systems.hdp import seats, verification
 
     planned = folder / "plan.json"
     _PLANNED.write(planned)
@@ -121,7 +121,7 @@ def _file_kinds(folder: pathlib.Path) -> dict[str, Any]:
     record, keys_of_all = elections / "round_00001.json", elections / seats.REGISTRY
 
     def verify(path: pathlib.Path) -> None:
-        chains = seats.verify_seats(elections, {0: registry})
+        chains = verification.verify_seats(elections, {0: registry})
         assert [chain.leader for chain in chains.values()] == [winner]
         assert path == record
 

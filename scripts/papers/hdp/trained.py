@@ -13,7 +13,7 @@ from tasks.models import DNN
 from tff_hdp.privacy import worst
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.report import read_run
-from tff_hdp.systems.hdp import seats
+from tff_hdp.systems.hdp import exposure, seats
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.zones_config import DEFAULT_ZONES
 
@@ -262,7 +262,8 @@ def measure_seats(path: pathlib.Path) -> Mapping[str, Any]:
     folder = path / "elections"
     held = [seat for now in seats.read_seats(folder).values() for seat in now]
     releases = Journal(path / "journal.jsonl").releases_by_round
-    seen, tenures = seats.count_exposure(folder, releases), seats.count_tenures(folder)
+    seen = exposure.count_exposure(folder, releases)
+    tenures = exposure.count_tenures(folder)
     return {
         "elections": sum(seat.elections for seat in held),
         "tenure": sum(tenures) / len(tenures),

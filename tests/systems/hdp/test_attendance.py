@@ -18,12 +18,9 @@ from tests.systems.hdp.participations import (
 )
 from tff_hdp.protocols.elections import SuperNodes
 from tff_hdp.systems.hdp.attendance import Elections
+from tff_hdp.systems.hdp.exposure import count_exposure, count_tenures
 from tff_hdp.systems.hdp.faults import Faults
-from tff_hdp.systems.hdp.seats import (
-    count_exposure,
-    count_tenures,
-    write_seats,
-)
+from tff_hdp.systems.hdp.seats import write_seats
 
 
 def test_without_faults_everybody_drawn_delivers():

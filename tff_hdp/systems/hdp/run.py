@@ -25,6 +25,7 @@ from tff_hdp.systems import secure_notes
 from tff_hdp.systems.hdp.attendance import Participation
 from tff_hdp.systems.hdp.clients import single_clients, stacked_clients
 from tff_hdp.systems.hdp.config import HdpConfig
+from tff_hdp.systems.hdp.exposure import report_exposure
 from tff_hdp.systems.hdp.faults import CountingSkips
 from tff_hdp.systems.hdp.federation import (
     Federation,
@@ -43,7 +44,6 @@ from tff_hdp.systems.hdp.round_data import chunking, round_data
 from tff_hdp.systems.hdp.seats import (
     check_complete,
     check_readable,
-    report_exposure,
     write_seats,
 )
 from tff_hdp.systems.hdp.zones import build_elections
