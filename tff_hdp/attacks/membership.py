@@ -9,6 +9,7 @@ the space these span; that the noise is so, and of this size, is what the tests 
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -96,14 +97,16 @@ def membership(
       ArgumentError: If there are no records, or no trials.
     """
     _check(records, trials)
+    others = _unknown_others(vantage, others_known)
+    products_of = functools.partial(
+        _products, records, others=others, stddev=stddev, rounds=rounds, rng=rng
+    )
     scores = []
     for present in (True, False):
         parts = []
         for count in _batches(trials):
             who = rng.integers(len(records), size=count)
-            products, squares = _products(
-                vantage, records, who, stddev, rounds, others_known, present, rng
-            )
+            products, squares = products_of(who, present=present)
             own = products[np.arange(count), who]
             parts.append(own - rounds * squares[who] / 2)
         scores.append(np.concatenate(parts))
@@ -196,14 +199,16 @@ def identification(
     _check(records, trials)
     ok = 1 < candidates <= len(records)
     require(ok, "candidates", candidates, f"2..{len(records)}, the records")
+    others = _unknown_others(vantage, others_known)
+    products_of = functools.partial(
+        _products, records, others=others, stddev=stddev, rounds=rounds, rng=rng
+    )
     hits = []
     for count in _batches(trials):
         order = rng.random([count, len(records)]).argpartition(candidates - 1, axis=1)
         # Which of them is first depends on where it was among all.
         chosen = rng.permuted(order[:, :candidates], axis=1)
-        products, squares = _products(
-            vantage, records, chosen[:, 0], stddev, rounds, others_known, True, rng
-        )
+        products, squares = products_of(chosen[:, 0], present=True)
         scores = np.take_along_axis(products, chosen, 1)
         scores -= rounds * squares[chosen] / 2
         # Lots decide between candidates that are alike; the first is the right one.
@@ -217,23 +222,36 @@ def _check(records: Records, trials: int) -> None:
     require(len(records) > 0, "records", len(records), "1 or more that are finite")
 
 
+def _unknown_others(vantage: Vantage, others_known: bool) -> int:
+    """Clients in the sum, beside the victim, that the attacker cannot subtract."""
+    return 0 if others_known else vantage.unknown_clients - 1
+
+
 def _products(
-    vantage: Vantage,
     records: Records,
     who: np.ndarray,
+    *,
+    present: bool,
+    others: int,
     stddev: float,
     rounds: int,
-    others_known: bool,
-    present: bool,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What is seen over all rounds times every client's record, [trials, N].
 
     And the records' squares, [N]: in the metric in which what is unknown is white.
+
+    Args:
+      records: Of possible clients.
+      who: int [trials], each trial's victim.
+      present: Whether its record is in the sum.
+      others: How many more are that cannot be subtracted, of the same records.
+      stddev: As for `membership`.
+      rounds: Likewise.
+      rng: Draws the others, then noise.
     """
     gram, (trials, n) = records.gram, (len(who), len(records))
     products = rounds * gram[who] if present else np.zeros([trials, len(gram)])
-    others = 0 if others_known else vantage.unknown_clients - 1
     mean = gram[n if records.own else 0 :].mean(0)
     for _ in range(others):
         products += rounds * (gram[rng.integers(n, size=trials)] - mean)
