@@ -18,6 +18,11 @@ Example = tuple[np.ndarray, int]
 # From the clients' examples, the victim's first, to what each observer holds, [d].
 Round = Callable[[Sequence[Example]], dict[str, np.ndarray]]
 
+# Noise that is none: what an attacker computes for itself, with every clip in it.
+NONE = 1e-9
+# A clip that cuts nothing and noise beside which updates of norm .01 are exact.
+FREE = 1e4, 1e-13
+
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
@@ -50,6 +55,11 @@ class Setting:
         allowed = f"a multiple of {zones} zones, twice as many or more"
         require(each > 1 and not rest, "clients", clients, allowed)
         return each
+
+    def by_zone(self, clients: Sequence[Example]) -> list[Sequence[Example]]:
+        """Clients zone by zone, `per_zone` in each but perhaps the last."""
+        each = self.per_zone
+        return [clients[i : i + each] for i in range(0, len(clients), each)]
 
     def build_model(self) -> tf.keras.Sequential:
         """A new model like the target's."""
@@ -90,6 +100,14 @@ def started(process: Any, target: Target) -> Any:
     """The state before round 1, with the target's weights."""
     weights = tff.learning.models.ModelWeights(list(target.weights), [])
     return process.set_model_weights(process.initialize(), weights)
+
+
+def first_round(
+    process: Any, target: Target
+) -> Callable[[Sequence[tf.data.Dataset]], Any]:
+    """From a cohort to the weights after round 1, which starts from the target's."""
+    start = started(process, target)
+    return lambda cohort: process.next(start, cohort).state.global_model_weights
 
 
 def median_norm(quiet: Round, examples: Sequence[Example]) -> float:
