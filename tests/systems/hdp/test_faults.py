@@ -1,11 +1,13 @@
-"""Schedules of faults, and who is Byzantine."""
+"""Schedules of faults, who is Byzantine, and what skipped zones cost."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 import tasks
 from tff_hdp.errors import FileError
@@ -19,6 +21,7 @@ from tff_hdp.privacy import (
     configurations,
     worst,
 )
+from tff_hdp.privacy.composition import ORDERS
 from tff_hdp.systems.hdp import federation
 from tff_hdp.systems.hdp.config import HdpConfig
 from tff_hdp.systems.hdp.faults import (
@@ -27,6 +30,7 @@ from tff_hdp.systems.hdp.faults import (
     byzantine_counts,
     parse_schedule,
 )
+from tff_hdp.systems.hdp.federation import threat_of_round
 from tff_hdp.systems.hdp.run import Hdp
 from tff_hdp.systems.hdp.seats import read_seats
 from tff_hdp.topology import Zoning
@@ -155,3 +159,56 @@ def test_a_zone_that_no_election_gave_a_super_node_counts_as_skipped():
     system = SimpleNamespace(plan=plan, federation=assumed, config=config)
     Hdp.record(system, ledger, {"aggregator": None, "skipped_zones": 1})
     assert ledger.history[0][0].threat.skipped_zones == 1
+
+
+# Account ----------------------------------------------------------------------
+
+
+def ldp_plan(**options):
+    return configurations.c1(
+        zone_sizes=(20, 30, 25),
+        sampling=PoissonSampling((0.3,) * 3),
+        noise_multiplier=2.0,
+        **options,
+    )
+
+
+def test_a_skipped_zones_client_noise_is_not_counted():
+    """Against the closed form: K participants of the zones that are left."""
+    # Of few numbers, so that what their precision costs stays below the tolerance.
+    plan = dataclasses.replace(ldp_plan(), size=10**4)
+    threat = threat_of_round(ThreatModel(), plan, 1)
+    rows = account(plan, 10, 1e-5, ("rdp",), threat=threat)
+    rows = [r for r in rows if r.observer == "released_model"]
+    assert [row.zone for row in rows] == [0, 1, 2]
+    orders = np.asarray(ORDERS, float)
+    for row in rows:
+        # The zone skipped may be the largest of the others.
+        others = {0: 20 + 25, 1: 30 + 20, 2: 25 + 20}[row.zone]
+        k = 1 + np.arange(others)
+        log_pmf = stats.binom.logpmf(k - 1, others - 1, 0.3)
+        a = orders[:, None]
+        moments = np.logaddexp.reduce(log_pmf + a * (a - 1) / (2 * 4.0 * k), axis=1)
+        rdp = np.logaddexp(np.log(0.7), np.log(0.3) + moments) / (orders - 1)
+        epsilon = (
+            10 * rdp + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)
+        )
+        assert row.epsilon_rdp == pytest.approx(epsilon.min(), rel=1e-5)
+
+
+def test_skipping_never_lowers_epsilon_and_leaves_central_noise_alone():
+    plan, threat = ldp_plan(), ThreatModel(dropout_rate=0.1)
+    cost = []
+    for skipped in (0, 1, 2, plan.num_zones):
+        assumed = threat_of_round(threat, plan, skipped)
+        rows = account(plan, 10, 1e-5, ("rdp",), threat=assumed)
+        cost.append(worst(rows, "released_model").epsilon_rdp)
+    assert cost == sorted(cost)
+    assert cost[0] < cost[1] < cost[2] == cost[3]
+    assert threat_of_round(threat, plan, 0) == threat
+    central = configurations.c2(
+        zone_sizes=(20, 30),
+        sampling=PoissonSampling((0.3,) * 2),
+        noise_multiplier=2.0,
+    )
+    assert threat_of_round(threat, central, 2) == threat

@@ -4,11 +4,11 @@ import collections
 import dataclasses
 import functools
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 import tasks
 from tests.thinning import thinned
@@ -19,14 +19,11 @@ from tff_hdp.privacy import (
     PoissonSampling,
     ThreatModel,
     account,
-    configurations,
     planned,
-    worst,
 )
-from tff_hdp.privacy.composition import ORDERS
 from tff_hdp.simulation import experiment
 from tff_hdp.systems.hdp.faults import Faults
-from tff_hdp.systems.hdp.federation import build_federation, threat_of_round
+from tff_hdp.systems.hdp.federation import build_federation
 from tff_hdp.systems.hdp.run import Hdp
 from tff_hdp.systems.hdp.seats import read_seats
 
@@ -39,11 +36,22 @@ FAULTS = {
 }
 
 
-@pytest.fixture
-def hdp_config(hdp_config, traced_once):
-    """Longer runs of less work, for faults to happen, which change no process."""
-    traced_once(Hdp)
+@pytest.fixture(scope="module")
+def hdp_config(hdp_config):
+    """Longer runs of less work, for faults to happen."""
     return functools.partial(hdp_config, rounds=6, local_epochs=1)
+
+
+@pytest.fixture(autouse=True)
+def one_trace(traced_once):
+    """Of the runs of a plan: faults change no process."""
+    traced_once(Hdp)
+
+
+@pytest.fixture(scope="module")
+def faulty(hdp_config, tmp_path_factory, run_hdp):
+    """What came of a run through faults."""
+    return run_hdp(hdp_config(tmp_path_factory.mktemp("faulty"), **FAULTS))
 
 
 def read(path):
@@ -51,55 +59,6 @@ def read(path):
 
 
 # Account ----------------------------------------------------------------------
-
-
-def ldp_plan(**options):
-    return configurations.c1(
-        zone_sizes=(20, 30, 25),
-        sampling=PoissonSampling((0.3,) * 3),
-        noise_multiplier=2.0,
-        **options,
-    )
-
-
-def test_a_skipped_zones_client_noise_is_not_counted():
-    """Against the closed form: K participants of the zones that are left."""
-    # Of few numbers, so that what their precision costs stays below the tolerance.
-    plan = dataclasses.replace(ldp_plan(), size=10**4)
-    threat = threat_of_round(ThreatModel(), plan, 1)
-    rows = account(plan, 10, 1e-5, ("rdp",), threat=threat)
-    rows = [r for r in rows if r.observer == "released_model"]
-    orders = np.asarray(ORDERS, float)
-    for row in rows:
-        # The zone skipped may be the largest of the others.
-        others = {0: 20 + 25, 1: 30 + 20, 2: 25 + 20}[row.zone]
-        k = 1 + np.arange(others)
-        log_pmf = stats.binom.logpmf(k - 1, others - 1, 0.3)
-        a = orders[:, None]
-        moments = np.logaddexp.reduce(log_pmf + a * (a - 1) / (2 * 4.0 * k), axis=1)
-        rdp = np.logaddexp(np.log(0.7), np.log(0.3) + moments) / (orders - 1)
-        epsilon = (
-            10 * rdp + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)
-        )
-        assert row.epsilon_rdp == pytest.approx(epsilon.min(), rel=1e-5)
-
-
-def test_skipping_never_lowers_epsilon_and_leaves_central_noise_alone():
-    plan, threat = ldp_plan(), ThreatModel(dropout_rate=0.1)
-    cost = []
-    for skipped in (0, 1, 2, plan.num_zones):
-        assumed = threat_of_round(threat, plan, skipped)
-        rows = account(plan, 10, 1e-5, ("rdp",), threat=assumed)
-        cost.append(worst(rows, "released_model").epsilon_rdp)
-    assert cost == sorted(cost)
-    assert cost[0] < cost[1] < cost[2] == cost[3]
-    assert threat_of_round(threat, plan, 0) == threat
-    central = configurations.c2(
-        zone_sizes=(20, 30),
-        sampling=PoissonSampling((0.3,) * 2),
-        noise_multiplier=2.0,
-    )
-    assert threat_of_round(threat, central, 2) == threat
 
 
 def test_who_is_offline_is_accounted_as_dropped_out(hdp_config, tmp_path):
@@ -120,32 +79,30 @@ def test_who_is_offline_is_accounted_as_dropped_out(hdp_config, tmp_path):
 # Runs -------------------------------------------------------------------------
 
 
-def test_a_run_through_faults(hdp_config, tmp_path):
-    result = experiment.run(hdp_config(tmp_path, **FAULTS))
-    frame = read(tmp_path)
+def test_a_run_through_faults(faulty):
+    frame = read(faulty.path)
     assert frame["failed_super_nodes"].sum() > 0
     assert frame["elections"].sum() > 4
     assert (frame["rejected"] == frame["byzantine"]).all()
     assert frame["byzantine"].sum() > 0
     assert (frame["empty_zones"] >= frame["skipped_zones"]).all()
     # Central noise is the plan's whoever fails.
-    assert [count for _, count in result.ledger.history] == [6]
-    threat = result.ledger.history[0][0].threat
+    assert [count for _, count in faulty.ledger.history] == [6]
+    threat = faulty.ledger.history[0][0].threat
     assert threat.elected_super_nodes
     assert threat.dropout_rate == 0.1
-    (released,) = [r for r in result.accounts if r.observer == "released_model"]
+    (released,) = [r for r in faulty.accounts if r.observer == "released_model"]
     assert released.noise_multiplier == pytest.approx(np.sqrt(3))
-    privacy = json.loads((tmp_path / "privacy.json").read_text())
+    privacy = json.loads((faulty.path / "privacy.json").read_text())
     assert any("skipped for the round" in note for note in privacy["notes"])
-    exposure = pd.read_csv(tmp_path / "exposure.csv")
+    exposure = pd.read_csv(faulty.path / "exposure.csv")
     delivered = 6 * 4 - frame["skipped_zones"].sum()
     assert exposure["aggregates_seen"].sum() == delivered
-    assert "clients saw an aggregate" in result.summary
+    assert "clients saw an aggregate" in faulty.summary
 
 
-def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    experiment.run(hdp_config(whole, **FAULTS))
+def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, faulty, tmp_path):
+    whole, parts = faulty.path, tmp_path
     for rounds in (3, 6):
         experiment.run(hdp_config(parts, **FAULTS | {"rounds": rounds}))
     columns = ["clients", "dropped", "byzantine", "skipped_zones", "elections"]
@@ -158,10 +115,13 @@ def test_a_killed_run_goes_on_with_the_same_seats(hdp_config, tmp_path):
 
 @pytest.mark.parametrize("policy", thinned(["persistent", "rotate"], every=2))
 def test_who_led_a_round_that_was_released_again_saw_it_again(
-    hdp_config, tmp_path, policy
+    hdp_config, faulty, tmp_path, policy
 ):
     config = hdp_config(tmp_path, **FAULTS | {"elect_super_nodes": policy})
-    experiment.run(config)
+    if policy == FAULTS["elect_super_nodes"]:
+        shutil.copytree(faulty.path, tmp_path, dirs_exist_ok=True)
+    else:
+        experiment.run(config)
     held, before = seats_of(tmp_path), read(tmp_path)
     for number in (5, 6):
         (tmp_path / "checkpoints" / f"round_{number:06d}").write_bytes(b"broken")
