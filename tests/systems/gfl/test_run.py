@@ -83,17 +83,17 @@ def test_without_privacy_it_nears_the_optimum(tmp_path):
 
 
 def test_the_hybrid_centroid_follows_the_plain_one(tmp_path):
-    """Same cohorts: after a round equal, later near, while iid strays at once."""
+    """Same cohorts: after a round they are equal, while iid strays at once."""
     msd = {}
     for scheme in formulas.SCHEMES:
         out = tmp_path / scheme
         # So much noise at clients that its square shows, whichever way it points.
         sigmas = {"hybrid": 20.0, "iid": 1e5}
         noise = {} if scheme == "none" else {"sigma_g": sigmas[scheme]}
-        experiment.run(config(out, scheme=scheme, rounds=2, **noise))
-        msd[scheme] = pd.read_csv(out / "metrics.csv")["msd"].to_numpy()
-    assert msd["hybrid"][0] == pytest.approx(msd["none"][0], rel=1e-4)
-    assert msd["iid"][0] > 1.1 * msd["none"][0]
+        experiment.run(config(out, scheme=scheme, rounds=1, **noise))
+        msd[scheme] = pd.read_csv(out / "metrics.csv")["msd"].iloc[0]
+    assert msd["hybrid"] == pytest.approx(msd["none"], rel=1e-4)
+    assert msd["iid"] > 1.1 * msd["none"]
 
 
 @pytest.mark.parametrize("scheme", thinned(["hybrid", "iid"], every=2))
@@ -103,7 +103,8 @@ def test_a_seed_never_fixes_the_noise(tmp_path, scheme):
         experiment.run(config(tmp_path / name, scheme=scheme, rounds=1))
         frame = pd.read_csv(tmp_path / name / "metrics.csv")
         servers.append(frame["msd_servers"].iloc[0])
-    assert servers[0] != servers[1]
+    # Rounding, in sums of another order, is far less.
+    assert abs(servers[0] / servers[1] - 1) > 1e-4
 
 
 def test_networks_side_by_side_draw_batches_of_their_own(tmp_path):

@@ -1,5 +1,6 @@
 """Whole runs of UDP-Alg on digits: folder, account, resuming, figures."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -60,7 +61,8 @@ def read(folder, name):
 
 
 def test_a_run_leaves_account_metrics_and_users(tmp_path, monkeypatch):
-    result = experiment.run(config(tmp_path, tests_per_user=3))
+    weighted = {"weighting": "examples", "example_cap": 60}
+    result = experiment.run(config(tmp_path, tests_per_user=3, **weighted))
     assert result.headline == "accuracy"
     frame = pd.read_csv(tmp_path / "metrics.csv")
     assert frame["round"].tolist() == [1, 2, 3]
@@ -75,9 +77,15 @@ def test_a_run_leaves_account_metrics_and_users(tmp_path, monkeypatch):
     assert epsilons["aggregator"] is None
     assert epsilons["released_model"] == pytest.approx(frame["epsilon_rdp"].iloc[-1])
     assert any("joint DP" in note for note in privacy["notes"])
-    plan = udp_alg.plan(users=30, q=0.3, sigma=2.0 * 0.1 / (0.3 * 30), S=0.1)
-    assert result.ledger.history == ((AccountedRound(plan), 3),)
     users = pd.read_csv(tmp_path / "users.csv")
+    W = float(np.minimum(users["examples"] / 60, 1).sum())
+    assert W < 29
+    plan = udp_alg.plan(users=30, q=0.3, sigma=2.0 * 0.1 / (0.3 * W), S=0.1, W=W)
+    ((accounted, rounds),) = result.ledger.history
+    assert (accounted.plan.server_noise_multiplier, rounds) == (2.0, 3)
+    assert accounted.plan.zone_weights == pytest.approx((W,), rel=1e-9)
+    own = {"server_noise_multiplier": 2.0, "zone_weights": accounted.plan.zone_weights}
+    assert accounted == AccountedRound(dataclasses.replace(plan, **own))
     assert len(users) == 30
     assert (users["own_tests"] >= 1).all()
     assert (users["examples"] + users["own_tests"]).sum() == 1438
@@ -170,9 +178,8 @@ def test_the_noise_that_is_asked_is_that_of_the_plan(tmp_path, asked):
     assert (W < 30) == (asked == "examples")
 
 
-@pytest.mark.parametrize(
-    "asked", [pytest.param("sigma", marks=pytest.mark.slow), "examples"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", ASKED)
 def test_the_noise_that_is_asked_is_the_noise_recorded(tmp_path, asked):
     changes, multiplier = ASKED[asked]
     result = experiment.run(config(tmp_path, rounds=1, **changes))
