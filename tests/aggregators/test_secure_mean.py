@@ -200,7 +200,7 @@ def test_non_finite_update_is_left_out_and_counted(
 @pytest.mark.parametrize("mode", MODES)
 def test_empty_cohort(aggregate, flat, mode):
     plan = configurations.none(zone_sizes=SIZES, sampling=SAMPLING)
-    (found,) = aggregate(encoded(plan, mode), [], [])
+    (found,) = aggregate(encoded(plan, mode, bits=12, largest=1.0), [], [])
     assert not flat(found.result).any()
     assert found.measurements["left_out"] == 0
 

@@ -178,7 +178,7 @@ def test_clients_noise_adds_up_however_it_is_drawn(add_up):
     )
     given, _ = updates(scale=0.0)
     draw = tf.function(lambda: summed(add_up, plan, given, profiles), autograph=False)
-    draws = [draw() for _ in range(60)]
+    draws = [draw() for _ in range(30)]
     assert all(int(draw["noising"]) == 4 for draw in draws)
     noise = np.concatenate([np.ravel(t) for d in draws for t in d["record"]])
     stddev = 2 * plan.client_noise_multiplier * S
@@ -205,7 +205,7 @@ def test_clients_noise_is_in_their_own_zones_sum_alone(add_up):
     draw = tf.function(
         lambda: add_up(mean, sent, given, like, profiles, zones), autograph=False
     )
-    draws = [draw() for _ in range(60)]
+    draws = [draw() for _ in range(30)]
     place = zones.numpy().tolist().index
     for draw in draws:
         assert draw["noising"].numpy()[[place(0), place(1)]].tolist() == [0, 3]
