@@ -27,7 +27,7 @@ def sampled(q, z):
 def from_pld(mechanism, rounds):
     """The curve without the closed form, from the same mechanism's PLD."""
     pld = mechanism.pld(rounds, 1e-3)
-    epsilons = np.linspace(0, 12, 3000)
+    epsilons = np.linspace(0, 12, 1000)
     return Tradeoff(None, epsilons, np.asarray(pld.get_delta_for_epsilon(epsilons)))
 
 
