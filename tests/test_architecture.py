@@ -89,9 +89,17 @@ def module_of(path):
 @pytest.mark.parametrize("room", FLOOR_OF)
 def test_rooms_import_downwards_only(room):
     allowed = {other for other in FLOOR_OF if FLOOR_OF[other] > FLOOR_OF[room]}
+    assert files_of(room)
     for path in files_of(room):
         used = {room_of(module) for module in imports_of(path)} & FLOOR_OF.keys()
         assert used <= allowed | {room}, f"{path} imports {used - allowed - {room}}"
+
+
+def test_every_room_has_a_floor():
+    rooms = {room_of(module_of(path)) for path in files_of("tff_hdp")}
+    assert rooms == {room for room in FLOOR_OF if room.startswith("tff_hdp.")} | {
+        "tff_hdp"
+    }
 
 
 def test_simulation_knows_no_system():
