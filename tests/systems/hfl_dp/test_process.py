@@ -18,7 +18,7 @@ from tff_hdp.noise import grid_step
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
 
-RATE, BATCH = 0.2, 4
+RATE, BATCH, PROXIMAL = 0.2, 4, 0.5
 FEATURES, CLASSES = 6, 3
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -186,10 +186,10 @@ def edges_by_hand(n, N, rounds, **settings):
 @pytest.mark.parametrize("together", [1, 2, 3])
 def test_edges_go_alone_and_meet_at_the_cloud(together):
     """N = 2, k2 = 2, k1 = 2 iterations with a proximal term, by hand."""
-    n, N = 3, 2
-    process = build(n=n, N=N, proximal=0.5)
-    for number, edges in enumerate(edges_by_hand(n, N, 3, epochs=2, proximal=0.5)):
-        models, _ = run(process, n, N, number + 1, epochs=2, together=together)
+    process = build(n=3, N=2, proximal=PROXIMAL)
+    by_hand = edges_by_hand(3, 2, rounds=3, epochs=2, proximal=PROXIMAL)
+    for number, edges in enumerate(by_hand):
+        models, _ = run(process, 3, 2, number + 1, epochs=2, together=together)
         np.testing.assert_allclose(models, edges, **TOLERANCE)
         assert np.allclose(models[0], models[1], atol=1e-6) == (number == 1)
 
@@ -221,10 +221,10 @@ def test_the_proximal_term_holds_clients_back():
 def test_clients_clip_their_models():
     """To the norm C, before the edge averages."""
     bound = 1.5
-    models, metrics = run(build(n=3, N=2, C=bound), 3, 2, rounds=1)
+    models, metrics = run(build(n=3, N=2, C=bound, proximal=PROXIMAL), 3, 2, rounds=1)
     vector = flatten(start().trainable)
     assert np.linalg.norm(vector) > bound
-    trained = [train_alone(vector, s, 0) for s in range(3)]
+    trained = [train_alone(vector, s, 0, proximal=PROXIMAL) for s in range(3)]
     clipped = [t * min(1.0, bound / np.linalg.norm(t)) for t in trained]
     np.testing.assert_allclose(models[0], np.mean(clipped, 0), **TOLERANCE)
     assert metrics["clipped"] == 6
@@ -234,10 +234,10 @@ def test_clients_clip_their_models():
 def test_a_client_that_is_rejected_counts_as_its_edges_own_model(bound):
     """Clipped, as every client's is."""
     first = flatten(start().trainable)
-    models = [train_alone(first, 0, 0), first, train_alone(first, 2, 0)]
+    models = [first, *(train_alone(first, s, 0, proximal=PROXIMAL) for s in (0, 2))]
     if bound is not None:
         models = [m * min(1.0, bound / np.linalg.norm(m)) for m in models]
-    process = build(n=3, N=2, C=bound)
+    process = build(n=3, N=2, C=bound, proximal=PROXIMAL)
     for poison in (np.nan, np.inf, 1e30):
         found, metrics = run(process, 3, 2, rounds=1, poison=poison)
         np.testing.assert_allclose(found[0], np.mean(models, 0), **TOLERANCE)
