@@ -211,16 +211,9 @@ def test_every_system_trains_the_model_of_its_settings(
         experiment.run(config(**own_task, **settings))
 
 
-# The others' clients train by the same code, the model being what is asked for.
-@needs_bfloat16
-@pytest.mark.parametrize(
-    ("config", "settings"),
-    [
-        pytest.param(*each, marks=[pytest.mark.slow] if each[0] != HdpConfig else [])
-        for each in SYSTEMS
-    ],
-)
-def test_every_system_trains_so(own_task, config, settings, monkeypatch):
+@pytest.fixture
+def multiplied(monkeypatch):
+    """The types of what stacks' convolutions multiply."""
     seen = set()
 
     def conv2d(x, kernel, **options):
@@ -230,15 +223,24 @@ def test_every_system_trains_so(own_task, config, settings, monkeypatch):
     watched = types.SimpleNamespace(**{**vars(tf.nn), "conv2d": conv2d})
     ours = types.SimpleNamespace(**{**vars(tf), "nn": watched})
     monkeypatch.setattr(stacked_model, "tf", ours)
+    return seen
+
+
+# All systems' clients train by the same code, the model being what is asked for; HDP's
+# do so below too.
+@pytest.mark.slow
+@needs_bfloat16
+@pytest.mark.parametrize(("config", "settings"), SYSTEMS)
+def test_every_system_trains_so(own_task, config, settings, multiplied):
     result = experiment.run(config(**own_task, **settings))
     # FL-TOP's server trains by itself first, on public examples.
     also = {tf.float32} if config is FlTopConfig else set()
-    assert seen == {tf.bfloat16} | also
+    assert multiplied == {tf.bfloat16} | also
     assert 0 <= result.accuracy <= 1
 
 
 @needs_bfloat16
-def test_clients_alone_train_so(own_task, tmp_path):
+def test_clients_train_so_alone_and_in_stacks(own_task, tmp_path, multiplied):
     kept = {}
     for dtype, chunk in (("bfloat16", 0), ("bfloat16", 20), ("float32", 0)):
         out = str(tmp_path / f"{dtype}{chunk}")
@@ -248,6 +250,7 @@ def test_clients_alone_train_so(own_task, tmp_path):
         model = tf.keras.models.load_model(f"{out}/model/last/model.keras")
         kept[dtype, chunk] = np.concatenate([w.ravel() for w in model.get_weights()])
         moved = pd.read_csv(f"{out}/metrics.csv")["update_norm"].iloc[-1]
+    assert multiplied == {tf.bfloat16}
     alone, stacked, exact = kept.values()
     assert np.linalg.norm(alone - stacked) < 0.02 * moved
     assert 0.001 * moved < np.linalg.norm(alone - exact) < 0.05 * moved

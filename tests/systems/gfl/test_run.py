@@ -18,6 +18,7 @@ from tff_hdp.systems.gfl import plan as formulas
 from tff_hdp.systems.gfl import run as gfl_run
 from tff_hdp.systems.gfl import setup as gfl_setup
 from tff_hdp.systems.gfl.config import GflConfig
+from tff_hdp.systems.gfl.run import Gfl
 
 
 def config(out, **changes):
@@ -63,8 +64,9 @@ def test_a_hybrid_run_leaves_metrics_account_and_figure(tmp_path):
 
 
 def test_a_run_goes_on_where_the_spectral_gap_is_rounded_otherwise(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, traced_once
 ):
+    traced_once(Gfl)
     experiment.run(config(tmp_path, scheme="none", rounds=1))
     gap = gfl_run.spectral_gap
     monkeypatch.setattr(gfl_run, "spectral_gap", lambda m: gap(m) * (1 + 1e-14))
@@ -82,8 +84,9 @@ def test_without_privacy_it_nears_the_optimum(tmp_path):
     assert msd.iloc[-1] < 0.1 * msd.iloc[0]
 
 
-def test_the_hybrid_centroid_follows_the_plain_one(tmp_path):
+def test_the_hybrid_centroid_follows_the_plain_one(tmp_path, traced_once):
     """Same cohorts: after a round they are equal, while iid strays at once."""
+    traced_once(Gfl)
     msd = {}
     for scheme in formulas.SCHEMES:
         out = tmp_path / scheme
