@@ -120,9 +120,10 @@ def test_unequal_zones_against_simulation():
     rng = np.random.default_rng(5)
     draws = 400_000
     step = np.array([1 / (3 * q * n) for q, n in zip(rates, sizes, strict=True)])
-    for zone, row in enumerate(r for r in rows if r.observer == "released_model"):
-        if row.client_kind != "ldp" or row.zone == 2:
-            continue
+    against = "released_model", "ldp"
+    released = [r for r in rows if (r.observer, r.client_kind) == against]
+    assert [r.zone for r in released] == [0, 1, 2]
+    for zone, row in enumerate(released):
         variance = np.full(draws, (z * step[zone]) ** 2)
         for j, noising in enumerate(plan.noising_clients):
             others = noising - (1 if j == zone else 0)
@@ -158,8 +159,10 @@ def test_noise_of_the_release_against_simulation():
     zone_1 = rng.normal(0, 2.0 * u[1], draws)
     released = p[0] * zone_0 + p[1] * zone_1
     released += rng.normal(0, 0.8 * max(p[0] * u[0], p[1] * u[1]), draws)
-    rows = account(plan, 1, 1e-5, ())
-    for zone, row in enumerate(r for r in rows if r.observer == "released_model"):
+    rows = [r for r in account(plan, 1, 1e-5, ()) if r.observer == "released_model"]
+    # Everybody in zone 0, and in zone 1.
+    assert [r.client_kind for r in rows] == ["ldp", "hdp"]
+    for zone, row in enumerate(rows):
         assert row.noise_multiplier == pytest.approx(
             released.std() / (p[zone] * u[zone]), rel=0.01
         )

@@ -66,7 +66,10 @@ def has_client(plan, zone, kind):
 
 
 def epsilons(run, rounds=20):
-    """Epsilon by (observer, level, kind, zone); infinite where nothing holds."""
+    """Epsilon by (observer, kind, zone); infinite where nothing holds.
+
+    Every client that there is has one against each of the three observers.
+    """
     table, plan = {}, run.plan
     for row in account(plan, rounds, DELTA, ("rdp",), threat=run.threat):
         epsilon = math.inf if row.epsilon_rdp is None else row.epsilon_rdp
@@ -75,6 +78,14 @@ def epsilons(run, rounds=20):
             if not has_client(plan, zone, row.client_kind):
                 continue
             table[row.observer, row.client_kind, zone] = epsilon
+    assert table.keys() >= {
+        (observer, client_kind(plan, zone, is_noising), zone)
+        for observer in ("super_node", "aggregator", "released_model")
+        for zone, (n, a) in enumerate(
+            zip(plan.zone_sizes, plan.noising_clients, strict=True)
+        )
+        for is_noising in {a > 0, a == n}
+    }
     return table
 
 
@@ -213,6 +224,6 @@ def test_fixed_size_plans_get_rows_for_everybody(run):
     plan = run.plan
     k = max(1, plan.zone_sizes[0] // 2)
     fixed = dataclasses.replace(plan, sampling=FixedSizeSampling((k,) * plan.num_zones))
-    rows = account(fixed, 10, DELTA, ("rdp",), threat=run.threat)
-    for row in rows:
+    epsilons(changed(run, fixed))
+    for row in account(fixed, 10, DELTA, ("rdp",), threat=run.threat):
         assert row.epsilon_rdp is not None or "no guarantee" in row.assumptions
