@@ -84,6 +84,16 @@ def test_colluders_give_no_more_away_than_the_whole_draw(n, k, z):
     assert pld[-2] == pytest.approx(pld[-1], rel=1e-6)
 
 
+def assert_no_larger_epsilon(plan, rounds, observer, less, more):
+    """Of who knows `less` than of who knows `more`, by both methods."""
+    found, most = (
+        worst(account(plan, rounds, 1e-5, ("rdp", "pld"), threat=threat), observer)
+        for threat in (less, more)
+    )
+    assert found.epsilon_rdp <= most.epsilon_rdp * (1 + 1e-9)
+    assert found.epsilon_pld <= most.epsilon_pld * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("colluders", [0, 3, 18, 19])
 def test_an_observer_that_knows_less_of_the_cohort_has_no_larger_epsilon(colluders):
     plan = NoisePlan(
@@ -91,19 +101,11 @@ def test_an_observer_that_knows_less_of_the_cohort_has_no_larger_epsilon(collude
         sampling=FixedSizeSampling((2, 2)),
         zone_noise_multipliers=(1.0, 1.0),
     )
-    found = [
-        account(
-            plan,
-            50,
-            1e-5,
-            ("rdp", "pld"),
-            threat=ThreatModel(cohort_known=known, colluding_clients=colluders),
-        )
-        for known in (False, True)
-    ]
-    hidden, known = (worst(rows, "aggregator") for rows in found)
-    assert hidden.epsilon_rdp <= known.epsilon_rdp * (1 + 1e-9)
-    assert hidden.epsilon_pld <= known.epsilon_pld * (1 + 1e-6)
+    hidden, known = (
+        ThreatModel(cohort_known=told, colluding_clients=colluders)
+        for told in (False, True)
+    )
+    assert_no_larger_epsilon(plan, 50, "aggregator", hidden, known)
 
 
 def test_a_fellow_that_knows_less_of_who_brings_noise_has_no_larger_epsilon():
@@ -115,15 +117,20 @@ def test_a_fellow_that_knows_less_of_who_brings_noise_has_no_larger_epsilon():
         noising_clients=(4,),
     )
     hidden, known = (
-        account(
-            plan,
-            20,
-            1e-5,
-            ("rdp", "pld"),
-            threat=ThreatModel(cohort_known=told, peers_known=told),
-        )
-        for told in (False, True)
+        ThreatModel(cohort_known=told, peers_known=told) for told in (False, True)
     )
-    found, most = (worst(rows, "fellow_client") for rows in (hidden, known))
-    assert found.epsilon_rdp <= most.epsilon_rdp * (1 + 1e-9)
-    assert found.epsilon_pld <= most.epsilon_pld * (1 + 1e-9)
+    assert_no_larger_epsilon(plan, 20, "fellow_client", hidden, known)
+
+
+def test_what_a_grid_costs_is_paid_by_the_bound_of_rounds_that_show_more_too():
+    """Slack is an epsilon a round; here that bound is the less."""
+    uneven = Spectrum((0.1, 4.0), (math.log(0.01), math.log(0.99)))
+    found = []
+    for slack in (0.0, 0.02):
+        mechanism = FixedSizeGaussian(4, 2, 0.1**0.5, slack=slack, revealed=uneven)
+        assert mechanism.if_more_is_seen != mechanism
+        both = epsilon_by_pld(frozenset([(mechanism, 20)]), 1e-5)[0]
+        shown = epsilon_by_pld(frozenset([(mechanism.if_more_is_seen, 20)]), 1e-5)[0]
+        assert both == shown
+        found.append(both)
+    assert found[1] >= found[0] + 20 * 0.02

@@ -85,7 +85,7 @@ class Tradeoff:
             return float(stats.norm.cdf(self.mu / math.sqrt(2)))
         # Where a curve is concave, the rule of midpoints is nowhere below its area.
         midpoints = (np.arange(_STEPS) + 0.5) / _STEPS
-        # In parts: all of them by all lines are a gigabyte, and take thrice as long.
+        # In parts: all of them by all lines are a gigabyte, and take twice as long.
         parts = midpoints.reshape(-1, _STEPS // 1000)
         return float(np.mean([self.power(part) for part in parts]))
 
