@@ -99,15 +99,19 @@ class Study:
 
         Args:
           scale: Becomes part of the name.
-          changes: Settings of all lines, instead of theirs.
+          changes: Settings of all lines, instead of theirs but for `varied`.
         """
+
+        def at_scale(line: Line) -> Line:
+            kept = {k: v for k, v in line.changes.items() if k in self.varied}
+            return dataclasses.replace(
+                line, changes={**line.changes, **changes, **kept}
+            )
+
         return dataclasses.replace(
             self,
             name=f"{self.name}_{scale}",
-            lines=[
-                dataclasses.replace(line, changes={**line.changes, **changes})
-                for line in self.lines
-            ],
+            lines=[at_scale(line) for line in self.lines],
         )
 
     def csv(self, results: pathlib.Path) -> pathlib.Path:

@@ -24,9 +24,9 @@ PARTS = ("table1", "table3", "others", "levels", "compare")
 TRAINED = (
     *("digits", "mnist", "pages", "figure2_mnist", "figure2_emnist"),
     *("figure2_cifar10", "figure2_cifar100"),
-    *("figure2_cifar10_chosen", "figure2_cifar100_chosen"),
+    *("figure2_cifar10_chosen", "figure2_cifar100_chosen", "figure2_mnist_chosen"),
     *("figure3", "figure3_cifar10", "figure3_cifar100", "figure3_emnist"),
-    *("table1_accuracy", "claim", "equal_release", "unequal_zones"),
+    *("table1_accuracy", "claim", "claim_sizes", "equal_release", "unequal_zones"),
     *("case4", "churn"),
 )
 ROOT = pathlib.Path(__file__).parents[3]

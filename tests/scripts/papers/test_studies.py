@@ -255,6 +255,21 @@ def test_the_claims_losses_are_cdps_accuracy_less_hdps():
     assert trained.losses(runs[runs["privacy"] == "cdp"]).empty
 
 
+def test_a_small_models_noise_is_short():
+    """Softmax regression has 7,850 weights; lines without a cohort have 100 clients."""
+    line = {"seed": 0, "noise_multiplier": 4.5, "rounds": 40, "accuracy": 0.9}
+    runs = pd.DataFrame(
+        [
+            {**line, "model": model, "privacy": mode}
+            for model in ("dnn", "softmax")
+            for mode in ("cdp", "hdp")
+        ]
+    )
+    found = trained.losses(runs)
+    assert found["model"].tolist() == ["softmax", "dnn"]
+    assert found["z sqrt(s d) / k"].tolist() == ["12.6", "56.7"]
+
+
 def test_terms_of_office_are_counted_from_the_seats(tmp_path):
     def seat(zone, super_node, elections):
         return Seat(zone=zone, super_node=super_node, elections=elections)
