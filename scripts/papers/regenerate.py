@@ -1,0 +1,119 @@
+"""Makes everything again that a paper's page shows: one command a page.
+
+    python scripts/papers/regenerate.py docs/gfl.md --jobs=2
+    python scripts/papers/regenerate.py docs/hdp.md --list
+
+A page's tables lie between marks that name their CSVs (`result_tables`). A part of its
+paper's reproduce.py makes each, at the scale and with the seeds that the CSV has. These
+commands run, or resume, one after the other; `--list` only prints them. What was never
+run is left out, and named. Some pages take days: the CSVs have a round's seconds.
+"""
+
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+from absl import flags
+
+from tff_hdp import cli
+from tff_hdp.errors import ArgumentError
+
+# What a CSV's name ends in, and what was asked of its part.
+_ASKED = {"_reduced": "--scale=reduced", "_bfloat16": "--compute_dtype=bfloat16"}
+# CSVs that a part leaves beside its own, or instead of it.
+_PARTS = {
+    "hdp/claim_losses": "claim",
+    "hdp/claim_sizes_losses": "claim_sizes",
+    "gfl/figure2_slopes": "figure2",
+    "hfl_dp/noise": "account",
+    "hfl_dp/epsilons": "account",
+}
+# On a paper's page, but of no part.
+_OTHERS = {
+    "benchmarks/hierarchy": [
+        *("benchmarks/hierarchy.py", "--csv=docs/results/benchmarks/hierarchy.csv")
+    ]
+}
+
+
+def define_flags() -> None:
+    """Defines what the commands share."""
+    flags.DEFINE_integer("jobs", 1, "Runs at a time.", lower_bound=1)
+    flags.DEFINE_string("data_dir", None, "Folder with the data sets' files.")
+    flags.DEFINE_boolean("list", False, "Print the commands, and run nothing.")
+
+
+def main(argv: list[str]) -> int:
+    """Runs what the pages need, or prints it."""
+    from scripts.papers import result_tables
+
+    asked = flags.FLAGS
+    pages = list(map(pathlib.Path, argv[1:]))
+    for page in pages or ["none"]:
+        if not pathlib.Path(page).is_file():
+            raise ArgumentError("PAGE", page, "a page of docs/, such as docs/gfl.md")
+    names = [name for page in pages for name in result_tables.embedded(page)]
+    # A part may leave two of them.
+    commands = {shlex.join(c): c for c in map(command_of, names) if c}
+    own = {} if asked.data_dir is None else {"TFF_HDP_DATA": asked.data_dir}
+    failed = []
+    for shown, command in commands.items():
+        # What trains nothing refuses to be told how.
+        if trains := "--seeds" in shown:
+            command = [*command, f"--jobs={asked.jobs}"]
+        print(f"python {shown}" + f" --jobs={asked.jobs}" * trains, flush=True)
+        if not asked.list:
+            done = subprocess.run(
+                [sys.executable, *command],
+                cwd=result_tables.ROOT,
+                env=os.environ | own,
+                check=False,
+            )
+            failed += [shown] if done.returncode else []
+    for name in names:
+        if command_of(name) is None:
+            print(f"left out, never run: {name}")
+    for shown in failed:
+        print(f"failed: python {shown}")
+    return 1 if failed else 0
+
+
+def command_of(name: str) -> list[str] | None:
+    """The program, and its flags, that make a CSV of docs/results again.
+
+    Args:
+      name: <paper>/<study>, as a page's marks have it.
+
+    Returns:
+      None if there is no such CSV yet.
+
+    Raises:
+      ArgumentError: If it is of no paper.
+      FileError: If it is damaged.
+    """
+    from scripts.papers import result_tables
+
+    if name in _OTHERS:
+        return _OTHERS[name]
+    paper, _, study = name.partition("/")
+    program = f"scripts/papers/{paper}/reproduce.py"
+    if not (result_tables.ROOT / program).exists():
+        raise ArgumentError("PAGE", name, "pages with tables of one paper's programs")
+    path = result_tables.RESULTS / f"{name}.csv"
+    if not path.exists():
+        return None
+    frame = result_tables.read(path)
+    part, scale = _PARTS.get(name, study), "--scale=full"
+    if "seed" not in frame:
+        return [program, f"--what={part}"]
+    for suffix, asked in _ASKED.items():
+        if part.endswith(suffix):
+            part, scale = part.removesuffix(suffix), asked
+    seeds = ",".join(str(int(seed)) for seed in sorted(frame["seed"].unique()))
+    return [program, f"--what={part}", scale, f"--seeds={seeds}"]
+
+
+if __name__ == "__main__":
+    sys.exit(cli.run(main, define_flags))

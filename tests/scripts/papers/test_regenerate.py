@@ -1,0 +1,99 @@
+"""One command a page: every table that a page shows has the part that makes it."""
+
+import importlib
+import pathlib
+
+import pytest
+
+from scripts.papers import regenerate, result_tables
+from tff_hdp.errors import ArgumentError
+
+ROOT = result_tables.ROOT
+PAGES = ("hdp", "hfl_dp", "gfl", "fl_top", "udp_hypernet", "comparison")
+NAMES = [
+    name
+    for page in PAGES
+    for name in result_tables.embedded(ROOT / "docs" / f"{page}.md")
+]
+
+
+def studies_of(paper, part, asked):
+    """The study that reproduce.py runs when told so."""
+    trained = importlib.import_module(f"scripts.papers.{paper}.trained")
+    scale = asked.get("--scale", "full")
+    if paper == "fl_top":
+        return trained.studies(scale, [part])[part]
+    if paper == "hdp":
+        return trained.studies(scale, asked.get("--compute_dtype", "float32"))[part]
+    return trained.studies(scale)[part]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tables_command_writes_its_csv(name):
+    command = regenerate.command_of(name)
+    path = ROOT / "docs" / "results" / f"{name}.csv"
+    if command is None:
+        assert not path.exists()
+        return
+    program, *given = command
+    asked = dict(flag.split("=") for flag in given)
+    if "--seeds" in asked:
+        paper = pathlib.Path(program).parent.name
+        study = studies_of(paper, asked["--what"], asked)
+        beside = [f"{study.name}_{name}.csv" for name in study.derived]
+        left = [study.csv(result_tables.RESULTS).name, *beside]
+        assert path.name in left
+        seeds = result_tables.read(path)["seed"]
+        assert {*map(int, asked["--seeds"].split(","))} == {*seeds}
+    else:
+        assert (ROOT / program).is_file()
+        assert asked.get("--what") in (None, "account")
+
+
+def test_a_pages_commands_are_listed(run_program):
+    found = run_program("scripts/papers/regenerate.py", "docs/gfl.md", "--list")
+    program = "python scripts/papers/gfl/reproduce.py"
+    # Of its three tables two are of one part.
+    assert found.stdout.splitlines() == [
+        f"{program} --what={part} --scale=full --seeds=0,1,2 --jobs=1"
+        for part in ("figure2", "mnist")
+    ]
+
+
+# Runs the program with commands that say where they run instead of training.
+CODE = """
+import runpy, subprocess, sys
+
+def run(command, *, cwd, env, check):
+    print("ran", command[1:], env["TFF_HDP_DATA"])
+    return subprocess.CompletedProcess(command, "mnist" in command[2])
+
+subprocess.run = run
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_all_run_and_what_fails_is_named(run_program):
+    page = ["docs/gfl.md", "--jobs=3", "--data_dir=mine"]
+    found = run_program("-c", CODE, "scripts/papers/regenerate.py", *page)
+    ran = [line for line in found.stdout.splitlines() if line.startswith("ran")]
+    assert len(ran) == 2
+    assert all("'--jobs=3'] mine" in line for line in ran)
+    last = found.stdout.splitlines()[-1]
+    assert last.startswith(
+        "failed: python scripts/papers/gfl/reproduce.py --what=mnist"
+    )
+    assert found.returncode == 1
+
+
+@pytest.mark.parametrize("page", [[], ["docs/no_such.md"], ["docs/benchmarks.md"]])
+def test_what_is_no_page_of_a_paper_is_refused(run_program, page):
+    found = run_program("scripts/papers/regenerate.py", *page, "--list")
+    assert found.returncode == 2
+    assert "PAGE is" in found.stderr
+
+
+def test_a_table_of_no_paper_is_refused():
+    with pytest.raises(ArgumentError, match="attacks/observers"):
+        regenerate.command_of("attacks/observers")
