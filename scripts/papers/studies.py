@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from scripts.papers import presets
+from scripts.papers.kept_curves import Run, keep
 from scripts.papers.result_tables import RESULTS, ROOT, embed, read, table
 from scripts.parts import sweep_runs
 from tff_hdp import systems
@@ -75,6 +76,7 @@ class Study:
       metric: The column of metrics.csv that is shown.
       within: How far from what is printed still counts as reproduced.
       also: Other columns that the table shows.
+      against: Columns of metrics.csv that pictures have the metric over besides rounds.
       measure: Columns of a finished run's row, of its folder, besides those of the
         last row of its metrics.csv, or instead of them.
       derived: What else is made of all rows: CSVs of their own, by what is added to
@@ -89,6 +91,7 @@ class Study:
     metric: str = "accuracy"
     within: float = 0.03
     also: Sequence[str] = ()
+    against: Sequence[str] = ()
     measure: Callable[[pathlib.Path], Mapping[str, Any]] = lambda path: {}
     derived: Mapping[str, Callable[[pd.DataFrame], pd.DataFrame]] = dataclasses.field(
         default_factory=dict
@@ -113,6 +116,11 @@ class Study:
             name=f"{self.name}_{scale}",
             lines=[at_scale(line) for line in self.lines],
         )
+
+    @property
+    def judged(self) -> str:
+        """The column of metrics.csv that the metric is of."""
+        return self.metric.removeprefix("best_")
 
     def csv(self, results: pathlib.Path) -> pathlib.Path:
         """The CSV in a folder of the papers' folders."""
@@ -256,7 +264,7 @@ def _write(frame: pd.DataFrame, path: pathlib.Path) -> None:
 
 
 # Draws a study's picture of its runs into a file.
-Draw = Callable[[Study, Sequence[sweep_runs.Job], pathlib.Path], None]
+Draw = Callable[[Study, Sequence[Run], pathlib.Path], None]
 
 
 def run(
@@ -307,7 +315,8 @@ def run(
         damaged = []
         for study in studies:
             try:
-                _tabulate(study, jobs[study.name], folder, results, draw)
+                if _tabulate(study, jobs[study.name], results):
+                    _picture(study, folder, changes, results, draw)
             except FileError as error:
                 damaged.append(error)
         for page in pages if results == RESULTS else ():
@@ -317,20 +326,29 @@ def run(
 
 
 def _tabulate(
+    study: Study, jobs: Sequence[sweep_runs.Job], results: pathlib.Path
+) -> bool:
+    """Writes and prints what came of the runs that ended; False if none did."""
+    if not any(job.is_finished for job in jobs):
+        return False
+    path = study.write(jobs, results)
+    print(f"{study.name}\n{table(path)}\n{path}\n")
+    return True
+
+
+def _picture(
     study: Study,
-    jobs: Sequence[sweep_runs.Job],
     folder: pathlib.Path,
+    changes: Mapping[str, Any],
     results: pathlib.Path,
     draw: Draw | None,
 ) -> None:
-    """Writes, prints and draws what came of the runs that ended, if any."""
-    finished = [job for job in jobs if job.is_finished]
-    if not finished:
-        return
-    path = study.write(jobs, results)
-    print(f"{study.name}\n{table(path)}\n{path}\n")
-    if len(pd.read_csv(path)) > len(finished):
-        print(f"{study.name}: no picture, which the folders of all rows' runs make\n")
+    """Keeps the curves of runs that ended, and draws those of all rows."""
+    # Also of seeds that others ran.
+    seeds = sorted(set(read(study.csv(results))["seed"].astype(int)))
+    runs = keep(study, study.jobs(seeds, folder, changes), results)
+    if lacking := sum(run.curve is None for run in runs):
+        print(f"{study.name}: no picture, {lacking} of {len(runs)} curves are lost\n")
     elif draw is not None:
         pictures = FIGURES if results == RESULTS else folder
-        draw(study, finished, pictures / f"{study.paper}_{study.name}.png")
+        draw(study, runs, pictures / f"{study.paper}_{study.name}.png")

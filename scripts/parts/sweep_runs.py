@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -315,16 +315,6 @@ def draw(
     )
 
 
-def by_label(
-    jobs: Sequence[Job], label_of: Callable[[Job], str], metric: str, by: str = "round"
-) -> dict[str, list[pd.Series]]:
-    """`series` of finished runs, by the label of the line that they are of."""
-    found: dict[str, list[pd.Series]] = {}
-    for job in jobs:
-        found.setdefault(label_of(job), []).append(series(job, metric, by))
-    return found
-
-
-def series(job: Job, metric: str, by: str = "round") -> pd.Series:
-    """A metric of a finished run, where it was tested, by another column."""
-    return report.read_run(job.path).metrics.set_index(by)[metric].dropna()
+def series(job: Job, metric: str) -> pd.Series:
+    """A metric of a finished run by round, where it was tested."""
+    return report.read_run(job.path).metrics.set_index("round")[metric].dropna()

@@ -15,8 +15,9 @@ from scripts.papers.comparison.settings import (
     released,
     without_noise,
 )
+from scripts.papers.kept_curves import Run, by_label
 from scripts.papers.studies import Line, Study
-from scripts.parts import curves, sweep_runs
+from scripts.parts import curves
 from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.report import read_run
@@ -135,8 +136,8 @@ def measure(path: pathlib.Path, target: float | None) -> Mapping[str, Any]:
     return {"own_accuracy": run.accuracy, "accuracy": common}
 
 
-def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
+def draw(study: Study, runs: Sequence[Run], path: pathlib.Path) -> None:
     """Accuracy over rounds; UDP-Alg's is on its users' own tests."""
     del study
-    found = sweep_runs.by_label(jobs, lambda job: job.settings["system"], "accuracy")
+    found = by_label(runs, lambda run: run.settings["system"], "accuracy")
     curves.draw([curves.Panel(found)], path, ylabel="test accuracy", limits=(0, 1))

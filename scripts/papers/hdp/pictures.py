@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from scripts.papers.kept_curves import Run, by_label
 from scripts.papers.studies import Study
-from scripts.parts import curves, sweep_runs
+from scripts.parts import curves
 
 # Studies drawn over a setting instead of rounds: what is on the x axis, what sets lines
 # apart, and what sets panels apart, if anything does.
@@ -21,38 +22,38 @@ _AXES = {
 }
 
 
-def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
+def draw(study: Study, runs: Sequence[Run], path: pathlib.Path) -> None:
     """Accuracy over rounds, a line for each of a study's; or over a setting."""
     if study.metric != "accuracy":
         return
     # At another scale a study's name goes on.
     name = f"{study.name}_"
     over = [axes for part, axes in _OVER.items() if name.startswith(f"{part}_")]
-    panels = _over_setting(jobs, *over[0]) if over else [_by_round(jobs)]
+    panels = _over_setting(runs, *over[0]) if over else [_by_round(runs)]
     curves.draw(panels, path, ylabel="test accuracy")
 
 
-def _by_round(jobs: Sequence[sweep_runs.Job]) -> curves.Panel:
-    one_task = len({job.settings.get("task") for job in jobs}) == 1
+def _by_round(runs: Sequence[Run]) -> curves.Panel:
+    one_task = len({run.settings.get("task") for run in runs}) == 1
     unsaid = {"seed", "task"} if one_task else {"seed"}
 
-    def label(job: sweep_runs.Job) -> str:
-        return ", ".join(str(v) for k, v in job.settings.items() if k not in unsaid)
+    def label(run: Run) -> str:
+        return ", ".join(str(v) for k, v in run.settings.items() if k not in unsaid)
 
-    return curves.Panel(sweep_runs.by_label(jobs, label, "accuracy"))
+    return curves.Panel(by_label(runs, label, "accuracy"))
 
 
 def _over_setting(
-    jobs: Sequence[sweep_runs.Job], x: str, line: str, panel: str | None
+    runs: Sequence[Run], x: str, line: str, panel: str | None
 ) -> list[curves.Panel]:
     """A series a seed of what is reached in the end."""
     ends: dict[str, dict[str, dict[int, dict[float, float]]]] = {}
-    for job in jobs:
-        settings = job.settings
+    for run in runs:
+        settings = run.settings
         title = "" if panel is None else f"{_AXES[panel]} = {settings[panel]}"
         label = f"{_AXES[line]} = {settings[line]}" if line in _AXES else settings[line]
         seeds = ends.setdefault(title, {}).setdefault(label, {})
-        accuracy = sweep_runs.series(job, "accuracy").iloc[-1]
+        accuracy = run.series("accuracy").iloc[-1]
         seeds.setdefault(settings["seed"], {})[float(settings[x])] = accuracy
     return [
         curves.Panel(

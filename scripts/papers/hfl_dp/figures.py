@@ -5,24 +5,25 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from scripts.papers.kept_curves import Run
 from scripts.papers.studies import Study
-from scripts.parts import curves, sweep_runs
+from scripts.parts import curves
 
 
-def draw(study: Study, jobs: Sequence[sweep_runs.Job], path: pathlib.Path) -> None:
+def draw(study: Study, runs: Sequence[Run], path: pathlib.Path) -> None:
     """A line for each of a study's lines."""
     found: dict[str, list[pd.Series]] = {}
-    for job in jobs:
-        settings = {k: v for k, v in job.settings.items() if k != "seed"}
+    for run in runs:
+        settings = {k: v for k, v in run.settings.items() if k != "seed"}
         label = ", ".join(
             str(value)
             if len(settings) == 1 and isinstance(value, str)
             else f"{name} = {value}"
             for name, value in settings.items()
         )
-        accuracy = sweep_runs.series(job, "accuracy")
+        accuracy = run.series("accuracy")
         found.setdefault(label, []).append(
-            accuracy.set_axis(accuracy.index * job.config.k1)
+            accuracy.set_axis(accuracy.index * run.config.k1)
         )
     panel = curves.Panel(found, xlabel="local iteration")
     curves.draw([panel], path, ylabel="test accuracy", limits=(0, 1))

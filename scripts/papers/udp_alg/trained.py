@@ -189,6 +189,7 @@ def _study(name: str, lines: Sequence[Line], *varied: str) -> Study:
         config_class=UdpHypernetConfig,
         varied=varied,
         also=("z", "epsilon_paper"),
+        against=("epsilon_rdp",),
         measure=measure,
     )
 

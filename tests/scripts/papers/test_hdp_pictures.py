@@ -1,25 +1,19 @@
 """What the pictures of HDP's studies show: lines, panels and seeds."""
 
 import dataclasses
-import types
 
 import pandas as pd
 import pytest
 
 from scripts.papers.hdp import pictures, trained
-from scripts.parts import curves, sweep_runs
+from scripts.papers.kept_curves import Run
+from scripts.parts import curves
 
 
 @pytest.fixture
 def drawn(monkeypatch, tmp_path):
     """Draws a study of runs whose accuracy after round r is r / 10 + seed / 100."""
 
-    def series(job, metric, by="round"):
-        assert (metric, by) == ("accuracy", "round")
-        seed = job.settings["seed"]
-        return pd.Series([0.1 + seed / 100, 0.2 + seed / 100], index=[1, 2])
-
-    monkeypatch.setattr(sweep_runs, "series", series)
     found = []
 
     def draw(panels, path, **_):
@@ -28,12 +22,20 @@ def drawn(monkeypatch, tmp_path):
     monkeypatch.setattr(curves, "draw", draw)
 
     def of(study):
-        jobs = [
-            types.SimpleNamespace(settings={**line.label, "seed": seed})
+        runs = [
+            Run(
+                settings={**line.label, "seed": seed},
+                config=study.config(line, {"seed": seed}),
+                row={},
+                curve=pd.DataFrame(
+                    {"round": [1, 2], "accuracy": [0.1 + seed / 100, 0.2 + seed / 100]}
+                ),
+                path=tmp_path,
+            )
             for line in study.lines
             for seed in (0, 3)
         ]
-        pictures.draw(study, jobs, tmp_path / "picture.png")
+        pictures.draw(study, runs, tmp_path / "picture.png")
         return found
 
     return of

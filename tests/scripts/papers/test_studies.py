@@ -184,24 +184,6 @@ def test_every_epsilon_in_a_table_has_codes_that_are_explained(page):
         assert used == explained, name
 
 
-def test_a_picture_is_of_all_rows_or_not_drawn(tmp_path, monkeypatch, capsys):
-    study = gfl.studies("tiny")["mnist"]
-    path = tmp_path / "mnist.csv"
-    pd.DataFrame({"seed": [0, 1]}).to_csv(path, index=False)
-    monkeypatch.setattr(studies.Study, "write", lambda *_: path)
-    monkeypatch.setattr(studies, "table", lambda path: "")
-    monkeypatch.setattr(sweep_runs.Job, "is_finished", True)
-    drawn = []
-    jobs = study.jobs([0], tmp_path, {})
-    for at_hand in (1, 2):
-        studies._tabulate(
-            *(study, jobs[:at_hand], tmp_path, tmp_path),
-            lambda study, jobs, picture: drawn.append(picture.name),
-        )
-    assert drawn == [f"gfl_{study.name}.png"]
-    assert "no picture" in capsys.readouterr().out
-
-
 def test_what_is_interrupted_is_tabulated_as_far_as_it_came(tmp_path, monkeypatch):
     written = []
 
@@ -212,7 +194,7 @@ def test_what_is_interrupted_is_tabulated_as_far_as_it_came(tmp_path, monkeypatc
     monkeypatch.setattr(sweep_runs, "run_jobs", interrupted)
     monkeypatch.setattr(sweep_runs.Job, "is_finished", done)
     monkeypatch.setattr(studies, "table", lambda path: "")
-    pd.DataFrame({"seed": [0, 1]}).to_csv(tmp_path / "study.csv")
+    monkeypatch.setattr(studies, "_picture", lambda *_: None)
     monkeypatch.setattr(
         studies.Study,
         "write",

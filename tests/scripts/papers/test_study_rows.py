@@ -138,7 +138,7 @@ def test_rows_of_lines_that_have_not_been_run_yet_stay_in_the_csv(
         monkeypatch.setattr(sweep_runs.Job, "is_finished", done)
         monkeypatch.setattr(sweep_runs, "table", rows)
         jobs = study.jobs(seeds, tmp_path, {})
-        studies._tabulate(study, jobs, tmp_path, tmp_path, None)
+        studies._tabulate(study, jobs, tmp_path)
         frame = pd.read_csv(tmp_path / "gfl" / f"{study.name}.csv")
         return list(zip(frame["scheme"], frame["seed"], strict=True))
 

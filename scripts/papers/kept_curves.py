@@ -1,0 +1,110 @@
+"""The curves of a study's runs: kept in a CSV, of which its picture is drawn.
+
+docs/results/<paper>/curves/<study>.csv has a row a run and round in which it was tested.
+Digest and seed tell which row of the study's own CSV is of that run; there stands what
+an epsilon rests on.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from scripts.papers.result_tables import read
+from scripts.parts import sweep_runs
+from tff_hdp.files import alone_in, write_text
+from tff_hdp.simulation.config import RunConfig
+from tff_hdp.simulation.report import read_run
+
+if TYPE_CHECKING:
+    from scripts.papers.studies import Study
+
+_TEXT = {"digest": str}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run as a picture shows it.
+
+    Attributes:
+      settings: Its line's label, and its seed.
+      config: What it ran with.
+      row: Its row of the study's CSV.
+      curve: A row a round in which it was tested; None if it was not kept.
+      path: Its folder, which may be gone.
+    """
+
+    settings: Mapping[str, Any]
+    config: RunConfig
+    row: Mapping[str, Any]
+    curve: pd.DataFrame | None
+    path: pathlib.Path
+
+    def series(self, metric: str, by: str = "round") -> pd.Series:
+        """What was measured, by another column."""
+        assert self.curve is not None
+        return self.curve.set_index(by)[metric].dropna()
+
+
+def keep(
+    study: "Study", jobs: Sequence[sweep_runs.Job], results: pathlib.Path
+) -> list[Run]:
+    """Writes the curves of finished runs beside those kept; all rows' runs.
+
+    Args:
+      study: Whose CSV is written.
+      jobs: Of all rows of that CSV; some are finished.
+      results: See `Study.write`.
+
+    Returns:
+      In the order of the rows.
+
+    Raises:
+      FileError: If the CSV of curves is damaged.
+    """
+    rows = read(study.csv(results), _TEXT)
+    path = results / study.paper / "curves" / f"{study.name}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with alone_in(path.parent):
+        kept = _by_run(read(path, _TEXT)) if path.exists() else {}
+        kept |= {_key(job): _curve(study, job) for job in jobs if job.is_finished}
+        # Beside a row that was replaced a curve is of another run than the table.
+        runs = list(zip(rows["digest"], rows["seed"].astype(int), strict=True))
+        found = [kept[run] for run in runs if run in kept]
+        if found:
+            write_text(path, pd.concat(found).to_csv(index=False, float_format="%.5g"))
+    by_run = {_key(job): job for job in jobs}
+    return [
+        Run(job.settings, job.config, row, kept.get(_key(job)), job.path)
+        for run, (_, row) in zip(runs, rows.iterrows(), strict=True)
+        for job in [by_run[run]]
+    ]
+
+
+def by_label(
+    runs: Sequence[Run], label_of: Callable[[Run], str], metric: str, by: str = "round"
+) -> dict[str, list[pd.Series]]:
+    """`Run.series`, by the label of the line that a run is of."""
+    found: dict[str, list[pd.Series]] = {}
+    for run in runs:
+        found.setdefault(label_of(run), []).append(run.series(metric, by))
+    return found
+
+
+def _key(job: sweep_runs.Job) -> tuple[str, int]:
+    return job.digest, job.config.seed
+
+
+def _by_run(frame: pd.DataFrame) -> dict[tuple[str, int], pd.DataFrame]:
+    return dict(list(frame.groupby(["digest", "seed"], sort=False)))
+
+
+def _curve(study: "Study", job: sweep_runs.Job) -> pd.DataFrame:
+    """A finished run's rounds in which it was tested."""
+    tested = read_run(job.path).metrics.dropna(subset=study.judged)
+    told = {**job.settings, "seed": job.config.seed, "digest": job.digest}
+    columns = ["round", study.judged, *study.against]
+    # Without noise there is no epsilon.
+    return tested.reindex(columns=columns).assign(**told)[[*told, *columns]]

@@ -1,0 +1,135 @@
+"""Curves of runs: kept beside a study's rows, and drawn whoever ran them."""
+
+import dataclasses
+
+import pandas as pd
+import pytest
+
+from scripts.papers import kept_curves, studies
+from scripts.papers.gfl import trained as gfl
+from scripts.papers.udp_alg import trained as udp_alg
+from scripts.parts import sweep_runs
+from tff_hdp.errors import FileError
+
+PATH = "gfl/curves/mnist_tiny.csv"
+
+
+@dataclasses.dataclass
+class Folder:
+    """What is read of a run's folder."""
+
+    metrics: pd.DataFrame
+
+
+@pytest.fixture
+def study():
+    """Three schemes over iterations."""
+    return gfl.studies("tiny")["mnist"]
+
+
+@pytest.fixture
+def keep(study, tmp_path, monkeypatch):
+    """Keeps the curves of the runs of some seeds, which a study's CSV has all."""
+    done = set()
+
+    def metrics(path):
+        seed = int(str(path).rpartition("seed=")[2])
+        table = {"round": [1, 2, 3], "accuracy": [seed, None, seed + 0.123456789]}
+        return Folder(pd.DataFrame(table))
+
+    finished = property(lambda job: job.config.seed in done)
+    monkeypatch.setattr(sweep_runs.Job, "is_finished", finished)
+    monkeypatch.setattr(kept_curves, "read_run", metrics)
+
+    def of(run, rows):
+        done.clear()
+        done.update(run)
+        jobs = study.jobs(rows, tmp_path / "runs", {})
+        table = [
+            {"digest": job.digest, "seed": job.config.seed, "accuracy": 0.5}
+            for job in jobs
+        ]
+        path = study.csv(tmp_path)
+        path.parent.mkdir(exist_ok=True)
+        pd.DataFrame(table).to_csv(path, index=False)
+        return kept_curves.keep(study, jobs, tmp_path)
+
+    return of
+
+
+def test_runs_of_others_are_drawn_from_the_csv(keep, tmp_path):
+    """Three schemes and two seeds, of which each was run on a machine of its own."""
+    first = keep([0], rows=[0])
+    assert [list(run.series("accuracy").index) for run in first] == [[1, 3]] * 3
+    both = keep([4], rows=[0, 4])
+    assert [run.settings["seed"] for run in both] == [0, 4] * 3
+    assert all(run.curve is not None for run in both)
+    # Of a CSV in five digits, and of the run itself.
+    assert both[0].series("accuracy").to_dict() == {1: 0, 3: 0.12346}
+    assert both[1].series("accuracy").to_dict() == {1: 4, 3: 4.123456789}
+    kept = pd.read_csv(tmp_path / PATH)
+    assert list(kept) == ["scheme", "seed", "digest", "round", "accuracy"]
+    # Two tested rounds a run.
+    assert len(kept) == 12
+
+
+def test_a_curve_whose_row_is_gone_is_not_kept(keep, tmp_path):
+    keep([0, 1], rows=[0, 1])
+    left = keep([], rows=[1])
+    assert {*pd.read_csv(tmp_path / PATH)["seed"]} == {1}
+    assert [run.settings["seed"] for run in left] == [1] * 3
+
+
+def test_a_run_without_a_curve_is_told_apart(keep):
+    found = keep([1], rows=[0, 1])
+    assert [run.curve is None for run in found] == [True, False] * 3
+
+
+def test_a_damaged_file_is_refused(keep, tmp_path):
+    keep([0], rows=[0])
+    path = tmp_path / PATH
+    path.write_text(path.read_text()[:-3])
+    with pytest.raises(FileError, match="ends within a line"):
+        keep([1], rows=[0, 1])
+
+
+def test_without_noise_a_curve_has_no_epsilon(tmp_path, monkeypatch):
+    study = udp_alg.studies("tiny")["figure2a"]
+    table = pd.DataFrame({"round": [1], "accuracy": [0.5]})
+    monkeypatch.setattr(kept_curves, "read_run", lambda path: Folder(table))
+    curve = kept_curves._curve(study, study.jobs([0], tmp_path, {})[0])
+    assert list(curve)[-3:] == ["round", "accuracy", "epsilon_rdp"]
+    assert curve["epsilon_rdp"].isna().all()
+
+
+def test_a_picture_is_of_all_rows_or_not_drawn(study, keep, tmp_path, capsys):
+    drawn = []
+
+    def draw(study, runs, picture):
+        drawn.append((picture.name, len(runs)))
+
+    for seeds in ([0], [0, 1]):
+        keep(seeds, rows=[0, 1])
+        given = (study, tmp_path / "runs", {}, tmp_path, draw)
+        studies._picture(*given)
+        if seeds == [0]:
+            assert "no picture, 3 of 6 curves are lost" in capsys.readouterr().out
+    assert drawn == [("gfl_mnist_tiny.png", 6)]
+
+
+CURVES = sorted(studies.RESULTS.glob("*/curves/*.csv"))
+
+
+@pytest.mark.parametrize("path", CURVES, ids=lambda p: f"{p.parts[-3]}-{p.stem}")
+def test_a_curve_ends_where_its_row_says(path):
+    """The docs' own: what a table has of a run is the last point of its curve."""
+    rows = pd.read_csv(path.parents[1] / path.name, dtype={"digest": str})
+    curves = pd.read_csv(path, dtype={"digest": str})
+    metric = rows["metric"][0].removeprefix("best_")
+    reached = rows.set_index(["digest", "seed"])
+    for run, curve in curves.groupby(["digest", "seed"]):
+        row = reached.loc[run]
+        assert curve["round"].iloc[-1] == row["round"]
+        # GFL's rows have the mean of the last iterations.
+        if metric == rows["metric"][0] and path.parts[-3] not in ("gfl", "udp_alg"):
+            assert curve[metric].iloc[-1] == pytest.approx(row[metric], rel=1e-4)
