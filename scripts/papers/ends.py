@@ -1,6 +1,6 @@
 """Where a study's runs ended: a picture of its CSV alone, what is printed beside it.
 
-    python -m scripts.papers.ends fl_top/table1 hfl_dp/figure2
+    python scripts/papers/ends.py fl_top/table1 hfl_dp/figure2
 
 Draws docs/figures/<paper>_<study>_ends.png: a row a line, a point a seed, mean and
 standard deviation. Curves over rounds need more than a study's CSV (`kept_curves`);
@@ -41,7 +41,7 @@ def draw(frame: pd.DataFrame, path: pathlib.Path) -> None:
         axes.plot(values, [at] * len(values), "o", color="C0", alpha=0.5, ms=4)
         spread = values.std() if len(values) > 1 else 0.0
         axes.errorbar(values.mean(), at, xerr=spread, fmt="|", color="C0", capsize=3)
-        if printed == printed:
+        if pd.notna(printed):
             axes.plot(printed, at, "D", color="C3", ms=5, mfc="none")
     axes.plot([], [], "o", color="C0", alpha=0.5, ms=4, label="a seed")
     axes.errorbar([], [], xerr=[], fmt="|", color="C0", capsize=3, label="mean ± sd")

@@ -1,8 +1,8 @@
 """The curves of a study's runs: kept in a CSV, of which its picture is drawn.
 
-docs/results/<paper>/curves/<study>.csv has a row a run and round in which it was tested.
-Digest and seed tell which row of the study's own CSV is of that run; there stands what
-an epsilon rests on.
+docs/results/<paper>/curves/<study>.csv has a row a run and round of a test. Digest and
+seed tell which row of the study's own CSV is of that run; there stands what an epsilon
+rests on.
 """
 
 import dataclasses
