@@ -146,10 +146,11 @@ def observers(frame: pd.DataFrame) -> dict[str, list[str]]:
 def shown(name: str) -> str:
     """What a page shows of <paper>/<study>: its table, or that there is none."""
     # In the clone alone, without which `cli.run` says in a line that it is missing.
-    from scripts.papers import attack_tables
+    from scripts.papers import attack_tables, formula_tables
 
-    if name in attack_tables.TABLES:
-        return _plain(attack_tables.TABLES[name](RESULTS))
+    tables = attack_tables.TABLES | formula_tables.TABLES
+    if name in tables:
+        return _plain(tables[name](RESULTS))
     path = RESULTS / f"{name}.csv"
     return table(path) if path.exists() else NOT_RUN
 
