@@ -58,6 +58,10 @@ def test_own_files_shared_ones_and_all(house):
     )
 
 
+def test_a_room_is_all_files_of_its_folder(house):
+    assert (house.room("parts"), house.room("systems"), house.room("part")) == (3, 3, 0)
+
+
 def test_a_walk_passes_through_code_not_through_prose(house):
     assert house.walk(["clip_norm"], house.files) == {"parts.one": {"clip_norm"}}
 
