@@ -65,7 +65,7 @@ def test_what_all_lines_share_is_not_said(drawn):
 def test_what_is_no_study_is_refused(run_program, name):
     found = run_program("scripts/papers/ends.py", name)
     assert found.returncode == 2
-    assert f"STUDY is {name!r}" in found.stderr
+    assert f"STUDY is {name}" in found.stderr
 
 
 PICTURES = sorted((result_tables.ROOT / "docs" / "figures").glob("*_ends.png"))
