@@ -147,10 +147,11 @@ def shown(name: str) -> str:
     """What a page shows of <paper>/<study>: its table, or that there is none."""
     # In the clone alone, without which `cli.run` says in a line that it is missing.
     from scripts.papers import attack_tables, formula_tables
+    from scripts.papers.fl_top import tables
 
-    tables = attack_tables.TABLES | formula_tables.TABLES
-    if name in tables:
-        return _plain(tables[name](RESULTS))
+    made = attack_tables.TABLES | formula_tables.TABLES | tables.TABLES
+    if name in made:
+        return _plain(made[name](RESULTS))
     path = RESULTS / f"{name}.csv"
     return table(path) if path.exists() else NOT_RUN
 

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scripts.papers.fl_top import tables
 from scripts.papers.result_tables import RESULTS, read
 from scripts.papers.studies import Line, Study
 from tff_hdp.errors import ArgumentError, require
@@ -16,28 +17,13 @@ from tff_hdp.systems.fl_top import results
 from tff_hdp.systems.fl_top.config import SCHEMES, FlTopConfig
 from tff_hdp.systems.fl_top.results import name_of
 
-# Best accuracy of Table 1, best balanced accuracy of Table 2: by r, then without and
-# with noise as in `SCHEMES`' order of the compressed ones.
-PRINTED: dict[str, dict[float, tuple[float, ...]]] = {
-    "table1": {
-        0.005: (0.65, 0.57, 0.82, 0.59, 0.53, 0.81),
-        0.05: (0.78, 0.82, 0.84, 0.76, 0.78, 0.81),
-        0.1: (0.81, 0.85, 0.85, 0.79, 0.72, 0.80),
-        1.0: (0.86, 0.56),
-    },
-    # On hospital data that are not public, so no run here is held against it. Its
-    # smallest r, 0.1 %, would leave the small model here one weight.
-    "table2": {
-        0.01: (0.51, 0.53, 0.69, 0.50, 0.51, 0.69),
-        0.05: (0.72, 0.73, 0.72, 0.69, 0.69, 0.68),
-        0.1: (0.74, 0.74, 0.74, 0.69, 0.69, 0.68),
-        1.0: (0.74, 0.66),
-    },
-}
-# Here with the paper's own smallest r.
-PRINTED["table2_digit"] = {
-    (0.001 if ratio == 0.01 else ratio): values
-    for ratio, values in PRINTED["table2"].items()
+# Best accuracy of Table 1, best balanced accuracy of Table 2: by r, then by scheme.
+PRINTED: dict[str, dict[float, dict[str, float]]] = {
+    name: {
+        ratio: dict(zip(rows["scheme"], rows["accuracy"], strict=True))
+        for ratio, rows in table.groupby("r")
+    }
+    for name, table in tables.PRINTED.items()
 }
 COMPRESSED = tuple(s for s in SCHEMES if s != "fl_std")
 # What the sweep tries. S is given beside the paper's rule, `auto`.
@@ -249,9 +235,7 @@ def chosen(path: pathlib.Path, study: Study) -> dict[str, dict[str, Any]]:
 
 def printed(table: str, scheme: str, ratio: float) -> float | None:
     """What the paper prints in a row; None for a ratio that it has not."""
-    schemes = _all(COMPRESSED if ratio < 1.0 else ("fl_std",))
-    values = PRINTED[table].get(ratio)
-    return values and values[schemes.index(scheme)]
+    return PRINTED[table].get(ratio, {}).get(name_of(scheme))
 
 
 def measure(path: pathlib.Path, table: str) -> Mapping[str, Any]:
