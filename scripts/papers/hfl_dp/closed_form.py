@@ -1,4 +1,4 @@
-"""What HFL-DP's noise is worth in the paper's settings, without training."""
+"""What HFL-DP's noise is worth in its figures' presets, without training."""
 
 import dataclasses
 
