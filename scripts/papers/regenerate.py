@@ -6,7 +6,8 @@
 A page's tables lie between marks that name their CSVs (`result_tables`). A part of its
 paper's reproduce.py makes each, at the scale and with the seeds that the CSV has. These
 commands run, or resume, one after the other; `--list` only prints them. What was never
-run is left out, and named. Some pages take days: the CSVs have a round's seconds.
+run is left out and named, and so is what another page makes (the attacks'). Some pages
+take days: the CSVs have a round's seconds.
 """
 
 import os
@@ -18,7 +19,7 @@ import sys
 from absl import flags
 
 from tff_hdp import cli
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import require
 
 # What a CSV's name ends in, and what was asked of its part.
 _ASKED = {"_reduced": "--scale=reduced", "_bfloat16": "--compute_dtype=bfloat16"}
@@ -31,11 +32,7 @@ _PARTS = {
     "hfl_dp/epsilons": "account",
 }
 # On a paper's page, but of no part.
-_OTHERS = {
-    "benchmarks/hierarchy": [
-        *("benchmarks/hierarchy.py", "--csv=docs/results/benchmarks/hierarchy.csv")
-    ]
-}
+_HIERARCHY = "benchmarks/hierarchy"
 
 
 def define_flags() -> None:
@@ -51,12 +48,14 @@ def main(argv: list[str]) -> int:
 
     asked = flags.FLAGS
     pages = list(map(pathlib.Path, argv[1:]))
-    for page in pages or ["none"]:
-        if not pathlib.Path(page).is_file():
-            raise ArgumentError("PAGE", page, "a page of docs/, such as docs/gfl.md")
+    allowed = "pages of docs/ with tables of papers' programs, such as docs/gfl.md"
+    for page in pages:
+        require(page.is_file(), "PAGE", page, allowed)
     names = [name for page in pages for name in result_tables.embedded(page)]
+    found = {name: command_of(name) for name in names}
     # A part may leave two of them.
-    commands = {shlex.join(c): c for c in map(command_of, names) if c}
+    commands = {shlex.join(c): c for c in found.values() if c}
+    require(bool(commands), "PAGE", " ".join(argv[1:]) or "missing", allowed)
     own = {} if asked.data_dir is None else {"TFF_HDP_DATA": asked.data_dir}
     failed = []
     for shown, command in commands.items():
@@ -72,9 +71,9 @@ def main(argv: list[str]) -> int:
                 check=False,
             )
             failed += [shown] if done.returncode else []
-    for name in names:
-        if command_of(name) is None:
-            print(f"left out, never run: {name}")
+    for name, command in found.items():
+        if command is None:
+            print(f"left out, since never run or of another page: {name}")
     for shown in failed:
         print(f"failed: python {shown}")
     return 1 if failed else 0
@@ -87,22 +86,21 @@ def command_of(name: str) -> list[str] | None:
       name: <paper>/<study>, as a page's marks have it.
 
     Returns:
-      None if there is no such CSV yet.
+      None if there is no such CSV yet, or no paper's program makes it.
 
     Raises:
-      ArgumentError: If it is of no paper.
-      FileError: If it is damaged.
+      FileError: If the CSV is damaged.
     """
     from scripts.papers import result_tables
 
-    if name in _OTHERS:
-        return _OTHERS[name]
+    if name == _HIERARCHY:
+        return [f"{name}.py", f"--csv=docs/results/{name}.csv"]
+    # Beside what is printed stand the same runs.
+    name = name.removesuffix("_printed")
     paper, _, study = name.partition("/")
     program = f"scripts/papers/{paper}/reproduce.py"
-    if not (result_tables.ROOT / program).exists():
-        raise ArgumentError("PAGE", name, "pages with tables of one paper's programs")
     path = result_tables.RESULTS / f"{name}.csv"
-    if not path.exists():
+    if not (result_tables.ROOT / program).exists() or not path.exists():
         return None
     frame = result_tables.read(path)
     part, scale = _PARTS.get(name, study), "--scale=full"

