@@ -53,6 +53,7 @@ def draw(frame: pd.DataFrame, path: pathlib.Path) -> None:
     axes.invert_yaxis()
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize="small", loc="best")
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_figure(path, figure)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from scripts.papers import presets
+from scripts.papers import ends, presets
 from scripts.papers.kept_curves import Run, keep
 from scripts.papers.result_tables import RESULTS, ROOT, embed, read, table
 from scripts.parts import sweep_runs
@@ -343,12 +343,18 @@ def _picture(
     results: pathlib.Path,
     draw: Draw | None,
 ) -> None:
-    """Keeps the curves of runs that ended, and draws those of all rows."""
+    """Keeps the curves of runs that ended; draws those of all rows, or their ends."""
     # Also of seeds that others ran.
     seeds = sorted(set(read(study.csv(results))["seed"].astype(int)))
     runs = keep(study, study.jobs(seeds, folder, changes), results)
+    if draw is None:
+        return
+    pictures = FIGURES if results == RESULTS else folder
+    name = f"{study.paper}_{study.name}"
     if lacking := sum(run.curve is None for run in runs):
-        print(f"{study.name}: no picture, {lacking} of {len(runs)} curves are lost\n")
-    elif draw is not None:
-        pictures = FIGURES if results == RESULTS else folder
-        draw(study, runs, pictures / f"{study.paper}_{study.name}.png")
+        print(
+            f"{study.name}: {lacking} of {len(runs)} curves are lost, ends are drawn\n"
+        )
+        ends.draw(read(study.csv(results)), pictures / f"{name}_ends.png")
+    else:
+        draw(study, runs, pictures / f"{name}.png")
