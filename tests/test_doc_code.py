@@ -105,3 +105,8 @@ def test_it_runs(tmp_path, monkeypatch):
             assert step == {"step": 1} and {"accuracy", "epsilon_rdp"} <= metrics.keys()
         if name == "README.md":
             assert namespace["classes"].shape == (2,)
+
+
+def test_the_drop_in_is_fifteen_lines():
+    first = blocks(ROOT / "docs" / "drop_in.md")[0]
+    assert len(first.splitlines()) <= 15
