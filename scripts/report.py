@@ -97,6 +97,7 @@ def page(path: pathlib.Path) -> str:
             command=systems.command_of(config),
             curves=curves,
             headline=read_json(path / "model/last/card.json")["metric"],
+            observers=config.observers,
         )
 
 

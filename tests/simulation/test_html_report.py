@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import pathlib
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pandas as pd
 import pytest
 
+from tff_hdp import systems
 from tff_hdp.errors import FileError
 from tff_hdp.privacy import (
     FixedSizeSampling,
@@ -58,7 +60,7 @@ def page(run, **changes):
     ledger = Ledger()
     ledger.record(PLAN, 5)
     curves = epsilon_curves(ledger.state_dict(), Ledger, 1e-5)
-    given = {"command": f"python x --out={NASTY}", "curves": curves}
+    given = {"command": f"python x --out={NASTY}", "curves": curves, "observers": {}}
     return html_report(run, headline="accuracy", **given | changes)
 
 
@@ -152,7 +154,7 @@ def test_a_fellow_client_is_not_said_to_add_noise_that_no_client_adds(row):
     plan = configurations.c4(
         zone_sizes=(10,), sampling=FixedSizeSampling((5,)), noise_multiplier=2.0
     )
-    said = plain_words.promise(row(account(plan, 5, 1e-5), "fellow_client"))
+    said = plain_words.promise(row(account(plan, 5, 1e-5), "fellow_client"), {})
     assert "knows when it takes part, and its own noise if it adds any" in said
     assert "noises its update" not in said
 
@@ -273,3 +275,23 @@ def test_what_no_epsilon_covers_is_not_handed_on(run, published, accounted, show
     text = page(run)
     assert ("0.4 after round 4" in text) == shown
     assert ("which no epsilon covers" in text) != shown
+
+
+def test_every_observer_of_the_published_runs_has_plain_words():
+    """None is shown by its name in code; those of one system alone are its config's."""
+    root = pathlib.Path(__file__).parents[2] / "docs" / "results"
+    own = {
+        paper: systems.config_class(system).observers
+        for system, paper in (
+            *(("hdp", "hdp"), ("hfl_dp", "hfl_dp"), ("gfl", "gfl")),
+            *(("fl_top", "fl_top"), ("udp_hypernet", "udp_alg")),
+        )
+    }
+    seen = set()
+    for paper, words in own.items():
+        for path in (root / paper).glob("*.csv"):
+            columns = pd.read_csv(path, nrows=1).columns
+            found = re.findall(r"^(\w+)\.\S+epsilon_rdp$", "\n".join(columns), re.M)
+            assert {*found} <= plain_words._OBSERVERS.keys() | words.keys(), path
+            seen.update(found)
+    assert seen >= {name for words in own.values() for name in words}

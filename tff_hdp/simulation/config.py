@@ -83,6 +83,8 @@ class RunConfig:
     # Arguments of the library that a setting gives under another name.
     setting_of: ClassVar[Mapping[str, str]] = {}
     takes_plans: ClassVar[bool] = False
+    # What observers that no other system has are, in plain words.
+    observers: ClassVar[Mapping[str, str]] = {}
 
     task: str = "digits"
     model: str | None = None
@@ -119,7 +121,7 @@ class RunConfig:
             check_seed("seed", self.seed)
         if self.plan is not None:
             allowed = f"nothing with {self.system}, whose noise is its own; a plan is "
-            allowed += "for zones under one server, as scripts/train.py has them"
+            allowed += "for zones under one server"
             self._require(self.takes_plans, "plan", allowed)
         self._set("workers", tuple(self.workers))
         ok = bool(self.workers) == (self.runtime == "cluster")

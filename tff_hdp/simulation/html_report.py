@@ -51,6 +51,7 @@ def html_report(
     command: str,
     curves: Mapping[str, pd.Series],
     headline: str,
+    observers: Mapping[str, str],
 ) -> str:
     """The whole page.
 
@@ -59,6 +60,7 @@ def html_report(
       command: The command line that runs it.
       curves: Of `epsilon_curves`.
       headline: The test metric that the system is judged by.
+      observers: What observers of its system alone are (`RunConfig.observers`).
     """
     config = read_json(run.path / "config.json")
     privacy = read_json(run.path / "privacy.json")
@@ -72,7 +74,7 @@ def html_report(
         _tag("h2", "What was trained on what"),
         _list([*description, f"{rounds} rounds of {config['system']}."]),
         _tag("h2", "Who is promised what"),
-        *_promises(run),
+        *_promises(run, observers),
         _tag("h2", "Epsilon over rounds"),
         *_epsilons(run, curves),
         _tag("h2", f"Test {headline}"),
@@ -149,7 +151,7 @@ def _first(history: Sequence[Mapping[str, Any]], rounds: int) -> list[dict[str, 
 # The sections ---------------------------------------------------------------------
 
 
-def _promises(run: Run) -> list[str]:
+def _promises(run: Run, observers: Mapping[str, str]) -> list[str]:
     if not run.accounts:
         return [_tag("p", "No noise was added: no observer is promised anything.")]
     intro = (
@@ -161,7 +163,8 @@ def _promises(run: Run) -> list[str]:
         "checks the account in its own terms, in small print."
     )
     table = _table([_at_a_glance(row) for row in run.accounts])
-    return [_tag("p", intro), table, *map(_promise, run.accounts)]
+    found = [_promise(row, observers) for row in run.accounts]
+    return [_tag("p", intro), table, *found]
 
 
 def _at_a_glance(row: AccountRow) -> dict[str, str]:
@@ -176,7 +179,7 @@ def _at_a_glance(row: AccountRow) -> dict[str, str]:
     }
 
 
-def _promise(row: AccountRow) -> str:
+def _promise(row: AccountRow, observers: Mapping[str, str]) -> str:
     epsilon = sound(row)[1]
     kind = "none" if epsilon == math.inf else "weak" if epsilon > WEAK else "some"
     items = "".join(
@@ -186,7 +189,9 @@ def _promise(row: AccountRow) -> str:
         + "</li>"
         for plain, exact in conditions(row)
     )
-    return _tag("div", f"{_tag('p', promise(row))}<ul>{items}</ul>", kind=kind)
+    return _tag(
+        "div", f"{_tag('p', promise(row, observers))}<ul>{items}</ul>", kind=kind
+    )
 
 
 def _epsilons(run: Run, curves: Mapping[str, pd.Series]) -> list[str]:

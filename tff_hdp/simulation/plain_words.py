@@ -18,9 +18,6 @@ _OBSERVERS = {
     "model and knows its own noise",
     "fellow_client": "another client, which gets the model and knows when it takes "
     "part, and its own noise if it adds any",
-    "other_servers": "all other servers, who get the models of their neighbours",
-    "edge_broadcast": "another client of the same edge",
-    "descriptors": "whoever sees a user's own descriptor or model",
 }
 _KINDS = {
     "ldp": "that adds noise to its own update",
@@ -105,11 +102,16 @@ def seen_by(row: AccountRow) -> str:
     return f"{row.observer}, level {row.level}" if _is_upper(row) else row.observer
 
 
-def promise(row: AccountRow) -> str:
-    """What a row promises to whom, against whom."""
+def promise(row: AccountRow, observers: Mapping[str, str]) -> str:
+    """What a row promises to whom, against whom.
+
+    Args:
+      row: Of an account.
+      observers: What observers of its system alone are (`RunConfig.observers`).
+    """
     zone = "" if row.zone is None else f" of zone {row.zone}"
     who = f"A client{zone} {_KINDS.get(row.client_kind, row.client_kind)}"
-    observer = _OBSERVERS.get(row.observer, row.observer)
+    observer = (_OBSERVERS | observers).get(row.observer, row.observer)
     if _is_upper(row):
         observer = f"the super-node of level {row.level} above the client, which gets "
         observer += f"what those of level {row.level - 1} send"

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from scripts.papers.result_tables import read
 
 # A row's best accuracy, the round that has it, what a client then received and sent
 # in kilobytes, and the epsilon spent by then.
@@ -88,7 +87,7 @@ def beside(name: str, results: pathlib.Path) -> pd.DataFrame:
       name: Of the study that runs it at the paper's size, or of what stands in for it.
       results: The folder of the papers' folders of CSVs.
     """
-    frame = read(results / "fl_top" / f"{name}.csv")
+    frame = pd.read_csv(results / "fl_top" / f"{name}.csv")
     ours = {"accuracy": frame["metric"][0], **_OURS}
     rows = []
     for row in PRINTED[name].to_dict("records"):

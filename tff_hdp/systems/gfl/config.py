@@ -55,6 +55,9 @@ class GflConfig(RunConfig):
         "scheme": SCHEMES,
         "graph": GRAPHS,
     }
+    observers: ClassVar[Mapping[str, str]] = {
+        "other_servers": "all other servers, who get the models of their neighbours",
+    }
     setting_of: ClassVar[Mapping[str, str]] = {
         "B": "gradient_bound",
         "clients": "num_clients",

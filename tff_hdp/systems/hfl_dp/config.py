@@ -56,6 +56,9 @@ class HflDpConfig(RunConfig):
         **RunConfig.choices,
         "noise": NOISES,
     }
+    observers: ClassVar[Mapping[str, str]] = {
+        "edge_broadcast": "another client of the same edge",
+    }
 
     noise: str = "exact"
     edges: int = 5

@@ -48,6 +48,9 @@ class UdpHypernetConfig(RunConfig):
         "privacy": ("udp_alg", "none"),
         "weighting": ("uniform", "examples"),
     }
+    observers: ClassVar[Mapping[str, str]] = {
+        "descriptors": "whoever sees a user's own descriptor or model",
+    }
     setting_of: ClassVar[Mapping[str, str]] = {
         "q": "sampling_rate",
         "probabilities": "sampling_rate",
