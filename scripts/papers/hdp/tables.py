@@ -196,12 +196,14 @@ def _hfl_dp_rows() -> list[dict[str, Any]]:
             for share in (1000, 1)
         }
         uplink = f"uplink, n=10 N=5 m=1000 C=15, {t} exposures"
+        who = "one example, if its part were clipped"
         why = (
             "exact Gaussian mechanism; sigma = c dS/eps holds only below 1 an exposure"
         )
-        rows.append(_other("HFL-DP", uplink + ", one example", 20.0, worth[1000], why))
-        why = "as run: the whole model is clipped to C, so it moves by 2C, not 2C/m"
-        rows.append(_other("HFL-DP", uplink + ", one client", 20.0, worth[1], why))
+        rows.append(_other("HFL-DP", f"{uplink}, {who}", 20.0, worth[1000], why))
+        who = "one client or one example, as run"
+        why = "the whole model is clipped to C, so it moves by 2C, not 2C/m"
+        rows.append(_other("HFL-DP", f"{uplink}, {who}", 20.0, worth[1], why))
     return rows
 
 

@@ -58,6 +58,10 @@ def test_the_other_papers_are_there(folder):
     assert set(table["system"]) == {"HFL-DP", "GFL", "UDP-Alg", "FL-TOP-DP"}
     # GFL's noise cancels in what is released.
     assert table["epsilon_sound"].isna().sum() == 1
+    # As run, one example moves HFL-DP's model as far as all of a client's.
+    hfl_dp = table.query("system == 'HFL-DP'")
+    small = hfl_dp.query("epsilon_sound < 1000")["setting"]
+    assert len(small) == 2 and small.str.endswith("if its part were clipped").all()
 
 
 def test_levels(folder):

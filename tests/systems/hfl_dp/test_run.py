@@ -74,6 +74,8 @@ def test_a_run_by_theorem_1_says_what_it_is_worth(by_theorem_1):
     assert (table["delta"] == 1e-5).all()
     for words in ("epsilon_client", "replacing one example", "every round", "against"):
         assert words in result.summary
+    # One example moves the model as far as all of a client's.
+    assert "epsilon_example does not hold as run" in result.summary
     frame = pd.read_csv(path / "metrics.csv")
     assert frame["rejected"].tolist() == [0] * 4
     assert (frame["disagreement"].to_numpy() < 1e-6).tolist() == [

@@ -9,14 +9,15 @@ from tff_hdp.systems.hfl_dp.plan import HflDpNoise
 
 READING = (
     "epsilon_stated: what was asked for; --noise=theorem_1 means it for replacing one "
-    "example, --noise=exact for one client. epsilon_example: for replacing one, at "
-    "the paper's sensitivity, over the exposures; epsilon_client: for replacing one "
-    "client, over the run's rounds that send it, whatever the exposures; both are the "
-    "Gaussian mechanism's exact ones. All clients take part in every round. Each link "
-    "by itself, against: client to edge, the client's edge; edge to clients, who gets "
-    "an edge's models; edge to cloud, the cloud; cloud to clients, who gets the "
-    "cloud's models. Who sees several links, or knows a noise of its own, is promised "
-    "less: the account has that."
+    "example, --noise=exact for one client. epsilon_client: for replacing one client, "
+    "or one example of it, over the run's rounds that send it, whatever the exposures. "
+    "epsilon_example does not hold as run: it is for replacing one example at the "
+    "paper's sensitivity 2C/m, over the exposures, if each example's part were clipped "
+    "and averaged. Both are the Gaussian mechanism's exact ones. All clients take part "
+    "in every round. Each link by itself, against: client to edge, the client's edge; "
+    "edge to clients, who gets an edge's models; edge to cloud, the cloud; cloud to "
+    "clients, who gets the cloud's models. Who sees several links, or knows a noise of "
+    "its own, is promised less: the account has that."
 )
 
 
