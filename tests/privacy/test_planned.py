@@ -13,9 +13,13 @@ from tff_hdp.privacy import (
     NoisePlan,
     PoissonSampling,
     ThreatModel,
+    account,
     planned,
+    worst,
 )
+from tff_hdp.privacy.accountant import account_history
 from tff_hdp.privacy.promises import Kept, Promise
+from tff_hdp.privacy.threat import AccountedRound
 
 PLAN = NoisePlan(
     zone_sizes=(20,) * 4, sampling=PoissonSampling((0.3,) * 4), noising_clients=(6,) * 4
@@ -105,3 +109,27 @@ def test_a_file_that_is_nested_deep_is_refused(tmp_path):
     path.write_text(json.dumps(fields))
     with pytest.raises(FileError, match=r"plan\.json: no plan of this version"):
         planned.read_plan(path)
+
+
+@pytest.mark.parametrize("little", [0, 3])
+def test_a_promise_is_kept_to_zones_that_only_earlier_rounds_tell_apart(little):
+    """As where a resumed run's zones weigh something else."""
+    plan = dataclasses.replace(PLAN, zone_noise_multipliers=(2.0,) * 4)
+    noise = [2.0] * 4
+    noise[little] = 0.5
+    before = dataclasses.replace(plan, zone_noise_multipliers=noise)
+    kept = Kept(promise=Promise("aggregator", 5.0), epsilon=4.0, noise=1.0)
+    made = planned.Planned(
+        plan=plan,
+        threat=ThreatModel(),
+        rounds=10,
+        delta=1e-5,
+        method="rdp",
+        kept=(kept,),
+    )
+    history = [(AccountedRound(before), 5), (AccountedRound(plan), 5)]
+    ((_, reached),) = made.reached(history)
+    rows = account_history(history, 1e-5, ("rdp",))
+    assert reached == pytest.approx(worst(rows, "aggregator").epsilon_rdp)
+    alone = worst(account(before, 5, 1e-5, ("rdp",)), "aggregator").epsilon_rdp
+    assert reached > alone > 5.0

@@ -368,8 +368,8 @@ def demands_of(federation: Federation, promise: Promise) -> list[Demand]:
 
 
 def largest_epsilon(demands: Sequence[Demand], history: History, by: Sound) -> float:
-    """The largest of all to whom a promise is made, after some rounds."""
-    like = like_zones(history[-1][0].plan)
+    """The largest of all to whom a promise is made, after rounds of whatever plans."""
+    like = list(zip(*(like_zones(run.plan) for run, _ in history), strict=True))
     found = [0.0]
     for demand in demands:
         zones = {like[j]: j for j in demand.zones}.values()
