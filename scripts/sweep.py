@@ -54,6 +54,7 @@ def main(argv: list[str]) -> int:
     """Runs what is left to run, then writes the tables."""
     from scripts.parts import sweep_runs as sweep
     from tff_hdp.files import write_text
+    from tff_hdp.simulation import record
 
     given = flags.FLAGS
     seeds = given.seeds
@@ -73,10 +74,14 @@ def main(argv: list[str]) -> int:
         path = folder / sweep.folder_name(each)
         jobs.append(sweep.job_of(given.program, words, each, path))
     _check_apart(jobs)
-    failed = sweep.run_jobs(jobs, given.jobs, given.metric)
+    failed = sweep.run_jobs(jobs, given.jobs, given.metric, accounted=True)
+    jobs = [job for job in jobs if job not in failed]
     frame = sweep.table(jobs)
     if frame.empty:
         return 1
+    # Beside the seed, hidden cohorts' epsilons bound nothing.
+    said = [record.SEEDED.format(seed=seed) for seed in frame["seed"]]
+    frame.insert(frame.columns.get_loc("seed") + 1, "seed fixes", said)
     metric = given.metric or sweep.headline(jobs)
     write_text(folder / "runs.csv", frame.to_csv(index=False))
     sweep.check_measured([job for job in jobs if job.is_finished], metric)

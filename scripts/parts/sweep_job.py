@@ -88,6 +88,19 @@ class Job:
         asked = sorted({*range(every, rounds + 1, every), rounds})
         return same and trained == rounds and tested == asked
 
+    @property
+    def is_accounted(self) -> bool:
+        """Whether a finished run's files state what the rounds released are worth.
+
+        By its journal: an editor can change config.json and privacy.json, which a run
+        that goes on writes anew.
+        """
+        try:
+            report.accounted(report.read_run(self.path), self.config)
+        except (OSError, ValueError, KeyError, TypeError, FileError):
+            return False
+        return True
+
     def _tested(self, metric: str) -> list[int]:
         """The rounds after which a metric was measured."""
         with (self.path / "metrics.csv").open(newline="") as file:

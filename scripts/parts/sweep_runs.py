@@ -19,6 +19,7 @@ from scripts.parts import curves
 from scripts.parts.sweep_job import Job
 from tff_hdp import cli, systems
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.privacy.accountant import Sound
 from tff_hdp.reading import read_json
 from tff_hdp.runtime.worker_process import ended_with_this
 from tff_hdp.simulation import report
@@ -96,7 +97,13 @@ def folder_name(settings: Mapping[str, str]) -> str:
     return re.sub(r"[^\w.=+-]", "_", name) or "run"
 
 
-def run_jobs(jobs: Sequence[Job], at_once: int, metric: str | None = None) -> list[Job]:
+def run_jobs(
+    jobs: Sequence[Job],
+    at_once: int,
+    metric: str | None = None,
+    *,
+    accounted: bool = False,
+) -> list[Job]:
     """Runs what is not finished, some at a time, and shows how far it is.
 
     A bar on a terminal; elsewhere a line for each run that ends, with the time that is
@@ -106,6 +113,9 @@ def run_jobs(jobs: Sequence[Job], at_once: int, metric: str | None = None) -> li
       jobs: Finished ones are left alone, killed ones resume.
       at_once: How many processes.
       metric: What each must measure, if that matters.
+      accounted: Whether those are run again that state another account than their
+        journal's rounds have, or began with other settings; making it takes as long as
+        some rounds.
 
     Returns:
       Those that failed, in order; why, or the last line of their logs, is shown.
@@ -114,7 +124,11 @@ def run_jobs(jobs: Sequence[Job], at_once: int, metric: str | None = None) -> li
       ArgumentError: If a run that ended has not measured `metric`; the others, which
         would not either, are ended.
     """
-    waiting = [job for job in jobs if not job.is_finished]
+    waiting = [
+        job
+        for job in jobs
+        if not (job.is_finished and (not accounted or job.is_accounted))
+    ]
     if metric is not None:
         check_measured([job for job in jobs if job not in waiting], metric)
     known = len(jobs) - len(waiting)
@@ -243,6 +257,7 @@ def _row(job: Job, named: Collection[str]) -> dict[str, Any]:
     """The row of a run beside others, of which settings are `named`."""
     run = report.read_run(job.path)
     last = run.metrics.iloc[-1].to_dict()
+    last |= {k: v for k, v in _epsilons(run).items() if k in last}
     (commit,) = _values(job.path / "config.json", "git_commit")
     row: dict[str, Any] = {
         "digest": job.digest,
@@ -267,6 +282,17 @@ def _row(job: Job, named: Collection[str]) -> dict[str, Any]:
         ):
             row[f"{name}.{field}"] = getattr(account, field)
     return row | {"folder": str(job.path)}
+
+
+def _epsilons(run: report.Run) -> dict[str, float]:
+    """The columns of metrics.csv that the account of a run's rounds has too."""
+    receivers = [row for row in run.accounts if row.observer == "released_model"]
+    columns: dict[str, Sound | None] = {"epsilon": None, "epsilon_rdp": "rdp"}
+    return {
+        name: max(row.epsilon(method) for row in receivers)
+        for name, method in columns.items()
+        if receivers
+    }
 
 
 def _values(path: pathlib.Path, *names: str) -> list[Any]:

@@ -379,7 +379,30 @@ def test_a_sweep_has_seeds(assert_refused, tmp_path, seeds):
 
 def test_a_sweep_trains(run_program, tmp_path):
     given = ["--program=gfl", "--seeds=0", f"--out={tmp_path}", "--", "--rounds=1"]
+    given += ["--scheme=iid"]
     assert run_program("scripts/sweep.py", *given).returncode == 0
     runs = pd.read_csv(tmp_path / "runs.csv")
     assert runs["seed"].tolist() == [0] and runs["round"].tolist() == [1]
+    assert "only against those who do not know the seed" in runs["seed fixes"][0]
     assert (tmp_path / "msd.png").exists()
+
+    # A file that an editor changed does not say what the sweep tells.
+    path = tmp_path / "seed=0" / "privacy.json"
+    stated = json.loads(path.read_text())
+    stated["accounts"][0]["epsilon_rdp"] /= 2
+    path.write_text(json.dumps(stated))
+    path = tmp_path / "seed=0" / "metrics.csv"
+    rows = pd.read_csv(path)
+    rows[["epsilon", "epsilon_rdp"]] /= 2
+    rows.to_csv(path, index=False)
+    assert run_program("scripts/sweep.py", *given).returncode == 0
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "runs.csv"), runs)
+
+    # Nor does a run that began with other settings count for those that it names.
+    path = tmp_path / "seed=0" / "config.json"
+    record = json.loads(path.read_text())
+    record["flags"]["sigma_g"] = 100.0
+    path.write_text(json.dumps(record))
+    result = run_program("scripts/sweep.py", *given, "--sigma_g=100")
+    assert result.returncode == 1 and "sigma_g is 100" in result.stderr
+    assert pd.read_csv(tmp_path / "runs.csv").equals(runs)
