@@ -87,6 +87,20 @@ def test_every_run_has_a_line_and_a_row_of_its_own(
         assert text.count(mode) >= 1 + bool(run.accounts)
 
 
+def test_a_table_by_itself_says_what_a_seed_spoils(tmp_path):
+    given = [
+        finished("a", "none", 0.2, seed=5),
+        finished("b", "hdp", 0.3, seed=5),
+        finished("c", "cdp", 0.4, seed=None),
+    ]
+    report.write_comparison(given, tmp_path)
+    table = pd.read_csv(tmp_path / "table.csv", keep_default_na=False)
+    rest = table["rests on"]
+    assert "participation hidden" in rest[1] and "participation hidden" in rest[2]
+    said = rest.str.contains("seed=5 fixes the cohorts", regex=False)
+    assert said.tolist() == [False, True, False]
+
+
 def test_a_name_is_no_formula(tmp_path):
     frame = pd.DataFrame({"round": [1, 2], "accuracy": [0.1, 0.2]})
     name = r"c$_{a^$d"

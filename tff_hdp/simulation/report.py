@@ -4,7 +4,7 @@ import dataclasses
 import math
 import pathlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -301,14 +301,18 @@ def write_comparison(runs: Sequence[Run], folder: pathlib.Path) -> None:
     """Writes table.csv, table.txt and accuracy.png of finished runs."""
     folder.mkdir(parents=True, exist_ok=True)
     table = comparison_table(runs)
-    table["rests on"] = [
-        " | ".join(
-            f"{row.observer} ({row.client_kind} clients): {row.neighbours} neighbours; "
-            f"{row.sampling}; {row.assumptions}"
-            for row in run.accounts
-        )
-        for run in runs
-    ]
+    table["rests on"] = [" | ".join(_terms(run)) for run in runs]
     write_text(folder / "table.csv", table.to_csv(index=False))
     write_text(folder / "table.txt", comparison_text(runs) + "\n")
     comparison_figure(runs, folder / "accuracy.png")
+
+
+def _terms(run: Run) -> Iterator[str]:
+    """What a run's epsilons rest on, in words, where they stand without its notes."""
+    for row in run.accounts:
+        yield (
+            f"{row.observer} ({row.client_kind} clients): {row.neighbours} neighbours; "
+            f"{row.sampling}; {row.assumptions}"
+        )
+    if run.accounts and run.flags.get("seed") is not None:
+        yield SEEDED.format(seed=run.flags["seed"])
