@@ -71,8 +71,7 @@ def _run(config: AccountConfig) -> None:
         if config.calibrate is not None:
             config = config.calibrated()
             notes = [f"--noise_multiplier={config.noise_multiplier!r} meets the target"]
-        if config.plan is not None:
-            notes = [f"{config.asked.rounds} rounds, of the plan in {config.plan}"]
+        notes.append(_accounted(config))
         rows = config.rows()
         is_drawn = any(row.epsilon_rdp is not None for row in rows)
         allowed = "nothing where no client has a guarantee to draw"
@@ -83,6 +82,14 @@ def _run(config: AccountConfig) -> None:
             from scripts.papers.hdp import figures
 
             figures.draw_rounds(config, figure)
+
+
+def _accounted(config: AccountConfig) -> str:
+    """Of what the epsilons are, defaults included: a line."""
+    rounds, sizes = config.asked.rounds, config.asked.plan.zone_sizes
+    if config.plan is not None:
+        return f"{rounds} rounds, of the plan in {config.plan}"
+    return f"{rounds} rounds, {sum(sizes)} clients, zones: {len(sizes)}"
 
 
 def _worst_zones(rows: Sequence[Any]) -> list[str]:

@@ -212,6 +212,13 @@ def test_csv_and_table_hold_the_same_numbers(run, rows):
     assert "no guarantee" in shown
 
 
+def test_what_was_not_given_is_said_beside_the_table(run):
+    """An epsilon of 200 rounds read as one of the 60 that a reader had in mind."""
+    assert "\n200 rounds, 500 clients, zones: 10\n" in run(BY_RDP_ALONE)
+    given = ("--rounds=60", "--zone_sizes=40,60", "--clients_per_round=50")
+    assert "\n60 rounds, 100 clients, zones: 2\n" in run(*given)
+
+
 def test_the_worst_of_levels_that_treat_all_zones_alike_is_no_zones(run):
     shown = run(
         *("--privacy=c7", "--alpha=0.5", "--beta=0.5", "--rounds=5"),
