@@ -4,11 +4,14 @@ Sizes are counted on the data; a set that is not in the folder, whose path is
 the one argument (default: TFF_HDP_DATA), is listed as not found.
 """
 
+import pathlib
 import sys
 
 import numpy as np
 
 import tasks
+from tff_hdp import cli
+from tff_hdp.errors import require
 
 HEADER = ("task", "training / test", "clients", "examples per client", "models")
 
@@ -53,5 +56,15 @@ def table(data_dir: str | None) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
+def main(argv: list[str]) -> int:
+    """Prints the table for the folder that is the one argument, if there is one."""
+    data_dir = argv[1] if len(argv) > 1 else None
+    is_folder = data_dir is None or pathlib.Path(data_dir).is_dir()
+    require(is_folder, "folder", data_dir, "one that is there")
+    require(len(argv) < 3, "argument", argv[-1], "one folder and no more")
+    print(table(data_dir))
+    return 0
+
+
 if __name__ == "__main__":
-    print(table(sys.argv[1] if len(sys.argv) > 1 else None))
+    sys.exit(cli.run(main))

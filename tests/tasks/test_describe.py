@@ -5,6 +5,7 @@ import pytest
 
 import tasks
 from tasks import describe
+from tff_hdp.errors import ArgumentError
 
 DOC = Path(__file__).parents[2] / "docs" / "data.md"
 BUNDLED = [name for name, dataset in tasks.TASKS.items() if dataset.files is None]
@@ -46,3 +47,8 @@ def test_documented_rows_are_what_the_command_prints(name, data_dir, no_network)
         assert documented.endswith(f"| {cells[-1]} |")
         pytest.skip(f"{name} is not in {data_dir}")
     assert documented == f"| {' | '.join(cells)} |"
+
+
+def test_a_folder_that_is_not_there_is_no_table_of_what_is_missing(tmp_path):
+    with pytest.raises(ArgumentError, match=r"folder is .*nowhere; allowed: one that"):
+        describe.main(["describe", str(tmp_path / "nowhere")])
