@@ -109,7 +109,7 @@ def load(
       name: As `tasks.find` takes it: a bundled set's, or module:NAME.
       model: One of `tasks.MODELS[name]`; the first if None.
       data_dir: Folder with the data set's files; the environment variable
-        TFF_HDP_DATA if None. `digits`, `breast_cancer` and `pages` need none.
+        TFF_HDP_DATA if None. Sets that a dependency bundles need none.
       num_clients: How many clients; None is the task's own number. With
         partition "writer", that many writers drawn at random, and the
         examples of the others are left out.

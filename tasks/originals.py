@@ -72,7 +72,8 @@ def read_tfds(
 
     with readable(data_dir / name, "is no folder of TensorFlow Datasets'"):
         builder = tfds.builder(name, data_dir=data_dir)
-    if not builder.is_prepared():
+    # Of a folder that is not there it would warn.
+    if not (builder.data_path.is_dir() and builder.is_prepared()):
         check_reachable(TFDS_ORIGINS[name], missing=f"{name}/{builder.version}/")
         try:
             builder.download_and_prepare()

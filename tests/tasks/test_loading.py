@@ -357,7 +357,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path, monkeypatch):
     ],
 )
 def test_an_empty_folder_without_network_fails_at_once(
-    name, missing, tmp_path, no_network
+    name, missing, tmp_path, no_network, caplog
 ):
     with pytest.raises(tasks.DataNotFoundError) as caught:
         tasks.load(name, data_dir=str(tmp_path))
@@ -366,6 +366,7 @@ def test_an_empty_folder_without_network_fails_at_once(
         assert part in message
     assert "\n" not in message
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
+    assert not caplog.messages  # of libraries, which know no better than the error
 
 
 @pytest.mark.parametrize("name", tasks.TASKS)
