@@ -319,7 +319,7 @@ def check_fields(config: Any) -> None:
             # An empty path would be the current folder.
             ok = _is_any(value, kinds) and value != ""
         allowed = each + " or ".join(_KINDS[kind] for kind in kinds)
-        require(ok, field.name, value, allowed)
+        require(ok, field.name, quoted(value), allowed)
 
 
 def _is_any(value: Any, kinds: Iterable[type]) -> bool:

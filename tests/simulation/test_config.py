@@ -16,6 +16,7 @@ GOOD = {"privacy": "hdp", "noise_multiplier": 1.0}
     [
         ({"noise_multiplier": math.nan}, "noise_multiplier is nan"),
         ({"noise_multiplier": -1.0}, "noise_multiplier is -1.0"),
+        ({"noise_multiplier": "1"}, "noise_multiplier is '1'; allowed: a finite"),
         ({"noise_multiplier": math.inf}, "noise_multiplier is inf"),
         ({"noise_multiplier": 1e-300}, "noise_multiplier is 1e-300"),
         ({"seed": -1}, "seed is -1; allowed: 0..4294967295"),
