@@ -90,7 +90,8 @@ def zoned_model(model_fn: ModelFn) -> ModelFn:
         cannot change weights, or a Keras model; when called, if `model_fn` returns
         something else, or a zoned model.
     """
-    allowed = "a function to a new tff.learning.models.VariableModel"
+    allowed = "a function to a new tff.learning.models.VariableModel (of a Keras "
+    allowed += "model: tff.learning.models.from_keras_model)"
     check_makes_models("model_fn", model_fn, allowed)
 
     def build() -> _ZonedModel:

@@ -80,7 +80,8 @@ def single_clients(
     Raises:
       ArgumentError: If an argument is something else.
     """
-    kinds = "a function to a new VariableModel of tff.learning, without a profile"
+    kinds = "a function to a new VariableModel of tff.learning, without a profile (of "
+    kinds += "a Keras model: tff.learning.models.from_keras_model)"
     check_makes_models("model_fn", model_fn, kinds)
     is_optimizer = isinstance(client_optimizer, tff.learning.optimizers.Optimizer)
     allowed = "one of tff.learning.optimizers"
