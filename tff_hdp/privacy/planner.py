@@ -89,8 +89,8 @@ def plan(
       say: Told in words what is being done, for programs to pass on.
 
     Returns:
-      The plan. By Renyi DP its noise is within 0.7 % of the least, but for what is said
-      at the top of this file.
+      The plan. By Renyi DP its noise is within 0.7 % of the least, but where the
+      docstring of `tff_hdp.privacy.planner` says that this is not shown.
 
     Raises:
       ArgumentError: If an argument is out of range, or no noise keeps a promise.
