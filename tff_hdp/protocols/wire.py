@@ -1,9 +1,9 @@
 """Messages as bytes: a compact, canonical encoding of frozen dataclasses.
 
-Fields are written in order, without names: non-negative integers as LEB128
-varints, everything of variable length with its length before it. Equal messages
-have equal bytes, so they can be signed and their real sizes counted; other bytes
-than those are refused, so that nobody can write one message in two ways.
+Fields are written in order, a `signature` last, without names: non-negative integers
+as LEB128 varints, everything of variable length with its length before it. Equal
+messages have equal bytes, so they can be signed and their real sizes counted; other
+bytes than those are refused, so that nobody can write one message in two ways.
 """
 
 import dataclasses
@@ -65,7 +65,9 @@ def signed_part(message: Any) -> bytes:
 @functools.cache
 def _fields(message_type: type) -> tuple[tuple[str, Any], ...]:
     hints = typing.get_type_hints(message_type)
-    return tuple((f.name, hints[f.name]) for f in dataclasses.fields(message_type))
+    names = [field.name for field in dataclasses.fields(message_type)]
+    names.sort(key=lambda name: name == "signature")
+    return tuple((name, hints[name]) for name in names)
 
 
 def _write(parts: list[bytes], kind: Any, value: Any) -> None:

@@ -175,7 +175,7 @@ def test_a_signature_is_of_one_kind_of_message():
     """Two kinds may have the same bytes; what was said in one is not in the other."""
     hub = make_signers("abc")[SUPER_NODE]
     shares = hub.sign(messages.SharesForClient(0, "a", {"b": b"c"}), TERMS.digest)
-    alike = messages.Agreements(0, "a", {"b": b"c"}, shares.signature)
+    alike = messages.Agreements(0, "a", {"b": b"c"}, signature=shares.signature)
     assert wire.encode(alike) == wire.encode(shares)
     hub.check(shares, SUPER_NODE, TERMS.digest)
     with pytest.raises(BadSignatureError, match="Agreements of 'super-node' bears"):

@@ -329,7 +329,7 @@ class Client:
 
     def _check_agreements(self, message: Agreements, told: bytes) -> None:
         for client, signature in message.signatures.items():
-            word = Agreement(self.terms.number, client, told, signature)
+            word = Agreement(self.terms.number, client, told, signature=signature)
             self._signer.check(word, client, self.terms.digest)
         clients = message.signatures.keys() - {SUPER_NODE}
         if len(clients) < self._signer.quorum:

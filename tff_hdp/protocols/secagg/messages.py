@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterable
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -65,145 +65,111 @@ class Round:
         return hashlib.sha256(b"tff_hdp secagg round" + wire.encode(self)).digest()
 
 
-class Message(Protocol):
-    """What every message says: its round, and the client at its other end.
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """What every message says besides its own.
 
-    Where parties sign, `signature` is the sender's, 64 bytes; elsewhere empty.
+    Attributes:
+      round_number: The round.
+      client: Who sends it, or gets it; the super-node is at the other end.
+      signature: Where parties sign the sender's, 64 bytes; elsewhere empty.
     """
 
     round_number: int
     client: str
-    signature: bytes
+    _: dataclasses.KW_ONLY
+    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
-class Keys:
+class Keys(Message):
     """Phase `advertise`, from a client: its two X25519 public keys, 32 bytes each."""
 
-    round_number: int
-    client: str
     cipher_key: bytes
     mask_key: bytes
-    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
-class PeerKeys:
+class PeerKeys(Message):
     """The end of phase `advertise`, to a client: the keys of its neighbours."""
 
-    round_number: int
-    client: str
     peers: dict[str, Keys]
-    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
-class Shares:
+class Shares(Message):
     """Phase `share`, from a client: its two secrets, shared.
 
     Attributes:
-      round_number: The round.
-      client: The dealer.
       ciphertexts: For every neighbour its two shares, encrypted to it.
       seed_digest: SHA-256 of the self-mask's seed.
       share_digests: For every holder (neighbours and dealer) 16 bytes of each
         share's SHA-256, so that a wrong share can be told, and by whom.
-      signature: The sender's; see `Message`.
     """
 
-    round_number: int
-    client: str
     ciphertexts: dict[str, bytes]
     seed_digest: bytes
     share_digests: dict[str, bytes]
-    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
-class SharesForClient:
+class SharesForClient(Message):
     """The end of phase `share`, to a client: its neighbours' shares for it."""
 
-    round_number: int
-    client: str
     ciphertexts: dict[str, bytes]
-    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskedUpdate:
+class MaskedUpdate(Message):
     """Phase `mask`, from a client: its masked update, packed to whole bytes."""
 
-    round_number: int
-    client: str
     values: np.ndarray
-    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
-class Survivors:
+class Survivors(Message):
     """The end of phase `mask`, to a client: who sent a masked update.
 
     Attributes:
-      round_number: The round.
-      client: The receiver.
       survivors: Those of its neighbourhood, itself included, who did.
       dropped: Those of its neighbourhood who shared but did not.
       summed: Where parties sign, all clients who did; else empty.
-      signature: The sender's; see `Message`.
     """
 
-    round_number: int
-    client: str
     survivors: tuple[str, ...]
     dropped: tuple[str, ...]
     summed: tuple[str, ...] = ()
-    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
-class Agreement:
+class Agreement(Message):
     """Where parties sign, from a client: that it was told of just these clients.
 
     Attributes:
-      round_number: The round.
-      client: Who says so.
       told: 32 bytes, `list_digest` of those who shared, or of those who survived.
-      signature: The sender's; see `Message`.
     """
 
-    round_number: int
-    client: str
     told: bytes
-    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
-class Agreements:
+class Agreements(Message):
     """Where parties sign, to a client: the signatures of `Agreement` by client."""
 
-    round_number: int
-    client: str
     signatures: dict[str, bytes]
-    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
-class Unmasking:
+class Unmasking(Message):
     """Phase `unmask`, from a client: shares that take the masks off the sum.
 
     Attributes:
-      round_number: The round.
-      client: The holder.
       seed_shares: Shares of survivors' self-mask seeds.
       key_shares: Shares of dropped clients' mask keys.
-      signature: The sender's; see `Message`.
     """
 
-    round_number: int
-    client: str
     seed_shares: dict[str, bytes]
     key_shares: dict[str, bytes]
-    signature: bytes = b""
 
 
 def list_digest(what: Literal["sharers", "survivors"], clients: Iterable[str]) -> bytes:
