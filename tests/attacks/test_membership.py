@@ -1,18 +1,10 @@
 """Filters against closed forms and against noise that was really drawn."""
 
-import functools
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from tff_hdp.attacks.membership import (
-    Records,
-    clipped,
-    identification,
-    membership,
-    sampled_membership,
-)
+from tff_hdp.attacks.membership import Records, Trials, clipped
 from tff_hdp.attacks.observation import Federation
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import ArgumentError
@@ -47,9 +39,9 @@ def vantage(mode="ldp", level=1, z=1.0, q=1.0):
 
 
 def given(seen, **options):
-    rng = np.random.default_rng(0)
     stddev = seen.noise_multiplier * CLIP
-    return {"vantage": seen, "stddev": stddev, "rng": rng, **options}
+    common = {"vantage": seen, "stddev": stddev, "rng": np.random.default_rng(0)}
+    return Trials(**{**common, **options})
 
 
 @pytest.mark.parametrize("rounds", [1, 4])
@@ -58,23 +50,20 @@ def given(seen, **options):
 )
 def test_canaries_attain_the_bound(mode, level, rounds):
     seen = vantage(mode, level)
-    options = given(seen, records=CANARIES, rounds=rounds)
-    curve = roc(*membership(**options, trials=40_000))
+    trials = given(seen, records=CANARIES, rounds=rounds, trials=40_000)
+    curve = roc(*trials.membership())
     bound = seen.bound(rounds)
     assert not curve.refutes(bound)
     assert curve.auc == pytest.approx(bound.auc, abs=5 * curve.auc_error)
-    found = identification(**options, trials=40_000, candidates=10).mean()
+    found = trials.identification(10).mean()
     expected = orthogonal_identification(bound.mu, 10)
     assert found == pytest.approx(expected, abs=5 * 0.5 / 200)
 
 
 def sampled(seen, rounds):
-    records, rng = CANARIES, np.random.default_rng(2)
-    return roc(
-        *sampled_membership(
-            seen, records, clip_norm=CLIP, trials=40_000, rounds=rounds, rng=rng
-        )
-    )
+    options = {"records": CANARIES, "trials": 40_000, "rounds": rounds}
+    trials = given(seen, rng=np.random.default_rng(2), **options)
+    return roc(*trials.sampled_membership())
 
 
 @pytest.mark.parametrize(
@@ -131,9 +120,9 @@ def test_records_of_unequal_norms_by_the_likelihood_ratio(rounds):
     """
     mus = np.linspace(0.2, 4, 10)
     norms = mus * 0.5 / np.sqrt(rounds)
-    options = given(vantage("cdp", "outside"), records=Records(np.diag(norms**2)))
-    options["stddev"] = 0.5
-    curve = roc(*membership(**options, trials=40_000, rounds=rounds))
+    options = {"records": Records(np.diag(norms**2)), "stddev": 0.5}
+    seen = vantage("cdp", "outside")
+    curve = roc(*given(seen, **options, trials=40_000, rounds=rounds).membership())
     expected = stats.norm.cdf(np.hypot(mus, mus[:, np.newaxis]) / 2).mean()
     assert curve.auc == pytest.approx(expected, abs=5 * curve.auc_error)
 
@@ -145,10 +134,11 @@ def test_candidates_of_unequal_norms_by_the_bayes_rule():
     above; Gauss' and Hermite's rule integrates over it. Without T in the rule: .88.
     """
     rounds, norms = 20, np.linspace(0.3, 1, 10)
-    options = given(vantage("cdp", "outside", 2.0), records=Records(np.diag(norms**2)))
-    found = identification(**options, candidates=3, trials=20_000, rounds=rounds)
+    options = {"records": Records(np.diag(norms**2)), "trials": 20_000}
+    trials = given(vantage("cdp", "outside", 2.0), **options, rounds=rounds)
+    found = trials.identification(3)
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    means, spread = rounds * norms**2 / 2, np.sqrt(rounds) * options["stddev"] * norms
+    means, spread = rounds * norms**2 / 2, np.sqrt(rounds) * trials.stddev * norms
     expected = []
     for i in range(10):
         others = np.arange(10) != i
@@ -165,8 +155,8 @@ def test_whoever_is_there_is_as_likely_to_be_the_one():
     """All of ten are candidates, of whom the first alone can be told from others."""
     squares = np.full(10, 1e-12)
     squares[0] = 1.0
-    options = given(vantage("cdp", "outside", 1e-3), records=Records(np.diag(squares)))
-    found = identification(**options, candidates=10, trials=20_000)
+    options = {"records": Records(np.diag(squares)), "trials": 20_000}
+    found = given(vantage("cdp", "outside", 1e-3), **options).identification(10)
     # Always if it is the first, else one of nine by lot.
     expected = 0.1 + 0.9 / 9
     assert found.mean() == pytest.approx(expected, abs=5 * 0.4 / 141)
@@ -184,13 +174,19 @@ def test_rounds_of_the_same_clients_are_one_with_less_noise(stddev, known):
     every = np.eye(260) + 0.3 * rng.normal(size=260)
     records = Records.of(every[:200], every[200:])
     seen = vantage("hdp" if stddev == 0 else "ldp", 0)
-    given = {"trials": 500, "others_known": known}
     found, scores = [], []
     for rounds in (1, 16):
-        options = given | {"rounds": rounds, "stddev": stddev * np.sqrt(rounds)}
-        fresh = np.random.default_rng(7)
-        found.append(identification(seen, records, candidates=5, rng=fresh, **options))
-        in_it, _ = membership(seen, records, rng=fresh, **options)
+        trials = given(
+            seen,
+            records=records,
+            trials=500,
+            others_known=known,
+            rounds=rounds,
+            stddev=stddev * np.sqrt(rounds),
+            rng=np.random.default_rng(7),
+        )
+        found.append(trials.identification(5))
+        in_it, _ = trials.membership()
         scores.append(in_it / rounds)
     np.testing.assert_array_equal(*found)
     np.testing.assert_allclose(*scores, rtol=1e-6, atol=1e-9)
@@ -203,9 +199,9 @@ def test_short_records_and_unknown_others_cost_the_attacker():
     seen = vantage("hdp", 0)
     areas = [
         roc(
-            *membership(
-                **given(seen, records=records), trials=20_000, others_known=known
-            )
+            *given(
+                seen, records=records, trials=20_000, others_known=known
+            ).membership()
         ).auc
         for known in (True, False)
     ]
@@ -232,33 +228,32 @@ def test_others_that_vary_one_way_do_not_hide_the_rest(stddev):
         noise_multiplier=1.0,
         secure_aggregation=True,
     )
-    found = identification(
+    trials = given(
         Vantage(plan=plan, level=1),
-        Records.of(every[:400], every[400:]),
+        records=Records.of(every[:400], every[400:]),
         stddev=stddev,
-        candidates=5,
         trials=4000,
         others_known=False,
         rng=rng,
     )
-    assert found.mean() > 0.9
+    assert trials.identification(5).mean() > 0.9
 
 
 def test_without_noise_everybody_is_found():
     rng = np.random.default_rng(4)
     records = Records.of(rng.normal(size=(20, 30)))
-    options = given(vantage("hdp", 1), records=records, trials=500)
-    assert identification(**options, candidates=20).all()
+    trials = given(vantage("hdp", 1), records=records, trials=500)
+    assert trials.identification(20).all()
     with pytest.raises(ArgumentError, match="candidates is 21"):
-        identification(**options, candidates=21)
+        trials.identification(21)
 
 
 @pytest.mark.parametrize("gram", [np.zeros([20, 20]), np.ones([20, 20])])
 @pytest.mark.parametrize("mode", ["hdp", "ldp"])
 def test_candidates_that_are_alike_are_guessed(gram, mode):
     """Six standard errors around one of ten."""
-    options = given(vantage(mode), records=Records(gram), trials=20_000)
-    found = identification(**options, candidates=10).mean()
+    trials = given(vantage(mode), records=Records(gram), trials=20_000)
+    found = trials.identification(10).mean()
     assert found == pytest.approx(0.1, abs=6 * 0.3 / np.sqrt(20_000))
 
 
@@ -278,18 +273,10 @@ def test_trials_agree_with_rounds_that_were_run():
 def test_no_records_and_no_trials_are_refused():
     """By name; they were NumPy's errors."""
     seen = vantage("cdp", 0)
-    one = functools.partial(sampled_membership, clip_norm=CLIP, rounds=1)
-    rng, noise = np.random.default_rng(0), {"stddev": 1.0}
-    for attack, options in (
-        (membership, noise),
-        (identification, noise | {"candidates": 2}),
-        (one, {}),
-    ):
-        attack = functools.partial(attack, seen, rng=rng, **options)
-        with pytest.raises(ArgumentError, match="trials is 0; allowed"):
-            attack(CANARIES, trials=0)
-        with pytest.raises(ArgumentError, match="records is 0; allowed"):
-            attack(Records.of(np.full([2, 3], np.nan)), trials=9)
+    with pytest.raises(ArgumentError, match="trials is 0; allowed"):
+        given(seen, records=CANARIES, trials=0)
+    with pytest.raises(ArgumentError, match="records is 0; allowed"):
+        given(seen, records=Records.of(np.full([2, 3], np.nan)), trials=9)
 
 
 def test_records_that_are_not_finite_are_left_out():

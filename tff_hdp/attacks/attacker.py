@@ -143,10 +143,9 @@ class Attacker:
     ) -> np.ndarray:
         """Images [V, m, H, W, c] that the attack finds in what is seen."""
         config, target, m = self.config, self.target, vantage.unknown_clients
-        stddev = vantage.noise_multiplier * self.clip_norm
         if attack == "analytic":
             require(m == 1, "unknown_clients", m, "1 for an attack by one layer")
-            return self._by_layer(seen, stddev)[:, np.newaxis]
+            return self._by_layer(seen, vantage.stddev)[:, np.newaxis]
         budget = {} if config.evaluations is None else {"steps": config.evaluations}
         common = {
             "seed": config.seed,
@@ -272,43 +271,36 @@ class Attacker:
         require(len(found) > 0, "learning_rate", self.config.learning_rate, allowed)
         return found
 
+    def trials(self, vantage: Vantage, records: filters.Records) -> filters.Trials:
+        """Trials from a vantage, as many as the config says.
 
-def identified(
-    config: AttackConfig, vantage: Vantage, records: filters.Records, clip_norm: float
-) -> dict[str, Any]:
-    """A row's columns on identification from a vantage.
+        Args:
+          vantage: Where the attacker stands.
+          records: Of possible clients.
+        """
+        config = self.config
+        return filters.Trials(
+            vantage=vantage,
+            records=records,
+            stddev=vantage.stddev,
+            trials=config.trials,
+            rounds=config.rounds,
+            others_known=config.others_known,
+            rng=np.random.default_rng(config.seed),
+        )
 
-    Args:
-      config: How many candidates, rounds and trials.
-      vantage: Where the attacker stands.
-      records: Of possible clients.
-      clip_norm: S.
-    """
-    given = trials(config, vantage, records, clip_norm)
-    hits = filters.identification(candidates=config.candidates, **given)
-    mean, low, high = distances.proportion(hits)
-    bound = vantage.bound(config.rounds)
-    canaries = None
-    if bound.mu is not None:
-        canaries = orthogonal_identification(bound.mu, config.candidates)
-    return {
-        "identified": mean,
-        "identified_low": low,
-        "identified_high": high,
-        "orthogonal_canaries": canaries,
-    }
-
-
-def trials(
-    config: AttackConfig, vantage: Vantage, records: filters.Records, clip_norm: float
-) -> dict[str, Any]:
-    """What `membership` and `identification` are given alike; see `identified`."""
-    return {
-        "vantage": vantage,
-        "records": records,
-        "stddev": vantage.noise_multiplier * clip_norm,
-        "trials": config.trials,
-        "rounds": config.rounds,
-        "others_known": config.others_known,
-        "rng": np.random.default_rng(config.seed),
-    }
+    def identified(self, vantage: Vantage) -> dict[str, Any]:
+        """A row's columns on identification from a vantage."""
+        trials = self.trials(vantage, self.records(vantage))
+        hits = trials.identification(self.config.candidates)
+        mean, low, high = distances.proportion(hits)
+        bound = vantage.bound(self.config.rounds)
+        canaries = None
+        if bound.mu is not None:
+            canaries = orthogonal_identification(bound.mu, self.config.candidates)
+        return {
+            "identified": mean,
+            "identified_low": low,
+            "identified_high": high,
+            "orthogonal_canaries": canaries,
+        }

@@ -3,9 +3,9 @@
 import functools
 from typing import Any
 
-from tff_hdp.attacks.attacker import Attacker, Outcome, trials
+from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.config import AttackConfig
-from tff_hdp.attacks.membership import Records, membership, sampled_membership
+from tff_hdp.attacks.membership import Records
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.privacy.tradeoff import Roc, roc
 
@@ -41,19 +41,10 @@ def _told(
     attacker: Attacker, vantage: Vantage, records: Records, privacy: str | None
 ) -> tuple[dict[str, Any], Roc]:
     config = attacker.config
-    given = trials(config, vantage, records, attacker.clip_norm)
-    if config.sampling_probability < 1:
-        inside, outside = sampled_membership(
-            vantage,
-            records,
-            clip_norm=attacker.clip_norm,
-            trials=config.trials,
-            rounds=config.rounds,
-            rng=given["rng"],
-        )
-    else:
-        inside, outside = membership(**given)
-    curve, bound = roc(inside, outside), vantage.bound(config.rounds)
+    trials = attacker.trials(vantage, records)
+    sampled = config.sampling_probability < 1
+    scores = trials.sampled_membership() if sampled else trials.membership()
+    curve, bound = roc(*scores), vantage.bound(config.rounds)
     return attacker.row(vantage, privacy=privacy) | {
         "sampling_probability": config.sampling_probability,
         "auc": curve.auc,

@@ -43,8 +43,7 @@ def property_inference(attacker: Attacker, vantage: Vantage) -> Outcome:
     updates = attacker.target.updates(*batches)
     vantage = _of_writers(attacker, vantage, updates)
     gram = Records.of(clipped(updates, vantage.clip_norm)).gram
-    norm = vantage.plan.clipping.clip_norm
-    variance = (vantage.noise_multiplier * norm) ** 2
+    variance = vantage.stddev**2
     rng = np.random.default_rng(config.seed)
     order = rng.permutation(len(student))
     learnt, held_out = np.array_split(order, 2)
@@ -229,8 +228,7 @@ def _score(
     for _ in range(attacker.config.rounds):
         known = attacker.target.updates(*own, before)
         known = clipped(known, vantage.clip_norm).astype(np.float64)
-        norm = vantage.plan.clipping.clip_norm
-        noise = (vantage.noise_multiplier * norm) ** 2 / attacker.config.rounds
+        noise = vantage.stddev**2 / attacker.config.rounds
         rule = known.T @ _ridge_weights(known @ known.T, kinds, noise)
         present = [batch is not None for batch in batches]
         state, after = training.round(state, batches, present)

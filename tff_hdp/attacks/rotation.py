@@ -10,8 +10,8 @@ others add to the sum hides the client after many as after one.
 import dataclasses
 from typing import Any
 
-from tff_hdp.attacks import membership as filters
-from tff_hdp.attacks.attacker import Attacker, Outcome, trials
+from tff_hdp.attacks.attacker import Attacker, Outcome
+from tff_hdp.attacks.membership import Records
 from tff_hdp.attacks.vantage import Held, Vantage, most_exposed
 
 
@@ -55,10 +55,10 @@ def rotation(attacker: Attacker, vantage: Vantage) -> Outcome:
 def _row(
     attacker: Attacker,
     standing: Vantage,
-    records: dict[bool, filters.Records],
+    records: dict[bool, Records],
     seen: int,
 ) -> dict[str, Any]:
-    config, clip_norm = attacker.config, attacker.clip_norm
+    config = attacker.config
     held = Held.of(standing, seen)
     if standing.elected:
         held = Held.by_leading(standing, seen, config.rounds)
@@ -66,13 +66,12 @@ def _row(
     if not seen:
         standing, models = first[0], [first]
     # To whoever knows the others all rounds are one with less noise.
-    as_one = {"stddev": held.noise_multiplier * clip_norm, "rounds": 1}
+    as_one = {"stddev": held.noise_multiplier * attacker.clip_norm, "rounds": 1}
     found = {}
     for known, rounds in ((True, as_one), (False, {"rounds": first[1]})):
-        own = dataclasses.replace(config, others_known=known)
-        given = trials(own, standing, records[known], clip_norm) | rounds
-        hits = filters.identification(candidates=config.candidates, **given)
-        found[known] = float(hits.mean())
+        trials = attacker.trials(standing, records[known])
+        trials = dataclasses.replace(trials, others_known=known, **rounds)
+        found[known] = float(trials.identification(config.candidates).mean())
     return attacker.row(standing, held) | {
         "aggregates": seen,
         "models": sum(count for _, count in models),

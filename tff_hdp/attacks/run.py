@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tff_hdp.attacks.attacker import Attacker, Outcome, identified
+from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.config import RECONSTRUCTIONS, AttackConfig
 from tff_hdp.attacks.lira import lira
 from tff_hdp.attacks.observers import all_observers, one_observer
@@ -54,9 +54,7 @@ def _reconstruction(attacker: Attacker, vantage: Vantage) -> Outcome:
 
 
 def _identification(attacker: Attacker, vantage: Vantage) -> Outcome:
-    records = attacker.records(vantage)
-    found = identified(attacker.config, vantage, records, attacker.clip_norm)
-    return Outcome([attacker.row(vantage) | found])
+    return Outcome([attacker.row(vantage) | attacker.identified(vantage)])
 
 
 _FROM_A_VANTAGE: dict[str, Callable[[Attacker, Vantage], Outcome]] = {

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tff_hdp.attacks.analytic import first_dense
-from tff_hdp.attacks.attacker import Attacker, Outcome, identified
+from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.config import AttackConfig
 from tff_hdp.attacks.observers import MODES
 from tff_hdp.attacks.vantage import Vantage
@@ -40,8 +40,7 @@ def table4(config: AttackConfig) -> Outcome:
                 vantage.clip_norm,
             )
             if cell not in done:
-                records, clip_norm = attacker.records(vantage), attacker.clip_norm
-                columns = identified(config, vantage, records, clip_norm)
+                columns = attacker.identified(vantage)
                 attacks = ("dlg", "analytic") if dense and cell[0] == 1 else ("dlg",)
                 originals, seen = attacker.observe(vantage)
                 reached, found = _best(attacker, vantage, attacks, originals, seen)

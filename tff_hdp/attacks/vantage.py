@@ -218,6 +218,11 @@ class Vantage:
         return self.view.effective_noise or 0.0
 
     @property
+    def stddev(self) -> float:
+        """Of that noise, in every number of what the observer holds."""
+        return self.noise_multiplier * self.plan.clipping.clip_norm
+
+    @property
     def clip_norm(self) -> float | None:
         """S, to which the victim's update is clipped; None where it is not."""
         return self.plan.clipping.clip_norm if self.plan.is_noisy else None
