@@ -64,7 +64,8 @@ class RoundLedger(Generic[Plan]):
         """Records `count` rounds of `plan`.
 
         Raises:
-          ArgumentError: If `count` is no whole number >= 0.
+          ArgumentError: If `count` is no whole number >= 0, or the plan cannot follow
+            those before.
           TypeError: If `plan` is of another type. Nothing is recorded then.
         """
         if not isinstance(plan, self._plan_type):
@@ -72,6 +73,7 @@ class RoundLedger(Generic[Plan]):
                 f"plan is a {type(plan).__name__}; "
                 f"allowed is {self._plan_type.__name__}"
             )
+        self._check_follows(plan)
         count = check_count("count", count)
         if count and self._history and self._history[-1][0] == plan:
             self._history[-1] = (plan, self._history[-1][1] + count)
@@ -157,6 +159,9 @@ class RoundLedger(Generic[Plan]):
             raise ArgumentError("state['history']", history, allowed) from error
         self._history = fresh._history
 
+    def _check_follows(self, plan: Plan) -> None:
+        """Raises ArgumentError if a plan cannot follow those recorded."""
+
     def _to_dict(self, plan: Plan) -> dict[str, Any]:
         return {"plan": dataclasses.asdict(plan)}
 
@@ -221,24 +226,11 @@ class Ledger(RoundLedger[AccountedRound]):
             check_events(plan, events, threat)
             if events.get("plan", plan_digest(plan)) != plan_digest(plan):
                 raise NoiseError("events: they are of a round of another plan")
-        check_same_zones([*(run.plan for run, _ in self._history), plan])
         super().record(run, count)
 
-    def extend(self, other: RoundLedger[AccountedRound]) -> None:
-        """See base class; the plans must have the same zones."""
-        others = getattr(other, "history", ())
-        check_same_zones([run.plan for run, _ in (*self._history, *others)])
-        super().extend(other)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See base class; the plans must have the same zones."""
-        before = self._history
-        super().load_state_dict(state)
-        try:
-            check_same_zones([run.plan for run, _ in self._history])
-        except ArgumentError:
-            self._history = before
-            raise
+    def _check_follows(self, plan: AccountedRound) -> None:
+        before = [run.plan for run, _ in self._history[:1]]
+        check_same_zones([*before, plan.plan])
 
     def _to_dict(self, plan: AccountedRound) -> dict[str, Any]:
         threat = dataclasses.asdict(plan.threat)
