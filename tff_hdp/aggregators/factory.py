@@ -135,7 +135,7 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         return _process(mean, value_type, self._inner)
 
     def _of_zoned_model(
-        self, value_type: tff.Type, weight_type: tff.Type | None = None
+        self, value_type: tff.Type, weight_type: tff.Type
     ) -> tff.templates.AggregationProcess:
         """The process for a `zoned_model`'s updates, from which it takes profiles."""
         allowed = "that of a zoned_model, which ends in a profile: put it around "
@@ -154,7 +154,7 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         allowed += "out"
         require(least == 1, "plan.min_zone_clients", least, allowed)
 
-        @tff.tensorflow.computation(value_type, weight_type or np.float32)
+        @tff.tensorflow.computation(value_type, weight_type)
         def take_off(value: Any, weight: Any) -> Any:
             update, profile, lost = zoned_model.taken_off(value, weight, example_cap)
             moved = [tf.reduce_any(tf.not_equal(t, 0)) for t in tf.nest.flatten(update)]
@@ -167,31 +167,19 @@ class HierarchicalMeanFactory(tff.aggregators.WeightedAggregationFactory):
         update_type = take_off.type_signature.result[0]
         process = self._process_of(update_type)
         put_back = tff.tensorflow.computation(zoned_model.put_back, update_type)
-        state_type = process.initialize.type_signature.result
-        values_type = tff.FederatedType(value_type, tff.CLIENTS)
 
-        def run(state: Any, value: Any, weight: Any) -> Any:
+        @tff.federated_computation(
+            process.initialize.type_signature.result,
+            tff.FederatedType(value_type, tff.CLIENTS),
+            tff.FederatedType(weight_type, tff.CLIENTS),
+        )
+        def next_fn(state: Any, value: Any, weight: Any) -> Any:
             update, profile, told = tff.federated_map(take_off, (value, weight))
             output = process.next(state, update, profile)
             result = tff.federated_map(put_back, output.result)
             measured = _with(output.measurements, tff.federated_sum(told))
             measured = tff.federated_map(_void_if_lost, measured)
             return tff.templates.MeasuredProcessOutput(output.state, result, measured)
-
-        if weight_type is None:
-
-            @tff.federated_computation(state_type, values_type)
-            def next_fn(state: Any, value: Any) -> Any:
-                one = tff.federated_value(np.float32(1), tff.CLIENTS)
-                return run(state, value, one)
-
-        else:
-
-            @tff.federated_computation(
-                state_type, values_type, tff.FederatedType(weight_type, tff.CLIENTS)
-            )
-            def next_fn(state: Any, value: Any, weight: Any) -> Any:
-                return run(state, value, weight)
 
         return tff.templates.AggregationProcess(process.initialize, next_fn)
 
@@ -226,7 +214,17 @@ class UnweightedHierarchicalMeanFactory(tff.aggregators.UnweightedAggregationFac
 
     def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
         """See base class."""
-        return self._weighted._of_zoned_model(value_type)
+        process = self._weighted.create(value_type, tff.TensorType(np.float32))
+
+        @tff.federated_computation(
+            process.initialize.type_signature.result,
+            tff.FederatedType(value_type, tff.CLIENTS),
+        )
+        def next_fn(state: Any, value: Any) -> Any:
+            one = tff.federated_value(np.float32(1), tff.CLIENTS)
+            return process.next(state, value, one)
+
+        return tff.templates.AggregationProcess(process.initialize, next_fn)
 
 
 def _process(
