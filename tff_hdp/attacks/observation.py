@@ -169,14 +169,10 @@ class Federation:
         ]
 
     def _profile(self, zone: int, index: int) -> Any:
-        carries = (
-            self._plan.client_noise_multiplier > 0
-            and index < self._plan.noising_clients[zone]
-        )
         return collections.OrderedDict(
             weight=tf.constant(1.0),
             zone=tf.constant(zone),
-            carries_noise=tf.constant(carries),
+            carries_noise=tf.constant(index < self._plan.noise_carriers[zone]),
         )
 
 

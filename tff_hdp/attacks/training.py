@@ -31,8 +31,7 @@ class Training:
         first = np.repeat(np.cumsum(plan.zone_sizes) - plan.zone_sizes, plan.zone_sizes)
         # The first of each zone noise, as a `Federation` and the bounds have it.
         place = np.arange(plan.num_clients) - first
-        noises = plan.client_noise_multiplier > 0
-        self._noising = noises & (place < np.take(plan.noising_clients, self._zone_of))
+        self._noising = place < np.take(plan.noise_carriers, self._zone_of)
         self._process = build_hdp(
             clients=stacked_clients(
                 build_model=lambda: tf.keras.models.clone_model(target.keras_model),

@@ -319,8 +319,7 @@ def _view(vantage: Vantage, zeroing: bool = False) -> View:
     plan = vantage.plan
     # An elected super-node's own noise is counted by `elected_super_nodes`.
     told = vantage.known[int(vantage.elected) :]
-    carries = plan.client_noise_multiplier > 0
-    colludes = sum(carries and i < plan.noising_clients[zone] for zone, i in told)
+    colludes = sum(i < plan.noise_carriers[zone] for zone, i in told)
     threat = ThreatModel(
         colluding_clients=colludes,
         elected_super_nodes=vantage.elected,
