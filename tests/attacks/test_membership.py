@@ -6,6 +6,7 @@ from scipy import stats
 
 from tff_hdp.attacks.membership import Records, Trials, clipped
 from tff_hdp.attacks.observation import Federation
+from tff_hdp.attacks.roc import roc
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
@@ -14,7 +15,7 @@ from tff_hdp.privacy import (
     PoissonSampling,
     configurations,
 )
-from tff_hdp.privacy.tradeoff import orthogonal_identification, roc
+from tff_hdp.privacy.tradeoff import orthogonal_identification
 
 CLIP = 0.5
 # Records that have nothing in common, of the largest norm there is.

@@ -25,6 +25,7 @@ from tff_hdp.aggregators import (
     LevelQueries,
 )
 from tff_hdp.aggregators.zoned_mean import ZonedMean
+from tff_hdp.attacks.roc import roc
 from tff_hdp.clients import contributions
 from tff_hdp.clients.batches import chunk_type, make_chunk
 from tff_hdp.clients.client_work import build_optimizer
@@ -39,9 +40,8 @@ from tff_hdp.privacy import (
     configurations,
 )
 from tff_hdp.privacy.audit import one_run_audit
-from tff_hdp.privacy.mechanisms import Gaussian
 from tff_hdp.privacy.threat import AccountedRound
-from tff_hdp.privacy.tradeoff import roc, tradeoff
+from tff_hdp.privacy.tradeoff import Tradeoff, composed_tradeoff
 from tff_hdp.privacy.views import view
 from tff_hdp.systems.hdp.clients import stacked_clients
 from tff_hdp.systems.hdp.process import build_hdp
@@ -191,7 +191,7 @@ def audit(plan, release, *, length=CLIP, queries=None, guesses=GUESSES):
     # The attacker's curve and the bound on it come to the same verdict.
     seen = view(AccountedRound(plan, ZEROED), "released_model", 3, 0, True)
     curve = roc(scores[included], scores[~included])
-    bound = tradeoff(seen.mechanism)
+    bound = composed_tradeoff(frozenset({(seen.mechanism, 1)}))
     assert curve.refutes(bound) == result.violated
     return result, curve, bound.mu, claimed
 
@@ -248,7 +248,7 @@ def test_many_canaries_come_near_the_claim(
     )
     result, curve, mu, claimed = audit(plan, release, guesses=many // 30)
     assert 0.3 * claimed < result.lower_bound < claimed
-    assert curve.refutes(tradeoff(Gaussian(2 / mu)))
+    assert curve.refutes(Tradeoff(mu / 2))
     # With the noise taken for Gaussian.
     assert 0.75 * mu < curve.refuted_mu < 1.05 * mu
 

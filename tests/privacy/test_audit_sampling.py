@@ -10,9 +10,10 @@ import math
 import numpy as np
 import pytest
 
+from tff_hdp.attacks.roc import roc
 from tff_hdp.privacy import PoissonSampling, account, configurations
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
-from tff_hdp.privacy.tradeoff import roc, tradeoff
+from tff_hdp.privacy.tradeoff import composed_tradeoff
 from tff_hdp.privacy.views import view
 from tff_hdp.simulation.cohorts import CohortSampler
 from tff_hdp.topology import Zoning
@@ -62,7 +63,7 @@ def bound():
         AccountedRound(plan_of(Q), ThreatModel()), "released_model", 3, 0, False
     )
     assert "participation hidden" in seen.sampling
-    return tradeoff(seen.mechanism, ROUNDS)
+    return composed_tradeoff(frozenset({(seen.mechanism, ROUNDS)}))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,8 @@ def test_the_account_of_real_cohorts_is_not_refuted(curve, bound):
 
 def test_the_audit_is_not_blind(curve, bound):
     """It refutes an account of half the sampling, and comes near the right one."""
-    assert curve.refutes(tradeoff(released(Q / 2).mechanism, ROUNDS))
+    less = composed_tradeoff(frozenset({(released(Q / 2).mechanism, ROUNDS)}))
+    assert curve.refutes(less)
     assert curve.auc > 0.5 + 0.8 * (bound.auc - 0.5)
 
 

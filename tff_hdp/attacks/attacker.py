@@ -14,10 +14,11 @@ from tff_hdp.attacks import membership as filters
 from tff_hdp.attacks.config import OF_CANDIDATES, OF_IMAGES, ZHU, AttackConfig
 from tff_hdp.attacks.forward import Forward
 from tff_hdp.attacks.observation import Federation
+from tff_hdp.attacks.roc import Roc
 from tff_hdp.attacks.vantage import Held, Vantage
 from tff_hdp.attacks.victims import Target, load_target
 from tff_hdp.errors import ArgumentError, require
-from tff_hdp.privacy.tradeoff import Roc, orthogonal_identification
+from tff_hdp.privacy.tradeoff import orthogonal_identification
 
 _LOG = logging.getLogger(__name__)
 # Examples whose records stand for clients in trials, those of the attacker's own that

@@ -12,10 +12,10 @@ import tensorflow as tf
 from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.distances import interval
 from tff_hdp.attacks.inversion import bar
+from tff_hdp.attacks.roc import area_ends, area_under, roc
 from tff_hdp.attacks.training import Training
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import require
-from tff_hdp.privacy.tradeoff import area_ends, area_under, roc
 
 
 def lira(attacker: Attacker, vantage: Vantage) -> Outcome:

@@ -6,8 +6,8 @@ from typing import Any
 from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.config import AttackConfig
 from tff_hdp.attacks.membership import Records
+from tff_hdp.attacks.roc import Roc, roc
 from tff_hdp.attacks.vantage import Vantage
-from tff_hdp.privacy.tradeoff import Roc, roc
 
 MODES = ("ldp", "hdp", "cdp", "none")
 LEVELS = ("0", "1", "2", "outside")
