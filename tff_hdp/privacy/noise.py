@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tff_hdp.privacy.coalitions import sum_hides
-from tff_hdp.privacy.parts import FixedSizeSampling
-from tff_hdp.privacy.plan import MIN_STEPS, NoisePlan
+from tff_hdp.privacy.parts import MIN_STEPS, FixedSizeSampling
+from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.spectrum import (
     Pool,
     Spectrum,

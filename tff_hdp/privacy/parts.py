@@ -25,6 +25,10 @@ _LEAST_IN_PLAN, _GREATEST_IN_PLAN = 1e-15, 1e9
 _LEAST_GIVEN, LARGEST_MULTIPLIER = 1e-6, 1e6
 # The least that is searched: with less there is no noise to speak of.
 SMALLEST_MULTIPLIER = 2.0**-10
+# From this standard deviation on, in steps, sums of discrete Gaussians differ from
+# one discrete Gaussian, and sums of those with continuous ones from a Gaussian, by
+# less than e^-900 at any point (Kairouz, Liu and Steinke 2021, Theorem 1).
+MIN_STEPS = 10.0
 
 
 def check_in_plan(name: str, z: Any) -> float:

@@ -6,37 +6,19 @@ not in it: see `tff_hdp.privacy.threat`.
 """
 
 import dataclasses
-import math
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
-from tff_hdp.errors import (
-    ArgumentError,
-    check_bool,
-    check_count,
-    check_nonnegative,
-    check_positive,
-    check_word,
-    entries,
-    require,
-)
+from tff_hdp.errors import require
 from tff_hdp.privacy.parts import (
-    LEAST_WEIGHT,
     Clipping,
     FixedSizeSampling,
-    FullParticipation,
     Level,
     PoissonSampling,
     Sampling,
-    check_in_plan,
-    check_zone_sizes,
 )
+from tff_hdp.privacy.plan_checks import check_plan
 from tff_hdp.protocols.secagg import FixedPoint
-
-# From this standard deviation on, in steps, sums of discrete Gaussians differ from
-# one discrete Gaussian, and sums of those with continuous ones from a Gaussian, by
-# less than e^-900 at any point (Kairouz, Liu and Steinke 2021, Theorem 1).
-MIN_STEPS = 10.0
 
 # Of the expected clients, as TFF has it for adaptive clipping.
 _COUNT_STDDEV_SHARE = 0.05
@@ -109,12 +91,7 @@ class NoisePlan:
     size: int = MOST_COORDINATES
 
     def __post_init__(self) -> None:
-        for name in ("secure_aggregation", "secure_server", "top_up"):
-            self._set(name, check_bool(name, getattr(self, name)))
-        self._check_zones()
-        self._check_noise()
-        self._check_estimator()
-        self._check_sums()
+        check_plan(self)
 
     # Derived quantities -----------------------------------------------------
 
@@ -290,179 +267,3 @@ class NoisePlan:
     def without_server_noise(self) -> "NoisePlan":
         """The plan of what reaches the server."""
         return dataclasses.replace(self, server_noise_multiplier=0.0)
-
-    # Validation -------------------------------------------------------------
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
-
-    def _set_per_zone(
-        self, name: str, values: Any, checked: Callable[[str, Any], Any]
-    ) -> tuple[Any, ...]:
-        s, found = self.num_zones, entries(name, values, checked)
-        require(len(found) == s, name, values, f"{s} entries, one for each zone")
-        self._set(name, found)
-        return found
-
-    def _check_zones(self) -> None:
-        sizes = check_zone_sizes(self.zone_sizes)
-        require(bool(sizes), "zone_sizes", sizes, "a zone or more")
-        self._set("zone_sizes", sizes)
-        self._set("size", check_count("size", self.size, 1))
-        ok = isinstance(self.clipping, Clipping)
-        require(ok, "clipping", self.clipping, "a Clipping")
-        if isinstance(self.sampling, PoissonSampling):
-            drawn = self.sampling.probabilities
-        elif isinstance(self.sampling, FixedSizeSampling):
-            drawn = self.sampling.sizes
-            for i, (k, n) in enumerate(zip(drawn, sizes, strict=False)):
-                name = f"sampling.sizes[{i}]"
-                require(k <= n, name, k, f"at most {n}, the zone's clients")
-        else:
-            ok = isinstance(self.sampling, FullParticipation)
-            require(ok, "sampling", self.sampling, "a Sampling")
-            return
-        s = len(sizes)
-        require(len(drawn) == s, "sampling", self.sampling, f"{s} entries, as zones")
-
-    def _check_noise(self) -> None:
-        for name in ("client_noise_multiplier", "server_noise_multiplier"):
-            self._set(name, check_in_plan(name, getattr(self, name)))
-        for name, checked in (
-            ("noising_clients", check_count),
-            ("zone_noise_multipliers", check_in_plan),
-        ):
-            given = getattr(self, name)
-            none = (0,) * self.num_zones
-            self._set_per_zone(name, none if given is None else given, checked)
-        counts = self.noising_clients
-        for i, (count, n) in enumerate(zip(counts, self.zone_sizes, strict=True)):
-            require(count <= n, f"noising_clients[{i}]", count, f"0..{n}")
-        below = self.num_zones
-        is_several = isinstance(self.upper_levels, list | tuple)
-        require(is_several, "upper_levels", self.upper_levels, "Levels")
-        self._set("upper_levels", tuple(self.upper_levels))
-        for j, level in enumerate(self.upper_levels):
-            ok = isinstance(level, Level)
-            require(ok, f"upper_levels[{j}]", level, "a Level")
-            require(
-                len(level.parents) == below,
-                f"upper_levels[{j}].parents",
-                level.parents,
-                f"{below} entries, one for each node beneath",
-            )
-            below = len(level.noise_multipliers)
-        if self.clipping.kind == "adaptive":
-            alone = not (
-                self.client_noise_multiplier
-                or any(self.zone_noise_multipliers)
-                or self.upper_levels
-            )
-            require(
-                alone or not self.is_noisy,
-                "clipping.kind",
-                "adaptive",
-                "flat or per_layer unless the server alone adds noise (cdp, c4), with "
-                "no levels between it and the zones",
-            )
-
-    def _check_estimator(self) -> None:
-        allowed = ("fixed", "bounded", "realised")
-        check_word("estimator", self.estimator, allowed)
-        if self.estimator == "realised" and self.is_noisy:
-            raise ArgumentError(
-                "estimator",
-                "realised",
-                "fixed or bounded with noise; its sensitivity is unbounded",
-            )
-        if self.top_up and self.estimator == "bounded" and self.clients_carry_noise:
-            raise ArgumentError(
-                "top_up",
-                True,
-                "False with estimator bounded, whose random denominator scales noise",
-            )
-        if self.zone_weights is not None:
-            given = self.zone_weights
-            weights = self._set_per_zone("zone_weights", given, check_positive)
-            for i, (w, n) in enumerate(zip(weights, self.zone_sizes, strict=True)):
-                ok = LEAST_WEIGHT <= w <= n * (1 + 1e-9)
-                allowed = f"{LEAST_WEIGHT:g}..{n}, weights being <= 1"
-                require(ok, f"zone_weights[{i}]", w, allowed)
-        if isinstance(self.mixing, str):
-            ok = self.mixing in ("weighted", "equal")
-            require(ok, "mixing", self.mixing, "weighted, equal or p_i")
-            return
-        mixing = self._set_per_zone("mixing", self.mixing, check_nonnegative)
-        for i, p in enumerate(mixing):
-            allowed = f"0, or {LEAST_WEIGHT:g} and more"
-            require(p == 0 or p >= LEAST_WEIGHT, f"mixing[{i}]", p, allowed)
-            ok = p > 0 or self.clipping.kind != "adaptive"
-            allowed = "above 0 with adaptive clipping, which counts every client"
-            require(ok, f"mixing[{i}]", p, allowed)
-        ok = math.isclose(sum(mixing), 1.0, rel_tol=1e-6)
-        require(ok, "mixing", mixing, f"numbers that sum to 1, not {sum(mixing):g}")
-
-    def _check_sums(self) -> None:
-        least, sizes = self.min_zone_clients, self.zone_sizes
-        least = check_count("min_zone_clients", least)
-        self._set("min_zone_clients", least)
-        if isinstance(self.sampling, FixedSizeSampling):
-            sizes = self.sampling.sizes
-        require(
-            1 <= least <= min(sizes),
-            "min_zone_clients",
-            least,
-            f"1..{min(sizes)}, the clients of the smallest zone or fixed cohort",
-        )
-        if self.secure_server:
-            self._check_secure_server()
-        if self.encoding is not None:
-            self._check_encoding(self.encoding)
-
-    def _check_secure_server(self) -> None:
-        equal = True
-        if self.estimator == "realised":
-            equal = self.mixing == "weighted"
-        elif self.estimator == "fixed":
-            units = self.released_sensitivities
-            equal = math.isclose(min(units), max(units), rel_tol=1e-9)
-        for ok, allowed in (
-            (not self.upper_levels, "False with upper_levels: it sums zones"),
-            (self.num_zones > 1, "False with 1 zone, whose output is the sum"),
-            (
-                self.estimator != "bounded",
-                "False with estimator bounded, which divides each zone's sum by its "
-                "own random denominator; use fixed",
-            ),
-            (equal, f"False with mixing {self.mixing}: zones' sums count differently"),
-        ):
-            require(ok, "secure_server", True, allowed)
-
-    def _check_encoding(self, encoding: FixedPoint) -> None:
-        ok = isinstance(encoding, FixedPoint)
-        require(ok, "encoding", encoding, "a FixedPoint or None")
-        if not (self.secure_aggregation or self.secure_server):
-            raise ArgumentError("encoding", encoding, "None without secure aggregation")
-        if self.clipping.kind == "adaptive":
-            raise ArgumentError(
-                "clipping.kind",
-                "adaptive",
-                "flat or per_layer with an encoding, which is for one clip norm",
-            )
-        most, largest = self.most_summed, encoding.max_clients
-        ok = largest >= most
-        require(ok, "encoding.max_clients", largest, f"at least {most}, as in a sum")
-        noise = {"client_noise_multiplier": self.client_noise_multiplier}
-        if self.secure_server:
-            for i, z in enumerate(self.zone_noise_multipliers):
-                noise[f"zone_noise_multipliers[{i}]"] = z
-            noise["server_noise_multiplier"] = self.server_noise_multiplier
-        least = MIN_STEPS * self.relative_step
-        for name, z in noise.items():
-            require(
-                z == 0 or z >= least,
-                name,
-                z,
-                f"0 or at least {least:.3g} with an encoding of step "
-                f"{encoding.step:.3g}; use more bits",
-            )

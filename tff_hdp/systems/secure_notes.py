@@ -3,7 +3,7 @@
 from typing import Any
 
 from tff_hdp.privacy import NoisePlan
-from tff_hdp.privacy.plan import MIN_STEPS
+from tff_hdp.privacy.parts import MIN_STEPS
 
 _UNSIGNED = (
     "parties are honest but curious, identities are authentic, and the super-node or "
