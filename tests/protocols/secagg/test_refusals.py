@@ -338,7 +338,7 @@ def test_a_dealer_of_shares_that_fit_no_secret_is_named(monkeypatch, sends, what
     run = Running().advertise()
     too_large = (shamir.PRIME - 1).to_bytes(shamir.SHARE_BYTES, "big")
     monkeypatch.setattr(
-        run.clients["d"], "_split", lambda _, holders: [too_large] * holders
+        run.clients["d"]._secrets, "_split", lambda _, holders: [too_large] * holders
     )
     run.share().deliver().mask(sends).collect(sends).unmask(sends)
     with pytest.raises(

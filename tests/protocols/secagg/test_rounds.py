@@ -11,6 +11,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg import graphs
 from tff_hdp.protocols.secagg.client import PHASES, Client
+from tff_hdp.protocols.secagg.client_secrets import ClientSecrets
 from tff_hdp.protocols.secagg.errors import (
     BadShareError,
     BelowThresholdError,
@@ -272,7 +273,7 @@ def test_shares_are_uniform_to_a_part_in_2_to_the_128():
         asked.append(count)
         return random.randbytes(count)
 
-    shared_by = Client("a", Round(0, 1, 32, 3), random_bytes=random_bytes)
+    shared_by = ClientSecrets("a", Round(0, 1, 32, 3), random_bytes)
     del asked[:]
     shared_by._split(bytes(32), 3)
     # A number below 2^256 + 297, drawn as one of so many bytes and reduced.

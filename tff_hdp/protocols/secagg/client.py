@@ -14,22 +14,19 @@ from collections.abc import Callable
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tff_hdp.errors import require
-from tff_hdp.protocols.secagg import keys, shamir
+from tff_hdp.protocols.secagg.client_secrets import ClientSecrets
 from tff_hdp.protocols.secagg.errors import (
     BadInputError,
     BadKeyError,
-    BadShareError,
     BelowThresholdError,
     ReplayError,
     SecureAggregationError,
     UnknownClientError,
     WrongPhaseError,
 )
-from tff_hdp.protocols.secagg.fixed_point import reduce_in_place, ring_dtype
-from tff_hdp.protocols.secagg.masks import SEED_BYTES, add_masks
+from tff_hdp.protocols.secagg.fixed_point import ring_dtype
 from tff_hdp.protocols.secagg.messages import (
     SUPER_NODE,
     Agreement,
@@ -112,14 +109,8 @@ class Client:
         self._shares: SharesForClient | None = None
         self._told: Survivors | None = None
         self._unmasked = set() if unmasked is None else unmasked
-        self._random_bytes = random_bytes
-        self._cipher_key = X25519PrivateKey.from_private_bytes(random_bytes(32))
-        self._mask_key = X25519PrivateKey.from_private_bytes(random_bytes(32))
-        self._seed = random_bytes(SEED_BYTES)
+        self._secrets = ClientSecrets(client_id, terms, random_bytes)
         self._next: Phase | Literal["done"] = "advertise"
-        self._peers: dict[str, Keys] = {}
-        self._cipher_secrets: dict[str, bytes] = {}
-        self._held: dict[str, tuple[bytes, bytes]] = {}
 
     def advertise(self) -> Keys:
         """Phase `advertise`: the public keys.
@@ -132,14 +123,8 @@ class Client:
         self._expect("advertise")
         self._check_not_unmasked()
         self._next = "share"
-        return self._signed(
-            Keys(
-                self.terms.number,
-                self.client_id,
-                self._cipher_key.public_key().public_bytes_raw(),
-                self._mask_key.public_key().public_bytes_raw(),
-            )
-        )
+        public = self._secrets.public_keys
+        return self._signed(Keys(self.terms.number, self.client_id, *public))
 
     def share(self, message: PeerKeys) -> Shares:
         """Phase `share`: shares of the mask key and of the self-mask's seed.
@@ -157,37 +142,10 @@ class Client:
         self._expect("share")
         self._check(message)
         self._check_peers(message.peers)
-        holders = sorted({*message.peers, self.client_id})
-        self._check_threshold(len(holders), "share keys")
-        secrets = {
-            peer: keys.agree(self._cipher_key, sent.cipher_key, peer)
-            for peer, sent in message.peers.items()
-        }
-        session, me = self.terms.digest, self.client_id
-        seeds = self._split(self._seed, len(holders))
-        mask_keys = self._split(self._mask_key.private_bytes_raw(), len(holders))
-        pairs = zip(seeds, mask_keys, strict=True)
-        dealt = dict(zip(holders, pairs, strict=True))
-        result = Shares(
-            self.terms.number,
-            me,
-            {
-                peer: keys.seal(secret, session, me, peer, b"".join(dealt[peer]))
-                for peer, secret in secrets.items()
-            },
-            keys.seed_digest(session, me, self._seed),
-            {
-                holder: b"".join(
-                    keys.share_digest(session, me, holder, share) for share in pair
-                )
-                for holder, pair in dealt.items()
-            },
-        )
-        self._peers = dict(message.peers)
-        self._cipher_secrets = secrets
-        self._held = {me: dealt[me]}
+        self._check_threshold(len(message.peers) + 1, "share keys")
+        dealt = self._secrets.deal(message.peers)
         self._next = "mask" if self._signer is None else "settle"
-        return self._signed(result)
+        return self._signed(Shares(self.terms.number, self.client_id, *dealt))
 
     def settle(self, message: SharesForClient) -> Agreement:
         """Where parties sign: who shared, as this client was told.
@@ -206,9 +164,6 @@ class Client:
         self, message: SharesForClient | Agreements, update: np.ndarray
     ) -> MaskedUpdate:
         """Phase `mask`: the update under its masks.
-
-        y_u = x_u + PRG(b_u) + sum_{u<v} PRG(s_uv) - sum_{u>v} PRG(s_uv) over the
-        neighbours v that shared, modulo 2^bits.
 
         Args:
           message: The neighbours' shares for this client; where parties sign, the
@@ -231,24 +186,10 @@ class Client:
             self._check_agreements(message, self._sharers)
             message = self._shares
         self._check_update(update)
-        held = {
-            dealer: self._open(dealer, data)
-            for dealer, data in message.ciphertexts.items()
-        }
-        me = self.client_id
-        plus, minus = [self._seed], []
-        for peer in held:
-            secret = keys.agree(self._mask_key, self._peers[peer].mask_key, peer)
-            (plus if me < peer else minus).append(
-                keys.mask_seed(secret, self.terms.digest, me, peer)
-            )
-        values = update.copy()
-        add_masks(values, plus=plus, minus=minus)
-        bits = self.terms.bits
-        reduce_in_place(values, bits)
-        self._held |= held
+        values = self._secrets.masked(update, message.ciphertexts)
         self._next = "unmask" if self._signer is None else "agree"
-        return self._signed(MaskedUpdate(self.terms.number, me, pack(values, bits)))
+        packed = pack(values, self.terms.bits)
+        return self._signed(MaskedUpdate(self.terms.number, self.client_id, packed))
 
     def agree(self, message: Survivors) -> Agreement:
         """Where parties sign: which survivors this client was told of.
@@ -302,12 +243,13 @@ class Client:
             self._check_survivors(message)
         self._next = "done"
         self._unmasked.add(self._sum)
+        held = self._secrets.held
         return self._signed(
             Unmasking(
                 self.terms.number,
                 self.client_id,
-                {client: self._held[client][0] for client in message.survivors},
-                {client: self._held[client][1] for client in message.dropped},
+                {client: held[client][0] for client in message.survivors},
+                {client: held[client][1] for client in message.dropped},
             )
         )
 
@@ -340,7 +282,8 @@ class Client:
 
     def _check_shares(self, message: SharesForClient) -> None:
         self._check(message)
-        stranger = next((p for p in message.ciphertexts if p not in self._peers), None)
+        peers = self._secrets.peers
+        stranger = next((p for p in message.ciphertexts if p not in peers), None)
         if stranger is not None:
             raise UnknownClientError(
                 f"shares of {stranger!r}, who is no neighbour of {self.client_id!r}"
@@ -349,8 +292,9 @@ class Client:
 
     def _check_survivors(self, message: Survivors) -> None:
         named: set[str] = set()
+        held = self._secrets.held
         for client in (*message.survivors, *message.dropped):
-            if client not in self._held:
+            if client not in held:
                 raise UnknownClientError(
                     f"{self.client_id!r} holds no share of {client!r}"
                 )
@@ -360,7 +304,7 @@ class Client:
                     "would reveal its update"
                 )
             named.add(client)
-        missing = next((c for c in self._held if c not in named), None)
+        missing = next((c for c in held if c not in named), None)
         if missing is not None:
             raise SecureAggregationError(f"{missing!r} is neither survivor nor dropped")
         if self.client_id not in message.survivors:
@@ -371,29 +315,6 @@ class Client:
         if self._signer is None:
             return message
         return self._signer.sign(message, self.terms.digest)
-
-    def _split(self, secret: bytes, holders: int) -> list[bytes]:
-        return shamir.split(
-            secret,
-            threshold=self.terms.threshold,
-            holders=holders,
-            below=self._below,
-        )
-
-    def _below(self, bound: int) -> int:
-        # 128 bits beyond the bound: the bias is below 2^-128.
-        size = bound.bit_length() // 8 + 17
-        return int.from_bytes(self._random_bytes(size), "big") % bound
-
-    def _open(self, dealer: str, data: bytes) -> tuple[bytes, bytes]:
-        secret = self._cipher_secrets[dealer]
-        text = keys.unseal(secret, self.terms.digest, dealer, self.client_id, data)
-        if len(text) != 2 * shamir.SHARE_BYTES:
-            raise BadShareError(
-                f"shares of {dealer!r} have {len(text)} bytes; allowed is "
-                f"{2 * shamir.SHARE_BYTES}"
-            )
-        return text[: shamir.SHARE_BYTES], text[shamir.SHARE_BYTES :]
 
     def _expect(self, phase: Phase) -> None:
         if self._next != phase:
@@ -416,10 +337,7 @@ class Client:
             )
 
     def _check_peers(self, peers: dict[str, Keys]) -> None:
-        seen = {
-            self._cipher_key.public_key().public_bytes_raw(): self.client_id,
-            self._mask_key.public_key().public_bytes_raw(): self.client_id,
-        }
+        seen = dict.fromkeys(self._secrets.public_keys, self.client_id)
         for peer, sent in peers.items():
             check_round(sent, self.terms.number)
             # With a share of every secret, it would be a client that helps each time.
