@@ -176,46 +176,38 @@ class _Runner:
         self, whose: str, inputs: Mapping[str, _Input], fewest: int, dropped: int = 0
     ) -> tuple[np.ndarray, Meter]:
         """The sum of all inputs, `fewest` and more, int64 [size], by the protocol."""
-        meter = Meter(SUPER_NODE)
-        unmasked = collections.defaultdict(set)
-        try:
-            total = self._attempt(whose, 0, inputs, fewest, dropped, unmasked, meter)
-        except BelowThresholdError:
-            total = self._attempt(whose, 1, inputs, fewest, 0, unmasked, meter)
-        return from_ring(total, self.plan.encoding.bits), meter
-
-    def _attempt(
-        self,
-        whose: str,
-        attempt: int,
-        inputs: Mapping[str, _Input],
-        fewest: int,
-        dropped: int,
-        unmasked: Mapping[str, set],
-        meter: Meter,
-    ) -> np.ndarray:
+        meter, unmasked = Meter(SUPER_NODE), collections.defaultdict(set)
         bits = self.plan.encoding.bits
-        gone = [f"dropped client {j}" for j in range(dropped)]
-        graph = masking_graph(self.protocol, len(inputs) + dropped, signed=self.signed)
-        total, _ = run_round(
-            {**inputs, **dict.fromkeys(gone)},
-            Round(
+
+        def attempt(number: int, dropped: int) -> np.ndarray:
+            gone = dict.fromkeys(f"dropped client {j}" for j in range(dropped))
+            parties = len(inputs) + dropped
+            graph = masking_graph(self.protocol, parties, signed=self.signed)
+            terms = Round(
                 self.round_number,
                 self.size,
                 bits,
                 graph.threshold,
                 whose,
-                attempt=attempt,
+                attempt=number,
                 min_survivors=max(fewest, graph.fewest),
-            ),
-            encode=lambda own: to_ring(self._noised(*own), bits),
-            degree=graph.degree,
-            drops=dict.fromkeys(gone, "mask"),
-            signed=self.signed,
-            unmasked=unmasked,
-            meter=meter,
-        )
-        return total
+            )
+            total, _ = run_round(
+                {**inputs, **gone},
+                terms,
+                encode=lambda own: to_ring(self._noised(*own), bits),
+                degree=graph.degree,
+                drops=dict.fromkeys(gone, "mask"),
+                signed=self.signed,
+                unmasked=unmasked,
+                meter=meter,
+            )
+            return from_ring(total, bits)
+
+        try:
+            return attempt(0, dropped), meter
+        except BelowThresholdError:
+            return attempt(1, 0), meter
 
     def plain(self, inputs: Mapping[str, _Input]) -> np.ndarray:
         """The sum where the super-node sees every input."""
