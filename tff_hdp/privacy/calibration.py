@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 
 from tff_hdp.errors import ArgumentError, check_count, check_positive, check_word
-from tff_hdp.privacy.accountant import SOUND, Sound, account, worst
+from tff_hdp.privacy.accountant import SOUND, AccountRow, Sound, account, worst
 from tff_hdp.privacy.least import log_excess
 from tff_hdp.privacy.parts import LARGEST_MULTIPLIER, SMALLEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
@@ -57,6 +57,10 @@ def calibrate(
     if client_kind is not None:
         check_word("client_kind", client_kind, CLIENT_KINDS)
 
+    def worst_row(plan: NoisePlan, by: Sound) -> AccountRow:
+        rows = account(plan, rounds, delta, (by,), threat=threat)
+        return worst(rows, observer, client_kind, method=by)
+
     def epsilon(z: float, by: Sound) -> float:
         try:
             plan = make_plan(z)
@@ -64,28 +68,12 @@ def calibrate(
             if "noise_multiplier" not in error.name or z == LARGEST_MULTIPLIER:
                 raise
             return math.inf
-        rows = account(plan, rounds, delta, (by,), threat=threat)
-        return worst(rows, observer, client_kind, method=by).epsilon(by)
+        return worst_row(plan, by).epsilon(by)
 
     z = _least_multiplier(epsilon, target_epsilon, method)
     if z == math.inf:
-        plan = make_plan(LARGEST_MULTIPLIER)
-        rows = account(plan, rounds, delta, (method,), threat=threat)
-        row = worst(rows, observer, client_kind, method=method)
-        if row.noise_multiplier is None:
-            raise ArgumentError(
-                "observer",
-                observer,
-                f"one that noise protects {row.client_kind} clients from; of this one: "
-                f"{row.assumptions}",
-            )
-        raise ArgumentError(
-            "target_epsilon",
-            target_epsilon,
-            f"what a noise multiplier up to {LARGEST_MULTIPLIER:g} meets against the "
-            f"{observer} ({row.client_kind} clients: "
-            f"{row.assumptions or 'too strict'})",
-        )
+        row = worst_row(make_plan(LARGEST_MULTIPLIER), method)
+        raise _refusal(target_epsilon, observer, row)
     if z == 0.0:
         raise ArgumentError(
             "target_epsilon",
@@ -94,6 +82,17 @@ def calibrate(
             "speak of",
         )
     return z
+
+
+def _refusal(target: float, observer: Observer, row: AccountRow) -> ArgumentError:
+    """Why no multiplier meets a target; `row` is what the largest comes to."""
+    clients, why = f"{row.client_kind} clients", row.assumptions
+    if row.noise_multiplier is None:
+        allowed = f"one that noise protects {clients} from; of this one: {why}"
+        return ArgumentError("observer", observer, allowed)
+    allowed = f"what a noise multiplier up to {LARGEST_MULTIPLIER:g} meets against the "
+    allowed += f"{observer} ({clients}: {why or 'too strict'})"
+    return ArgumentError("target_epsilon", target, allowed)
 
 
 def _least_multiplier(
