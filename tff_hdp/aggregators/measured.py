@@ -48,25 +48,7 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     allowed = f"fewer than all {came} clients; they sent updates without a zone, which "
     allowed += "those of build_weighted_fed_avg and build_unweighted_fed_avg have"
     require(not unknown, "lost", lost, allowed)
-    if "strangers" in measurements and lost < came == np.sum(measurements["rejected"]):
-        warnings.warn(
-            f"all {came} updates of a round were rejected, so that it released noise "
-            "alone: they are not finite, their weights are beyond 1 (example_cap), or "
-            "their zones are none of the plan's",
-            stacklevel=2,
-        )
-    if strangers := measurements.get("strangers", 0):
-        warnings.warn(
-            f"{strangers} of {came} updates of a round were rejected: their clients' "
-            f"zones are none of the plan's 0..{zones - 1}",
-            stacklevel=2,
-        )
-    if overweight := measurements.get("overweight", 0):
-        warnings.warn(
-            f"{overweight} of {came} updates of a round were rejected: their weights "
-            "are beyond 1; example_cap caps those that TFF gives",
-            stacklevel=2,
-        )
+    _warn_of_rejected(measurements, came)
     restore = dp_accounting.DpEvent.from_named_tuple
     events = _by_level(measurements.get("events") or {}, restore, zones)
     if "clip_norms" in measurements:
@@ -77,6 +59,28 @@ def round_events(measurements: Any) -> dict[str, Any] | None:
     if "plan" in measurements:
         events["plan"] = int(measurements["plan"])
     return events
+
+
+def _warn_of_rejected(measurements: Mapping[str, Any], came: int) -> None:
+    """Warns the caller's caller of updates that a setting, or all, are rejected for."""
+    zones, lost = np.size(measurements["clients"]), measurements.get("lost", 0)
+    if "strangers" in measurements and lost < came == np.sum(measurements["rejected"]):
+        warnings.warn(
+            f"all {came} updates of a round were rejected, so that it released noise "
+            "alone: they are not finite, their weights are beyond 1 (example_cap), or "
+            "their zones are none of the plan's",
+            stacklevel=3,
+        )
+    for name, why in (
+        ("strangers", f"their clients' zones are none of the plan's 0..{zones - 1}"),
+        (
+            "overweight",
+            "their weights are beyond 1; example_cap caps those that TFF gives",
+        ),
+    ):
+        if count := measurements.get(name, 0):
+            words = f"{count} of {came} updates of a round were rejected: {why}"
+            warnings.warn(words, stacklevel=3)
 
 
 def _by_level(
