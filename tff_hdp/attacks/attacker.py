@@ -89,12 +89,11 @@ class Attacker:
         Raises:
           ArgumentError: If that median is 0, or is to be taken and is not finite.
         """
-        config, found = self.config, self.target.median_norm()
-        auto = config.clip_norm == "auto"
+        given, found = self.config.given_clip_norm, self.target.median_norm()
         allowed = f"one at which updates have a median norm > 0; it is {found:g}"
-        is_one = 0.0 < found < math.inf if auto else found != 0.0
-        require(is_one, "learning_rate", config.learning_rate, allowed)
-        return found if auto else config.given_clip_norm
+        is_one = found != 0.0 if given else 0.0 < found < math.inf
+        require(is_one, "learning_rate", self.config.learning_rate, allowed)
+        return given or found
 
     @functools.cached_property
     def prior(self) -> tuple[np.ndarray, np.ndarray]:
@@ -147,23 +146,21 @@ class Attacker:
         if attack == "analytic":
             require(m == 1, "unknown_clients", m, "1 for an attack by one layer")
             return self._by_layer(seen, vantage.stddev)[:, np.newaxis]
-        budget = {} if config.evaluations is None else {"steps": config.evaluations}
         common = {
             "seed": config.seed,
             "progress": inversion.bar(f"{attack}, {vantage.name}"),
         }
+        if config.evaluations is not None:
+            budget = "evaluations" if attack == "dlg" else "steps"
+            common[budget] = config.evaluations
         if attack == "feature_ig":
             require(m == 1, "unknown_clients", m, "1 for an attack by features")
-            return inversion.feature_guided(target, seen, **budget, **common)
+            return inversion.feature_guided(target, seen, **common)
         labels = analytic.infer_labels(target, seen, m)
         forward = Forward(target, vantage.clip_norm)
-        common["restarts"] = config.restarts
-        if attack == "dlg":
-            budget = {"evaluations": budget["steps"]} if budget else {}
-            search = inversion.deep_leakage
-        else:
-            search = inversion.inverting_gradients
-        return search(forward, seen, labels, **budget, **common)
+        is_dlg = attack == "dlg"
+        search = inversion.deep_leakage if is_dlg else inversion.inverting_gradients
+        return search(forward, seen, labels, restarts=config.restarts, **common)
 
     def _by_layer(self, seen: np.ndarray, stddev: float) -> np.ndarray:
         if analytic.first_dense(self.target) != 0:

@@ -209,7 +209,7 @@ class AttackConfig:
         check_positive("learning_rate", self.learning_rate)
         check_multiplier(self.noise_multiplier)
         check_delta("delta", self.delta)
-        if self.clip_norm != "auto":
+        if self.given_clip_norm is not None:
             check_positive("clip_norm", self.given_clip_norm)
         if self.zones > self.clients:
             raise ArgumentError("zones", self.zones, f"1..{self.clients}, the clients")
@@ -250,12 +250,14 @@ class AttackConfig:
             check_left(self, ("others_known",), "True where cohorts are drawn")
 
     @property
-    def given_clip_norm(self) -> float:
-        """S as a number.
+    def given_clip_norm(self) -> float | None:
+        """S as a number, above 0; None where it is auto.
 
         Raises:
-          ArgumentError: If it is not one.
+          ArgumentError: If it is neither.
         """
+        if self.clip_norm == "auto":
+            return None
         try:
             return float(self.clip_norm)
         except ValueError:

@@ -180,8 +180,7 @@ def _of_writers(attacker: Attacker, vantage: Vantage, updates: np.ndarray) -> Va
     config, norms = attacker.config, np.linalg.norm(updates, axis=1)
     allowed = "one at which writers' updates are finite"
     require(np.isfinite(norms).all(), "learning_rate", config.learning_rate, allowed)
-    auto = config.clip_norm == "auto"
-    clip_norm = float(np.median(norms)) if auto else config.given_clip_norm
+    clip_norm = config.given_clip_norm or float(np.median(norms))
     clipping = Clipping(clip_norm=clip_norm)
     plan = dataclasses.replace(vantage.plan, clipping=clipping)
     return dataclasses.replace(vantage, plan=plan)

@@ -38,12 +38,6 @@ class Setting:
     target: Target
 
     @property
-    def clip_norm(self) -> float | None:
-        """Of what the system clips; None is the median of what it would clip."""
-        auto = self.config.clip_norm == "auto"
-        return None if auto else self.config.given_clip_norm
-
-    @property
     def per_zone(self) -> int:
         """Clients of a zone.
 

@@ -42,7 +42,7 @@ def under_attack(setting: Setting, examples: Sequence[Example]) -> SystemUnderAt
       ArgumentError: If FL-TOP does not take the setting.
     """
     kept = _kept(setting)
-    clip_norm = setting.clip_norm or median_norm(
+    clip_norm = setting.config.given_clip_norm or median_norm(
         _round(setting, kept, _plan(setting, *FREE)), examples
     )
     plan = _plan(setting, clip_norm, setting.config.noise_multiplier)

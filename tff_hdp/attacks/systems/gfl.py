@@ -54,7 +54,7 @@ def under_attack(setting: Setting, examples: Sequence[Example]) -> SystemUnderAt
 def _clip_norm(setting: Setting) -> float:
     """Of updates, mu B; an error names the learning rate if GFL takes no such B."""
     mu = setting.target.learning_rate
-    clip_norm = setting.clip_norm or setting.target.median_norm()
+    clip_norm = setting.config.given_clip_norm or setting.target.median_norm()
     try:
         check_norm("B", clip_norm / mu)
     except ArgumentError as error:

@@ -41,7 +41,7 @@ def under_attack(setting: Setting, examples: Sequence[Example]) -> SystemUnderAt
     del examples
     n = setting.per_zone
     initial = np.concatenate([w.ravel() for w in setting.target.weights])
-    C = setting.clip_norm or float(np.linalg.norm(initial))
+    C = setting.config.given_clip_norm or float(np.linalg.norm(initial))
     check_norm("clip_norm", C)
     rounds = _rounds(setting, n, C, setting.config.noise_multiplier)
     return SystemUnderAttack(

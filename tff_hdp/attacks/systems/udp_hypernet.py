@@ -43,7 +43,7 @@ def under_attack(setting: Setting, examples: Sequence[Example]) -> SystemUnderAt
         descriptor_dim=_DESCRIPTOR_DIM, width=_WIDTH, targets=setting.target.shapes
     )
     initial = _initial(setting, network)
-    clip_norm = setting.clip_norm or median_norm(
+    clip_norm = setting.config.given_clip_norm or median_norm(
         _round(setting, network, initial, _plan(setting, *FREE)), examples
     )
     plan = _plan(setting, clip_norm, setting.config.noise_multiplier)
