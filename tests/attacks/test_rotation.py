@@ -8,7 +8,7 @@ import pytest
 from tff_hdp.attacks import figures, run
 from tff_hdp.attacks.attacker import Attacker
 from tff_hdp.attacks.config import AttackConfig
-from tff_hdp.attacks.membership import Records
+from tff_hdp.attacks.trials import Records
 from tff_hdp.privacy.tradeoff import Tradeoff, orthogonal_identification
 
 pytestmark = pytest.mark.usefixtures("loaded_once")

@@ -11,9 +11,9 @@ from tff_hdp.attacks import property, run
 from tff_hdp.attacks.attacker import Attacker
 from tff_hdp.attacks.config import AttackConfig
 from tff_hdp.attacks.lira import area_over_shadows, likelihood_ratios, trained
-from tff_hdp.attacks.membership import clipped
 from tff_hdp.attacks.roc import area_interval, area_under
 from tff_hdp.attacks.training import Training
+from tff_hdp.attacks.trials import clipped
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import Clipping, FullParticipation, NoisePlan, ThreatModel
 from tff_hdp.privacy.planned import Planned

@@ -10,11 +10,11 @@ import numpy as np
 
 import tasks
 from tff_hdp.attacks import analytic, distances, inversion
-from tff_hdp.attacks import membership as filters
 from tff_hdp.attacks.config import OF_CANDIDATES, OF_IMAGES, ZHU, AttackConfig
 from tff_hdp.attacks.forward import Forward
 from tff_hdp.attacks.observation import Federation
 from tff_hdp.attacks.roc import Roc
+from tff_hdp.attacks.trials import Records, Trials, clipped
 from tff_hdp.attacks.vantage import Held, Vantage
 from tff_hdp.attacks.victims import Target, load_target
 from tff_hdp.errors import ArgumentError, require
@@ -246,9 +246,7 @@ class Attacker:
             columns["lpips_mean"] = float(self.lpips(originals, found).mean())
         return columns, found
 
-    def records(
-        self, vantage: Vantage, others_known: bool | None = None
-    ) -> filters.Records:
+    def records(self, vantage: Vantage, others_known: bool | None = None) -> Records:
         """What clients of single examples would send, clipped where the plan clips.
 
         Args:
@@ -263,13 +261,13 @@ class Attacker:
         used = slice(_POOL if known else _POOL + _OWN)
         batch = self.target.features[used], self.target.labels[used]
         updates = self.target.updates(*(part[:, np.newaxis] for part in batch))
-        sent = filters.clipped(updates, vantage.clip_norm)
-        found = filters.Records.of(sent[:_POOL], sent[_POOL:])
+        sent = clipped(updates, vantage.clip_norm)
+        found = Records.of(sent[:_POOL], sent[_POOL:])
         allowed = "one at which some updates are finite"
         require(len(found) > 0, "learning_rate", self.config.learning_rate, allowed)
         return found
 
-    def trials(self, vantage: Vantage, records: filters.Records) -> filters.Trials:
+    def trials(self, vantage: Vantage, records: Records) -> Trials:
         """Trials from a vantage, as many as the config says.
 
         Args:
@@ -277,7 +275,7 @@ class Attacker:
           records: Of possible clients.
         """
         config = self.config
-        return filters.Trials(
+        return Trials(
             vantage=vantage,
             records=records,
             stddev=vantage.stddev,

@@ -15,9 +15,9 @@ from tasks import mnist, packs
 from tasks.loading import data_folder
 from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.inversion import bar
-from tff_hdp.attacks.membership import Records, clipped
 from tff_hdp.attacks.roc import area_interval, roc
 from tff_hdp.attacks.training import Training
+from tff_hdp.attacks.trials import Records, clipped
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.parts import Clipping

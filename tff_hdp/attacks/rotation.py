@@ -11,7 +11,7 @@ import dataclasses
 from typing import Any
 
 from tff_hdp.attacks.attacker import Attacker, Outcome
-from tff_hdp.attacks.membership import Records
+from tff_hdp.attacks.trials import Records
 from tff_hdp.attacks.vantage import Held, Vantage, most_exposed
 
 

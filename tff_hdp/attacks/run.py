@@ -11,7 +11,7 @@ from typing import Any
 from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.config import RECONSTRUCTIONS, AttackConfig
 from tff_hdp.attacks.lira import lira
-from tff_hdp.attacks.observers import all_observers, one_observer
+from tff_hdp.attacks.membership import all_observers, one_observer
 from tff_hdp.attacks.property import property_inference, update_difference
 from tff_hdp.attacks.rotation import rotation
 from tff_hdp.attacks.system_attack import identify_in_system

@@ -7,7 +7,7 @@ import numpy as np
 from tff_hdp.attacks.analytic import first_dense
 from tff_hdp.attacks.attacker import Attacker, Outcome
 from tff_hdp.attacks.config import AttackConfig
-from tff_hdp.attacks.observers import MODES
+from tff_hdp.attacks.membership import MODES
 from tff_hdp.attacks.vantage import Vantage
 
 LEVELS = ("0", "1", "2")

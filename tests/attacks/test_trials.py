@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tff_hdp.attacks.membership import Records, Trials, clipped
 from tff_hdp.attacks.observation import Federation
 from tff_hdp.attacks.roc import roc
+from tff_hdp.attacks.trials import Records, Trials, clipped
 from tff_hdp.attacks.vantage import Vantage
 from tff_hdp.errors import ArgumentError
 from tff_hdp.privacy import (
