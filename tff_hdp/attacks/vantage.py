@@ -191,8 +191,7 @@ class Vantage:
             return [j for j in everywhere if j not in self.told_zones]
         if self.observer == "aggregator" and plan.secure_server:
             return everywhere
-        nodes = plan.nodes_at(max(self.level - 1, 1))
-        return [j for j in everywhere if nodes[j] == nodes[self.zone]]
+        return plan.zones_beside(self.zone, max(self.level - 1, 1))
 
     @property
     def sees_clients(self) -> bool:

@@ -101,12 +101,10 @@ def noise_in_output(
       observer: Who sees it.
     """
     plan, threat = run.plan, run.threat
-    nodes, u = plan.nodes_at(level), plan.released_sensitivities
-    # Of the zones beneath the node, the client's own included.
+    u = plan.released_sensitivities
+    # Of the zones beneath the node.
     relative = {
-        j: 1.0 if j == zone else u[j] / u[zone]
-        for j, node in enumerate(nodes)
-        if node == nodes[zone]
+        j: 1.0 if j == zone else u[j] / u[zone] for j in plan.zones_beside(zone, level)
     }
     fellows = _fellow_nodes(plan, zone) if knowledge(observer).is_super_node else []
     lost, notes = _lost_zones(run, observer, fellows, len(relative) > 1)

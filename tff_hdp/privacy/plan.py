@@ -125,6 +125,15 @@ class NoisePlan:
             nodes = [upper.parents[node] for node in nodes]
         return nodes
 
+    def zones_beside(self, zone: int, level: int) -> list[int]:
+        """Zones beneath the node of `level` that a zone is beneath, itself among them.
+
+        Raises:
+          ArgumentError: If there are no nodes at such a level.
+        """
+        nodes = self.nodes_at(level)
+        return [j for j, node in enumerate(nodes) if node == nodes[zone]]
+
     @property
     def noise_carriers(self) -> tuple[int, ...]:
         """How many of each zone's clients have noise of their own to add."""

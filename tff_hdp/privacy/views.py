@@ -390,8 +390,7 @@ def _why_none(run: AccountedRound, level: int, depth: int, zone: int) -> str:
 
 def _is_noised(plan: NoisePlan, depth: int, zone: int) -> bool:
     """Whether anybody adds noise to the output of a zone's node of `depth`."""
-    nodes = plan.nodes_at(max(depth, 1))
-    beneath = [j for j, node in enumerate(nodes) if node == nodes[zone]]
+    beneath = plan.zones_beside(zone, max(depth, 1))
     return any(plan.noise_carriers[j] for j in beneath) or any(
         noise[plan.nodes_at(d)[j]]
         for d, noise in enumerate(plan.node_noise_multipliers[:depth], 1)
