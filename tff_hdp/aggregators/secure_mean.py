@@ -37,8 +37,8 @@ class SecureZonedMean(ZonedMean):
     Args:
       plan: With an encoding; see `tff_hdp.privacy.secure.with_encoding`.
       record: An update, as a structure of float `tf.TensorSpec`.
-      draws_noise: Whether `contribution` and `zone_outputs` add the discrete
-        noise; False where the parties of a protocol add it themselves.
+      draws_noise: Whether `contribution` and `total` add the discrete noise; False
+        where the parties of a protocol add it themselves.
 
     Attributes:
       vector_size: Coordinates of a vector: those of the record, and the weight.
@@ -100,25 +100,28 @@ class SecureZonedMean(ZonedMean):
             saturated=tf.cast(saturated, tf.int32),
         )
 
-    def zone_outputs(self, vectors: Any, counted: Any) -> tuple[Any, Any]:
-        """Zones that are too small left out, and super-nodes' discrete noise added.
+    def total(self, vectors: Any, operator: Any) -> Any:
+        """What `outputs` takes, of zones' sums.
 
-        A zone that is left out still gets its noise: were its output bare, it
-        would show for certain whether one client more had come.
+        Zones that are too small are left out, super-nodes' discrete noise is added and,
+        where the server sees no more than that, zones are summed. A zone that is left
+        out still gets its noise: were its output bare, it would show for certain
+        whether one client more had come.
 
         Args:
           vectors: int64 [s, vector_size], sums modulo 2^b.
-          counted: int32 [s], how many of the zone took part.
-
-        Returns:
-          The vectors, and which zones with clients were left out (bool [s]).
+          operator: What contributions hold besides their vectors, summed over clients.
         """
+        counted = operator["counted"]
         enough = counted >= self.plan.min_zone_clients
         vectors = tf.where(enough[:, tf.newaxis], vectors, 0)
-        if self._draws_noise and self.plan.secure_server:
-            noise = levels.discrete_zone_noise(self.plan, self.size)
-            vectors += tf.pad(noise, [[0, 0], [0, 1]])
-        return vectors, tf.logical_and(counted > 0, tf.logical_not(enough))
+        if self.plan.secure_server:
+            if self._draws_noise:
+                noise = levels.discrete_zone_noise(self.plan, self.size)
+                vectors += tf.pad(noise, [[0, 0], [0, 1]])
+            vectors = tf.math.floormod(tf.reduce_sum(vectors, 0), self.modulus)
+        left_out = tf.logical_and(counted > 0, tf.logical_not(enough))
+        return collections.OrderedDict(vectors=vectors, left_out=left_out, **operator)
 
     def decoded(self, vectors: Any) -> tuple[Any, tf.Tensor]:
         """What sums modulo 2^b stand for.
@@ -140,10 +143,10 @@ class SecureZonedMean(ZonedMean):
 
         Args:
           state: The queries' states.
-          total: `vectors`, int64 modulo 2^b: [s, vector_size], what `zone_outputs`
-            returned, or with `secure_server` their sum over zones [vector_size];
-            `left_out` (bool [s]); `clients` (int32 [s]) and what contributions
-            hold besides their vectors, summed over clients.
+          total: `vectors`, int64 modulo 2^b: [s, vector_size], zones' outputs, or with
+            `secure_server` their sum over zones [vector_size]; `left_out` (bool [s]),
+            which zones with clients were; and what contributions hold besides their
+            vectors, summed over clients.
 
         Returns:
           As `ZonedMean.outputs`; with `secure_server`, the sum of the zones' outputs in

@@ -79,7 +79,7 @@ def protocol_sums(
 
     A zone with fewer survivors that count than `plan.min_zone_clients` is refused
     before it unmasks: nothing of it is revealed. Its super-node still adds its noise,
-    as `SecureZonedMean.zone_outputs` explains.
+    as `SecureZonedMean.total` explains.
 
     A sum that lost more clients than its protocol bears is refused likewise, and
     started anew among those who are left. So whether a zone is left out depends

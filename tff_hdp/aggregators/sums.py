@@ -112,15 +112,9 @@ def _secure_total(mean: SecureZonedMean, sent: Any) -> Any:
     sums = _secure_vectors if mean.plan.secure_aggregation else _plain_vectors
     vectors = sums(mean, sent)
 
-    @tff.tensorflow.computation(
-        vectors.type_signature.member, operator.type_signature.member
+    total = tff.tensorflow.computation(
+        mean.total, vectors.type_signature.member, operator.type_signature.member
     )
-    def total(vectors: Any, operator: Any) -> Any:
-        vectors, left_out = mean.zone_outputs(vectors, operator["counted"])
-        if mean.plan.secure_server:
-            vectors = tf.math.floormod(tf.reduce_sum(vectors, 0), mean.modulus)
-        return collections.OrderedDict(vectors=vectors, left_out=left_out, **operator)
-
     return tff.federated_map(total, (vectors, operator))
 
 

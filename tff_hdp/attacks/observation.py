@@ -134,20 +134,16 @@ class Federation:
             ]
             for clients in contributions
         ]
-        total = self._total(bare)
+        operator = self._total(bare)
         vectors = tf.stack(
             [tf.add_n([c["vector"] for c in clients]) for clients in contributions]
         )
         vectors = tf.math.floormod(vectors, mean.modulus)
         sums, weight = mean.decoded(vectors)
-        vectors, total["left_out"] = mean.zone_outputs(vectors, total["counted"])
-        if self._plan.secure_server:
-            vectors = tf.math.floormod(tf.reduce_sum(vectors, 0), mean.modulus)
-        total["vectors"] = vectors
         records = [
             [mean.decoded(c["vector"])[0] for c in clients] for clients in contributions
         ]
-        return records, _by_zone(sums), total, weight
+        return records, _by_zone(sums), mean.total(vectors, operator), weight
 
     def _total(self, contributions: Any) -> Any:
         mean = self._mean
