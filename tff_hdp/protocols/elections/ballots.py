@@ -16,12 +16,24 @@ from tff_hdp.protocols.elections.setup import Call, Setup
 
 
 @dataclasses.dataclass(frozen=True)
-class Presence:
-    """A client's word that it is there; `election` is the digest of the call."""
+class Signed:
+    """What a client signs.
+
+    Attributes:
+      election: The digest of the call or, from the roll on, of the election.
+      sender: The client's id.
+      signature: 64 bytes; empty before it is there.
+    """
 
     election: bytes
     sender: str
+    _: dataclasses.KW_ONLY
     signature: bytes = b""
+
+
+@dataclasses.dataclass(frozen=True)
+class Presence(Signed):
+    """A client's word that it is there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,15 +45,12 @@ class Roll:
 
 
 @dataclasses.dataclass(frozen=True)
-class Dealing:
+class Dealing(Signed):
     """A voter's contribution, shared among all voters (`pvss.deal`)."""
 
-    election: bytes
-    sender: str
     shares: tuple[bytes, ...]
     challenge: bytes
     responses: tuple[bytes, ...]
-    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +67,10 @@ class Ballot:
 
 
 @dataclasses.dataclass(frozen=True)
-class Confirmation:
+class Confirmation(Signed):
     """A voter's one word that it checked a ballot and takes no other."""
 
-    election: bytes
-    sender: str
     ballot: bytes
-    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,16 +82,13 @@ class Certificate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reveal:
+class Reveal(Signed):
     """A voter's decrypted share of the summed contributions (`pvss.decrypt`)."""
 
-    election: bytes
-    sender: str
     ballot: bytes
     share: bytes
     challenge: bytes
     response: bytes
-    signature: bytes = b""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +100,7 @@ class Outcome:
     seal: bytes
 
 
-Signed = Presence | Dealing | Confirmation | Reveal
-_S = TypeVar("_S", Presence, Dealing, Confirmation, Reveal)
+_S = TypeVar("_S", bound=Signed)
 
 
 def sign(message: _S, identity: Identity) -> _S:
