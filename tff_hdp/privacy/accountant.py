@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
 from tff_hdp.errors import ArgumentError, check_count, check_delta, check_word, require
-from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp
+from tff_hdp.privacy.composition import epsilon_by_pld, epsilon_by_rdp, gathered
 from tff_hdp.privacy.mechanisms import Mechanism
 from tff_hdp.privacy.paper import paper_epsilon
 from tff_hdp.privacy.plan import NoisePlan
@@ -378,19 +378,15 @@ def composed(
       methods: Which epsilons to compute.
       numbers: How many numbers of noise are drawn in all rounds, at most.
     """
-    counts: dict[Mechanism, int] = {}
-    for mechanism, count in rounds:
-        counts[mechanism] = counts.get(mechanism, 0) + count
+    together = gathered(rounds)
     notes = [row.assumptions] if row.assumptions else []
-    numbers = numbers if counts else 0.0
+    numbers = numbers if together else 0.0
     if numbers:
         notes.append(f"noise of finite precision, {numbers:.2g} numbers, is accounted")
     found: dict[str, float | None] = {}
     for method, epsilon in (("rdp", epsilon_by_rdp), ("pld", epsilon_by_pld)):
         if method in methods:
-            found[f"epsilon_{method}"], why = epsilon(
-                frozenset(counts.items()), row.delta, numbers
-            )
+            found[f"epsilon_{method}"], why = epsilon(together, row.delta, numbers)
             notes += [w for w in why if w not in notes]
     return dataclasses.replace(row, **found, assumptions="; ".join(notes))
 

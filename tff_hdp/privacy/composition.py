@@ -1,9 +1,8 @@
 """Composition of rounds, and conversion to (epsilon, delta)."""
 
-import collections
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,6 +48,14 @@ _CLOSEST = 8
 
 Rounds = frozenset[tuple[Mechanism, int]]
 Epsilon = tuple[float | None, tuple[str, ...]]
+
+
+def gathered(rounds: Iterable[tuple[Mechanism, int]]) -> Rounds:
+    """Rounds with each mechanism once, and how often it was run in all."""
+    counts: dict[Mechanism, int] = {}
+    for mechanism, count in rounds:
+        counts[mechanism] = counts.get(mechanism, 0) + count
+    return frozenset(counts.items())
 
 
 @functools.lru_cache(maxsize=256)
@@ -105,10 +112,8 @@ def epsilon_by_pld(rounds: Rounds, delta: float, numbers: float = 0.0) -> Epsilo
     """
     if not rounds:
         return 0.0, ()
-    more: collections.Counter[Mechanism] = collections.Counter()
-    for mechanism, count in rounds:
-        more[mechanism.if_more_is_seen] += count
-    ways = dict.fromkeys((rounds, frozenset(more.items())))
+    more = gathered((m.if_more_is_seen, count) for m, count in rounds)
+    ways = dict.fromkeys((rounds, more))
     found = [_composed_epsilon(way, delta, numbers) for way in ways]
     known = [pair for pair in found if pair[0] is not None]
     return min(known, default=found[0], key=lambda pair: pair[0])
@@ -250,16 +255,15 @@ def _without_bare_rounds(rounds: Rounds, more: int = 0) -> tuple[Rounds, float]:
       rounds: Mechanisms with how often each was run.
       more: See `Mechanism.given_noise`.
     """
-    sound: dict[Mechanism, int] = {}
-    spent = 0.0
+    sound, spent = [], 0.0
     for mechanism, count in rounds:
         ok = mechanism.slack >= 0.0 and mechanism.pure_epsilon >= 0.0
         allowed = "one whose slack and pure epsilon are numbers >= 0"
         require(ok, "mechanism", mechanism, allowed)
         given, bare = mechanism.given_noise(more)
         spent += count * bare
-        sound[given] = sound.get(given, 0) + count
-    return frozenset(sound.items()), spent
+        sound.append((given, count))
+    return gathered(sound), spent
 
 
 def _bare_words(spent: float) -> str:
