@@ -30,7 +30,6 @@ class Roc:
       auc_error: Its standard error (Hanley and McNeil 1982).
       auc_low: The area is at least this: Clopper-Pearson on disjoint pairs of a score
         of either kind, with the band's confidence.
-      confidence: Of the band.
     """
 
     fpr: np.ndarray
@@ -40,7 +39,6 @@ class Roc:
     auc: float
     auc_error: float
     auc_low: float
-    confidence: float
 
     def refutes(self, bound: Tradeoff) -> bool:
         """Whether the attack does better than a bound allows."""
@@ -100,7 +98,6 @@ def roc(
         auc=area,
         auc_error=error,
         auc_low=least,
-        confidence=confidence,
     )
 
 

@@ -11,7 +11,7 @@ from tff_hdp.protocols.meter import Meter
 from tff_hdp.protocols.secagg.client import Phase
 from tff_hdp.protocols.secagg.fixed_point import FixedPoint, from_ring, to_ring
 from tff_hdp.protocols.secagg.graphs import MaskingGraph
-from tff_hdp.protocols.secagg.messages import SUPER_NODE, Round
+from tff_hdp.protocols.secagg.messages import Round
 from tff_hdp.protocols.secagg.noise import discrete_gaussian
 from tff_hdp.protocols.secagg.rounds import run_round
 
@@ -23,12 +23,10 @@ class SecureSum:
     Attributes:
       total: [d] float64, the sum of the survivors' updates (and noise).
       survivors: Whose updates are in it.
-      meter: Time, messages and bytes of every party.
     """
 
     total: np.ndarray
     survivors: tuple[str, ...]
-    meter: Meter
 
 
 def secure_sum(
@@ -64,7 +62,7 @@ def secure_sum(
       signed: As in `run_round`; `graph` is then of `masking_graph(signed=True)`.
       attempt: Which at this sum, from 0.
       unmasked: As in `run_round`; to be kept where a sum may be tried again.
-      meter: Counts time and bytes; None starts a new one.
+      meter: Counts time, messages and bytes of every party, if given.
 
     Returns:
       A `SecureSum`, within `encoding.max_error` of the survivors' plain sum if
@@ -92,7 +90,6 @@ def secure_sum(
     require(share == 0 or share >= encoding.step, "stddev", stddev, enough)
     encoding.check_room(len(updates), share * math.sqrt(len(updates)), size)
     sigma = share / encoding.step
-    meter = Meter(SUPER_NODE) if meter is None else meter
     terms = Round(
         round_number,
         size,
@@ -112,7 +109,7 @@ def secure_sum(
         unmasked=unmasked,
         meter=meter,
     )
-    return SecureSum(encoding.decode(total), survivors, meter)
+    return SecureSum(encoding.decode(total), survivors)
 
 
 def share_std(stddev: float, min_clients: int) -> float:
