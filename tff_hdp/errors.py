@@ -339,3 +339,28 @@ def _is_of(value: Any, kind: type) -> bool:
             real = False
         return real and not is_bool
     return is_bool if kind is bool else isinstance(value, kind)
+
+
+def from_fields(cls: type, fields: Mapping[str, Any]) -> Any:
+    """A dataclass's value of all its fields, as JSON types: what is left out is lost.
+
+    Raises:
+      ArgumentError: If a field is unknown, missing or out of range.
+    """
+    check_names(cls.__name__, fields, {f.name for f in dataclasses.fields(cls)})
+    return cls(**{name: _tuples(value) for name, value in fields.items()})
+
+
+def check_names(what: str, found: Mapping[str, Any], known: set[str]) -> None:
+    """Raises ArgumentError unless the names are those known, all of them."""
+    if wrong := sorted(set(found) ^ known):
+        raise ArgumentError(what, wrong, f"the fields {', '.join(sorted(known))}")
+
+
+def _tuples(value: Any) -> Any:
+    """`value` with its lists, at any depth, as tuples."""
+    if isinstance(value, dict):
+        return {name: _tuples(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(map(_tuples, value))
+    return value

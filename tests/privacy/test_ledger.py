@@ -25,7 +25,7 @@ from tff_hdp.privacy import (
 )
 from tff_hdp.privacy.accountant import account_history
 from tff_hdp.privacy.divergences import gaussian_delta
-from tff_hdp.privacy.plan_fields import plan_from_dict, plan_to_dict
+from tff_hdp.privacy.plan import plan_from_dict, plan_to_dict
 from tff_hdp.privacy.threat import ALL_OBSERVERS, AccountedRound
 from tff_hdp.protocols.secagg import FixedPoint
 

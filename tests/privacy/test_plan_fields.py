@@ -3,7 +3,7 @@
 import dataclasses
 
 from tff_hdp.privacy import Clipping, FixedSizeSampling, NoisePlan
-from tff_hdp.privacy.plan_fields import plan_from_dict, plan_to_dict
+from tff_hdp.privacy.plan import plan_from_dict, plan_to_dict
 
 KNOWN = {
     *("zone_sizes", "sampling", "clipping", "estimator", "zone_weights", "mixing"),

@@ -23,7 +23,7 @@ from tff_hdp.privacy import (
 )
 from tff_hdp.privacy.config import AccountConfig
 from tff_hdp.privacy.parts import MIN_STEPS
-from tff_hdp.privacy.plan_fields import plan_from_dict, plan_to_dict
+from tff_hdp.privacy.plan import plan_from_dict, plan_to_dict
 from tff_hdp.privacy.secure import with_encoding
 from tff_hdp.protocols.secagg import FixedPoint, noise
 

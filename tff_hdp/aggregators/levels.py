@@ -30,8 +30,7 @@ from tff_hdp.aggregators.queries import (
 )
 from tff_hdp.errors import ArgumentError
 from tff_hdp.noise import add_gaussian, discrete_gaussian, grid_step
-from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.plan_fields import plan_digest
+from tff_hdp.privacy.plan import NoisePlan, plan_digest
 
 Structure = Any  # nested structure of tensors
 

@@ -16,8 +16,7 @@ from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.queries import global_norm, preprocess
 from tff_hdp.aggregators.totals import add_rows
 from tff_hdp.errors import ArgumentError, require
-from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.plan_fields import plan_digest
+from tff_hdp.privacy.plan import NoisePlan, plan_digest
 
 # What is summed within zones; the rest of a contribution is summed over all.
 PER_ZONE = ("record", "vector", "weight", "clients", "counted", "noising", "bare")

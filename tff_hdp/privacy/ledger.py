@@ -5,7 +5,14 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from tff_hdp.errors import ArgumentError, NoiseError, check_count, require
+from tff_hdp.errors import (
+    ArgumentError,
+    NoiseError,
+    check_count,
+    check_names,
+    from_fields,
+    require,
+)
 from tff_hdp.privacy.accountant import (
     METHODS,
     AccountRow,
@@ -14,10 +21,8 @@ from tff_hdp.privacy.accountant import (
     check_same_zones,
 )
 from tff_hdp.privacy.events import check_events
-from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.plan_fields import (
-    check_names,
-    from_fields,
+from tff_hdp.privacy.plan import (
+    NoisePlan,
     plan_digest,
     plan_from_dict,
     plan_to_dict,

@@ -6,13 +6,17 @@ not in it: see `tff_hdp.privacy.threat`.
 """
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Literal
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from tff_hdp.errors import require
+from tff_hdp.errors import ArgumentError, check_names, entries, from_fields, require
 from tff_hdp.privacy.parts import (
     Clipping,
     FixedSizeSampling,
+    FullParticipation,
     Level,
     PoissonSampling,
     Sampling,
@@ -22,6 +26,12 @@ from tff_hdp.protocols.secagg import FixedPoint
 
 # Of the expected clients, as TFF has it for adaptive clipping.
 _COUNT_STDDEV_SHARE = 0.05
+
+_SAMPLING = {
+    "poisson": PoissonSampling,
+    "fixed_size": FixedSizeSampling,
+    "full": FullParticipation,
+}
 
 # The size of updates that a plan allows where it is not told theirs.
 MOST_COORDINATES = 10**8
@@ -276,3 +286,51 @@ class NoisePlan:
     def without_server_noise(self) -> "NoisePlan":
         """The plan of what reaches the server."""
         return dataclasses.replace(self, server_noise_multiplier=0.0)
+
+
+# As JSON types, and back, exactly ----------------------------------------------
+
+
+def plan_to_dict(plan: NoisePlan) -> dict[str, Any]:
+    """Every field of `plan` as JSON types; `plan_from_dict` is the inverse."""
+    return json.loads(_written(plan))
+
+
+@functools.lru_cache(maxsize=256)
+def _written(plan: NoisePlan) -> str:
+    fields = dataclasses.asdict(plan)
+    kind = next(k for k, cls in _SAMPLING.items() if isinstance(plan.sampling, cls))
+    fields["sampling"]["kind"] = kind
+    return json.dumps(fields)
+
+
+@functools.lru_cache(maxsize=256)
+def plan_digest(plan: NoisePlan) -> int:
+    """A whole number below 2^63 that tells plans apart: of all fields' SHA-256."""
+    text = json.dumps(plan_to_dict(plan), sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def plan_from_dict(fields: Mapping[str, Any]) -> NoisePlan:
+    """The plan that `plan_to_dict` wrote.
+
+    Args:
+      fields: What `plan_to_dict` returned, possibly through JSON.
+
+    Raises:
+      ArgumentError: If a field is unknown, missing or out of range.
+    """
+    check_names("plan", fields, {f.name for f in dataclasses.fields(NoisePlan)})
+    values = dict(fields)
+    sampling = dict(values["sampling"])
+    kind = sampling.pop("kind")
+    if kind not in _SAMPLING:
+        raise ArgumentError("sampling.kind", kind, ", ".join(_SAMPLING))
+    values["sampling"] = from_fields(_SAMPLING[kind], sampling)
+    values["clipping"] = from_fields(Clipping, values["clipping"])
+    if values["encoding"] is not None:
+        values["encoding"] = from_fields(FixedPoint, values["encoding"])
+    values["upper_levels"] = entries(
+        "upper_levels", values["upper_levels"], lambda _, each: from_fields(Level, each)
+    )
+    return from_fields(NoisePlan, values)

@@ -14,13 +14,13 @@ from tff_hdp.errors import (
     check_nonnegative,
     check_word,
     entries,
+    from_fields,
     require,
 )
 from tff_hdp.files import write_json
 from tff_hdp.privacy.accountant import SOUND, History
 from tff_hdp.privacy.demands import Federation, demands_of, largest_epsilon
-from tff_hdp.privacy.plan import NoisePlan
-from tff_hdp.privacy.plan_fields import from_fields, plan_from_dict, plan_to_dict
+from tff_hdp.privacy.plan import NoisePlan, plan_from_dict, plan_to_dict
 from tff_hdp.privacy.promises import Kept, Promise
 from tff_hdp.privacy.threat import AccountedRound, ThreatModel
 from tff_hdp.reading import read_json
