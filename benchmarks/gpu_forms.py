@@ -36,9 +36,8 @@ def define_flags() -> None:
     flags.DEFINE_string("csv", None, "File for the rows.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints a row for each work and form, with and without XLA."""
-    cli.refuse_arguments(argv)
     f = flags.FLAGS
     cli.check_choices("work", f.work, works.COHORT_WORKS)
     import machine

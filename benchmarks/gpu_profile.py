@@ -32,9 +32,8 @@ def define_flags() -> None:
     flags.DEFINE_string("csv", None, "File for the rows.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints a row for each work and kind of operation."""
-    cli.refuse_arguments(argv)
     f = flags.FLAGS
     cli.check_choices("work", f.work, works.COHORT_WORKS)
     import machine

@@ -35,9 +35,8 @@ def define_flags() -> None:
     flags.DEFINE_string("csv", None, "File for the rows.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Times every n and k, and prints a row for each."""
-    cli.refuse_arguments(argv)
     import machine
     import pandas as pd
 

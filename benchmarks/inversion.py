@@ -46,9 +46,8 @@ def define_flags() -> None:
     flags.DEFINE_string("csv", None, "File for the rows.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Runs both and prints a line for each."""
-    cli.refuse_arguments(argv)
     import environments
     import machine
     import pandas as pd

@@ -31,9 +31,8 @@ def define_flags() -> None:
     flags.DEFINE_string("csv", None, "File for the rows.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints two rows for each work."""
-    cli.refuse_arguments(argv)
     f = flags.FLAGS
     cli.check_choices("work", f.work, works.COHORT_WORKS)
     import machine

@@ -66,9 +66,8 @@ def define_flags() -> None:
     flags.DEFINE_string("csv", None, "File for the rows.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints a row for each case."""
-    cli.refuse_arguments(argv)
     import machine
 
     from tff_hdp import runtime

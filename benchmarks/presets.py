@@ -53,9 +53,8 @@ def define_flags() -> None:
     flags.DEFINE_string("csv", None, "File for the rows.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints a row for each preset, and the sum."""
-    cli.refuse_arguments(argv)
     f = flags.FLAGS
     cli.check_choices("papers", f.papers, _SYSTEMS)
     if f.preset is not None:

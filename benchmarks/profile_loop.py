@@ -40,9 +40,8 @@ def define_flags() -> None:
     flags.DEFINE_string("csv", None, "Also write the rows to this file.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints a row for each part of the loop, of each task."""
-    cli.refuse_arguments(argv)
     f = flags.FLAGS
     cli.check_choices("tasks", f.tasks, works.LOOPS)
     if f.rounds <= _WARM:

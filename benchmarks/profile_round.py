@@ -71,9 +71,8 @@ def define_flags() -> None:
     flags.DEFINE_string("json", None, "File for the shares.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Traces what the flags name and prints shares of the cores' time."""
-    cli.refuse_arguments(argv)
     f = flags.FLAGS
     cli.check_choices("work", f.work, _ROUNDS)
     import machine

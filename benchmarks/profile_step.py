@@ -31,9 +31,8 @@ def define_flags() -> None:
     flags.DEFINE_string("csv", None, "A file for the rows.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints a line for each work and form, and writes them to --csv."""
-    cli.refuse_arguments(argv)
     f = flags.FLAGS
     cli.check_choices("work", f.work, ("A", "B"))
     import machine

@@ -39,9 +39,8 @@ def define_flags() -> None:
     flags.DEFINE_string("out", "docs/figures", "Folder for --full.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Runs one cell, or the grid."""
-    cli.refuse_arguments(argv)
     if flags.FLAGS.full:
         return run_grid(Path(flags.FLAGS.out))
     return run_cell()

@@ -56,17 +56,17 @@ _NUMBERS = {
 Measurement = dict[str, Any]
 
 
-def main(argv: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Rewrites the page and the figure."""
-    if len(argv) < 2:
+    if not words:
         raise ArgumentError("FILE", None, "files written by --json")
-    timed, profiled = _read(argv[1:])
+    timed, profiled = _read(words)
     if not timed and not profiled:
-        raise ArgumentError("FILE", argv[1:], "files with measurements")
+        raise ArgumentError("FILE", words, "files with measurements")
     machines = {row["machine"] for row in timed}
     if len(machines) > 1:
         found = " and ".join(sorted(machines))
-        raise ArgumentError("FILE", argv[1:], f"files of one machine, not of {found}")
+        raise ArgumentError("FILE", words, f"files of one machine, not of {found}")
     page = pathlib.Path(flags.FLAGS.page)
     if not flags.FLAGS.rows_only:
         _write_page(page, timed, profiled)
@@ -334,4 +334,4 @@ def _line(cells: Sequence[str]) -> str:
 if __name__ == "__main__":
     flags.DEFINE_string("page", str(_DOCS / "benchmarks.md"), "The page to rewrite.")
     flags.DEFINE_boolean("rows_only", False, "Leave the page as it is.")
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, takes_words=True))

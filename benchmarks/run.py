@@ -49,9 +49,8 @@ def define_flags() -> None:
     flags.DEFINE_string("json", None, "File for the measurements.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Measures what the flags name."""
-    cli.refuse_arguments(argv)
     f = flags.FLAGS
     _check_list("work", f.work, _WORKS + _NEIGHBOURS)
     _check_list("runtimes", f.runtimes, RUNTIMES)

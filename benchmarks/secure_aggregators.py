@@ -33,9 +33,8 @@ def define_flags() -> None:
     flags.DEFINE_string("csv", None, "File for the rows.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Times every method at every size, and prints a row for each."""
-    cli.refuse_arguments(argv)
     import machine
     import pandas as pd
 

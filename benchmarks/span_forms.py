@@ -39,9 +39,8 @@ def define_flags() -> None:
     )
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints a line for each form."""
-    cli.refuse_arguments(argv)
     f = flags.FLAGS
     import machine
     import tensorflow as tf

@@ -34,9 +34,8 @@ def define_flags() -> None:
     flags.DEFINE_string("csv", None, "File for the rows.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Times the versions in turns, and prints a row for each."""
-    cli.refuse_arguments(argv)
     import machine
 
     machine.hide_gpus()

@@ -46,9 +46,8 @@ def show(rows: Sequence[dict[str, Any]], style: str, notes: Sequence[str] = ()) 
         print(note, file=sys.stderr)
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints the account that the flags ask for."""
-    cli.refuse_arguments(argv)
     config = cli.config_from_flags(AccountConfig)
     names = [field.name for field in dataclasses.fields(config)]
     config.check_given([name for name in names if flags.FLAGS[name].present])

@@ -30,9 +30,8 @@ ARROWS = (
 )
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Attacks as the flags say and prints what was reached."""
-    cli.refuse_arguments(argv)
     config = cli.config_from_flags(AttackConfig)
     figure = config.figure
     cli.check_picture("figure", figure)

@@ -238,11 +238,10 @@ class Pieces:
         self._sums.append((name, hashlib.sha256(data).hexdigest()))
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Builds the tree, packs it, and says what came of it."""
     from scripts import device_code
 
-    cli.refuse_arguments(argv)
     out, piece_mb = pathlib.Path(flags.FLAGS.out), flags.FLAGS.piece_mb
     gpu = None if flags.FLAGS.gpu is None else device_code.architecture(flags.FLAGS.gpu)
     files_of_bundle(out)

@@ -51,9 +51,8 @@ def comparison_config() -> HdpConfig:
     return cli.config_from_flags(HdpConfig)
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Runs the comparison and prints its table."""
-    cli.refuse_arguments(argv)
     config = comparison_config()
     from tff_hdp.simulation import report
     from tff_hdp.systems.hdp import modes as compare

@@ -46,9 +46,8 @@ def define_flags() -> None:
     )
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Tests the model and prints what came of it."""
-    cli.refuse_arguments(argv)
     given = flags.FLAGS
     if not given.run:
         raise ArgumentError("run", given.run, "a run folder")

@@ -328,9 +328,8 @@ def update(page: pathlib.Path, text: str) -> None:
     page.write_text(f"{head}{start}\n{text}\n{end}{tail}")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints the table, and writes it where --update says so."""
-    cli.refuse_arguments(argv)
     house = House(pathlib.Path(flags.FLAGS.root))
     if not house.files:
         raise ArgumentError("root", house.root, "a checkout of tff_hdp")

@@ -229,13 +229,13 @@ def define_flags() -> None:
     cli.define_flags(PlanConfig)
 
 
-def main(argv: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Prints the plan that the flags ask for."""
     from scripts.parts import plan_text
 
     config = cli.config_from_flags(PlanConfig)
     if config.task is None:
-        cli.refuse_arguments(argv)
+        cli.refuse_words(words)
     if config.out and not pathlib.Path(config.out).resolve().parent.is_dir():
         raise ArgumentError("out", config.out, "a file in a folder there is")
     with _said() as say:
@@ -246,11 +246,11 @@ def main(argv: list[str]) -> int:
     if config.task is not None:
         from scripts.parts import plan_costs
 
-        reached = plan_costs.train(config, argv[1:])
+        reached = plan_costs.train(config, words)
     if config.format == "json":
         print(plan_text.as_json(config, found, reached))
     else:
-        print(plan_text.as_text(config, found, reached, argv[1:]))
+        print(plan_text.as_text(config, found, reached, words))
     return 0
 
 
@@ -275,4 +275,4 @@ def _promise(words: str) -> "Promise":
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(main, define_flags))
+    sys.exit(cli.run(main, define_flags, takes_words=True))

@@ -41,9 +41,8 @@ def define_flags() -> None:
     flags.DEFINE_string("html", None, "The page to write.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Writes the page, or prints the table and writes it with the figure."""
-    cli.refuse_arguments(argv)
     given = flags.FLAGS
     page_asked, table_asked = ("run", "html"), ("runs", "out")
     if not any(given[name].value for name in (*page_asked, *table_asked)):

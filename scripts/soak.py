@@ -126,9 +126,8 @@ def soak(rounds: int, out: str) -> dict[str, Any]:
     }
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints what was seen; exit code 1 if it is not as it must be."""
-    cli.refuse_arguments(argv)
     rounds = flags.FLAGS.rounds
     if rounds < LEAST_ROUNDS:
         raise ArgumentError("rounds", rounds, f"{LEAST_ROUNDS} or more")

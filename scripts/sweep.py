@@ -50,7 +50,7 @@ def define_flags() -> None:
     )
 
 
-def main(argv: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Runs what is left to run, then writes the tables."""
     from scripts.parts import sweep_runs as sweep
     from tff_hdp.files import write_text
@@ -62,17 +62,17 @@ def main(argv: list[str]) -> int:
     settings = sweep.combinations(given.grid or [""])
     names = list(dict.fromkeys(name for each in settings for name in each))
     for name in ("seed", "out"):
-        words = [word for word in argv[1:] if re.match(rf"--?{name}\b", word)]
-        if words or name in names:
+        own = [word for word in words if re.match(rf"--?{name}\b", word)]
+        if own or name in names:
             raise ArgumentError(
-                name, words or given.grid, "this program's own flag, nowhere else"
+                name, own or given.grid, "this program's own flag, nowhere else"
             )
     folder = pathlib.Path(given.out)
     jobs = []
     for each in (each | {"seed": seed} for each in settings for seed in seeds):
-        words = [*argv[1:], *(f"--{name}={value}" for name, value in each.items())]
+        asked = [*words, *(f"--{name}={value}" for name, value in each.items())]
         path = folder / sweep.folder_name(each)
-        jobs.append(sweep.job_of(given.program, words, each, path))
+        jobs.append(sweep.job_of(given.program, asked, each, path))
     _check_apart(jobs)
     failed = sweep.run_jobs(jobs, given.jobs, given.metric, accounted=True)
     jobs = [job for job in jobs if job not in failed]
@@ -116,4 +116,4 @@ def _check_apart(jobs: "Sequence[Job]") -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(main, define_flags))
+    sys.exit(cli.run(main, define_flags, takes_words=True))

@@ -63,13 +63,12 @@ def define_flags() -> None:
     flags.DEFINE_string("logs", None, "Folder for what the test files print.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints what passes where.
 
     Returns:
       1 if a case passes by TFF's worker alone, or a file tells nothing by it.
     """
-    cli.refuse_arguments(argv)
     f = flags.FLAGS
     if f.tff_source is None:
         raise ArgumentError("tff_source", None, "a checkout of TFF")

@@ -31,11 +31,10 @@ def define_flags() -> None:
     flags.DEFINE_integer("cases", 3, "How many of each; of damage, four times.")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints a row for each system and kind."""
     from scripts.parts.torture_folders import KINDS, SYSTEMS
 
-    cli.refuse_arguments(argv)
     values = flags.FLAGS
     cli.check_choices("systems", values.systems, SYSTEMS)
     cli.check_choices("kinds", values.kinds, KINDS)

@@ -28,13 +28,12 @@ def define_flags() -> None:
     flags.DEFINE_integer("seed", 0, "Decides the mutations.", lower_bound=0)
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints a table of what was refused, accepted and crashed."""
     from scripts.parts.torture_files import fuzz_files
     from scripts.parts.torture_flags import fuzz_flags
     from scripts.parts.torture_messages import fuzz_messages
 
-    cli.refuse_arguments(argv)
     cli.check_choices("what", flags.FLAGS.what, WHAT)
     fuzz = {
         "files": fuzz_files,

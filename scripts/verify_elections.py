@@ -41,9 +41,8 @@ def define_flags() -> None:
     )
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Prints what was verified and how often which client saw an aggregate."""
-    cli.refuse_arguments(argv)
     run = flags.FLAGS.run
     if run is None or not pathlib.Path(run).is_dir():
         raise ArgumentError("run", run, "a run folder")

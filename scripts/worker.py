@@ -36,9 +36,8 @@ def define_flags() -> None:
     )
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Runs the worker until it ends or is interrupted."""
-    cli.refuse_arguments(argv)
     port = flags.FLAGS.port
     if port is None or port > 65535:
         raise ArgumentError("port", port, "0..65535")

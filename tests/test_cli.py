@@ -18,7 +18,7 @@ class Looked:
 # Run after what the program asks for, which is asked for later.
 atexit.register(lambda: print("left alone" if gc.get_freeze_count() else "garbage"))
 
-def main(argv):
+def main():
     looked = Looked()
     looked.itself = looked
     print("often" if gc.get_threshold() <= (700, 10, 10) else "seldom")
@@ -47,7 +47,7 @@ def close():
 
 atexit.register(close)
 
-def main(argv):
+def main():
     signal.raise_signal(signal.SIGINT)
 
 sys.exit(cli.run(main))

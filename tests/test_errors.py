@@ -17,8 +17,7 @@ from absl import flags
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError, FileError, NoiseError
 flags.DEFINE_list("zone_sizes", [], "n_i.")
-def main(argv):
-    cli.refuse_arguments(argv)
+def main():
     raise {error}
 sys.argv = ["program", {word}]
 sys.exit(cli.run(main))

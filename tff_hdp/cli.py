@@ -23,7 +23,10 @@ _PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".eps")
 
 
 def run(
-    main: Callable[[list[str]], int], define: Callable[[], None] = lambda: None
+    main: Callable[..., int],
+    define: Callable[[], None] = lambda: None,
+    *,
+    takes_words: bool = False,
 ) -> int:
     """Runs an absl program; bad input is one line on stderr and exit code 2.
 
@@ -31,8 +34,9 @@ def run(
     `zone_sizes[3]`, is shown with the dashes: `error: --name is value; allowed: ...`.
 
     Args:
-      main: Takes the arguments left after the flags, returns an exit code.
+      main: Returns an exit code; takes nothing, or the words that are no flags.
       define: Defines the program's flags; what it raises is told as `main`'s errors.
+      takes_words: Whether `main` takes such words; else they are refused.
 
     Returns:
       `main`'s code; 2 for a bad flag, missing data, a file that cannot be read or
@@ -46,13 +50,16 @@ def run(
     logging.getLogger("tff_hdp").setLevel(logging.INFO)
     try:
         define()
-        arguments = flags.FLAGS(sys.argv)
+        words = flags.FLAGS(sys.argv)[1:]
         if flags.FLAGS.help:
             print(sys.modules["__main__"].__doc__)
             print(flags.FLAGS.get_help())
             return 0
         _check_text(flags.FLAGS)
-        return main(arguments)
+        if takes_words:
+            return main(words)
+        refuse_words(words)
+        return main()
     except flags.UnrecognizedFlagError as error:
         return _fail(f"{error} (--help lists all flags)")
     except KeyboardInterrupt:
@@ -201,10 +208,10 @@ def check_seeds(seeds: Sequence[str]) -> list[int]:
     return [int(seed) for seed in seeds]
 
 
-def refuse_arguments(argv: list[str]) -> None:
-    """Raises ArgumentError if words were left that are no flags."""
-    if len(argv) > 1:
-        raise ArgumentError("argument", argv[1], "flags only, see --help")
+def refuse_words(words: Sequence[str]) -> None:
+    """Raises ArgumentError if there are words that are no flags."""
+    if words:
+        raise ArgumentError("argument", words[0], "flags only, see --help")
 
 
 def _of_flag(error: OSError) -> str:

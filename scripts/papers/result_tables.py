@@ -269,9 +269,9 @@ def _row(cells: Sequence[Any]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def main(argv: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Rewrites the tables of the pages named."""
-    for page in map(pathlib.Path, argv[1:]):
+    for page in map(pathlib.Path, words):
         if not page.is_file():
             raise ArgumentError("PAGE", page, "a page of docs/")
         embed(page)
@@ -279,4 +279,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, takes_words=True))

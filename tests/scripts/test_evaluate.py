@@ -51,7 +51,7 @@ def test_every_format_says_whom_single_clients_are_for(style, monkeypatch, capsy
     monkeypatch.setattr(evaluate.record, "check_settings", lambda *_: None)
     found = evaluation(None, 2)
     monkeypatch.setattr(of_runs, "evaluate_run", lambda *_: found)
-    evaluate.main(["evaluate.py"])
+    evaluate.main()
     out, err = capsys.readouterr()
     told = {"table": out.splitlines()[-1], "csv": err.strip()}
     if style == "json":

@@ -47,13 +47,13 @@ import resource, signal, sys
 from tests.simulation.test_run_folder import config, release
 from tff_hdp import cli
 from tff_hdp.simulation.run_folder import RunFolder
-def main(argv):
-    with RunFolder(config(sys.argv[1])) as folder:
+def main(words):
+    with RunFolder(config(words[0])) as folder:
         release(folder, 0)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
         release(folder, 1)
-sys.exit(cli.run(main))
+sys.exit(cli.run(main, takes_words=True))
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],

@@ -9,8 +9,7 @@ from tff_hdp.simulation.config import RunConfig
 def run_binary(config_class: type[RunConfig]) -> None:
     """Defines the flags of a config, trains as they say, prints, and exits."""
 
-    def main(argv: list[str]) -> int:
-        cli.refuse_arguments(argv)
+    def main() -> int:
         _train(cli.config_from_flags(config_class))
         return 0
 

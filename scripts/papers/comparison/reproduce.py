@@ -30,9 +30,8 @@ def define_flags() -> None:
     program.define_flags(PARTS, MatchedConfig, scale="full", default=PARTS[:1])
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Runs the systems and prints the table."""
-    cli.refuse_arguments(argv)
     asked = flags.FLAGS
     cli.check_choices("what", asked.what, PARTS)
     from scripts.papers import presets, program

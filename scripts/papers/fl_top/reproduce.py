@@ -45,9 +45,8 @@ def define_flags() -> None:
     program.define_flags(PARTS, FlTopConfig, default=DEFAULT)
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Runs the parts asked for."""
-    cli.refuse_arguments(argv)
     parts = flags.FLAGS.what
     cli.check_choices("what", parts, PARTS)
     both = {"sweep", "table1_own"} <= {*parts}

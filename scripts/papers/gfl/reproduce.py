@@ -26,9 +26,8 @@ def define_flags() -> None:
     program.define_flags(PARTS, GflConfig, scale="full")
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Runs the parts asked for."""
-    cli.refuse_arguments(argv)
     cli.check_choices("what", flags.FLAGS.what, PARTS)
     from scripts.papers import program
     from scripts.papers.gfl import figures, trained

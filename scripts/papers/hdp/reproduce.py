@@ -56,9 +56,8 @@ def define_flags() -> None:
     )
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Writes and prints the parts asked for."""
-    cli.refuse_arguments(argv)
     asked = flags.FLAGS
     cli.check_choices("what", asked.what, (*PARTS, *TRAINED))
     # Before anything is written: it may be that the clone is not on the path.

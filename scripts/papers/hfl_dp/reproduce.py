@@ -35,9 +35,8 @@ def define_flags() -> None:
     program.define_flags(every, HflDpConfig, default=every[:-2])
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Runs the parts asked for."""
-    cli.refuse_arguments(argv)
     cli.check_choices("what", flags.FLAGS.what, (ACCOUNT, *PARTS))
     from scripts.papers import program
     from scripts.papers.hfl_dp import closed_form, figures, trained

@@ -42,9 +42,8 @@ def define_flags() -> None:
     program.define_flags(every, UdpHypernetConfig, default=PARTS[:4])
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """Runs the parts asked for."""
-    cli.refuse_arguments(argv)
     from scripts.papers import presets, program
     from scripts.papers.udp_alg import closed_form, figures, trained
 
