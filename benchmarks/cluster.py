@@ -49,7 +49,7 @@ class Case:
 
 def define_flags() -> None:
     """Defines what is measured, and how often."""
-    flags.DEFINE_list("what", list(PARTS), f"Some of {', '.join(PARTS)}.")
+    cli.define_choices("what", PARTS, PARTS)
     flags.DEFINE_integer("clients", None, "A cohort; the work's own.", lower_bound=2)
     flags.DEFINE_integer("turns", 7, "How often each is timed.", lower_bound=1)
     flags.DEFINE_string("csv", None, "File for the rows.")
@@ -63,7 +63,6 @@ def main() -> int:
 
     machine.hide_gpus()
     f = flags.FLAGS
-    cli.check_choices("what", f.what, PARTS)
     rows = []
     for part in f.what:
         work = works.WORKS["B" if part == "workers" else "A"]

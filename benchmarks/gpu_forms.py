@@ -29,7 +29,7 @@ FORMS = ("one by one", "alone", "products", "groups")
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list("work", ["A", "B"], f"Some of {', '.join(works.COHORT_WORKS)}.")
+    cli.define_choices("work", ("A", "B"), works.COHORT_WORKS)
     flags.DEFINE_integer("turns", 5, "Calls measured of each.", lower_bound=1)
     flags.DEFINE_integer("clients", None, "Of the chunk; default: all.", lower_bound=1)
     flags.DEFINE_enum("device", "GPU", ["GPU", "CPU"], "Where to.")
@@ -39,7 +39,6 @@ def define_flags() -> None:
 def main() -> int:
     """Prints a row for each work and form, with and without XLA."""
     f = flags.FLAGS
-    cli.check_choices("work", f.work, works.COHORT_WORKS)
     import machine
 
     if f.device == "GPU" and not machine.gpus():

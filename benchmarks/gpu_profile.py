@@ -27,7 +27,7 @@ _LEAST = 0.005  # share of the rounds' seconds of an operation that has a row
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list("work", ["A", "B"], f"Some of {', '.join(works.COHORT_WORKS)}.")
+    cli.define_choices("work", ("A", "B"), works.COHORT_WORKS)
     flags.DEFINE_integer("rounds", 3, "Traced, after the first.", lower_bound=1)
     flags.DEFINE_string("csv", None, "File for the rows.")
 
@@ -35,7 +35,6 @@ def define_flags() -> None:
 def main() -> int:
     """Prints a row for each work and kind of operation."""
     f = flags.FLAGS
-    cli.check_choices("work", f.work, works.COHORT_WORKS)
     import machine
 
     if not machine.gpus():

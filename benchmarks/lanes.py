@@ -23,9 +23,7 @@ from tff_hdp import cli
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list(
-        "work", list(works.COHORT_WORKS), f"Some of {', '.join(works.COHORT_WORKS)}."
-    )
+    cli.define_choices("work", works.COHORT_WORKS, works.COHORT_WORKS)
     flags.DEFINE_integer("rounds", 9, "Measured of each, after warm-up.", lower_bound=1)
     flags.DEFINE_integer("clients", None, "Cohort; default: the work's.", lower_bound=1)
     flags.DEFINE_string("csv", None, "File for the rows.")
@@ -34,7 +32,6 @@ def define_flags() -> None:
 def main() -> int:
     """Prints two rows for each work."""
     f = flags.FLAGS
-    cli.check_choices("work", f.work, works.COHORT_WORKS)
     import machine
 
     machine.hide_gpus()

@@ -46,7 +46,7 @@ _ALSO = {
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list("papers", list(_SYSTEMS), f"Some of {', '.join(_SYSTEMS)}.")
+    cli.define_choices("papers", _SYSTEMS, _SYSTEMS)
     flags.DEFINE_integer("rounds", 4, "Of each preset.", lower_bound=3)
     flags.DEFINE_string("preset", None, "Only this, and print what a caller reads.")
     flags.DEFINE_string("data_dir", None, "As in scripts/train.py.")
@@ -56,7 +56,6 @@ def define_flags() -> None:
 def main() -> int:
     """Prints a row for each preset, and the sum."""
     f = flags.FLAGS
-    cli.check_choices("papers", f.papers, _SYSTEMS)
     if f.preset is not None:
         try:
             found = timed(f.preset, f.rounds)

@@ -34,7 +34,7 @@ _BEGINNINGS = "beginnings of rounds, by the clock"
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list("tasks", list(works.LOOPS), "Which of digits and mnist.")
+    cli.define_choices("tasks", works.LOOPS, works.LOOPS)
     flags.DEFINE_integer("rounds", 60, f"Rounds of each run, more than {_WARM}.")
     flags.DEFINE_string("out", None, "Where run folders are made; default: /tmp.")
     flags.DEFINE_string("csv", None, "Also write the rows to this file.")
@@ -43,7 +43,6 @@ def define_flags() -> None:
 def main() -> int:
     """Prints a row for each part of the loop, of each task."""
     f = flags.FLAGS
-    cli.check_choices("tasks", f.tasks, works.LOOPS)
     if f.rounds <= _WARM:
         raise ArgumentError("rounds", f.rounds, f"more than {_WARM}")
     import machine

@@ -63,7 +63,7 @@ _KINDS = {
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list("work", ["A", "B"], f"Which of {', '.join(_ROUNDS)}.")
+    cli.define_choices("work", ("A", "B"), _ROUNDS)
     flags.DEFINE_enum("program", "stacked", ["stacked", "fed_avg"], "Of A to lenet.")
     flags.DEFINE_integer(
         "clients", None, "Cohort of A to lenet; default: their own.", lower_bound=1
@@ -74,7 +74,6 @@ def define_flags() -> None:
 def main() -> int:
     """Traces what the flags name and prints shares of the cores' time."""
     f = flags.FLAGS
-    cli.check_choices("work", f.work, _ROUNDS)
     import machine
     import neighbour_works
 

@@ -25,7 +25,7 @@ _SQUARE = 1024
 
 def define_flags() -> None:
     """Defines the flags of this program."""
-    flags.DEFINE_list("work", ["A", "B"], "Which of A and B.")
+    cli.define_choices("work", ("A", "B"), ("A", "B"))
     flags.DEFINE_integer("repetitions", 12, "Of everything.", lower_bound=1)
     flags.DEFINE_bool("forms", False, "Also other forms of some operations.")
     flags.DEFINE_string("csv", None, "A file for the rows.")
@@ -34,7 +34,6 @@ def define_flags() -> None:
 def main() -> int:
     """Prints a line for each work and form, and writes them to --csv."""
     f = flags.FLAGS
-    cli.check_choices("work", f.work, ("A", "B"))
     import machine
     import tensorflow as tf
 

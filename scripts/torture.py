@@ -26,18 +26,14 @@ def define_flags() -> None:
     """Defines what is tortured, and how much."""
     from scripts.parts.torture_folders import KINDS, SYSTEMS
 
-    flags.DEFINE_list("systems", list(SYSTEMS), "Which systems.")
-    flags.DEFINE_list("kinds", list(KINDS), "Which kinds of torture.")
+    cli.define_choices("systems", SYSTEMS, SYSTEMS)
+    cli.define_choices("kinds", KINDS, KINDS)
     flags.DEFINE_integer("cases", 3, "How many of each; of damage, four times.")
 
 
 def main() -> int:
     """Prints a row for each system and kind."""
-    from scripts.parts.torture_folders import KINDS, SYSTEMS
-
     values = flags.FLAGS
-    cli.check_choices("systems", values.systems, SYSTEMS)
-    cli.check_choices("kinds", values.kinds, KINDS)
     # For the children, which are forked: each would take seconds over it.
     import tff_hdp.simulation.experiment  # noqa: F401
 

@@ -23,7 +23,7 @@ WHAT = ("files", "messages", "flags", "clients")
 
 def define_flags() -> None:
     """Defines what to mutate and how often."""
-    flags.DEFINE_list("what", list(WHAT), "Some of " + ", ".join(WHAT) + ".")
+    cli.define_choices("what", WHAT, WHAT)
     flags.DEFINE_integer("count", 2000, "Mutations of each.", lower_bound=1)
     flags.DEFINE_integer("seed", 0, "Decides the mutations.", lower_bound=0)
 
@@ -34,7 +34,6 @@ def main() -> int:
     from scripts.parts.torture_flags import fuzz_flags
     from scripts.parts.torture_messages import fuzz_messages
 
-    cli.check_choices("what", flags.FLAGS.what, WHAT)
     fuzz = {
         "files": fuzz_files,
         "messages": fuzz_messages,

@@ -79,3 +79,32 @@ def test_what_no_file_could_hold_is_refused(assert_refused, program, name):
     """What Latin-1 makes of café; it ended in an error of Python's."""
     bad = os.fsdecode(b"caf\xe9")
     assert_refused(f"scripts/{program}.py", [f"--{name}={bad}"], [f"--{name}", "UTF-8"])
+
+
+CHOICES = """
+import sys
+from tff_hdp import cli
+cli.define_choices("what", ("a",), ("a", "b"))
+cli.define_choices("peers", (), ("c",))
+sys.exit(cli.run(lambda: 3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("--what=b,a", ""),
+        ("--peers=", ""),
+        ("--peers=c", ""),
+        ("--what=", "error: --what is empty; allowed: some of a, b\n"),
+        ("--what=a,c", "error: --what is a,c; allowed: some of a, b\n"),
+        ("--peers=a", "error: --peers is a; allowed: some of c\n"),
+    ],
+)
+def test_a_list_holds_words_allowed_and_none_only_where_that_is_the_default(
+    given, says
+):
+    done = subprocess.run(
+        [sys.executable, "-c", CHOICES, given], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (2 if says else 3, says)

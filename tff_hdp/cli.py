@@ -20,6 +20,8 @@ from absl import flags
 from tff_hdp.errors import ArgumentError, FileError, NoiseError, one_line
 
 _PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".eps")
+# By flag, the words that a list of `define_choices` may hold.
+_CHOICES: dict[str, tuple[str, ...]] = {}
 
 
 def run(
@@ -56,6 +58,7 @@ def run(
             print(flags.FLAGS.get_help())
             return 0
         _check_text(flags.FLAGS)
+        _check_choices(flags.FLAGS)
         if takes_words:
             return main(words)
         refuse_words(words)
@@ -98,6 +101,14 @@ def _check_text(given: flags.FlagValues) -> None:
                 str(word).encode()
             except UnicodeEncodeError as error:
                 raise ArgumentError(name, ascii(word), "text in UTF-8") from error
+
+
+def _check_choices(given: flags.FlagValues) -> None:
+    """Raises ArgumentError for a list that holds other words than it may."""
+    for name, allowed in _CHOICES.items():
+        words, may_be_empty = given[name].value, not given[name].default
+        if not set(words) <= set(allowed) or not (words or may_be_empty):
+            raise ArgumentError(name, words, f"some of {', '.join(allowed)}")
 
 
 def _spare_the_collector() -> None:
@@ -182,17 +193,20 @@ def config_from_flags(
     return config_class(**{name: flag_values[name].value for name in names})
 
 
-def check_choices(name: str, words: Sequence[str], allowed: Iterable[str]) -> None:
-    """Raises ArgumentError unless a list flag holds some of the words allowed.
+def define_choices(
+    name: str, default: Iterable[str], allowed: Iterable[str], text: str = ""
+) -> None:
+    """Defines a list flag of some of the words allowed; `run` refuses others.
 
     Args:
       name: The flag's.
-      words: What it holds.
-      allowed: Which words it may hold.
+      default: Where it is empty, so may the flag be.
+      allowed: Which words it may hold; the help names them.
+      text: What else the help says.
     """
-    allowed = list(allowed)
-    if not words or not set(words) <= set(allowed):
-        raise ArgumentError(name, words, f"some of {', '.join(allowed)}")
+    _CHOICES[name] = words = tuple(allowed)
+    named = f"Some of {', '.join(words)}."
+    flags.DEFINE_list(name, list(default), f"{text} {named}".strip())
 
 
 def check_seeds(seeds: Sequence[str]) -> list[int]:

@@ -35,7 +35,7 @@ def define_flags(
       scale: The default one.
       default: The parts that are run without `--what`; empty is all.
     """
-    flags.DEFINE_list("what", list(default or parts), f"Some of {', '.join(parts)}.")
+    cli.define_choices("what", default or parts, parts)
     define_common_flags(scale)
     cli.define_flags(config_class)
 

@@ -26,19 +26,17 @@ def define_flags() -> None:
     from scripts.papers import program
     from scripts.papers.comparison.config import SYSTEMS, MatchedConfig
 
-    flags.DEFINE_list("systems", list(SYSTEMS), "Which of the five.")
+    cli.define_choices("systems", SYSTEMS, SYSTEMS)
     program.define_flags(PARTS, MatchedConfig, scale="full", default=PARTS[:1])
 
 
 def main() -> int:
     """Runs the systems and prints the table."""
     asked = flags.FLAGS
-    cli.check_choices("what", asked.what, PARTS)
     from scripts.papers import presets, program
     from scripts.papers.comparison import trained
-    from scripts.papers.comparison.config import SYSTEMS, MatchedConfig
+    from scripts.papers.comparison.config import MatchedConfig
 
-    cli.check_choices("systems", asked.systems, SYSTEMS)
     target = presets.given(MatchedConfig).get("target_epsilon")
 
     def wanted(label: Mapping[str, Any]) -> bool:

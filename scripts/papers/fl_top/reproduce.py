@@ -34,7 +34,7 @@ ALL = FlTopConfig.choices["scheme"]
 
 def define_flags() -> None:
     """Defines the program's flags."""
-    flags.DEFINE_list("schemes", list(ALL), "Which schemes to run.")
+    cli.define_choices("schemes", ALL, ALL)
     flags.DEFINE_list(
         "ratios",
         None,
@@ -48,10 +48,8 @@ def define_flags() -> None:
 def main() -> int:
     """Runs the parts asked for."""
     parts = flags.FLAGS.what
-    cli.check_choices("what", parts, PARTS)
     both = {"sweep", "table1_own"} <= {*parts}
     require(not both, "what", parts, "sweep, and table1_own after it has run")
-    cli.check_choices("schemes", flags.FLAGS.schemes, ALL)
     from scripts.papers import presets, program
 
     given = presets.given(FlTopConfig)

@@ -28,7 +28,6 @@ def define_flags() -> None:
 
 def main() -> int:
     """Runs the parts asked for."""
-    cli.check_choices("what", flags.FLAGS.what, PARTS)
     from scripts.papers import program
     from scripts.papers.gfl import figures, trained
 

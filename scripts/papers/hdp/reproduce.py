@@ -44,7 +44,7 @@ def define_flags() -> None:
     """Defines the parts, how large they are, and where they go."""
     from scripts.papers import program
 
-    flags.DEFINE_list("what", list(PARTS), f"Some of {', '.join((*PARTS, *TRAINED))}.")
+    cli.define_choices("what", PARTS, (*PARTS, *TRAINED))
     flags.DEFINE_string("out", "runs/hdp_paper", "Folder for tables and figures.")
     program.define_common_flags(scale="full")
     flags.DEFINE_string("data_dir", None, "Folder with the data sets' files.")
@@ -59,7 +59,6 @@ def define_flags() -> None:
 def main() -> int:
     """Writes and prints the parts asked for."""
     asked = flags.FLAGS
-    cli.check_choices("what", asked.what, (*PARTS, *TRAINED))
     # Before anything is written: it may be that the clone is not on the path.
     from scripts.papers import program, result_tables
 

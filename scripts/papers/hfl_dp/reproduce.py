@@ -37,7 +37,6 @@ def define_flags() -> None:
 
 def main() -> int:
     """Runs the parts asked for."""
-    cli.check_choices("what", flags.FLAGS.what, (ACCOUNT, *PARTS))
     from scripts.papers import program
     from scripts.papers.hfl_dp import closed_form, figures, trained
     from tff_hdp.systems.hfl_dp.worth import READING

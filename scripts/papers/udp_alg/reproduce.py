@@ -54,7 +54,6 @@ def main() -> int:
     for name in SWEPT:
         if name in given:
             raise ArgumentError(name, given[name], "nothing, the figure's are run")
-    cli.check_choices("what", flags.FLAGS.what, (ACCOUNT, *PARTS))
     trains = [part for part in flags.FLAGS.what if part != ACCOUNT]
     if not trains:
         program.refuse_of_training(["private_server_learning_rate"])
