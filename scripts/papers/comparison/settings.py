@@ -25,22 +25,21 @@ from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.hfl_dp.plan import rounds_of
 from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 
-Builder = Callable[[MatchedConfig, dict[str, Any], int], RunConfig]
+Builder = Callable[[MatchedConfig, dict[str, Any]], RunConfig]
 
 
-def build_config(config: MatchedConfig, name: str, seed: int) -> RunConfig:
+def build_config(config: MatchedConfig, name: str) -> RunConfig:
     """The settings of one system, noised for the target.
 
     Args:
       config: The comparison's.
       name: One of `SYSTEMS`.
-      seed: Of the partition over clients.
     """
     # Models are each system's own.
     names = {field.name for field in dataclasses.fields(RunConfig)} - {"model"}
     shared = {field: getattr(config, field) for field in names}
     shared["out"] = str(pathlib.Path(config.out) / name)
-    return _BUILDERS[name](config, shared, seed)
+    return _BUILDERS[name](config, shared)
 
 
 def without_noise(built: RunConfig) -> RunConfig:
@@ -57,8 +56,7 @@ def released(rows: Sequence[AccountRow]) -> AccountRow:
     return worst(rows, "released_model", method="rdp")
 
 
-def _hdp(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConfig:
-    del seed
+def _hdp(config: MatchedConfig, shared: dict[str, Any]) -> RunConfig:
     return HdpConfig(
         **shared,
         model=config.model,
@@ -73,10 +71,7 @@ def _hdp(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConfig:
     )
 
 
-def _udp_hypernet(
-    config: MatchedConfig, shared: dict[str, Any], seed: int
-) -> RunConfig:
-    del seed
+def _udp_hypernet(config: MatchedConfig, shared: dict[str, Any]) -> RunConfig:
     width = 16
     return UdpHypernetConfig(
         **shared,
@@ -95,7 +90,7 @@ def _udp_hypernet(
     )
 
 
-def _fl_top(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConfig:
+def _fl_top(config: MatchedConfig, shared: dict[str, Any]) -> RunConfig:
     asked = FlTopConfig(
         **shared,
         model=config.model,
@@ -110,7 +105,7 @@ def _fl_top(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConf
     from tff_hdp.systems.fl_top.setup import load_with_public
 
     # Whose examples are public takes no part.
-    task, _ = load_with_public(asked, seed)
+    task, _ = load_with_public(asked, config.seed or 0)
     clients = len(task.train.client_ids)
     sigma = calibrate(
         lambda z: fl_top_dp.plan(
@@ -125,9 +120,8 @@ def _fl_top(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConf
     return dataclasses.replace(asked, noise_multiplier=sigma)
 
 
-def _hfl_dp(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConfig:
+def _hfl_dp(config: MatchedConfig, shared: dict[str, Any]) -> RunConfig:
     """Eps1 = eps2 are turned until all rounds together meet the target."""
-    del seed
     asked = HflDpConfig(
         **shared,
         model=config.model,
@@ -159,9 +153,8 @@ def _hfl_dp(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConf
     return dataclasses.replace(asked, eps1=found, eps2=found)
 
 
-def _gfl(config: MatchedConfig, shared: dict[str, Any], seed: int) -> RunConfig:
+def _gfl(config: MatchedConfig, shared: dict[str, Any]) -> RunConfig:
     """Independent noise: graph-homomorphic noise cancels in what is released."""
-    del seed
     if config.clients_per_round % config.groups:
         raise ArgumentError(
             "clients_per_round",

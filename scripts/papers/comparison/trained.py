@@ -54,7 +54,7 @@ class Matched(Study):
         given = {**line.changes, **changes}
         asked = presets.read(line.preset, MatchedConfig, **given)
         system = system_of(line.label)
-        built = build_config(asked, system, asked.seed or 0)
+        built = build_config(asked, system)
         return dataclasses.replace(built, out=asked.out)
 
 

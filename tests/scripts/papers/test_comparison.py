@@ -51,7 +51,7 @@ def test_every_system_runs_at_the_epsilon_asked_for(run_program, tmp_path):
 
 @each
 def test_without_noise_nothing_else_changes(system, tmp_path):
-    noised = matched_settings.build_config(config(tmp_path), system, seed=0)
+    noised = matched_settings.build_config(config(tmp_path), system)
     quiet = matched_settings.without_noise(noised)
     both = [dataclasses.asdict(built) for built in (noised, quiet)]
     changed = {name for name in both[0] if both[0][name] != both[1][name]}
@@ -82,7 +82,7 @@ def test_another_epsilon_than_asked_for_is_refused(tmp_path, monkeypatch):
 
 
 def test_gfls_noise_is_the_least_that_meets_the_target(tmp_path):
-    asked = matched_settings.build_config(config(tmp_path), "gfl", seed=0)
+    asked = matched_settings.build_config(config(tmp_path), "gfl")
     plan = gfl.GflPlan(
         scheme="iid",
         mu=asked.mu,
@@ -132,7 +132,7 @@ def test_what_all_runs_share_reaches_every_system(system, tmp_path):
         "delta": 1e-4,
     }
     asked = config(tmp_path, evaluate_every=2, **changes)
-    built = matched_settings.build_config(asked, system, seed=0)
+    built = matched_settings.build_config(asked, system)
     for field in dataclasses.fields(RunConfig):
         if field.name not in ("model", "out"):
             own, given = getattr(built, field.name), getattr(asked, field.name)
