@@ -151,9 +151,8 @@ def test_gfl_epsilon_by_summing_laplace_losses():
 
 def test_udp_alg():
     for q, z in ((0.05, 2.5), (0.1, 5.0), (0.2, 10.0)):
-        found = udp_alg.noise_multiplier(sigma=0.05, S=0.1, W=100, q=q)
-        assert found == pytest.approx(z)
         plan = udp_alg.plan(users=100, q=q, sigma=0.05, S=0.1)
+        assert plan.server_noise_multiplier == pytest.approx(z)
         # The plan's noise on the average is the paper's sigma.
         sigma = plan.server_noise_multiplier * plan.released_sensitivities[0]
         assert sigma == pytest.approx(0.05)
@@ -163,12 +162,12 @@ def test_udp_alg():
 
 
 def test_fl_top_dp_shares_and_dropouts():
-    share = fl_top_dp.share(sigma=1.54, clients=100)
+    plan = fl_top_dp.plan(clients=6000, per_round=100, sigma=1.54)
     rng = np.random.default_rng(0)
-    total = rng.normal(0, share, (50_000, 75)).sum(axis=1)
+    total = rng.normal(0, plan.client_noise_multiplier, (50_000, 75)).sum(axis=1)
     assert total.std() == pytest.approx(1.54 * math.sqrt(1 - 25 / 100), rel=0.02)
-    with pytest.raises(ArgumentError, match="clients is 0"):
-        fl_top_dp.share(sigma=1.0, clients=0)
+    with pytest.raises(ArgumentError, match=r"sizes\[0\] is 0"):
+        fl_top_dp.plan(clients=10, per_round=0, sigma=1.0)
 
 
 def test_fl_top_dp_plan_is_accounted_without_replacement():

@@ -47,7 +47,7 @@ def test_a_figure_without_its_data_is_left_out_and_said_to_be(run_program, tmp_p
 def test_the_papers_curves_have_the_papers_multipliers():
     """Section 4.2 tests z of 5 and 10; 2a has q = .1 and W = 100 users."""
     found = [
-        udp_alg.noise_multiplier(sigma=sigma, q=0.1, W=100, S=S)
+        udp_alg.plan(users=100, q=0.1, sigma=sigma, S=S).server_noise_multiplier
         for sigma, S in trained.CURVES["2a"]
     ]
     assert found == pytest.approx([5, 10, 2.5])

@@ -175,9 +175,10 @@ def test_a_private_run_says_what_its_epsilons_rest_on(private):
     rows = {r.observer: r for r in ledger.account(1e-5, ("pld",))}
     assert row["epsilon_released"] == rows["released_model"].epsilon_pld
     assert row["epsilon_server"] == rows["aggregator"].epsilon_pld
-    assert row["epsilon_paper"] == fl_top_dp.paper_epsilon(
-        **options, rounds=row["round"], delta=1e-5
-    )
+    paper = fl_top_dp.FlTopLedger()
+    paper.record(fl_top_dp.plan(**options), row["round"])
+    stated = {r.epsilon_paper for r in paper.account(1e-5, ("paper",))}
+    assert {row["epsilon_paper"]} == stated
     privacy = json.loads((private.path / "privacy.json").read_text())
     assert privacy["rounds"] == 3
     notes = " ".join(privacy["notes"])

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tff_hdp.errors import check_count, check_nonnegative
+from tff_hdp.errors import check_nonnegative
 from tff_hdp.privacy.accountant import METHODS, AccountRow, Method
 from tff_hdp.privacy.ledger import Ledger
 from tff_hdp.privacy.paper import accountant_epsilon
@@ -24,24 +24,6 @@ from tff_hdp.privacy.threat import ThreatModel
 THREAT = ThreatModel(cohort_known=True, neighbours="replace_one")
 
 
-def share(*, sigma: float, clients: int) -> float:
-    """Each client's noise standard deviation, in units of S.
-
-    Args:
-      sigma: Noise multiplier that the sum must carry.
-      clients: k, clients chosen for a round. Where d of them drop out, the sum is
-        left with sigma sqrt(1 - d/k).
-
-    Returns:
-      sigma / sqrt(k).
-
-    Raises:
-      ArgumentError: If an argument is out of range.
-    """
-    check_nonnegative("sigma", sigma)
-    return sigma / math.sqrt(check_count("clients", clients, 1))
-
-
 def plan(
     *, clients: int, per_round: int, sigma: float, clipping: Clipping = Clipping()
 ) -> NoisePlan:
@@ -53,16 +35,18 @@ def plan(
     Args:
       clients: N.
       per_round: Clients chosen for a round.
-      sigma: Noise multiplier of the sum without drop-outs.
+      sigma: Noise multiplier of the sum. Where d of the k chosen drop out, it is left
+        with sigma sqrt(1 - d/k).
       clipping: The bound S on a client's compressed update.
 
     Raises:
       ArgumentError: If an argument is out of range.
     """
+    check_nonnegative("sigma", sigma)
     return NoisePlan(
         zone_sizes=(clients,),
         sampling=FixedSizeSampling((per_round,)),
-        client_noise_multiplier=share(sigma=sigma, clients=per_round),
+        client_noise_multiplier=sigma / math.sqrt(per_round),
         noising_clients=(clients,),
         clipping=clipping,
         secure_aggregation=True,
@@ -87,28 +71,12 @@ def plan_without_noise(*, clients: int, per_round: int) -> NoisePlan:
     )
 
 
-def paper_epsilon(
-    *, clients: int, per_round: int, sigma: float, rounds: int, delta: float
-) -> float:
-    """Epsilon as Theorem 1 has it: Poisson sampling with C = per_round / clients.
-
-    No bound for what is run, which draws a fixed number and knows the cohort.
-
-    Args:
-      clients: N.
-      per_round: Clients chosen for a round.
-      sigma: Noise multiplier of the sum.
-      rounds: T.
-      delta: In (0, 1).
-
-    Raises:
-      ArgumentError: If an argument is out of range.
-    """
-    return accountant_epsilon(per_round / clients, sigma, rounds, delta)
-
-
 class FlTopLedger(Ledger):
-    """A ledger under `THREAT` whose `epsilon_paper` is Theorem 1's."""
+    """A ledger under `THREAT` whose `epsilon_paper` is Theorem 1's.
+
+    That is no bound for what is run, which draws a fixed number of clients and knows
+    the cohort: the theorem has Poisson sampling with C = per_round / clients.
+    """
 
     def record(
         self,
@@ -135,11 +103,6 @@ class FlTopLedger(Ledger):
             return rows
         (plan,) = plans
         (clients,), (per_round,) = plan.zone_sizes, plan.sampling.sizes
-        epsilon = paper_epsilon(
-            clients=clients,
-            per_round=per_round,
-            sigma=plan.client_noise_multiplier * math.sqrt(per_round),
-            rounds=self.rounds,
-            delta=delta,
-        )
+        sigma = plan.client_noise_multiplier * math.sqrt(per_round)
+        epsilon = accountant_epsilon(per_round / clients, sigma, self.rounds, delta)
         return [dataclasses.replace(row, epsilon_paper=epsilon) for row in rows]

@@ -21,24 +21,6 @@ _STEPPED = (
 _AS_DRAWN = "descriptors are as they were drawn, and tell no more of a user than phi"
 
 
-def noise_multiplier(*, sigma: float, q: float, W: float, S: float) -> float:
-    """The noise multiplier z = sigma q W / S, of users whose weights are at most 1.
-
-    Args:
-      sigma: Standard deviation of the noise on the average.
-      q: Sampling probability in (0, 1].
-      W: Sum of all users' weights.
-      S: Clip norm.
-
-    Raises:
-      ArgumentError: If an argument is out of range.
-    """
-    check_probability("q", q)
-    for name, value in (("sigma", sigma), ("W", W), ("S", S)):
-        check_positive(name, value)
-    return sigma * q * W / S
-
-
 def plan(
     *, users: int, q: float, sigma: float, S: float, W: float | None = None
 ) -> NoisePlan:
@@ -50,7 +32,8 @@ def plan(
     Args:
       users: n.
       q: Sampling probability in (0, 1].
-      sigma: Standard deviation of the noise on the average.
+      sigma: Standard deviation of the noise on the average; the noise multiplier is
+        z = sigma q W / S.
       S: Clip norm.
       W: Sum of all users' weights, public; None for weights of 1. The largest
         weight is taken as 1, whatever users have, so that z does not depend on
@@ -60,11 +43,13 @@ def plan(
       ArgumentError: If an argument is out of range.
     """
     W = float(users) if W is None else W
-    z = noise_multiplier(sigma=sigma, q=q, W=W, S=S)
+    check_probability("q", q)
+    for name, value in (("sigma", sigma), ("W", W), ("S", S)):
+        check_positive(name, value)
     return NoisePlan(
         zone_sizes=(users,),
         sampling=PoissonSampling((q,)),
-        server_noise_multiplier=z,
+        server_noise_multiplier=sigma * q * W / S,
         clipping=Clipping(clip_norm=S),
         zone_weights=(W,),
     )
