@@ -53,8 +53,7 @@ def define_flags() -> None:
 def main(words: list[str]) -> int:
     """Runs what is left to run, then writes the tables."""
     from scripts.parts import sweep_runs as sweep
-    from tff_hdp.files import write_text
-    from tff_hdp.simulation import record
+    from tff_hdp.files import alone_in
 
     given = flags.FLAGS
     seeds = given.seeds
@@ -68,30 +67,45 @@ def main(words: list[str]) -> int:
                 name, own or given.grid, "this program's own flag, nowhere else"
             )
     folder = pathlib.Path(given.out)
-    jobs = []
+    jobs: list[Job] = []
     for each in (each | {"seed": seed} for each in settings for seed in seeds):
         asked = [*words, *(f"--{name}={value}" for name, value in each.items())]
         path = folder / sweep.folder_name(each)
         jobs.append(sweep.job_of(given.program, asked, each, path))
     _check_apart(jobs)
-    failed = sweep.run_jobs(jobs, given.jobs, given.metric, accounted=True)
-    jobs = [job for job in jobs if job not in failed]
+    folder.mkdir(parents=True, exist_ok=True)
+    # Of two at once each would have runs fail that the other is at.
+    with alone_in(folder, wait=False):
+        failed = sweep.run_jobs(jobs, given.jobs, given.metric, accounted=True)
+        done = [job for job in jobs if job not in failed and job.is_finished]
+        if not done:
+            return 1
+        _write_tables(done, names, folder)
+    return 1 if failed else 0
+
+
+def _write_tables(
+    jobs: "Sequence[Job]", names: Sequence[str], folder: pathlib.Path
+) -> None:
+    """Writes and prints what came of finished runs, which `names` tell apart."""
+    from scripts.parts import sweep_runs as sweep
+    from tff_hdp.files import write_text
+    from tff_hdp.simulation import record
+
+    given = flags.FLAGS
     frame = sweep.table(jobs)
-    if frame.empty:
-        return 1
     # Beside the seed, hidden cohorts' epsilons bound nothing.
     said = [record.SEEDED.format(seed=seed) for seed in frame["seed"]]
     frame.insert(frame.columns.get_loc("seed") + 1, "seed fixes", said)
     metric = given.metric or sweep.headline(jobs)
     write_text(folder / "runs.csv", frame.to_csv(index=False))
-    sweep.check_measured([job for job in jobs if job.is_finished], metric)
+    sweep.check_measured(jobs, metric)
     summed = sweep.summary(frame, names, metric)
     write_text(folder / "summary.csv", summed.to_csv(index=False))
     sweep.draw(jobs, names or ["seed"], metric, folder / f"{metric}.png")
-    print(f"test {metric} after the last round, over seeds {','.join(seeds)}")
+    print(f"test {metric} after the last round, over seeds {','.join(given.seeds)}")
     print(summed.to_string(index=False, float_format="{:.4g}".format))
     print(f"table:  {folder / 'runs.csv'}\nfigure: {folder / f'{metric}.png'}")
-    return 1 if failed else 0
 
 
 def _check_apart(jobs: "Sequence[Job]") -> None:

@@ -145,11 +145,22 @@ def _is_at(path: pathlib.Path, file: io.BufferedWriter) -> bool:
 
 
 @contextlib.contextmanager
-def alone_in(folder: pathlib.Path) -> Iterator[None]:
-    """Waits until nobody else who asks for a folder has it, and keeps it meanwhile."""
+def alone_in(folder: pathlib.Path, *, wait: bool = True) -> Iterator[None]:
+    """Waits until nobody else who asks for a folder has it, and keeps it meanwhile.
+
+    Args:
+      folder: It is there.
+      wait: Otherwise who comes second is refused.
+
+    Raises:
+      FileError: If somebody has it and `wait` is false.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            raise FileError(folder, "another program is at work in it") from error
         yield
     finally:
         os.close(descriptor)

@@ -17,6 +17,7 @@ import pytest
 from scripts.parts import sweep_runs as sweep
 from tff_hdp import systems
 from tff_hdp.errors import ArgumentError, FileError
+from tff_hdp.files import alone_in
 from tff_hdp.privacy import PoissonSampling, account, configurations
 from tff_hdp.systems.hdp.config import HdpConfig
 
@@ -316,6 +317,16 @@ def test_what_starts_runs_and_tells_of_them_imports_no_tensorflow():
 
 def _written(path: pathlib.Path) -> bool:
     return path.exists() and bool(path.read_text())
+
+
+def test_a_folder_that_another_sweep_is_at_is_refused(assert_refused, tmp_path):
+    with alone_in(tmp_path):
+        assert_refused(
+            "scripts/sweep.py",
+            [f"--out={tmp_path}", "--", "--privacy=none"],
+            [str(tmp_path), "another program is at work in it"],
+        )
+    assert not list(tmp_path.iterdir())
 
 
 def test_settings_that_the_program_refuses_start_nothing(assert_refused, tmp_path):
