@@ -240,7 +240,7 @@ class Pieces:
 
 def main() -> int:
     """Builds the tree, packs it, and says what came of it."""
-    from scripts import device_code
+    from scripts.parts import device_code
 
     out, piece_mb = pathlib.Path(flags.FLAGS.out), flags.FLAGS.piece_mb
     gpu = None if flags.FLAGS.gpu is None else device_code.architecture(flags.FLAGS.gpu)

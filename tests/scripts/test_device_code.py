@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from scripts.device_code import architecture, keep_for
+from scripts.parts.device_code import architecture, keep_for
 from tff_hdp.errors import ArgumentError
 
 PTX, ELF = 1, 2
