@@ -88,21 +88,21 @@ def _write_tables(
     jobs: "Sequence[Job]", names: Sequence[str], folder: pathlib.Path
 ) -> None:
     """Writes and prints what came of finished runs, which `names` tell apart."""
-    from scripts.parts import sweep_runs as sweep
+    from scripts.parts import sweep_tables as tables
     from tff_hdp.files import write_text
     from tff_hdp.simulation import record
 
     given = flags.FLAGS
-    frame = sweep.table(jobs)
+    frame = tables.table(jobs)
     # Beside the seed, hidden cohorts' epsilons bound nothing.
     said = [record.SEEDED.format(seed=seed) for seed in frame["seed"]]
     frame.insert(frame.columns.get_loc("seed") + 1, "seed fixes", said)
-    metric = given.metric or sweep.headline(jobs)
+    metric = given.metric or tables.headline(jobs)
     write_text(folder / "runs.csv", frame.to_csv(index=False))
-    sweep.check_measured(jobs, metric)
-    summed = sweep.summary(frame, names, metric)
+    tables.check_measured(jobs, metric)
+    summed = tables.summary(frame, names, metric)
     write_text(folder / "summary.csv", summed.to_csv(index=False))
-    sweep.draw(jobs, names or ["seed"], metric, folder / f"{metric}.png")
+    tables.draw(jobs, names or ["seed"], metric, folder / f"{metric}.png")
     print(f"test {metric} after the last round, over seeds {','.join(given.seeds)}")
     print(summed.to_string(index=False, float_format="{:.4g}".format))
     print(f"table:  {folder / 'runs.csv'}\nfigure: {folder / f'{metric}.png'}")

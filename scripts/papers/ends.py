@@ -62,9 +62,9 @@ def _shown(name: str, value: object) -> str:
     return value if isinstance(value, str) else f"{name} = {value:g}"
 
 
-def main(argv: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Draws the studies named."""
-    for name in argv[1:]:
+    for name in words:
         path = RESULTS / f"{name}.csv"
         if not path.is_file() or "metric" not in (frame := read(path)):
             raise ArgumentError("STUDY", name, "<paper>/<study> of docs/results")
@@ -73,4 +73,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, takes_words=True))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from scripts.papers.result_tables import read
-from scripts.parts import sweep_runs
+from scripts.parts.sweep_job import Job
 from tff_hdp.files import alone_in, write_text
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.report import read_run
@@ -48,9 +48,7 @@ class Run:
         return self.curve.set_index(by)[metric].dropna()
 
 
-def keep(
-    study: "Study", jobs: Sequence[sweep_runs.Job], results: pathlib.Path
-) -> list[Run]:
+def keep(study: "Study", jobs: Sequence[Job], results: pathlib.Path) -> list[Run]:
     """Writes the curves of finished runs beside those kept; all rows' runs.
 
     Args:
@@ -93,7 +91,7 @@ def by_label(
     return found
 
 
-def _key(job: sweep_runs.Job) -> tuple[str, int]:
+def _key(job: Job) -> tuple[str, int]:
     return job.digest, job.config.seed
 
 
@@ -101,7 +99,7 @@ def _by_run(frame: pd.DataFrame) -> dict[tuple[str, int], pd.DataFrame]:
     return dict(list(frame.groupby(["digest", "seed"], sort=False)))
 
 
-def _curve(study: "Study", job: sweep_runs.Job) -> pd.DataFrame:
+def _curve(study: "Study", job: Job) -> pd.DataFrame:
     """A finished run's rounds in which it was tested."""
     tested = read_run(job.path).metrics.dropna(subset=study.judged)
     told = {**job.settings, "seed": job.config.seed, "digest": job.digest}

@@ -42,12 +42,12 @@ def define_flags() -> None:
     flags.DEFINE_boolean("list", False, "Print the commands, and run nothing.")
 
 
-def main(argv: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Runs what the pages need, or prints it."""
     from scripts.papers import result_tables
 
     asked = flags.FLAGS
-    pages = list(map(pathlib.Path, argv[1:]))
+    pages = list(map(pathlib.Path, words))
     allowed = "pages of docs/ with tables of papers' programs, such as docs/gfl.md"
     for page in pages:
         require(page.is_file(), "PAGE", page, allowed)
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
     found = {name: command_of(name) for name in names}
     # A part may leave two of them.
     commands = {shlex.join(c): c for c in found.values() if c}
-    require(bool(commands), "PAGE", " ".join(argv[1:]) or "missing", allowed)
+    require(bool(commands), "PAGE", " ".join(words) or "missing", allowed)
     own = {} if asked.data_dir is None else {"TFF_HDP_DATA": asked.data_dir}
     failed = []
     for shown, command in commands.items():
@@ -114,4 +114,4 @@ def command_of(name: str) -> list[str] | None:
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(main, define_flags))
+    sys.exit(cli.run(main, define_flags, takes_words=True))

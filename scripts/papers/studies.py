@@ -16,7 +16,8 @@ import pandas as pd
 from scripts.papers import ends, presets
 from scripts.papers.kept_curves import Run, keep
 from scripts.papers.result_tables import RESULTS, ROOT, embed, read, table
-from scripts.parts import sweep_runs
+from scripts.parts import sweep_runs, sweep_tables
+from scripts.parts.sweep_job import Job
 from tff_hdp import systems
 from tff_hdp.errors import FileError
 from tff_hdp.files import alone_in, write_text
@@ -128,7 +129,7 @@ class Study:
 
     def jobs(
         self, seeds: Sequence[int], folder: pathlib.Path, changes: Mapping[str, Any]
-    ) -> list[sweep_runs.Job]:
+    ) -> list[Job]:
         """A run of every line for every seed.
 
         Args:
@@ -142,9 +143,7 @@ class Study:
             for seed in seeds
         ]
 
-    def write(
-        self, jobs: Sequence[sweep_runs.Job], results: pathlib.Path
-    ) -> pathlib.Path:
+    def write(self, jobs: Sequence[Job], results: pathlib.Path) -> pathlib.Path:
         """Writes the CSV of the finished runs.
 
         Rows that are there already stay, if they are of the same settings and of a line
@@ -168,7 +167,7 @@ class Study:
             self._write(path, jobs)
         return path
 
-    def _write(self, path: pathlib.Path, jobs: Sequence[sweep_runs.Job]) -> None:
+    def _write(self, path: pathlib.Path, jobs: Sequence[Job]) -> None:
         frame = self._in_order(
             pd.concat([self._measured(jobs), self._rows_before(path, jobs)])
         )
@@ -190,17 +189,15 @@ class Study:
         for name, make in self.derived.items():
             _write(make(whole), path.with_name(f"{self.name}_{name}.csv"))
 
-    def _measured(self, jobs: Sequence[sweep_runs.Job]) -> pd.DataFrame:
+    def _measured(self, jobs: Sequence[Job]) -> pd.DataFrame:
         """A row a finished run."""
-        frame = sweep_runs.table(jobs)
+        frame = sweep_tables.table(jobs)
         for at, folder in enumerate(frame["folder"]):
             for name, value in self.measure(pathlib.Path(folder)).items():
                 frame.loc[at, name] = value
         return frame.drop(columns="folder")
 
-    def _rows_before(
-        self, path: pathlib.Path, jobs: Sequence[sweep_runs.Job]
-    ) -> pd.DataFrame:
+    def _rows_before(self, path: pathlib.Path, jobs: Sequence[Job]) -> pd.DataFrame:
         """Rows of a CSV, if there is one, that no finished run replaces."""
         if not path.exists():
             return pd.DataFrame()
@@ -218,7 +215,7 @@ class Study:
             ]
         ]
 
-    def _label(self, job: sweep_runs.Job) -> list[Any]:
+    def _label(self, job: Job) -> list[Any]:
         return [job.settings[name] for name in self.lines[0].label]
 
     def _keys(self, frame: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -240,13 +237,13 @@ class Study:
 
     def _job(
         self, line: Line, seed: int, folder: pathlib.Path, changes: Mapping[str, Any]
-    ) -> sweep_runs.Job:
+    ) -> Job:
         named = sweep_runs.folder_name({k: str(v) for k, v in line.label.items()})
         out = str(folder / self.name / f"{named},seed={seed}")
         config = self.config(line, {**changes, "seed": seed, "out": out})
         shown = systems.command_of(config).replace("\\\n", "")
         _, program, *flags = shlex.split(shown)
-        return sweep_runs.Job(
+        return Job(
             settings={**line.label, "seed": seed},
             config=config,
             command=[sys.executable, str(ROOT / program), *flags],
@@ -325,9 +322,7 @@ def run(
             raise damaged[0]
 
 
-def _tabulate(
-    study: Study, jobs: Sequence[sweep_runs.Job], results: pathlib.Path
-) -> bool:
+def _tabulate(study: Study, jobs: Sequence[Job], results: pathlib.Path) -> bool:
     """Writes and prints what came of the runs that ended; False if none did."""
     if not any(job.is_finished for job in jobs):
         return False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from scripts.parts import sweep_runs
+from scripts.parts import sweep_runs, sweep_tables
 from tff_hdp.errors import ArgumentError
 from tff_hdp.files import write_text
 
@@ -85,8 +85,8 @@ def train(config: "PlanConfig", given: Sequence[str]) -> list[Reached]:
     ]
     if sweep_runs.run_jobs(jobs, config.jobs):
         raise ArgumentError("task", config.task, "one that these flags train")
-    metric = sweep_runs.headline(jobs)
-    summed = sweep_runs.summary(sweep_runs.table(jobs), ["noise"], metric)
+    metric = sweep_tables.headline(jobs)
+    summed = sweep_tables.summary(sweep_tables.table(jobs), ["noise"], metric)
     found = summed.set_index("noise")
     reached = [
         Reached(

@@ -14,7 +14,8 @@ import time
 import pandas as pd
 import pytest
 
-from scripts.parts import sweep_runs as sweep
+from scripts.parts import sweep_runs, sweep_tables
+from scripts.parts.sweep_job import Job
 from tff_hdp import systems
 from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.files import alone_in
@@ -62,7 +63,7 @@ def jobs(tmp_path):
     made = []
     for z, seed in itertools.product(("1", "2"), ("0", "1")):
         settings = {"noise_multiplier": z, "seed": seed}
-        out = tmp_path / sweep.folder_name(settings)
+        out = tmp_path / sweep_runs.folder_name(settings)
         config = HdpConfig(
             noise_multiplier=float(z), seed=int(seed), rounds=3, out=str(out)
         )
@@ -78,7 +79,7 @@ def jobs(tmp_path):
             },
         }
         command = [sys.executable, "-S", "-c", STUB, str(out), json.dumps(given)]
-        made.append(sweep.Job(settings, config, command))
+        made.append(Job(settings, config, command))
     return made
 
 
@@ -87,7 +88,7 @@ def started(tmp_path):
 
 
 def test_grids_are_products_and_add_up():
-    found = sweep.combinations(["privacy=none", "privacy=cdp,hdp;rounds=3,4"])
+    found = sweep_runs.combinations(["privacy=none", "privacy=cdp,hdp;rounds=3,4"])
     assert found == [
         {"privacy": "none"},
         {"privacy": "cdp", "rounds": "3"},
@@ -95,14 +96,14 @@ def test_grids_are_products_and_add_up():
         {"privacy": "hdp", "rounds": "3"},
         {"privacy": "hdp", "rounds": "4"},
     ]
-    assert sweep.combinations([""]) == [{}]
+    assert sweep_runs.combinations([""]) == [{}]
 
 
 @pytest.mark.parametrize("program", systems.PROGRAMS)
 def test_a_job_runs_the_program_that_it_names(program, tmp_path):
     needs = {"train": "--privacy=none", "udp_hypernet": "--privacy=none"}
     given = [needs.get(program, "--seed=3")]
-    command = sweep.job_of(program, given, {}, tmp_path / "run").command
+    command = sweep_runs.job_of(program, given, {}, tmp_path / "run").command
     file = pathlib.Path(command[1])
     assert file.is_file() and file.parent.name == "scripts" and file.stem == program
     assert command[2:] == [*given, f"--out={tmp_path / 'run'}"]
@@ -113,24 +114,24 @@ def test_a_job_runs_the_program_that_it_names(program, tmp_path):
 )
 def test_a_bad_grid_is_named(grids):
     with pytest.raises(ArgumentError, match="grid is "):
-        sweep.combinations(grids)
+        sweep_runs.combinations(grids)
 
 
 def test_every_run_has_its_row_and_finished_ones_are_left_alone(jobs, tmp_path, capsys):
-    assert sweep.run_jobs(jobs, 2) == []
+    assert sweep_runs.run_jobs(jobs, 2) == []
     # No bar where no terminal is: at most a line for each run.
     said = capsys.readouterr().err
     assert said.endswith("sweep: 4/4 runs, 0 before, 0 failed, 00:00 left\n")
     assert "\r" not in said and said.count("\n") <= 4
     assert all(re.search(r" \d\d:\d\d left$", line) for line in said.splitlines())
     assert sorted(started(tmp_path)) == sorted(job.path.name for job in jobs)
-    assert sweep.run_jobs(jobs, 2) == []
+    assert sweep_runs.run_jobs(jobs, 2) == []
     assert len(started(tmp_path)) == 4
-    frame = sweep.table(jobs)
+    frame = sweep_tables.table(jobs)
     assert frame["noise_multiplier"].tolist() == ["1", "1", "2", "2"]
     found = frame["noise_multiplier in the run"].tolist()
     assert found == pytest.approx([3 / 7, 1 + 3 / 7] * 2)
-    assert sweep.measured(jobs[0]) == ["accuracy"]
+    assert sweep_tables.measured(jobs[0]) == ["accuracy"]
     assert frame["seed"].tolist() == [0, 1, 0, 1]
     assert frame["accuracy"].tolist() == pytest.approx([0.3, 0.31, 0.3, 0.31])
     assert frame["digest"].nunique() == 2
@@ -143,11 +144,11 @@ def test_every_run_has_its_row_and_finished_ones_are_left_alone(jobs, tmp_path, 
         if row.epsilon_rdp is not None:
             assert frame[f"{name}.epsilon_rdp"].tolist() == [row.epsilon_rdp] * 4
     assert frame["delta"].tolist() == [1e-5] * 4
-    summed = sweep.summary(frame, ["noise_multiplier"], "accuracy")
+    summed = sweep_tables.summary(frame, ["noise_multiplier"], "accuracy")
     assert summed["count"].tolist() == [2, 2]
     assert summed["mean"].tolist() == pytest.approx([0.305, 0.305])
     assert summed["std"].tolist() == pytest.approx([0.01 / 2**0.5] * 2)
-    sweep.draw(jobs, ["noise_multiplier"], "accuracy", tmp_path / "figure.png")
+    sweep_tables.draw(jobs, ["noise_multiplier"], "accuracy", tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 1000
 
 
@@ -156,14 +157,14 @@ def test_every_run_has_its_row_and_finished_ones_are_left_alone(jobs, tmp_path, 
     [("model/best/card.json", "metric, value, round"), ("config.json", "git_commit")],
 )
 def test_a_finished_run_of_which_something_is_gone_is_one_line(jobs, file, lacks):
-    assert sweep.run_jobs(jobs, 2) == []
+    assert sweep_runs.run_jobs(jobs, 2) == []
     path = jobs[1].path / file
     path.parent.mkdir(exist_ok=True)
     kept = json.loads(path.read_text()) if path.exists() else {}
     kept.pop("git_commit", None)
     path.write_text(json.dumps(kept))
     with pytest.raises(FileError, match=f"{file}: is not .*: no {lacks}$"):
-        sweep.table(jobs)
+        sweep_tables.table(jobs)
 
 
 def test_what_a_run_measured_is_no_setting_of_another_grids(jobs):
@@ -171,10 +172,10 @@ def test_what_a_run_measured_is_no_setting_of_another_grids(jobs):
     for i, job in enumerate(jobs[2:], 2):
         others = {"clipping": "adaptive", "seed": job.settings["seed"]}
         jobs[i] = dataclasses.replace(job, settings=others)
-    assert sweep.run_jobs(jobs, 2) == []
-    frame = sweep.table(jobs)
+    assert sweep_runs.run_jobs(jobs, 2) == []
+    frame = sweep_tables.table(jobs)
     assert frame["noise_multiplier"].tolist()[:2] == ["1", "1"]
-    summed = sweep.summary(frame, ["noise_multiplier", "clipping"], "accuracy")
+    summed = sweep_tables.summary(frame, ["noise_multiplier", "clipping"], "accuracy")
     assert summed["noise_multiplier"].tolist() == ["1", "-"]
     assert summed["clipping"].tolist() == ["-", "adaptive"]
     assert summed["count"].tolist() == [2, 2]
@@ -182,35 +183,35 @@ def test_what_a_run_measured_is_no_setting_of_another_grids(jobs):
 
 def test_a_killed_run_is_started_again_by_the_next_sweep(jobs, tmp_path):
     (tmp_path / "killed").touch()
-    failed = sweep.run_jobs(jobs, 1)
+    failed = sweep_runs.run_jobs(jobs, 1)
     assert failed == jobs[:1]
     assert jobs[0].rounds_done == 1
-    assert len(sweep.table(jobs)) == 3
-    assert sweep.run_jobs(jobs, 1) == []
+    assert len(sweep_tables.table(jobs)) == 3
+    assert sweep_runs.run_jobs(jobs, 1) == []
     assert started(tmp_path).count(jobs[0].path.name) == 2
     assert len(started(tmp_path)) == 5
 
 
 def test_what_a_failing_run_says_is_kept(jobs, tmp_path):
     (tmp_path / "broken").touch()
-    assert sweep.run_jobs(jobs, 4) == jobs
+    assert sweep_runs.run_jobs(jobs, 4) == jobs
     assert jobs[0].log.read_text().split("\n")[:2] == ["working", "error: cannot"]
-    assert sweep.table(jobs).empty
+    assert sweep_tables.table(jobs).empty
 
 
 def test_what_an_attempt_said_is_kept_by_the_next(jobs, tmp_path, capsys):
     """It was gone once the run was begun again, if only to be refused."""
     (tmp_path / "broken").touch()
-    sweep.run_jobs(jobs[:1], 1)
+    sweep_runs.run_jobs(jobs[:1], 1)
     (tmp_path / "broken").unlink()
     (tmp_path / "killed").touch()
     capsys.readouterr()
-    sweep.run_jobs(jobs[:1], 1)
+    sweep_runs.run_jobs(jobs[:1], 1)
     said = jobs[0].log.read_text().splitlines()
     assert said == ["working", "error: cannot", "sweep: run again", "working"]
     says_nothing = [sys.executable, "-c", "raise SystemExit(1)"]
     silent = dataclasses.replace(jobs[0], command=says_nothing)
-    sweep.run_jobs([silent], 1)
+    sweep_runs.run_jobs([silent], 1)
     assert f"failed: {silent.path}: sweep: run again\n" in capsys.readouterr().err
 
 
@@ -219,17 +220,17 @@ def test_a_metric_that_no_run_measures_costs_one_run(jobs, tmp_path, at_once):
     """It was refused once all had trained."""
     for _ in range(2):
         with pytest.raises(ArgumentError, match=r"metric is foo; allowed: accuracy$"):
-            sweep.run_jobs(jobs, at_once, "foo")
+            sweep_runs.run_jobs(jobs, at_once, "foo")
         # The second time none is begun.
         assert len(started(tmp_path)) <= at_once
-    assert sweep.run_jobs(jobs, at_once, "accuracy") == []
+    assert sweep_runs.run_jobs(jobs, at_once, "accuracy") == []
 
 
 def test_a_folder_of_other_settings_is_not_taken_for_finished(jobs):
-    sweep.run_jobs(jobs[:1], 1)
+    sweep_runs.run_jobs(jobs[:1], 1)
     longer = HdpConfig(noise_multiplier=1.0, seed=0, rounds=4, out=jobs[0].config.out)
     assert jobs[0].is_finished
-    assert not sweep.Job(jobs[0].settings, longer, []).is_finished
+    assert not Job(jobs[0].settings, longer, []).is_finished
 
 
 def test_a_run_that_was_tested_otherwise_is_not_taken_for_finished(jobs, capsys):
@@ -240,8 +241,8 @@ def test_a_run_that_was_tested_otherwise_is_not_taken_for_finished(jobs, capsys)
     )
     given = json.loads(jobs[0].command[-1]) | {"flags": seldom.to_dict()}
     command = [*jobs[0].command[:-1], json.dumps(given)]
-    job = sweep.Job(jobs[0].settings, seldom, command)
-    assert sweep.run_jobs([job], 1) == [job]
+    job = Job(jobs[0].settings, seldom, command)
+    assert sweep_runs.run_jobs([job], 1) == [job]
     assert "has tests of other rounds than its settings" in capsys.readouterr().err
     rows = pathlib.Path(folder, "metrics.csv")
     first = rows.read_text().splitlines()[1]
@@ -254,7 +255,7 @@ def test_a_run_that_was_tested_otherwise_is_not_taken_for_finished(jobs, capsys)
 )
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"3", b"\xff", None])
 def test_a_damaged_folder_is_not_taken_for_finished(jobs, name, content):
-    sweep.run_jobs(jobs[:1], 1)
+    sweep_runs.run_jobs(jobs[:1], 1)
     assert jobs[0].is_finished
     file = jobs[0].path / name
     if content is None:
@@ -267,7 +268,7 @@ def test_a_damaged_folder_is_not_taken_for_finished(jobs, name, content):
 
 def test_an_open_quote_in_long_metrics_is_no_finished_run(jobs):
     """A field beyond 131,072 bytes is an error of the reader's own kind."""
-    sweep.run_jobs(jobs[:1], 1)
+    sweep_runs.run_jobs(jobs[:1], 1)
     file = jobs[0].path / "metrics.csv"
     file.write_text(file.read_text() + '"' + "x" * 140_000)
     assert not jobs[0].is_finished
@@ -277,7 +278,8 @@ def test_an_open_quote_in_long_metrics_is_no_finished_run(jobs):
 def test_children_end_with_the_sweep(tmp_path, assert_ends, end):
     code = f"""
     import pathlib, sys
-    from scripts.parts import sweep_runs as sweep
+    from scripts.parts import sweep_runs
+    from scripts.parts.sweep_job import Job
     from tff_hdp.systems.hdp.config import HdpConfig
     stub = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); " \\
         "time.sleep(60)"
@@ -286,8 +288,8 @@ def test_children_end_with_the_sweep(tmp_path, assert_ends, end):
         path = {str(tmp_path)!r} + f"/run{{seed}}"
         config = HdpConfig(noise_multiplier=1.0, seed=seed, out=path)
         command = [sys.executable, "-S", "-c", stub, path + ".pid"]
-        jobs.append(sweep.Job({{"seed": str(seed)}}, config, command))
-    sweep.run_jobs(jobs, 2)
+        jobs.append(Job({{"seed": str(seed)}}, config, command))
+    sweep_runs.run_jobs(jobs, 2)
     """
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],
@@ -308,7 +310,7 @@ def test_what_starts_runs_and_tells_of_them_imports_no_tensorflow():
     """Each run imports it; a sweep that did too began ten seconds later."""
     code = """
     import sys
-    from scripts.parts import sweep_runs
+    from scripts.parts import sweep_runs, sweep_tables
     from tff_hdp.systems.hdp.config import HdpConfig
     assert "tensorflow" not in sys.modules
     """

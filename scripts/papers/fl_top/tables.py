@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pandas as pd
 
-
 # A row's best accuracy, the round that has it, what a client then received and sent
 # in kilobytes, and the epsilon spent by then.
 _TABLE1 = """

@@ -78,7 +78,7 @@ import runpy, sys
 import pandas as pd
 from scripts.papers import studies
 from scripts.papers.fl_top import figures, trained
-from scripts.parts import sweep_runs
+from scripts.parts import sweep_job, sweep_runs, sweep_tables
 
 asked = []
 
@@ -87,8 +87,8 @@ def row(job):
     return {**job.settings, **facts, "best_balanced_accuracy": 0.5}
 
 sweep_runs.run_jobs = lambda jobs, at_once: asked.extend(jobs) or []
-sweep_runs.Job.is_finished = property(lambda job: job in asked)
-sweep_runs.table = lambda jobs: pd.DataFrame(map(row, asked))
+sweep_job.Job.is_finished = property(lambda job: job in asked)
+sweep_tables.table = lambda jobs: pd.DataFrame(map(row, asked))
 studies.table = lambda path: [job.settings["r"] for job in asked]
 trained.measure = lambda path, table: {}
 figures.draw = lambda *_: None

@@ -8,7 +8,7 @@ import pytest
 from scripts.papers import ends, kept_curves, studies
 from scripts.papers.gfl import trained as gfl
 from scripts.papers.udp_alg import trained as udp_alg
-from scripts.parts import sweep_runs
+from scripts.parts import sweep_job
 from tff_hdp.errors import FileError
 
 PATH = "gfl/curves/mnist_tiny.csv"
@@ -38,7 +38,7 @@ def keep(study, tmp_path, monkeypatch):
         return Folder(pd.DataFrame(table))
 
     finished = property(lambda job: job.config.seed in done)
-    monkeypatch.setattr(sweep_runs.Job, "is_finished", finished)
+    monkeypatch.setattr(sweep_job.Job, "is_finished", finished)
     monkeypatch.setattr(kept_curves, "read_run", metrics)
 
     def of(run, rows):

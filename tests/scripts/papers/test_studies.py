@@ -192,7 +192,7 @@ def test_what_is_interrupted_is_tabulated_as_far_as_it_came(tmp_path, monkeypatc
 
     done = property(lambda job: job.settings["scheme"] == "iid")
     monkeypatch.setattr(sweep_runs, "run_jobs", interrupted)
-    monkeypatch.setattr(sweep_runs.Job, "is_finished", done)
+    monkeypatch.setattr(sweep_job.Job, "is_finished", done)
     monkeypatch.setattr(studies, "table", lambda path: "")
     monkeypatch.setattr(studies, "_picture", lambda *_: None)
     monkeypatch.setattr(

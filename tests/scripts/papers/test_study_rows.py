@@ -8,7 +8,7 @@ import pytest
 
 from scripts.papers import studies
 from scripts.papers.gfl import trained as gfl
-from scripts.parts import sweep_runs
+from scripts.parts import sweep_job, sweep_runs, sweep_tables
 from tff_hdp.errors import FileError
 from tff_hdp.systems.gfl.config import GflConfig
 
@@ -35,7 +35,7 @@ def test_what_was_run_is_in_the_csv_even_where_less_is_asked_for(tmp_path, monke
 def test_rows_of_runs_elsewhere_stay_in_the_csv(tmp_path, monkeypatch):
     """A run replaces one of its line and seed; rows of other settings go."""
     study = studies.Study("gfl", "mnist", gfl.studies("tiny")["mnist"].lines, GflConfig)
-    monkeypatch.setattr(sweep_runs.Job, "is_finished", True)
+    monkeypatch.setattr(sweep_job.Job, "is_finished", True)
 
     def write(folder, seeds, accuracy):
         jobs = study.jobs(seeds, tmp_path / folder, {})
@@ -47,7 +47,7 @@ def test_rows_of_runs_elsewhere_stay_in_the_csv(tmp_path, monkeypatch):
             }
             for job in jobs
         ]
-        monkeypatch.setattr(sweep_runs, "table", lambda jobs: pd.DataFrame(rows))
+        monkeypatch.setattr(sweep_tables, "table", lambda jobs: pd.DataFrame(rows))
         return pd.read_csv(study.write(jobs, tmp_path))
 
     first = write("one", [2, 0], 0.125)
@@ -66,9 +66,9 @@ def test_rows_of_runs_elsewhere_stay_in_the_csv(tmp_path, monkeypatch):
 def test_who_writes_at_once_loses_no_row(tmp_path, monkeypatch):
     """Seeds may be run in several places."""
     study = studies.Study("gfl", "mnist", gfl.studies("tiny")["mnist"].lines, GflConfig)
-    monkeypatch.setattr(sweep_runs.Job, "is_finished", True)
+    monkeypatch.setattr(sweep_job.Job, "is_finished", True)
     monkeypatch.setattr(
-        sweep_runs,
+        sweep_tables,
         "table",
         lambda jobs: pd.DataFrame(
             {
@@ -135,8 +135,8 @@ def test_rows_of_lines_that_have_not_been_run_yet_stay_in_the_csv(
 
     def tabulate(seeds, ended):
         done = property(lambda job: job.settings["scheme"] in ended)
-        monkeypatch.setattr(sweep_runs.Job, "is_finished", done)
-        monkeypatch.setattr(sweep_runs, "table", rows)
+        monkeypatch.setattr(sweep_job.Job, "is_finished", done)
+        monkeypatch.setattr(sweep_tables, "table", rows)
         jobs = study.jobs(seeds, tmp_path, {})
         studies._tabulate(study, jobs, tmp_path)
         frame = pd.read_csv(tmp_path / "gfl" / f"{study.name}.csv")
@@ -150,13 +150,13 @@ def test_rows_of_lines_that_have_not_been_run_yet_stay_in_the_csv(
 def study_of_files(tmp_path, monkeypatch):
     """A study's path, and what writes rows of one finished run into it."""
     study = studies.Study("gfl", "mnist", gfl.studies("tiny")["mnist"].lines, GflConfig)
-    monkeypatch.setattr(sweep_runs.Job, "is_finished", True)
+    monkeypatch.setattr(sweep_job.Job, "is_finished", True)
 
     def write(seed):
         (job,) = study.jobs([seed], tmp_path, {})[:1]
         row = {"digest": job.digest, "git_commit": "", "folder": "", "seed": seed}
         rows = pd.DataFrame([row | job.settings | {"accuracy": 0.5}])
-        monkeypatch.setattr(sweep_runs, "table", lambda jobs: rows)
+        monkeypatch.setattr(sweep_tables, "table", lambda jobs: rows)
         return study.write([job], tmp_path)
 
     return tmp_path / "gfl" / "mnist.csv", write
@@ -173,7 +173,7 @@ def test_a_csv_is_whole_for_whoever_reads_it_meanwhile(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("digest", ["123456789012", "012345678901", "1234567890e1"])
 def test_rows_stay_whose_digest_could_be_a_number(tmp_path, monkeypatch, digest):
-    monkeypatch.setattr(sweep_runs.Job, "digest", digest)
+    monkeypatch.setattr(sweep_job.Job, "digest", digest)
     path, write = study_of_files(tmp_path, monkeypatch)
     write(0)
     write(1)
