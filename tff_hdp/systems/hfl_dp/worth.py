@@ -1,8 +1,8 @@
 """HFL-DP's noises beside what they are worth: the paper's epsilon and the exact one."""
 
 import dataclasses
+import functools
 import math
-from typing import NamedTuple
 
 from tff_hdp.systems.hfl_dp.noise import Setting, true_epsilon
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise
@@ -46,15 +46,6 @@ class NoiseRow:
     delta: float
 
 
-class _Quantity(NamedTuple):
-    name: str
-    sigma: float
-    exposures: float
-    sent: int
-    stated: float
-    averaged: int
-
-
 def noise_table(
     noise: HflDpNoise, setting: Setting, rounds: tuple[int, int]
 ) -> list[NoiseRow]:
@@ -66,48 +57,34 @@ def noise_table(
       rounds: The run's, of edges alone and of the cloud. An upload is of the one or
         the other kind, though t1 counts both.
     """
-    n, N, C, t = setting.n, setting.N, setting.C, setting.t
+    n, N, C, m, t = setting.n, setting.N, setting.C, setting.m, setting.t
     eps1, eps2 = setting.eps1, setting.eps2
     down_edge = math.hypot(noise.n_e, noise.sigma_u1 / math.sqrt(n))
     down_cloud = math.hypot(
         noise.n_c, noise.sigma_e / math.sqrt(N), noise.sigma_u2 / math.sqrt(n * N)
     )
     of_edge, of_cloud = rounds
+    # Name, noise, exposures, rounds that send it, stated epsilon, clients averaged.
     quantities = (
-        _Quantity(
-            "client to edge, edge rounds", noise.sigma_u1, t[0], of_edge, eps1, 1
-        ),
-        _Quantity("edge to clients", down_edge, t[1], of_edge, eps1, n),
-        _Quantity(
-            "client to edge, cloud rounds", noise.sigma_u2, t[2], of_cloud, eps2, 1
-        ),
-        _Quantity(
-            "edge to cloud, sigma_E alone", noise.sigma_e, t[3], of_cloud, eps2, n
-        ),
-        _Quantity("cloud to clients", down_cloud, t[4], of_cloud, eps2, n * N),
+        ("client to edge, edge rounds", noise.sigma_u1, t[0], of_edge, eps1, 1),
+        ("edge to clients", down_edge, t[1], of_edge, eps1, n),
+        ("client to edge, cloud rounds", noise.sigma_u2, t[2], of_cloud, eps2, 1),
+        ("edge to cloud, sigma_E alone", noise.sigma_e, t[3], of_cloud, eps2, n),
+        ("cloud to clients", down_cloud, t[4], of_cloud, eps2, n * N),
     )
     rows = []
-    for quantity in quantities:
-        exact = {
-            level: true_epsilon(
-                sigma=quantity.sigma,
-                sensitivity=sensitivity / quantity.averaged,
-                exposures=exposures,
-                delta=setting.delta,
-            )
-            for level, sensitivity, exposures in (
-                ("example", 2 * C / setting.m, quantity.exposures),
-                ("client", 2 * C, quantity.sent),
-            )
-        }
+    for name, sigma, exposures, sent, stated, averaged in quantities:
+        exact = functools.partial(true_epsilon, sigma=sigma, delta=setting.delta)
         rows.append(
             NoiseRow(
-                quantity=quantity.name,
-                noise=quantity.sigma,
-                exposures=quantity.exposures,
-                epsilon_stated=quantity.stated,
-                epsilon_example=exact["example"],
-                epsilon_client=exact["client"],
+                quantity=name,
+                noise=sigma,
+                exposures=exposures,
+                epsilon_stated=stated,
+                epsilon_example=exact(
+                    sensitivity=2 * C / m / averaged, exposures=exposures
+                ),
+                epsilon_client=exact(sensitivity=2 * C / averaged, exposures=sent),
                 delta=setting.delta,
             )
         )
