@@ -8,14 +8,12 @@ round has. What the shares lack of 1 is a GPU that waits for the host.
 """
 
 import collections
-import pathlib
 import sys
-import tempfile
-import time
 from typing import Any
 
 import works
 from absl import flags
+from profile_round import traced
 
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
@@ -39,33 +37,16 @@ def main() -> int:
 
     if not machine.gpus():
         raise ArgumentError("work", f.work, "on a machine where nvidia-smi finds a GPU")
+    from programs import stacked
+
     rows = []
     for name in f.work:
-        space, seconds = traced(name, f.rounds)
+        spec = {"work": works.WORKS[name], "runtime": "in_process"}
+        federation = stacked.builder(spec)(noise_multiplier=1.0)
+        space, seconds = traced(federation, f.rounds)
         rows += operations(space, name, seconds=seconds, rounds=f.rounds)
     machine.report(rows, f.csv, key=["work", "operation"], devices="gpu")
     return 0
-
-
-def traced(name: str, rounds: int) -> tuple[Any, float]:
-    """A work's rounds as TensorFlow's `XSpace`, and their seconds."""
-    import tensorflow as tf
-    from programs import stacked
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-    spec = {"work": works.WORKS[name], "runtime": "in_process"}
-    federation = stacked.builder(spec)(noise_multiplier=1.0)
-    federation.round()
-    with tempfile.TemporaryDirectory() as folder:
-        options = tf.profiler.experimental.ProfilerOptions(python_tracer_level=0)
-        tf.profiler.experimental.start(folder, options)
-        start = time.perf_counter()
-        for _ in range(rounds):
-            federation.round()
-        seconds = time.perf_counter() - start
-        tf.profiler.experimental.stop()
-        (trace,) = pathlib.Path(folder).rglob("*.xplane.pb")
-        return xplane_pb2.XSpace.FromString(trace.read_bytes()), seconds
 
 
 def operations(

@@ -122,9 +122,18 @@ def _federation(name: str) -> Any:
 
 def _shares(name: str) -> dict[str, float]:
     """By operation, its share of cores times wall time."""
-    import tensorflow as tf
+    space, seconds = traced(_federation(name), _ROUNDS[name])
+    whole = seconds * len(os.sched_getaffinity(0))
+    return {
+        operation: own / whole for operation, own in _operation_seconds(space).items()
+    }
 
-    federation = _federation(name)
+
+def traced(federation: Any, rounds: int) -> tuple[Any, float]:
+    """Rounds after the first as TensorFlow's `XSpace`, and their seconds."""
+    import tensorflow as tf
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
     federation.round()
     with tempfile.TemporaryDirectory() as folder:
         options = tf.profiler.experimental.ProfilerOptions(
@@ -132,21 +141,16 @@ def _shares(name: str) -> dict[str, float]:
         )
         tf.profiler.experimental.start(folder, options)
         start = time.perf_counter()
-        for _ in range(_ROUNDS[name]):
+        for _ in range(rounds):
             federation.round()
         seconds = time.perf_counter() - start
         tf.profiler.experimental.stop()
         (trace,) = pathlib.Path(folder).rglob("*.xplane.pb")
-        spent = _operation_seconds(trace)
-    whole = seconds * len(os.sched_getaffinity(0))
-    return {operation: own / whole for operation, own in spent.items()}
+        return xplane_pb2.XSpace.FromString(trace.read_bytes()), seconds
 
 
-def _operation_seconds(trace: pathlib.Path) -> collections.Counter:
-    """Seconds in every type of operation, over all threads."""
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-    space = xplane_pb2.XSpace.FromString(trace.read_bytes())
+def _operation_seconds(space: Any) -> collections.Counter:
+    """Seconds in every type of operation of an `XSpace`, over all threads."""
     spent = collections.Counter()
     for plane in space.planes:
         if not plane.name.startswith("/host:CPU"):
