@@ -105,7 +105,7 @@ def test_every_room_has_a_floor():
 
 def test_simulation_knows_no_system():
     """It imports none, and has no words for what one alone has, or for programs."""
-    of_systems = r"tff_hdp\.systems|GFL|HFL|FL-TOP|UDP|other_servers|edge|hypernet"
+    of_systems = r"tff_hdp\.systems|GFL|HFL|FL-TOP|UDP|other_servers|edge_broadcast|hypernet"
     for path in files_of("tff_hdp.simulation"):
         code = ast.unparse(_without_docstrings(path))
         assert not re.search(rf"{of_systems}|scripts/", code), path
@@ -118,6 +118,12 @@ def _without_docstrings(path):
         if isinstance(body, list) and isinstance(body[0], ast.Expr):
             body[0] = ast.Pass()
     return tree
+
+
+@pytest.mark.parametrize("room", ["tff_hdp", "scripts", "tasks", "benchmarks"])
+def test_a_file_is_read_in_one_sitting(room):
+    for path in files_of(room):
+        assert len(path.read_text().splitlines()) <= 400, path
 
 
 def calls_in(path):
