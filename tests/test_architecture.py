@@ -105,7 +105,9 @@ def test_every_room_has_a_floor():
 
 def test_simulation_knows_no_system():
     """It imports none, and has no words for what one alone has, or for programs."""
-    of_systems = r"tff_hdp\.systems|GFL|HFL|FL-TOP|UDP|other_servers|edge_broadcast|hypernet"
+    of_systems = (
+        r"tff_hdp\.systems|GFL|HFL|FL-TOP|UDP|other_servers|edge_broadcast|hypernet"
+    )
     for path in files_of("tff_hdp.simulation"):
         code = ast.unparse(_without_docstrings(path))
         assert not re.search(rf"{of_systems}|scripts/", code), path

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
+from scripts.papers.hdp.tables import TABLE_IV
+
 _MODES = {"none": "none", "ldp": "LDP", "hdp": "HDP", "cdp": "CDP"}
 _OTHER_DATA = {
     "fashion_mnist": "Fashion-MNIST, dnn",
@@ -321,11 +323,19 @@ def _read(results: pathlib.Path, name: str) -> pd.DataFrame:
     neighbours = frame["neighbours"].str.replace("_", " ")
     frame["neighbours"] = neighbours.where(frame["epsilon"].notna(), "")
     frame["epsilon"] = frame["epsilon"].map(_epsilon)
+    if name.startswith("table4_"):
+        cells = zip(frame["task"], frame["privacy"], frame["level"], strict=True)
+        frame["paper_lpips"] = [_printed(*cell) for cell in cells]
     frame["privacy"] = frame["privacy"].map(_MODES)
     frame["noise_multiplier"] = frame["noise_multiplier"].fillna(0.0)
-    if "paper_lpips" in frame:
-        frame["paper_lpips"] = frame["paper_lpips"].astype(object).fillna("")
     return frame
+
+
+def _printed(task: str, mode: str, level: int) -> float | str:
+    """What Table IV prints, of a malicious client (level 0) alone."""
+    printed = TABLE_IV.get(task)
+    modes = ("ldp", "hdp", "cdp", "none")
+    return printed[modes.index(mode)] if printed and level == 0 else ""
 
 
 def _others(results: pathlib.Path) -> dict[str, pd.DataFrame]:

@@ -11,14 +11,6 @@ from tff_hdp.attacks.membership import MODES
 from tff_hdp.attacks.vantage import Vantage
 
 LEVELS = ("0", "1", "2")
-# LPIPS as printed, for a malicious client (level 0): LDP, HDP, CDP, no DP.
-PRINTED = {
-    "emnist": (0.571, 0.599, 0.62, 0.68),
-    "cifar10": (0.423, 0.452, 0.494, 0.596),
-    "cifar100": (0.447, 0.46, 0.474, 0.564),
-}
-# MNIST stands for EMNIST's digits where those are not at hand.
-_STANDS_FOR = {"mnist": "emnist"}
 
 
 def table4(config: AttackConfig) -> Outcome:
@@ -46,9 +38,7 @@ def table4(config: AttackConfig) -> Outcome:
                 reached, found = _best(attacker, vantage, attacks, originals, seen)
                 done[cell] = columns | reached, found
             columns, found = done[cell]
-            row = attacker.row(vantage, privacy=mode) | columns
-            row["paper_lpips"] = _printed(config.task, mode, level)
-            rows.append(row)
+            rows.append(attacker.row(vantage, privacy=mode) | columns)
             images.append(found)
     # Victims are the same whoever looks.
     return Outcome(rows, originals, images)
@@ -69,8 +59,3 @@ def _best(
         columns = {"reconstruction": attack, "victims": len(seen), **columns}
         reached.append((columns, found))
     return max(reached, key=lambda pair: pair[0]["psnr_mean"])
-
-
-def _printed(task: str, mode: str, level: str) -> float | None:
-    printed = PRINTED.get(_STANDS_FOR.get(task, task))
-    return printed[MODES.index(mode)] if printed and level == "0" else None
