@@ -12,7 +12,6 @@ import sys
 
 import pandas as pd
 
-from scripts.papers.result_tables import RESULTS, ROOT, read
 from tff_hdp import cli
 from tff_hdp.errors import ArgumentError
 from tff_hdp.files import write_figure
@@ -64,6 +63,8 @@ def _shown(name: str, value: object) -> str:
 
 def main(words: list[str]) -> int:
     """Draws the studies named."""
+    from scripts.papers.result_tables import RESULTS, ROOT, read
+
     for name in words:
         path = RESULTS / f"{name}.csv"
         if not path.is_file() or "metric" not in (frame := read(path)):

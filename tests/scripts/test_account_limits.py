@@ -143,7 +143,7 @@ def test_a_calibration_says_its_multiplier_whatever_the_format(run_program):
     for style in ("json", "csv"):
         arguments = (*asked, "--observer=aggregator", f"--format={style}")
         done = run_program("scripts/account.py", *arguments)
-        (line,) = done.stderr.splitlines()
+        line, *_ = done.stderr.splitlines()
         z = re.fullmatch(r"--noise_multiplier=(\S+) meets the target", line)[1]
         config = AccountConfig(privacy="ldp", noise_multiplier=float(z), rounds=2)
         rows = config.rows(("rdp",))

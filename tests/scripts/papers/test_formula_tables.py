@@ -11,9 +11,9 @@ ROWS = {
         "| CIFAR-10/100 | HDP | 200 | 7.48 | 7.845 | 4.08 | 21.54 |",
     ),
     "hdp/others": (
-        "| HFL-DP | uplink, n=10 N=5 m=1000 C=15, 25 exposures, one client | 20 "
-        "| 344,300 | as run: the whole model is clipped to C, so it moves by 2C, "
-        "not 2C/m |",
+        "| HFL-DP | uplink, n=10 N=5 m=1000 C=15, 25 exposures, one client or one "
+        "example, as run | 20 | 344,300 | the whole model is clipped to C, so it moves "
+        "by 2C, not 2C/m |",
         "| GFL | all servers' models, 10 iterations | 77.78 | none "
         "| the noise cancels in their average |",
     ),
