@@ -35,7 +35,8 @@ def draw(frame: pd.DataFrame, path: pathlib.Path) -> None:
     axes = figure.subplots()
     names = []
     for at, (_, runs) in enumerate(groups):
-        names.append(", ".join(_shown(name, runs[name].iloc[0]) for name in told))
+        label = [(name, runs[name].iloc[0]) for name in told]
+        names.append(", ".join(_shown(*each) for each in label if each[1] != "-"))
         values, printed = runs[metric], runs["printed"].iloc[0]
         axes.plot(values, [at] * len(values), "o", color="C0", alpha=0.5, ms=4)
         spread = values.std() if len(values) > 1 else 0.0
@@ -57,8 +58,11 @@ def draw(frame: pd.DataFrame, path: pathlib.Path) -> None:
 
 
 def _shown(name: str, value: object) -> str:
-    """A label's value; a number needs to be told what it is of."""
-    return value if isinstance(value, str) else f"{name} = {value:g}"
+    """A label's value; a number, or a CSV's text of it, is told what it is of."""
+    try:
+        return f"{name} = {float(value):g}"
+    except ValueError:
+        return str(value)
 
 
 def main(words: list[str]) -> int:

@@ -54,6 +54,16 @@ def test_every_seed_and_what_is_printed_is_a_point(drawn):
     assert second[0].get_xdata() == pytest.approx([0.5])
 
 
+def test_a_number_as_text_is_told_what_it_is_of(drawn):
+    """A column has text throughout where one line has none of it."""
+    rows = [
+        (r, name, None, "accuracy", 0, 0.5) for r, name in (("-", "A"), ("0.1", "B"))
+    ]
+    axes = drawn(frame_of(*rows))
+    shown = [label.get_text() for label in axes.get_yticklabels()]
+    assert shown == ["A", "r = 0.1, B"]
+
+
 def test_what_all_lines_share_is_not_said(drawn):
     rows = [(0.1, name, None, "accuracy", 0, 0.5) for name in ("TOP", "CS")]
     axes = drawn(frame_of(*rows))
