@@ -56,15 +56,15 @@ def table(data_dir: str | None) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
-def main(argv: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Prints the table for the folder that is the one argument, if there is one."""
-    data_dir = argv[1] if len(argv) > 1 else None
+    data_dir = words[0] if words else None
     is_folder = data_dir is None or pathlib.Path(data_dir).is_dir()
     require(is_folder, "folder", data_dir, "one that is there")
-    require(len(argv) < 3, "argument", argv[-1], "one folder and no more")
+    require(len(words) < 2, "argument", words[-1:], "one folder and no more")
     print(table(data_dir))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(cli.run(main))
+    sys.exit(cli.run(main, takes_words=True))

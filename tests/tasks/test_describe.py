@@ -1,11 +1,12 @@
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import tasks
 from tasks import describe
-from tff_hdp.errors import ArgumentError
 
 DOC = Path(__file__).parents[2] / "docs" / "data.md"
 BUNDLED = [name for name, dataset in tasks.TASKS.items() if dataset.files is None]
@@ -50,5 +51,12 @@ def test_documented_rows_are_what_the_command_prints(name, data_dir, no_network)
 
 
 def test_a_folder_that_is_not_there_is_no_table_of_what_is_missing(tmp_path):
-    with pytest.raises(ArgumentError, match=r"folder is .*nowhere; allowed: one that"):
-        describe.main(["describe", str(tmp_path / "nowhere")])
+    ended = subprocess.run(
+        [sys.executable, "-m", "tasks.describe", str(tmp_path / "nowhere")],
+        cwd=DOC.parents[1],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert ended.returncode == 2
+    assert re.search(r"folder is .*nowhere; allowed: one that", ended.stderr)
