@@ -17,6 +17,11 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.files import write_figure
 
 
+def path_of(picture: pathlib.Path) -> pathlib.Path:
+    """Where the ends lie of runs whose curves are in a picture."""
+    return picture.with_name(f"{picture.stem}_ends.png")
+
+
 def draw(frame: pd.DataFrame, path: pathlib.Path) -> None:
     """Draws a study's CSV.
 
@@ -73,7 +78,8 @@ def main(words: list[str]) -> int:
         path = RESULTS / f"{name}.csv"
         if not path.is_file() or "metric" not in (frame := read(path)):
             raise ArgumentError("STUDY", name, "<paper>/<study> of docs/results")
-        draw(frame, ROOT / "docs" / "figures" / f"{name.replace('/', '_')}_ends.png")
+        picture = ROOT / "docs" / "figures" / f"{name.replace('/', '_')}.png"
+        draw(frame, path_of(picture))
     return 0
 
 

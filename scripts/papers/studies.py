@@ -345,11 +345,12 @@ def _picture(
     if draw is None:
         return
     pictures = FIGURES if results == RESULTS else folder
-    name = f"{study.paper}_{study.name}"
-    if lacking := sum(run.curve is None for run in runs):
-        print(
-            f"{study.name}: {lacking} of {len(runs)} curves are lost, ends are drawn\n"
-        )
-        ends.draw(read(study.csv(results)), pictures / f"{name}_ends.png")
+    picture = pictures / f"{study.paper}_{study.name}.png"
+    lacking = sum(run.curve is None for run in runs)
+    if not lacking:
+        draw(study, runs, picture)
     else:
-        draw(study, runs, pictures / f"{name}.png")
+        print(f"{study.name}: {lacking} of {len(runs)} curves are lost\n")
+    # A page that shows ends keeps to its table.
+    if lacking or ends.path_of(picture).exists():
+        ends.draw(read(study.csv(results)), ends.path_of(picture))
