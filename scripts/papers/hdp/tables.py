@@ -40,7 +40,6 @@ _TABLE_III = (
     ("CIFAR-10/100", 500, 100, 200, "as the text says", (2.48, 7.48, 24.80)),
 )
 
-# What the paper's formula does to the truth, and why.
 # Table IV: LPIPS at a malicious client, of LDP, HDP, CDP and no noise; MNIST stands for
 # EMNIST's digits.
 TABLE_IV = {
@@ -48,6 +47,8 @@ TABLE_IV = {
     "cifar10": (0.423, 0.452, 0.494, 0.596),
     "cifar100": (0.447, 0.46, 0.474, 0.564),
 }
+
+# What the paper's formula does to the truth, and why.
 VERDICTS = {
     "accountant of the time": "over-states: today's conversion and PLDs give less for "
     "the same Gaussian (but it takes Poisson sampling for granted)",
