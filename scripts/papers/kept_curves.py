@@ -14,6 +14,7 @@ import pandas as pd
 
 from scripts.papers.result_tables import read
 from scripts.parts.sweep_job import Job
+from tff_hdp.errors import FileError
 from tff_hdp.files import alone_in, write_text
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.report import read_run
@@ -49,35 +50,36 @@ class Run:
 
 
 def keep(study: "Study", jobs: Sequence[Job], results: pathlib.Path) -> list[Run]:
-    """Writes the curves of finished runs beside those kept; all rows' runs.
+    """Writes the curves of finished runs beside those kept; rows' runs.
 
     Args:
       study: Whose CSV is written.
-      jobs: Of all rows of that CSV; some are finished.
+      jobs: Of the rows of that CSV; some are finished.
       results: See `Study.write`.
 
     Returns:
-      In the order of the rows.
+      Those of `jobs` that have a row, in their order.
 
     Raises:
       FileError: If the CSV of curves is damaged.
     """
-    rows = read(study.csv(results), _TEXT)
     path = results / study.paper / "curves" / f"{study.name}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     with alone_in(path.parent):
-        kept = _by_run(read(path, _TEXT)) if path.exists() else {}
+        # Of rows read before, curves that others have kept since would be lost.
+        frame = read(study.csv(results), _TEXT)
+        runs = zip(frame["digest"], frame["seed"].astype(int), strict=True)
+        rows = {run: row for run, (_, row) in zip(runs, frame.iterrows(), strict=True)}
+        kept = _read(path) if path.exists() else {}
         kept |= {_key(job): _curve(study, job) for job in jobs if job.is_finished}
         # Beside a row that was replaced a curve is of another run than the table.
-        runs = list(zip(rows["digest"], rows["seed"].astype(int), strict=True))
-        found = [kept[run] for run in runs if run in kept]
+        found = [kept[run] for run in rows if run in kept]
         if found:
             write_text(path, pd.concat(found).to_csv(index=False, float_format="%.5g"))
-    by_run = {_key(job): job for job in jobs}
     return [
-        Run(job.settings, job.config, row, kept.get(_key(job)), job.path)
-        for run, (_, row) in zip(runs, rows.iterrows(), strict=True)
-        for job in [by_run[run]]
+        Run(job.settings, job.config, rows[key], kept.get(key), job.path)
+        for job, key in zip(jobs, map(_key, jobs), strict=True)
+        if key in rows
     ]
 
 
@@ -95,8 +97,12 @@ def _key(job: Job) -> tuple[str, int]:
     return job.digest, job.config.seed
 
 
-def _by_run(frame: pd.DataFrame) -> dict[tuple[str, int], pd.DataFrame]:
-    return dict(list(frame.groupby(["digest", "seed"], sort=False)))
+def _read(path: pathlib.Path) -> dict[tuple[str, int], pd.DataFrame]:
+    """The curves of a CSV, by run."""
+    frame, by = read(path, _TEXT), ["digest", "seed"]
+    if lacking := {*by} - {*frame}:
+        raise FileError(path, f"lacks columns {', '.join(sorted(lacking))}")
+    return dict(list(frame.groupby(by, sort=False)))
 
 
 def _curve(study: "Study", job: Job) -> pd.DataFrame:

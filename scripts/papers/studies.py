@@ -342,7 +342,7 @@ def _picture(
     # Also of seeds that others ran.
     seeds = sorted(set(read(study.csv(results))["seed"].astype(int)))
     runs = keep(study, study.jobs(seeds, folder, changes), results)
-    if draw is None:
+    if draw is None or not runs:
         return
     pictures = FIGURES if results == RESULTS else folder
     picture = pictures / f"{study.paper}_{study.name}.png"

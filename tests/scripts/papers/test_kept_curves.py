@@ -1,5 +1,6 @@
 """Curves of runs: kept beside a study's rows, and drawn whoever ran them."""
 
+import contextlib
 import dataclasses
 
 import pandas as pd
@@ -9,6 +10,7 @@ from scripts.papers import ends, kept_curves, studies
 from scripts.papers.gfl import trained as gfl
 from scripts.papers.udp_alg import trained as udp_alg
 from scripts.parts import sweep_job
+from tff_hdp import files
 from tff_hdp.errors import FileError
 
 PATH = "gfl/curves/mnist_tiny.csv"
@@ -73,6 +75,38 @@ def test_runs_of_others_are_drawn_from_the_csv(keep, tmp_path):
     assert len(kept) == 12
 
 
+def test_curves_that_others_keep_meanwhile_stay(study, keep, tmp_path, monkeypatch):
+    """Another program adds a seed's rows and curves while this one waits for it."""
+    keep([0], rows=[0])
+    jobs = study.jobs([0], tmp_path / "runs", {})
+
+    @contextlib.contextmanager
+    def alone_in(folder):
+        with files.alone_in(folder):
+            others = pd.read_csv(tmp_path / PATH).assign(seed=4)
+            others.to_csv(tmp_path / PATH, mode="a", header=False, index=False)
+            rows = pd.read_csv(study.csv(tmp_path)).assign(seed=4)
+            rows.to_csv(study.csv(tmp_path), mode="a", header=False, index=False)
+            yield
+
+    monkeypatch.setattr(kept_curves, "alone_in", alone_in)
+    found = kept_curves.keep(study, jobs, tmp_path)
+    assert [run.settings["seed"] for run in found] == [0] * 3
+    assert {*pd.read_csv(tmp_path / PATH)["seed"]} == {0, 4}
+
+
+def test_lines_of_one_setting_have_a_curve_each(tmp_path, study, keep, monkeypatch):
+    """As where a scale leaves nothing of what sets them apart."""
+    first = study.lines[0]
+    again = dataclasses.replace(first, label={"scheme": "again"})
+    monkeypatch.setitem(vars(study), "lines", [first, again])
+    keep([0], rows=[0])
+    found = keep([0], rows=[0])
+    assert [run.settings["scheme"] for run in found] == [first.label["scheme"], "again"]
+    found = keep([], rows=[0])
+    assert [list(run.series("accuracy").index) for run in found] == [[1, 3]] * 2
+
+
 def test_a_curve_whose_row_is_gone_is_not_kept(keep, tmp_path):
     keep([0, 1], rows=[0, 1])
     left = keep([], rows=[1])
@@ -90,6 +124,9 @@ def test_a_damaged_file_is_refused(keep, tmp_path):
     path = tmp_path / PATH
     path.write_text(path.read_text()[:-3])
     with pytest.raises(FileError, match="ends within a line"):
+        keep([1], rows=[0, 1])
+    path.write_text("seed,round\n0,1\n")
+    with pytest.raises(FileError, match="lacks columns digest"):
         keep([1], rows=[0, 1])
 
 
