@@ -56,7 +56,10 @@ def main(words: list[str]) -> int:
     # A part may leave two of them.
     commands = {shlex.join(c): c for c in found.values() if c}
     require(bool(commands), "PAGE", " ".join(words) or "missing", allowed)
-    own = {} if asked.data_dir is None else {"TFF_HDP_DATA": asked.data_dir}
+    own = {}
+    if asked.data_dir is not None:
+        # From where the commands run, a relative path would lead elsewhere.
+        own["TFF_HDP_DATA"] = os.path.abspath(asked.data_dir)
     failed = []
     for shown, command in commands.items():
         # What trains nothing refuses to be told how.
