@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tff_hdp.errors import FileError
+from tff_hdp.errors import ArgumentError, FileError
 from tff_hdp.privacy import (
     FixedSizeSampling,
     FullParticipation,
@@ -109,6 +109,35 @@ def test_a_file_that_is_nested_deep_is_refused(tmp_path):
     path.write_text(json.dumps(fields))
     with pytest.raises(FileError, match=r"plan\.json: no plan of this version"):
         planned.read_plan(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"noising_clients": (6, 2, 6, 6)}, r"noising_clients is .*\(6, 6, 6, 6\)"),
+        ({"zone_sizes": (30, 20, 20, 20)}, "zone_sizes is"),
+    ],
+)
+def test_rounds_of_other_clients_than_the_plans_are_refused(changes, said):
+    """To those who noised in some rounds alone the aggregator's promise is not kept.
+
+    The epsilon of the others alone, 5.75, was given for what is 5.82 for some.
+    """
+    plan = dataclasses.replace(
+        PLAN, client_noise_multiplier=1.5, zone_noise_multipliers=(1.0,) * 4
+    )
+    kept = Kept(promise=Promise("aggregator", 5.8), epsilon=5.7, noise=1.0)
+    made = planned.Planned(
+        plan=plan,
+        threat=ThreatModel(),
+        rounds=10,
+        delta=1e-5,
+        method="rdp",
+        kept=(kept,),
+    )
+    before = AccountedRound(dataclasses.replace(plan, **changes))
+    with pytest.raises(ArgumentError, match=said):
+        made.reached([(before, 5), (AccountedRound(plan), 5)])
 
 
 @pytest.mark.parametrize("little", [0, 3])

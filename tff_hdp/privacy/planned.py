@@ -18,7 +18,7 @@ from tff_hdp.errors import (
     require,
 )
 from tff_hdp.files import write_json
-from tff_hdp.privacy.accountant import SOUND, History
+from tff_hdp.privacy.accountant import SOUND, History, check_same_zones
 from tff_hdp.privacy.demands import Federation, demands_of, largest_epsilon
 from tff_hdp.privacy.plan import NoisePlan, plan_from_dict, plan_to_dict
 from tff_hdp.privacy.promises import Kept, Promise
@@ -74,18 +74,26 @@ class Planned:
         """What the promises come to after some rounds, to all they are made to.
 
         Args:
-          history: Rounds with how many times each was run, over the plan's zones; what
-            is assumed of the parties is what the plan assumes, and which zones were
-            skipped.
+          history: Rounds with how many times each was run, of the plan's zones and
+            noising clients; what is assumed of the parties is what the plan assumes,
+            and which zones were skipped.
 
         Returns:
           Every promise with its epsilon, by the plan's method and at its delta;
           infinite where nothing is guaranteed.
+
+        Raises:
+          ArgumentError: If rounds are of other zones or noising clients.
         """
         if not history:
             return [(kept.promise, 0.0) for kept in self.kept]
+        check_same_zones([self.plan, *(run.plan for run, _ in history)])
         rounds = []
         for run, count in history:
+            # Who noised in some rounds alone is of no kind that a promise is made to.
+            noising, planned = run.plan.noising_clients, self.plan.noising_clients
+            ok, allowed = noising == planned, f"{planned}, as in the plan"
+            require(ok, "plan.noising_clients", noising, allowed)
             skipped = run.threat.skipped_zones
             threat = dataclasses.replace(self.threat, skipped_zones=skipped)
             rounds.append((AccountedRound(run.plan, threat), count))
