@@ -368,7 +368,7 @@ def demands_of(federation: Federation, promise: Promise) -> list[Demand]:
 
 
 def largest_epsilon(demands: Sequence[Demand], history: History, by: Sound) -> float:
-    """The largest of all to whom a promise is made, after rounds of whatever plans."""
+    """The largest of all to whom a promise is made; the same clients noise always."""
     like = list(zip(*(like_zones(run.plan) for run, _ in history), strict=True))
     found = [0.0]
     for demand in demands:
