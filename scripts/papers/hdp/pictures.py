@@ -14,6 +14,7 @@ from scripts.parts import curves
 _OVER = {
     "figure3": ("zones", "clients_per_round", None),
     "claim": ("noise_multiplier", "privacy", "clients_per_round"),
+    "claim_sizes": None,
 }
 _AXES = {
     "zones": "zones s",
@@ -27,9 +28,9 @@ def draw(study: Study, runs: Sequence[Run], path: pathlib.Path) -> None:
     if study.metric != "accuracy":
         return
     # At another scale a study's name goes on.
-    name = f"{study.name}_"
-    over = [axes for part, axes in _OVER.items() if name.startswith(f"{part}_")]
-    panels = _over_setting(runs, *over[0]) if over else [_by_round(runs)]
+    parts = [part for part in _OVER if f"{study.name}_".startswith(f"{part}_")]
+    over = _OVER[max(parts, key=len)] if parts else None
+    panels = _over_setting(runs, *over) if over else [_by_round(runs)]
     curves.draw(panels, path, ylabel="test accuracy")
 
 

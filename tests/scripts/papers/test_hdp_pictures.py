@@ -75,6 +75,12 @@ def test_what_is_no_accuracy_is_not_drawn(drawn):
     assert drawn(other) == []
 
 
+def test_the_claim_by_model_and_rounds_is_over_rounds(drawn):
+    """Its name begins as the claim's, its lines have no cohort."""
+    (panel,) = drawn(trained.studies("reduced")["claim_sizes"])
+    assert len(panel.curves) == 10
+
+
 def test_a_study_at_another_scale_is_drawn_like_its_own(drawn):
-    (panel,) = drawn(trained.studies("full", "bfloat16")["figure3"])
+    (panel,) = drawn(trained.studies("full", "bfloat16")["figure3_cifar10"])
     assert list(panel.curves) == ["k = 100", "k = 200", "k = 300"]
