@@ -220,5 +220,5 @@ def test_figures_of_hfl_dp_are_reproduced(run_program, tmp_path, data_dir):
     assert (tmp_path / "tiny" / "hfl_dp_figure2_tiny.png").stat().st_size > 1000
     table = pd.read_csv(tmp_path / "hfl_dp" / "figure2_tiny.csv")
     assert table["scheme"].tolist() == ["HierFAVG", "HFL-DP"]
-    assert table["released_model.hfl_dp.epsilon_pld"].notna().sum() == 1
+    assert table["released_model.ldp.epsilon_rdp"].notna().sum() == 1
     assert len(pd.read_csv(tmp_path / "hfl_dp" / "figure6_tiny.csv")) == 3
