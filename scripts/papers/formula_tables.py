@@ -63,10 +63,7 @@ def sums(results: pathlib.Path) -> pd.DataFrame:
             "s": frame["zones"],
             "protocol": frame["protocol"],
             "masks per client": frame["degree"],
-            "critical path, s": frame["critical_path_seconds"].map("{:.2g}".format),
-            "all parties, s": frame["total_seconds"].map("{:.2g}".format),
-            "client sends, bytes": frame["client_sent_bytes"],
-            "client receives": frame["client_received_bytes"],
+            **_paid(frame),
         }
     )
 
@@ -79,10 +76,7 @@ def elections(results: pathlib.Path) -> pd.DataFrame:
             "k": frame["clients"],
             "s": frame["zones"],
             "voters in a zone": frame["zone_size"],
-            "critical path, s": frame["critical_path_seconds"].map("{:.2g}".format),
-            "all parties, s": frame["total_seconds"].map("{:.2g}".format),
-            "client sends, bytes": frame["client_sent_bytes"],
-            "client receives": frame["client_received_bytes"],
+            **_paid(frame),
             "relay sends": frame["hub_sent_bytes"],
         }
     )
@@ -102,6 +96,16 @@ def _epsilon(epsilon: float) -> str:
     if pd.isna(epsilon):
         return "none"
     return f"{epsilon:.4g}" if epsilon < 1e4 else f"{epsilon:,.0f}"
+
+
+def _paid(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """What a protocol's round takes, and what a client sends and receives."""
+    return {
+        "critical path, s": frame["critical_path_seconds"].map("{:.2g}".format),
+        "all parties, s": frame["total_seconds"].map("{:.2g}".format),
+        "client sends, bytes": frame["client_sent_bytes"],
+        "client receives": frame["client_received_bytes"],
+    }
 
 
 def _costs(results: pathlib.Path) -> pd.DataFrame:

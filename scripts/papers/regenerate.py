@@ -5,9 +5,9 @@
 
 A page's tables lie between marks that name their CSVs (`result_tables`). A part of its
 paper's reproduce.py makes each, at the scale and with the seeds that the CSV has. These
-commands run, or resume, one after the other; `--list` only prints them. What was never
-run is left out and named, and so is what another page makes (the attacks'). Some pages
-take days: the CSVs have a round's seconds.
+commands run, or resume, one after the other, and the page gets the tables of what they
+left; `--list` only prints them. What was never run is left out and named, as is what
+another page makes (the attacks'). Some pages take days, by their rounds' seconds.
 """
 
 import os
@@ -74,6 +74,10 @@ def main(words: list[str]) -> int:
                 check=False,
             )
             failed += [shown] if done.returncode else []
+    if not asked.list:
+        # Not every command puts its table into every page that has it.
+        for page in pages:
+            result_tables.embed(page)
     for name, command in found.items():
         if command is None:
             print(f"left out, since never run or of another page: {name}")

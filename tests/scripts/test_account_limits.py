@@ -157,3 +157,9 @@ def test_a_figure_of_no_guarantee_is_refused(assert_refused, tmp_path):
     words = [f"--figure is {path}; allowed: nothing where no client has a guarantee"]
     assert_refused("scripts/account.py", [*asked, f"--figure={path}"], words)
     assert not path.exists()
+
+
+def test_program_fails_without_traceback(run_program):
+    done = run_program("scripts/account.py", "--delta=7")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --delta is 7.0; allowed: [1e-300, 1)\n"

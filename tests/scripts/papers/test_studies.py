@@ -249,6 +249,11 @@ def test_a_small_models_noise_is_short():
             for mode in ("cdp", "hdp")
         ]
     )
+    lines = trained.claim_sizes().lines
+    assert all(
+        trained.claim_sizes().config(line, {}).clients_per_round == trained.COHORT
+        for line in lines
+    )
     found = trained.losses(runs)
     assert found["model"].tolist() == ["softmax", "dnn"]
     assert found["z sqrt(s d) / k"].tolist() == ["12.6", "56.7"]
