@@ -25,7 +25,6 @@ from tff_hdp.aggregators.level_queries import LevelQueries
 from tff_hdp.aggregators.queries import (
     GaussianSumQuery,
     clip_of,
-    global_norm,
     with_secure_noise,
 )
 from tff_hdp.errors import ArgumentError
@@ -123,30 +122,6 @@ def checked_state(plan: NoisePlan, state: Any) -> Any:
     )
     with tf.control_dependencies([] if own is None else [own]):
         return tf.nest.map_structure(tf.identity, state)
-
-
-def screen(update: Structure, *, stacked: bool = False) -> tuple[Structure, tf.Tensor]:
-    """Zeroes an update whose norm is not finite in float32.
-
-    That is one with a NaN, an infinity, or values so large that their squares
-    overflow: clipping would turn those into NaN. Squares are taken in float32, or in
-    float64 if a tensor is of that.
-
-    Args:
-      update: Structure of float tensors.
-      stacked: Whether of C clients', see `global_norm`.
-
-    Returns:
-      The update or zeros of its shape, and whether it was rejected: bool [], or [C]
-      where stacked.
-    """
-    norm = global_norm(tf.nest.flatten(update), stacked=stacked)
-    norm = tf.cast(norm, tf.float32)
-    finite = tf.math.is_finite(norm)
-    kept = tf.nest.map_structure(
-        lambda t: tf.where(finite, t, tf.zeros_like(t)), update
-    )
-    return kept, tf.logical_not(finite)
 
 
 def scale(values: Structure, factor: tf.Tensor | float) -> Structure:

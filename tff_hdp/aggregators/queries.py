@@ -13,6 +13,7 @@ import dp_accounting
 import tensorflow as tf
 import tensorflow_privacy as tfp
 
+from tff_hdp.aggregators.clipping import clip
 from tff_hdp.errors import require
 from tff_hdp.noise import add_gaussian
 
@@ -32,7 +33,7 @@ class GaussianSumQuery(tfp.GaussianSumQuery):
 
     def preprocess_record_impl(self, params: Any, record: Any) -> tuple[Any, tf.Tensor]:
         """See base class."""
-        return _clip(params, record)
+        return clip(record, params)
 
     def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
         """See base class."""
@@ -40,20 +41,6 @@ class GaussianSumQuery(tfp.GaussianSumQuery):
         event = dp_accounting.GaussianDpEvent(noise_multiplier)
         noised = add_gaussian(sample_state, global_state.stddev)
         return noised, global_state, event
-
-
-def _clip(
-    most: tf.Tensor, record: Any, *, stacked: bool = False
-) -> tuple[Any, tf.Tensor]:
-    """A record clipped to a norm, [] or each client's [C], and its norm before."""
-    # In float32 squares vanish of what a clip that adapts may come to cut.
-    parts = [tf.cast(t, tf.float64) for t in tf.nest.flatten(record)]
-    norm = global_norm(parts, stacked=stacked)
-    # A norm that is not a number makes the record none either.
-    shrunk = tf.math.divide_no_nan(tf.cast(most, tf.float64), norm)
-    factor = tf.minimum(tf.ones_like(norm), shrunk)
-    clipped = tf.nest.map_structure(lambda t: t * tf.cast(factor, t.dtype), record)
-    return clipped, tf.cast(norm, tf.float32)
 
 
 def preprocess(
@@ -65,37 +52,15 @@ def preprocess(
       query: Any; where stacked, one of ours, or a nest of ours with one a tensor.
       params: The query's `derive_sample_params`; each may be [C] where stacked.
       record: Structure of tensors.
-      stacked: Whether of C clients', see `global_norm`.
+      stacked: Whether of C clients', see `clipping.global_norm`.
     """
     if not stacked:
         return query.preprocess_record(params, record)
     if isinstance(query, GaussianSumQuery):
-        return _clip(params, record, stacked=True)[0]
+        return clip(record, params, stacked=True)[0]
     parts = zip(*map(tf.nest.flatten, (query._queries, params, record)), strict=True)
     clipped = [preprocess(*part, stacked=True) for part in parts]
     return tf.nest.pack_sequence_as(record, clipped)
-
-
-def global_norm(tensors: Sequence[tf.Tensor], *, stacked: bool = False) -> tf.Tensor:
-    """The L2 norm of all tensors together, in the widest of float32 and theirs.
-
-    In float16 the squares of 256 and more would overflow.
-
-    Args:
-      tensors: Of any shapes.
-      stacked: Whether they are of C clients, of whom each has one number in each
-        tensor, [C].
-
-    Returns:
-      The norm, []; each client's, [C], where stacked.
-    """
-    tensors = list(map(tf.convert_to_tensor, tensors))
-    dtypes = [tf.float32, *(tensor.dtype for tensor in tensors)]
-    widest = max(dtypes, key=lambda dtype: dtype.size)
-    squares = [tf.square(tf.cast(t, widest)) for t in tensors]
-    if not stacked:
-        squares = [tf.reduce_sum(square) for square in squares]
-    return tf.sqrt(tf.add_n(squares))
 
 
 def with_secure_noise(query: tfp.DPQuery) -> tfp.DPQuery:

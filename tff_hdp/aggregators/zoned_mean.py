@@ -12,8 +12,9 @@ from typing import Any
 import tensorflow as tf
 
 from tff_hdp.aggregators import levels, mixing
+from tff_hdp.aggregators.clipping import global_norm, screen
 from tff_hdp.aggregators.level_queries import LevelQueries
-from tff_hdp.aggregators.queries import global_norm, preprocess
+from tff_hdp.aggregators.queries import preprocess
 from tff_hdp.aggregators.totals import add_rows
 from tff_hdp.errors import ArgumentError, require
 from tff_hdp.privacy.plan import NoisePlan, plan_digest
@@ -193,7 +194,7 @@ class ZonedMean:
           The `record`, whether it is `rejected` (bool []), and what its norms were.
         """
         queries = self._queries
-        record, rejected = levels.screen(update, stacked=stacked)
+        record, rejected = screen(update, stacked=stacked)
         norms = [global_norm([t], stacked=stacked) for t in tf.nest.flatten(record)]
         norms = [tf.cast(norm, tf.float32) for norm in norms]
         if queries.server is not None:

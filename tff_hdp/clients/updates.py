@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tff_hdp.aggregators.clipping import beside
 from tff_hdp.runtime import environment
 
 
@@ -78,8 +79,7 @@ def without(values: Any, dropped: tf.Tensor) -> Any:
     """Tensors [C, ...], with zeros for the clients dropped, bool [C]."""
 
     def zeroed(value: tf.Tensor) -> tf.Tensor:
-        rows = tf.reshape(dropped, [-1] + [1] * (value.shape.rank - 1))
-        return tf.where(rows, tf.zeros([], value.dtype), value)
+        return tf.where(beside(dropped, value), tf.zeros([], value.dtype), value)
 
     def all_zeroed() -> Any:
         return tf.nest.map_structure(zeroed, values)
@@ -98,8 +98,7 @@ def with_rows_of(value: tf.Tensor, kept: tf.Tensor, new: tf.Tensor) -> tf.Tensor
       new: The result of an operation, used by nothing else: it is written over.
     """
     if environment.gpus():
-        rows = tf.reshape(kept, [-1] + [1] * (value.shape.rank - 1))
-        return tf.where(rows, value, new)
+        return tf.where(beside(kept, value), value, new)
     # That, like a scatter, would copy all of it.
     places = tf.where(kept)
     rows = tf.cast(places[:, 0], tf.int32)
@@ -140,41 +139,6 @@ def spoilt(values: tf.Tensor, wrong: tf.Tensor) -> tf.Tensor:
     """`values`, NaN where `wrong`, and with a gradient of NaN there."""
     # A factor, for NaN to reach the gradient too.
     return values * tf.where(wrong, tf.cast(float("nan"), values.dtype), 1.0)
-
-
-def screen(
-    rows: tf.Tensor, *, instead: tf.Tensor | float
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Replaces each row of [C, d] whose L2 norm is not finite in its dtype.
-
-    The rule of `tff_hdp.aggregators.levels.screen`, for a stack: refused is a row
-    with a NaN, an infinity, or values so large that their squares overflow, since
-    clipping would turn those into NaN.
-
-    Args:
-      rows: Clients' gradients or models.
-      instead: What a rejected client's counts as, of a shape that broadcasts.
-
-    Returns:
-      The rows, and how many were rejected, float32 [].
-    """
-    finite = tf.math.is_finite(tf.norm(rows, axis=1, keepdims=True))
-    rejected = tf.reduce_sum(tf.cast(tf.logical_not(finite), tf.float32))
-    return tf.where(finite, rows, instead), rejected
-
-
-def clip(rows: tf.Tensor, norm: float | None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Clips each row of [C, d] to an L2 norm; None clips nothing.
-
-    Returns:
-      The rows, and how many were clipped, float32 [].
-    """
-    if norm is None:
-        return rows, tf.constant(0.0)
-    # 0 where all squares vanish, of norms below about 1e-19: such a row becomes zeros.
-    norms = tf.norm(rows, axis=1, keepdims=True)
-    clipped = tf.reduce_sum(tf.cast(norms > norm, tf.float32))
-    return rows * tf.minimum(1.0, tf.math.divide_no_nan(norm, norms)), clipped
 
 
 def sum_over_clients(

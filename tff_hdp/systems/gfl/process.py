@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.aggregators.clipping import clip, screen
 from tff_hdp.aggregators.vectors import decode, encode, join, split
 from tff_hdp.clients.sgd import full_gradients
 from tff_hdp.clients.stacked_model import StackedModel
-from tff_hdp.clients.updates import clip, screen
 from tff_hdp.errors import ArgumentError, check_nonnegative, require
 from tff_hdp.noise import add_laplace
 from tff_hdp.systems.gfl.plan import GflPlan
@@ -100,10 +100,14 @@ def build_gfl(
             model, split(starts, model.shapes), features, labels
         )
         gradients = join(gradients, leading=1) + ridge * starts
-        gradients, rejected = screen(gradients, instead=0.0)
-        gradients, clipped = clip(gradients, plan.B)
+        gradients, rejected = screen(gradients, stacked=True)
+        gradients, norms = clip(gradients, plan.B, stacked=True)
         updates = tf.reshape(-plan.mu * gradients, [servers, clients, model.size])
-        measured = {**measured, "clipped": clipped, "rejected": rejected}
+        measured = {
+            **measured,
+            "clipped": tf.math.count_nonzero(norms > plan.B, dtype=tf.float32),
+            "rejected": tf.math.count_nonzero(rejected, dtype=tf.float32),
+        }
         return hide(plan, updates, cohort), measured
 
     def server(

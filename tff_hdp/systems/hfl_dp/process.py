@@ -1,6 +1,7 @@
 """HFL-DP: averaging at edges and a cloud, noise on every link (HFL-DP, Algorithm 1)."""
 
 import collections
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_hdp.aggregators.clipping import clip, screen
 from tff_hdp.aggregators.levels import (
     SMOOTHING,
     adds_up_in_float32,
@@ -20,7 +22,6 @@ from tff_hdp.clients.batches import chunk_type as whole_chunk_type
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import train_clients
-from tff_hdp.clients.updates import clip, screen
 from tff_hdp.errors import ArgumentError, check_count, require
 from tff_hdp.noise import add_gaussian, grid_step
 from tff_hdp.systems.hfl_dp.plan import HflDpRound
@@ -103,6 +104,7 @@ def build_hfl_dp(
     )
     model = StackedModel.built_by(build_model)
     edges = edge_round.N
+    C = math.inf if edge_round.C is None else edge_round.C
     noisy = edge_round.is_noisy or cloud_round.is_noisy
     hidden_alone, edge_step = _grid_of_mean(edge_round)
     hidden, uploaded = _grid_of_mean(cloud_round)
@@ -121,11 +123,15 @@ def build_hfl_dp(
         examples = {name: part for name, part in chunk.items() if name != "zone"}
         updates, measured = train_clients(model, start, examples, rule)
         trained = models - join(updates, leading=1)
-        trained, rejected = screen(trained, instead=models)
-        trained, clipped = clip(trained, edge_round.C)
+        trained, rejected = screen(trained, stacked=True, instead=models)
+        trained, norms = clip(trained, C, stacked=True)
         sigma_u = of_round(number, edge_round.sigma_u, cloud_round.sigma_u)
         sent = gaussian(trained, sigma_u)[tf.newaxis]
-        return sent, {**measured, "clipped": clipped, "rejected": rejected}
+        return sent, {
+            **measured,
+            "clipped": tf.math.count_nonzero(norms > C, dtype=tf.float32),
+            "rejected": tf.math.count_nonzero(rejected, dtype=tf.float32),
+        }
 
     def edge(
         models: tf.Tensor, sums: tf.Tensor, clients: tf.Tensor, number: tf.Tensor

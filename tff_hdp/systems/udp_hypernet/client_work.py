@@ -4,10 +4,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from tff_hdp.aggregators.clipping import screen
 from tff_hdp.clients.sgd import SgdRule
 from tff_hdp.clients.stacked_model import StackedModel
 from tff_hdp.clients.training import client_by_client, train_stack
-from tff_hdp.clients.updates import OuterProducts, screen
+from tff_hdp.clients.updates import OuterProducts
 from tff_hdp.systems.udp_hypernet.hypernetwork import Hypernetwork
 
 
@@ -43,5 +44,5 @@ def train_users(
     specs = [tf.TensorSpec(shape, tf.float32) for shape in ((), *model.shapes)]
     (losses, *updates), _ = client_by_client(train_one, chunk, specs)
     pulled, moved = hypernetwork.pull_back(phi, chunk["descriptor"], updates)
-    moved, _ = screen(moved, instead=0.0)
+    moved, _ = screen(moved, stacked=True)
     return pulled, moved, losses
