@@ -89,9 +89,9 @@ class Federation:
         allowed = f"one to an observer of this federation: {', '.join(names)}"
         raise ArgumentError("promises", promise, allowed)
 
-    def with_client_noise(self, multiplier: float) -> NoisePlan:
+    def with_client_noise(self, noise_multiplier: float) -> NoisePlan:
         """The federation's plan where clients add noise, and nobody else."""
-        return dataclasses.replace(self.base, client_noise_multiplier=multiplier)
+        return dataclasses.replace(self.base, client_noise_multiplier=noise_multiplier)
 
     def history(self, plan: NoisePlan) -> History:
         """All rounds, of one plan."""

@@ -265,9 +265,11 @@ class NoisePlan:
         """`released_sensitivities` in units of S."""
         return tuple(u / self.clipping.clip_norm for u in self.released_sensitivities)
 
-    def with_node_noise(self, multipliers: Sequence[Sequence[float]]) -> "NoisePlan":
-        """The same with other noise of nodes, as `node_noise_multipliers` has it."""
-        zones, *upper, (server,) = multipliers
+    def with_node_noise(
+        self, node_noise_multipliers: Sequence[Sequence[float]]
+    ) -> "NoisePlan":
+        """The same with other noise of nodes, as of that property."""
+        zones, *upper, (server,) = node_noise_multipliers
         levels = zip(self.upper_levels, upper, strict=True)
         return dataclasses.replace(
             self,

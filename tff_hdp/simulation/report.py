@@ -284,10 +284,10 @@ def comparison_figure(
     shared = {k: v for k, v in settings[0].items() if all(v == s[k] for s in settings)}
     names = ("zones", "clients a round")
     said = [f"{shared[k]} {k}" for k in names if shared.get(k, "-") != "-"]
-    multipliers = {r.flags.get("noise_multiplier") for r in runs if r.accounts}
+    noise_multipliers = {r.flags.get("noise_multiplier") for r in runs if r.accounts}
     # None stands for noise that a plan or a target decides, each run's its own.
-    if len(multipliers) == 1 and None not in multipliers:
-        said.append(f"noise multiplier {multipliers.pop():g}")
+    if len(noise_multipliers) == 1 and None not in noise_multipliers:
+        said.append(f"noise multiplier {noise_multipliers.pop():g}")
     title = ": ".join(filter(None, [shared.get("task"), ", ".join(said)]))
     metrics = {}
     for mode, run in zip(_modes(runs), runs, strict=True):

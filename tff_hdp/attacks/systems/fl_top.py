@@ -68,13 +68,13 @@ def _kept(setting: Setting) -> np.ndarray:
     return top_k(scores, subset_size(setting.config.ratio, target.model.size))
 
 
-def _plan(setting: Setting, clip_norm: float, multiplier: float) -> NoisePlan:
+def _plan(setting: Setting, clip_norm: float, noise_multiplier: float) -> NoisePlan:
     """All clients take part."""
     clients = setting.config.clients
     return fl_top_dp.plan(
         clients=clients,
         per_round=clients,
-        sigma=multiplier,
+        sigma=noise_multiplier,
         clipping=Clipping(clip_norm=clip_norm),
     )
 

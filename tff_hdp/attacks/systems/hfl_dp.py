@@ -52,9 +52,9 @@ def under_attack(setting: Setting, examples: Sequence[Example]) -> SystemUnderAt
     )
 
 
-def _rounds(setting: Setting, n: int, C: float, multiplier: float) -> _Rounds:
+def _rounds(setting: Setting, n: int, C: float, noise_multiplier: float) -> _Rounds:
     """Of n clients an edge, who alone add noise."""
-    sigma = multiplier * 2 * C
+    sigma = noise_multiplier * 2 * C
     noise = HflDpNoise(sigma_u1=sigma, sigma_u2=sigma)
     return rounds_of(noise, n=n, N=setting.config.zones, C=C)
 

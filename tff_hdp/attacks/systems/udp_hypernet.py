@@ -66,12 +66,12 @@ def _initial(setting: Setting, network: Hypernetwork) -> dict[str, Any]:
         )
 
 
-def _plan(setting: Setting, clip_norm: float, multiplier: float) -> NoisePlan:
+def _plan(setting: Setting, clip_norm: float, noise_multiplier: float) -> NoisePlan:
     """All clients take part."""
     users = setting.config.clients
     # sigma = z S / (q W), with q = 1 and W = users.
     return udp_alg.plan(
-        users=users, q=1.0, sigma=multiplier * clip_norm / users, S=clip_norm
+        users=users, q=1.0, sigma=noise_multiplier * clip_norm / users, S=clip_norm
     )
 
 
