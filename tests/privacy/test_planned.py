@@ -26,6 +26,18 @@ PLAN = NoisePlan(
 )
 
 
+def planned_for(plan, kept):
+    """Ten rounds of a plan that keep a promise, accounted by Renyi DP."""
+    return planned.Planned(
+        plan=plan,
+        threat=ThreatModel(),
+        rounds=10,
+        delta=1e-5,
+        method="rdp",
+        kept=(kept,),
+    )
+
+
 @pytest.mark.parametrize(
     "sampling",
     [FullParticipation(), FixedSizeSampling((6,) * 4), PLAN.sampling],
@@ -127,14 +139,7 @@ def test_rounds_of_other_clients_than_the_plans_are_refused(changes, said):
         PLAN, client_noise_multiplier=1.5, zone_noise_multipliers=(1.0,) * 4
     )
     kept = Kept(promise=Promise("aggregator", 5.8), epsilon=5.7, noise=1.0)
-    made = planned.Planned(
-        plan=plan,
-        threat=ThreatModel(),
-        rounds=10,
-        delta=1e-5,
-        method="rdp",
-        kept=(kept,),
-    )
+    made = planned_for(plan, kept)
     before = AccountedRound(dataclasses.replace(plan, **changes))
     with pytest.raises(ArgumentError, match=said):
         made.reached([(before, 5), (AccountedRound(plan), 5)])
@@ -148,14 +153,7 @@ def test_a_promise_is_kept_to_zones_that_only_earlier_rounds_tell_apart(little):
     noise[little] = 0.5
     before = dataclasses.replace(plan, zone_noise_multipliers=noise)
     kept = Kept(promise=Promise("aggregator", 5.0), epsilon=4.0, noise=1.0)
-    made = planned.Planned(
-        plan=plan,
-        threat=ThreatModel(),
-        rounds=10,
-        delta=1e-5,
-        method="rdp",
-        kept=(kept,),
-    )
+    made = planned_for(plan, kept)
     history = [(AccountedRound(before), 5), (AccountedRound(plan), 5)]
     ((_, reached),) = made.reached(history)
     rows = account_history(history, 1e-5, ("rdp",))

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tff_hdp.aggregators.clipping import beside
+from tff_hdp.aggregators.clipping import beside, global_norm
 from tff_hdp.runtime import environment
 
 
@@ -41,8 +41,7 @@ def norms(updates: tf.Tensor | OuterProducts) -> tf.Tensor:
         # One may be so large, and the other so small, that their squares leave float32.
         sides = (tf.cast(t, tf.float64) for t in (updates.left, updates.right))
         return tf.cast(math.prod(map(norms, sides)), updates.left.dtype)
-    axes = list(range(1, updates.shape.rank))
-    return tf.sqrt(tf.reduce_sum(tf.square(updates), axes))
+    return global_norm([updates], stacked=True)
 
 
 def weighted_sums(
