@@ -3,8 +3,9 @@
     python scripts/papers/regenerate.py docs/gfl.md --jobs=2
     python scripts/papers/regenerate.py docs/hdp.md --list
 
-A page's tables lie between marks that name their CSVs (`result_tables`). A part of its
-paper's reproduce.py makes each, at the scale and with the seeds that the CSV has. These
+A page's tables lie between marks that name their CSVs (`result_tables`), and what its
+text rests on besides is in the CSVs to which it links. A part of its paper's
+reproduce.py makes each, at the scale and with the seeds that the CSV has. These
 commands run, or resume, one after the other, and the page gets the tables of what they
 left; `--list` only prints them. What was never run is left out and named, as is what
 another page makes (the attacks'). Some pages take days, by their rounds' seconds.
@@ -12,12 +13,14 @@ another page makes (the attacks'). Some pages take days, by their rounds' second
 
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
 
 from absl import flags
 
+from scripts.papers import result_tables
 from tff_hdp import cli
 from tff_hdp.errors import require
 
@@ -31,6 +34,8 @@ _PARTS = {
     "hfl_dp/noise": "account",
     "hfl_dp/epsilons": "account",
 }
+# How a page links to a CSV.
+_LINK = re.compile(r"\(results/(\w+/\w+)\.csv\)")
 # On a paper's page, but of no part.
 _HIERARCHY = "benchmarks/hierarchy"
 
@@ -44,14 +49,12 @@ def define_flags() -> None:
 
 def main(words: list[str]) -> int:
     """Runs what the pages need, or prints it."""
-    from scripts.papers import result_tables
-
     asked = flags.FLAGS
     pages = list(map(pathlib.Path, words))
     allowed = "pages of docs/ with tables of papers' programs, such as docs/gfl.md"
     for page in pages:
         require(page.is_file(), "PAGE", page, allowed)
-    names = [name for page in pages for name in result_tables.embedded(page)]
+    names = [name for page in pages for name in shown_in(page)]
     found = {name: command_of(name) for name in names}
     # A part may leave two of them.
     commands = {shlex.join(c): c for c in found.values() if c}
@@ -86,6 +89,12 @@ def main(words: list[str]) -> int:
     return 1 if failed else 0
 
 
+def shown_in(page: pathlib.Path) -> list[str]:
+    """What a page shows the tables of, and then what else it links to the CSVs of."""
+    tables = result_tables.embedded(page)
+    return list(dict.fromkeys([*tables, *_LINK.findall(page.read_text())]))
+
+
 def command_of(name: str) -> list[str] | None:
     """The program, and its flags, that make a CSV of docs/results again.
 
@@ -98,8 +107,6 @@ def command_of(name: str) -> list[str] | None:
     Raises:
       FileError: If the CSV is damaged.
     """
-    from scripts.papers import result_tables
-
     if name == _HIERARCHY:
         return [f"{name}.py", f"--csv=docs/results/{name}.csv"]
     # Beside what is printed stand the same runs.

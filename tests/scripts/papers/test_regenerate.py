@@ -8,11 +8,11 @@ import pytest
 from scripts.papers import regenerate, result_tables
 
 ROOT = result_tables.ROOT
+# What hdp/reproduce.py computes without training.
+FORMULAS = ("table1", "table3", "others", "levels", "compare")
 PAGES = ("hdp", "hfl_dp", "gfl", "fl_top", "udp_hypernet", "comparison")
 NAMES = [
-    name
-    for page in PAGES
-    for name in result_tables.embedded(ROOT / "docs" / f"{page}.md")
+    name for page in PAGES for name in regenerate.shown_in(ROOT / "docs" / f"{page}.md")
 ]
 
 
@@ -32,7 +32,7 @@ def test_a_tables_command_writes_its_csv(name):
     command = regenerate.command_of(name)
     path = ROOT / "docs" / "results" / f"{name.removesuffix('_printed')}.csv"
     if command is None:
-        assert not path.exists() or name.startswith("attacks/")
+        assert not path.exists() or name.startswith(("attacks/", "benchmarks/"))
         return
     program, *given = command
     asked = dict(flag.split("=") for flag in given)
@@ -46,7 +46,19 @@ def test_a_tables_command_writes_its_csv(name):
         assert {*map(int, asked["--seeds"].split(","))} == {*seeds}
     else:
         assert (ROOT / program).is_file()
-        assert asked.get("--what") in (None, "account")
+        assert asked.get("--what") in (None, "account", *FORMULAS)
+
+
+def test_what_a_page_links_to_is_made_too(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- results hdp/case4 -->\n|a|\n<!-- /results -->\n"
+        "([a](results/hdp/table3.csv), [b](results/hdp/case4.csv), "
+        "[c](results/hdp/curves/case4.csv))\n"
+    )
+    assert regenerate.shown_in(page) == ["hdp/case4", "hdp/table3"]
+    program = "scripts/papers/hdp/reproduce.py"
+    assert regenerate.command_of("hdp/table3") == [program, "--what=table3"]
 
 
 def test_a_pages_commands_are_listed(run_program):
