@@ -29,7 +29,7 @@ def test_registry():
     assert set(tasks.TASKS) >= {
         *("digits", "mnist", "emnist", "femnist", "cifar10", "cifar100"),
         *("fashion_mnist", "celeba", "breast_cancer", "pages", "shakespeare"),
-        "rare_digit",
+        *("rare_digit", "coarse_mnist"),
     }
     for name, dataset in tasks.TASKS.items():
         assert dataset.name == name
@@ -386,6 +386,26 @@ def test_the_rare_digit_is_mnists_five(need, data_dir):
         rare.test_features, rare.test_labels
     )
     assert rare.train.labels.sum() == (digits.train.labels == 5).sum() == 5421
+
+
+def test_coarse_digits_are_mnists_blocks_averaged(need, data_dir):
+    need("mnist_qmnist_writers.npz")
+    fine, small = (tasks.load(t, data_dir=data_dir) for t in ("mnist", "coarse_mnist"))
+    assert set(small.train.sizes) == {10} and len(small.train.client_ids) == 6000
+    for images, labels, blocks, same in (
+        (fine.test_features, fine.test_labels, small.test_features, small.test_labels),
+        (*examples(fine.train), *examples(small.train)),
+    ):
+        sums = np.zeros((len(images), 7, 7, 1))
+        for row, column in np.ndindex(28, 28):
+            sums[:, row // 4, column // 4] += images[:, row, column]
+        # Sums of whole numbers are exact in float32 too.
+        means = (sums / 16).astype(np.float32)
+        assert as_multiset(means, labels) == as_multiset(blocks, same)
+
+
+def examples(clients):
+    return clients.features, clients.labels
 
 
 def test_what_is_kept_is_read_once_and_bad_arguments_are_told_as_ever():

@@ -18,7 +18,10 @@ from absl import flags
 
 from tff_hdp import cli
 
-PARTS = ("mnist", "mnist_linear", "cifar10", "mnist_without_noise")
+PARTS = (
+    *("mnist", "mnist_linear", "mnist_coarse", "cifar10"),
+    "mnist_without_noise",
+)
 
 
 def define_flags() -> None:

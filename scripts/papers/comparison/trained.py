@@ -22,7 +22,7 @@ from tff_hdp.errors import ArgumentError
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.report import read_run
 
-PARTS = ("mnist", "mnist_linear", "cifar10")
+PARTS = ("mnist", "mnist_linear", "mnist_coarse", "cifar10")
 WITHOUT_NOISE = "mnist_without_noise"
 NAMES = {
     "hdp": "HDP",
