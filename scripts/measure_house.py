@@ -58,7 +58,7 @@ WALKS: dict[str, tuple[str, ...]] = {
         *("zone_noise_multipliers", "zone_noise", "level.noise"),
         *("server_noise_multiplier", "server_noise", "noise_std", "stddev"),
         *("node_noise_multipliers", "node_noise"),
-        *("client_stddev", "node_stddevs", "discrete_stddevs"),
+        *("client_stddev", "node_stddevs", "discrete_stddevs", "least_discrete_noise"),
     ),
     "client's data": ("examples", "features", "batches", "chunk"),
     "clip norm": ("clip_norm", "clipping.norm"),

@@ -45,6 +45,10 @@ class ArgumentError(ValueError):
         return type(self)(name, self.value, self.allowed)
 
 
+class TooLittleNoiseError(ArgumentError):
+    """A noise multiplier that is refused because more noise is needed."""
+
+
 class FileError(ValueError):
     """A file does not hold what it should.
 

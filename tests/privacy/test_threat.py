@@ -18,7 +18,7 @@ from tff_hdp.privacy import (
     worst,
 )
 from tff_hdp.privacy.divergences import gaussian_epsilon
-from tff_hdp.privacy.noise import noise_before_super_node, noise_in_output
+from tff_hdp.privacy.effective_noise import noise_before_super_node, noise_in_output
 from tff_hdp.privacy.threat import (
     ALL_OBSERVERS,
     AccountedRound,

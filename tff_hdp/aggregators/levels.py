@@ -332,7 +332,7 @@ def void_unless(delivered: tf.Tensor, event: Any) -> Any:
 
 
 def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
-    """Splits z between update and clipped count (Andrew et al. 2021, Theorem 1)."""
+    """Splits z between update and clipped count, see `NoisePlan.share_of_sum`."""
     count_stddev, z = plan.count_stddev, plan.server_noise_multiplier
     if z >= 2 * count_stddev:
         raise ArgumentError(
@@ -343,7 +343,7 @@ def _adaptive_query(plan: NoisePlan) -> tfp.DPQuery:
         )
     adaptive = tfp.QuantileAdaptiveClipSumQuery(
         initial_l2_norm_clip=plan.clipping.clip_norm,
-        noise_multiplier=(z**-2 - (2 * count_stddev) ** -2) ** -0.5,
+        noise_multiplier=z / math.sqrt(plan.share_of_sum),
         target_unclipped_quantile=plan.clipping.target_quantile,
         learning_rate=CLIP_LEARNING_RATE,
         clipped_count_stddev=count_stddev,

@@ -67,6 +67,11 @@ class AccountRow:
     assumptions: str
     level: int = 1
 
+    @property
+    def is_guaranteed(self) -> bool:
+        """Whether there is an epsilon at all, by whatever method."""
+        return self.noise_multiplier is not None
+
     def epsilon(self, method: Sound | None = None) -> float:
         """By that method, or the least by any; infinite where nothing is guaranteed.
 

@@ -4,7 +4,13 @@ import functools
 import math
 from collections.abc import Callable
 
-from tff_hdp.errors import ArgumentError, check_count, check_positive, check_word
+from tff_hdp.errors import (
+    ArgumentError,
+    TooLittleNoiseError,
+    check_count,
+    check_positive,
+    check_word,
+)
 from tff_hdp.privacy.accountant import SOUND, AccountRow, Sound, account, worst
 from tff_hdp.privacy.least import log_excess
 from tff_hdp.privacy.parts import LARGEST_MULTIPLIER, SMALLEST_MULTIPLIER
@@ -64,8 +70,8 @@ def calibrate(
     def epsilon(z: float, by: Sound) -> float:
         try:
             plan = make_plan(z)
-        except ArgumentError as error:
-            if "noise_multiplier" not in error.name or z == LARGEST_MULTIPLIER:
+        except TooLittleNoiseError:
+            if z == LARGEST_MULTIPLIER:
                 raise
             return math.inf
         return worst_row(plan, by).epsilon(by)
@@ -87,7 +93,7 @@ def calibrate(
 def _refusal(target: float, observer: Observer, row: AccountRow) -> ArgumentError:
     """Why no multiplier meets a target; `row` is what the largest comes to."""
     clients, why = f"{row.client_kind} clients", row.assumptions
-    if row.noise_multiplier is None:
+    if not row.is_guaranteed:
         allowed = f"one that noise protects {clients} from; of this one: {why}"
         return ArgumentError("observer", observer, allowed)
     allowed = f"what a noise multiplier up to {LARGEST_MULTIPLIER:g} meets against the "

@@ -17,8 +17,8 @@ from tff_hdp.privacy.accountant import (
     client_row,
     like_zones,
 )
+from tff_hdp.privacy.effective_noise import noise_in_output
 from tff_hdp.privacy.least import aimed, least_below
-from tff_hdp.privacy.noise import noise_in_output
 from tff_hdp.privacy.parts import LARGEST_MULTIPLIER
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.promises import Promise

@@ -161,10 +161,26 @@ class NoisePlan:
         upper = (level.noise_multipliers for level in self.upper_levels)
         return (self.zone_noise_multipliers, *upper, (self.server_noise_multiplier,))
 
+    def noised_above(self, zone: int, level: int) -> bool:
+        """Whether a node that a zone is beneath adds noise, its own up to `level`."""
+        levels = enumerate(self.node_noise_multipliers[:level], 1)
+        return any(nodes[self.nodes_at(own)[zone]] for own, nodes in levels)
+
+    @property
+    def super_nodes_add_noise(self) -> bool:
+        """Whether zones' super-nodes add noise, be it one of them."""
+        return any(self.zone_noise_multipliers)
+
+    @property
+    def is_noisy_below_server(self) -> bool:
+        """Whether anybody adds noise to what reaches the server."""
+        below = self.node_noise_multipliers[:-1]
+        return self.clients_carry_noise or any(map(any, below))
+
     @property
     def is_noisy(self) -> bool:
         """Whether anybody adds noise."""
-        return self.clients_carry_noise or any(map(any, self.node_noise_multipliers))
+        return self.is_noisy_below_server or self.server_noise_multiplier > 0
 
     @property
     def drawn_numbers(self) -> int:
@@ -200,6 +216,17 @@ class NoisePlan:
         return _COUNT_STDDEV_SHARE * self.expected_clients
 
     @property
+    def share_of_sum(self) -> float:
+        """How much of what the server shows adaptive clipping's sum shows.
+
+        The server's z is that of the sum, of sensitivity S, and of the count of
+        unclipped updates, to which a client adds -1/2 or 1/2, together (Andrew et al.
+        2021, Theorem 1): z^-2 is the sum of both. 0 if the count shows as much alone.
+        """
+        of_count = (self.server_noise_multiplier / (2.0 * self.count_stddev)) ** 2
+        return max(0.0, 1.0 - of_count)
+
+    @property
     def relative_step(self) -> float:
         """The step of the encoding's grid, in units of S."""
         return self.encoding.step / self.clipping.clip_norm
@@ -210,13 +237,22 @@ class NoisePlan:
         return self.num_clients if self.secure_server else max(self.zone_sizes)
 
     @property
-    def discrete_stddevs(self) -> tuple[float, ...]:
-        """Standard deviations of the noise that parties draw on the encoding's grid."""
+    def least_discrete_noise(self) -> float:
+        """The least that a party draws on the encoding's grid, in its steps.
+
+        A standard deviation; 0 where nobody draws noise there.
+        """
         if self.encoding is None:
-            return ()
+            return 0.0
         client = (self.client_stddev,) if self.clients_carry_noise else ()
         zones = self.node_stddevs[0] if self.secure_server else ()
-        return tuple(stddev for stddev in (*client, *zones) if stddev > 0)
+        drawn = [stddev for stddev in (*client, *zones) if stddev > 0]
+        return min(drawn, default=0.0) / self.encoding.step
+
+    @property
+    def noise_is_discrete(self) -> bool:
+        """Whether a party draws noise on the encoding's grid."""
+        return self.least_discrete_noise > 0.0
 
     @property
     def participation(self) -> tuple[float, ...]:

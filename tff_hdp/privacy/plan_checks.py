@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tff_hdp.errors import (
     ArgumentError,
+    TooLittleNoiseError,
     check_bool,
     check_count,
     check_nonnegative,
@@ -219,10 +220,7 @@ def _check_encoding(plan: "NoisePlan", encoding: FixedPoint) -> None:
         noise["server_noise_multiplier"] = plan.server_noise_multiplier
     least = MIN_STEPS * plan.relative_step
     for name, z in noise.items():
-        require(
-            z == 0 or z >= least,
-            name,
-            z,
-            f"0 or at least {least:.3g} with an encoding of step "
-            f"{encoding.step:.3g}; use more bits",
-        )
+        if not (z == 0.0 or z >= least):
+            allowed = f"0 or at least {least:.3g} with an encoding of step "
+            allowed += f"{encoding.step:.3g}; use more bits"
+            raise TooLittleNoiseError(name, z, allowed)

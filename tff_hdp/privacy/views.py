@@ -13,8 +13,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tff_hdp.privacy.coalitions import sum_hides
+from tff_hdp.privacy.effective_noise import (
+    Noise,
+    noise_before_super_node,
+    noise_in_output,
+)
 from tff_hdp.privacy.mechanisms import Mechanism
-from tff_hdp.privacy.noise import Noise, noise_before_super_node, noise_in_output
 from tff_hdp.privacy.parts import FixedSizeSampling
 from tff_hdp.privacy.plan import NoisePlan
 from tff_hdp.privacy.sampled import FixedSizeGaussian, SampledGaussian
@@ -63,11 +67,7 @@ def client_kind(plan: NoisePlan, zone: int, noising: bool) -> ClientKind:
     """Whom the client relies on: itself (`ldp`), super-nodes, or the server."""
     if noising and plan.noise_carriers[zone]:
         return "ldp"
-    path = [zone]
-    for level in plan.upper_levels:
-        path.append(level.parents[path[-1]])
-    above = zip(path, plan.node_noise_multipliers[:-1], strict=True)
-    return "hdp" if any(nodes[own] for own, nodes in above) else "trusting"
+    return "hdp" if plan.noised_above(zone, plan.server_level - 1) else "trusting"
 
 
 def observers(
@@ -84,10 +84,7 @@ def observers(
         yield "super_node", level
     yield "aggregator", server
     yield "released_model", server + 1
-    nodes_know = (
-        any(map(any, plan.node_noise_multipliers[:-1])) or plan.clients_carry_noise
-    )
-    if nodes_know and plan.num_zones > 1:
+    if plan.is_noisy_below_server and plan.num_zones > 1:
         yield "fellow_super_node", server + 1
     clients_know = (
         peers_known
@@ -233,7 +230,7 @@ def _worth(
             rates=(q * (1.0 - threat.dropout_rate), q),
             colluders=min(threat.colluders_in_zone, others),
         )
-    if not plan.discrete_stddevs:
+    if not plan.noise_is_discrete:
         return spectrum, 0.0
     moved = 2.0 if neighbours == "replace_one" else 1.0
     return spectrum.as_continuous(plan.relative_step / moved)
@@ -271,7 +268,7 @@ def _notes(
             f"a zone with fewer than {plan.min_zone_clients} participants is left "
             "out; that the client's coming may decide it is accounted"
         )
-    if plan.discrete_stddevs:
+    if plan.noise_is_discrete:
         yield "noise on a grid is accounted as such"
     if plan.participation[zone] < 1.0:
         yield f"the observer {'does not' if hidden else 'may'} learn who takes part"
@@ -322,10 +319,9 @@ def _seen_to_be_there(plan: NoisePlan, zone: int) -> View:
 def _with_clipped_count(plan: NoisePlan, variance: float, zeroed: bool) -> float:
     """What noise is worth once the count of unclipped updates is seen beside the sum.
 
-    The server's z is that of the sum, of sensitivity S, and of the count, to which a
-    client adds -1/2 or 1/2, together (Andrew et al. 2021, Theorem 1). An update of
-    zeros counts as unclipped, so zeroing one moves the count by up to 1. In a zone
-    whose clients move the sum by less than others' the count moves as far as theirs.
+    `NoisePlan.share_of_sum` says how z is shared. An update of zeros counts as
+    unclipped, so zeroing one moves the count by up to 1. In a zone whose clients move
+    the sum by less than others' the count moves as far as theirs.
 
     Args:
       plan: With adaptive clipping.
@@ -333,9 +329,8 @@ def _with_clipped_count(plan: NoisePlan, variance: float, zeroed: bool) -> float
         the sum, as if z were that of the sum alone.
       zeroed: Whether the client's update is zeroed and not taken away.
     """
-    z = plan.server_noise_multiplier
     of_count = (2.0 * plan.count_stddev) ** -2
-    of_sum = max(0.0, z**-2 - of_count) * z**2 / variance
+    of_sum = plan.share_of_sum / variance
     return 1.0 / (of_sum + (4.0 if zeroed else 1.0) * of_count)
 
 
@@ -391,8 +386,4 @@ def _why_none(run: AccountedRound, level: int, depth: int, zone: int) -> str:
 def _is_noised(plan: NoisePlan, depth: int, zone: int) -> bool:
     """Whether anybody adds noise to the output of a zone's node of `depth`."""
     beneath = plan.zones_beside(zone, max(depth, 1))
-    return any(plan.noise_carriers[j] for j in beneath) or any(
-        noise[plan.nodes_at(d)[j]]
-        for d, noise in enumerate(plan.node_noise_multipliers[:depth], 1)
-        for j in beneath
-    )
+    return any(plan.noise_carriers[j] or plan.noised_above(j, depth) for j in beneath)

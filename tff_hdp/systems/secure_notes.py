@@ -65,7 +65,7 @@ def notes(
     if plan.min_zone_clients > 1 and not one_server:
         still = (
             "; its super-node still adds its noise"
-            if any(plan.node_noise_multipliers[0])
+            if plan.super_nodes_add_noise
             else ""
         )
         found.append(
@@ -80,11 +80,11 @@ def _law(plan: NoisePlan) -> str:
     parties = []
     if plan.clients_carry_noise:
         parties.append("clients'")
-    if plan.secure_server and any(plan.node_noise_multipliers[0]):
+    if plan.secure_server and plan.super_nodes_add_noise:
         parties.append("super-nodes'")
     if not parties:
         return "All noise is continuous and added to sums that are out of the mask."
-    steps = min(plan.discrete_stddevs) / plan.encoding.step
+    steps = plan.least_discrete_noise
     return (
         f"Under the mask the {' and '.join(parties)} noise is discrete Gaussian of at "
         f"least {steps:.4g} steps; from {MIN_STEPS:g} steps on, sums of such noise "

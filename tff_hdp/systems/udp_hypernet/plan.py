@@ -106,7 +106,7 @@ class UdpLedger(Ledger):
                 epsilon_pld=None,
                 assumptions=_STEPPED,
             )
-        elif phi.noise_multiplier is not None:
+        elif phi.is_guaranteed:
             descriptors = dataclasses.replace(
                 descriptors,
                 neighbours="zero_out",
