@@ -47,13 +47,16 @@ def metropolis(graph: nx.Graph) -> np.ndarray:
     return matrix
 
 
-def check_mixing(matrix: np.ndarray, *, doubly_stochastic: bool = False) -> np.ndarray:
+def check_mixing(
+    matrix: np.ndarray, *, doubly_stochastic: bool = False, name: str = "matrix"
+) -> np.ndarray:
     """Checks a mixing matrix before anything is averaged with it.
 
     Args:
       matrix: [s, s]; rows must be non-negative and sum to 1.
       doubly_stochastic: Whether it must also be symmetric (so that columns sum
         to 1 too).
+      name: The argument's, for errors.
 
     Returns:
       The matrix as [s, s] float64.
@@ -65,22 +68,22 @@ def check_mixing(matrix: np.ndarray, *, doubly_stochastic: bool = False) -> np.n
         # Of complex numbers "unsafe" would take the real parts.
         matrix = np.asarray(matrix).astype(np.float64, casting="same_kind")
     except (TypeError, ValueError) as error:
-        raise ArgumentError("matrix", matrix, "numbers of shape [s, s]") from error
+        raise ArgumentError(name, matrix, "numbers of shape [s, s]") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-        raise ArgumentError("matrix", f"of shape {matrix.shape}", "shape [s, s]")
+        raise ArgumentError(name, f"of shape {matrix.shape}", "shape [s, s]")
     bad = np.argwhere(~(np.isfinite(matrix) & (matrix >= -_TOLERANCE)))
     if len(bad):
         p, m = bad[0]
-        raise ArgumentError(f"matrix[{p}, {m}]", matrix[p, m], "[0, 1]")
+        raise ArgumentError(f"{name}[{p}, {m}]", matrix[p, m], "[0, 1]")
     sums = matrix.sum(axis=1)
     p = int(np.argmax(np.abs(sums - 1.0)))
     if abs(sums[p] - 1.0) > _TOLERANCE:
-        raise ArgumentError(f"matrix[{p}]", f"of sum {sums[p]}", "rows that sum to 1")
+        raise ArgumentError(f"{name}[{p}]", f"of sum {sums[p]}", "rows that sum to 1")
     gaps = np.abs(matrix - matrix.T)
     if doubly_stochastic and gaps.max() > _TOLERANCE:
         p, m = np.unravel_index(gaps.argmax(), gaps.shape)
         raise ArgumentError(
-            f"matrix[{p}, {m}]",
+            f"{name}[{p}, {m}]",
             matrix[p, m],
             f"{matrix[m, p]}, as [{m}, {p}] has, so that it is symmetric",
         )

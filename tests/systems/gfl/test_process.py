@@ -360,7 +360,7 @@ def test_weights_are_the_centroid_and_can_be_set():
         (
             NONE,
             {"mixing": ((0.5, 0.5), (0.2, 0.8))},
-            "so that it is symmetric",
+            r"^mixing\[0, 1\] is 0.5; allowed: 0.2, .* so that it is symmetric",
         ),
         (dataclasses.replace(NONE, dimension=3), {}, "plan.dimension is 3; allowed: 2"),
     ],

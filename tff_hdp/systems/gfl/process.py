@@ -73,13 +73,12 @@ def build_gfl(
       ridge: rho, the weight of rho/2 ||w||^2 in every client's loss.
 
     Raises:
-      ArgumentError: If the model has not `plan.dimension` parameters, or an argument
-        is something else.
-      ValueError: If `mixing` is not symmetric and doubly stochastic.
+      ArgumentError: If the model has not `plan.dimension` parameters, `mixing` is not
+        symmetric and doubly stochastic, or an argument is something else.
     """
     require(isinstance(plan, GflPlan), "plan", plan, "a GflPlan")
     ridge = check_nonnegative("ridge", ridge)
-    mixing = check_mixing(mixing, doubly_stochastic=True)
+    mixing = check_mixing(mixing, doubly_stochastic=True, name="mixing")
     model = StackedModel.built_by(build_model)
     if model.size != plan.dimension:
         raise ArgumentError(
