@@ -92,8 +92,8 @@ class StackedModel:
         those to evaluate with later.
 
         Raises:
-          ArgumentError: If `build_model` is no function to such a model.
-          ValueError: If the model has an unsupported layer.
+          ArgumentError: If `build_model` is no function to such a model, or the model
+            has an unsupported layer.
         """
         kinds = "a function to a new Keras model"
         check_makes_models("build_model", build_model, kinds)

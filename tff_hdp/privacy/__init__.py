@@ -1,7 +1,7 @@
 """Noise plans, what is assumed of the parties, and what that is worth.
 
-Names are imported when they are first used: a plan costs nothing to import, an
-account needs SciPy. Imports no TensorFlow.
+Names are imported when they are first used: a plan loads the protocols of secure
+sums with their cryptography, and only an account SciPy. Imports no TensorFlow.
 """
 
 import importlib

@@ -39,7 +39,8 @@ class RunConfig:
     """The settings that all systems share; field names are flag names.
 
     A subclass names its `system`, adds to `choices` what its own fields may be,
-    checks them in `__post_init__`, and builds what is run in `build`.
+    checks them in `__post_init__`, builds what is run in `build`, and says which ledger
+    keeps its rounds in `new_ledger`.
 
     Attributes:
       task: Name of a task in `tasks`, or module:NAME of a `tasks.Dataset` of one's own.

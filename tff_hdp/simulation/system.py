@@ -41,6 +41,9 @@ class Process(Protocol):
     def next(self, state: Any, data: Any) -> Any:
         """One round; the output has `state` and `metrics`."""
 
+    def set_model_weights(self, state: Any, weights: Any) -> Any:
+        """The state with other model weights."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RoundInput:
@@ -62,7 +65,8 @@ class System(abc.ABC):
 
     What is written here is federated averaging of a Keras classifier. A system's
     `__init__` sets the attributes; it must say what a round's data are (`round_data`,
-    or `prepare` whole), which ledger keeps its rounds, and what its epsilons rest on.
+    or `prepare` whole), what noise a round emitted (`events`, or `record` whole), and
+    what its epsilons rest on. Which ledger keeps its rounds, its config says.
     Everything else it overrides where it differs.
 
     Attributes:

@@ -53,7 +53,7 @@ OPERATOR_METRICS = (
 )
 OF_THE_SMALLEST = (
     "m, in config.json and behind noise.csv's epsilon_example, is how many examples "
-    "the smallest client has, which no epsilon covers; --min_examples sets it."
+    "the smallest client has, which no epsilon covers; min_examples sets it."
 )
 
 

@@ -8,8 +8,8 @@ from tff_hdp.systems.hfl_dp.noise import Setting, true_epsilon
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise
 
 READING = (
-    "epsilon_stated: what was asked for; --noise=theorem_1 means it for replacing one "
-    "example, --noise=exact for one client. epsilon_client: for replacing one client, "
+    "epsilon_stated: what was asked for; noise=theorem_1 means it for replacing one "
+    "example, noise=exact for one client. epsilon_client: for replacing one client, "
     "or one example of it, over the run's rounds that send it, whatever the exposures. "
     "epsilon_example does not hold as run: it is for replacing one example at the "
     "paper's sensitivity 2C/m, over the exposures, if each example's part were clipped "

@@ -83,8 +83,9 @@ def build_udp_hypernet(
     no one else's, by `tff.federated_select` (for speed a TFF client may stand for
     several users); it makes theta_u = h(phi, v_u), trains it, and pulls Delta theta_u
     back to the coordinates of phi and v_u. The first goes through the plan's mean
-    (clipped to S, weighted, summed, noised, divided by q W) and steps phi; the second
-    is added to the user's own row of the table of descriptors, without noise.
+    (clipped to S, weighted, summed, noised, divided by q W) and steps phi; zeta times
+    the second is subtracted from the user's own row of the table of descriptors,
+    without noise.
 
     In the paper the server itself computes h and the pull-back and so sends and
     receives |theta| numbers a user; here users do, at |phi| numbers, so that the
