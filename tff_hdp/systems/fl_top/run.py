@@ -155,13 +155,12 @@ class FlTop(System):
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""
-        clipping = self.plan.clipping
         return (
             for_the_operator(
                 "clients, left_out_zones, saturated, rejected, update_norm, train_loss "
                 "and train_accuracy"
             ),
-            f"Clip norm {clipping.clip_norm:.6g}: {clipping.source}.",
+            str(self.plan.clipping),
             f"Public data: {self.public.source}. They are not protected.",
             *self._notes_on_sums(),
             "A client that takes part knows the round and its own share of the noise"
