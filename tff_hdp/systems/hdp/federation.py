@@ -130,7 +130,6 @@ def threat_of_round(threat: ThreatModel, plan: NoisePlan, skipped: int) -> Threa
 
 def _threat(config: HdpConfig, plan: NoisePlan) -> ThreatModel:
     bad = byzantine_counts(plan.zone_sizes, config.faults.largest_byzantine_share)
-    noising = plan.noising_clients if plan.clients_carry_noise else (0,) * len(bad)
     elected = config.elect_super_nodes != "none"
     return ThreatModel(
         cohort_known=config.cohort_known,
@@ -139,7 +138,7 @@ def _threat(config: HdpConfig, plan: NoisePlan) -> ThreatModel:
         dropout_rate=config.faults.loss_rate,
         elected_super_nodes=elected,
         # A Byzantine client may leave its noise out, and tell what it knows.
-        colluding_clients=sum(map(min, bad, noising)),
+        colluding_clients=sum(map(min, bad, plan.noise_carriers)),
         colluding_in_zone=max(bad) or None,
         secure_sums_hold=not config.zones_are_secure
         or sums_hold(
@@ -202,13 +201,13 @@ def _plan(
 
 
 def _noising_clients(plan: NoisePlan, zoning: Zoning, config: HdpConfig) -> np.ndarray:
-    """Those that a plan's file names, else the first `noising_clients[i]` of zone i."""
+    """Those that a plan's file names, else the first `noise_carriers[i]` of zone i."""
     carries = np.zeros(zoning.num_clients, bool)
     named = noising(config, plan, zoning)
     if named:
         carries[named] = True
-    elif plan.clients_carry_noise:
-        for members, count in zip(zoning.members, plan.noising_clients, strict=True):
+    else:
+        for members, count in zip(zoning.members, plan.noise_carriers, strict=True):
             carries[members[:count]] = True
     return carries
 
