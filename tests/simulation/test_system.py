@@ -26,8 +26,8 @@ class Averaging(System):
     def round_data(self, number, cohort, rng_of):
         return number, cohort.tolist(), rng_of(0).integers(2**32)
 
-    def events(self, metrics):
-        return round_events(metrics["aggregator"])
+    def accounted(self, metrics):
+        return {"plan": self.plan, "events": round_events(metrics["aggregator"])}
 
     def new_ledger(self):
         return Ledger()

@@ -141,11 +141,12 @@ def test_gfl_records_no_round_that_lacks_clients():
         clients=50,
         per_round=10,
     )
-    system = SimpleNamespace(plan=plan, zoning=SimpleNamespace(num_zones=3))
+    system = Gfl.__new__(Gfl)
+    system.plan = plan
     ledger = RoundLedger(plan_type=GflPlan, account=gfl_account.account)
-    Gfl.record(system, ledger, {"clients": [10, 10, 10]})
+    system.record(ledger, {"clients": [10, 10, 10]})
     with pytest.raises(NoiseError):
-        Gfl.record(system, ledger, {"clients": [11, 10, 9]})
+        system.record(ledger, {"clients": [11, 10, 9]})
     assert ledger.rounds == 1
 
 

@@ -65,8 +65,8 @@ class System(abc.ABC):
 
     What is written here is federated averaging of a Keras classifier. A system's
     `__init__` sets the attributes; it must say what a round's data are (`round_data`,
-    or `prepare` whole), what noise a round emitted (`events`, or `record` whole), and
-    what its epsilons rest on. Which ledger keeps its rounds, its config says.
+    or `prepare` whole), what of a round is accounted (`accounted`, or `record` whole),
+    and what its epsilons rest on. Which ledger keeps its rounds, its config says.
     Everything else it overrides where it differs.
 
     Attributes:
@@ -218,17 +218,24 @@ class System(abc.ABC):
         return self.config.new_ledger()
 
     def record(self, ledger: Any, metrics: Any) -> None:
-        """Puts a round into a ledger, with the events that its noise emitted.
+        """Puts a round into a ledger, unless it was without noise.
 
         Args:
           ledger: Of `new_ledger`.
           metrics: The process's.
         """
         if self.plan.is_noisy:
-            ledger.record(self.plan, events=self.events(metrics))
+            ledger.record(**self.accounted(metrics))
 
-    def events(self, metrics: Any) -> dict[str, Any]:
-        """What the noise of a round emitted, from the process's metrics."""
+    def accounted(self, metrics: Any) -> dict[str, Any]:
+        """What a ledger's `record` takes of a round with noise, by argument.
+
+        Args:
+          metrics: The process's, with the events that the noise emitted.
+
+        Raises:
+          NoiseError: If it is not the noise of the account.
+        """
         raise NotImplementedError(f"{type(self).__name__} records rounds another way")
 
     @property

@@ -16,6 +16,7 @@ from tff_hdp.aggregators.totals import add_rows, federated_total
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.clients.batches import check_data_type, seated
 from tff_hdp.errors import NoiseError
+from tff_hdp.simulation.system import System
 from tff_hdp.systems.states import algorithm_state
 
 # In all of them `number` is int32 [], how many rounds there were.
@@ -198,18 +199,24 @@ def check_all_took_part(metrics: Any, each: int) -> None:
             )
 
 
-def training_columns(metrics: Any) -> dict[str, float]:
-    """Columns of metrics.csv, from the metrics of a process built here.
+class ZoneModelSystem(System):
+    """A system of a process built here.
 
-    Args:
-      metrics: The process's, of clients that measure sums `loss` (nats), `correct` and
-        `examples`, and how many of them were `clipped` and `rejected`.
+    Its clients measure sums `loss` (nats), `correct` and `examples`, and how many of
+    them were `clipped` and `rejected`.
     """
-    examples = max(float(metrics["examples"]), 1.0)
-    return {
-        "train_loss": float(metrics["loss"]) / examples,
-        "train_accuracy": float(metrics["correct"]) / examples,
-        "clients": int(np.sum(metrics["clients"])),
-        "clipped": int(metrics["clipped"]),
-        "rejected": int(metrics["rejected"]),
-    }
+
+    def weights_of(self, state: Any) -> list[np.ndarray]:
+        """See base class."""
+        return [state.global_model_weights]
+
+    def measure(self, metrics: Any) -> dict[str, float]:
+        """See base class."""
+        examples = max(float(metrics["examples"]), 1.0)
+        return {
+            "train_loss": float(metrics["loss"]) / examples,
+            "train_accuracy": float(metrics["correct"]) / examples,
+            "clients": int(np.sum(metrics["clients"])),
+            "clipped": int(metrics["clipped"]),
+            "rejected": int(metrics["rejected"]),
+        }

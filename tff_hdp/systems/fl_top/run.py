@@ -145,13 +145,12 @@ class FlTop(System):
         """See base class."""
         return build_fl_top_evaluation(self.task)
 
-    def record(self, ledger: fl_top_dp.FlTopLedger, metrics: Any) -> None:
+    def accounted(self, metrics: Any) -> dict[str, Any]:
         """See base class."""
-        if self.plan.is_noisy:
-            known = self.secure_sums is not None
-            threat = dataclasses.replace(fl_top_dp.THREAT, peers_known=known)
-            events = round_events(metrics["aggregator"])
-            ledger.record(self.plan, threat=threat, events=events)
+        known = self.secure_sums is not None
+        threat = dataclasses.replace(fl_top_dp.THREAT, peers_known=known)
+        events = round_events(metrics["aggregator"])
+        return {"plan": self.plan, "threat": threat, "events": events}
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""

@@ -13,15 +13,15 @@ import tensorflow_federated as tff
 from tasks import gfl_logistic
 from tff_hdp.aggregators.vectors import join, split
 from tff_hdp.clients.batches import dataset_of_one
-from tff_hdp.privacy import FixedSizeSampling, NoisePlan, RoundLedger
+from tff_hdp.privacy import FixedSizeSampling, NoisePlan
 from tff_hdp.protocols.secagg.pairwise_masks import PairwiseMasks
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import Process, RngOf, System, for_the_operator
+from tff_hdp.simulation.system import Process, RngOf, for_the_operator
 from tff_hdp.systems.gfl.config import LOGISTIC, GflConfig
 from tff_hdp.systems.gfl.plan import GflPlan
 from tff_hdp.systems.gfl.process import build_gfl, cohort_type
 from tff_hdp.systems.gfl.setup import build_graph, build_servers, load, side_by_side
-from tff_hdp.systems.zone_models import check_all_took_part, training_columns
+from tff_hdp.systems.zone_models import ZoneModelSystem, check_all_took_part
 from tff_hdp.topology.mixing import metropolis, spectral_gap
 
 OPERATOR_METRICS = for_the_operator(
@@ -31,7 +31,7 @@ OPERATOR_METRICS = for_the_operator(
 TESTS_WITHOUT_NOISE = for_the_operator("accuracy and loss")
 
 
-class Gfl(System):
+class Gfl(ZoneModelSystem):
     """Servers in a graph, and `repetitions` such networks side by side.
 
     Args:
@@ -133,14 +133,6 @@ class Gfl(System):
             data.append(dataset_of_one(fields))
         return data
 
-    def weights_of(self, state: Any) -> list[np.ndarray]:
-        """See base class."""
-        return [state.global_model_weights]
-
-    def measure(self, metrics: Any) -> dict[str, float]:
-        """See base class."""
-        return training_columns(metrics)
-
     def evaluate(self, state: Any) -> dict[str, float]:
         """Test metrics of the first network's centroid; distances over all."""
         models = self._models(state)
@@ -159,11 +151,10 @@ class Gfl(System):
         weights = [weight.numpy() for weight in split(centroid, self._shapes)]
         return tff.learning.models.ModelWeights(weights, [])
 
-    def record(self, ledger: RoundLedger[GflPlan], metrics: Any) -> None:
-        """Every iteration is alike."""
-        if self.plan.is_noisy:
-            check_all_took_part(metrics, self.plan.per_round)
-            ledger.record(self.plan)
+    def accounted(self, metrics: Any) -> dict[str, Any]:
+        """See base class. Every iteration is alike."""
+        check_all_took_part(metrics, self.plan.per_round)
+        return {"plan": self.plan}
 
     @property
     def published(self) -> tuple[str, ...]:

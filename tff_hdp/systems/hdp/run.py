@@ -217,14 +217,13 @@ class Hdp(System):
             **secure_notes.measured(metrics),
         }
 
-    def record(self, ledger: Ledger, metrics: Any) -> None:
+    def accounted(self, metrics: Any) -> dict[str, Any]:
         """See base class. The noise of skipped zones is not counted."""
-        if not self.plan.is_noisy:
-            return
-        measured, threat = metrics["aggregator"], self.federation.threat
+        threat = self.federation.threat
         if self.config.may_skip:
             threat = threat_of_round(threat, self.plan, metrics["skipped_zones"])
-        ledger.record(self.plan, threat=threat, events=round_events(measured))
+        events = round_events(metrics["aggregator"])
+        return {"plan": self.plan, "threat": threat, "events": events}
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""

@@ -23,10 +23,10 @@ from tff_hdp.clients.stacked_model import StackedModel, is_supported
 from tff_hdp.clients.training import chunk_size
 from tff_hdp.errors import ArgumentError
 from tff_hdp.files import write_text
-from tff_hdp.privacy import FullParticipation, NoisePlan, RoundLedger
+from tff_hdp.privacy import FullParticipation, NoisePlan
 from tff_hdp.simulation.journal import Journal
 from tff_hdp.simulation.run_folder import RunFolder
-from tff_hdp.simulation.system import Process, RngOf, System, for_the_operator
+from tff_hdp.simulation.system import Process, RngOf, for_the_operator
 from tff_hdp.systems.hfl_dp.config import HflDpConfig
 from tff_hdp.systems.hfl_dp.noise import (
     Setting,
@@ -37,7 +37,7 @@ from tff_hdp.systems.hfl_dp.noise import (
 from tff_hdp.systems.hfl_dp.plan import HflDpNoise, HflDpRound, rounds_of
 from tff_hdp.systems.hfl_dp.process import CHUNK_FIELDS, build_hfl_dp, chunk_type
 from tff_hdp.systems.hfl_dp.worth import READING, noise_table, warnings
-from tff_hdp.systems.zone_models import check_all_took_part, training_columns
+from tff_hdp.systems.zone_models import ZoneModelSystem, check_all_took_part
 from tff_hdp.topology import equal_zones
 
 _LOG = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ OF_THE_SMALLEST = (
 )
 
 
-class HflDp(System):
+class HflDp(ZoneModelSystem):
     """Edges under a cloud; everybody takes part in every round.
 
     Args:
@@ -146,14 +146,6 @@ class HflDp(System):
             data.append(dataset_of_one(fields))
         return data
 
-    def weights_of(self, state: Any) -> list[np.ndarray]:
-        """See base class."""
-        return [state.global_model_weights]
-
-    def measure(self, metrics: Any) -> dict[str, float]:
-        """See base class."""
-        return training_columns(metrics)
-
     def evaluate(self, state: Any) -> dict[str, float]:
         """Test metrics of the edges' average, and how far they are apart."""
         models = np.asarray(state.global_model_weights)
@@ -168,11 +160,10 @@ class HflDp(System):
         """What a round is, counted from 1: of edges alone, or of the cloud too."""
         return self.plan if number % self.config.k2 else self.cloud_plan
 
-    def record(self, ledger: RoundLedger[HflDpRound], metrics: Any) -> None:
-        """An edge or a cloud round."""
-        if self.plan.is_noisy:
-            check_all_took_part(metrics, self.plan.n)
-            ledger.record(self.plan_of(int(metrics["round"])))
+    def accounted(self, metrics: Any) -> dict[str, Any]:
+        """See base class. It is an edge or a cloud round."""
+        check_all_took_part(metrics, self.plan.n)
+        return {"plan": self.plan_of(int(metrics["round"]))}
 
     def notes_on_noise(self) -> tuple[str, ...]:
         """See base class."""

@@ -199,9 +199,9 @@ class UdpHypernet(System):
         """See base class."""
         return self._own_tests
 
-    def events(self, metrics: Any) -> dict[str, Any]:
+    def accounted(self, metrics: Any) -> dict[str, Any]:
         """See base class."""
-        return round_events(metrics["aggregator"])
+        return {"plan": self.plan, "events": round_events(metrics["aggregator"])}
 
     @property
     def published(self) -> tuple[str, ...]:
