@@ -317,7 +317,7 @@ def test_figure(run, tmp_path):
         (["--privacy=c9"], ["--privacy", "c9", "cdp"]),
         (["--zones=0"], ["--zones", "0", "1..500"]),
         (["--noise_multiplier=nan"], ["--noise_multiplier", "nan", "a finite number"]),
-        (["--noise_multiplier=-1"], ["--noise_multiplier", "-1", "> 0"]),
+        (["--noise_multiplier=-1"], ["--noise_multiplier", "-1", "1e-6..1e6"]),
         (["--noise_multiplier=1e-300"], ["--noise_multiplier", "1e-300", "1e-6..1e6"]),
         (["--rounds=100000000000000000000"], ["--rounds", "a whole number below 2^63"]),
         (["--delta=1e-318"], ["--delta", "[1e-300, 1)"]),

@@ -30,7 +30,7 @@ def test_help_is_quick_and_names_every_flag(start_program):
         (["--task=imagenet"], ["--task", "imagenet", "digits"]),
         (["--rounds=many"], ["--rounds", "many"]),
         (["--rounds=0", "--noise_multiplier=1"], ["--rounds", "0", ">= 1"]),
-        (["--noise_multiplier=-1"], ["--noise_multiplier", "-1", "greater than 0"]),
+        (["--noise_multiplier=-1"], ["--noise_multiplier", "-1", "1e-6..1e6"]),
         (["--noise_multiplier=nan"], ["--noise_multiplier", "nan"]),
         ([], ["--noise_multiplier", "target_epsilon"]),
         (["--noise_multiplier=1", "--clip_norm=wide"], ["--clip_norm", "wide", "auto"]),

@@ -10,7 +10,6 @@ from tff_hdp.errors import (
     check_delta,
     check_fields,
     check_left,
-    check_positive,
     check_whole_numbers,
     require,
 )
@@ -300,7 +299,6 @@ class AccountConfig(FederationConfig):
         fields = dataclasses.fields(self)
         changed = [f.name for f in fields if getattr(self, f.name) != f.default]
         self.check_given(changed)
-        check_positive("noise_multiplier", self.noise_multiplier)
         check_multiplier(self.noise_multiplier)
 
     def noise_plan(self, noise_multiplier: float | None = None) -> NoisePlan:

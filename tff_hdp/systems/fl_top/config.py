@@ -184,5 +184,4 @@ class FlTopConfig(RunConfig):
         elif self.noise_multiplier is None:
             self._set("noise_multiplier", PAPER_SIGMA)
         else:
-            self._check_positive("noise_multiplier")
             check_multiplier(self.noise_multiplier)

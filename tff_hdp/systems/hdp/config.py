@@ -357,5 +357,4 @@ class HdpConfig(ZonesConfig):
         allowed += f"privacy={self.privacy}"
         self._require((z is None) != (target is None), "noise_multiplier", allowed)
         if z is not None:
-            self._check_positive("noise_multiplier")
             check_multiplier(z)
