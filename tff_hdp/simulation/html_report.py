@@ -18,7 +18,7 @@ import pandas as pd
 from tff_hdp.errors import FileError
 from tff_hdp.privacy import AccountRow, RoundLedger
 from tff_hdp.reading import read_json
-from tff_hdp.simulation.plain_words import WEAK, conditions, promise, seen_by, sound
+from tff_hdp.simulation.plain_words import WEAK, conditions, promise, seen_by
 from tff_hdp.simulation.report import Run
 
 # Rounds at which an account is drawn.
@@ -168,7 +168,7 @@ def _promises(run: Run, observers: Mapping[str, str]) -> list[str]:
 
 
 def _at_a_glance(row: AccountRow) -> dict[str, str]:
-    epsilon = sound(row)[1]
+    epsilon = row.epsilon()
     return {
         "against": seen_by(row),
         "client": row.client_kind + ("" if row.zone is None else f", zone {row.zone}"),
@@ -180,7 +180,7 @@ def _at_a_glance(row: AccountRow) -> dict[str, str]:
 
 
 def _promise(row: AccountRow, observers: Mapping[str, str]) -> str:
-    epsilon = sound(row)[1]
+    epsilon = row.epsilon()
     kind = "none" if epsilon == math.inf else "weak" if epsilon > WEAK else "some"
     items = "".join(
         "<li>"

@@ -81,19 +81,12 @@ _PLAIN: Mapping[str, str] = {
 }
 
 
-def sound(row: AccountRow) -> tuple[str, float]:
-    """The method with the least epsilon, and that; infinity without a guarantee."""
-    epsilons = {"PLD": row.epsilon_pld, "RDP": row.epsilon_rdp}
-    known = {name: e for name, e in epsilons.items() if e is not None}
-    return min(known.items(), key=lambda pair: pair[1], default=("", math.inf))
-
-
-def largest_epsilon(rows: Iterable[AccountRow], observer: str) -> float:
+def epsilon_against(rows: Iterable[AccountRow], observer: str) -> float:
     """Of the client worst off, by the tighter of RDP and PLD.
 
     Infinity without a guarantee, or a row.
     """
-    own = (sound(row)[1] for row in rows if row.observer == observer)
+    own = (row.epsilon() for row in rows if row.observer == observer)
     return max(own, default=math.inf)
 
 
@@ -115,9 +108,10 @@ def promise(row: AccountRow, observers: Mapping[str, str]) -> str:
     if _is_upper(row):
         observer = f"the super-node of level {row.level} above the client, which gets "
         observer += f"what those of level {row.level - 1} send"
-    method, epsilon = sound(row)
+    epsilon = row.epsilon()
     if epsilon == math.inf:
         return f"{who} is promised nothing against {observer}."
+    method = "PLD" if epsilon == row.epsilon_pld else "RDP"
     had = _HAD.get(row.neighbours, f"for {row.neighbours} neighbours")
     factor = f"{math.exp(epsilon):,.4g}" if epsilon < 300 else "e to that power"
     return (

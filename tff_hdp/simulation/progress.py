@@ -11,7 +11,7 @@ import tqdm
 from tff_hdp.privacy import RoundLedger
 from tff_hdp.privacy.accountant import Method
 from tff_hdp.simulation.config import RunConfig
-from tff_hdp.simulation.plain_words import largest_epsilon
+from tff_hdp.simulation.plain_words import epsilon_against
 
 _LOG = logging.getLogger(__name__)
 _BOTH: tuple[Method, ...] = ("rdp", "pld")
@@ -122,7 +122,7 @@ def _epsilon(
 ) -> float:
     # Accounts against the others take time, and this is asked every round.
     rows = ledger.account(config.delta, methods, "released_model")
-    return largest_epsilon(rows, "released_model")
+    return epsilon_against(rows, "released_model")
 
 
 def _terms(config: RunConfig, ledger: RoundLedger[Any]) -> str:

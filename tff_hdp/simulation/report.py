@@ -17,7 +17,7 @@ from tff_hdp.privacy.threat import OBSERVERS
 from tff_hdp.reading import read_json
 from tff_hdp.simulation.config import RunConfig
 from tff_hdp.simulation.journal import Journal
-from tff_hdp.simulation.plain_words import largest_epsilon
+from tff_hdp.simulation.plain_words import epsilon_against
 from tff_hdp.simulation.record import SEEDED, check_settings
 
 
@@ -178,7 +178,7 @@ def comparison_table(runs: Sequence[Run]) -> pd.DataFrame:
 def _epsilon(run: Run, observer: str) -> str:
     if run.accounts and all(row.observer != observer for row in run.accounts):
         return "–"
-    epsilon = largest_epsilon(run.accounts, observer)
+    epsilon = epsilon_against(run.accounts, observer)
     return "none" if epsilon == math.inf else f"{epsilon:.4g}"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tff_hdp.privacy.accountant import worst
-from tff_hdp.simulation.plain_words import largest_epsilon
+from tff_hdp.simulation.plain_words import epsilon_against
 from tff_hdp.simulation.report import read_run
 from tff_hdp.systems.fl_top.config import PRIVATE_SUFFIX
 from tff_hdp.systems.fl_top.plan import FlTopLedger
@@ -108,7 +108,7 @@ def _epsilons(path: pathlib.Path, best: int) -> dict[str, float]:
     printed = until.account(privacy["delta"], methods=("paper",))
     return {
         "epsilon_paper": worst(printed, "released_model").epsilon_paper,
-        "epsilon_released": largest_epsilon(rows, "released_model"),
-        "epsilon_server": largest_epsilon(rows, "aggregator"),
+        "epsilon_released": epsilon_against(rows, "released_model"),
+        "epsilon_server": epsilon_against(rows, "aggregator"),
         "delta": privacy["delta"],
     }
