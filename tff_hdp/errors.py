@@ -22,7 +22,8 @@ class ArgumentError(ValueError):
     flag of that name with its dashes.
 
     Attributes:
-      name: The argument's, as the caller wrote it; `zone_sizes[3]` for an entry.
+      name: The argument's, as the caller wrote it; `zone_sizes[3]` for an entry, in
+        words for what arguments come to together (`noise of queries.client`).
       value: What was given.
       allowed: What may be given instead, in words.
     """
