@@ -129,3 +129,15 @@ def data_dir():
     if not path.is_dir():
         pytest.skip("no data packs: set TFF_HDP_DATA to their folder")
     return path
+
+
+@pytest.fixture
+def need(data_dir):
+    """Returns the path of a pack, or skips the test without it."""
+
+    def path_of(file):
+        if not (data_dir / file).exists():
+            pytest.skip(f"{file} is not in {data_dir}")
+        return data_dir / file
+
+    return path_of

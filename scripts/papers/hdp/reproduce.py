@@ -4,12 +4,13 @@
     python scripts/papers/hdp/reproduce.py --what=figure2_mnist --seeds=0,1,2 --jobs=2
 
 `table1`, `table3`, `others`, `levels` and `compare` train nothing: every number is an
-account, the paper's formula beside the sound one. They leave <part>.csv and <part>.txt
-in --out, and the figures of `levels` and `compare`; without --out the CSV goes to
-docs/results/hdp too, in four digits. The other parts train, or resume:
-a run folder a line and seed under --out, docs/results/hdp/<part>.csv with a row a run,
-their tables in docs/hdp.md and their pictures in docs/figures. scripts/account.py has
-the same account for any other federation.
+account, the paper's formula beside the sound one; `table2` counts the data sets that
+are at hand. They leave <part>.csv and <part>.txt in --out, and the figures of `levels`
+and `compare`; without --out the CSV goes to docs/results/hdp too, in four digits. The
+other parts train, or resume: a run folder a line and seed under --out,
+docs/results/hdp/<part>.csv with a row a run, their tables in docs/hdp.md and their
+pictures in docs/figures. `figure2` stands for its parts on all sets. Table IV is of
+scripts/attack.py. scripts/account.py has the same account for any other federation.
 """
 
 import pathlib
@@ -21,6 +22,8 @@ from absl import flags
 from tff_hdp import cli
 
 PARTS = ("table1", "table3", "others", "levels", "compare")
+# Needs data sets, but trains nothing.
+COUNTED = ("table2",)
 TRAINED = (
     *("digits", "mnist", "pages", "figure2_mnist", "figure2_emnist"),
     *("figure2_cifar10", "figure2_cifar100"),
@@ -29,6 +32,12 @@ TRAINED = (
     *("table1_accuracy", "claim", "claim_sizes", "equal_release", "unequal_zones"),
     *("case4", "churn"),
 )
+# Of the paper's Figure 2, a part a set.
+GROUPS = {
+    "figure2": tuple(
+        f"figure2_{name}" for name in ("mnist", "emnist", "cifar10", "cifar100")
+    )
+}
 ROOT = pathlib.Path(__file__).parents[3]
 PAGES = (ROOT / "docs" / "hdp.md", ROOT / "docs" / "data.md", ROOT / "README.md")
 Rows = list[dict[str, Any]]
@@ -44,7 +53,7 @@ def define_flags() -> None:
     """Defines the parts, how large they are, and where they go."""
     from scripts.papers import program
 
-    cli.define_choices("what", PARTS, (*PARTS, *TRAINED))
+    cli.define_choices("what", PARTS, (*PARTS, *COUNTED, *TRAINED, *GROUPS))
     flags.DEFINE_string("out", "runs/hdp_paper", "Folder for tables and figures.")
     program.define_common_flags(scale="full")
     flags.DEFINE_string("data_dir", None, "Folder with the data sets' files.")
@@ -62,30 +71,35 @@ def main() -> int:
     # Before anything is written: it may be that the clone is not on the path.
     from scripts.papers import program, result_tables
 
-    trained = [part for part in asked.what if part in TRAINED]
+    parts = list(dict.fromkeys(p for w in asked.what for p in GROUPS.get(w, (w,))))
+    trained = [part for part in parts if part in TRAINED]
     if not trained:
-        program.refuse_of_training(["data_dir", "compute_dtype"])
+        needs_data = not set(COUNTED).isdisjoint(parts)
+        program.refuse_of_training(["compute_dtype", *["data_dir"] * (not needs_data)])
     seeds = cli.check_seeds(asked.seeds)
 
     folder = pathlib.Path(asked.out)
     folder.mkdir(parents=True, exist_ok=True)
     results = None if asked["out"].present else result_tables.RESULTS / "hdp"
-    for part in asked.what:
-        if part in PARTS:
-            account(part, folder, results)
+    for part in parts:
+        if part not in TRAINED:
+            write(part, folder, results)
     failed = train(trained, seeds, folder) if trained else 0
     print(f"tables and figures: {folder}")
     return 1 if failed else 0
 
 
-def account(part: str, folder: pathlib.Path, results: pathlib.Path | None) -> None:
+def write(part: str, folder: pathlib.Path, results: pathlib.Path | None) -> None:
     """Writes and prints a part that trains nothing."""
     import pandas as pd
 
-    from scripts.papers.hdp import closed_form
+    from scripts.papers.hdp import closed_form, data_sets
     from tff_hdp.files import write_text
 
-    rows, notes = getattr(closed_form, part)(folder)
+    if part in COUNTED:
+        rows, notes = data_sets.table_ii(flags.FLAGS.data_dir), []
+    else:
+        rows, notes = getattr(closed_form, part)(folder)
     frame = pd.DataFrame(rows)
     write_text(folder / f"{part}.csv", frame.to_csv(index=False))
     if results is not None:

@@ -9,7 +9,7 @@ from scripts.papers import regenerate, result_tables
 
 ROOT = result_tables.ROOT
 # What hdp/reproduce.py computes without training.
-FORMULAS = ("table1", "table3", "others", "levels", "compare")
+FORMULAS = ("table1", "table3", "others", "levels", "compare", "table2")
 PAGES = ("hdp", "hfl_dp", "gfl", "fl_top", "udp_hypernet", "comparison")
 NAMES = [
     name for page in PAGES for name in regenerate.shown_in(ROOT / "docs" / f"{page}.md")
@@ -59,6 +59,7 @@ def test_what_a_page_links_to_is_made_too(tmp_path):
     assert regenerate.shown_in(page) == ["hdp/case4", "hdp/table3"]
     program = "scripts/papers/hdp/reproduce.py"
     assert regenerate.command_of("hdp/table3") == [program, "--what=table3"]
+    assert regenerate.command_of("hdp/table2") == [program, "--what=table2"]
 
 
 def test_a_pages_commands_are_listed(run_program):

@@ -31,7 +31,7 @@ def test_the_docs_have_what_it_finds(folder, part):
 
 def test_a_table_of_the_docs_is_written_as_it_is_held(tmp_path):
     (tmp_path / "docs").mkdir()
-    reproduce.account("others", tmp_path, tmp_path / "docs")
+    reproduce.write("others", tmp_path, tmp_path / "docs")
     held = RESULTS / "hdp" / "others.csv"
     assert (tmp_path / "docs" / "others.csv").read_text() == held.read_text()
 
