@@ -20,7 +20,6 @@ import sys
 
 from absl import flags
 
-from scripts.papers import result_tables
 from tff_hdp import cli
 from tff_hdp.errors import require
 
@@ -49,6 +48,8 @@ def define_flags() -> None:
 
 def main(words: list[str]) -> int:
     """Runs what the pages need, or prints it."""
+    from scripts.papers import result_tables
+
     asked = flags.FLAGS
     pages = list(map(pathlib.Path, words))
     allowed = "pages of docs/ with tables of papers' programs, such as docs/gfl.md"
@@ -91,6 +92,8 @@ def main(words: list[str]) -> int:
 
 def shown_in(page: pathlib.Path) -> list[str]:
     """What a page shows the tables of, and then what else it links to the CSVs of."""
+    from scripts.papers import result_tables
+
     tables = result_tables.embedded(page)
     return list(dict.fromkeys([*tables, *_LINK.findall(page.read_text())]))
 
@@ -107,6 +110,8 @@ def command_of(name: str) -> list[str] | None:
     Raises:
       FileError: If the CSV is damaged.
     """
+    from scripts.papers import result_tables
+
     if name == _HIERARCHY:
         return [f"{name}.py", f"--csv=docs/results/{name}.csv"]
     # Beside what is printed stand the same runs.

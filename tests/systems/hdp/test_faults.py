@@ -157,7 +157,8 @@ def test_a_zone_that_no_election_gave_a_super_node_counts_as_skipped():
     )
     ledger, assumed = Ledger(), SimpleNamespace(threat=ThreatModel())
     system = SimpleNamespace(plan=plan, federation=assumed, config=config)
-    Hdp.record(system, ledger, {"aggregator": None, "skipped_zones": 1})
+    accounted = Hdp.accounted(system, {"aggregator": None, "skipped_zones": 1})
+    ledger.record(**accounted)
     assert ledger.history[0][0].threat.skipped_zones == 1
 
 

@@ -96,5 +96,5 @@ def test_figures_are_drawn(folder):
 
 
 def test_bad_flags_are_one_line(assert_refused):
-    assert_refused(SCRIPT, ["--what=table2"], ["--what is table2", "table1, table3"])
+    assert_refused(SCRIPT, ["--what=table4"], ["--what is table4", "table1, table3"])
     assert_refused(SCRIPT, ["--out=/dev/null/x"], ["/dev/null/x"])
