@@ -1,7 +1,7 @@
 import pytest
 
 from tests.thinning import thinned
-from tff_hdp.errors import ArgumentError
+from tff_hdp.errors import ArgumentError, TooLittleNoiseError
 from tff_hdp.privacy import (
     FullParticipation,
     NoisePlan,
@@ -203,3 +203,23 @@ def test_other_arguments_that_do_not_do_are_named(changes, words):
     make_plan = asked.pop("make_plan")
     with pytest.raises(ArgumentError, match=words):
         calibrate(make_plan, target_epsilon=1.0, observer="released_model", **asked)
+
+
+@pytest.mark.parametrize("error", [ArgumentError, TooLittleNoiseError])
+def test_too_little_noise_alone_is_searched_past(error):
+    """What else is wrong with a plan's noise no larger multiplier mends."""
+    asked = []
+
+    def make(z):
+        asked.append(z)
+        if z < 4.0:
+            raise error("noise_multiplier", z, "4 or more")
+        return maker("hdp")(z)
+
+    given = {"target_epsilon": 50.0, "observer": "released_model", **BUDGET}
+    if error is TooLittleNoiseError:
+        assert calibrate(make, **given) == pytest.approx(4.0, rel=1e-3)
+        return
+    with pytest.raises(ArgumentError, match="4 or more"):
+        calibrate(make, **given)
+    assert len([z for z in asked if z < 4.0]) == 1

@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 import tasks
 from tasks import loading
 from tasks.dataset import Examples, canonical_order, pooled_split
+from tests.tasks.examples import as_multiset
 from tff_hdp.errors import ArgumentError, FileError
 
 
@@ -34,11 +35,6 @@ def test_registry():
     for name, dataset in tasks.TASKS.items():
         assert dataset.name == name
         assert tasks.MODELS[name] == tuple(dataset.models)
-
-
-def as_multiset(features, labels):
-    """Examples without their order."""
-    return sorted((x.tobytes(), int(y)) for x, y in zip(features, labels, strict=True))
 
 
 def test_digits_are_scikit_learns_split_80_to_20():
@@ -374,38 +370,6 @@ def test_every_class_has_a_name_of_its_own_or_none_has(name):
     dataset = tasks.TASKS[name]
     named = len(set(dataset.class_names))
     assert named == len(dataset.class_names) and named in (0, dataset.num_classes)
-
-
-def test_the_rare_digit_is_mnists_five(need, data_dir):
-    need("mnist_qmnist_writers.npz")
-    digits, rare = (tasks.load(t, data_dir=data_dir) for t in ("mnist", "rare_digit"))
-    assert rare.num_classes == 2 and rare.class_names[1] == "a 5"
-    assert set(rare.train.sizes) == {10} and len(rare.train.client_ids) == 6000
-    fives = digits.test_labels == 5
-    assert as_multiset(digits.test_features, fives) == as_multiset(
-        rare.test_features, rare.test_labels
-    )
-    assert rare.train.labels.sum() == (digits.train.labels == 5).sum() == 5421
-
-
-def test_coarse_digits_are_mnists_blocks_averaged(need, data_dir):
-    need("mnist_qmnist_writers.npz")
-    fine, small = (tasks.load(t, data_dir=data_dir) for t in ("mnist", "coarse_mnist"))
-    assert set(small.train.sizes) == {10} and len(small.train.client_ids) == 6000
-    for images, labels, blocks, same in (
-        (fine.test_features, fine.test_labels, small.test_features, small.test_labels),
-        (*examples(fine.train), *examples(small.train)),
-    ):
-        sums = np.zeros((len(images), 7, 7, 1))
-        for row, column in np.ndindex(28, 28):
-            sums[:, row // 4, column // 4] += images[:, row, column]
-        # Sums of whole numbers are exact in float32 too.
-        means = (sums / 16).astype(np.float32)
-        assert as_multiset(means, labels) == as_multiset(blocks, same)
-
-
-def examples(clients):
-    return clients.features, clients.labels
 
 
 def test_what_is_kept_is_read_once_and_bad_arguments_are_told_as_ever():
