@@ -27,7 +27,7 @@ PRINTED: dict[str, dict[float, dict[str, float]]] = {
 }
 COMPRESSED = tuple(s for s in SCHEMES if s != "fl_std")
 # What the sweep tries. S is given beside the paper's rule, `auto`.
-STEPS = (0.03, 0.1, 0.3)
+STEPS = (0.03, 0.1, 0.3, 1.0, 3.0)
 CLIPS = ("auto", 0.5, 2.0)
 SWEEP_RATIO = 0.005
 # What it settles for each scheme.

@@ -23,7 +23,7 @@ from tff_hdp.systems.udp_hypernet.config import UdpHypernetConfig
 ACCOUNT = "account"
 PARTS = (
     *("figure2a", "descriptors", "figure2b", "figure3"),
-    *("figure2a_eps10", "figure2b_mnist"),
+    *("figure2a_eps10", "figure2a_wide", "figure2b_mnist"),
 )
 SWEPT = ("sigma", "clip_norm", "privacy", "noise_multiplier", "target_epsilon")
 

@@ -22,6 +22,16 @@ CURVES: dict[str, tuple[tuple[float, float], ...]] = {
 # its time, at q = 0.1.
 EPS_4, EPS_10 = 1430, 7500
 DESCRIPTOR_RATES = (0.0, 0.1, 10.0)
+# Of a hypernetwork wider than the reduced preset's: lambda of Noiseless averages at
+# server rate 1, and that of the curves with noise is a quarter of it.
+WIDE = {
+    "hidden_width": 64,
+    "descriptor_dim": 64,
+    "local_steps": 10,
+    "descriptor_learning_rate": 20.0,
+    "server_learning_rate": 0.0154,
+}
+WIDE_RATE = 0.004
 # Settings besides those of the presets <figure>_small: lambda of the curves with noise,
 # whose steps are clipped to a fraction of Noiseless's.
 SMALL_RATES = {"2a": 0.0125, "2b": 1.5}
@@ -67,6 +77,34 @@ def descriptors(scale: str, rate: float | None) -> Study:
         for zeta in DESCRIPTOR_RATES
     ]
     return _study("descriptors", lines, "descriptor_learning_rate")
+
+
+def figure2a_wide(scale: str, rate: float | None) -> Study:
+    """Figure 2a's first curve and Noiseless with wider hypernetworks, and longer steps.
+
+    With the descriptors as they are drawn too: all the rest is what phi does.
+    """
+    sigma, S = CURVES["2a"][0]
+    noise = {
+        "privacy": "udp_alg",
+        "sigma": sigma,
+        "clip_norm": S,
+        "server_learning_rate": WIDE_RATE if rate is None else rate,
+    }
+    lines = []
+    for rounds, printed in ((EPS_4, 0.5395), (EPS_10, 0.8223)):
+        changes = {**WIDE, "rounds": rounds}
+        zeta = WIDE["descriptor_learning_rate"]
+        label = {"rounds": rounds, "curve": "Noiseless", "descriptor_rate": zeta}
+        lines.append(Line(label, _preset("2a", scale), changes))
+        label = {**label, "curve": f"sigma = {sigma}, S = {S}"}
+        changes |= noise
+        lines.append(Line(label, _preset("2a", scale), changes, printed))
+        if rounds == EPS_4:
+            changes = {**changes, "descriptor_learning_rate": 0.0}
+            label = {**label, "descriptor_rate": 0.0}
+            lines.append(Line(label, _preset("2a", scale), changes))
+    return _study("figure2a_wide", lines, "rounds", "descriptor_learning_rate")
 
 
 def figure2b(scale: str, rate: float | None) -> Study:
@@ -119,7 +157,7 @@ PARTS = {
     part.__name__: part
     for part in (
         *(figure2a, descriptors, figure2b, figure3),
-        *(figure2a_eps10, figure2b_mnist),
+        *(figure2a_eps10, figure2a_wide, figure2b_mnist),
     )
 }
 
