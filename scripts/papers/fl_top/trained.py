@@ -3,9 +3,12 @@
 import dataclasses
 import functools
 import json
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import pandas as pd
 
 from scripts.papers.fl_top import tables
 from scripts.papers.result_tables import RESULTS, read
@@ -26,11 +29,12 @@ PRINTED: dict[str, dict[float, dict[str, float]]] = {
     for name, table in tables.PRINTED.items()
 }
 COMPRESSED = tuple(s for s in SCHEMES if s != "fl_std")
-# What the sweep tries. S is given beside the paper's rule, `auto`.
+# What the sweep tries. S is given beside the paper's rule, `auto`. Random weights, of
+# which a step moves few, bear a larger one than the others.
 STEPS = (0.03, 0.1, 0.3, 1.0, 3.0)
+LARGEST_STEP = 10.0
 CLIPS = ("auto", 0.5, 2.0)
-SWEEP_RATIO = 0.005
-# What it settles for each scheme.
+# What it settles for each scheme and r.
 _OWN = ("client_learning_rate", "clip_norm")
 # The federation of the sweep is of MNIST, which is public here: as many clients with as
 # many images, 10 of which are the server's.
@@ -74,24 +78,55 @@ def table2_digit(scale: str, extra: Sequence[float]) -> Study:
 
 
 def sweep(scale: str, extra: Sequence[float]) -> Study:
-    """Step and clip norm of every scheme, judged on public data alone."""
+    """Step and clip norm of every scheme and r, judged on public data alone."""
     del extra
     lines = []
-    for scheme in _all(SCHEMES):
-        ratio = SWEEP_RATIO if "std" not in scheme else 1.0
-        for step in STEPS:
+    for row in _table("table1", _preset(scale), ()).lines:
+        scheme = row.changes["scheme"]
+        steps = (*STEPS, LARGEST_STEP) if scheme.startswith("fl_basic") else STEPS
+        for step in steps:
             for S in CLIPS if scheme.endswith("_dp") else CLIPS[:1]:
-                changes = {**PUBLIC, "client_learning_rate": step}
-                label = {"scheme": name_of(scheme), "step": step, "S": S}
-                changes |= _row_settings(scheme, ratio, S)
-                lines.append(Line(label, _preset(scale), changes))
-    return Schemes("fl_top", "sweep", lines, FlTopConfig, varied=_OWN)
+                changes = {**row.changes, **PUBLIC, "client_learning_rate": step}
+                label = {**row.label, "step": step, "S": S}
+                lines.append(Line(label, row.preset, {**changes, "clip_norm": S}))
+    return Schemes(
+        "fl_top", "sweep", lines, FlTopConfig, varied=_OWN, derived={"own": best}
+    )
+
+
+def best(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of every scheme at every r, the line of the sweep's best mean accuracy.
+
+    Args:
+      rows: A row a run.
+
+    Returns:
+      A row for each r and scheme: what did best, how well, and how the best with
+      another step did.
+    """
+    label = ["r", "scheme", "step", "S"]
+    means = rows.groupby(label, sort=False)["accuracy"].mean().reset_index()
+    found = []
+    for (r, scheme), lines in means.groupby(["r", "scheme"], sort=False):
+        first = lines.loc[lines["accuracy"].idxmax()]
+        others = lines[lines["step"] != first["step"]]
+        found.append(
+            {
+                **{"r": r, "scheme": scheme, "step": first["step"], "S": first["S"]},
+                "accuracy": first["accuracy"],
+                "with another step": others["accuracy"].max(),
+                "steps tried": len(set(lines["step"])),
+            }
+        )
+    return pd.DataFrame(found)
 
 
 def table1_own(
     scale: str, extra: Sequence[float], results: pathlib.Path = RESULTS
 ) -> Study:
-    """Table 1 with each scheme's own step and clip norm, by the sweep.
+    """Table 1 with each row's own step and clip norm, by the sweep.
+
+    A ratio that was not swept takes those of the next that was.
 
     Raises:
       ArgumentError: If the sweep was not run, or not to its end.
@@ -99,8 +134,13 @@ def table1_own(
     study = table1(scale, extra)
     path = results / "fl_top" / f"sweep{'' if scale == 'full' else f'_{scale}'}.csv"
     own = chosen(path, sweep(scale, ()))
+
+    def settings(line: Line) -> dict[str, Any]:
+        ratio, swept = float(line.label["r"]), own[line.label["scheme"]]
+        return swept[min(swept, key=lambda r: abs(math.log(r / ratio)))]
+
     lines = [
-        dataclasses.replace(line, changes={**line.changes, **own[line.label["scheme"]]})
+        dataclasses.replace(line, changes={**line.changes, **settings(line)})
         for line in study.lines
     ]
     return dataclasses.replace(study, name="table1_own", lines=lines, varied=_OWN)
@@ -208,8 +248,8 @@ def _ratios_in(path: pathlib.Path) -> set[float]:
     return {float(r) for r in rows.get("r", ())} - {1.0}
 
 
-def chosen(path: pathlib.Path, study: Study) -> dict[str, dict[str, Any]]:
-    """Every scheme's settings of the sweep's best mean accuracy.
+def chosen(path: pathlib.Path, study: Study) -> dict[str, dict[float, dict[str, Any]]]:
+    """Every scheme's settings of the sweep's best mean accuracy, by r.
 
     Raises:
       ArgumentError: If it is not there, or lacks a line of the sweep.
@@ -218,19 +258,17 @@ def chosen(path: pathlib.Path, study: Study) -> dict[str, dict[str, Any]]:
     if not path.exists():
         raise ArgumentError("what", "table1_own", "--what=sweep first")
     frame = read(path, {"S": str})
-    there = frame.reindex(columns=["scheme", "step", "S"]).to_dict("records")
+    there = frame.reindex(columns=["r", "scheme", "step", "S"]).to_dict("records")
     lacking = {line.key for line in study.lines} - {Line(x, "").key for x in there}
     allowed = f"--what=sweep first: {path} lacks {len(lacking)} of its lines"
     require(not lacking, "what", "table1_own", allowed)
-    means = frame.groupby(["scheme", "step", "S"])["accuracy"].mean().reset_index()
-    best = means.loc[means.groupby("scheme")["accuracy"].idxmax()]
-    return {
-        row["scheme"]: {
-            "client_learning_rate": row["step"],
-            **({"clip_norm": row["S"]} if row["scheme"].endswith("-DP") else {}),
-        }
-        for row in best.to_dict("records")
-    }
+    found: dict[str, dict[float, dict[str, Any]]] = {}
+    for row in best(frame).to_dict("records"):
+        settings = {"client_learning_rate": row["step"]}
+        if row["scheme"].endswith("-DP"):
+            settings["clip_norm"] = row["S"]
+        found.setdefault(row["scheme"], {})[float(row["r"])] = settings
+    return found
 
 
 def printed(table: str, scheme: str, ratio: float) -> float | None:

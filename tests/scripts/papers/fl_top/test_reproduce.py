@@ -45,31 +45,70 @@ def test_the_sweep_sees_no_private_example():
     assert {c.scheme for c in configs} == set(FlTopConfig.choices["scheme"])
 
 
-def test_every_scheme_takes_the_best_of_its_own_sweep(tmp_path):
+def test_every_row_takes_the_best_of_its_own_sweep(tmp_path):
     rows = [
-        ("FL-TOP", 0.1, "auto", 0.7),
-        ("FL-TOP", 0.3, "auto", 0.6),
-        ("FL-TOP-DP", 0.1, "auto", 0.5),
-        ("FL-TOP-DP", 0.1, "2.0", 0.6),
-        ("FL-TOP-DP", 0.1, "2.0", 0.4),
+        ("0.05", "FL-TOP", 0.1, "auto", 0.7),
+        ("0.05", "FL-TOP", 0.3, "auto", 0.6),
+        ("0.1", "FL-TOP", 0.1, "auto", 0.6),
+        ("0.1", "FL-TOP", 0.3, "auto", 0.7),
+        ("0.05", "FL-TOP-DP", 0.1, "auto", 0.5),
+        ("0.05", "FL-TOP-DP", 0.1, "2", 0.7),
+        ("0.05", "FL-TOP-DP", 0.1, "2", 0.4),
     ]
     path = tmp_path / "sweep.csv"
-    columns = ["scheme", "step", "S", "accuracy"]
+    columns = ["r", "scheme", "step", "S", "accuracy"]
     pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
     whole = trained.sweep("reduced", ())
-    labels = [dict(zip(columns, row[:3], strict=False)) for row in rows]
+    labels = [dict(zip(columns, row[:4], strict=False)) for row in rows]
     lines = [dataclasses.replace(whole.lines[0], label=label) for label in labels]
     sweep = dataclasses.replace(whole, lines=lines)
-    found = trained.chosen(path, sweep)
-    assert found["FL-TOP"] == {"client_learning_rate": 0.1}
-    assert found["FL-TOP-DP"]["client_learning_rate"] == 0.1
-    assert found["FL-TOP-DP"]["clip_norm"] in ("auto", "2.0")
+    assert trained.chosen(path, sweep) == {
+        "FL-TOP": {
+            0.05: {"client_learning_rate": 0.1},
+            0.1: {"client_learning_rate": 0.3},
+        },
+        "FL-TOP-DP": {0.05: {"client_learning_rate": 0.1, "clip_norm": "2"}},
+    }
     with pytest.raises(ArgumentError, match="what is table1_own"):
         trained.chosen(tmp_path / "nothing.csv", sweep)
     # One that was interrupted has not tried all.
-    lacking = f"lacks {len(whole.lines) - 4} of its lines"
+    lacking = f"lacks {len(whole.lines) - 6} of its lines"
     with pytest.raises(ArgumentError, match=lacking):
         trained.chosen(path, whole)
+
+
+def test_a_ratio_that_was_not_swept_takes_the_settings_of_the_next(tmp_path):
+    whole = trained.sweep("reduced", ())
+    rows = pd.DataFrame([line.label for line in whole.lines]).assign(accuracy=0.5)
+    rows.loc[(rows["r"] == "0.05") & (rows["step"] == 0.3), "accuracy"] = 0.6
+    (tmp_path / "fl_top").mkdir()
+    rows.to_csv(tmp_path / "fl_top" / "sweep_reduced.csv", index=False)
+    own = trained.table1_own("reduced", [0.04], tmp_path)
+    steps = {
+        float(line.label["r"]): line.changes["client_learning_rate"]
+        for line in own.lines
+        if line.changes["scheme"] == "fl_top"
+    }
+    assert steps == {0.005: 0.03, 0.04: 0.3, 0.05: 0.3, 0.1: 0.03}
+
+
+def test_what_did_best_stands_beside_the_best_with_another_step():
+    rows = pd.DataFrame(
+        [
+            ("0.05", "FL-TOP-DP", 0.1, "auto", 0.5),
+            ("0.05", "FL-TOP-DP", 0.1, "2", 0.8),
+            ("0.05", "FL-TOP-DP", 0.3, "auto", 0.6),
+            ("0.05", "FL-TOP-DP", 0.3, "2", 0.9),
+            ("0.05", "FL-TOP-DP", 0.3, "2", 0.5),
+        ],
+        columns=["r", "scheme", "step", "S", "accuracy"],
+    )
+    (found,) = trained.best(rows).to_dict("records")
+    assert found.pop("with another step") == pytest.approx(0.7)
+    assert found == {
+        **{"r": "0.05", "scheme": "FL-TOP-DP", "step": 0.1, "S": "2"},
+        **{"accuracy": 0.8, "steps tried": 2},
+    }
 
 
 # Runs a program whose runs end at once; says which were asked for.
